@@ -75,9 +75,11 @@ int forward_layer(const struct pass *pass, struct err *err)
 	struct workspace *w = pass->workspace;
 
 	w->n_slots_used = 0;
-	if (residual_block(pass, VECTOR_NORM_ATTENTION, VECTOR_NORM_ATTENTION_OUT,
-			   mixers[ref->mixer], err) ||
-	    residual_block(pass, VECTOR_NORM_MLP, VECTOR_NORM_MLP_OUT, mlp_run, err) ||
+	if ((ref->mixer != MIXER_NONE &&
+	     residual_block(pass, VECTOR_NORM_ATTENTION, VECTOR_NORM_ATTENTION_OUT,
+			    mixers[ref->mixer], err)) ||
+	    (ref->has_mlp &&
+	     residual_block(pass, VECTOR_NORM_MLP, VECTOR_NORM_MLP_OUT, mlp_run, err)) ||
 	    w->ops->wait(w->stream, err))
 		return err_wrap(err, "the layer of '%s', sequence %zu", ref->mixer_module,
 				pass->sequence->index);

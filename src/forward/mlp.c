@@ -87,24 +87,29 @@ static int run_rows(const struct pass *pass, const struct mlp *mlp, float *x, si
 		if (pass_linear(pass, mlp->fused, x, m, w->fused_out, err))
 			return -1;
 		gate_fused(pass, mlp, m);
+	} else if (pass->forward->model->activation == ACT_SRELU) {
+		if (pass_linear(pass, mlp->up, x, m, w->mlp.gate, err))
+			return -1;
+		w->ops->activate(w->stream, ACT_SRELU, w->mlp.gate, m * mlp->down->ref->k,
+				 w->mlp.gate);
 	} else if (gate_up(pass, mlp, x, m, err)) {
 		return -1;
 	}
 	return pass_linear(pass, mlp->down, w->mlp.gate, m, out, err);
 }
 
-/* Computes out (m, hidden) from x (m, hidden), a few rows at a time, so that the values between the
+/* Computes out (m, n) from x (m, n), where n is the rows of `down`: a few rows at a time, so that the values between the
  * matrices stay in a cache. */
 static int run(const struct pass *pass, const struct mlp *mlp, float *x, size_t m, float *out,
 	       struct err *err)
 {
-	size_t hidden = pass->forward->model->hidden, first_slot = pass->workspace->n_slots_used;
-	size_t max_rows = pass_rows(pass, 2 * (hidden + mlp->down->ref->k));
+	size_t n = mlp->down->ref->n, first_slot = pass->workspace->n_slots_used;
+	size_t max_rows = pass_rows(pass, 2 * (n + mlp->down->ref->k));
 
 	for (size_t row = 0; row < m; row += max_rows) {
 		pass->workspace->n_slots_used = first_slot;
-		if (run_rows(pass, mlp, x + row * hidden, m - row < max_rows ? m - row : max_rows,
-			     out + row * hidden, err))
+		if (run_rows(pass, mlp, x + row * n, m - row < max_rows ? m - row : max_rows,
+			     out + row * n, err))
 			return -1;
 	}
 	return 0;
@@ -124,10 +129,18 @@ static int run_dense(const struct pass *pass, float *out, struct err *err)
 	return run(pass, &mlp, w->normed, pass->sequence->n_tokens, out, err);
 }
 
+/* The tokens of all experts, and where their outputs are added up; of the layer's width or of a
+ * smaller one. */
+struct expert_rows {
+	const float *in;
+	float *out;
+	size_t width;
+};
+
 /* Runs an expert on its tokens: m of router.rows, from `first` on.  Adds their weighted outputs to
- * out. */
-static int run_expert(const struct pass *pass, size_t expert, size_t first, size_t m,
-		      struct err *err)
+ * rows->out. */
+static int run_expert(const struct pass *pass, const struct expert_rows *rows, size_t expert,
+		      size_t first, size_t m, struct err *err)
 {
 	const struct linear *l = pass->layer->experts[expert];
 	const struct linear *fused = &l[EXPERT_ROLE_GATE_UP];
@@ -136,41 +149,58 @@ static int run_expert(const struct pass *pass, size_t expert, size_t first, size
 				 .fused = fused->weight.data ? fused : NULL,
 				 .clamped = pass->forward->model->clamped,
 				 .down = &l[EXPERT_ROLE_DOWN] };
-	size_t hidden = pass->forward->model->hidden;
 	struct workspace *w = pass->workspace;
-	const struct scatter_add_args add = { .y = w->out,
+	const struct scatter_add_args add = { .y = rows->out,
 					      .x = w->mlp.expert_out,
 					      .rows = w->router.rows + first,
 					      .factors = w->router.factors + first,
 					      .n_rows = m,
-					      .n_cols = hidden };
+					      .n_cols = rows->width };
 
 	if (m == 0)
 		return 0;
-	w->ops->gather(w->stream, w->mlp.expert_in, w->normed, add.rows, m, hidden);
+	w->ops->gather(w->stream, w->mlp.expert_in, rows->in, add.rows, m, rows->width);
 	if (run(pass, &mlp, w->mlp.expert_in, m, w->mlp.expert_out, err))
 		return -1;
 	w->ops->scatter_add(w->stream, &add);
 	return 0;
 }
 
-static int run_experts(const struct pass *pass, struct err *err)
+static int run_each(const struct pass *pass, const struct expert_rows *rows, struct err *err)
 {
 	const struct model *model = pass->forward->model;
 	struct workspace *w = pass->workspace;
 	size_t n_tokens = pass->sequence->n_tokens, first = 0;
 
-	w->ops->zero(w->stream, w->out, n_tokens * model->hidden * sizeof *w->out);
+	w->ops->zero(w->stream, rows->out, n_tokens * rows->width * sizeof *rows->out);
 	for (size_t e = 0; e < pass->layer->ref->n_experts; e++) {
 		size_t m = 0;
 
 		for (size_t i = 0; i < n_tokens * model->routing.top_k; i++)
 			m += w->host.chosen[i] == e;
-		if (run_expert(pass, e, first, m, err))
+		if (run_expert(pass, rows, e, first, m, err))
 			return -1;
 		first += m;
 	}
 	return 0;
+}
+
+/* Experts that work on latent values have a matrix before them and one after their sum. */
+static int run_experts(const struct pass *pass, struct err *err)
+{
+	const struct linear *l = pass->layer->linear, *in = &l[LINEAR_LATENT_IN];
+	struct workspace *w = pass->workspace;
+	size_t n = pass->sequence->n_tokens;
+	const struct expert_rows whole = { w->normed, w->out, pass->forward->model->hidden };
+	struct expert_rows latent = { w->mlp.latent_in, w->mlp.latent_out, 0 };
+
+	if (!in->weight.data)
+		return run_each(pass, &whole, err);
+	latent.width = in->ref->n;
+	if (pass_linear(pass, in, w->normed, n, w->mlp.latent_in, err) ||
+	    run_each(pass, &latent, err))
+		return -1;
+	return pass_linear(pass, &l[LINEAR_LATENT_OUT], w->mlp.latent_out, n, w->out, err);
 }
 
 /* Adds the output of the shared expert to out, if the layer has one, with the weights that the

@@ -16,6 +16,7 @@ struct dims {
 	uint64_t mlp, fused, lora, expanded, experts; /* of each token */
 	uint64_t input;				      /* of each token, for the widest matrix */
 	uint64_t chosen, routed;		      /* experts, without and with the shared one */
+	uint64_t latent;			      /* of each token, for experts */
 	uint64_t keys, values, value_heads;	      /* of gated DeltaNet */
 	uint64_t block, panel, n_panels;	      /* tokens and columns of the head */
 	uint64_t filtered;			      /* values of a filter; 0: no filter */
@@ -35,6 +36,7 @@ static void dims_of_layer(struct dims *d, const struct model *model, const struc
 	d->lora = larger(d->lora, larger(linear[LINEAR_Q_A].n, linear[LINEAR_KV_A].n));
 	d->expanded = larger(d->expanded, linear[LINEAR_KV_B].n);
 	d->experts = larger(d->experts, layer->n_experts);
+	d->latent = larger(d->latent, linear[LINEAR_LATENT_IN].n);
 	d->fused = larger(d->fused, larger(linear[LINEAR_QKV].n, linear[LINEAR_GATE_UP].n));
 	d->fused = larger(d->fused, linear[LINEAR_DELTA_QKVZ].n);
 	if (model->arch->gated_attention)
@@ -55,6 +57,7 @@ static struct dims dims_of(const struct executor_ops *ops, const struct model *m
 	d.value_heads = model->delta.n_heads;
 	d.input =
 		larger(larger(model->n_heads * model->value_dim, d.mlp), larger(d.hidden, d.lora));
+	d.input = larger(d.input, d.latent);
 	d.input = larger(d.input, larger(d.values, model->mamba.n_heads * model->mamba.head_dim));
 	d.chosen = d.experts ? d.tokens * model->routing.top_k : 0;
 	d.routed = d.experts ? d.chosen + d.tokens : 0;
@@ -162,12 +165,15 @@ static void mamba_arrays(struct workspace *w, const struct dims *d, const struct
 
 static void mlp_arrays(struct workspace *w, const struct dims *d)
 {
-	uint64_t expert = d->experts ? d->tokens * d->hidden * sizeof(float) : 0;
+	uint64_t row = d->experts ? d->tokens * sizeof(float) : 0;
+	uint64_t expert = row * larger(d->hidden, d->latent);
 
 	add(&w->arrays, &w->mlp.gate, d->tokens * d->mlp * sizeof *w->mlp.gate);
 	add(&w->arrays, &w->mlp.up, d->tokens * d->mlp * sizeof *w->mlp.up);
 	add(&w->arrays, &w->mlp.expert_in, expert);
 	add(&w->arrays, &w->mlp.expert_out, expert);
+	add(&w->arrays, &w->mlp.latent_in, row * d->latent);
+	add(&w->arrays, &w->mlp.latent_out, row * d->latent);
 	add(&w->arrays, &w->router.rows, d->routed * sizeof *w->router.rows);
 	add(&w->arrays, &w->router.factors, d->routed * sizeof *w->router.factors);
 }

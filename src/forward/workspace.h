@@ -58,8 +58,10 @@ struct mamba_arrays {
 
 struct mlp_arrays {
 	float *gate, *up;  /* (tokens, width) */
-	float *expert_in;  /* (tokens, hidden): tokens of one expert */
-	float *expert_out; /* (tokens, hidden) */
+	float *expert_in;  /* (tokens, hidden or latent): tokens of one expert */
+	float *expert_out; /* (tokens, hidden or latent) */
+	float *latent_in;  /* (tokens, latent): of all experts */
+	float *latent_out; /* (tokens, latent) */
 };
 
 /* Tokens sorted by expert; all of them once more for the shared expert. */

@@ -25,7 +25,7 @@ const struct arch arch_bamba = {
 		[VECTOR_NORM_MLP] = "pre_ff_layernorm.weight",
 		MAMBA_VECTORS("mamba"),
 	},
-	.norm = "model.final_layernorm",
+	.norm = "final_layernorm",
 	.mamba = &keys,
 	.rotary_factor = 0.5,
 };

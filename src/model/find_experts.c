@@ -168,7 +168,10 @@ static bool has_stacks(const struct search *search, const char *prefix)
 static int find_experts(struct search *search, const char *prefix, struct layer_ref *layer)
 {
 	const struct model *model = search->model;
-	size_t n_expected = layer->linear[LINEAR_ROUTER].n, hidden = model->hidden;
+	size_t n_expected = layer->linear[LINEAR_ROUTER].n;
+	size_t hidden = layer->linear[LINEAR_LATENT_IN].weight ? layer->linear[LINEAR_LATENT_IN].n
+							       : model->hidden;
+	int first = model->activation == ACT_SRELU ? EXPERT_ROLE_UP : EXPERT_ROLE_GATE;
 
 	layer->experts = xcalloc(n_expected, sizeof *layer->experts);
 	layer->n_experts = n_expected;
@@ -177,7 +180,7 @@ static int find_experts(struct search *search, const char *prefix, struct layer_
 	if (has_stacks(search, prefix))
 		return find_stacked_experts(search, prefix, layer);
 	for (size_t e = 0; e < n_expected; e++) {
-		for (int i = 0; i <= EXPERT_ROLE_DOWN; i++) {
+		for (int i = first; i <= EXPERT_ROLE_DOWN; i++) {
 			const char *pattern = search_expert_name(search, (enum expert_role)i);
 			char *module = xasprintf(pattern, e);
 			bool down = i == EXPERT_ROLE_DOWN;
@@ -190,7 +193,7 @@ static int find_experts(struct search *search, const char *prefix, struct layer_
 			free(module);
 			if (rc)
 				return -1;
-			layer->expert_width = layer->experts[0][0].n;
+			layer->expert_width = layer->experts[0][first].n;
 		}
 	}
 	return 0;
@@ -201,7 +204,11 @@ int search_experts(struct search *search, const char *prefix, struct layer_ref *
 	const struct routing *routing = &search->model->routing;
 	const struct linear_ref *router = &layer->linear[LINEAR_ROUTER];
 	const struct linear_ref *shared = &layer->linear[LINEAR_SHARED_DOWN];
-	static const enum linear_role whole[] = { LINEAR_SHARED_GATE, LINEAR_SHARED_UP };
+	static const enum linear_role whole[] = { LINEAR_SHARED_UP, LINEAR_SHARED_GATE };
+	static const enum linear_role latent[] = { LINEAR_LATENT_IN, LINEAR_LATENT_OUT };
+	const struct linear_ref *in = &layer->linear[LINEAR_LATENT_IN],
+				*out = &layer->linear[LINEAR_LATENT_OUT];
+	size_t n_whole = search->model->activation == ACT_SRELU ? 1 : COUNT(whole);
 
 	if (routing->top_k == 0 || routing->top_k > router->n)
 		return err_set(search->err, ERR_INPUT,
@@ -215,9 +222,12 @@ int search_experts(struct search *search, const char *prefix, struct layer_ref *
 			       "config.json: cannot choose %zu of %zu groups of %zu experts",
 			       routing->top_groups, routing->n_groups, router->n);
 	layer->shared_width = shared->k;
-	if (shared->weight && search_need(search, prefix, layer, whole, COUNT(whole)))
+	if ((shared->weight && search_need(search, prefix, layer, whole, n_whole)) ||
+	    ((in->weight || out->weight) &&
+	     (search_need(search, prefix, layer, latent, COUNT(latent)) ||
+	      search_check_matrix(out->weight, search->model->hidden, in->n, search->err))))
 		return -1;
-	for (size_t i = 0; shared->weight && i < COUNT(whole); i++)
+	for (size_t i = 0; shared->weight && i < n_whole; i++)
 		if (search_check_matrix(layer->linear[whole[i]].weight, shared->k,
 					search->model->hidden, search->err))
 			return -1;

@@ -10,8 +10,6 @@
 #include "base/mem.h"
 #include "model/steps.h"
 
-#define LAYERS "model.layers."
-
 static int find_latent_attention(struct search *search, const char *prefix, struct layer_ref *layer)
 {
 	const struct model *model = search->model;
@@ -66,10 +64,12 @@ static int find_mlp(struct search *search, const char *prefix, struct layer_ref 
 		{ LINEAR_GATE_UP, 0, hidden },	     { LINEAR_DOWN, hidden, 0 },
 		{ LINEAR_ROUTER, 0, hidden },	     { LINEAR_SHARED_GATE, 0, hidden },
 		{ LINEAR_SHARED_UP, 0, hidden },     { LINEAR_SHARED_DOWN, hidden, 0 },
-		{ LINEAR_SHARED_ROUTER, 1, hidden },
+		{ LINEAR_SHARED_ROUTER, 1, hidden }, { LINEAR_LATENT_IN, 0, hidden },
+		{ LINEAR_LATENT_OUT, hidden, 0 },
 	};
 	static const enum linear_role fused[] = { LINEAR_GATE_UP, LINEAR_DOWN };
-	static const enum linear_role apart[] = { LINEAR_GATE, LINEAR_UP, LINEAR_DOWN };
+	static const enum linear_role apart[] = { LINEAR_UP, LINEAR_DOWN, LINEAR_GATE };
+	size_t n_apart = search->model->activation == ACT_SRELU ? 2 : 3;
 	struct linear_ref *l = layer->linear;
 
 	if (search_linears(search, prefix, layer, expected, COUNT(expected)))
@@ -79,13 +79,14 @@ static int find_mlp(struct search *search, const char *prefix, struct layer_ref 
 	if (l[LINEAR_ROUTER].weight && !l[LINEAR_DOWN].weight)
 		return 0;
 	if (l[LINEAR_GATE_UP].weight ? search_need(search, prefix, layer, fused, COUNT(fused))
-				     : search_need(search, prefix, layer, apart, COUNT(apart)))
+				     : search_need(search, prefix, layer, apart, n_apart))
 		return -1;
 	layer->width = l[LINEAR_DOWN].k;
 	if (l[LINEAR_GATE_UP].weight)
 		return search_check_matrix(l[LINEAR_GATE_UP].weight, 2 * layer->width, hidden,
 					   search->err);
-	if (search_check_matrix(l[LINEAR_GATE].weight, layer->width, hidden, search->err))
+	if (n_apart == 3 &&
+	    search_check_matrix(l[LINEAR_GATE].weight, layer->width, hidden, search->err))
 		return -1;
 	return search_check_matrix(l[LINEAR_UP].weight, layer->width, hidden, search->err);
 }
@@ -132,6 +133,12 @@ static int find_mamba(struct search *search, const char *prefix, struct layer_re
 	return search_need(search, prefix, layer, both, COUNT(both));
 }
 
+static int find_nothing(struct search *search, const char *prefix, struct layer_ref *layer)
+{
+	(void)search, (void)prefix, (void)layer;
+	return 0;
+}
+
 /* How each mixer is found, and its last matrix, which lies below the mixer's module. */
 static const struct {
 	int (*find)(struct search *search, const char *prefix, struct layer_ref *layer);
@@ -140,6 +147,7 @@ static const struct {
 	[MIXER_ATTENTION] = { find_attention, LINEAR_O },
 	[MIXER_DELTA] = { find_delta, LINEAR_DELTA_OUT },
 	[MIXER_MAMBA] = { find_mamba, LINEAR_MAMBA_OUT },
+	[MIXER_NONE] = { find_nothing, LINEAR_DOWN },
 };
 
 static int find_mixer(struct search *search, const char *prefix, struct layer_ref *layer)
@@ -160,6 +168,14 @@ static bool vector_is_of(const struct layer_ref *layer, int role)
 	case VECTOR_NORM_KV_A:
 	case VECTOR_SINKS:
 		return layer->mixer == MIXER_ATTENTION;
+	case VECTOR_NORM_ATTENTION:
+	case VECTOR_NORM_ATTENTION_OUT:
+		return layer->mixer != MIXER_NONE;
+	case VECTOR_NORM_MLP:
+	case VECTOR_NORM_MLP_OUT:
+		return layer->has_mlp;
+	case VECTOR_ROUTER_BIAS:
+		return layer->n_experts > 0;
 	case VECTOR_CONV:
 	case VECTOR_A_LOG:
 	case VECTOR_DT_BIAS:
@@ -290,10 +306,11 @@ static int find_vectors(struct search *search, const char *prefix, struct layer_
 static int find_layer(struct search *search, size_t i)
 {
 	struct layer_ref *layer = &search->model->layers[i];
-	char *prefix = xasprintf(LAYERS "%zu.", i);
+	char *prefix = xasprintf("%slayers.%zu.", search->root, i);
 	int rc = -1;
 
-	if (!find_mixer(search, prefix, layer) && !find_mlp(search, prefix, layer))
+	if (!find_mixer(search, prefix, layer) &&
+	    !(layer->has_mlp && find_mlp(search, prefix, layer)))
 		rc = find_vectors(search, prefix, layer);
 	free(prefix);
 	return rc;
@@ -323,6 +340,17 @@ static bool is_known(const struct layer_ref *layer, const struct tensor_ref *ref
 	return false;
 }
 
+/* Returns the number of the layer in the name of a tensor that needs a role; else NULL. */
+static const char *in_layers(const struct search *search, const char *name)
+{
+	size_t n = strlen(search->root);
+
+	if (strncmp(name, search->root, n) != 0 || strncmp(name + n, "layers.", 7) != 0 ||
+	    is_accessory(name))
+		return NULL;
+	return name + n + 7;
+}
+
 /* Fails for a tensor of a layer that has no role. */
 static int check_leftovers(const struct search *search)
 {
@@ -330,18 +358,18 @@ static int check_leftovers(const struct search *search)
 	size_t n_layers = search->model->n_layers, n = 0;
 
 	for (size_t i = 0; i < checkpoint->n_tensors; i++)
-		n += !strncmp(checkpoint->by_name[i].tensor->name, LAYERS, strlen(LAYERS)) &&
-		     !is_accessory(checkpoint->by_name[i].tensor->name);
+		n += in_layers(search, checkpoint->by_name[i].tensor->name) != NULL;
 	if (n == search->n_found)
 		return 0;
 	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
 		const struct tensor_ref *ref = &checkpoint->by_name[i];
 		const char *name = ref->tensor->name;
+		const char *number = in_layers(search, name);
 		unsigned long layer;
 
-		if (strncmp(name, LAYERS, strlen(LAYERS)) != 0 || is_accessory(name))
+		if (!number)
 			continue;
-		layer = strtoul(name + strlen(LAYERS), NULL, 10);
+		layer = strtoul(number, NULL, 10);
 		if (layer < n_layers && !is_known(&search->model->layers[layer], ref))
 			return err_set(search->err, ERR_INPUT,
 				       "tensor '%s' is unexpected in a model of %s", name,
@@ -352,18 +380,18 @@ static int check_leftovers(const struct search *search)
 
 int model_find_tensors(struct model *model, const struct model_config *config, struct err *err)
 {
+	const struct arch *arch = model->arch;
 	struct search search = { .model = model, .err = err };
+	const char *embedding = arch->embedding ? arch->embedding : "embed_tokens";
+	const char *norm = arch->norm ? arch->norm : "norm";
 
-	const char *embedding =
-		model->arch->embedding ? model->arch->embedding : "model.embed_tokens";
-	const char *norm = model->arch->norm ? model->arch->norm : "model.norm";
-
-	model->embedding = search_tensor(&search, "", embedding, ".weight");
-	model->norm = search_tensor(&search, "", norm, ".weight");
+	search.root = arch->root ? arch->root : "model.";
+	model->embedding = search_tensor(&search, search.root, embedding, ".weight");
+	model->norm = search_tensor(&search, search.root, norm, ".weight");
 	if (!model->embedding)
-		return search_missing(&search, "", embedding, ".weight");
+		return search_missing(&search, search.root, embedding, ".weight");
 	if (!model->norm)
-		return search_missing(&search, "", norm, ".weight");
+		return search_missing(&search, search.root, norm, ".weight");
 	if (search_check_matrix(model->embedding, model->vocab_size, model->hidden, err) ||
 	    search_check_vector(model->norm, model->hidden, err) ||
 	    search_linear(&search, "", "lm_head", model->vocab_size, model->hidden, &model->head))

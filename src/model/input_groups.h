@@ -13,10 +13,13 @@ enum input_kind {
 	INPUT_MIXER,
 	INPUT_Q_B,  /* the compressed queries */
 	INPUT_KV_B, /* the compressed keys and values */
-	INPUT_O,    /* the output of attention, DeltaNet or Mamba */
+	INPUT_O,    /* the output of attention or DeltaNet */
+	INPUT_MAMBA,
+	INPUT_MAMBA_OUT,
 	INPUT_MLP,  /* the normed residual stream: gate, up, routers, shared gate and up */
 	INPUT_DOWN, /* the gated values */
 	INPUT_SHARED_DOWN,
+	INPUT_LATENT,	   /* the sum of the experts' outputs, in a layer with LINEAR_LATENT_OUT */
 	INPUT_EXPERT,	   /* gate and up of one expert: the tokens that it gets */
 	INPUT_EXPERT_DOWN, /* its gated values */
 	INPUT_HEAD,	   /* the final norm's output */

@@ -113,6 +113,16 @@ static int read_layers(struct model *model, const json_t *config, struct err *er
 	return 0;
 }
 
+static bool has_silu(const struct model *model, const json_t *config)
+{
+	const char *key = model->arch->mamba->activation;
+	const json_t *value = json_object_get(config, key ? key : "");
+
+	if (!key)
+		return model->activation == ACT_SILU;
+	return !value || (json_is_string(value) && !strcmp(json_string_value(value), "silu"));
+}
+
 int mamba_configure(struct model *model, const json_t *config, struct err *err)
 {
 	const struct mamba_keys *keys = model->arch->mamba;
@@ -128,9 +138,10 @@ int mamba_configure(struct model *model, const json_t *config, struct err *err)
 		return err_set(err, ERR_INPUT,
 			       "config.json: '%s' is %zu, not a multiple of '%s', %zu",
 			       keys->n_heads, mamba->n_heads, keys->n_groups, mamba->n_groups);
-	if (model->activation != ACT_SILU)
+	if (!has_silu(model, config))
 		return err_set(err, ERR_INPUT,
-			       "config.json: the activation of Mamba-2 is not silu, which is not "
-			       "supported");
+			       "config.json: '%s' is not silu, the only activation of Mamba-2 that "
+			       "is supported",
+			       keys->activation ? keys->activation : "hidden_act");
 	return read_limits(model, config, err) || read_layers(model, config, err) ? -1 : 0;
 }

@@ -14,9 +14,10 @@ struct mamba_keys {
 	const char *n_heads, *head_dim, *n_groups, *state_size, *conv_width;
 	/* heads * head_dim is this number times hidden_size; NULL: head_dim must be present */
 	const char *expand;
-	const char *limits;   /* a pair: the limits of the steps; NULL: none */
-	const char *step_min; /* the lower limit alone; NULL: none */
-	const char *layers;   /* a list of the layers that have attention; NULL: none */
+	const char *limits;	/* a pair: the limits of the steps; NULL: none */
+	const char *step_min;	/* the lower limit alone; NULL: none */
+	const char *activation; /* of the convolution, silu; NULL: hidden_act */
+	const char *layers;	/* a list of the layers that have attention; NULL: none */
 };
 
 /* Of Bamba and of most models after it. */

@@ -14,9 +14,14 @@ static const struct {
 	const char *type; /* in layer_types */
 	enum mixer mixer;
 } types[] = {
-	{ "full_attention", MIXER_ATTENTION }, { "sliding_attention", MIXER_ATTENTION },
-	{ "attention", MIXER_ATTENTION },      { "linear_attention", MIXER_DELTA },
-	{ "linear_attention", MIXER_MAMBA },   { "mamba", MIXER_MAMBA },
+	{ "full_attention", MIXER_ATTENTION },
+	{ "sliding_attention", MIXER_ATTENTION },
+	{ "attention", MIXER_ATTENTION },
+	{ "linear_attention", MIXER_DELTA },
+	{ "linear_attention", MIXER_MAMBA },
+	{ "mamba", MIXER_MAMBA },
+	{ "mlp", MIXER_NONE },
+	{ "moe", MIXER_NONE },
 };
 
 static int read_size(const json_t *config, const char *key, size_t otherwise, size_t *size,
@@ -70,6 +75,8 @@ static bool has_mixer(const struct arch *arch, enum mixer mixer)
 		return arch->attention_interval;
 	case MIXER_MAMBA:
 		return arch->mamba;
+	case MIXER_NONE:
+		return arch->one_step;
 	default:
 		return true;
 	}
@@ -109,20 +116,70 @@ static int read_position_type(struct model *model, const json_t *config, struct 
 	return 0;
 }
 
-int model_find_mixers(struct model *model, const json_t *config, struct err *err)
+/* Returns the list of the kinds of all layers; NULL: there is none. */
+static const json_t *listed_types(const json_t *config)
 {
 	const json_t *listed = json_object_get(config, "layer_types");
+
+	return json_is_array(listed) ? listed : json_object_get(config, "layers_block_type");
+}
+
+/* Returns the kinds of all layers of Nemotron-H as letters, or NULL. */
+static const char *lettered_types(const json_t *config)
+{
+	return json_string_value(json_object_get(config, "hybrid_override_pattern"));
+}
+
+size_t model_count_layers(const struct arch *arch, const json_t *config)
+{
+	size_t n = json_array_size(listed_types(config));
+
+	if (!arch->one_step)
+		return 0;
+	return n || !lettered_types(config) ? n : strlen(lettered_types(config));
+}
+
+/* The kinds of all layers as letters, where no list states them. */
+static int read_letters(struct model *model, const json_t *config, struct err *err)
+{
+	const char *letters = lettered_types(config);
+
+	if (json_is_array(listed_types(config)))
+		return 0;
+	for (size_t i = 0; letters && i < model->n_layers; i++) {
+		const char *kind = strchr("*ME-", letters[i]);
+
+		if (!kind)
+			return err_set(err, ERR_INPUT,
+				       "config.json: 'hybrid_override_pattern' has the unknown "
+				       "letter '%c'",
+				       letters[i]);
+		model->layers[i].mixer = *kind == '*'	? MIXER_ATTENTION
+					 : *kind == 'M' ? MIXER_MAMBA
+							: MIXER_NONE;
+	}
+	return 0;
+}
+
+int model_find_mixers(struct model *model, const json_t *config, struct err *err)
+{
+	const json_t *listed = listed_types(config);
 	size_t interval = model->arch->attention_interval;
 
 	if (model->arch->rope_by_type && read_position_type(model, config, err))
 		return -1;
+	for (size_t i = 0; i < model->n_layers; i++)
+		if (model->arch->no_rope) {
+			model->layers[i].rope = NULL;
+			model->layers[i].window = 0;
+		}
 	if (model->arch->mamba && mamba_configure(model, config, err))
 		return -1;
 	if (interval && (read_size(config, "full_attention_interval", interval, &interval, err) ||
 			 read_delta(&model->delta, config, err)))
 		return -1;
-	if (!json_is_array(listed))
-		listed = json_object_get(config, "layers_block_type");
+	if (model->arch->one_step && read_letters(model, config, err))
+		return -1;
 	for (size_t i = 0; i < model->n_layers; i++) {
 		const json_t *type = json_array_get(listed, i);
 		enum mixer *mixer = &model->layers[i].mixer;
@@ -131,6 +188,7 @@ int model_find_mixers(struct model *model, const json_t *config, struct err *err
 			*mixer = (i + 1) % interval ? MIXER_DELTA : MIXER_ATTENTION;
 		if (json_is_string(type) && read_type(model, type, mixer, err))
 			return -1;
+		model->layers[i].has_mlp = !model->arch->one_step || *mixer == MIXER_NONE;
 	}
 	return 0;
 }

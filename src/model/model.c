@@ -70,9 +70,10 @@ static size_t count(const json_t *config, const char *key, size_t otherwise)
 	return (size_t)fmin(fmax(number(config, key, (double)otherwise), 0), 1e9);
 }
 
-static int configure_sizes(struct model *model, const struct model_config *config, struct err *err)
+static int configure_sizes(struct model *model, const struct model_config *config,
+			   const json_t *level, struct err *err)
 {
-	static const enum config_size needed[] = { CONFIG_HIDDEN_SIZE, CONFIG_LAYERS, CONFIG_HEADS,
+	static const enum config_size needed[] = { CONFIG_HIDDEN_SIZE, CONFIG_HEADS,
 						   CONFIG_VOCAB_SIZE };
 	const uint64_t *size = config->size;
 
@@ -80,7 +81,11 @@ static int configure_sizes(struct model *model, const struct model_config *confi
 		if (model_config_need(config, needed[i], err))
 			return -1;
 	model->hidden = size[CONFIG_HIDDEN_SIZE];
-	model->n_layers = size[CONFIG_LAYERS];
+	model->n_layers = model_count_layers(model->arch, level);
+	if (!model->n_layers && model_config_need(config, CONFIG_LAYERS, err))
+		return -1;
+	if (!model->n_layers)
+		model->n_layers = size[CONFIG_LAYERS];
 	model->n_heads = size[CONFIG_HEADS];
 	model->n_kv_heads = size[CONFIG_KV_HEADS] ? size[CONFIG_KV_HEADS] : model->n_heads;
 	model->head_dim =
@@ -112,12 +117,15 @@ static int configure_activation(struct model *model, const json_t *config, struc
 		enum activation activation;
 	} names[] = { { "silu", ACT_SILU },
 		      { "swish", ACT_SILU },
-		      { "gelu_pytorch_tanh", ACT_GELU } };
+		      { "gelu_pytorch_tanh", ACT_GELU },
+		      { "relu2", ACT_SRELU } };
 	const json_t *value = json_object_get(config, "hidden_activation");
 	const char *name;
 
 	if (!json_is_string(value))
 		value = json_object_get(config, "hidden_act");
+	if (!json_is_string(value))
+		value = json_object_get(config, "mlp_hidden_act");
 	name = json_is_string(value) ? json_string_value(value) : "silu";
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		if (strcmp(names[i].name, name) != 0)
@@ -162,7 +170,8 @@ static void configure_numbers(struct model *model, const json_t *config)
 			      ? number(config, "query_pre_attn_scalar", (double)model->head_dim)
 			      : (double)model->head_dim;
 
-	model->norm_eps = (float)number(config, "rms_norm_eps", DEFAULT_EPS);
+	model->norm_eps = (float)number(config, "rms_norm_eps",
+					number(config, "layer_norm_epsilon", DEFAULT_EPS));
 	model->norm_offset = arch->norm_plus_one ? 1 : 0;
 	model->attention_scale = (float)(pow(head, -0.5) * rope_score_scale(config));
 	model->attention_softcap = (float)number(config, "attn_logit_softcapping", 0);
@@ -219,7 +228,7 @@ static int configure_ropes(struct model *model, const json_t *config, struct err
 static int configure(struct model *model, const struct model_config *config, const json_t *level,
 		     struct err *err)
 {
-	if (arch_find(model, config, err) || configure_sizes(model, config, err) ||
+	if (arch_find(model, config, err) || configure_sizes(model, config, level, err) ||
 	    configure_activation(model, level, err))
 		return -1;
 	if (configure_latent(model, level, err) || configure_ropes(model, level, err))

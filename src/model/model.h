@@ -51,6 +51,8 @@ enum linear_role {
 	LINEAR_DELTA_OUT,
 	LINEAR_MAMBA_IN, /* Mamba-2: hidden to z, x, b, c and the steps */
 	LINEAR_MAMBA_OUT,
+	LINEAR_LATENT_IN,  /* (latent, hidden): its output is the input of all experts */
+	LINEAR_LATENT_OUT, /* (hidden, latent): its input is the sum of their outputs */
 	N_LINEARS
 };
 
@@ -89,6 +91,7 @@ enum mixer {
 	MIXER_ATTENTION,
 	MIXER_DELTA, /* gated DeltaNet */
 	MIXER_MAMBA, /* Mamba-2 */
+	MIXER_NONE,  /* the layer has only the second step, an mlp */
 	N_MIXERS
 };
 
@@ -104,6 +107,7 @@ struct linear_ref {
 
 struct layer_ref {
 	enum mixer mixer;
+	bool has_mlp;	    /* the second step of a layer */
 	char *mixer_module; /* "model.layers.0.self_attn" */
 	struct linear_ref linear[N_LINEARS];
 	const struct tensor_ref *vector[N_VECTORS]; /* NULL: the layer has none */
@@ -179,10 +183,10 @@ struct model {
 	float norm_offset; /* a norm multiplies by offset + weight */
 	/* factor of embeddings; with arch->scaled_embedding, rounded to bf16 where they are bf16 */
 	float embedding_scale;
-	float attention_scale;	 /* of q k^T */
-	float attention_softcap; /* c: scores become c tanh(score / c); 0: unchanged */
-	float logit_softcap;	 /* the same of logits */
-	enum activation activation;
+	float attention_scale;	    /* of q k^T */
+	float attention_softcap;    /* c: scores become c tanh(score / c); 0: unchanged */
+	float logit_softcap;	    /* the same of logits */
+	enum activation activation; /* ACT_SRELU: an mlp and an expert have no gate */
 	/* the experts have GPT-OSS's activation, and its limit: of gates from above, of ups from
 	 * both sides */
 	bool clamped;
@@ -232,9 +236,12 @@ struct arch {
 	 * state it; 0: all layers have attention */
 	size_t attention_interval;
 	enum multiplier_keys multipliers;
+	const char *root;  /* what names begin with; NULL: "model." */
+	bool one_step;	   /* a layer has a mixer or an mlp */
+	bool no_rope;	   /* attention does not know positions */
 	bool rope_by_type; /* attention rotates only with position_embedding_type "rope" */
 	const struct mamba_keys *mamba; /* of layers with Mamba-2; NULL: no layer has it */
-	const char *embedding, *norm;	/* modules; NULL: "model.embed_tokens", "model.norm" */
+	const char *embedding, *norm;	/* modules below root; NULL: "embed_tokens", "norm" */
 	bool gated_attention; /* q_proj holds the query and the gate of each head in turn */
 };
 

@@ -14,7 +14,8 @@
 /* A search through the layers of a model. */
 struct search {
 	const struct model *model;
-	size_t n_found; /* tensors with a role, to be compared with all tensors of the layers */
+	const char *root; /* what the names of the model begin with: "model." */
+	size_t n_found;	  /* tensors with a role, to be compared with all tensors of the layers */
 	struct err *err;
 };
 

@@ -12,6 +12,9 @@
 #include "model/config.h"
 #include "model/search.h"
 
+/* Returns the number of layers where a list of their kinds states it, as in Nemotron-H; else 0. */
+size_t model_count_layers(const struct arch *arch, const json_t *config);
+
 /* Reads from the language model's level of config.json what mixes the tokens of each layer.
  * ERR_INPUT, with the key, for a kind of layer that the architecture does not have, and for sizes
  * that do not fit each other. */

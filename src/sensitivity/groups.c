@@ -27,6 +27,7 @@ static const struct site {
 	{ "gate_up", 1u << LINEAR_GATE | 1u << LINEAR_UP | 1u << LINEAR_GATE_UP },
 	{ "down", 1u << LINEAR_DOWN },
 	{ "router", 1u << LINEAR_ROUTER | 1u << LINEAR_SHARED_ROUTER },
+	{ "latent", 1u << LINEAR_LATENT_IN | 1u << LINEAR_LATENT_OUT },
 	{ "shared_expert",
 	  1u << LINEAR_SHARED_GATE | 1u << LINEAR_SHARED_UP | 1u << LINEAR_SHARED_DOWN },
 };

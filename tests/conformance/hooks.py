@@ -21,9 +21,13 @@ def granite_name(name: str) -> str:
     return f"{head}.{parts.get(last, last)}" if ".experts." in name else name.replace(".router", ".router.layer")
 
 
+def nemotron_name(name: str) -> str:
+    return name.replace("model.", "backbone.")
+
+
 def see_experts(see: See, name: str, module: torch.nn.Module, x: torch.Tensor, chosen: torch.Tensor) -> None:
     """transformers keeps experts in one tensor: each one's products again, from the same input and choice."""
-    for e in range(module.gate_up_proj.shape[0]):
+    for e in range(module.down_proj.shape[0]):
         seen = x[(chosen == e).any(-1)]
         if len(seen) == 0:
             continue
@@ -32,6 +36,12 @@ def see_experts(see: See, name: str, module: torch.nn.Module, x: torch.Tensor, c
             inner = module._apply_gate(both)
             see(f"{name}.{e}.gate_up_proj", seen, both)
             see(f"{name}.{e}.down_proj", inner, inner @ module.down_proj[e] + module.down_proj_bias[e])
+            continue
+        if not hasattr(module, "gate_up_proj"):
+            up = torch.nn.functional.linear(seen, module.up_proj[e])
+            inner = module.act_fn(up)
+            see(f"{name}.{e}.up_proj", seen, up)
+            see(f"{name}.{e}.down_proj", inner, torch.nn.functional.linear(inner, module.down_proj[e]))
             continue
         gate, up = torch.nn.functional.linear(seen, module.gate_up_proj[e]).chunk(2, dim=-1)
         inner = module.act_fn(gate) * up
@@ -42,7 +52,7 @@ def see_experts(see: See, name: str, module: torch.nn.Module, x: torch.Tensor, c
 
 def watch(model: torch.nn.Module, see: See) -> None:
     """see(module, x, y), x and y (tokens, features), for each product of each forward pass from now on."""
-    renamed = {"Mixtral": mixtral_name, "GraniteMoe": granite_name}
+    renamed = {"Mixtral": mixtral_name, "GraniteMoe": granite_name, "NemotronH": nemotron_name}
     rename = next((f for start, f in renamed.items() if type(model).__name__.startswith(start)), str)
 
     def told(name: str, x: torch.Tensor, y: torch.Tensor) -> None:

@@ -27,6 +27,10 @@ MAMBA = {"num_hidden_layers": 4, "mamba_n_heads": 6, "mamba_d_head": 20, "mamba_
 GRANITE = {"embedding_multiplier": 3.0, "attention_multiplier": 0.11, "residual_multiplier": 0.3, "logits_scaling": 1.7,
            "shared_intermediate_size": 52, "layer_types": ["mamba", "attention", "mamba", "attention"]}
 
+NEMOTRON = {"hidden_size": 60, "head_dim": 22, "mamba_num_heads": 6, "mamba_head_dim": 17, "ssm_state_size": 19,
+            "conv_kernel": 3, "chunk_size": 8, "n_routed_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 44,
+            "moe_shared_expert_intermediate_size": 36, "routed_scaling_factor": 1.5}
+
 # name: the classes of configuration and model, and what differs from SIZES.
 MODELS: dict[str, tuple] = {
     "llama": (t.LlamaConfig, t.LlamaForCausalLM, {}),
@@ -85,6 +89,13 @@ MODELS: dict[str, tuple] = {
                                                 MAMBA | GRANITE | {"hidden_size": 60, "num_attention_heads": 3,
                                                                    "num_key_value_heads": 3, "num_local_experts": 0,
                                                                    "position_embedding_type": "rope"}),
+    "nemotron_h": (t.NemotronHConfig, t.NemotronHForCausalLM,
+                   NEMOTRON | {"layers_block_type": ["mamba", "moe", "attention", "mlp", "mamba", "moe"], "n_groups": 3,
+                               "moe_latent_size": 28, "use_bias": True, "mlp_bias": True, "time_step_min": 0.4,
+                               "n_group": 2, "topk_group": 1, "norm_topk_prob": False}),
+    "nemotron_h, no latent values": (t.NemotronHConfig, t.NemotronHForCausalLM,
+                                     NEMOTRON | {"layers_block_type": ["moe", "mamba", "attention"], "n_groups": 1,
+                                                 "use_conv_bias": False}),
     "deepseek_v3": (t.DeepseekV3Config, t.DeepseekV3ForCausalLM,
                     GROUPS | LATENT | {"q_lora_rank": 24, "rope_parameters": YARN | {"mscale": 1.0, "mscale_all_dim": 1.0}}),
     "deepseek_v3, whole queries": (t.DeepseekV3Config, t.DeepseekV3ForCausalLM,
