@@ -99,7 +99,7 @@ int model_config_read(struct model_config *config, const struct buf *text, struc
 	*config = (struct model_config){ 0 };
 	if (text->len == 0)
 		return 0;
-	root = json_decode((struct json_text){ text->data, text->len }, err);
+	root = json_decode_python((struct json_text){ text->data, text->len }, err);
 	if (!root)
 		return err_wrap(err, "config.json");
 	if (!json_is_object(root)) {

@@ -254,8 +254,8 @@ int model_open(struct model *model, const struct checkpoint *checkpoint, const c
 			       checkpoint->path);
 	if (model_config_read(&config, &checkpoint->config, err))
 		goto out;
-	root = json_decode((struct json_text){ checkpoint->config.data, checkpoint->config.len },
-			   err);
+	root = json_decode_python(
+		(struct json_text){ checkpoint->config.data, checkpoint->config.len }, err);
 	if (!root || configure(model, &config, language_level(root), err) ||
 	    model_find_tensors(model, &config, err))
 		goto out;

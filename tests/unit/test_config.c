@@ -50,6 +50,8 @@ static void sizes_are_found_under_every_name(void **state)
 		{ "{\"thinker_config\": {\"text_config\": {\"hidden_size\": 9}}}",
 		  CONFIG_HIDDEN_SIZE, 9 },
 		{ "{\"text_config\": 5}", CONFIG_HIDDEN_SIZE, 0 },
+		{ "{\"time_step_limit\": [0.0, Infinity], \"hidden_size\": 8}", CONFIG_HIDDEN_SIZE,
+		  8 },
 	};
 
 	(void)state;
