@@ -98,8 +98,8 @@ static int run_rows(const struct pass *pass, const struct mlp *mlp, float *x, si
 	return pass_linear(pass, mlp->down, w->mlp.gate, m, out, err);
 }
 
-/* Computes out (m, n) from x (m, n), where n is the rows of `down`: a few rows at a time, so that the values between the
- * matrices stay in a cache. */
+/* Computes out (m, n) from x (m, n), where n is the rows of `down`: a few rows at a time, so that
+ * the values between the matrices stay in a cache. */
 static int run(const struct pass *pass, const struct mlp *mlp, float *x, size_t m, float *out,
 	       struct err *err)
 {

@@ -8,6 +8,7 @@ static const struct mamba_keys keys = {
 	.state_size = "ssm_state_size",
 	.conv_width = "conv_kernel",
 	.step_min = "time_step_min",
+	.default_min = 0.001,
 	.activation = "mamba_hidden_act",
 };
 

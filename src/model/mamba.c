@@ -74,7 +74,7 @@ static int read_limits(struct model *model, const json_t *config, struct err *er
 	const struct mamba_keys *keys = model->arch->mamba;
 	const json_t *limits = json_object_get(config, keys->limits ? keys->limits : "");
 	const json_t *first = json_object_get(config, keys->step_min ? keys->step_min : "");
-	double min = 0, max = INFINITY;
+	double min = keys->default_min, max = INFINITY;
 
 	if (limits &&
 	    (json_array_size(limits) != 2 || !read_limit(json_array_get(limits, 0), &min) ||

@@ -16,6 +16,7 @@ struct mamba_keys {
 	const char *expand;
 	const char *limits;	/* a pair: the limits of the steps; NULL: none */
 	const char *step_min;	/* the lower limit alone; NULL: none */
+	double default_min;	/* the lower limit where config.json has none */
 	const char *activation; /* of the convolution, silu; NULL: hidden_act */
 	const char *layers;	/* a list of the layers that have attention; NULL: none */
 };

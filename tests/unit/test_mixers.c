@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * model/steps.h: the mixers of layers, the sizes of Mamba-2 and the multipliers in config.json; a
+ * value that does not fit is an error that names its key.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "model/steps.h"
+
+#define N_LAYERS 4
+
+extern const struct arch arch_bamba, arch_granitemoehybrid, arch_nemotron_h;
+
+static const char bamba[] =
+	"{\"mamba_n_heads\":6,\"mamba_d_head\":20,\"mamba_n_groups\":3,\"mamba_d_state\":16,"
+	"\"mamba_d_conv\":4,\"mamba_expand\":2,\"attn_layer_indices\":[2],"
+	"\"time_step_limit\":[0.0,{\"__float__\":\"Infinity\"}]}";
+static const char granite[] =
+	"{\"mamba_n_heads\":6,\"mamba_d_head\":20,\"mamba_n_groups\":3,\"mamba_d_state\":16,"
+	"\"mamba_d_conv\":4,\"mamba_expand\":2,\"embedding_multiplier\":12,"
+	"\"attention_multiplier\":0.5,\"residual_multiplier\":0.25,\"logits_scaling\":8,"
+	"\"layer_types\":[\"mamba\",\"attention\",\"linear_attention\",\"full_attention\"]}";
+static const char nemotron[] =
+	"{\"mamba_num_heads\":6,\"mamba_head_dim\":20,\"n_groups\":3,\"ssm_state_size\":16,"
+	"\"conv_kernel\":4,\"time_step_min\":0.001,\"hybrid_override_pattern\":\"ME*-\"}";
+
+/* What reading a configuration leaves. */
+struct outcome {
+	struct layer_ref layers[N_LAYERS];
+	struct model model;
+	struct err err;
+	int rc;
+};
+
+/* Reads the text with one value (JSON) instead of its own; value NULL: without the key. */
+static struct outcome *read_with(const struct arch *arch, const char *text, const char *key,
+				 const char *value)
+{
+	static struct outcome outcome;
+	json_t *config = json_loads(text, 0, NULL);
+	struct model *model = &outcome.model;
+
+	assert_non_null(config);
+	if (key && value)
+		json_object_set_new(config, key, json_loads(value, JSON_DECODE_ANY, NULL));
+	else if (key)
+		json_object_del(config, key);
+	outcome = (struct outcome){ .rc = 0 };
+	*model = (struct model){ .arch = arch,
+				 .advice = "",
+				 .hidden = 60,
+				 .n_layers = N_LAYERS,
+				 .layers = outcome.layers,
+				 .activation = ACT_SILU };
+	for (size_t i = 0; i < N_LAYERS; i++)
+		outcome.layers[i].rope = &model->rope;
+	outcome.rc = model_read_multipliers(model, config, &outcome.err) ||
+		     model_find_mixers(model, config, &outcome.err);
+	json_decref(config);
+	return &outcome;
+}
+
+static void mixers_assert(const struct outcome *outcome, const enum mixer *wanted)
+{
+	if (outcome->rc)
+		fail_msg("%s", outcome->err.message);
+	for (size_t i = 0; i < N_LAYERS; i++)
+		assert_int_equal(outcome->layers[i].mixer, wanted[i]);
+}
+
+static void mixers_are_read_in_each_spelling(void **state)
+{
+	static const enum mixer of_bamba[] = { MIXER_MAMBA, MIXER_MAMBA, MIXER_ATTENTION,
+					       MIXER_MAMBA };
+	static const enum mixer of_granite[] = { MIXER_MAMBA, MIXER_ATTENTION, MIXER_MAMBA,
+						 MIXER_ATTENTION };
+	static const enum mixer of_nemotron[] = { MIXER_MAMBA, MIXER_NONE, MIXER_ATTENTION,
+						  MIXER_NONE };
+	static const enum mixer all_mamba[] = { MIXER_MAMBA, MIXER_MAMBA, MIXER_MAMBA,
+						MIXER_MAMBA };
+	const char *listed = "[\"linear_attention\",\"moe\",\"attention\",\"mlp\"]";
+	const struct outcome *outcome;
+
+	(void)state;
+	mixers_assert(read_with(&arch_bamba, bamba, NULL, NULL), of_bamba);
+	mixers_assert(read_with(&arch_bamba, bamba, "attn_layer_indices", "null"), all_mamba);
+	mixers_assert(read_with(&arch_granitemoehybrid, granite, NULL, NULL), of_granite);
+	mixers_assert(read_with(&arch_granitemoehybrid, granite, "layer_types", NULL), all_mamba);
+	mixers_assert(read_with(&arch_nemotron_h, nemotron, "layers_block_type", listed),
+		      of_nemotron);
+	outcome = read_with(&arch_nemotron_h, nemotron, NULL, NULL);
+	mixers_assert(outcome, of_nemotron);
+	for (size_t i = 0; i < N_LAYERS; i++)
+		assert_int_equal(outcome->layers[i].has_mlp, i % 2);
+}
+
+static void sizes_and_limits_are_read(void **state)
+{
+	const struct mamba *mamba =
+		&read_with(&arch_bamba, bamba, "mamba_d_head", "\"auto\"")->model.mamba;
+
+	(void)state;
+	assert_int_equal(mamba->n_heads, 6);
+	assert_int_equal(mamba->head_dim, 20);
+	assert_int_equal(mamba->n_groups, 3);
+	assert_int_equal(mamba->state_size, 16);
+	assert_int_equal(mamba->conv_width, 4);
+	assert_true(mamba->step_min == 0 && isinf(mamba->step_max));
+	read_with(&arch_bamba, bamba, "time_step_limit", "[0.25,null]");
+	assert_true(mamba->step_min == 0.25f && isinf(mamba->step_max));
+	read_with(&arch_bamba, bamba, "time_step_limit", "[0.25,2]");
+	assert_true(mamba->step_min == 0.25f && mamba->step_max == 2);
+	read_with(&arch_nemotron_h, nemotron, NULL, NULL);
+	assert_true(mamba->step_min == 0.001f && isinf(mamba->step_max));
+	read_with(&arch_nemotron_h, nemotron, "time_step_min", NULL);
+	assert_true(mamba->step_min == 0.001f); /* transformers' default */
+}
+
+static void multipliers_and_positions_are_read(void **state)
+{
+	const struct outcome *outcome = read_with(&arch_granitemoehybrid, granite, NULL, NULL);
+	const struct model *model = &outcome->model;
+
+	(void)state;
+	assert_true(model->embedding_scale == 12 && model->attention_scale == 0.5f);
+	assert_true(model->multipliers.residual == 0.25f && model->multipliers.logits == 0.125f);
+	assert_null(outcome->layers[1].rope);
+	read_with(&arch_granitemoehybrid, granite, "position_embedding_type", "\"rope\"");
+	assert_ptr_equal(outcome->layers[1].rope, &model->rope);
+	read_with(&arch_bamba, bamba, NULL, NULL);
+	assert_true(model->multipliers.residual == 1 && model->multipliers.logits == 1);
+}
+
+static void values_that_do_not_fit_are_errors(void **state)
+{
+	static const struct {
+		const struct arch *arch;
+		const char *text, *key, *value, *message;
+	} rows[] = {
+		{ &arch_bamba, bamba, "mamba_n_heads", "0", "is not a number from 1 to 65536" },
+		{ &arch_bamba, bamba, "mamba_n_heads", NULL, "is not a number from 1 to 65536" },
+		{ &arch_bamba, bamba, "mamba_n_heads", "7", "is 7, not a multiple of" },
+		{ &arch_bamba, bamba, "mamba_n_groups", "4",
+		  "'mamba_n_heads' is 6, not a multiple" },
+		{ &arch_bamba, bamba, "mamba_n_groups", "-1", "is not a number from 1 to 65536" },
+		{ &arch_bamba, bamba, "mamba_d_state", "1025", "is not a number from 1 to 1024" },
+		{ &arch_bamba, bamba, "mamba_d_conv", "0", "is not a number from 1 to 64" },
+		{ &arch_bamba, bamba, "mamba_d_conv", "1000000000",
+		  "is not a number from 1 to 64" },
+		{ &arch_bamba, bamba, "mamba_d_head", "1.5", "is not a number from 1 to 65536" },
+		{ &arch_bamba, bamba, "time_step_limit", "[1,0.5]", "the larger one last" },
+		{ &arch_bamba, bamba, "time_step_limit", "[-1,1]", "is not two numbers" },
+		{ &arch_bamba, bamba, "time_step_limit", "[0,{\"__float__\":\"NaN\"}]",
+		  "is not two numbers" },
+		{ &arch_bamba, bamba, "time_step_limit", "0.1", "is not two numbers" },
+		{ &arch_bamba, bamba, "attn_layer_indices", "[4]",
+		  "names a layer that is none of 4" },
+		{ &arch_bamba, bamba, "attn_layer_indices", "\"1\"", "is not a list of layers" },
+		{ &arch_granitemoehybrid, granite, "residual_multiplier", "null",
+		  "is not a finite number" },
+		{ &arch_granitemoehybrid, granite, "embedding_multiplier",
+		  "{\"__float__\":\"NaN\"}", "is not a finite number" },
+		{ &arch_granitemoehybrid, granite, "attention_multiplier", "1e300",
+		  "is not a finite number" },
+		{ &arch_granitemoehybrid, granite, "logits_scaling", "0", "is 0, a divisor" },
+		{ &arch_granitemoehybrid, granite, "position_embedding_type", "\"alibi\"",
+		  "is 'alibi', which is not supported" },
+		{ &arch_granitemoehybrid, granite, "layer_types", "[\"moe\"]",
+		  "has 'moe', which is not supported" },
+		{ &arch_nemotron_h, nemotron, "hybrid_override_pattern", "\"M?\"",
+		  "unknown letter '?'" },
+		{ &arch_nemotron_h, nemotron, "mamba_hidden_act", "\"gelu\"", "is not silu" },
+		{ &arch_nemotron_h, nemotron, "time_step_min", "-1", "is not a number from 0 on" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		const struct outcome *outcome =
+			read_with(rows[i].arch, rows[i].text, rows[i].key, rows[i].value);
+
+		if (!outcome->rc)
+			fail_msg("%s %s passes", rows[i].key, rows[i].value);
+		if (!strstr(outcome->err.message, rows[i].message) ||
+		    !strstr(outcome->err.message, rows[i].key))
+			fail_msg("%s: %s", rows[i].key, outcome->err.message);
+		assert_int_equal(outcome->err.kind, ERR_INPUT);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(mixers_are_read_in_each_spelling),
+		cmocka_unit_test(sizes_and_limits_are_read),
+		cmocka_unit_test(multipliers_and_positions_are_read),
+		cmocka_unit_test(values_that_do_not_fit_are_errors),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
