@@ -112,6 +112,15 @@ struct scale_args {
 	size_t n_rows, n_cols;
 };
 
+/* GPT-OSS: y = (up + 1) gate sigmoid(alpha gate), after gate is clamped to clamp from above and up
+ * to it from both sides.  y and x do not overlap. */
+struct gate_interleaved_args {
+	const float *x; /* (n, 2): pairs (gate, up) */
+	float clamp, alpha;
+	size_t n;
+	float *y; /* (n) */
+};
+
 /* y[r] = x[r / repeat], for rows r of y.  y and x do not overlap. */
 struct copy_args {
 	struct rows_out y;
@@ -367,11 +376,8 @@ struct executor_ops {
 
 	void (*scale)(struct executor_stream *stream, const struct scale_args *args);
 
-	/* GPT-OSS: x holds pairs (gate, up) side by side.  y = (up + 1) gate sigmoid(1.702 gate),
-	 * after gate is clamped from above and up from both sides.  y has n values, x 2 n; they do
-	 * not overlap. */
-	void (*gate_interleaved)(struct executor_stream *stream, const float *x, float clamp,
-				 size_t n, float *y);
+	void (*gate_interleaved)(struct executor_stream *stream,
+				 const struct gate_interleaved_args *args);
 
 	/* --- rows --- */
 

@@ -67,6 +67,20 @@ static int project_qkv(const struct pass *pass, struct err *err)
 	return 0;
 }
 
+/* y (tokens, rank) = the norm of x, which latent attention has between two matrices. */
+static void norm_latent(const struct pass *pass, enum vector_role role, struct rows_in x, float *y,
+			size_t rank)
+{
+	const struct rms_norm_args args = { .x = x,
+					    .weight = pass->layer->vector[role],
+					    .eps = pass->forward->model->latent.norm_eps,
+					    .n_rows = pass->sequence->n_tokens,
+					    .n_cols = rank,
+					    .y = { y, rank } };
+
+	pass->workspace->ops->rms_norm(pass->workspace->stream, &args);
+}
+
 /* Computes the queries of latent attention, through q_lora_rank values if the model has them. */
 static int project_latent_q(const struct pass *pass, struct err *err)
 {
@@ -79,13 +93,12 @@ static int project_latent_q(const struct pass *pass, struct err *err)
 		return pass_linear(pass, &l[LINEAR_Q], w->normed, n, a->q, err);
 	if (pass_linear(pass, &l[LINEAR_Q_A], w->normed, n, a->lora, err))
 		return -1;
-	pass_norm(pass, (struct rows_in){ a->lora, rank }, pass->layer->vector[VECTOR_NORM_Q_A],
-		  (struct rows_out){ a->lora, rank }, n, rank);
+	norm_latent(pass, VECTOR_NORM_Q_A, (struct rows_in){ a->lora, rank }, a->lora, rank);
 	return pass_linear(pass, &l[LINEAR_Q_B], a->lora, n, a->q, err);
 }
 
-/* Moves the elements of pairs half a length apart, in the rope_dim values of each query.  Uses
- * attn_out, which is still free, for the copy. */
+/* Moves the elements of pairs half a length apart, in the rope_dim values of each query, where they
+ * are adjacent.  Uses attn_out, which is still free, for the copy. */
 static void deinterleave_q(const struct pass *pass)
 {
 	const struct model *model = pass->forward->model;
@@ -98,6 +111,8 @@ static void deinterleave_q(const struct pass *pass)
 						.n_rows = n_rows,
 						.n_cols = rope_dim };
 
+	if (!model->latent.interleaved)
+		return;
 	copy_rows(w, (struct rows_out){ copy, rope_dim },
 		  (struct rows_in){ q_rope, model->head_dim }, 1, n_rows, rope_dim);
 	w->ops->deinterleave(w->stream, &args);
@@ -133,17 +148,20 @@ static int project_latent(const struct pass *pass, struct err *err)
 	struct attention_arrays *a = &w->attention;
 	size_t n = pass->sequence->n_tokens, rank = latent->kv_lora_rank;
 	size_t stride = rank + latent->rope_dim;
-	const struct deinterleave_args k_rope = { .y = { a->k_rope, latent->rope_dim },
-						  .x = { a->lora + rank, stride },
-						  .n_rows = n,
-						  .n_cols = latent->rope_dim };
+	const struct deinterleave_args pairs = { .y = { a->k_rope, latent->rope_dim },
+						 .x = { a->lora + rank, stride },
+						 .n_rows = n,
+						 .n_cols = latent->rope_dim };
 
 	if (project_latent_q(pass, err) ||
 	    pass_linear(pass, &l[LINEAR_KV_A], w->normed, n, a->lora, err))
 		return -1;
-	pass_norm(pass, (struct rows_in){ a->lora, stride }, pass->layer->vector[VECTOR_NORM_KV_A],
-		  (struct rows_out){ a->kv_latent, rank }, n, rank);
-	w->ops->deinterleave(w->stream, &k_rope);
+	norm_latent(pass, VECTOR_NORM_KV_A, (struct rows_in){ a->lora, stride }, a->kv_latent,
+		    rank);
+	if (latent->interleaved)
+		w->ops->deinterleave(w->stream, &pairs);
+	else
+		copy_rows(w, pairs.y, pairs.x, 1, n, pairs.n_cols);
 	if (pass_linear(pass, &l[LINEAR_KV_B], a->kv_latent, n, a->kv_expanded, err))
 		return -1;
 	deinterleave_q(pass);
@@ -167,14 +185,15 @@ static void norm_heads(const struct pass *pass, enum vector_role role, float *x,
 static void angles_put(struct workspace *w, const struct rope *rope, size_t n_tokens)
 {
 	struct attention_arrays *a = &w->attention;
+	const float *inverse = rope_inverse(rope, n_tokens);
 	size_t n = rope->n / 2, size = n_tokens * n * sizeof(float);
 
-	if (a->rope == rope && a->n_angles >= n_tokens)
+	if (a->inverse == inverse && a->n_angles >= n_tokens)
 		return;
-	a->rope = rope;
+	a->inverse = inverse;
 	a->n_angles = n_tokens;
 	for (size_t t = 0; t < n_tokens; t++)
-		rope_angles(rope, t, w->host.cosines + t * n, w->host.sines + t * n);
+		rope_angles(rope, inverse, t, w->host.cosines + t * n, w->host.sines + t * n);
 	w->ops->put(w->stream, a->cosines, w->host.cosines, size);
 	w->ops->put(w->stream, a->sines, w->host.sines, size);
 }

@@ -34,10 +34,14 @@ static void gate_fused(const struct pass *pass, const struct mlp *mlp, size_t m)
 {
 	struct workspace *w = pass->workspace;
 	size_t width = mlp->down->ref->k;
+	const struct gate_interleaved_args args = { .x = w->fused_out,
+						    .clamp = pass->forward->model->clamp,
+						    .alpha = pass->forward->model->clamp_alpha,
+						    .n = m * width,
+						    .y = w->mlp.gate };
 
 	if (mlp->clamped)
-		w->ops->gate_interleaved(w->stream, w->fused_out, pass->forward->model->clamp,
-					 m * width, w->mlp.gate);
+		w->ops->gate_interleaved(w->stream, &args);
 	else
 		gate_rows(pass, w->fused_out, w->fused_out + width, 2 * width, m, width);
 }

@@ -35,8 +35,8 @@ struct attention_arrays {
 	void *scratch;	    /* of executor_ops.attend() */
 	float *cosines;	    /* (tokens, rope->n / 2), of the angles */
 	float *sines;
-	const struct rope *rope; /* the rope of these angles, which stay from layer to layer */
-	size_t n_angles;	 /* rows that are filled */
+	const float *inverse; /* rope_inverse() of these angles, which stay from layer to layer */
+	size_t n_angles;      /* rows that are filled */
 };
 
 /* Of gated DeltaNet; keys: key heads * key_dim, values: heads * value_dim. */

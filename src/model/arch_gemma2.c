@@ -14,6 +14,15 @@ const struct arch arch_gemma2 = {
 	.norm_plus_one = true,
 	.scaled_embedding = true,
 	.tied = true,
-	.query_scalar = true,
 	.window_pattern = 2,
+	.facts.keys = {
+		{ "attention_bias", "false" },
+		{ "attn_logit_softcapping", "50.0" },
+		{ "final_logit_softcapping", "30.0" },
+		{ "head_dim", "256" },
+		{ "hidden_activation", "\"gelu_pytorch_tanh\"" },
+		{ "query_pre_attn_scalar", "256" },
+		{ "sliding_window", "4096" },
+	},
+	.facts.ignored = { { "hidden_act", NULL }, { "sliding_window_size", NULL } },
 };

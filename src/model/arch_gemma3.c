@@ -16,6 +16,17 @@ const struct arch arch_gemma3 = {
 	.norm_plus_one = true,
 	.scaled_embedding = true,
 	.tied = true,
-	.query_scalar = true,
 	.window_pattern = 6,
+	.facts.keys = {
+		{ "attention_bias", "false" },
+		{ "final_logit_softcapping", NULL },
+		{ "head_dim", "256" },
+		{ "hidden_activation", "\"gelu_pytorch_tanh\"" },
+		{ "query_pre_attn_scalar", "256" },
+		{ "rope_local_base_freq", "10000.0" },
+		{ "rope_theta", "1000000.0" },
+		{ "sliding_window", "4096" },
+		{ "sliding_window_pattern", NULL },
+	},
+	.facts.ignored = { { "_sliding_window_pattern", NULL }, { "hidden_act", NULL } },
 };

@@ -5,4 +5,5 @@
 const struct arch arch_llama = {
 	.name = "llama",
 	.architectures = { "LlamaForCausalLM" },
+	.facts.keys = { { "attention_bias", "false" }, { "mlp_bias", "false" } },
 };

@@ -5,4 +5,5 @@
 const struct arch arch_mistral = {
 	.name = "mistral",
 	.architectures = { "MistralForCausalLM" },
+	.facts.keys = { { "sliding_window", "4096" } },
 };

@@ -12,4 +12,10 @@ const struct arch arch_mixtral = {
 		[EXPERT_ROLE_DOWN] = "block_sparse_moe.experts.%zu.w2",
 	},
 	.norm_top_k = true,
+	.facts.keys = {
+		{ "num_experts_per_tok", "2" },
+		{ "rms_norm_eps", "1e-05" },
+		{ "rope_theta", "1000000.0" },
+		{ "sliding_window", NULL },
+	},
 };

@@ -5,4 +5,10 @@
 const struct arch arch_phi3 = {
 	.name = "phi3",
 	.architectures = { "Phi3ForCausalLM" },
+	.facts.keys = {
+		{ "original_max_position_embeddings", NULL },
+		{ "partial_rotary_factor", "1.0" },
+		{ "rms_norm_eps", "1e-05" },
+		{ "sliding_window", NULL },
+	},
 };

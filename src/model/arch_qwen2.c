@@ -5,5 +5,9 @@
 const struct arch arch_qwen2 = {
 	.name = "qwen2",
 	.architectures = { "Qwen2ForCausalLM" },
-	.window_by_flag = true,
+	.facts.keys = {
+		{ "max_window_layers", "28" },
+		{ "sliding_window", "4096" },
+		{ "use_sliding_window", "false" },
+	},
 };

@@ -7,5 +7,11 @@ const struct arch arch_qwen3 = {
 	.architectures = { "Qwen3ForCausalLM" },
 	.vector = { [VECTOR_NORM_Q] = "self_attn.q_norm.weight",
 		    [VECTOR_NORM_K] = "self_attn.k_norm.weight" },
-	.window_by_flag = true,
+	.facts.keys = {
+		{ "attention_bias", "false" },
+		{ "head_dim", "128" },
+		{ "max_window_layers", "28" },
+		{ "sliding_window", "4096" },
+		{ "use_sliding_window", "false" },
+	},
 };

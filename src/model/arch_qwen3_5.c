@@ -4,11 +4,23 @@
 /* Qwen 3.5, dense: gated DeltaNet in three of four layers, and gated attention. */
 const struct arch arch_qwen3_5 = {
 	.name = "qwen3_5",
-	.architectures = { "Qwen3_5ForCausalLM" },
+	.architectures = { "Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration" },
 	.vector = { [VECTOR_NORM_Q] = "self_attn.q_norm.weight",
 		    [VECTOR_NORM_K] = "self_attn.k_norm.weight" },
 	.norm_plus_one = true,
-	.rotary_factor = 0.25,
-	.attention_interval = 4,
 	.gated_attention = true,
+	.facts.keys = {
+		{ "attention_bias", "false" },
+		{ "full_attention_interval", "4" },
+		{ "head_dim", "256" },
+		{ "linear_conv_kernel_dim", "4" },
+		{ "linear_key_head_dim", "128" },
+		{ "linear_num_key_heads", "16" },
+		{ "linear_num_value_heads", "32" },
+		{ "linear_value_head_dim", "128" },
+		{ "partial_rotary_factor", "0.25" },
+	},
+	.facts.ignored = { { "attn_output_gate", "true" },
+			   { "mamba_ssm_dtype", NULL },
+			   { "mtp_num_hidden_layers", NULL } },
 };

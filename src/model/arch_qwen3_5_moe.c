@@ -5,7 +5,7 @@
  * attention. */
 const struct arch arch_qwen3_5_moe = {
 	.name = "qwen3_5_moe",
-	.architectures = { "Qwen3_5MoeForCausalLM" },
+	.architectures = { "Qwen3_5MoeForCausalLM", "Qwen3_5MoeForConditionalGeneration" },
 	.linear = { [LINEAR_SHARED_GATE] = "mlp.shared_expert.gate_proj",
 		    [LINEAR_SHARED_UP] = "mlp.shared_expert.up_proj",
 		    [LINEAR_SHARED_DOWN] = "mlp.shared_expert.down_proj" },
@@ -13,7 +13,20 @@ const struct arch arch_qwen3_5_moe = {
 		    [VECTOR_NORM_K] = "self_attn.k_norm.weight" },
 	.norm_top_k = true,
 	.norm_plus_one = true,
-	.rotary_factor = 0.25,
-	.attention_interval = 4,
 	.gated_attention = true,
+	.facts.keys = {
+		{ "attention_bias", "false" },
+		{ "full_attention_interval", "4" },
+		{ "head_dim", "256" },
+		{ "linear_conv_kernel_dim", "4" },
+		{ "linear_key_head_dim", "128" },
+		{ "linear_num_key_heads", "16" },
+		{ "linear_num_value_heads", "32" },
+		{ "linear_value_head_dim", "128" },
+		{ "num_experts_per_tok", "8" },
+		{ "partial_rotary_factor", "0.25" },
+	},
+	.facts.ignored = { { "attn_output_gate", "true" },
+			   { "mamba_ssm_dtype", NULL },
+			   { "mtp_num_hidden_layers", NULL } },
 };

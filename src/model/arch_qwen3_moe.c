@@ -7,5 +7,12 @@ const struct arch arch_qwen3_moe = {
 	.architectures = { "Qwen3MoeForCausalLM" },
 	.vector = { [VECTOR_NORM_Q] = "self_attn.q_norm.weight",
 		    [VECTOR_NORM_K] = "self_attn.k_norm.weight" },
-	.window_by_flag = true,
+	.facts.keys = {
+		{ "attention_bias", "false" },
+		{ "norm_topk_prob", "false" },
+		{ "num_experts_per_tok", "8" },
+		{ "sliding_window", "4096" },
+		{ "use_sliding_window", "false" },
+	},
+	.facts.ignored = { { "max_window_layers", NULL } },
 };

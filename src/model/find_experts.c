@@ -209,18 +209,25 @@ int search_experts(struct search *search, const char *prefix, struct layer_ref *
 	const struct linear_ref *in = &layer->linear[LINEAR_LATENT_IN],
 				*out = &layer->linear[LINEAR_LATENT_OUT];
 	size_t n_whole = search->model->activation == ACT_SRELU ? 1 : COUNT(whole);
+	size_t n_stated = search->config->size[CONFIG_EXPERTS];
 
+	if (n_stated && n_stated != router->n)
+		return err_set(search->err, ERR_INPUT,
+			       "config.json has %zu experts, but '%s' chooses among %zu", n_stated,
+			       router->module, router->n);
 	if (routing->top_k == 0 || routing->top_k > router->n)
 		return err_set(search->err, ERR_INPUT,
 			       "config.json: 'num_experts_per_tok' is %zu, but '%s' chooses among "
 			       "%zu experts",
 			       routing->top_k, router->module, router->n);
-	if (routing->n_groups > 1 &&
+	if (routing->n_groups &&
 	    (router->n % routing->n_groups || routing->top_groups > routing->n_groups ||
-	     routing->top_groups == 0 || router->n / routing->n_groups < 2))
+	     routing->top_groups == 0 || router->n / routing->n_groups < 2 ||
+	     routing->top_k > router->n / routing->n_groups * routing->top_groups))
 		return err_set(search->err, ERR_INPUT,
-			       "config.json: cannot choose %zu of %zu groups of %zu experts",
-			       routing->top_groups, routing->n_groups, router->n);
+			       "config.json: cannot choose %zu experts ('num_experts_per_tok') in "
+			       "%zu ('topk_group') of %zu ('n_group') groups of all %zu experts",
+			       routing->top_k, routing->top_groups, routing->n_groups, router->n);
 	layer->shared_width = shared->k;
 	if ((shared->weight && search_need(search, prefix, layer, whole, n_whole)) ||
 	    ((in->weight || out->weight) &&

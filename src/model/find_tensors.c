@@ -306,7 +306,7 @@ static int find_vectors(struct search *search, const char *prefix, struct layer_
 static int find_layer(struct search *search, size_t i)
 {
 	struct layer_ref *layer = &search->model->layers[i];
-	char *prefix = xasprintf("%slayers.%zu.", search->root, i);
+	char *prefix = xasprintf("%slayers.%zu.", search->model->place->body, i);
 	int rc = -1;
 
 	if (!find_mixer(search, prefix, layer) &&
@@ -340,72 +340,102 @@ static bool is_known(const struct layer_ref *layer, const struct tensor_ref *ref
 	return false;
 }
 
-/* Returns the number of the layer in the name of a tensor that needs a role; else NULL. */
-static const char *in_layers(const struct search *search, const char *name)
-{
-	size_t n = strlen(search->root);
+/* Where the language model is in the names of the checkpoint: alone, or beside towers. */
+static const struct model_place places[] = {
+	{ "model.", "lm_head" },
+	{ "backbone.", "lm_head" },
+	{ "model.language_model.", "lm_head" },
+	{ "language_model.model.", "language_model.lm_head" },
+};
 
-	if (strncmp(name, search->root, n) != 0 || strncmp(name + n, "layers.", 7) != 0 ||
-	    is_accessory(name))
+/* Finds the place by the embedding; where there is none, the first place is as good as others. */
+static const struct model_place *find_place(const struct checkpoint *checkpoint,
+					    const char *embedding)
+{
+	for (size_t i = 0; i < COUNT(places); i++) {
+		char *name = xasprintf("%s%s.weight", places[i].body, embedding);
+		bool found = checkpoint_find(checkpoint, name);
+
+		free(name);
+		if (found)
+			return &places[i];
+	}
+	return &places[0];
+}
+
+/* Returns what follows the prefix of layers in the name of a tensor of a layer; NULL for others. */
+static const char *below_layers(const struct model *model, const char *name)
+{
+	const char *body = model->place->body, *rest = name + strlen(body);
+
+	if (strncmp(name, body, strlen(body)) != 0 || strncmp(rest, "layers.", 7) != 0)
 		return NULL;
-	return name + n + 7;
+	return is_accessory(name) ? NULL : rest + 7;
 }
 
 /* Fails for a tensor of a layer that has no role. */
 static int check_leftovers(const struct search *search)
 {
-	const struct checkpoint *checkpoint = search->model->checkpoint;
-	size_t n_layers = search->model->n_layers, n = 0;
+	const struct model *model = search->model;
+	const struct checkpoint *checkpoint = model->checkpoint;
+	size_t n = 0;
 
 	for (size_t i = 0; i < checkpoint->n_tensors; i++)
-		n += in_layers(search, checkpoint->by_name[i].tensor->name) != NULL;
+		n += below_layers(model, checkpoint->by_name[i].tensor->name) != NULL;
 	if (n == search->n_found)
 		return 0;
 	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
 		const struct tensor_ref *ref = &checkpoint->by_name[i];
-		const char *name = ref->tensor->name;
-		const char *number = in_layers(search, name);
-		unsigned long layer;
+		const char *rest = below_layers(model, ref->tensor->name);
+		unsigned long layer = rest ? strtoul(rest, NULL, 10) : model->n_layers;
 
-		if (!number)
-			continue;
-		layer = strtoul(number, NULL, 10);
-		if (layer < n_layers && !is_known(&search->model->layers[layer], ref))
+		if (layer < model->n_layers && !is_known(&model->layers[layer], ref))
 			return err_set(search->err, ERR_INPUT,
-				       "tensor '%s' is unexpected in a model of %s", name,
-				       search->model->arch->name);
+				       "tensor '%s' is unexpected in a model of %s",
+				       ref->tensor->name, model->arch->name);
 	}
 	return 0; /* the rest belongs to layers after the last: multi-token prediction */
+}
+
+/* Finds the head, or takes the embedding. */
+static int find_head(struct search *search, struct model *model, bool tied)
+{
+	const char *name = model->place->head;
+
+	if (search_linear(search, "", name, model->vocab_size, model->hidden, &model->head))
+		return -1;
+	if (model->head.weight)
+		return 0;
+	if (!tied)
+		return search_missing(search, "", name, ".weight");
+	model->head =
+		(struct linear_ref){ .module = xstrdup(name),
+				     .weight = model->embedding,
+				     .n = model->vocab_size,
+				     .k = model->hidden,
+				     .slice = { .row_stride = model->hidden, .col_stride = 1 } };
+	return 0;
 }
 
 int model_find_tensors(struct model *model, const struct model_config *config, struct err *err)
 {
 	const struct arch *arch = model->arch;
-	struct search search = { .model = model, .err = err };
+	struct search search = { .model = model, .config = config, .err = err };
 	const char *embedding = arch->embedding ? arch->embedding : "embed_tokens";
-	const char *norm = arch->norm ? arch->norm : "norm";
+	const char *norm = arch->norm ? arch->norm : "norm", *body;
 
-	search.root = arch->root ? arch->root : "model.";
-	model->embedding = search_tensor(&search, search.root, embedding, ".weight");
-	model->norm = search_tensor(&search, search.root, norm, ".weight");
+	model->place = find_place(model->checkpoint, embedding);
+	body = model->place->body;
+	model->embedding = search_tensor(&search, body, embedding, ".weight");
+	model->norm = search_tensor(&search, body, norm, ".weight");
 	if (!model->embedding)
-		return search_missing(&search, search.root, embedding, ".weight");
+		return search_missing(&search, body, embedding, ".weight");
 	if (!model->norm)
-		return search_missing(&search, search.root, norm, ".weight");
+		return search_missing(&search, body, norm, ".weight");
 	if (search_check_matrix(model->embedding, model->vocab_size, model->hidden, err) ||
 	    search_check_vector(model->norm, model->hidden, err) ||
-	    search_linear(&search, "", "lm_head", model->vocab_size, model->hidden, &model->head))
+	    find_head(&search, model, config->tie_word_embeddings || model->arch->tied))
 		return -1;
-	if (!model->head.weight) {
-		if (!config->tie_word_embeddings && !model->arch->tied)
-			return search_missing(&search, "", "lm_head", ".weight");
-		model->head = (struct linear_ref){ .module = xstrdup("lm_head"),
-						   .weight = model->embedding,
-						   .n = model->vocab_size,
-						   .k = model->hidden,
-						   .slice = { .row_stride = model->hidden,
-							      .col_stride = 1 } };
-	}
 	search.n_found = 0;
 	for (size_t i = 0; i < model->n_layers; i++) {
 		model->layers[i].expert_width =

@@ -21,10 +21,10 @@ const struct mamba_keys mamba_keys_common = {
 	.limits = "time_step_limit",
 };
 
-static int read_size(const json_t *config, const char *key, size_t max, size_t *size,
+static int read_size(const json_t *facts, const char *key, size_t max, size_t *size,
 		     struct err *err)
 {
-	const json_t *value = json_object_get(config, key);
+	const json_t *value = json_object_get(facts, key);
 
 	if (!json_is_integer(value) || json_integer_value(value) < 1 ||
 	    json_integer_value(value) > (json_int_t)max)
@@ -35,16 +35,16 @@ static int read_size(const json_t *config, const char *key, size_t max, size_t *
 }
 
 /* Reads head_dim, which may be "auto" or missing where expand is known. */
-static int read_head_dim(struct model *model, const json_t *config, struct err *err)
+static int read_head_dim(struct model *model, const json_t *facts, struct err *err)
 {
 	const struct mamba_keys *keys = model->arch->mamba;
-	const json_t *value = json_object_get(config, keys->head_dim);
+	const json_t *value = json_object_get(facts, keys->head_dim);
 	struct mamba *mamba = &model->mamba;
 	size_t expand = 0;
 
 	if (!keys->expand || (value && !json_is_string(value)))
-		return read_size(config, keys->head_dim, MAX_SIZE, &mamba->head_dim, err);
-	if (read_size(config, keys->expand, MAX_SIZE, &expand, err))
+		return read_size(facts, keys->head_dim, MAX_SIZE, &mamba->head_dim, err);
+	if (read_size(facts, keys->expand, MAX_SIZE, &expand, err))
 		return -1;
 	mamba->head_dim = expand * model->hidden / mamba->n_heads;
 	if (mamba->head_dim && expand * model->hidden % mamba->n_heads == 0)
@@ -69,11 +69,11 @@ static bool read_limit(const json_t *value, double *limit)
 	return *limit >= 0;
 }
 
-static int read_limits(struct model *model, const json_t *config, struct err *err)
+static int read_limits(struct model *model, const json_t *facts, struct err *err)
 {
 	const struct mamba_keys *keys = model->arch->mamba;
-	const json_t *limits = json_object_get(config, keys->limits ? keys->limits : "");
-	const json_t *first = json_object_get(config, keys->step_min ? keys->step_min : "");
+	const json_t *limits = json_object_get(facts, keys->limits ? keys->limits : "");
+	const json_t *first = json_object_get(facts, keys->step_min ? keys->step_min : "");
 	double min = keys->default_min, max = INFINITY;
 
 	if (limits &&
@@ -91,10 +91,10 @@ static int read_limits(struct model *model, const json_t *config, struct err *er
 }
 
 /* Every layer has Mamba-2, but for those in a list of layers with attention. */
-static int read_layers(struct model *model, const json_t *config, struct err *err)
+static int read_layers(struct model *model, const json_t *facts, struct err *err)
 {
 	const char *key = model->arch->mamba->layers;
-	const json_t *list = json_object_get(config, key ? key : ""), *value;
+	const json_t *list = json_object_get(facts, key ? key : ""), *value;
 	size_t i;
 
 	for (i = 0; i < model->n_layers; i++)
@@ -113,35 +113,35 @@ static int read_layers(struct model *model, const json_t *config, struct err *er
 	return 0;
 }
 
-static bool has_silu(const struct model *model, const json_t *config)
+static bool has_silu(const struct model *model, const json_t *facts)
 {
 	const char *key = model->arch->mamba->activation;
-	const json_t *value = json_object_get(config, key ? key : "");
+	const json_t *value = json_object_get(facts, key ? key : "");
 
 	if (!key)
 		return model->activation == ACT_SILU;
 	return !value || (json_is_string(value) && !strcmp(json_string_value(value), "silu"));
 }
 
-int mamba_configure(struct model *model, const json_t *config, struct err *err)
+int mamba_configure(struct model *model, const json_t *facts, struct err *err)
 {
 	const struct mamba_keys *keys = model->arch->mamba;
 	struct mamba *mamba = &model->mamba;
 
-	if (read_size(config, keys->n_heads, MAX_SIZE, &mamba->n_heads, err) ||
-	    read_size(config, keys->n_groups, MAX_SIZE, &mamba->n_groups, err) ||
-	    read_size(config, keys->state_size, MODEL_MAX_STATE, &mamba->state_size, err) ||
-	    read_size(config, keys->conv_width, MAX_WIDTH, &mamba->conv_width, err) ||
-	    read_head_dim(model, config, err))
+	if (read_size(facts, keys->n_heads, MAX_SIZE, &mamba->n_heads, err) ||
+	    read_size(facts, keys->n_groups, MAX_SIZE, &mamba->n_groups, err) ||
+	    read_size(facts, keys->state_size, MODEL_MAX_STATE, &mamba->state_size, err) ||
+	    read_size(facts, keys->conv_width, MAX_WIDTH, &mamba->conv_width, err) ||
+	    read_head_dim(model, facts, err))
 		return -1;
 	if (mamba->n_heads % mamba->n_groups)
 		return err_set(err, ERR_INPUT,
 			       "config.json: '%s' is %zu, not a multiple of '%s', %zu",
 			       keys->n_heads, mamba->n_heads, keys->n_groups, mamba->n_groups);
-	if (!has_silu(model, config))
+	if (!has_silu(model, facts))
 		return err_set(err, ERR_INPUT,
 			       "config.json: '%s' is not silu, the only activation of Mamba-2 that "
 			       "is supported",
 			       keys->activation ? keys->activation : "hidden_act");
-	return read_limits(model, config, err) || read_layers(model, config, err) ? -1 : 0;
+	return read_limits(model, facts, err) || read_layers(model, facts, err) ? -1 : 0;
 }

@@ -30,8 +30,8 @@ extern const struct mamba_keys mamba_keys_common;
 	[VECTOR_A_LOG] = module ".A_log", [VECTOR_DT_BIAS] = module ".dt_bias",              \
 	[VECTOR_SKIP] = module ".D", [VECTOR_NORM_GATED] = module ".norm.weight"
 
-/* Reads the sizes of Mamba-2 and its layers' mixers from the language model's level of config.json.
+/* Reads the sizes of Mamba-2 and its layers' mixers from the facts of config.json (model/facts.h).
  * ERR_INPUT, with the key, for a size that is missing, out of range or does not fit another. */
-int mamba_configure(struct model *model, const json_t *config, struct err *err);
+int mamba_configure(struct model *model, const json_t *facts, struct err *err);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The mixer of each layer, and the sizes of gated DeltaNet, from config.json.  The keys and their
- * defaults are those of transformers 5.23 (configuration_qwen3_next.py, configuration_qwen3_5.py).
+ * The mixer of each layer, and the sizes of gated DeltaNet, from config.json.
  */
 #include <string.h>
 
@@ -24,37 +23,31 @@ static const struct {
 	{ "moe", MIXER_NONE },
 };
 
-static int read_size(const json_t *config, const char *key, size_t otherwise, size_t *size,
-		     struct err *err)
+static int read_size(const json_t *facts, const char *key, size_t *size, struct err *err)
 {
-	const json_t *value = json_object_get(config, key);
-
-	*size = otherwise;
-	if (!value)
-		return 0;
-	if (!json_is_integer(value) || json_integer_value(value) < 1 ||
-	    json_integer_value(value) > MAX_SIZE)
+	*size = fact_count(facts, key, 0);
+	if (*size < 1 || *size > MAX_SIZE)
 		return err_set(err, ERR_INPUT, "config.json: '%s' is not a number from 1 to %d",
 			       key, MAX_SIZE);
-	*size = (size_t)json_integer_value(value);
 	return 0;
 }
 
-static int read_delta(struct delta *delta, const json_t *config, struct err *err)
+static int read_delta(struct model *model, const json_t *facts, struct err *err)
 {
+	struct delta *delta = &model->delta;
 	const struct {
 		const char *key;
-		size_t *size, otherwise;
+		size_t *size;
 	} sizes[] = {
-		{ "linear_num_key_heads", &delta->n_key_heads, 16 },
-		{ "linear_num_value_heads", &delta->n_heads, 32 },
-		{ "linear_key_head_dim", &delta->key_dim, 128 },
-		{ "linear_value_head_dim", &delta->value_dim, 128 },
-		{ "linear_conv_kernel_dim", &delta->conv_width, 4 },
+		{ "linear_num_key_heads", &delta->n_key_heads },
+		{ "linear_num_value_heads", &delta->n_heads },
+		{ "linear_key_head_dim", &delta->key_dim },
+		{ "linear_value_head_dim", &delta->value_dim },
+		{ "linear_conv_kernel_dim", &delta->conv_width },
 	};
 
 	for (size_t i = 0; i < COUNT(sizes); i++)
-		if (read_size(config, sizes[i].key, sizes[i].otherwise, sizes[i].size, err))
+		if (read_size(facts, sizes[i].key, sizes[i].size, err))
 			return -1;
 	if (delta->n_heads % delta->n_key_heads)
 		return err_set(err, ERR_INPUT,
@@ -65,18 +58,22 @@ static int read_delta(struct delta *delta, const json_t *config, struct err *err
 		return err_set(err, ERR_INPUT,
 			       "config.json: 'linear_key_head_dim' %zu exceeds the limit of %d",
 			       delta->key_dim, MODEL_MAX_KEY_DIM);
+	if (model->activation != ACT_SILU)
+		return err_set(err, ERR_INPUT,
+			       "config.json: 'hidden_act' is not silu, which is not supported with "
+			       "layers of linear_attention");
 	return 0;
 }
 
-static bool has_mixer(const struct arch *arch, enum mixer mixer)
+static bool has_mixer(const struct model *model, enum mixer mixer)
 {
 	switch (mixer) {
 	case MIXER_DELTA:
-		return arch->attention_interval;
+		return model->delta.n_heads > 0;
 	case MIXER_MAMBA:
-		return arch->mamba;
+		return model->arch->mamba;
 	case MIXER_NONE:
-		return arch->one_step;
+		return model->arch->one_step;
 	default:
 		return true;
 	}
@@ -85,9 +82,10 @@ static bool has_mixer(const struct arch *arch, enum mixer mixer)
 static int read_type(const struct model *model, const json_t *type, enum mixer *mixer,
 		     struct err *err)
 {
+	const char *name = json_is_string(type) ? json_string_value(type) : "null";
+
 	for (size_t i = 0; i < COUNT(types); i++) {
-		if (strcmp(types[i].type, json_string_value(type)) != 0 ||
-		    !has_mixer(model->arch, types[i].mixer))
+		if (strcmp(types[i].type, name) != 0 || !has_mixer(model, types[i].mixer))
 			continue;
 		*mixer = types[i].mixer;
 		return 0;
@@ -95,16 +93,16 @@ static int read_type(const struct model *model, const json_t *type, enum mixer *
 	return err_set(err, ERR_INPUT,
 		       "config.json: 'layer_types' has '%s', which is not supported in a model of "
 		       "%s%s",
-		       json_string_value(type), model->arch->name, model->advice);
+		       name, model->arch->name, model->advice);
 }
 
 /* Without rotations, attention does not know positions. */
-static int read_position_type(struct model *model, const json_t *config, struct err *err)
+static int read_positions(struct model *model, const json_t *facts, struct err *err)
 {
-	const json_t *value = json_object_get(config, "position_embedding_type");
+	const json_t *value = json_object_get(facts, "position_embedding_type");
 	const char *type = json_is_string(value) ? json_string_value(value) : "nope";
 
-	if (!strcmp(type, "rope"))
+	if (!model->arch->no_rope && (!value || !strcmp(type, "rope")))
 		return 0;
 	if (strcmp(type, "nope") != 0)
 		return err_set(err, ERR_INPUT,
@@ -117,34 +115,34 @@ static int read_position_type(struct model *model, const json_t *config, struct 
 }
 
 /* Returns the list of the kinds of all layers; NULL: there is none. */
-static const json_t *listed_types(const json_t *config)
+static const json_t *listed_types(const json_t *facts)
 {
-	const json_t *listed = json_object_get(config, "layer_types");
+	const json_t *listed = json_object_get(facts, "layer_types");
 
-	return json_is_array(listed) ? listed : json_object_get(config, "layers_block_type");
+	return json_is_array(listed) ? listed : json_object_get(facts, "layers_block_type");
 }
 
 /* Returns the kinds of all layers of Nemotron-H as letters, or NULL. */
-static const char *lettered_types(const json_t *config)
+static const char *lettered_types(const json_t *facts)
 {
-	return json_string_value(json_object_get(config, "hybrid_override_pattern"));
+	return json_string_value(json_object_get(facts, "hybrid_override_pattern"));
 }
 
-size_t model_count_layers(const struct arch *arch, const json_t *config)
+size_t model_count_layers(const struct arch *arch, const json_t *facts)
 {
-	size_t n = json_array_size(listed_types(config));
+	size_t n = json_array_size(listed_types(facts));
 
 	if (!arch->one_step)
 		return 0;
-	return n || !lettered_types(config) ? n : strlen(lettered_types(config));
+	return n || !lettered_types(facts) ? n : strlen(lettered_types(facts));
 }
 
 /* The kinds of all layers as letters, where no list states them. */
-static int read_letters(struct model *model, const json_t *config, struct err *err)
+static int read_letters(struct model *model, const json_t *facts, struct err *err)
 {
-	const char *letters = lettered_types(config);
+	const char *letters = lettered_types(facts);
 
-	if (json_is_array(listed_types(config)))
+	if (json_is_array(listed_types(facts)))
 		return 0;
 	for (size_t i = 0; letters && i < model->n_layers; i++) {
 		const char *kind = strchr("*ME-", letters[i]);
@@ -161,24 +159,23 @@ static int read_letters(struct model *model, const json_t *config, struct err *e
 	return 0;
 }
 
-int model_find_mixers(struct model *model, const json_t *config, struct err *err)
+/* Without layer_types, every full_attention_interval-th layer has attention. */
+int model_find_mixers(struct model *model, const json_t *facts, struct err *err)
 {
-	const json_t *listed = listed_types(config);
-	size_t interval = model->arch->attention_interval;
+	const json_t *listed = listed_types(facts);
+	size_t interval = 0;
 
-	if (model->arch->rope_by_type && read_position_type(model, config, err))
+	if (read_positions(model, facts, err) ||
+	    (model->arch->mamba && mamba_configure(model, facts, err)))
 		return -1;
-	for (size_t i = 0; i < model->n_layers; i++)
-		if (model->arch->no_rope) {
-			model->layers[i].rope = NULL;
-			model->layers[i].window = 0;
-		}
-	if (model->arch->mamba && mamba_configure(model, config, err))
+	if (json_object_get(facts, "linear_num_value_heads") &&
+	    (read_size(facts, "full_attention_interval", &interval, err) ||
+	     read_delta(model, facts, err)))
 		return -1;
-	if (interval && (read_size(config, "full_attention_interval", interval, &interval, err) ||
-			 read_delta(&model->delta, config, err)))
-		return -1;
-	if (model->arch->one_step && read_letters(model, config, err))
+	if (json_is_array(listed) && json_array_size(listed) != model->n_layers)
+		return err_set(err, ERR_INPUT, "config.json has %zu 'layer_types' for %zu layers",
+			       json_array_size(listed), model->n_layers);
+	if (model->arch->one_step && read_letters(model, facts, err))
 		return -1;
 	for (size_t i = 0; i < model->n_layers; i++) {
 		const json_t *type = json_array_get(listed, i);
@@ -186,7 +183,7 @@ int model_find_mixers(struct model *model, const json_t *config, struct err *err
 
 		if (interval)
 			*mixer = (i + 1) % interval ? MIXER_DELTA : MIXER_ATTENTION;
-		if (json_is_string(type) && read_type(model, type, mixer, err))
+		if (type && read_type(model, type, mixer, err))
 			return -1;
 		model->layers[i].has_mlp = !model->arch->one_step || *mixer == MIXER_NONE;
 	}

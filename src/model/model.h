@@ -18,6 +18,7 @@
 #include "base/err.h"
 #include "ckpt/checkpoint.h"
 #include "model/experts.h"
+#include "model/facts.h"
 #include "model/rope.h"
 #include "num/activation.h"
 
@@ -134,11 +135,17 @@ struct routing {
 
 /* Multi-head latent attention (MLA), in the words of DeepSeek's config.json. */
 struct latent {
-	size_t q_lora_rank;  /* 0: queries come from one matrix */
-	size_t kv_lora_rank; /* 0: no latent attention */
-	/* a head of q or k: nope_dim values without rotation, then rope_dim rotated ones in which
-	 * the two values of a pair are adjacent */
-	size_t nope_dim, rope_dim;
+	size_t q_lora_rank;	   /* 0: queries come from one matrix */
+	size_t kv_lora_rank;	   /* 0: no latent attention */
+	size_t nope_dim, rope_dim; /* of a head of q or k: values without rotation, then rotated */
+	float norm_eps;		   /* of the norms of q_lora_rank and kv_lora_rank values */
+	bool interleaved; /* the values of a rotated pair are adjacent; else rope_dim / 2 apart */
+};
+
+/* Where the language model is in the names of a checkpoint. */
+struct model_place {
+	const char *body; /* in front of embed_tokens, layers and norm: "model." */
+	const char *head; /* "lm_head" */
 };
 
 #define MODEL_MAX_KEY_DIM 256 /* of gated DeltaNet: what executors can keep of a state */
@@ -170,6 +177,7 @@ struct multipliers {
 
 struct model {
 	const struct arch *arch;
+	const struct model_place *place;
 	const struct checkpoint *checkpoint;
 	const char *advice; /* of model_open() */
 	size_t hidden, n_layers, n_heads, n_kv_heads, vocab_size;
@@ -187,10 +195,10 @@ struct model {
 	float attention_softcap;    /* c: scores become c tanh(score / c); 0: unchanged */
 	float logit_softcap;	    /* the same of logits */
 	enum activation activation; /* ACT_SRELU: an mlp and an expert have no gate */
-	/* the experts have GPT-OSS's activation, and its limit: of gates from above, of ups from
-	 * both sides */
+	/* the experts have GPT-OSS's activation, with its limit (of gates from above, of ups from
+	 * both sides) and the factor in its sigmoid */
 	bool clamped;
-	float clamp;
+	float clamp, clamp_alpha;
 	struct routing routing;
 	struct rope rope,
 		rope_local; /* of layers without a window, and with one: the same in most models */
@@ -205,8 +213,8 @@ struct mamba_keys; /* model/mamba.h */
 /* Whose keys of config.json state the multipliers. */
 enum multiplier_keys { MULTIPLIERS_NONE, MULTIPLIERS_GRANITE };
 
-/* An architecture: names below "model.layers.N." in the checkpoint, and features that config.json
- * does not state. */
+/* An architecture: names below the layer in the checkpoint ("self_attn.q_proj"), what it reads of
+ * config.json, and features that config.json does not state. */
 struct arch {
 	const char *name;	       /* as `calibrate` prints it */
 	const char *architectures[6];  /* values in config.json that select this row */
@@ -223,26 +231,19 @@ struct arch {
 	bool norm_plus_one;    /* norms multiply by 1 + weight */
 	bool scaled_embedding; /* embeddings are multiplied by sqrt(hidden) */
 	bool tied;	       /* the head is the embedding unless config.json states otherwise */
-	bool query_scalar;     /* the scale of q k^T is query_pre_attn_scalar^-1/2 */
+	bool yarn_scores;      /* YaRN's mscale_all_dim changes the scale of q k^T */
 	bool norm_top_k;       /* regardless of config.json */
 	bool sigmoid;	       /* how experts are scored */
 	bool choose_first;
-	/* rotated fraction of a head, where config.json has none; 0: all */
-	double rotary_factor;
-	bool window_by_flag; /* sliding_window counts only with use_sliding_window */
 	/* every n-th layer has no window, where layer_types are missing; 0: none */
 	size_t window_pattern;
-	/* every n-th layer has attention and the others gated DeltaNet, where config.json does not
-	 * state it; 0: all layers have attention */
-	size_t attention_interval;
 	enum multiplier_keys multipliers;
-	const char *root;  /* what names begin with; NULL: "model." */
-	bool one_step;	   /* a layer has a mixer or an mlp */
-	bool no_rope;	   /* attention does not know positions */
-	bool rope_by_type; /* attention rotates only with position_embedding_type "rope" */
+	bool one_step;			/* a layer has a mixer or an mlp */
+	bool no_rope;			/* attention does not know positions */
 	const struct mamba_keys *mamba; /* of layers with Mamba-2; NULL: no layer has it */
 	const char *embedding, *norm;	/* modules below root; NULL: "embed_tokens", "norm" */
 	bool gated_attention; /* q_proj holds the query and the gate of each head in turn */
+	struct arch_facts facts;
 };
 
 extern const struct arch *const archs[]; /* generated; NULL at the end */

@@ -7,9 +7,9 @@
 
 #include "model/steps.h"
 
-static int read_factor(const json_t *config, const char *key, float *factor, struct err *err)
+static int read_factor(const json_t *facts, const char *key, float *factor, struct err *err)
 {
-	const json_t *value = json_object_get(config, key);
+	const json_t *value = json_object_get(facts, key);
 
 	*factor = value ? (float)json_number_value(value) : 1;
 	if (value && (!json_is_number(value) || !isfinite(*factor)))
@@ -17,15 +17,15 @@ static int read_factor(const json_t *config, const char *key, float *factor, str
 	return 0;
 }
 
-static int read_granite(struct model *model, const json_t *config, struct err *err)
+static int read_granite(struct model *model, const json_t *facts, struct err *err)
 {
 	struct multipliers *multipliers = &model->multipliers;
 	float logits;
 
-	if (read_factor(config, "embedding_multiplier", &model->embedding_scale, err) ||
-	    read_factor(config, "attention_multiplier", &model->attention_scale, err) ||
-	    read_factor(config, "residual_multiplier", &multipliers->residual, err) ||
-	    read_factor(config, "logits_scaling", &logits, err))
+	if (read_factor(facts, "embedding_multiplier", &model->embedding_scale, err) ||
+	    read_factor(facts, "attention_multiplier", &model->attention_scale, err) ||
+	    read_factor(facts, "residual_multiplier", &multipliers->residual, err) ||
+	    read_factor(facts, "logits_scaling", &logits, err))
 		return -1;
 	if (!(fabsf(logits) > 0))
 		return err_set(err, ERR_INPUT, "config.json: 'logits_scaling' is 0, a divisor");
@@ -33,12 +33,12 @@ static int read_granite(struct model *model, const json_t *config, struct err *e
 	return 0;
 }
 
-int model_read_multipliers(struct model *model, const json_t *config, struct err *err)
+int model_read_multipliers(struct model *model, const json_t *facts, struct err *err)
 {
 	model->multipliers = (struct multipliers){ .residual = 1, .logits = 1 };
 	switch (model->arch->multipliers) {
 	case MULTIPLIERS_GRANITE:
-		return read_granite(model, config, err);
+		return read_granite(model, facts, err);
 	case MULTIPLIERS_NONE:
 		break;
 	}

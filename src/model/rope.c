@@ -7,51 +7,71 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "model/facts.h"
 
-#define DEFAULT_THETA 10000.0
-#define PI	      3.14159265358979323846
+#define PI 3.14159265358979323846
 
-/* Objects that may hold a number; the first one that has it wins. */
+/* Where the numbers of a rope are. */
 struct levels {
 	const json_t *scaling; /* rope_parameters, or rope_scaling; NULL: neither */
-	const json_t *config;
+	const json_t *facts;
 };
-
-static const json_t *find(const struct levels *levels, const char *key)
-{
-	const json_t *value = json_object_get(levels->scaling, key);
-
-	if (!value || json_is_null(value))
-		value = json_object_get(levels->config, key);
-	return json_is_number(value) ? value : NULL;
-}
 
 static double number(const struct levels *levels, const char *key, double otherwise)
 {
-	const json_t *value = find(levels, key);
+	const json_t *value = json_object_get(levels->scaling, key);
 
-	return value ? json_number_value(value) : otherwise;
+	return json_is_number(value) ? json_number_value(value) : otherwise;
 }
 
-static int need(const struct levels *levels, const char *key, double *value, struct err *err)
+static int need(const struct levels *levels, const char *key, double otherwise, double *value,
+		struct err *err)
 {
-	*value = number(levels, key, 0);
-	if (*value > 0)
+	*value = number(levels, key, otherwise);
+	if (*value > 0 && isfinite(*value))
 		return 0;
 	return err_set(err, ERR_INPUT,
 		       "config.json: the rotary embedding needs a number '%s' above 0", key);
 }
 
-static void levels_find(struct levels *levels, const json_t *config, const char *layer_type)
+/* Reads the length for which the model was trained: transformers takes the key outside of the
+ * scaling first, and max_position_embeddings last. */
+static int need_length(const struct levels *levels, double *length, struct err *err)
 {
-	const json_t *inner;
+	static const char key[] = "original_max_position_embeddings";
+	double inner =
+		number(levels, key, fact_number(levels->facts, "max_position_embeddings", 0));
 
-	*levels = (struct levels){ json_object_get(config, "rope_parameters"), config };
-	inner = json_object_get(levels->scaling, layer_type);
+	*length = fact_number(levels->facts, key, inner);
+	if (*length > 0)
+		return 0;
+	return err_set(err, ERR_INPUT,
+		       "config.json: the rotary embedding needs a number '%s' above 0", key);
+}
+
+static const json_t *filled_object(const json_t *facts, const char *key)
+{
+	const json_t *object = json_object_get(facts, key);
+
+	return json_is_object(object) && json_object_size(object) ? object : NULL;
+}
+
+static int levels_find(struct levels *levels, const json_t *facts, const char *layer_type,
+		       struct err *err)
+{
+	const json_t *parameters = filled_object(facts, "rope_parameters");
+	const json_t *scaling = filled_object(facts, "rope_scaling");
+	const json_t *inner = json_object_get(parameters, layer_type);
+
+	if (parameters && scaling && !json_equal(parameters, scaling))
+		return err_set(
+			err, ERR_INPUT,
+			"config.json has different objects 'rope_parameters' and "
+			"'rope_scaling': remove the one that the model was not trained with");
+	*levels = (struct levels){ parameters ? parameters : scaling, facts };
 	if (json_is_object(inner))
 		levels->scaling = inner;
-	if (!json_is_object(levels->scaling))
-		levels->scaling = json_object_get(config, "rope_scaling");
+	return 0;
 }
 
 static const char *rope_type(const struct levels *levels)
@@ -69,7 +89,7 @@ static int scale_linear(struct rope *rope, const struct levels *levels, double t
 	double factor;
 
 	(void)theta;
-	if (need(levels, "factor", &factor, err))
+	if (need(levels, "factor", 0, &factor, err))
 		return -1;
 	for (size_t i = 0; i < rope->n / 2; i++)
 		rope->inverse[i] /= (float)factor;
@@ -83,9 +103,9 @@ static int scale_llama3(struct rope *rope, const struct levels *levels, double t
 	double factor, low, high, length;
 
 	(void)theta;
-	if (need(levels, "factor", &factor, err) || need(levels, "low_freq_factor", &low, err) ||
-	    need(levels, "high_freq_factor", &high, err) ||
-	    need(levels, "original_max_position_embeddings", &length, err))
+	if (need(levels, "factor", 0, &factor, err) ||
+	    need(levels, "low_freq_factor", 0, &low, err) ||
+	    need(levels, "high_freq_factor", 0, &high, err) || need_length(levels, &length, err))
 		return -1;
 	for (size_t i = 0; i < rope->n / 2; i++) {
 		float inverse = rope->inverse[i];
@@ -110,7 +130,7 @@ static double yarn_attention(const struct levels *levels, double factor)
 {
 	double mscale = number(levels, "mscale", 0), all = number(levels, "mscale_all_dim", 0);
 
-	if (find(levels, "attention_factor"))
+	if (json_is_number(json_object_get(levels->scaling, "attention_factor")))
 		return number(levels, "attention_factor", 1);
 	if (mscale != 0 && all != 0)
 		return yarn_mscale(factor, mscale) / yarn_mscale(factor, all);
@@ -128,14 +148,15 @@ static double yarn_index(double turns, double n, double theta, double length)
 static int scale_yarn(struct rope *rope, const struct levels *levels, double theta, struct err *err)
 {
 	const json_t *truncate = json_object_get(levels->scaling, "truncate");
-	double length, factor, low, high;
+	double length, factor, fast, slow, low, high;
 
-	if (need(levels, "original_max_position_embeddings", &length, err))
+	if (need_length(levels, &length, err))
 		return -1;
-	factor = number(levels, "factor",
-			number(levels, "max_position_embeddings", length) / length);
-	low = yarn_index(number(levels, "beta_fast", 32), (double)rope->n, theta, length);
-	high = yarn_index(number(levels, "beta_slow", 1), (double)rope->n, theta, length);
+	if (need(levels, "factor", 0, &factor, err) || need(levels, "beta_fast", 32, &fast, err) ||
+	    need(levels, "beta_slow", 1, &slow, err))
+		return -1;
+	low = yarn_index(fast, (double)rope->n, theta, length);
+	high = yarn_index(slow, (double)rope->n, theta, length);
 	if (!json_is_false(truncate)) {
 		low = floor(low);
 		high = ceil(high);
@@ -154,48 +175,167 @@ static int scale_yarn(struct rope *rope, const struct levels *levels, double the
 	return 0;
 }
 
+/* Divides angles by the numbers of a list. */
+static int divide(const struct rope *rope, const struct levels *levels, const char *key,
+		  float *inverse, struct err *err)
+{
+	const json_t *list = json_object_get(levels->scaling, key);
+	size_t n = rope->n / 2;
+
+	if (!json_is_array(list) || json_array_size(list) != n)
+		return err_set(err, ERR_INPUT,
+			       "config.json: the rotary embedding needs a list '%s' of %zu numbers",
+			       key, n);
+	for (size_t i = 0; i < n; i++) {
+		double factor = json_number_value(json_array_get(list, i));
+
+		if (!(factor > 0))
+			return err_set(err, ERR_INPUT,
+				       "config.json: number %zu of '%s' is not above 0", i, key);
+		inverse[i] = 1.0f / ((float)factor / inverse[i]);
+	}
+	return 0;
+}
+
+/* LongRoPE (arXiv 2402.13753): each pair of values has a divisor of its own, and another one in
+ * sequences beyond the length of the training. */
+static int scale_longrope(struct rope *rope, const struct levels *levels, double theta,
+			  struct err *err)
+{
+	double length, factor, otherwise = 1;
+	size_t size = rope->n / 2 * sizeof *rope->inverse;
+
+	(void)theta;
+	if (need_length(levels, &length, err) ||
+	    need(levels, "factor",
+		 fact_number(levels->facts, "max_position_embeddings", length) / length, &factor,
+		 err))
+		return -1;
+	rope->inverse_long = xmalloc(size);
+	memcpy(rope->inverse_long, rope->inverse, size);
+	rope->long_from = (size_t)length;
+	if (factor > 1)
+		otherwise = sqrt(1 + log(factor) / log(length));
+	rope->factor = (float)number(levels, "attention_factor", otherwise);
+	return divide(rope, levels, "short_factor", rope->inverse, err) ||
+			       divide(rope, levels, "long_factor", rope->inverse_long, err)
+		       ? -1
+		       : 0;
+}
+
 static int scale_none(struct rope *rope, const struct levels *levels, double theta, struct err *err)
 {
 	(void)rope, (void)levels, (void)theta, (void)err;
 	return 0;
 }
 
+#define MAX_SCALING_KEYS 10
+#define LONGROPE_KEYS                                                        \
+	{                                                                    \
+		"attention_factor", "factor", "long_factor", "short_factor", \
+			"original_max_position_embeddings"                   \
+	}
+
 static const struct scaling_row {
 	const char *type;
 	int (*scale)(struct rope *rope, const struct levels *levels, double theta, struct err *err);
+	const char *keys[MAX_SCALING_KEYS]; /* that the type reads */
 } scalings[] = {
-	{ "default", scale_none },
-	{ "linear", scale_linear },
-	{ "llama3", scale_llama3 },
-	{ "yarn", scale_yarn },
+	{ "default", scale_none, { NULL } },
+	{ "linear", scale_linear, { "factor" } },
+	{ "llama3",
+	  scale_llama3,
+	  { "factor", "high_freq_factor", "low_freq_factor", "original_max_position_embeddings" } },
+	{ "longrope", scale_longrope, LONGROPE_KEYS },
+	{ "su", scale_longrope, LONGROPE_KEYS }, /* its name in older files */
+	{ "yarn",
+	  scale_yarn,
+	  { "attention_factor", "beta_fast", "beta_slow", "factor", "mscale", "mscale_all_dim",
+	    "original_max_position_embeddings", "truncate" } },
 };
 
-/* Gemma 3 on the hub: layers with a window have their own theta and no scaling. */
-static void levels_local(struct levels *levels, const json_t *config, const char *layer_type,
-			 double *theta)
-{
-	const json_t *local = json_object_get(config, "rope_local_base_freq");
+/* Keys that all types read, or that change no angle: positions of text are the same in each of the
+ * sections of an image's position. */
+static const char *const common_keys[] = { "rope_theta",    "rope_type",
+					   "type",	    "partial_rotary_factor",
+					   "mrope_section", "mrope_interleaved",
+					   "finetuned" };
 
-	if (strcmp(layer_type, "sliding_attention") != 0 || !json_is_number(local) ||
-	    json_object_get(config, "rope_parameters"))
-		return;
-	*theta = json_number_value(local);
-	levels->scaling = NULL;
+static bool listed(const char *const *list, size_t n, const char *key)
+{
+	for (size_t i = 0; i < n && list[i]; i++)
+		if (!strcmp(list[i], key))
+			return true;
+	return false;
 }
 
-int rope_init(struct rope *rope, const json_t *config, const char *layer_type, size_t head_dim,
-	      double part, struct err *err)
+/* Refuses a key that the type does not read. */
+static int check_keys(const struct levels *levels, const struct scaling_row *row, struct err *err)
 {
-	struct levels levels;
-	const char *type;
-	double theta;
+	json_t *value;
+	const char *key;
 
-	levels_find(&levels, config, layer_type);
-	theta = number(&levels, "rope_theta", DEFAULT_THETA);
-	levels_local(&levels, config, layer_type, &theta);
-	type = rope_type(&levels);
+	json_object_foreach((json_t *)levels->scaling, key, value)
+	{
+		bool part = !strcmp(key, "partial_rotary_factor") &&
+			    !json_object_get(levels->facts, key) && json_is_number(value) &&
+			    json_number_value(value) != 1;
+
+		if (json_is_null(value) || json_is_object(value) ||
+		    (!part && (listed(common_keys, sizeof common_keys / sizeof *common_keys, key) ||
+			       listed(row->keys, MAX_SCALING_KEYS, key))))
+			continue;
+		return err_set(err, ERR_INPUT,
+			       "config.json: the rotary embedding has the key '%s', which is not "
+			       "supported with rope_type '%s'; remove it if it changes no angle",
+			       key, row->type);
+	}
+	return 0;
+}
+
+static int apply_scaling(struct rope *rope, const struct levels *levels, double theta,
+			 struct err *err)
+{
+	const char *type = rope_type(levels);
+
+	for (size_t i = 0; i < sizeof scalings / sizeof *scalings; i++)
+		if (!strcmp(type, scalings[i].type))
+			return check_keys(levels, &scalings[i], err)
+				       ? -1
+				       : scalings[i].scale(rope, levels, theta, err);
+	return err_set(err, ERR_INPUT,
+		       "config.json: rope_type '%s' is not supported (supported: default, "
+		       "linear, llama3, longrope, yarn)",
+		       type);
+}
+
+/* Returns the base of the angles.  Gemma 3 has another one for layers with a window, whose angles
+ * on the hub are never scaled. */
+static double find_theta(struct levels *levels, const char *layer_type)
+{
+	double theta = fact_number(levels->facts, "rope_theta", 0);
+	const json_t *local = json_object_get(levels->facts, "rope_local_base_freq");
+
+	if (!strcmp(layer_type, "sliding_attention") && json_is_number(local)) {
+		theta = json_number_value(local);
+		if (!filled_object(levels->facts, "rope_parameters"))
+			levels->scaling = NULL;
+	}
+	return number(levels, "rope_theta", theta);
+}
+
+int rope_init(struct rope *rope, const json_t *facts, const char *layer_type, size_t head_dim,
+	      struct err *err)
+{
+	struct levels levels = { 0 };
+	double theta, part;
+
 	*rope = (struct rope){ .factor = 1 };
-	part = number(&levels, "partial_rotary_factor", part);
+	if (levels_find(&levels, facts, layer_type, err))
+		return -1;
+	theta = find_theta(&levels, layer_type);
+	part = number(&levels, "partial_rotary_factor",
+		      fact_number(facts, "partial_rotary_factor", 1));
 	rope->n = part > 0 && part <= 1 ? (size_t)((double)head_dim * part) : 0;
 	if (rope->n == 0 || rope->n % 2 || rope->n > head_dim || !(theta > 1))
 		return err_set(err, ERR_INPUT,
@@ -205,22 +345,15 @@ int rope_init(struct rope *rope, const json_t *config, const char *layer_type, s
 	rope->inverse = xcalloc(rope->n / 2, sizeof *rope->inverse);
 	for (size_t i = 0; i < rope->n / 2; i++)
 		rope->inverse[i] = 1.0f / powf((float)theta, (float)(2 * i) / (float)rope->n);
-	for (size_t i = 0; i < sizeof scalings / sizeof *scalings; i++)
-		if (!strcmp(type, scalings[i].type))
-			return scalings[i].scale(rope, &levels, theta, err);
-	return err_set(err, ERR_INPUT,
-		       "config.json: rope_type '%s' is not supported (supported: default, "
-		       "linear, llama3, yarn)",
-		       type);
+	return apply_scaling(rope, &levels, theta, err);
 }
 
-double rope_score_scale(const json_t *config)
+double rope_score_scale(const json_t *facts)
 {
-	struct levels levels;
-	double all, scale;
+	const json_t *scaling = filled_object(facts, "rope_parameters");
+	struct levels levels = { scaling ? scaling : filled_object(facts, "rope_scaling"), facts };
+	double all = number(&levels, "mscale_all_dim", 0), scale;
 
-	levels_find(&levels, config, "full_attention");
-	all = number(&levels, "mscale_all_dim", 0);
 	if (!strcmp(rope_type(&levels), "default") || all == 0)
 		return 1;
 	scale = yarn_mscale(number(&levels, "factor", 1), all);
@@ -230,13 +363,21 @@ double rope_score_scale(const json_t *config)
 void rope_release(struct rope *rope)
 {
 	free(rope->inverse);
+	free(rope->inverse_long);
 	*rope = (struct rope){ 0 };
 }
 
-void rope_angles(const struct rope *rope, size_t position, float *cosines, float *sines)
+const float *rope_inverse(const struct rope *rope, size_t n_tokens)
+{
+	return rope->inverse_long && n_tokens > rope->long_from ? rope->inverse_long
+								: rope->inverse;
+}
+
+void rope_angles(const struct rope *rope, const float *inverse, size_t position, float *cosines,
+		 float *sines)
 {
 	for (size_t i = 0; i < rope->n / 2; i++) {
-		float angle = (float)position * rope->inverse[i];
+		float angle = (float)position * inverse[i];
 
 		cosines[i] = cosf(angle) * rope->factor;
 		sines[i] = sinf(angle) * rope->factor;

@@ -17,22 +17,30 @@
 struct rope {
 	size_t n;	/* the first n values of a head are rotated; even */
 	float *inverse; /* (n / 2) angles of position 1, in radians: inv_freq in transformers */
-	float factor;	/* multiplies cosines and sines: attention_scaling in transformers */
+	/* LongRoPE: the angles of sequences of more than long_from tokens; NULL: the same */
+	float *inverse_long;
+	size_t long_from;
+	float factor; /* multiplies cosines and sines: attention_scaling in transformers */
 };
 
-/* Reads the level of config.json that holds rope_parameters, or rope_theta, rope_scaling and
- * partial_rotary_factor, for heads of head_dim values.  layer_type chooses one of two objects in
- * rope_parameters: "full_attention" or "sliding_attention".  part: the rotated fraction of a head
- * where the file does not state it.  The caller releases rope.  ERR_INPUT for an unsupported type
- * ("longrope", "dynamic") and for missing or invalid numbers. */
-int rope_init(struct rope *rope, const json_t *config, const char *layer_type, size_t head_dim,
-	      double part, struct err *err);
+/* Reads rope_parameters, or rope_scaling, rope_theta and partial_rotary_factor, from the facts of
+ * an architecture (model/facts.h), for heads of head_dim values.  layer_type chooses one of two
+ * objects in rope_parameters: "full_attention" or "sliding_attention".  The caller releases rope.
+ * ERR_INPUT for an unsupported type ("dynamic"), for a key that the type does not read, and for
+ * missing or invalid numbers. */
+int rope_init(struct rope *rope, const json_t *facts, const char *layer_type, size_t head_dim,
+	      struct err *err);
 void rope_release(struct rope *rope);
 
 /* Returns the factor by which YaRN's mscale_all_dim changes the scale of q k^T; 1 without it. */
-double rope_score_scale(const json_t *config);
+double rope_score_scale(const json_t *facts);
 
-/* Writes the n / 2 cosines and the n / 2 sines of a position, times the factor. */
-void rope_angles(const struct rope *rope, size_t position, float *cosines, float *sines);
+/* Returns the (n / 2) angles of position 1 in a sequence of n_tokens. */
+const float *rope_inverse(const struct rope *rope, size_t n_tokens);
+
+/* Writes the n / 2 cosines and the n / 2 sines of a position, times the factor; inverse is of
+ * rope_inverse(). */
+void rope_angles(const struct rope *rope, const float *inverse, size_t position, float *cosines,
+		 float *sines);
 
 #endif

@@ -7,6 +7,7 @@
 #ifndef FP8CONV_MODEL_SEARCH_H
 #define FP8CONV_MODEL_SEARCH_H
 
+#include "model/config.h"
 #include "model/model.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -14,8 +15,8 @@
 /* A search through the layers of a model. */
 struct search {
 	const struct model *model;
-	const char *root; /* what the names of the model begin with: "model." */
-	size_t n_found;	  /* tensors with a role, to be compared with all tensors of the layers */
+	const struct model_config *config;
+	size_t n_found; /* tensors with a role, to be compared with all tensors of the layers */
 	struct err *err;
 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The second half of model_open().  Order: model.c reads config.json and calls model_find_mixers();
- * model_find_tensors() finds the tensors of each layer, and calls search_experts() for a layer that
- * has a router.
+ * The steps of model_open(), in order: model_configure() takes the sizes and features of the model
+ * from config.json; model_find_tensors() finds the tensors of each layer, and calls
+ * search_experts() for a layer that has a router; model_check_features() compares both.
  */
 #ifndef FP8CONV_MODEL_STEPS_H
 #define FP8CONV_MODEL_STEPS_H
@@ -13,20 +13,27 @@
 #include "model/search.h"
 
 /* Returns the number of layers where a list of their kinds states it, as in Nemotron-H; else 0. */
-size_t model_count_layers(const struct arch *arch, const json_t *config);
+size_t model_count_layers(const struct arch *arch, const json_t *facts);
 
-/* Reads from the language model's level of config.json what mixes the tokens of each layer.
- * ERR_INPUT, with the key, for a kind of layer that the architecture does not have, and for sizes
- * that do not fit each other. */
-int model_find_mixers(struct model *model, const json_t *config, struct err *err);
+/* Sets what mixes the tokens of each layer.  facts: of facts_read().  ERR_INPUT, with the key, for
+ * a kind of layer that the architecture does not have, and for sizes that do not fit each other. */
+int model_find_mixers(struct model *model, const json_t *facts, struct err *err);
+
+/* Sets sizes and features, and allocates the layers, with what config.json states of each.  facts:
+ * of facts_read().  ERR_INPUT with the key. */
+int model_configure(struct model *model, const struct model_config *config, const json_t *facts,
+		    struct err *err);
 
 /* Reads the factors of a layer's values, of embeddings and of scores.  ERR_INPUT, with the key, for
  * one that is not a finite number. */
-int model_read_multipliers(struct model *model, const json_t *config, struct err *err);
+int model_read_multipliers(struct model *model, const json_t *facts, struct err *err);
 
 /* Finds every tensor of the model by the names of its architecture.  ERR_INPUT for a tensor that is
  * missing, unexpected or of another shape than config.json implies. */
 int model_find_tensors(struct model *model, const struct model_config *config, struct err *err);
+
+/* Fails with ERR_INPUT where a flag of config.json contradicts the tensors of a layer. */
+int model_check_features(const struct model *model, const json_t *facts, struct err *err);
 
 /* Finds the experts of a layer whose router is already in layer. */
 int search_experts(struct search *search, const char *prefix, struct layer_ref *layer);

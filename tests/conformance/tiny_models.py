@@ -11,6 +11,8 @@ SIZES = {"hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 3, "n
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 64}
 YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 64}
+LONGROPE = {"rope_type": "longrope", "rope_theta": 1e4, "partial_rotary_factor": 0.75, "short_factor": [1.0, 1.1, 1.25, 1.5, 2.0, 3.0],
+            "long_factor": [1.0, 1.5, 2.0, 4.0, 7.0, 12.0]}
 EXPERTS = {"num_experts_per_tok": 3, "moe_intermediate_size": 48}
 GROUPS = EXPERTS | {"n_routed_experts": 8, "num_local_experts": 8, "n_shared_experts": 1, "first_k_dense_replace": 1,
                     "n_group": 4, "topk_group": 2, "norm_topk_prob": True, "routed_scaling_factor": 1.5}
@@ -57,6 +59,8 @@ MODELS: dict[str, tuple] = {
                {"head_dim": 32, "query_pre_attn_scalar": 48, "sliding_window": 20, "num_hidden_layers": 7,
                 "rope_parameters": GEMMA3}),
     "phi3": (t.Phi3Config, t.Phi3ForCausalLM, {"pad_token_id": 0, "sliding_window": 30}),
+    "phi3, longrope": (t.Phi3Config, t.Phi3ForCausalLM,
+                       {"pad_token_id": 0, "original_max_position_embeddings": 64, "rope_parameters": LONGROPE}),
     "gpt_oss": (t.GptOssConfig, t.GptOssForCausalLM,
                 {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 20, "head_dim": 32,
                  "rope_parameters": YARN | {"truncate": False}}),
@@ -98,6 +102,8 @@ MODELS: dict[str, tuple] = {
                                                  "use_conv_bias": False}),
     "deepseek_v3": (t.DeepseekV3Config, t.DeepseekV3ForCausalLM,
                     GROUPS | LATENT | {"q_lora_rank": 24, "rope_parameters": YARN | {"mscale": 1.0, "mscale_all_dim": 1.0}}),
+    "deepseek_v3, pairs apart": (t.DeepseekV3Config, t.DeepseekV3ForCausalLM,
+                                 GROUPS | LATENT | {"q_lora_rank": 24, "rope_interleave": False, "rms_norm_eps": 1e-3}),
     "deepseek_v3, whole queries": (t.DeepseekV3Config, t.DeepseekV3ForCausalLM,
                                    GROUPS | LATENT | {"q_lora_rank": None, "n_group": 1, "topk_group": 1}),
 }

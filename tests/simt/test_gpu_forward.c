@@ -35,7 +35,7 @@ static void run_all(size_t n)
 						    .y = { NULL, 4 } });
 	gpu_activate(stream, ACT_SRELU, NULL, n, NULL);
 	gpu_scale(stream, &(const struct scale_args){ .x = { NULL, 4 }, .n_rows = n, .n_cols = 4 });
-	gpu_gate_interleaved(stream, NULL, 1, n, NULL);
+	gpu_gate_interleaved(stream, &(const struct gate_interleaved_args){ .n = n });
 	gpu_copy_rows(stream, &(const struct copy_args){ .y = { NULL, 4 },
 							 .x = { NULL, 4 },
 							 .repeat = 1,

@@ -320,6 +320,7 @@ static void interleaved_gates_equal_their_formula(void **state)
 	(void)state;
 	for (size_t i = 0; i < N_OF(edge_sizes) * 2; i++) {
 		size_t n = edge_sizes[i / 2];
+		const float alpha = i % 2 ? 0.75f : 1.702f;
 		struct values x = values_new(2 * n, i % 2), y = values_new(n, 0);
 
 		specials_put(&x, 9);
@@ -327,13 +328,18 @@ static void interleaved_gates_equal_their_formula(void **state)
 			float gate = fminf(x.given[2 * k], 3.5f),
 			      up = fmaxf(fminf(x.given[2 * k + 1], 3.5f), -3.5f);
 
-			y.wanted[k] = (up + 1) * gate / (1.0f + f32_exp(-1.702f * gate));
+			y.wanted[k] = (up + 1) * gate / (1.0f + f32_exp(-alpha * gate));
 		}
 		EACH_SIDE(s)
 		{
 			float *x_there = values_send(s, &x), *y_there = values_send(s, &y);
 
-			s->ops->gate_interleaved(s->stream, x_there, 3.5f, n, y_there);
+			s->ops->gate_interleaved(
+				s->stream, &(const struct gate_interleaved_args){ .x = x_there,
+										  .clamp = 3.5f,
+										  .alpha = alpha,
+										  .n = n,
+										  .y = y_there });
 			values_check(s, &x, x_there, "pairs");
 			values_check(s, &y, y_there, "gate_interleaved");
 		}
@@ -367,7 +373,8 @@ static void run_none(const struct side *s, float *x, size_t n_rows, size_t n_col
 	ops->activate(s->stream, ACT_SRELU, x, n, x + 8);
 	ops->scale(s->stream,
 		   &(const struct scale_args){ .x = { x, 4 }, .n_rows = n_rows, .n_cols = n_cols });
-	ops->gate_interleaved(s->stream, x, 1, n, x + 8);
+	ops->gate_interleaved(s->stream, &(const struct gate_interleaved_args){
+						 .x = x, .clamp = 1, .n = n, .y = x + 8 });
 	ops->copy(s->stream, &(const struct copy_args){ .y = { x, 4 },
 							.x = { x + 8, 4 },
 							.repeat = 1,

@@ -262,10 +262,10 @@ static void cpu_scale(struct executor_stream *stream, const struct scale_args *a
 		ops_of(stream)->scale(a->x.data + r * a->x.stride, a->factor, a->n_cols);
 }
 
-static void cpu_gate_interleaved(struct executor_stream *stream, const float *x, float clamp,
-				 size_t n, float *y)
+static void cpu_gate_interleaved(struct executor_stream *stream,
+				 const struct gate_interleaved_args *args)
 {
-	ops_of(stream)->gate_interleaved(x, clamp, n, y);
+	ops_of(stream)->gate_interleaved(args);
 }
 
 /* --- rows --- */

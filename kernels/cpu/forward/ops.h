@@ -109,9 +109,7 @@ struct cpu_ops {
 	/* y = activation(x); y may be x. */
 	void (*activate)(enum activation activation, const float *x, size_t n, float *y);
 
-	/* GPT-OSS: x has n pairs (gate, up) side by side.  y = (up + 1) gate sigmoid(1.702 gate),
-	 * after gate is clamped from above and up from both sides. */
-	void (*gate_interleaved)(const float *x, float clamp, size_t n, float *y);
+	void (*gate_interleaved)(const struct gate_interleaved_args *args);
 
 	void (*softcap)(float *x, float cap, size_t n); /* x = cap tanh(x / cap) */
 

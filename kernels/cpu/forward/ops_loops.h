@@ -204,13 +204,14 @@ LANE_FN void lanes_pairs(const float *x, size_t i, size_t n, float clamp, lanes 
 	}
 }
 
-static void CPU_OP(gate_interleaved)(const float *x, float clamp, size_t n, float *y)
+static void CPU_OP(gate_interleaved)(const struct gate_interleaved_args *args)
 {
-	for (size_t i = 0; i < n; i += LANES) {
+	for (size_t i = 0; i < args->n; i += LANES) {
 		lanes gate, up;
 
-		lanes_pairs(x, i, n, clamp, &gate, &up);
-		lanes_put(y, i, n, (up + 1.0f) * gate / (1.0f + lanes_exp(-1.702f * gate)));
+		lanes_pairs(args->x, i, args->n, args->clamp, &gate, &up);
+		lanes_put(args->y, i, args->n,
+			  (up + 1.0f) * gate / (1.0f + lanes_exp(-args->alpha * gate)));
 	}
 }
 

@@ -132,14 +132,14 @@ void gpu_scale(struct device_stream *stream, const struct scale_args *args)
 
 struct gate_interleaved {
 	const float *x;
-	float clamp;
+	float clamp, alpha;
 	float *y;
 
 	__device__ float one(float gate, float up) const
 	{
 		gate = fminf(gate, clamp);
 		up = fmaxf(fminf(up, clamp), -clamp);
-		return (up + 1) * gate / (1.0f + f32_exp(-1.702f * gate));
+		return (up + 1) * gate / (1.0f + f32_exp(-alpha * gate));
 	}
 
 	__device__ void operator()(const struct fours &at) const
@@ -154,11 +154,11 @@ struct gate_interleaved {
 	}
 };
 
-void gpu_gate_interleaved(struct device_stream *stream, const float *x, float clamp, size_t n,
-			  float *y)
+void gpu_gate_interleaved(struct device_stream *stream, const struct gate_interleaved_args *args)
 {
-	fours_launch(stream, "gate_interleaved", gate_interleaved{ x, clamp, y }, 1, n,
-		     fours_aligned(x, 0) && fours_aligned(y, 0));
+	fours_launch(stream, "gate_interleaved",
+		     gate_interleaved{ args->x, args->clamp, args->alpha, args->y }, 1, args->n,
+		     fours_aligned(args->x, 0) && fours_aligned(args->y, 0));
 }
 
 /* A row is a token; its heads have scales of their own. */

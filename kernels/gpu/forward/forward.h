@@ -33,8 +33,7 @@ void gpu_gate(struct device_stream *stream, const struct gate_args *args);
 void gpu_activate(struct device_stream *stream, enum activation activation, const float *x,
 		  size_t n, float *y);
 void gpu_scale(struct device_stream *stream, const struct scale_args *args);
-void gpu_gate_interleaved(struct device_stream *stream, const float *x, float clamp, size_t n,
-			  float *y);
+void gpu_gate_interleaved(struct device_stream *stream, const struct gate_interleaved_args *args);
 
 /* --- rows --- */
 

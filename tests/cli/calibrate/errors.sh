@@ -58,8 +58,17 @@ for byte in '\033' '\377'; do
 	fails 2 "${c}invalid '--include' or '--exclude' in '*': an amax history records only UTF-8 without control characters" \
 		calibrate "$model" --data ok.jsonl -o s.amax --fp8-forward --exclude "$(printf "($byte|mlp)")"
 done
-changed rope_parameters '{"rope_type": "longrope", "factor": 4.0}'
-fails 3 "${c}config.json: rope_type 'longrope' is not supported (supported: default, linear, llama3, yarn)" \
+changed rope_parameters '{"rope_type": "dynamic", "factor": 4.0}'
+fails 3 "${c}config.json: rope_type 'dynamic' is not supported (supported: *)" \
+	calibrate changed --data ok.jsonl -o s.amax
+changed rope_parameters '{"rope_type": "linear", "factor": 4.0, "beta_fast": 32}'
+fails 3 "${c}config.json: the rotary embedding has the key 'beta_fast', which is not supported with rope_type 'linear'; remove *" \
+	calibrate changed --data ok.jsonl -o s.amax
+changed residual_multiplier 0.25
+fails 3 "${c}config.json: 'residual_multiplier' is 0.25, which is not supported for this architecture; remove the key *" \
+	calibrate changed --data ok.jsonl -o s.amax
+changed attention_bias true
+fails 3 "${c}config.json: 'attention_bias' is true, but layer 0 of 'changed' has no tensor of a bias" \
 	calibrate changed --data ok.jsonl -o s.amax
 changed hidden_act '"relu"'
 fails 3 "${c}config.json: hidden_act 'relu' is not supported (supported: *)" calibrate changed --data ok.jsonl -o s.amax

@@ -31,7 +31,7 @@ mkdir routed
 cat >routed/config.json <<'END'
 {"architectures": ["DeepseekV3ForCausalLM"], "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1,
  "vocab_size": 16, "kv_lora_rank": 4, "qk_nope_head_dim": 2, "qk_rope_head_dim": 2, "v_head_dim": 4,
- "num_experts_per_tok": 1}
+ "q_lora_rank": null, "n_group": 1, "topk_group": 1, "num_experts_per_tok": 1}
 END
 # routed BIAS: of all experts.
 routed() {

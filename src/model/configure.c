@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The sizes and features of a model, by config.json and the row of its architecture.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "model/facts.h"
+#include "model/steps.h"
+
+#define MAX_HEAD_DIM 65536
+#define MAX_HEADS    65536
+
+/* DeepSeek-V3's norms inside of attention ignore rms_norm_eps (transformers, and DeepSeek's own
+ * code). */
+#define LATENT_NORM_EPS 1e-6f
+
+static int configure_heads(struct model *model, const struct model_config *config,
+			   const json_t *facts, struct err *err)
+{
+	const uint64_t *size = config->size;
+
+	model->n_heads = size[CONFIG_HEADS];
+	model->n_kv_heads = size[CONFIG_KV_HEADS] ? size[CONFIG_KV_HEADS] : model->n_heads;
+	model->head_dim = fact_count(facts, "head_dim", 0);
+	if (!model->head_dim)
+		model->head_dim = model->hidden / model->n_heads;
+	model->value_dim = model->head_dim;
+	if (model->head_dim > MAX_HEAD_DIM)
+		return err_set(err, ERR_INPUT, "config.json: head_dim %zu exceeds the limit of %d",
+			       model->head_dim, MAX_HEAD_DIM);
+	if (model->n_heads > MAX_HEADS)
+		return err_set(err, ERR_INPUT, "config.json: %zu heads exceed the limit of %d",
+			       model->n_heads, MAX_HEADS);
+	if (model->n_heads % model->n_kv_heads)
+		return err_set(
+			err, ERR_INPUT,
+			"config.json: %zu heads are not a multiple of %zu key and value heads",
+			model->n_heads, model->n_kv_heads);
+	return 0;
+}
+
+static int configure_sizes(struct model *model, const struct model_config *config,
+			   const json_t *facts, struct err *err)
+{
+	static const enum config_size needed[] = { CONFIG_HIDDEN_SIZE, CONFIG_HEADS,
+						   CONFIG_VOCAB_SIZE };
+	const uint64_t *size = config->size;
+
+	for (size_t i = 0; i < COUNT(needed); i++)
+		if (model_config_need(config, needed[i], err))
+			return -1;
+	model->hidden = size[CONFIG_HIDDEN_SIZE];
+	model->n_layers = model_count_layers(model->arch, facts);
+	if (!model->n_layers && model_config_need(config, CONFIG_LAYERS, err))
+		return -1;
+	if (!model->n_layers)
+		model->n_layers = size[CONFIG_LAYERS];
+	model->vocab_size = size[CONFIG_VOCAB_SIZE];
+	if (model->n_layers > model->checkpoint->n_tensors)
+		return err_set(
+			err, ERR_INPUT, "config.json has %zu layers, but '%s' has only %zu tensors",
+			model->n_layers, model->checkpoint->path, model->checkpoint->n_tensors);
+	return 0;
+}
+
+static int configure_activation(struct model *model, const json_t *facts, struct err *err)
+{
+	static const struct {
+		const char *name;
+		enum activation activation;
+	} names[] = { { "silu", ACT_SILU },
+		      { "swish", ACT_SILU },
+		      { "gelu_pytorch_tanh", ACT_GELU },
+		      { "relu2", ACT_SRELU } };
+	const json_t *value = json_object_get(facts, "hidden_activation");
+	const char *name;
+
+	if (!json_is_string(value))
+		value = json_object_get(facts, "mlp_hidden_act");
+	if (!json_is_string(value))
+		value = json_object_get(facts, "hidden_act");
+	name = json_is_string(value) ? json_string_value(value) : "null";
+	for (size_t i = 0; i < COUNT(names); i++) {
+		if (strcmp(names[i].name, name) != 0)
+			continue;
+		model->activation = names[i].activation;
+		return 0;
+	}
+	return err_set(err, ERR_INPUT,
+		       "config.json: hidden_act '%s' is not supported (supported: silu, "
+		       "gelu_pytorch_tanh)",
+		       name);
+}
+
+/* layer_types names the kind of each layer.  Without it all layers have the window, or those of the
+ * architecture's pattern, or only those from max_window_layers on. */
+static int configure_windows(struct model *model, const json_t *facts, struct err *err)
+{
+	const json_t *types = json_object_get(facts, "layer_types");
+	size_t window = fact_count(facts, "sliding_window", 0);
+	size_t first = fact_count(facts, "max_window_layers", 0);
+	size_t pattern = fact_count(facts, "sliding_window_pattern", model->arch->window_pattern);
+
+	if (json_is_number(json_object_get(facts, "sliding_window_pattern")) && !pattern)
+		return err_set(err, ERR_INPUT, "config.json: 'sliding_window_pattern' is 0");
+	if (json_object_get(facts, "use_sliding_window") && !fact_flag(facts, "use_sliding_window"))
+		window = 0;
+	else if (json_is_number(json_object_get(facts, "sliding_window")) && !window)
+		return err_set(err, ERR_INPUT,
+			       "config.json: 'sliding_window' is 0, not a number above 0 or null");
+	for (size_t i = 0; i < model->n_layers; i++) {
+		const char *type = json_string_value(json_array_get(types, i));
+		bool slides = type	? !strcmp(type, "sliding_attention")
+			      : pattern ? (i + 1) % pattern != 0
+					: i >= first;
+
+		if (type && slides && !window)
+			return err_set(
+				err, ERR_INPUT,
+				"config.json: layer_types[%zu] is 'sliding_attention', but "
+				"'sliding_window' is missing, or 'use_sliding_window' is not "
+				"true",
+				i);
+		model->layers[i].window = slides ? window : 0;
+		model->layers[i].rope = slides && window ? &model->rope_local : &model->rope;
+	}
+	return 0;
+}
+
+static int configure_numbers(struct model *model, const json_t *facts, struct err *err)
+{
+	const struct arch *arch = model->arch;
+	double head = fact_number(facts, "query_pre_attn_scalar", (double)model->head_dim);
+	double eps =
+		fact_number(facts, "layer_norm_epsilon", fact_number(facts, "rms_norm_eps", 0));
+
+	if (!(head > 0))
+		return err_set(err, ERR_INPUT,
+			       "config.json: 'query_pre_attn_scalar' is %g, not above 0", head);
+	if (!(eps > 0))
+		return err_set(err, ERR_INPUT, "config.json: 'rms_norm_eps' is %g, not above 0",
+			       eps);
+	model->norm_eps = (float)eps;
+	model->norm_offset = arch->norm_plus_one ? 1 : 0;
+	model->attention_scale =
+		(float)(pow(head, -0.5) * (arch->yarn_scores ? rope_score_scale(facts) : 1));
+	model->attention_softcap = (float)fact_number(facts, "attn_logit_softcapping", 0);
+	model->logit_softcap = (float)fact_number(facts, "final_logit_softcapping", 0);
+	model->embedding_scale = arch->scaled_embedding ? sqrtf((float)model->hidden) : 1;
+	return 0;
+}
+
+static void configure_experts(struct model *model, const json_t *facts)
+{
+	const struct arch *arch = model->arch;
+
+	model->routing = (struct routing){
+		.top_k = fact_count(facts, "num_experts_per_tok", 0),
+		.norm_top_k = arch->norm_top_k || fact_flag(facts, "norm_topk_prob"),
+		.sigmoid = arch->sigmoid,
+		.choose_first = arch->choose_first,
+		.n_groups = fact_count(facts, "n_group", 0),
+		.top_groups = fact_count(facts, "topk_group", 0),
+		.scale = (float)fact_number(facts, "routed_scaling_factor", 1),
+	};
+	model->clamped = arch->clamped;
+	model->clamp = (float)fact_number(facts, "swiglu_limit", 0);
+	model->clamp_alpha = (float)fact_number(facts, "swiglu_alpha", 0);
+}
+
+/* Latent attention: a head of q or k has nope_dim plain and rope_dim rotated values. */
+static int configure_latent(struct model *model, const json_t *facts, struct err *err)
+{
+	static const char *const keys[] = { "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim",
+					    "v_head_dim" };
+	size_t values[4];
+
+	if (!json_object_get(facts, keys[0]))
+		return 0;
+	for (int i = 0; i < 4; i++) {
+		values[i] = fact_count(facts, keys[i], 0);
+		if (values[i] < 1 || values[i] > MAX_HEAD_DIM)
+			return err_set(err, ERR_INPUT,
+				       "config.json: '%s' is not a number from 1 to %d", keys[i],
+				       MAX_HEAD_DIM);
+	}
+	if (fact_count(facts, "head_dim", values[2]) != values[2])
+		return err_set(err, ERR_INPUT,
+			       "config.json: 'head_dim' is %zu, not 'qk_rope_head_dim', %zu",
+			       fact_count(facts, "head_dim", 0), values[2]);
+	model->latent = (struct latent){
+		.q_lora_rank = fact_count(facts, "q_lora_rank", 0),
+		.kv_lora_rank = values[0],
+		.nope_dim = values[1],
+		.rope_dim = values[2],
+		.norm_eps = LATENT_NORM_EPS,
+		.interleaved = fact_flag(facts, "rope_interleave"),
+	};
+	model->head_dim = model->latent.nope_dim + model->latent.rope_dim;
+	model->value_dim = values[3];
+	model->n_kv_heads = model->n_heads;
+	return 0;
+}
+
+static int configure_ropes(struct model *model, const json_t *facts, struct err *err)
+{
+	size_t rope_dim = model->latent.kv_lora_rank ? model->latent.rope_dim : model->head_dim;
+
+	if (rope_init(&model->rope, facts, "full_attention", rope_dim, err))
+		return -1;
+	return rope_init(&model->rope_local, facts, "sliding_attention", rope_dim, err);
+}
+
+int model_configure(struct model *model, const struct model_config *config, const json_t *facts,
+		    struct err *err)
+{
+	if (configure_sizes(model, config, facts, err) ||
+	    configure_heads(model, config, facts, err) || configure_activation(model, facts, err) ||
+	    configure_latent(model, facts, err) || configure_ropes(model, facts, err) ||
+	    configure_numbers(model, facts, err))
+		return -1;
+	model->layers = xcalloc(model->n_layers, sizeof *model->layers);
+	configure_experts(model, facts);
+	if (configure_windows(model, facts, err) || model_read_multipliers(model, facts, err))
+		return -1;
+	return model_find_mixers(model, facts, err);
+}
+
+/* A flag of config.json on tensors that layers have or have not. */
+static const struct feature_row {
+	const char *key;
+	const char *what;
+	enum linear_role biased[8]; /* one of these with a bias */
+	size_t n_biased;
+	enum vector_role vector; /* if n_biased is 0: this vector */
+} features[] = {
+	{ .key = "attention_bias",
+	  .what = "a bias",
+	  .biased = { LINEAR_Q, LINEAR_K, LINEAR_V, LINEAR_QKV, LINEAR_Q_A, LINEAR_KV_A, LINEAR_O },
+	  .n_biased = 7 },
+	{ .key = "mlp_bias",
+	  .what = "a bias",
+	  .biased = { LINEAR_GATE, LINEAR_UP, LINEAR_GATE_UP, LINEAR_DOWN },
+	  .n_biased = 4 },
+	{ .key = "use_qk_norm", .what = "a norm of queries", .vector = VECTOR_NORM_Q },
+};
+
+/* Returns a tensor of the layer by which it has the feature, or NULL. */
+static const struct tensor_ref *feature_tensor(const struct layer_ref *layer,
+					       const struct feature_row *row)
+{
+	const struct tensor_ref *found = row->n_biased ? NULL : layer->vector[row->vector];
+
+	for (size_t i = 0; i < row->n_biased && !found; i++)
+		found = layer->linear[row->biased[i]].bias;
+	return found;
+}
+
+/* Whether the layer has the matrices that the feature is about. */
+static bool feature_applies(const struct layer_ref *layer, const struct feature_row *row)
+{
+	bool applies = !row->n_biased && layer->linear[LINEAR_Q].weight;
+
+	for (size_t i = 0; i < row->n_biased; i++)
+		applies = applies || layer->linear[row->biased[i]].weight;
+	return applies;
+}
+
+int model_check_features(const struct model *model, const json_t *facts, struct err *err)
+{
+	for (size_t f = 0; f < COUNT(features); f++) {
+		const struct feature_row *row = &features[f];
+		bool stated = fact_flag(facts, row->key);
+
+		for (size_t i = 0; i < model->n_layers && json_object_get(facts, row->key); i++) {
+			const struct tensor_ref *found = feature_tensor(&model->layers[i], row);
+
+			if (found && !stated)
+				return err_set(err, ERR_INPUT,
+					       "tensor '%s' has no effect by config.json, where "
+					       "'%s' is not true: correct one of them",
+					       found->tensor->name, row->key);
+			if (stated && !found && feature_applies(&model->layers[i], row))
+				return err_set(err, ERR_INPUT,
+					       "config.json: '%s' is true, but layer %zu of '%s' "
+					       "has no tensor of %s",
+					       row->key, i, model->checkpoint->path, row->what);
+		}
+	}
+	return 0;
+}

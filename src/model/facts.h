@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The facts of config.json that a forward pass reads, and proof that it leaves none out.  A key is
+ * read by all architectures; or the row of an architecture lists it, with the value that
+ * transformers assumes where it is missing; or it changes no number; or it is unknown.  An unknown
+ * key that switches something on is refused, because the forward pass would ignore it.
+ *
+ * Source: transformers 5.23, configuration_<name>.py, and the keys that modeling_<name>.py reads.
+ */
+#ifndef FP8CONV_MODEL_FACTS_H
+#define FP8CONV_MODEL_FACTS_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+
+/* A key that an architecture reads beyond those that all read, or with another default. */
+struct fact_row {
+	const char *key;
+	const char *otherwise; /* JSON: the value where the key is missing; NULL: none */
+};
+
+/* A key that changes no number of an architecture. */
+struct ignored_row {
+	const char *key;
+	const char *only; /* JSON: as long as it has this value; NULL: with any value */
+};
+
+/* What one architecture reads of config.json, or may ignore, beyond what all do. */
+struct arch_facts {
+	struct fact_row keys[24]; /* these lists end with a key of NULL */
+	struct ignored_row ignored[24];
+};
+
+/* Returns a new object: what an architecture reads of level, the object of the language model in
+ * config.json, completed by the values of missing keys.  A value of null is as good as a missing
+ * key, but keeps the default away.  ERR_INPUT, with the key and its value, for an unknown key, and
+ * for a value that is not of the key's type. */
+json_t *facts_read(const json_t *level, const struct arch_facts *arch, struct err *err);
+
+/* Return the value of a key, or `otherwise` where it is missing; a missing flag is false. */
+double fact_number(const json_t *facts, const char *key, double otherwise);
+size_t fact_count(const json_t *facts, const char *key, size_t otherwise); /* at most a billion */
+bool fact_flag(const json_t *facts, const char *key);
+
+#endif

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the forward pass reads of config.json: each tiny model with one key removed or changed gives the logits of transformers,
+or is refused by the name of that key."""
+import json
+import pathlib
+import subprocess
+import warnings
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.utils import logging
+
+import tiny_models
+from harness import FP8CONV, finish, report, scratch
+
+FORWARD = pathlib.Path(FP8CONV).parent / "tests/conformance/forward"
+LENGTH = 90
+# Keys that another architecture reads, or none, each with a value that would change numbers if they had a meaning.
+FOREIGN = {"attention_multiplier": 0.5, "attn_logit_softcapping": 3.0, "clip_qkv": 1.0, "final_logit_softcapping": 3.0,
+           "is_causal": False, "layer_types": ["chunked_attention"] * 3, "logit_scale": 0.1, "logits_scaling": 8.0,
+           "partial_rotary_factor": 0.5, "query_pre_attn_scalar": 7.0, "residual_multiplier": 0.2, "rope_interleave": True,
+           "routed_scaling_factor": 3.0, "sliding_window": 5, "swiglu_alpha": 1.0, "use_bidirectional_attention": True,
+           "no_such_key": 1, "no_such_text": "on", "no_such_list": [1], "no_such_flag": True}
+# Values that are hostile, or that no forward pass can have.
+HOSTILE = {"num_attention_heads": [0, -4, 3, 1e300, "4"], "num_key_value_heads": [3], "head_dim": [-8, 1.5, "32"],
+           "sliding_window": [0, -1, 2.5], "sliding_window_pattern": [0], "rms_norm_eps": [0, -1, "1e-6"],
+           "query_pre_attn_scalar": [0, -3], "num_experts_per_tok": [0, 1000, -1], "n_group": [3, 1000], "topk_group": [0, 9],
+           "rope_theta": [0, -1, "big"], "hidden_act": ["relu", 3], "hidden_activation": ["relu"], "layer_types": [[], "full_attention"],
+           "num_hidden_layers": [0, 100000], "kv_lora_rank": [0], "vocab_size": [7]}
+# Other values that transformers accepts, where the architecture reads the key.
+OTHER = {"rms_norm_eps": [0.01], "rope_theta": [300.0], "sliding_window": [7, None], "use_sliding_window": [False], "max_window_layers": [2],
+         "norm_topk_prob": [True, False], "routed_scaling_factor": [0.7], "num_experts_per_tok": [1], "topk_group": [1], "n_group": [2],
+         "attn_logit_softcapping": [None, 2.0], "final_logit_softcapping": [None, 3.0], "query_pre_attn_scalar": [9],
+         "swiglu_alpha": [1.0], "swiglu_limit": [0.5], "rope_interleave": [False], "hidden_act": ["gelu_pytorch_tanh"],
+         "hidden_activation": ["silu"], "layer_types": None}
+REMOVED = ("attention_bias", "attn_logit_softcapping", "final_logit_softcapping", "head_dim", "hidden_act", "hidden_activation",
+           "layer_types", "max_window_layers", "mlp_bias", "n_group", "norm_topk_prob", "num_experts_per_tok", "query_pre_attn_scalar",
+           "rms_norm_eps", "rope_interleave", "rope_parameters", "routed_scaling_factor", "sliding_window", "swiglu_alpha",
+           "swiglu_limit", "topk_group", "use_qk_norm", "use_sliding_window", "partial_rotary_factor")
+YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 32}
+ROPES = {"yarn with mscale_all_dim": YARN | {"mscale": 0.7, "mscale_all_dim": 1.3}, "yarn without factor": {key: value for key, value in YARN.items() if key != "factor"},
+         "yarn with betas": YARN | {"beta_fast": 8.0, "beta_slow": 2.0, "attention_factor": 1.1},
+         "linear": {"rope_type": "linear", "rope_theta": 1e4, "factor": 3.0},
+         "a factor that llama3 lacks": {"rope_type": "linear", "rope_theta": 1e4, "factor": 3.0, "llama_4_scaling_beta": 0.1}}
+
+
+class Case:
+    """A tiny model in a folder, whose config.json changes from case to case."""
+
+    def __init__(self, name: str, folder: pathlib.Path) -> None:
+        tiny_models.save(name, folder)
+        self.folder, self.path = folder, folder / "config.json"
+        self.config = json.loads(self.path.read_text())
+        self.weights = folder / "model.safetensors"
+        vocabulary = self.config.get("text_config", self.config)["vocab_size"]
+        self.ids = np.random.default_rng(11).integers(0, vocabulary, LENGTH).astype(np.uint32)
+        self.ids.tofile(folder / "ids")
+
+    def ours(self, config: dict) -> np.ndarray | str:
+        """The logits, or the message."""
+        self.path.write_text(json.dumps(config))
+        done = subprocess.run([FORWARD, self.folder, "f32", self.folder / "ids", self.folder / "logits"], capture_output=True, check=False)
+        if done.returncode not in (0, 1):
+            return f"exit {done.returncode}: {done.stderr.decode()[-200:]}"
+        return done.stderr.decode().strip() if done.returncode else np.fromfile(self.folder / "logits", np.float32).astype(np.float64)
+
+    def theirs(self, config: dict) -> np.ndarray:
+        self.path.write_text(json.dumps(config))
+        with torch.no_grad():
+            model = AutoModelForCausalLM.from_pretrained(self.folder, config=AutoConfig.from_pretrained(self.folder), dtype=torch.float32)
+            return model.eval()(torch.tensor(self.ids[None].astype(np.int64))).logits.double().numpy().ravel()
+
+    def equal(self, config: dict, key: str, must_run: bool = True) -> Iterator[str]:
+        """The logits are those of transformers, or the key is refused."""
+        found = self.ours(config)
+        if isinstance(found, str):
+            if key not in found and "config.json implies" not in found and "is missing from" not in found:
+                yield f"{key}: refused by another name: {found}"
+            return
+        try:
+            wanted = self.theirs(config)
+        except Exception as problem:        # noqa: BLE001: transformers fails in many ways
+            if must_run:
+                yield f"{key}: accepted, but transformers fails: {problem}"
+            return
+        error = np.linalg.norm(found - wanted) / np.linalg.norm(wanted)
+        if not error < 1e-4:
+            yield f"{key}: accepted, and logits differ by {error:.2e}"
+
+
+def removed(case: Case) -> Iterator[str]:
+    for key in REMOVED:
+        if key in case.config:
+            yield from case.equal({k: v for k, v in case.config.items() if k != key}, key)
+
+
+def other(case: Case) -> Iterator[str]:
+    for key, values in OTHER.items():
+        if key not in case.config or not values:
+            continue
+        for value in values:
+            yield from (f"{value}: {problem}" for problem in case.equal(case.config | {key: value}, key))
+
+
+def foreign(case: Case) -> Iterator[str]:
+    for key, value in FOREIGN.items():
+        if key not in case.config:
+            yield from case.equal(case.config | {key: value}, key)
+
+
+def ropes(case: Case) -> Iterator[str]:
+    """What transformers refuses here, it refuses for the type of rope, or for a head_dim of null."""
+    if "full_attention" in case.config.get("rope_parameters", {"full_attention": None}):
+        return
+    for what, rope in ROPES.items():
+        part = case.config["rope_parameters"].get("partial_rotary_factor")
+        rope |= {} if part is None else {"partial_rotary_factor": part}
+        yield from (f"{what}: {problem}" for problem in case.equal(case.config | {"rope_parameters": rope}, "rotary embedding", False))
+        older = {k: v for k, v in case.config.items() if k != "rope_parameters"} | {"rope_scaling": rope, "rope_theta": 500.0}
+        older["rope_scaling"] = {k: v for k, v in rope.items() if k != "rope_theta"}
+        yield from (f"{what}, older spelling: {problem}" for problem in case.equal(older, "rotary embedding", False))
+
+
+def hostile(case: Case) -> Iterator[str]:
+    for key, values in HOSTILE.items():
+        for value in values if key in case.config else []:
+            if "use_sliding_window" in case.config:
+                case.config["use_sliding_window"] = True
+            found = case.ours(case.config | {key: value})
+            if isinstance(found, str) and (found.startswith("exit") or "config.json" not in found):
+                yield f"{key} {value}: {found}"
+            elif not isinstance(found, str):        # an architecture that does not read the key
+                yield from (f"{value} is accepted: {problem}" for problem in case.equal(case.config | {key: value}, key))
+
+
+def main() -> None:
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    warnings.filterwarnings("ignore")
+    for name in tiny_models.MODELS:
+        with scratch() as folder:
+            case = Case(name, folder)
+            report(f"{name}: as saved", case.equal(case.config, "nothing"))
+            for test in (removed, other, foreign, ropes, hostile):
+                report(f"{name}: {test.__name__}", test(case))
+    finish()
+
+
+main()
