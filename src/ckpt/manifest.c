@@ -18,6 +18,36 @@ json_t *manifest_job(const char *version, const char *command, json_t *options, 
 			 "command", command, "options", options, "inputs", inputs);
 }
 
+int manifest_read(json_t **manifest, const struct checkpoint *checkpoint, struct err *err)
+{
+	struct buf text = { 0 };
+	struct err ignored;
+	char *path;
+	int rc;
+
+	*manifest = NULL;
+	if (!checkpoint->directory)
+		return 0;
+	path = xasprintf("%s/" MANIFEST_NAME, checkpoint->directory);
+	rc = io_read_file(checkpoint->io, AT_FDCWD, path, MANIFEST_LIMIT, &text, err);
+	if (!rc)
+		*manifest = json_decode((struct json_text){ text.data, text.len }, &ignored);
+	if (rc && err->kind != ERR_SYSTEM) {
+		*err = (struct err){ 0 };
+		rc = 0;
+	}
+	buf_release(&text);
+	free(path);
+	return rc;
+}
+
+bool manifest_is_compensated(const json_t *manifest)
+{
+	const json_t *rounding = json_object_get(json_object_get(manifest, "rounding"), "rounding");
+
+	return json_is_string(rounding) && !strcmp(json_string_value(rounding), "compensated");
+}
+
 json_t *manifest_load(const struct outdir *dir, struct err *err)
 {
 	struct buf text = { 0 };

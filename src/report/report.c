@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/report.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -80,30 +79,6 @@ static char *model_name(const char *directory, const struct card *card)
 }
 
 /* --- files --- */
-
-/* A manifest that is missing, or is none, says nothing. */
-static int read_manifest(struct report *report, const struct checkpoint *checkpoint,
-			 struct err *err)
-{
-	char *path;
-	struct buf text = { 0 };
-	struct err ignored;
-	int rc;
-
-	if (!checkpoint->directory)
-		return 0;
-	path = xasprintf("%s/" MANIFEST_NAME, checkpoint->directory);
-	rc = io_read_file(checkpoint->io, AT_FDCWD, path, MANIFEST_LIMIT, &text, err);
-	if (!rc)
-		report->manifest = json_decode((struct json_text){ text.data, text.len }, &ignored);
-	if (rc && err->kind != ERR_SYSTEM) {
-		*err = (struct err){ 0 };
-		rc = 0;
-	}
-	buf_release(&text);
-	free(path);
-	return rc;
-}
 
 static bool is_quantized(const struct card *card)
 {
@@ -216,7 +191,7 @@ int report_open(struct report *report, const struct report_params *params,
 
 	*report = (struct report){ .name = report_base_name(directory) };
 	free(directory);
-	if (read_manifest(report, checkpoint, err) ||
+	if (manifest_read(&report->manifest, checkpoint, err) ||
 	    (params->output && open_place(report, params, checkpoint, err)) ||
 	    read_cards(report, params, checkpoint, err) || read_measurements(report, params, err))
 		return -1;

@@ -3,17 +3,12 @@
  * What a manifest of ours, or the user, says of the numbers: options that no table of arithmetics
  * can list, and that explain what would otherwise look wrong.
  */
-#include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/mem.h"
 #include "base/words.h"
 #include "ckpt/manifest.h"
 #include "verify/steps.h"
 #include "recipe/recipe.h"
-
-#define RECORD_LIMIT ((size_t)256 << 20) /* bytes of a manifest */
 
 static int word_index(const json_t *object, const char *key, const char *words)
 {
@@ -78,36 +73,15 @@ static int take_given(struct verify *verify, struct err *err)
 	return 0;
 }
 
-/* Did the job choose codes that compensate each other's errors? */
-static bool is_compensated(const json_t *manifest)
-{
-	const json_t *rounding = json_object_get(json_object_get(manifest, "rounding"), "rounding");
-
-	return json_is_string(rounding) && !strcmp(json_string_value(rounding), "compensated");
-}
-
 int recorded_read(struct verify *verify, struct err *err)
 {
-	const char *directory = verify->opened.checkpoint->directory;
-	char *path = xasprintf("%s/" MANIFEST_NAME, directory ? directory : ".");
-	struct buf text = { 0 };
-	struct err ignored;
 	const json_t *options;
-	int rc = 0;
 
-	if (directory)
-		rc = io_read_file(verify->params->io, AT_FDCWD, path, RECORD_LIMIT, &text, err);
-	if (text.data)
-		verify->opened.manifest =
-			json_decode((struct json_text){ text.data, text.len }, &ignored);
+	if (manifest_read(&verify->opened.manifest, verify->opened.checkpoint, err))
+		return -1;
 	options = json_object_get(verify->opened.manifest, "options");
 	take_record(json_object_get(options, "scales"), recorded_type(options),
 		    &verify->opened.recorded);
-	verify->opened.compensated = is_compensated(verify->opened.manifest);
-	buf_release(&text);
-	free(path);
-	if (rc && err->kind == ERR_SYSTEM)
-		return -1;
-	*err = (struct err){ 0 };
+	verify->opened.compensated = manifest_is_compensated(verify->opened.manifest);
 	return verify->params->recipe ? take_given(verify, err) : 0;
 }
