@@ -67,7 +67,7 @@ static int read_shrink(const struct option_row *option, const char *value, void 
 		return err_set(err, ERR_USAGE,
 			       "option '--%s': '%s' is not 'auto' or a number from 0 to 1",
 			       option->name, value);
-	*shrink = (float)number;
+	*shrink = (float)number + 0.0f; /* not -0 */
 	return 0;
 }
 

@@ -70,11 +70,10 @@ static int check_data(const struct compensate_plan *plan, struct err *err)
 {
 	if (plan->data.n - plan->n_held_out >= plan->n_domains)
 		return 0;
-	return err_set(
-		err, ERR_INPUT,
-		"the data has %zu sequences: '--shrink auto' needs 2 of each file; give more "
-		"text, a shorter --seq-len, or '--shrink 0.8'",
-		plan->data.n);
+	return err_set(err, ERR_INPUT,
+		       "option '--shrink auto' needs 2 sequences of each file, and has %zu in all: "
+		       "give more text, more --passes, a shorter --seq-len, or '--shrink 0.8'",
+		       plan->data.n);
 }
 
 static int open_data(struct compensate_plan *plan, struct err *err)

@@ -34,14 +34,21 @@ static const struct compensate_group *group_at(const struct round *round, size_t
 	return &round->turn->stage->groups[round->turn->first + i];
 }
 
-/* Returns the rho of a group, which has seen this many tokens. */
-static float rho_of(const struct compensate_plan *plan, size_t rho, double tokens_per_column)
+/* Returns the tokens that group i has seen, for each of its columns. */
+static double tokens_per_column(const struct round *round, size_t i)
 {
-	double share = tokens_per_column / ENOUGH_TOKENS;
+	return (double)round->turn->sums[i].n_tokens / (double)group_at(round, i)->input.k;
+}
 
-	if (tokens_per_column < FEW_TOKENS)
+/* Returns the rho of group i. */
+static float rho_of(const struct round *round, size_t i)
+{
+	float rho = round->job->plan->rhos[round->rho];
+	double tokens = tokens_per_column(round, i), share = tokens / ENOUGH_TOKENS;
+
+	if (tokens < FEW_TOKENS)
 		return 1;
-	return share >= 1 ? plan->rhos[rho] : (float)(1 - (1 - plan->rhos[rho]) * share);
+	return share >= 1 ? rho : (float)(1 - (1 - rho) * share);
 }
 
 static int factor_group(struct round *round, size_t i, int n_threads, struct err *err)
@@ -54,7 +61,7 @@ static int factor_group(struct round *round, size_t i, int n_threads, struct err
 					 .ops = host_ops_select(),
 					 .n_threads = n_threads,
 					 .stop = plan->params.stop };
-	float rho = rho_of(plan, round->rho, (double)sum->n_tokens / (double)k);
+	float rho = rho_of(round, i);
 
 	return rho < 1 ? factor_make(&round->factors[i], &hessian, rho, err) : 0;
 }
@@ -139,12 +146,9 @@ static void count(const struct round *round, size_t n, struct store_counts *coun
 	for (size_t i = 0; i < n; i++) {
 		size_t n_jobs = group_at(round, i)->n_jobs;
 		const struct factor *factor = &round->factors[i];
-		double tokens = (double)round->turn->sums[i].n_tokens;
-		float rho = rho_of(round->job->plan, round->rho,
-				   tokens / (double)group_at(round, i)->input.k);
 
-		counts->n_few += rho >= 1 ? n_jobs : 0;
-		counts->n_raised += rho < 1 && factor->rho > rho ? n_jobs : 0;
+		counts->n_few += tokens_per_column(round, i) < FEW_TOKENS ? n_jobs : 0;
+		counts->n_raised += factor->rho > rho_of(round, i) ? n_jobs : 0;
 	}
 }
 

@@ -88,10 +88,18 @@ void compensated_release(struct plan *plan)
 	plan->rounding = NULL;
 }
 
-/* Returns a shrink as a person writes it: 0.3, which fp32 does not hold. */
+/* Returns a shrink as a person writes it: 0.3, which fp32 does not hold; with as many digits as
+ * tell it from every other one. */
 static json_t *shrink_json(float shrink)
 {
-	return json_real(round((double)shrink * 1e6) / 1e6);
+	char text[32];
+
+	for (int digits = 1; digits <= 9; digits++) {
+		snprintf(text, sizeof text, "%.*g", digits, (double)shrink);
+		if (strtof(text, NULL) == shrink)
+			break;
+	}
+	return json_real(strtod(text, NULL));
 }
 
 /* Returns the number of sequences of each domain. */
