@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "ckpt/manifest.h"
 #include "convert/steps.h"
 
 #define LIBRARY_SIZE 128 /* bytes of the library's name and version */
@@ -225,4 +226,32 @@ int compensated_run(struct execution *execution, struct err *err)
 		pipeline_take_codes(execution->pipeline, &execution->store);
 	return manifest_add_member(&execution->out, "rounding",
 				   outcome_json(rounding, &execution->store.outcome), err);
+}
+
+/* Are codes of the source in the output? */
+static bool has_codes_of_source(const struct plan *plan)
+{
+	if (plan->conversion != CONVERT_QUANTIZE)
+		return plan->conversion == CONVERT_REPACK;
+	for (size_t u = 0; u < plan->selection.n_units; u++)
+		if (plan->units[u].same_codes)
+			return true;
+	return false;
+}
+
+int compensated_inherit(const struct execution *execution, struct err *err)
+{
+	const struct plan *plan = execution->plan;
+	json_t *manifest, *rounding;
+	int rc = 0;
+
+	if (plan->rounding || !has_codes_of_source(plan))
+		return 0;
+	if (manifest_read(&manifest, &plan->source, err))
+		return -1;
+	rounding = json_object_get(manifest, "rounding");
+	if (manifest_is_compensated(manifest))
+		rc = manifest_add_member(&execution->out, "rounding", json_incref(rounding), err);
+	json_decref(manifest);
+	return rc;
 }

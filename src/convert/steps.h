@@ -141,6 +141,10 @@ int copies_make(const struct execution *execution, struct err *err);
 /* compensated.c: computes the codes, or finds those of an earlier run, before the first shard. */
 int compensated_run(struct execution *execution, struct err *err);
 
+/* Records that codes which are those of the source are compensated there.  Called with the guard of
+ * the manifest. */
+int compensated_inherit(const struct execution *execution, struct err *err);
+
 /* resume_plan.c: returns a checksum of what was planned for a shard. */
 uint32_t resume_plan(const struct plan *plan, size_t shard);
 
