@@ -220,3 +220,50 @@ out:
 	free(records.list);
 	return rc;
 }
+
+/* The files of weights and what was found in them. */
+struct shard_sums {
+	struct verify *verify;
+	uint32_t *crcs;
+};
+
+static int sum_shard(void *context, int worker, size_t item, struct err *err)
+{
+	const struct shard_sums *sums = context;
+	const struct verify *verify = sums->verify;
+	const struct checkpoint *checkpoint = verify->opened.checkpoint;
+	const char *name = checkpoint->shards[item].name;
+	struct progress unwatched = { .stop = verify->progress->stop };
+	char *path;
+	int rc;
+
+	(void)worker;
+	if (!manifest_has_shard(verify->opened.manifest, name))
+		return 0;
+	path = xasprintf("%s/%s", checkpoint->directory, name);
+	rc = checksum_crc32(verify->params->io, AT_FDCWD, path, &unwatched, &sums->crcs[item], err);
+	free(path);
+	return rc;
+}
+
+int verify_shards(struct verify *verify, struct err *err)
+{
+	const struct checkpoint *checkpoint = verify->opened.checkpoint;
+	const json_t *manifest = verify->opened.manifest;
+	struct shard_sums sums = { verify, xcalloc(checkpoint->n_shards, sizeof *sums.crcs) };
+	int rc = pool_run(verify->params->n_threads, checkpoint->n_shards, sum_shard, &sums,
+			  verify->progress->stop, err);
+
+	for (size_t i = 0; i < checkpoint->n_shards && !rc; i++) {
+		const char *name = checkpoint->shards[i].name;
+
+		if (manifest_has_shard(manifest, name) &&
+		    !manifest_same_crc(manifest, name, MANIFEST_CRC, sums.crcs[i]))
+			problem_add(&verify->result->problems, PROBLEM_FILE_CHANGED, NULL, name,
+				    "'%s/%s' has CRC-32 %08" PRIx32
+				    ", which is not that in the manifest",
+				    checkpoint->directory, name, sums.crcs[i]);
+	}
+	free(sums.crcs);
+	return rc;
+}

@@ -10,6 +10,7 @@
  *	verify_tp()		checks that the weights can be split as --tp or --target requires
  *	verify_values()		reads every scale and code; with --source, compares
  *	diagnose()		makes problems from the findings in the values
+ *	verify_shards()		checks compensated weights against the manifest
  *	verify_manifest()	checks files against the manifest
  */
 #ifndef FP8CONV_VERIFY_STEPS_H
@@ -199,6 +200,10 @@ float diagnose_floor_scale(const struct verify *verify);
 
 /* Returns the FP8 format of the weight's codes. */
 enum fp8_format verify_weight_format(const struct verify_weight *weight);
+
+/* Checks the CRC-32 of files of compensated weights against the manifest: their codes follow from
+ * no other file.  Files that it does not record are passed over. */
+int verify_shards(struct verify *verify, struct err *err);
 
 /* Checks the size and SHA-256 of every file against the manifest.  ERR_INPUT where the manifest has
  * no SHA-256. */

@@ -161,7 +161,9 @@ static int check(struct verify *verify, struct err *err)
 	verify_tensors(verify);
 	verify_target(verify);
 	verify_tp(verify);
-	if (verify_values(verify, err) || (verify->params->hashes && verify_manifest(verify, err)))
+	if (verify_values(verify, err) ||
+	    (verify->params->source && verify->opened.compensated && verify_shards(verify, err)) ||
+	    (verify->params->hashes && verify_manifest(verify, err)))
 		return -1;
 	list_reports(verify);
 	report_low_bit(verify);
