@@ -14,6 +14,11 @@ for name, seed, lengths in (("a", 5, (40, 17, 64, 64, 33, 21, 50, 64, 64, 64, 12
 END
 model=$SAMPLES/tiny-llama
 compensated() { "$FP8CONV" quantize "$model" --rounding compensated "$@"; }
+# rounding OUT EXPRESSION: of what the manifest says of the codes.
+rounding() {
+	python3 -c 'import json, sys; print(json.dumps(json.load(open(sys.argv[1]))["rounding"]))' "$1/fp8conv-manifest.json" >said.json
+	json said.json "$2"
+}
 
 for recipe in blockwise channelwise current mxfp8 delayed; do
 	options="--recipe $recipe"
@@ -86,6 +91,38 @@ fails 2 "$another" quantize "$model" -o blockwise --rounding compensated --data 
 fails 2 "$another" quantize "$model" -o blockwise
 compensated -o blockwise --data a.jsonl --shrink 0.5 --restart
 
+# As near to each other as shrinks may be, they are other jobs; one that rounds all to nearest is not for want of tokens.
+compensated -o shrinks --data a.jsonl --shrink 4e-7
+fails 2 " quantize: 'shrinks' holds the output of another job: option 'rounding' differs (use --restart to start over)" \
+	quantize "$model" -o shrinks --rounding compensated --data a.jsonl --shrink 0
+compensated -o shrinks --data a.jsonl --shrink -0 --restart
+compensated -o shrinks --data a.jsonl --shrink 0
+compensated -o shrinks --data a.jsonl --shrink 1 --restart
+rounding shrinks '(j["few_tokens"], j["raised"]) == (0, 0)'
+
+# The same codes in another format, or kept by --requantize, are still compensated.
+"$FP8CONV" repack blockwise -o repacked --format compressed-tensors
+"$FP8CONV" repack repacked -o back --format hf
+same blockwise back
+"$FP8CONV" quantize blockwise -o requantized --requantize
+for out in repacked back requantized; do
+	"$FP8CONV" verify $out --source "$model"
+	rounding $out 'j["rounding"] == "compensated"'
+done
+
+# One bit of one code is found by the checksum: the code follows from nothing else.
+cp -r blockwise bit
+python3 - <<'END'
+import pathlib
+path = next(pathlib.Path("bit").glob("*.safetensors"))
+data = bytearray(path.read_bytes())
+data[-1] ^= 1
+path.write_bytes(data)
+END
+"$FP8CONV" verify bit --source "$model" --json >bit.json
+[ $? -eq 1 ] || echo "verify did not find a bit"
+json bit.json '[(p["kind"], p["file"], p["tensor"]) for p in j["problems"]] == [("file-changed", "model.safetensors", None)]'
+
 # Codes of something else are found, though codes are free.
 python3 - <<'END'
 import json, pathlib, struct
@@ -102,7 +139,7 @@ END
 python3 - <<'END'
 import json
 problems = json.load(open("damaged.json"))["problems"]
-if [(p["kind"], p["tensor"]) for p in problems] != [("code-mismatch", "model.layers.0.mlp.down_proj.weight")]:
+if [(p["kind"], p["tensor"]) for p in problems] != [("code-mismatch", "model.layers.0.mlp.down_proj.weight"), ("file-changed", None)]:
     print("reversed codes:", problems)
 END
 
@@ -124,7 +161,7 @@ fails 2 "${q}options '--rounding compensated' and '--part' cannot be combined: *
 	quantize "$model" -o x --rounding compensated --data a.jsonl --part 1/2
 fails 2 "${q}option '--passes': 1 sequences do not suffice for 2 files of data" \
 	quantize "$model" -o x --rounding compensated --data a.jsonl --data b.jsonl --passes 1
-fails 3 "${q}the data has 1 sequences: '--shrink auto' needs 2 of each file; *" \
+fails 3 "${q}option '--shrink auto' needs 2 sequences of each file, and has 1 in all: *" \
 	quantize "$model" -o x --rounding compensated --data a.jsonl --passes 1
 fails 3 "${q}cannot open 'none'*" quantize "$model" -o x --rounding compensated --data none
 [ ! -e x ] || echo "a refused job left x"
