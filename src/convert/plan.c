@@ -13,6 +13,7 @@
 
 #include "base/mem.h"
 #include "convert/steps.h"
+#include "source/fingerprint.h"
 #include "source/spool.h"
 #include "source/unpack.h"
 
@@ -126,6 +127,24 @@ int plan_check_shapes(struct plan *plan, const struct io *io, struct err *err)
 	if (source_close(&source, rc ? &ignored : err))
 		rc = -1;
 	source_release(&source);
+	return rc;
+}
+
+int plan_check_model(const struct plan *plan, const char *path, const char *fingerprint,
+		     struct err *err)
+{
+	char found[FINGERPRINT_SIZE];
+	struct source source;
+	int rc;
+
+	source_init(&source, plan->source.io, &plan->source, NULL, plan->stream_fd);
+	rc = fingerprint_make(&source, found, err);
+	source_release(&source);
+	if (!rc && strcmp(fingerprint, found) != 0)
+		rc = err_set(err, ERR_INPUT,
+			     "'%s' belongs to another model: its fingerprint is '%s', but that "
+			     "of '%s' is '%s'",
+			     path, fingerprint, plan->source.path, found);
 	return rc;
 }
 

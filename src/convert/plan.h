@@ -155,6 +155,11 @@ int plan_take_profile(struct plan *plan, enum profile_level level, struct err *e
  * drops. */
 int plan_check_shapes(struct plan *plan, const struct io *io, struct err *err);
 
+/* Compares the source with the fingerprint of the model that the file at `path` is of: ERR_INPUT
+ * where they differ. */
+int plan_check_model(const struct plan *plan, const char *path, const char *fingerprint,
+		     struct err *err);
+
 /* Gives every unit the plan's spec, whatever it had. */
 void plan_specs_begin(struct plan *plan);
 

@@ -72,6 +72,7 @@ int quantize_sensitive(struct plan *plan, const struct quantize_params *params, 
 		return -1;
 	rc = find_recipe(&table, plan, keep->path, &recipe, err);
 	rc = rc ? rc : keep_list_make(&plan->keep, &plan->selection, &table, recipe, keep, err);
+	rc = rc ? rc : plan_check_model(plan, keep->path, table.model, err);
 	kld_table_release(&table);
 	return rc;
 }

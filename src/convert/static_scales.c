@@ -11,7 +11,6 @@
 #include "backend/dispatch.h"
 #include "base/mem.h"
 #include "convert/steps.h"
-#include "source/fingerprint.h"
 #include "model/experts.h"
 #include "model/tensor_name.h"
 
@@ -155,24 +154,6 @@ static int treat_uncovered(const struct static_scales *scales, struct plan *plan
 	return refuse_uncovered(scales, unit, err);
 }
 
-static int check_model(const struct static_scales *scales, struct plan *plan, struct err *err)
-{
-	char fingerprint[FINGERPRINT_SIZE];
-	struct source source;
-	int rc;
-
-	source_init(&source, plan->source.io, &plan->source, NULL, plan->stream_fd);
-	rc = fingerprint_make(&source, fingerprint, err);
-	source_release(&source);
-	if (!rc && strcmp(fingerprint, scales->stats.model) != 0)
-		rc = err_set(err, ERR_INPUT,
-			     "'%s' belongs to another model: its fingerprint is '%s', but that "
-			     "of '%s' is '%s'",
-			     scales->params->path, scales->stats.model, plan->source.path,
-			     fingerprint);
-	return rc;
-}
-
 int static_scales_cover(const struct static_scales *scales, struct plan *plan, bool *kept,
 			struct err *err)
 {
@@ -180,7 +161,7 @@ int static_scales_cover(const struct static_scales *scales, struct plan *plan, b
 	size_t n = 0, n_uncovered = 0;
 
 	*kept = false;
-	if (check_model(scales, plan, err))
+	if (plan_check_model(plan, scales->params->path, scales->stats.model, err))
 		return -1;
 	for (size_t u = 0; u < selection->n_units; u++) {
 		struct unit *unit = &selection->units[u];

@@ -9,9 +9,11 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "num/float16.h"
 
 #define VERSION_KEY "fp8conv_sensitivity"
 #define VERSION	    1
+#define LEAST_KLD   -1e-3 /* fp32 logits miss a divergence of 0 by far less */
 
 struct kld_recipe *kld_table_add_recipe(struct kld_table *table, const char *name)
 {
@@ -226,7 +228,8 @@ static int read_modules(struct kld_group *group, const json_t *from, struct err 
 	return group->n ? 0 : refuse("modules", "a list of at least one", err);
 }
 
-/* Reads the divergence of a group: a mean of at least about 0, which rounding can miss. */
+/* Reads the divergence of a group: a mean of at least about 0, which rounding can miss.  Sums of
+ * such means are finite. */
 static int read_kld(struct kld_group *group, const json_t *from, bool unfinished, struct err *err)
 {
 	const json_t *kld = json_object_get(from, "kld"), *se;
@@ -240,6 +243,8 @@ static int read_kld(struct kld_group *group, const json_t *from, bool unfinished
 	group->measured = true;
 	group->mean = json_number_value(json_object_get(kld, "mean"));
 	group->se = json_is_null(se) ? NAN : json_number_value(se);
+	if (group->mean < LEAST_KLD || group->mean > F32_MAX)
+		return refuse("mean", "a number from 0 to 3.4e38", err);
 	return 0;
 }
 

@@ -95,6 +95,17 @@ fails 3 "${c}'moe.json' belongs to another model: 'model.layers.0.self_attn.q_pr
 	quantize "$model" -o o --ragged --keep moe.json --budget 10%
 fails 3 "${c}'S.json' belongs to another model: 'model.layers.0.self_attn.q_proj' has another shape in this one" \
 	quantize "$moe" -o o --ragged --keep S.json --budget 10%
+cp -r "$model" tuned
+chmod -R u+w tuned
+python3 - <<'END'
+import checkpoint
+tensors = checkpoint.read("tuned/model.safetensors")
+dtype, shape, data = tensors["model.norm.weight"]
+tensors["model.norm.weight"] = dtype, shape, checkpoint.pack("BF16", [1] * shape[0])
+checkpoint.write("tuned/model.safetensors", tensors)
+END
+fails 3 "${c}'S.json' belongs to another model: its fingerprint is '*', but that of 'tuned' is '*'" \
+	quantize tuned -o o --keep S.json --budget 10%
 fails 2 "${c}'S.json' does not measure recipe 'mxfp8', but blockwise" quantize "$model" -o o --recipe mxfp8 --keep S.json --budget 10%
 fails 2 "${c}'S.json' measures recipe 'blockwise' with other scales: repeat the options of 'fp8conv sensitivity'" \
 	quantize "$model" -o o --scale-fmt float --keep S.json --budget 10%

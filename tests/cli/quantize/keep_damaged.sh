@@ -45,6 +45,8 @@ damages = [
     (lambda t: t["groups"][1]["modules"][0].update(shape=[1, 1, 1]), group + member % ("modules", "a list of names with their shapes")),
     (lambda t: t["groups"][1].update(kld=None), group + member % ("kld", "a mean with its error")),
     (lambda t: t["groups"][1]["kld"].update(mean=None), group + member % ("kld", "a mean with its error")),
+    (lambda t: t["groups"][1]["kld"].update(mean=1e300), group + member % ("mean", "a number from 0 to 3.4e38")),
+    (lambda t: t["groups"][1]["kld"].update(mean=-1), group + member % ("mean", "a number from 0 to 3.4e38")),
     (lambda t: t["groups"][1]["kld"].update(se="0"), group + member % ("kld", "a mean with its error")),
     (lambda t: t["groups"][1]["kld"].pop("se"), group + member % ("kld", "a mean with its error")),
 ]
