@@ -42,6 +42,10 @@ void eval_print_json(const struct eval_plan *plan)
 /* One line: name, value and standard error. */
 static void print_estimate(const char *name, struct estimate estimate, const char *unit)
 {
+	if (isnan(estimate.value)) { /* the correlation of values that are all equal */
+		printf("%-30s %12s\n", name, "-");
+		return;
+	}
 	printf("%-30s %12.6f", name, estimate.value);
 	if (isfinite(estimate.se))
 		printf(" +- %.6f", estimate.se);

@@ -2,6 +2,7 @@
 #include "eval/eval.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -144,6 +145,27 @@ static int stage_ends(void *context, const struct sweep *sweep, struct err *err)
 	return 0;
 }
 
+/* ERR_INPUT where the mean loss of a model is beyond what exp() holds. */
+static int check_perplexity(const struct estimate *perplexity, const char *model, struct err *err)
+{
+	if (isfinite(perplexity->value))
+		return 0;
+	return err_set(err, ERR_INPUT,
+		       "the perplexity of '%s' is not finite: its logits are too far apart", model);
+}
+
+static int compute_quality(struct evaluation *evaluation, struct quality *quality, struct err *err)
+{
+	const struct eval_params *params = evaluation->params;
+
+	quality_compute(quality, &evaluation->samples);
+	if (check_perplexity(&quality->perplexity, params->input, err))
+		return -1;
+	return quality->has_source
+		       ? check_perplexity(&quality->source_perplexity, params->source, err)
+		       : 0;
+}
+
 /* Updates the perplexity that is shown. */
 static int sweep_ends(void *context, const struct sweep *sweep, struct err *err)
 {
@@ -205,8 +227,7 @@ static int run(struct evaluation *evaluation, struct eval_result *result, struct
 	if (sweep_run(sweep, 0, &events, err) || sweep_close(sweep, err))
 		return -1;
 	dataset_sha256(&evaluation->plan->data, result->data_sha256);
-	quality_compute(&result->quality, &evaluation->samples);
-	return 0;
+	return compute_quality(evaluation, &result->quality, err);
 }
 
 int eval_run(const struct eval_plan *plan, const struct eval_params *params,

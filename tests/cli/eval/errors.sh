@@ -40,6 +40,18 @@ fails 3 "${c}the output of 'model.layers.1.self_attn.q_proj' in 'bad' has * valu
 fails 3 "${c}the output of 'model.layers.1.self_attn.q_proj' in 'bad' has * values that are NaN or infinite, in sequence 0" \
 	eval out --source bad --data ids.jsonl
 
+# A loss that exp() does not hold.
+python3 - <<'END'
+import checkpoint
+tensors = checkpoint.read("bad/model.safetensors")
+dtype, shape, data = tensors["model.layers.1.input_layernorm.weight"]
+tensors["model.layers.1.input_layernorm.weight"] = dtype, shape, checkpoint.pack("BF16", [1] * shape[0])
+tensors["model.norm.weight"] = dtype, shape, checkpoint.pack("BF16", [1e30] * shape[0])
+checkpoint.write("bad/model.safetensors", tensors)
+END
+fails 3 "${c}the perplexity of 'bad' is not finite: its logits are too far apart" eval bad --data ids.jsonl --json
+fails 3 "${c}the perplexity of 'bad' is not finite: its logits are too far apart" eval out --source bad --data ids.jsonl --json
+
 # Several static scales of one input are not guessed at.
 cp -r out static
 chmod -R u+w static
