@@ -13,6 +13,35 @@
 #define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #define DIGITS	"0123456789"
 
+#define REPLACEMENT "\xEF\xBF\xBD" /* U+FFFD */
+
+/* Characters of three bytes that change what stands around them: separators of lines (U+2028 to
+ * U+2029), directions of writing (U+202A to U+202E, U+2066 to U+2069), the mark of byte order
+ * (U+FEFF) and those that YAML forbids (U+FFFE, U+FFFF). */
+static const struct {
+	char begin[3];
+	unsigned char first, last; /* third byte */
+} disturbing[] = {
+	{ "\xE2\x80", 0xA8, 0xAE },
+	{ "\xE2\x81", 0xA6, 0xA9 },
+	{ "\xEF\xBB", 0xBF, 0xBF },
+	{ "\xEF\xBF", 0xBE, 0xBF },
+};
+
+/* Puts U+FFFD in their places; the text is valid UTF-8. */
+static void replace_disturbing(char *text)
+{
+	static const char replacement[3] = { '\xEF', '\xBF', '\xBD' };
+
+	for (size_t i = 0; i < sizeof disturbing / sizeof *disturbing; i++)
+		for (char *p = text; (p = strstr(p, disturbing[i].begin)); p += 3) {
+			unsigned char third = (unsigned char)p[2];
+
+			if (third >= disturbing[i].first && third <= disturbing[i].last)
+				memcpy(p, replacement, sizeof replacement);
+		}
+}
+
 /* Returns a copy that is UTF-8 without control characters, of at most max bytes and what stands for
  * the middle of a longer text.  The caller frees it. */
 static char *clean(const char *text, size_t max)
@@ -28,7 +57,7 @@ static char *clean(const char *text, size_t max)
 		buf_add(&out, text + at, valid);
 		at += valid;
 		if (at < end) {
-			buf_puts(&out, "\xEF\xBF\xBD");
+			buf_puts(&out, REPLACEMENT);
 			at++;
 		}
 		if (at == head && at < n) {
@@ -38,6 +67,7 @@ static char *clean(const char *text, size_t max)
 	}
 	buf_add(&out, "", 0);
 	text_sanitize(out.data);
+	replace_disturbing(out.data);
 	return out.data;
 }
 
