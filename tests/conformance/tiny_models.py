@@ -5,6 +5,7 @@ import sys
 
 import torch
 import transformers as t
+from safetensors.torch import save_file
 
 SIZES = {"hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 3, "num_attention_heads": 4,
          "num_key_value_heads": 2, "vocab_size": 300, "max_position_embeddings": 512, "initializer_range": 0.2}
@@ -78,6 +79,9 @@ MODELS: dict[str, tuple] = {
     "qwen3_5_moe": (t.Qwen3_5MoeTextConfig, t.Qwen3_5MoeForCausalLM,
                     DELTA | EXPERTS | {"num_experts": 6, "shared_expert_intermediate_size": 40,
                                        "linear_conv_kernel_dim": 2}),
+    "qwen3_5_moe, experts in two tensors": (t.Qwen3_5MoeTextConfig, t.Qwen3_5MoeForCausalLM,
+                                            DELTA | EXPERTS | {"num_experts": 4, "num_hidden_layers": 2,
+                                                               "layer_types": ["linear_attention", "full_attention"]}),
     "bamba": (t.BambaConfig, t.BambaForCausalLM,
               MAMBA | {"mamba_d_conv": 3, "hidden_size": 60, "num_attention_heads": 3, "num_key_value_heads": 1,
                        "attn_layer_indices": [1], "attention_bias": True, "mlp_bias": True, "mamba_proj_bias": True}),
@@ -131,4 +135,6 @@ def save(name: str, folder: pathlib.Path) -> torch.nn.Module:
             if key.endswith((".D", "A_log")):
                 parameter.add_(torch.randn_like(parameter) * 0.5)
     model.to(torch.bfloat16).save_pretrained(folder)
+    if name.endswith("in two tensors"):         # as in memory, and in the releases of Qwen3.5
+        save_file(dict(model.state_dict()), folder / "model.safetensors", {"format": "pt"})
     return step_by_step(model_class.from_pretrained(folder, dtype=torch.float32).eval())

@@ -1,0 +1,95 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+. "$CLI/lib.sh"
+# Layers without attention: gated DeltaNet, in a model of Qwen3-Next and one of Qwen3.5.  They have matrices, but no q, k
+# and v of attention and no cache.
+python3 -c "
+import random
+random.seed(3)
+for n in (40, 3, 33):
+    print('{\"input_ids\": %s}' % [random.randrange(96) for _ in range(n)])" >ids.jsonl
+sed -n 1,2p ids.jsonl >two.jsonl
+data="--data ids.jsonl --seq-len 40 --quiet"
+c=" calibrate: "
+
+# sites AMAX: the names of the histories below the first layer, and of all attentions.
+sites() {
+	python3 "$CLI/checkpoint.py" list "$1" | cut -f 1 |
+		sed -n 's/^model\.layers\.0\.\(linear_attn.*\)\.amax_history$/\1/p; s/^\(.*\)\.amax_history_qkv$/\1/p' | tr '\n' ' '
+}
+
+for kind in next 3.5; do
+	python3 "$CLI/delta.py" $kind $kind
+	# shellcheck disable=SC2086
+	"$FP8CONV" calibrate $kind $data -o $kind.amax --threads 2
+	# shellcheck disable=SC2086
+	"$FP8CONV" calibrate $kind $data -o one.amax --threads 1
+	cmp $kind.amax one.amax
+	rm one.amax
+	# The states begin anew for each sequence.
+	"$FP8CONV" calibrate $kind --data two.jsonl --seq-len 40 --quiet -o parts.amax
+	# shellcheck disable=SC2086
+	"$FP8CONV" calibrate $kind $data -o parts.amax --resume
+	cmp $kind.amax parts.amax
+	rm parts.amax
+	"$FP8CONV" quantize $kind -o $kind.fp8 --recipe current --calibration $kind.amax --kv-cache --uncovered group-max --quiet
+	"$FP8CONV" verify $kind.fp8 --source $kind
+	caches=$(python3 "$CLI/checkpoint.py" list $kind.fp8 | cut -f 1 | grep '[kv]_scale$' | tr '\n' ' ')
+	[ "$caches" = "model.layers.1.self_attn.k_scale model.layers.1.self_attn.v_scale " ] || echo "$kind: caches $caches"
+	# shellcheck disable=SC2086
+	"$FP8CONV" eval $kind.fp8 --source $kind $data --kv-cache --json >eval.json
+	json eval.json "0 < j['kld']['median'] < 0.1"
+	"$FP8CONV" quantize $kind -o $kind.compensated --recipe blockwise --ragged --rounding compensated --data ids.jsonl \
+		--seq-len 40 --quiet
+	"$FP8CONV" verify $kind.compensated --source $kind
+	# shellcheck disable=SC2086
+	"$FP8CONV" sensitivity $kind --recipe blockwise --ragged $data -o $kind.kld
+	grep -q 'layers\.0\.in_proj' $kind.kld || echo "$kind: no group layers.0.in_proj"
+done
+[ "$(sites next.amax)" = "linear_attn.in_proj_ba linear_attn.in_proj_qkvz linear_attn.out_proj model.layers.1.self_attn " ] ||
+	echo "Qwen3-Next: $(sites next.amax)"
+[ "$(sites 3.5.amax)" = "linear_attn.in_proj_a linear_attn.in_proj_b linear_attn.in_proj_qkv linear_attn.in_proj_z linear_attn.out_proj model.layers.1.self_attn " ] ||
+	echo "Qwen3.5: $(sites 3.5.amax)"
+
+# The same experts, one matrix each.
+python3 "$CLI/delta.py" split next-split
+# shellcheck disable=SC2086
+"$FP8CONV" calibrate split $data -o split.amax
+python3 "$CLI/checkpoint.py" same next.amax split.amax
+
+# changed KEY JSON: the model with another value in its config.json.
+changed() {
+	python3 - "$1" "$2" <<-'END'
+		import json, sys
+		config = json.load(open("next/config.json"))
+		config[sys.argv[1]] = json.loads(sys.argv[2])
+		json.dump(config, open("split/config.json", "w"))
+	END
+}
+refused() {
+	fails 3 "$c$1" calibrate split --data ids.jsonl -o s.amax
+}
+for key in num_key_heads num_value_heads key_head_dim value_head_dim conv_kernel_dim; do
+	for value in 0 -1 65537 1e3 '"4"'; do
+		changed linear_$key "$value"
+		refused "config.json: 'linear_$key' is not a number from 1 to 65536"
+	done
+done
+changed linear_num_key_heads 3
+refused "config.json: 'linear_num_value_heads' is 4, not a multiple of 'linear_num_key_heads', 3"
+changed linear_key_head_dim 257
+refused "config.json: 'linear_key_head_dim' 257 exceeds the limit of 256"
+changed linear_conv_kernel_dim 65536
+refused "tensor 'model.layers.0.linear_attn.conv1d.weight' has shape \[128, 1, 4], but config.json implies \[128, 1, 65536]"
+changed linear_value_head_dim 21
+refused "tensor 'model.layers.0.linear_attn.in_proj_qkvz.weight' has shape \[208, 32], but config.json implies \[216, 32]"
+changed full_attention_interval 0
+refused "config.json: 'full_attention_interval' is not a number from 1 to 65536"
+changed full_attention_interval 1
+refused "tensor 'model.layers.0.self_attn.q_proj.weight' is missing from 'split', a model of qwen3_next*"
+changed layer_types '["full_attention", "linear_attention"]'
+refused "tensor 'model.layers.0.self_attn.q_proj.weight' is missing from 'split', a model of qwen3_next*"
+changed layer_types '["linear_attention", "chunked_attention"]'
+refused "config.json: 'layer_types' has 'chunked_attention', which is not supported in a model of qwen3_next*"
+rm -rf next 3.5 split ./*.fp8 ./*.compensated ./*.amax ./*.kld ./*.jsonl eval.json
+ls -A
