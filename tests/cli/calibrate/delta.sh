@@ -70,9 +70,13 @@ refused() {
 	fails 3 "$c$1" calibrate split --data ids.jsonl -o s.amax
 }
 for key in num_key_heads num_value_heads key_head_dim value_head_dim conv_kernel_dim; do
-	for value in 0 -1 65537 1e3 '"4"'; do
+	for value in 0 65537; do
 		changed linear_$key "$value"
 		refused "config.json: 'linear_$key' is not a number from 1 to 65536"
+	done
+	for value in -1 1.5 '"4"' '[]'; do
+		changed linear_$key "$value"
+		refused "config.json: 'linear_$key' is *, not an integer from 0 to *"
 	done
 done
 changed linear_num_key_heads 3
