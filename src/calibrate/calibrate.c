@@ -133,7 +133,7 @@ static int check_resumed(const struct calibration *calibration, struct err *err)
 	for (size_t i = 0; i < plan->model.n_layers; i++) {
 		const struct layer_ref *layer = &plan->model.layers[i];
 
-		if (layer->mixer == MIXER_ATTENTION)
+		if (layer_has_attention(layer))
 			amax_stats_site(&expected, layer->mixer_module, AMAX_ATTENTION);
 	}
 	count_data(&expected, plan, 0, n < plan->data.n ? n : plan->data.n);

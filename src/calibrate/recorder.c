@@ -283,7 +283,7 @@ static void keep_site(struct recorder *recorder, size_t site, const struct layer
 	bool attention = recorder->layer && site == SITE_ATTENTION;
 	struct kept_site kept = { .kind = attention ? AMAX_ATTENTION : AMAX_GEMM };
 
-	if (attention ? recorder->layer->ref->mixer != MIXER_ATTENTION
+	if (attention ? !layer_has_attention(recorder->layer->ref)
 		      : (!linear || !linear->weight.data))
 		return;
 	kept.name = attention ? recorder->layer->ref->mixer_module : linear->ref->module;

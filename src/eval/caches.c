@@ -61,7 +61,7 @@ static int read_layer(struct cache_scales *scales, size_t i, struct source *sour
 	size_t n_heads = scales->model->n_kv_heads;
 	float *values = scales->values + i * 2 * n_heads;
 
-	if (layer->mixer != MIXER_ATTENTION || (!k && !v))
+	if (!layer_has_attention(layer) || (!k && !v))
 		return 0;
 	if (!k || !v)
 		return err_set(err, ERR_INPUT, "'%s' has a scale for its cached %s only", attention,
@@ -77,7 +77,7 @@ static int read_layer(struct cache_scales *scales, size_t i, struct source *sour
 static const char *first_attention(const struct model *model)
 {
 	for (size_t i = 0; i < model->n_layers; i++)
-		if (model->layers[i].mixer == MIXER_ATTENTION)
+		if (layer_has_attention(&model->layers[i]))
 			return model->layers[i].mixer_module;
 	return model->layers[0].mixer_module;
 }

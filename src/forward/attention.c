@@ -314,6 +314,7 @@ int attention_run(const struct pass *pass, struct err *err)
 
 	if (model->latent.kv_lora_rank ? project_latent(pass, err) : project_qkv(pass, err))
 		return -1;
+	pass_scale(pass, a->k, model->multipliers.key, n, model->n_kv_heads * model->head_dim);
 	norm_heads(pass, VECTOR_NORM_Q, a->q, model->n_heads);
 	norm_heads(pass, VECTOR_NORM_K, a->k, model->n_kv_heads);
 	if (pass->layer->ref->rope) {

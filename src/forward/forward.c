@@ -67,6 +67,7 @@ static int (*const mixers[N_MIXERS])(const struct pass *pass, struct err *err) =
 	[MIXER_ATTENTION] = attention_run,
 	[MIXER_DELTA] = delta_run,
 	[MIXER_MAMBA] = mamba_run,
+	[MIXER_BOTH] = mamba_run_beside,
 };
 
 int forward_layer(const struct pass *pass, struct err *err)

@@ -26,6 +26,26 @@ static struct columns columns_of(const struct mamba *mamba)
 	return columns;
 }
 
+/* Multiplies the columns of z, x, b, c and the steps by a factor each (Falcon-H1). */
+static void scale_columns(const struct pass *pass, const struct columns *columns)
+{
+	const struct mamba *mamba = &pass->forward->model->mamba;
+	const size_t widths[N_MAMBA_COLUMNS] = { columns->inner, columns->inner, columns->group,
+						 columns->group, mamba->n_heads };
+	const float *factors = pass->forward->model->multipliers.mamba_columns;
+	struct workspace *w = pass->workspace;
+	struct scale_args args = { .x = { w->mamba.projected, columns->all },
+				   .n_rows = pass->sequence->n_tokens };
+
+	for (int i = 0; i < N_MAMBA_COLUMNS; i++) {
+		args.factor = factors[i];
+		args.n_cols = widths[i];
+		if (args.factor != 1)
+			w->ops->scale(w->stream, &args);
+		args.x.data += widths[i];
+	}
+}
+
 static void convolve(const struct pass *pass, const struct columns *columns)
 {
 	const struct layer *layer = pass->layer;
@@ -103,16 +123,58 @@ static void norm(const struct pass *pass, const struct columns *columns)
 
 int mamba_run(const struct pass *pass, struct err *err)
 {
-	const struct columns columns = columns_of(&pass->forward->model->mamba);
+	const struct mamba *mamba = &pass->forward->model->mamba;
+	const struct columns columns = columns_of(mamba);
 	const struct linear *l = pass->layer->linear;
 	struct workspace *w = pass->workspace;
 	size_t n = pass->sequence->n_tokens;
 
 	if (pass_linear(pass, &l[LINEAR_MAMBA_IN], w->normed, n, w->mamba.projected, err))
 		return -1;
+	scale_columns(pass, &columns);
 	convolve(pass, &columns);
 	scan(pass, &columns);
-	gate(pass, &columns);
-	norm(pass, &columns);
+	if (!mamba->norm_first)
+		gate(pass, &columns);
+	if (mamba->has_norm)
+		norm(pass, &columns);
+	if (mamba->norm_first)
+		gate(pass, &columns);
 	return pass_linear(pass, &l[LINEAR_MAMBA_OUT], w->mamba.scanned, n, w->out, err);
+}
+
+/* y = x, for (tokens, hidden). */
+static void copy(const struct pass *pass, float *y, const float *x)
+{
+	size_t hidden = pass->forward->model->hidden;
+	const struct copy_args args = { .y = { y, hidden },
+					.x = { x, hidden },
+					.repeat = 1,
+					.n_rows = pass->sequence->n_tokens,
+					.n_cols = hidden };
+
+	pass->workspace->ops->copy(pass->workspace->stream, &args);
+}
+
+/* Both take the input of the layer, each with a factor of its own; their outputs are added. */
+int mamba_run_beside(const struct pass *pass, struct err *err)
+{
+	const struct model *model = pass->forward->model;
+	const struct multipliers *m = &model->multipliers;
+	struct workspace *w = pass->workspace;
+	size_t n = pass->sequence->n_tokens, hidden = model->hidden;
+
+	copy(pass, w->mamba.input, w->normed);
+	pass_scale(pass, w->normed, m->mamba_in, n, hidden);
+	if (mamba_run(pass, err))
+		return -1;
+	pass_scale(pass, w->out, m->mamba_out, n, hidden);
+	copy(pass, w->mamba.out, w->out);
+	copy(pass, w->normed, w->mamba.input);
+	pass_scale(pass, w->normed, m->attention_in, n, hidden);
+	if (attention_run(pass, err))
+		return -1;
+	pass_scale(pass, w->out, m->attention_out, n, hidden);
+	w->ops->add(w->stream, w->out, w->mamba.out, n * hidden);
+	return 0;
 }

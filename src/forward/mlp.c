@@ -73,6 +73,7 @@ static int gate_up(const struct pass *pass, const struct mlp *mlp, float *x, siz
 
 	if (pass_products(pass, &products, err))
 		return -1;
+	pass_scale(pass, w->mlp.gate, pass->forward->model->multipliers.gate, m, width);
 	if (mlp->clamped) {
 		interleave(w, m * width);
 		gate_fused(pass, mlp, m);
@@ -122,6 +123,7 @@ static int run(const struct pass *pass, const struct mlp *mlp, float *x, size_t 
 /* Computes out (tokens, hidden) by the mlp that all tokens pass. */
 static int run_dense(const struct pass *pass, float *out, struct err *err)
 {
+	const struct model *model = pass->forward->model;
 	const struct linear *l = pass->layer->linear;
 	const struct linear *fused = &l[LINEAR_GATE_UP];
 	const struct mlp mlp = { .gate = &l[LINEAR_GATE],
@@ -130,7 +132,10 @@ static int run_dense(const struct pass *pass, float *out, struct err *err)
 				 .down = &l[LINEAR_DOWN] };
 	struct workspace *w = pass->workspace;
 
-	return run(pass, &mlp, w->normed, pass->sequence->n_tokens, out, err);
+	if (run(pass, &mlp, w->normed, pass->sequence->n_tokens, out, err))
+		return -1;
+	pass_scale(pass, out, model->multipliers.down, pass->sequence->n_tokens, model->hidden);
+	return 0;
 }
 
 /* The tokens of all experts, and where their outputs are added up; of the layer's width or of a

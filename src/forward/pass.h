@@ -60,6 +60,7 @@ void pass_scale(const struct pass *pass, float *x, float factor, size_t n_rows, 
 int attention_run(const struct pass *pass, struct err *err);
 int delta_run(const struct pass *pass, struct err *err);
 int mamba_run(const struct pass *pass, struct err *err);
+int mamba_run_beside(const struct pass *pass, struct err *err); /* attention */
 int mlp_run(const struct pass *pass, struct err *err);
 
 /* Chooses the experts of each token of workspace->normed.  Fills host.chosen and host.weights, and

@@ -161,6 +161,8 @@ static void mamba_arrays(struct workspace *w, const struct dims *d, const struct
 	add(list, &w->mamba.convolved, row * convolved);
 	add(list, &w->mamba.scanned, row * inner);
 	add(list, &w->mamba.scratch, mamba->n_heads ? w->ops->scan_scratch(&args) : 0);
+	add(list, &w->mamba.input, mamba->n_heads ? row * d->hidden : 0);
+	add(list, &w->mamba.out, mamba->n_heads ? row * d->hidden : 0);
 }
 
 static void mlp_arrays(struct workspace *w, const struct dims *d)

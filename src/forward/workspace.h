@@ -54,6 +54,9 @@ struct mamba_arrays {
 	float *convolved; /* (tokens, inner + 2 groups * state_size): x, b and c */
 	float *scanned;	  /* (tokens, inner) */
 	void *scratch;	  /* of executor_ops.scan() */
+	/* (tokens, hidden): the input of the layer, and Mamba's output, while attention runs
+	 * beside it */
+	float *input, *out;
 };
 
 struct mlp_arrays {

@@ -133,6 +133,13 @@ static int find_mamba(struct search *search, const char *prefix, struct layer_re
 	return search_need(search, prefix, layer, both, COUNT(both));
 }
 
+static int find_both(struct search *search, const char *prefix, struct layer_ref *layer)
+{
+	if (find_attention(search, prefix, layer))
+		return -1;
+	return find_mamba(search, prefix, layer);
+}
+
 static int find_nothing(struct search *search, const char *prefix, struct layer_ref *layer)
 {
 	(void)search, (void)prefix, (void)layer;
@@ -147,6 +154,7 @@ static const struct {
 	[MIXER_ATTENTION] = { find_attention, LINEAR_O },
 	[MIXER_DELTA] = { find_delta, LINEAR_DELTA_OUT },
 	[MIXER_MAMBA] = { find_mamba, LINEAR_MAMBA_OUT },
+	[MIXER_BOTH] = { find_both, LINEAR_O },
 	[MIXER_NONE] = { find_nothing, LINEAR_DOWN },
 };
 
@@ -167,7 +175,7 @@ static bool vector_is_of(const struct layer_ref *layer, int role)
 	case VECTOR_NORM_Q_A:
 	case VECTOR_NORM_KV_A:
 	case VECTOR_SINKS:
-		return layer->mixer == MIXER_ATTENTION;
+		return layer_has_attention(layer);
 	case VECTOR_NORM_ATTENTION:
 	case VECTOR_NORM_ATTENTION_OUT:
 		return layer->mixer != MIXER_NONE;
@@ -180,10 +188,10 @@ static bool vector_is_of(const struct layer_ref *layer, int role)
 	case VECTOR_A_LOG:
 	case VECTOR_DT_BIAS:
 	case VECTOR_NORM_GATED:
-		return layer->mixer == MIXER_DELTA || layer->mixer == MIXER_MAMBA;
+		return layer->mixer == MIXER_DELTA || layer_has_mamba(layer);
 	case VECTOR_CONV_BIAS:
 	case VECTOR_SKIP:
-		return layer->mixer == MIXER_MAMBA;
+		return layer_has_mamba(layer);
 	default:
 		return true;
 	}
@@ -256,6 +264,8 @@ static bool vector_is_needed(const struct model *model, const struct layer_ref *
 		return model->arch->vector[role] != NULL;
 	case VECTOR_CONV_BIAS:
 		return false;
+	case VECTOR_NORM_GATED:
+		return layer->mixer == MIXER_DELTA || model->mamba.has_norm;
 	default:
 		return true;
 	}

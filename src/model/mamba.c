@@ -34,25 +34,41 @@ static int read_size(const json_t *facts, const char *key, size_t max, size_t *s
 	return 0;
 }
 
+/* Reads heads * head_dim: by itself, or as a multiple of hidden_size. */
+static int read_inner(const struct model *model, const json_t *facts, size_t *inner,
+		      struct err *err)
+{
+	const struct mamba_keys *keys = model->arch->mamba;
+	const json_t *value = json_object_get(facts, keys->inner ? keys->inner : "");
+	size_t expand = 0;
+
+	if (value && !json_is_null(value))
+		return read_size(facts, keys->inner, MAX_SIZE, inner, err);
+	if (read_size(facts, keys->expand, MAX_SIZE, &expand, err))
+		return -1;
+	*inner = expand * model->hidden;
+	return 0;
+}
+
 /* Reads head_dim, which may be "auto" or missing where expand is known. */
 static int read_head_dim(struct model *model, const json_t *facts, struct err *err)
 {
 	const struct mamba_keys *keys = model->arch->mamba;
 	const json_t *value = json_object_get(facts, keys->head_dim);
 	struct mamba *mamba = &model->mamba;
-	size_t expand = 0;
+	size_t inner = 0;
 
 	if (!keys->expand || (value && !json_is_string(value)))
 		return read_size(facts, keys->head_dim, MAX_SIZE, &mamba->head_dim, err);
-	if (read_size(facts, keys->expand, MAX_SIZE, &expand, err))
+	if (read_inner(model, facts, &inner, err))
 		return -1;
-	mamba->head_dim = expand * model->hidden / mamba->n_heads;
-	if (mamba->head_dim && expand * model->hidden % mamba->n_heads == 0)
+	mamba->head_dim = inner / mamba->n_heads;
+	if (mamba->head_dim && inner % mamba->n_heads == 0)
 		return 0;
-	return err_set(
-		err, ERR_INPUT,
-		"config.json: '%s' is %zu, which does not divide '%s' times hidden_size, %zu",
-		keys->n_heads, mamba->n_heads, keys->expand, expand * model->hidden);
+	return err_set(err, ERR_INPUT,
+		       "config.json: '%s' is %zu, which does not divide the inner size of Mamba-2, "
+		       "%zu",
+		       keys->n_heads, mamba->n_heads, inner);
 }
 
 /* Reads a limit of the steps.  transformers writes infinity as an object, Python as a word, which
@@ -98,7 +114,8 @@ static int read_layers(struct model *model, const json_t *facts, struct err *err
 	size_t i;
 
 	for (i = 0; i < model->n_layers; i++)
-		model->layers[i].mixer = MIXER_MAMBA;
+		model->layers[i].mixer =
+			model->arch->mamba->beside_attention ? MIXER_BOTH : MIXER_MAMBA;
 	if (list && !json_is_null(list) && !json_is_array(list))
 		return err_set(err, ERR_INPUT, "config.json: '%s' is not a list of layers", key);
 	json_array_foreach(list, i, value)
@@ -111,6 +128,32 @@ static int read_layers(struct model *model, const json_t *facts, struct err *err
 		model->layers[json_integer_value(value)].mixer = MIXER_ATTENTION;
 	}
 	return 0;
+}
+
+/* Reads true or false; *flag stays where the key is missing. */
+static int read_flag(const json_t *facts, const char *key, bool *flag, struct err *err)
+{
+	const json_t *value = json_object_get(facts, key ? key : "");
+
+	if (!value)
+		return 0;
+	if (!json_is_boolean(value))
+		return err_set(err, ERR_INPUT, "config.json: '%s' is not true or false", key);
+	*flag = json_is_true(value);
+	return 0;
+}
+
+/* transformers' defaults where an architecture has the keys: no norm, else the norm first. */
+static int read_norm(struct model *model, const json_t *facts, struct err *err)
+{
+	const struct mamba_keys *keys = model->arch->mamba;
+	struct mamba *mamba = &model->mamba;
+
+	mamba->has_norm = !keys->has_norm;
+	mamba->norm_first = keys->norm_first != NULL;
+	if (read_flag(facts, keys->has_norm, &mamba->has_norm, err))
+		return -1;
+	return read_flag(facts, keys->norm_first, &mamba->norm_first, err);
 }
 
 static bool has_silu(const struct model *model, const json_t *facts)
@@ -143,5 +186,7 @@ int mamba_configure(struct model *model, const json_t *facts, struct err *err)
 			       "config.json: '%s' is not silu, the only activation of Mamba-2 that "
 			       "is supported",
 			       keys->activation ? keys->activation : "hidden_act");
-	return read_limits(model, facts, err) || read_layers(model, facts, err) ? -1 : 0;
+	if (read_norm(model, facts, err) || read_limits(model, facts, err))
+		return -1;
+	return read_layers(model, facts, err);
 }

@@ -18,7 +18,11 @@ struct mamba_keys {
 	const char *step_min;	/* the lower limit alone; NULL: none */
 	double default_min;	/* the lower limit where config.json has none */
 	const char *activation; /* of the convolution, silu; NULL: hidden_act */
-	const char *layers;	/* a list of the layers that have attention; NULL: none */
+	const char *inner;	/* heads * head_dim itself, unless null; NULL: none */
+	/* is there a norm, and does the gate follow it?  NULL: a norm after the gate */
+	const char *has_norm, *norm_first;
+	bool beside_attention; /* in every layer */
+	const char *layers;    /* a list of the layers that have attention; NULL: none */
 };
 
 /* Of Bamba and of most models after it. */

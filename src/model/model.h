@@ -92,6 +92,7 @@ enum mixer {
 	MIXER_ATTENTION,
 	MIXER_DELTA, /* gated DeltaNet */
 	MIXER_MAMBA, /* Mamba-2 */
+	MIXER_BOTH,  /* attention and Mamba-2 side by side */
 	MIXER_NONE,  /* the layer has only the second step, an mlp */
 	N_MIXERS
 };
@@ -121,6 +122,16 @@ struct layer_ref {
 	size_t window;		 /* tokens that a query attends to, its own included; 0: all */
 	const struct rope *rope; /* NULL: attention does not know positions */
 };
+
+static inline bool layer_has_attention(const struct layer_ref *layer)
+{
+	return layer->mixer == MIXER_ATTENTION || layer->mixer == MIXER_BOTH;
+}
+
+static inline bool layer_has_mamba(const struct layer_ref *layer)
+{
+	return layer->mixer == MIXER_MAMBA || layer->mixer == MIXER_BOTH;
+}
 
 /* How a token gets its experts. */
 struct routing {
@@ -167,12 +178,21 @@ struct mamba {
 	size_t state_size;
 	size_t conv_width;	  /* tokens that a convolution reads, its own included */
 	float step_min, step_max; /* limits of the steps */
+	bool has_norm;		  /* of the output of the scan, with */
+	bool norm_first;	  /* the gate after it */
 };
+
+enum { MAMBA_Z, MAMBA_X, MAMBA_B, MAMBA_C, MAMBA_STEPS, N_MAMBA_COLUMNS };
 
 /* Factors of a layer's values; 1: none. */
 struct multipliers {
 	float residual; /* of the output of each step, before it is added */
 	float logits;
+	float key;			      /* of keys, before their rotation */
+	float attention_in, attention_out;    /* of what attention takes and gives */
+	float mamba_in, mamba_out;	      /* the same of Mamba-2 */
+	float mamba_columns[N_MAMBA_COLUMNS]; /* of the output of its first matrix */
+	float gate, down;		      /* of the outputs of the matrices of the dense mlp */
 };
 
 struct model {
@@ -211,7 +231,7 @@ struct model {
 struct mamba_keys; /* model/mamba.h */
 
 /* Whose keys of config.json state the multipliers. */
-enum multiplier_keys { MULTIPLIERS_NONE, MULTIPLIERS_GRANITE };
+enum multiplier_keys { MULTIPLIERS_NONE, MULTIPLIERS_GRANITE, MULTIPLIERS_FALCON };
 
 /* An architecture: names below the layer in the checkpoint ("self_attn.q_proj"), what it reads of
  * config.json, and features that config.json does not state. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The multipliers of config.json.  The keys are those of transformers 5.23
- * (configuration_granitemoehybrid.py); each has the default 1.
+ * (configuration_granitemoehybrid.py, configuration_falcon_h1.py); each has the default 1.
  */
 #include <math.h>
 
@@ -14,6 +14,56 @@ static int read_factor(const json_t *facts, const char *key, float *factor, stru
 	*factor = value ? (float)json_number_value(value) : 1;
 	if (value && (!json_is_number(value) || !isfinite(*factor)))
 		return err_set(err, ERR_INPUT, "config.json: '%s' is not a finite number", key);
+	return 0;
+}
+
+/* Reads a list of n factors; null and a missing list are factors of 1. */
+static int read_factors(const json_t *facts, const char *key, float *factors, size_t n,
+			struct err *err)
+{
+	const json_t *list = json_object_get(facts, key);
+
+	for (size_t i = 0; i < n; i++)
+		factors[i] = 1;
+	if (!list || json_is_null(list))
+		return 0;
+	for (size_t i = 0; i < n; i++) {
+		const json_t *value = json_array_get(list, i);
+
+		factors[i] = (float)json_number_value(value);
+		if (json_array_size(list) != n || !json_is_number(value) || !isfinite(factors[i]))
+			return err_set(err, ERR_INPUT,
+				       "config.json: '%s' is not a list of %zu finite numbers", key,
+				       n);
+	}
+	return 0;
+}
+
+static int read_falcon(struct model *model, const json_t *facts, struct err *err)
+{
+	struct multipliers *m = &model->multipliers;
+	const struct {
+		const char *key;
+		float *factor;
+	} keys[] = {
+		{ "embedding_multiplier", &model->embedding_scale },
+		{ "lm_head_multiplier", &m->logits },
+		{ "key_multiplier", &m->key },
+		{ "attention_in_multiplier", &m->attention_in },
+		{ "attention_out_multiplier", &m->attention_out },
+		{ "ssm_in_multiplier", &m->mamba_in },
+		{ "ssm_out_multiplier", &m->mamba_out },
+	};
+	float mlp[2];
+
+	for (size_t i = 0; i < COUNT(keys); i++)
+		if (read_factor(facts, keys[i].key, keys[i].factor, err))
+			return -1;
+	if (read_factors(facts, "ssm_multipliers", m->mamba_columns, N_MAMBA_COLUMNS, err) ||
+	    read_factors(facts, "mlp_multipliers", mlp, COUNT(mlp), err))
+		return -1;
+	m->gate = mlp[0];
+	m->down = mlp[1];
 	return 0;
 }
 
@@ -35,10 +85,21 @@ static int read_granite(struct model *model, const json_t *facts, struct err *er
 
 int model_read_multipliers(struct model *model, const json_t *facts, struct err *err)
 {
-	model->multipliers = (struct multipliers){ .residual = 1, .logits = 1 };
+	model->multipliers = (struct multipliers){ .residual = 1,
+						   .logits = 1,
+						   .key = 1,
+						   .attention_in = 1,
+						   .attention_out = 1,
+						   .mamba_in = 1,
+						   .mamba_out = 1,
+						   .mamba_columns = { 1, 1, 1, 1, 1 },
+						   .gate = 1,
+						   .down = 1 };
 	switch (model->arch->multipliers) {
 	case MULTIPLIERS_GRANITE:
 		return read_granite(model, facts, err);
+	case MULTIPLIERS_FALCON:
+		return read_falcon(model, facts, err);
 	case MULTIPLIERS_NONE:
 		break;
 	}

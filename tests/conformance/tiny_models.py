@@ -34,6 +34,11 @@ NEMOTRON = {"hidden_size": 60, "head_dim": 22, "mamba_num_heads": 6, "mamba_head
             "conv_kernel": 3, "chunk_size": 8, "n_routed_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 44,
             "moe_shared_expert_intermediate_size": 36, "routed_scaling_factor": 1.5}
 
+FALCON = {"hidden_size": 60, "num_attention_heads": 3, "num_key_value_heads": 1, "mamba_d_ssm": 120, "mamba_d_conv": 4,
+          "embedding_multiplier": 3.0, "lm_head_multiplier": 0.7, "key_multiplier": 0.6, "attention_in_multiplier": 1.2,
+          "attention_out_multiplier": 0.8, "ssm_in_multiplier": 1.3, "ssm_out_multiplier": 0.9,
+          "ssm_multipliers": [0.5, 1.4, 0.8, 1.1, 0.6], "mlp_multipliers": [1.6, 0.4]}
+
 # name: the classes of configuration and model, and what differs from SIZES.
 MODELS: dict[str, tuple] = {
     "llama": (t.LlamaConfig, t.LlamaForCausalLM, {}),
@@ -104,6 +109,15 @@ MODELS: dict[str, tuple] = {
     "nemotron_h, no latent values": (t.NemotronHConfig, t.NemotronHForCausalLM,
                                      NEMOTRON | {"layers_block_type": ["moe", "mamba", "attention"], "n_groups": 1,
                                                  "use_conv_bias": False}),
+    "falcon_h1": (t.FalconH1Config, t.FalconH1ForCausalLM,
+                  MAMBA | FALCON | {"mamba_rms_norm": True, "attention_bias": True, "mlp_bias": True,
+                                    "projectors_bias": True, "mamba_proj_bias": True}),
+    "falcon_h1, norm after the gate": (t.FalconH1Config, t.FalconH1ForCausalLM,
+                                       MAMBA | FALCON | {"mamba_rms_norm": True, "mamba_norm_before_gate": False,
+                                                         "num_hidden_layers": 2}),
+    "falcon_h1, no norm": (t.FalconH1Config, t.FalconH1ForCausalLM,
+                           MAMBA | FALCON | {"mamba_d_ssm": None, "mamba_d_head": "auto", "num_hidden_layers": 2,
+                                             "mamba_conv_bias": False}),
     "deepseek_v3": (t.DeepseekV3Config, t.DeepseekV3ForCausalLM,
                     GROUPS | LATENT | {"q_lora_rank": 24, "rope_parameters": YARN | {"mscale": 1.0, "mscale_all_dim": 1.0}}),
     "deepseek_v3, pairs apart": (t.DeepseekV3Config, t.DeepseekV3ForCausalLM,

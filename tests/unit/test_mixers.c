@@ -16,7 +16,7 @@
 
 #define N_LAYERS 4
 
-extern const struct arch arch_bamba, arch_granitemoehybrid, arch_nemotron_h;
+extern const struct arch arch_bamba, arch_granitemoehybrid, arch_nemotron_h, arch_falcon_h1;
 
 static const char bamba[] =
 	"{\"mamba_n_heads\":6,\"mamba_d_head\":20,\"mamba_n_groups\":3,\"mamba_d_state\":16,"
@@ -30,6 +30,13 @@ static const char granite[] =
 static const char nemotron[] =
 	"{\"mamba_num_heads\":6,\"mamba_head_dim\":20,\"n_groups\":3,\"ssm_state_size\":16,"
 	"\"conv_kernel\":4,\"time_step_min\":0.001,\"hybrid_override_pattern\":\"ME*-\"}";
+
+static const char falcon[] =
+	"{\"mamba_n_heads\":6,\"mamba_d_head\":\"auto\",\"mamba_n_groups\":3,\"mamba_d_state\":16,"
+	"\"mamba_d_conv\":4,\"mamba_expand\":2,\"mamba_d_ssm\":90,\"ssm_multipliers\":[1,2,3,4,5],"
+	"\"mlp_multipliers\":[6,7],\"key_multiplier\":8,\"attention_in_multiplier\":9,"
+	"\"attention_out_multiplier\":10,\"ssm_in_multiplier\":11,\"ssm_out_multiplier\":12,"
+	"\"embedding_multiplier\":13,\"lm_head_multiplier\":14}";
 
 /* What reading a configuration leaves. */
 struct outcome {
@@ -138,6 +145,33 @@ static void multipliers_and_positions_are_read(void **state)
 	assert_true(model->multipliers.residual == 1 && model->multipliers.logits == 1);
 }
 
+static void multipliers_of_falcon_are_read(void **state)
+{
+	const struct outcome *outcome = read_with(&arch_falcon_h1, falcon, NULL, NULL);
+	const struct model *model = &outcome->model;
+	const struct multipliers *m = &model->multipliers;
+
+	(void)state;
+	assert_int_equal(outcome->rc, 0);
+	assert_int_equal(outcome->layers[3].mixer, MIXER_BOTH);
+	assert_int_equal(model->mamba.head_dim, 15);
+	assert_true(!model->mamba.has_norm && model->mamba.norm_first);
+	for (int i = 0; i < N_MAMBA_COLUMNS; i++)
+		assert_true(m->mamba_columns[i] == (float)(i + 1));
+	assert_true(m->gate == 6 && m->down == 7 && m->key == 8);
+	assert_true(m->attention_in == 9 && m->attention_out == 10);
+	assert_true(m->mamba_in == 11 && m->mamba_out == 12);
+	assert_true(model->embedding_scale == 13 && m->logits == 14 && m->residual == 1);
+	read_with(&arch_falcon_h1, falcon, "mamba_d_ssm", "null");
+	assert_int_equal(model->mamba.head_dim, 20);
+	read_with(&arch_falcon_h1, falcon, "ssm_multipliers", "null");
+	assert_true(m->mamba_columns[MAMBA_STEPS] == 1);
+	read_with(&arch_falcon_h1, falcon, "mamba_rms_norm", "true");
+	assert_true(model->mamba.has_norm && model->mamba.norm_first);
+	read_with(&arch_falcon_h1, falcon, "mamba_norm_before_gate", "false");
+	assert_true(!model->mamba.norm_first);
+}
+
 static void values_that_do_not_fit_are_errors(void **state)
 {
 	static const struct {
@@ -174,6 +208,13 @@ static void values_that_do_not_fit_are_errors(void **state)
 		  "is 'alibi', which is not supported" },
 		{ &arch_granitemoehybrid, granite, "layer_types", "[\"moe\"]",
 		  "has 'moe', which is not supported" },
+		{ &arch_falcon_h1, falcon, "ssm_multipliers", "[1,1,1,1]",
+		  "is not a list of 5 finite numbers" },
+		{ &arch_falcon_h1, falcon, "mlp_multipliers", "[1,{\"__float__\":\"NaN\"}]",
+		  "is not a list of 2 finite numbers" },
+		{ &arch_falcon_h1, falcon, "ssm_in_multiplier", "\"1\"", "is not a finite number" },
+		{ &arch_falcon_h1, falcon, "mamba_d_ssm", "0", "is not a number from 1 to 65536" },
+		{ &arch_falcon_h1, falcon, "mamba_rms_norm", "1", "is not true or false" },
 		{ &arch_nemotron_h, nemotron, "hybrid_override_pattern", "\"M?\"",
 		  "unknown letter '?'" },
 		{ &arch_nemotron_h, nemotron, "mamba_hidden_act", "\"gelu\"", "is not silu" },
@@ -200,6 +241,7 @@ int main(void)
 		cmocka_unit_test(mixers_are_read_in_each_spelling),
 		cmocka_unit_test(sizes_and_limits_are_read),
 		cmocka_unit_test(multipliers_and_positions_are_read),
+		cmocka_unit_test(multipliers_of_falcon_are_read),
 		cmocka_unit_test(values_that_do_not_fit_are_errors),
 	};
 
