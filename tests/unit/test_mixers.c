@@ -12,6 +12,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "model/facts.h"
 #include "model/steps.h"
 
 #define N_LAYERS 4
@@ -51,7 +52,7 @@ static struct outcome *read_with(const struct arch *arch, const char *text, cons
 				 const char *value)
 {
 	static struct outcome outcome;
-	json_t *config = json_loads(text, 0, NULL);
+	json_t *config = json_loads(text, 0, NULL), *facts;
 	struct model *model = &outcome.model;
 
 	assert_non_null(config);
@@ -68,9 +69,11 @@ static struct outcome *read_with(const struct arch *arch, const char *text, cons
 				 .activation = ACT_SILU };
 	for (size_t i = 0; i < N_LAYERS; i++)
 		outcome.layers[i].rope = &model->rope;
-	outcome.rc = model_read_multipliers(model, config, &outcome.err) ||
-		     model_find_mixers(model, config, &outcome.err);
+	facts = facts_read(config, &arch->facts, &outcome.err);
+	outcome.rc = !facts || model_read_multipliers(model, facts, &outcome.err) ||
+		     model_find_mixers(model, facts, &outcome.err);
 	json_decref(config);
+	json_decref(facts);
 	return &outcome;
 }
 
@@ -179,11 +182,10 @@ static void values_that_do_not_fit_are_errors(void **state)
 		const char *text, *key, *value, *message;
 	} rows[] = {
 		{ &arch_bamba, bamba, "mamba_n_heads", "0", "is not a number from 1 to 65536" },
-		{ &arch_bamba, bamba, "mamba_n_heads", NULL, "is not a number from 1 to 65536" },
 		{ &arch_bamba, bamba, "mamba_n_heads", "7", "is 7, not a multiple of" },
 		{ &arch_bamba, bamba, "mamba_n_groups", "4",
 		  "'mamba_n_heads' is 6, not a multiple" },
-		{ &arch_bamba, bamba, "mamba_n_groups", "-1", "is not a number from 1 to 65536" },
+		{ &arch_bamba, bamba, "mamba_n_groups", "-1", "is -1, not an integer" },
 		{ &arch_bamba, bamba, "mamba_d_state", "1025", "is not a number from 1 to 1024" },
 		{ &arch_bamba, bamba, "mamba_d_conv", "0", "is not a number from 1 to 64" },
 		{ &arch_bamba, bamba, "mamba_d_conv", "1000000000",
@@ -193,21 +195,21 @@ static void values_that_do_not_fit_are_errors(void **state)
 		{ &arch_bamba, bamba, "time_step_limit", "[-1,1]", "is not two numbers" },
 		{ &arch_bamba, bamba, "time_step_limit", "[0,{\"__float__\":\"NaN\"}]",
 		  "is not two numbers" },
-		{ &arch_bamba, bamba, "time_step_limit", "0.1", "is not two numbers" },
+		{ &arch_bamba, bamba, "time_step_limit", "0.1", "not a list" },
 		{ &arch_bamba, bamba, "attn_layer_indices", "[4]",
 		  "names a layer that is none of 4" },
-		{ &arch_bamba, bamba, "attn_layer_indices", "\"1\"", "is not a list of layers" },
+		{ &arch_bamba, bamba, "attn_layer_indices", "\"1\"", "not a list" },
 		{ &arch_granitemoehybrid, granite, "residual_multiplier", "null",
 		  "is not a finite number" },
 		{ &arch_granitemoehybrid, granite, "embedding_multiplier",
-		  "{\"__float__\":\"NaN\"}", "is not a finite number" },
+		  "{\"__float__\":\"NaN\"}", "not a number" },
 		{ &arch_granitemoehybrid, granite, "attention_multiplier", "1e300",
 		  "is not a finite number" },
 		{ &arch_granitemoehybrid, granite, "logits_scaling", "0", "is 0, a divisor" },
 		{ &arch_granitemoehybrid, granite, "position_embedding_type", "\"alibi\"",
 		  "is 'alibi', which is not supported" },
-		{ &arch_granitemoehybrid, granite, "layer_types", "[\"moe\"]",
-		  "has 'moe', which is not supported" },
+		{ &arch_granitemoehybrid, granite, "layer_types",
+		  "[\"moe\",\"mamba\",\"mamba\",\"mamba\"]", "has 'moe', which is not supported" },
 		{ &arch_falcon_h1, falcon, "ssm_multipliers", "[1,1,1,1]",
 		  "is not a list of 5 finite numbers" },
 		{ &arch_falcon_h1, falcon, "mlp_multipliers", "[1,{\"__float__\":\"NaN\"}]",
