@@ -6,6 +6,7 @@
 const struct arch arch_gemma2 = {
 	.name = "gemma2",
 	.architectures = { "Gemma2ForCausalLM" },
+	.text_types = { "gemma2" },
 	.vector = {
 		[VECTOR_NORM_ATTENTION_OUT] = "post_attention_layernorm.weight",
 		[VECTOR_NORM_MLP] = "pre_feedforward_layernorm.weight",

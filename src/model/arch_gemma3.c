@@ -6,6 +6,7 @@
 const struct arch arch_gemma3 = {
 	.name = "gemma3",
 	.architectures = { "Gemma3ForCausalLM" },
+	.text_types = { "gemma3_text" },
 	.vector = {
 		[VECTOR_NORM_ATTENTION_OUT] = "post_attention_layernorm.weight",
 		[VECTOR_NORM_MLP] = "pre_feedforward_layernorm.weight",
@@ -19,7 +20,6 @@ const struct arch arch_gemma3 = {
 	.window_pattern = 6,
 	.facts.keys = {
 		{ "attention_bias", "false" },
-		{ "final_logit_softcapping", NULL },
 		{ "head_dim", "256" },
 		{ "hidden_activation", "\"gelu_pytorch_tanh\"" },
 		{ "query_pre_attn_scalar", "256" },

@@ -10,6 +10,7 @@ static const char default_rope[] =
 const struct arch arch_gpt_oss = {
 	.name = "gpt_oss",
 	.architectures = { "GptOssForCausalLM" },
+	.text_types = { "gpt_oss" },
 	.linear = { [LINEAR_ROUTER] = "mlp.router" },
 	.vector = { [VECTOR_SINKS] = "self_attn.sinks" },
 	.clamped = true,

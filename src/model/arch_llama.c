@@ -5,5 +5,6 @@
 const struct arch arch_llama = {
 	.name = "llama",
 	.architectures = { "LlamaForCausalLM" },
+	.text_types = { "llama" },
 	.facts.keys = { { "attention_bias", "false" }, { "mlp_bias", "false" } },
 };

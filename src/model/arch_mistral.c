@@ -5,5 +5,6 @@
 const struct arch arch_mistral = {
 	.name = "mistral",
 	.architectures = { "MistralForCausalLM" },
+	.text_types = { "mistral" },
 	.facts.keys = { { "sliding_window", "4096" } },
 };

@@ -5,6 +5,7 @@
 const struct arch arch_qwen2 = {
 	.name = "qwen2",
 	.architectures = { "Qwen2ForCausalLM" },
+	.text_types = { "qwen2", "qwen2_5_vl_text" },
 	.facts.keys = {
 		{ "max_window_layers", "28" },
 		{ "sliding_window", "4096" },

@@ -5,6 +5,7 @@
 const struct arch arch_qwen3 = {
 	.name = "qwen3",
 	.architectures = { "Qwen3ForCausalLM" },
+	.text_types = { "qwen3" },
 	.vector = { [VECTOR_NORM_Q] = "self_attn.q_norm.weight",
 		    [VECTOR_NORM_K] = "self_attn.k_norm.weight" },
 	.facts.keys = {

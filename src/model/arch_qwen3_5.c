@@ -4,7 +4,8 @@
 /* Qwen 3.5, dense: gated DeltaNet in three of four layers, and gated attention. */
 const struct arch arch_qwen3_5 = {
 	.name = "qwen3_5",
-	.architectures = { "Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration" },
+	.architectures = { "Qwen3_5ForCausalLM" },
+	.text_types = { "qwen3_5_text" },
 	.vector = { [VECTOR_NORM_Q] = "self_attn.q_norm.weight",
 		    [VECTOR_NORM_K] = "self_attn.k_norm.weight" },
 	.norm_plus_one = true,

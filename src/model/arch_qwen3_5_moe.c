@@ -5,7 +5,8 @@
  * attention. */
 const struct arch arch_qwen3_5_moe = {
 	.name = "qwen3_5_moe",
-	.architectures = { "Qwen3_5MoeForCausalLM", "Qwen3_5MoeForConditionalGeneration" },
+	.architectures = { "Qwen3_5MoeForCausalLM" },
+	.text_types = { "qwen3_5_moe_text" },
 	.linear = { [LINEAR_SHARED_GATE] = "mlp.shared_expert.gate_proj",
 		    [LINEAR_SHARED_UP] = "mlp.shared_expert.up_proj",
 		    [LINEAR_SHARED_DOWN] = "mlp.shared_expert.down_proj" },

@@ -5,6 +5,7 @@
 const struct arch arch_qwen3_moe = {
 	.name = "qwen3_moe",
 	.architectures = { "Qwen3MoeForCausalLM" },
+	.text_types = { "qwen3_moe" },
 	.vector = { [VECTOR_NORM_Q] = "self_attn.q_norm.weight",
 		    [VECTOR_NORM_K] = "self_attn.k_norm.weight" },
 	.facts.keys = {

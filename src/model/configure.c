@@ -241,6 +241,7 @@ static const struct feature_row {
 	  .what = "a bias",
 	  .biased = { LINEAR_Q, LINEAR_K, LINEAR_V, LINEAR_QKV, LINEAR_Q_A, LINEAR_KV_A, LINEAR_O },
 	  .n_biased = 7 },
+	{ .key = "attention_out_bias", .what = "a bias", .biased = { LINEAR_O }, .n_biased = 1 },
 	{ .key = "mlp_bias",
 	  .what = "a bias",
 	  .biased = { LINEAR_GATE, LINEAR_UP, LINEAR_GATE_UP, LINEAR_DOWN },

@@ -18,6 +18,7 @@ static const struct {
 	enum fact_type type;
 } types[] = {
 	{ "attention_bias", FACT_FLAG },
+	{ "attention_out_bias", FACT_FLAG },
 	{ "attention_multiplier", FACT_NUMBER },
 	{ "attn_layer_indices", FACT_LIST },
 	{ "attn_logit_softcapping", FACT_NUMBER },

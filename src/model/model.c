@@ -19,6 +19,18 @@ static bool arch_serves(const struct arch *arch, const char *architecture)
 	return false;
 }
 
+/* Whether the row is of the language model inside of a model with towers. */
+static bool arch_serves_inside(const struct arch *arch, const struct model_config *config)
+{
+	const char *type =
+		config->n_model_types > 1 ? config->model_types[config->n_model_types - 1] : "";
+
+	for (size_t i = 0; i < sizeof arch->text_types / sizeof *arch->text_types; i++)
+		if (arch->text_types[i] && !strcmp(arch->text_types[i], type))
+			return true;
+	return false;
+}
+
 static int arch_find(struct model *model, const struct model_config *config, struct err *err)
 {
 	const char *expected = config->architecture;
@@ -29,7 +41,7 @@ static int arch_find(struct model *model, const struct model_config *config, str
 			       "config.json of '%s' has no 'architectures', which names the model",
 			       model->checkpoint->path);
 	for (size_t i = 0; archs[i]; i++) {
-		if (arch_serves(archs[i], expected)) {
+		if (arch_serves(archs[i], expected) || arch_serves_inside(archs[i], config)) {
 			model->arch = archs[i];
 			buf_release(&known);
 			return 0;

@@ -236,8 +236,11 @@ enum multiplier_keys { MULTIPLIERS_NONE, MULTIPLIERS_GRANITE, MULTIPLIERS_FALCON
 /* An architecture: names below the layer in the checkpoint ("self_attn.q_proj"), what it reads of
  * config.json, and features that config.json does not state. */
 struct arch {
-	const char *name;	       /* as `calibrate` prints it */
-	const char *architectures[6];  /* values in config.json that select this row */
+	const char *name;	      /* as `calibrate` prints it */
+	const char *architectures[6]; /* values in config.json that select this row */
+	/* values of model_type in text_config that select this row, whatever the architecture of
+	 * the whole is: towers have no part in a pass over text */
+	const char *text_types[2];
 	const char *linear[N_LINEARS]; /* module names; NULL: as in arch_names */
 	const char *vector
 		[N_VECTORS]; /* tensor names; NULL likewise; a layer must have those named here */

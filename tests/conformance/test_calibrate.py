@@ -55,6 +55,11 @@ class Sites:
         self.rows[-1][name] = (x.abs().max().item(), y.abs().max().item(), x.shape[0])
 
 
+def in_memory(name: str) -> str:
+    """The name that a module has in memory, where transformers writes models beside towers by older names."""
+    return name.replace("language_model.model.", "model.language_model.").replace("language_model.lm_head.", "lm_head.")
+
+
 def amax_problems(model: torch.nn.Module, folder: pathlib.Path, ids: np.ndarray) -> Iterator[str]:
     np.save(folder / "ids.npy", ids)
     done = run("calibrate", folder, "--data", folder / "ids.npy", "--precision", "f32", "-o", folder / "s.amax",
@@ -62,7 +67,7 @@ def amax_problems(model: torch.nn.Module, folder: pathlib.Path, ids: np.ndarray)
     if done.returncode:
         yield done.stderr.decode().strip()
         return
-    found = load_file(folder / "s.amax")
+    found = {in_memory(name): history for name, history in load_file(folder / "s.amax").items()}
     sites = Sites(model)
     with torch.no_grad():
         for row in ids:

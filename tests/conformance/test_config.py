@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.utils import logging
 
 import tiny_models
@@ -52,24 +51,28 @@ class Case:
     def __init__(self, name: str, folder: pathlib.Path) -> None:
         tiny_models.save(name, folder)
         self.folder, self.path = folder, folder / "config.json"
-        self.config = json.loads(self.path.read_text())
-        self.weights = folder / "model.safetensors"
-        vocabulary = self.config.get("text_config", self.config)["vocab_size"]
-        self.ids = np.random.default_rng(11).integers(0, vocabulary, LENGTH).astype(np.uint32)
+        self.model_class = tiny_models.MODELS[name][1]
+        self.whole = json.loads(self.path.read_text())
+        self.config = self.whole.get("text_config", self.whole)     # of the language model
+        self.ids = np.random.default_rng(11).integers(0, self.config["vocab_size"], LENGTH).astype(np.uint32)
         self.ids.tofile(folder / "ids")
+
+    def write(self, config: dict) -> None:
+        inside = "text_config" in self.whole
+        self.path.write_text(json.dumps(self.whole | {"text_config": config} if inside else config))
 
     def ours(self, config: dict) -> np.ndarray | str:
         """The logits, or the message."""
-        self.path.write_text(json.dumps(config))
+        self.write(config)
         done = subprocess.run([FORWARD, self.folder, "f32", self.folder / "ids", self.folder / "logits"], capture_output=True, check=False)
         if done.returncode not in (0, 1):
             return f"exit {done.returncode}: {done.stderr.decode()[-200:]}"
         return done.stderr.decode().strip() if done.returncode else np.fromfile(self.folder / "logits", np.float32).astype(np.float64)
 
     def theirs(self, config: dict) -> np.ndarray:
-        self.path.write_text(json.dumps(config))
+        self.write(config)
         with torch.no_grad():
-            model = AutoModelForCausalLM.from_pretrained(self.folder, config=AutoConfig.from_pretrained(self.folder), dtype=torch.float32)
+            model = self.model_class.from_pretrained(self.folder, dtype=torch.float32)
             return model.eval()(torch.tensor(self.ids[None].astype(np.int64))).logits.double().numpy().ravel()
 
     def equal(self, config: dict, key: str, must_run: bool = True) -> Iterator[str]:

@@ -38,6 +38,14 @@ FALCON = {"hidden_size": 60, "num_attention_heads": 3, "num_key_value_heads": 1,
           "embedding_multiplier": 3.0, "lm_head_multiplier": 0.7, "key_multiplier": 0.6, "attention_in_multiplier": 1.2,
           "attention_out_multiplier": 0.8, "ssm_in_multiplier": 1.3, "ssm_out_multiplier": 0.9,
           "ssm_multipliers": [0.5, 1.4, 0.8, 1.1, 0.6], "mlp_multipliers": [1.6, 0.4]}
+TOWER = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2, "depth": 1, "num_heads": 2,
+         "out_hidden_size": 64, "image_size": 28, "patch_size": 14, "deepstack_visual_indexes": [0]}
+
+
+def beside_tower(**changes: object) -> dict:
+    """The configuration of a language model that is a part of another one."""
+    return {"text_config": SIZES | {"tie_word_embeddings": True} | changes, "vision_config": TOWER}
+
 
 # name: the classes of configuration and model, and what differs from SIZES.
 MODELS: dict[str, tuple] = {
@@ -118,6 +126,18 @@ MODELS: dict[str, tuple] = {
     "falcon_h1, no norm": (t.FalconH1Config, t.FalconH1ForCausalLM,
                            MAMBA | FALCON | {"mamba_d_ssm": None, "mamba_d_head": "auto", "num_hidden_layers": 2,
                                              "mamba_conv_bias": False}),
+    "seed_oss": (t.SeedOssConfig, t.SeedOssForCausalLM, {"head_dim": 24, "attention_bias": True, "mlp_bias": True}),
+    "qwen2_moe": (t.Qwen2MoeConfig, t.Qwen2MoeForCausalLM,
+                  EXPERTS | {"num_experts": 6, "shared_expert_intermediate_size": 40, "mlp_only_layers": [1]}),
+    "glm4_moe_lite": (t.Glm4MoeLiteConfig, t.Glm4MoeLiteForCausalLM,
+                      {k: v for k, v in (GROUPS | LATENT).items() if k != "first_k_dense_replace"} | {"q_lora_rank": 24}),
+    "dots1": (t.Dots1Config, t.Dots1ForCausalLM,
+              GROUPS | {"head_dim": 24, "sliding_window": 20, "max_window_layers": 1}),
+    "qwen3, beside a tower": (t.Qwen3VLConfig, t.Qwen3VLForConditionalGeneration, beside_tower(head_dim=24)),
+    "gemma3, beside a tower": (t.Gemma3Config, t.Gemma3ForConditionalGeneration,
+                               beside_tower(head_dim=32, sliding_window=20, query_pre_attn_scalar=48)),
+    "mistral, beside a tower": (t.Mistral3Config, t.Mistral3ForConditionalGeneration,
+                                beside_tower(model_type="mistral", head_dim=24, sliding_window=20)),
     "deepseek_v3": (t.DeepseekV3Config, t.DeepseekV3ForCausalLM,
                     GROUPS | LATENT | {"q_lora_rank": 24, "rope_parameters": YARN | {"mscale": 1.0, "mscale_all_dim": 1.0}}),
     "deepseek_v3, pairs apart": (t.DeepseekV3Config, t.DeepseekV3ForCausalLM,
@@ -139,7 +159,7 @@ def save(name: str, folder: pathlib.Path) -> torch.nn.Module:
     """Writes the model in bf16 and returns it in fp32: the same values."""
     config_class, model_class, changes = MODELS[name]
     torch.manual_seed(len(name))
-    model = model_class(config_class(**SIZES | changes))
+    model = model_class(config_class(**changes if "text_config" in changes else SIZES | changes))
     with torch.no_grad():
         for key, parameter in [*model.named_parameters(), *model.named_buffers()]:
             if "norm" in key:

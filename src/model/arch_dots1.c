@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/model.h"
+
+/* dots.llm1: norms of q and k, experts in groups with sigmoid scores, a shared expert. */
+const struct arch arch_dots1 = {
+	.name = "dots1",
+	.architectures = { "Dots1ForCausalLM" },
+	.vector = { [VECTOR_NORM_Q] = "self_attn.q_norm.weight",
+		    [VECTOR_NORM_K] = "self_attn.k_norm.weight",
+		    [VECTOR_ROUTER_BIAS] = "mlp.gate.e_score_correction_bias" },
+	.sigmoid = true,
+	.facts.keys = {
+		{ "attention_bias", "false" },
+		{ "max_window_layers", "62" },
+		{ "n_group", "1" },
+		{ "norm_topk_prob", "false" },
+		{ "num_experts_per_tok", NULL },
+		{ "routed_scaling_factor", "1.0" },
+		{ "sliding_window", "4096" },
+		{ "topk_group", "1" },
+	},
+	.facts.ignored = { { "scoring_func", "\"noaux_tc\"" }, { "topk_method", "\"noaux_tc\"" } },
+};
