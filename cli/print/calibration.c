@@ -116,11 +116,11 @@ void history_print_next(const char *model, const char *history)
 {
 	struct buf text = { 0 };
 
+	buf_puts(&text, "quantize ");
 	path_put(&text, model);
 	buf_puts(&text, " -o DIR --recipe delayed --calibration ");
 	path_put(&text, history);
-	text_sanitize(text.data);
-	fprintf(stderr, "next       fp8conv quantize %s\n", text.data);
+	path_print_next(text.data);
 	buf_release(&text);
 }
 

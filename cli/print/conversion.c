@@ -68,6 +68,7 @@ static void print_next(const struct conversion_report *report)
 	}
 	if (report->plan->dtype)
 		return;
+	buf_puts(&text, "verify ");
 	path_put(&text, params->output);
 	if (plan_quantizes(report->plan) && strcmp(params->input, "-") != 0) {
 		buf_puts(&text, " --source ");
@@ -75,8 +76,7 @@ static void print_next(const struct conversion_report *report)
 	}
 	if (report->plan->target != ENGINE_ANY)
 		buf_printf(&text, " --target %s", engine_name(report->plan->target));
-	text_sanitize(text.data);
-	fprintf(stderr, "next       fp8conv verify %s\n", text.data);
+	path_print_next(text.data);
 	buf_release(&text);
 }
 

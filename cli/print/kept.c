@@ -11,8 +11,7 @@ void kept_print_text(FILE *stream, int width, const struct plan *plan)
 	const struct keep_list *keep = &plan->keep;
 
 	if (*keep->file_sha256)
-		fprintf(stream,
-			"%-*s%zu %s, %.1f %% of the bytes; KLD %.5f predicted, %.5f without\n",
+		fprintf(stream, "%-*s%zu %s, %.1f %% of bytes; predicted KLD %.5f, else %.5f\n",
 			width, "keep", keep->n, keep->n == 1 ? "group" : "groups",
 			percent_of_bytes(keep), keep->kld, keep->kld_before);
 }

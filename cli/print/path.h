@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Paths in a summary: the output, and paths in commands to copy.
+ * Paths in a summary: the output, and paths in commands to copy; the command to type next.
  */
 #ifndef FP8CONV_CLI_PRINT_PATH_H
 #define FP8CONV_CLI_PRINT_PATH_H
@@ -12,5 +12,9 @@ void path_put(struct buf *text, const char *path);
 
 /* Prints the line "output  PATH" on standard error. */
 void path_print_output(const char *path);
+
+/* Prints the line "next  fp8conv COMMAND" on standard error; on a terminal that is too narrow on
+ * several lines, which a shell reads as one. */
+void path_print_next(const char *command);
 
 #endif

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/sort.h"
 #include "cli/print/json.h"
+#include "cli/print/job_options.h"
 #include "cli/print/path.h"
 #include "cli/print/table.h"
 #include "cli/print/units.h"
@@ -203,6 +204,26 @@ static void print_worst(const struct kld_table *table, size_t recipe)
 	free(groups);
 }
 
+/* Prints the command that uses the table, with all options that decide what is quantized. */
+static void print_next(const struct sensitivity_report *report)
+{
+	const struct quantize_params *quantize = &report->params->quantize;
+	const struct kld_recipe *recipe = &report->plan->table.recipes[0];
+	struct buf text = { 0 };
+
+	buf_puts(&text, "quantize ");
+	path_put(&text, quantize->convert.input);
+	buf_puts(&text, " -o DIR");
+	job_option_put(&text, "recipe", recipe->name);
+	if (quantize->format)
+		job_option_put(&text, "format", quantize->format);
+	job_options_put(&text, recipe->options, quantize->calibration.path);
+	job_option_put(&text, "keep", report->params->output);
+	buf_puts(&text, " --budget 10%");
+	path_print_next(text.data);
+	buf_release(&text);
+}
+
 void sensitivity_report_text(const struct sensitivity_report *report)
 {
 	const struct sensitivity_plan *plan = report->plan;
@@ -215,13 +236,8 @@ void sensitivity_report_text(const struct sensitivity_report *report)
 	units_memory(&text, process_peak_memory());
 	fprintf(stderr, "time       %s\n", text.data);
 	path_print_output(report->params->output);
-	text.len = 0;
-	path_put(&text, report->params->quantize.convert.input);
-	buf_printf(&text, " -o DIR --recipe %s --keep ", plan->table.recipes[0].name);
-	path_put(&text, report->params->output);
-	text_sanitize(text.data);
-	fprintf(stderr, "next       fp8conv quantize %s --budget 10%%\n", text.data);
 	buf_release(&text);
+	print_next(report);
 }
 
 /* Writes "round 1/2 layer 19/30 36 of 120 groups". */

@@ -127,14 +127,15 @@ void verification_print_verdict(const struct verification *verification, bool ha
 	size_t n = verification->problems.n;
 
 	if (n)
-		fprintf(stderr, "%zu problem%s", n, n == 1 ? "" : "s");
+		fprintf(stderr, "%zu problem%s in %zu tensors, %zu FP8 weights\n", n,
+			n == 1 ? "" : "s", verification->n_tensors,
+			verification->detection.n_weights);
 	else
-		fputs("OK", stderr);
-	fprintf(stderr, ": %zu tensors, %zu FP8 weights; %s\n", verification->n_tensors,
-		verification->detection.n_weights,
-		compensated->n_codes ? "every scale compared with the source"
-		: has_source	     ? "every scale and code compared with the source"
-				     : "names, types, shapes, config, scales, codes");
+		fprintf(stderr, "OK: %zu tensors, %zu FP8 weights; %s\n", verification->n_tensors,
+			verification->detection.n_weights,
+			compensated->n_codes ? "every scale compared with the source"
+			: has_source	     ? "every scale and code compared with the source"
+					     : "names, types, shapes, config, scales, codes");
 	if (compensated->n_codes)
 		fprintf(stderr,
 			"compensated: %.1f %% of codes are not the nearest; SQNR %.1f dB, nearest "

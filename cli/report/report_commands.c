@@ -8,118 +8,14 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/words.h"
+#include "cli/print/job_options.h"
 #include "cli/print/path.h"
 #include "cli/report/report.h"
-#include "recipe/recipe.h"
 #include "report/escape.h"
-
-/* How a member of the manifest's options is written as an option. */
-enum member_kind {
-	MEMBER_TEXT, /* --option TEXT, unless it is the default */
-	MEMBER_FLAG, /* --option where true */
-	MEMBER_LIST, /* --option TEXT for each element */
-	MEMBER_FILE, /* --option FILE, where it is not null: the manifest has no path */
-};
-
-struct member {
-	const char *key;
-	enum member_kind kind;
-	const char *option;
-	const char *other; /* MEMBER_TEXT: the default; MEMBER_FILE: what stands for the file */
-};
-
-static const struct member members[] = {
-	{ "recipe", MEMBER_TEXT, "recipe", NULL },
-	{ "format", MEMBER_TEXT, "format", NULL },
-	{ "dtype", MEMBER_TEXT, "dtype", NULL },
-	{ "target", MEMBER_TEXT, "target", "any" },
-	{ "profile", MEMBER_TEXT, "profile", "vendor" },
-	{ "include", MEMBER_LIST, "include", NULL },
-	{ "exclude", MEMBER_LIST, "exclude", NULL },
-	{ "tensor", MEMBER_LIST, "tensor", NULL },
-	{ "ragged", MEMBER_FLAG, "ragged", NULL },
-	{ "requantize", MEMBER_FLAG, "requantize", NULL },
-	{ "on_nonfinite", MEMBER_TEXT, "on-nonfinite", "error" },
-	{ "preserve_high_precision", MEMBER_FLAG, "preserve-high-precision DIR", NULL },
-	{ "kv_cache", MEMBER_FLAG, "kv-cache", NULL },
-	{ "calibration", MEMBER_FILE, "calibration", "S.amax" },
-};
-
-static void put_option(struct buf *out, const char *option, const char *value)
-{
-	buf_printf(out, " --%s ", option);
-	path_put(out, value);
-}
-
-static void put_member(struct buf *out, const struct member *member, const json_t *value)
-{
-	const char *text = json_string_value(value);
-	const json_t *item;
-	size_t i;
-
-	switch (member->kind) {
-	case MEMBER_TEXT:
-		if (text && !(member->other && !strcmp(text, member->other)))
-			put_option(out, member->option, text);
-		break;
-	case MEMBER_FLAG:
-		if (json_is_true(value))
-			buf_printf(out, " --%s", member->option);
-		break;
-	case MEMBER_LIST:
-		json_array_foreach(value, i, item)
-		{
-			if (json_string_value(item))
-				put_option(out, member->option, json_string_value(item));
-		}
-		break;
-	case MEMBER_FILE:
-		if (value && !json_is_null(value))
-			put_option(out, member->option, member->other);
-	}
-}
-
-/* Adds a word of the scales if it is not the recipe's own. */
-static void put_word(struct buf *out, const char *option, const char *word, const char *words,
-		     int own)
-{
-	char text[WORD_SIZE];
-
-	if (word && strcmp(word, words_get(words, own, text)) != 0)
-		put_option(out, option, word);
-}
 
 static const char *text_of(const json_t *object, const char *key)
 {
 	return json_string_value(json_object_get(object, key));
-}
-
-/* Adds the numbers that differ from those of the recipe's row. */
-static void put_scales(struct buf *out, const json_t *options)
-{
-	const char *name = text_of(options, "recipe");
-	const json_t *scales = json_object_get(options, "scales");
-	const json_t *pow2 = json_object_get(scales, "pow2");
-	struct err ignored;
-	const struct recipe *recipe = name ? recipe_find(name, &ignored) : NULL;
-	double epsilon = json_number_value(json_object_get(scales, "amax_epsilon"));
-	json_int_t margin = json_integer_value(json_object_get(scales, "margin"));
-
-	if (!recipe)
-		return;
-	put_word(out, "fp8-format", text_of(scales, "fp8_format"), FP8_FORMAT_WORDS,
-		 (int)recipe->weight.format);
-	if (json_is_boolean(pow2) && json_is_true(pow2) != recipe->weight.pow2)
-		put_option(out, "scale-fmt", json_is_true(pow2) ? "ue8m0" : "float");
-	put_word(out, "scale-arith", text_of(scales, "scale_arith"), SCALE_ARITH_WORDS,
-		 (int)recipe->weight.arith);
-	put_word(out, "mx-scale", text_of(scales, "mx_scale"), MX_RULE_WORDS,
-		 (int)recipe->weight.mx_rule);
-	if (epsilon > 0)
-		buf_printf(out, " --amax-epsilon %.9g", epsilon);
-	if (margin)
-		buf_printf(out, " --margin %lld", (long long)margin);
 }
 
 static uint64_t count_of(const json_t *object, const char *key)
@@ -167,6 +63,7 @@ static void put_keep(struct buf *out, const json_t *keep)
 
 static void put_conversion(struct buf *out, const struct report *report, const char *source)
 {
+	static const char *const forms[] = { "recipe", "format", "dtype" };
 	const char *command = text_of(report->manifest, "command");
 	const json_t *options = json_object_get(report->manifest, "options");
 
@@ -178,11 +75,10 @@ static void put_conversion(struct buf *out, const struct report *report, const c
 	path_put(out, source);
 	buf_puts(out, " -o ");
 	path_put(out, report->name);
-	for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
-		put_member(out, &members[i], json_object_get(options, members[i].key));
-		if (!strcmp(members[i].key, "profile"))
-			put_scales(out, options);
-	}
+	for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+		if (text_of(options, forms[i]))
+			job_option_put(out, forms[i], text_of(options, forms[i]));
+	job_options_put(out, options, "S.amax");
 	put_rounding(out, json_object_get(options, "rounding"));
 	put_keep(out, json_object_get(options, "keep"));
 }
@@ -194,22 +90,22 @@ static void put_eval(struct buf *out, const struct report *report, const char *s
 	buf_puts(out, "fp8conv eval ");
 	path_put(out, report->name);
 	if (evaluation->compared)
-		put_option(out, "source", source);
+		job_option_put(out, "source", source);
 	for (size_t i = 0; i < evaluation->n_data; i++) {
 		char *name = report_base_name(evaluation->data[i]);
 
-		put_option(out, "data", name);
+		job_option_put(out, "data", name);
 		free(name);
 	}
 	if (!evaluation->n_data)
-		put_option(out, "data", "DATA");
+		job_option_put(out, "data", "DATA");
 	if (evaluation->seq_len != 512)
 		buf_printf(out, " --seq-len %llu", (unsigned long long)evaluation->seq_len);
 	buf_printf(out, " --passes %llu", (unsigned long long)evaluation->sequences);
 	if (evaluation->activations && strcmp(evaluation->activations, "engine") != 0)
-		put_option(out, "activations", evaluation->activations);
+		job_option_put(out, "activations", evaluation->activations);
 	if (evaluation->precision && strcmp(evaluation->precision, "bf16") != 0)
-		put_option(out, "precision", evaluation->precision);
+		job_option_put(out, "precision", evaluation->precision);
 	buf_puts(out, " --json");
 }
 

@@ -50,10 +50,21 @@ expect("dequantize", show("dequantize", "out", "-o", "it's", "--dtype", "bf16"),
 expect("verify", show("verify", "out"), [r"OK: 64 tensors, 26 FP8 weights; names, types, shapes, config, scales, codes"])
 expect("verify --source", show("verify", "out", "--source", "m"),
        [r"OK: 64 tensors, 26 FP8 weights; every scale and code compared with the source"])
+expect("verify with problems", show("verify", "dense", status=1)[-1:], [r"1 problem in 38 tensors, 0 FP8 weights"])
 expect("verify --quiet", show("verify", "out", "--quiet"), [])
 expect("calibrate", show("calibrate", "dense", "--data", "text.txt", "--seq-len", "16", "--passes", "2", "--min-tokens", "1", "-o", "s.amax"),
        [r"passes     2", r"tokens     32, \d+ per second", r"perplexity \d+\.\d{4}", r"time .*", r"output     s\.amax",
         r"next       fp8conv quantize dense -o DIR --recipe delayed --calibration s\.amax"])
+# A command that is too long for a line goes on after a backslash, before an option and never within a name.
+expect("a long command", show("calibrate", "dense", "--data", "text.txt", "--seq-len", "16", "--passes", "1", "--min-tokens", "1", "-o",
+                              "amax - of 'it' -x.amax")[-2:],
+       [r"next       fp8conv quantize dense -o DIR --recipe delayed \\",
+        r"             --calibration 'amax - of '\\''it'\\'' -x\.amax'"])
+expect("sensitivity", show("sensitivity", "dense", "--data", "text.txt", "--seq-len", "16", "--passes", "1", "--ragged", "--exclude",
+                           "mlp|layers.[1-3]", "--recipe", "channelwise,mxfp8", "--format", "compressed-tensors", "-o", "S.json")[-4:],
+       [r"output     S\.json", r"next       fp8conv quantize dense -o DIR --recipe channelwise \\",
+        r"             --format compressed-tensors --exclude 'mlp\|layers\.\[1-3\]' --ragged \\",
+        r"             --keep S\.json --budget 10%"])
 pathlib.Path("t.amax").write_bytes(pathlib.Path("s.amax").read_bytes())
 expect("merge", show("merge", "s.amax", "t.amax", "-o", "m.amax"),
        [r"fp8conv merge: note: 's\.amax' and 't\.amax' are of the same data, which counts tw", "ice",

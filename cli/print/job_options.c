@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/print/job_options.h"
+
+#include <string.h>
+
+#include "base/words.h"
+#include "cli/print/path.h"
+#include "recipe/recipe.h"
+
+/* How a member is written as an option. */
+enum member_kind {
+	MEMBER_TEXT, /* --option TEXT, unless it is the default */
+	MEMBER_FLAG, /* --option where true */
+	MEMBER_LIST, /* --option TEXT for each element */
+	MEMBER_FILE, /* --option FILE, where it is not null: no record has a path */
+};
+
+struct member {
+	const char *key;
+	enum member_kind kind;
+	const char *option;
+	const char *other; /* MEMBER_TEXT: the default */
+};
+
+static const struct member members[] = {
+	{ "target", MEMBER_TEXT, "target", "any" },
+	{ "profile", MEMBER_TEXT, "profile", "vendor" },
+	{ "include", MEMBER_LIST, "include", NULL },
+	{ "exclude", MEMBER_LIST, "exclude", NULL },
+	{ "tensor", MEMBER_LIST, "tensor", NULL },
+	{ "ragged", MEMBER_FLAG, "ragged", NULL },
+	{ "requantize", MEMBER_FLAG, "requantize", NULL },
+	{ "on_nonfinite", MEMBER_TEXT, "on-nonfinite", "error" },
+	{ "preserve_high_precision", MEMBER_FLAG, "preserve-high-precision DIR", NULL },
+	{ "kv_cache", MEMBER_FLAG, "kv-cache", NULL },
+	{ "calibration", MEMBER_FILE, "calibration", NULL },
+};
+
+void job_option_put(struct buf *out, const char *option, const char *value)
+{
+	buf_printf(out, " --%s ", option);
+	path_put(out, value);
+}
+
+static void put_member(struct buf *out, const struct member *member, const json_t *value,
+		       const char *file)
+{
+	const char *text = json_string_value(value);
+	const json_t *item;
+	size_t i;
+
+	switch (member->kind) {
+	case MEMBER_TEXT:
+		if (text && !(member->other && !strcmp(text, member->other)))
+			job_option_put(out, member->option, text);
+		break;
+	case MEMBER_FLAG:
+		if (json_is_true(value))
+			buf_printf(out, " --%s", member->option);
+		break;
+	case MEMBER_LIST:
+		json_array_foreach(value, i, item)
+		{
+			if (json_string_value(item))
+				job_option_put(out, member->option, json_string_value(item));
+		}
+		break;
+	case MEMBER_FILE:
+		if (value && !json_is_null(value))
+			job_option_put(out, member->option, file);
+	}
+}
+
+/* Adds a word of the scales if it is not the recipe's own. */
+static void put_word(struct buf *out, const char *option, const char *word, const char *words,
+		     int own)
+{
+	char text[WORD_SIZE];
+
+	if (word && strcmp(word, words_get(words, own, text)) != 0)
+		job_option_put(out, option, word);
+}
+
+static const char *text_of(const json_t *object, const char *key)
+{
+	return json_string_value(json_object_get(object, key));
+}
+
+/* Adds the numbers that differ from those of the recipe's row. */
+static void put_scales(struct buf *out, const json_t *options)
+{
+	const char *name = text_of(options, "recipe");
+	const json_t *scales = json_object_get(options, "scales");
+	const json_t *pow2 = json_object_get(scales, "pow2");
+	struct err ignored;
+	const struct recipe *recipe = name ? recipe_find(name, &ignored) : NULL;
+	double epsilon = json_number_value(json_object_get(scales, "amax_epsilon"));
+	json_int_t margin = json_integer_value(json_object_get(scales, "margin"));
+
+	if (!recipe)
+		return;
+	put_word(out, "fp8-format", text_of(scales, "fp8_format"), FP8_FORMAT_WORDS,
+		 (int)recipe->weight.format);
+	if (json_is_boolean(pow2) && json_is_true(pow2) != recipe->weight.pow2)
+		job_option_put(out, "scale-fmt", json_is_true(pow2) ? "ue8m0" : "float");
+	put_word(out, "scale-arith", text_of(scales, "scale_arith"), SCALE_ARITH_WORDS,
+		 (int)recipe->weight.arith);
+	put_word(out, "mx-scale", text_of(scales, "mx_scale"), MX_RULE_WORDS,
+		 (int)recipe->weight.mx_rule);
+	if (epsilon > 0)
+		buf_printf(out, " --amax-epsilon %.9g", epsilon);
+	if (margin)
+		buf_printf(out, " --margin %lld", (long long)margin);
+}
+
+void job_options_put(struct buf *out, const json_t *options, const char *calibration)
+{
+	for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
+		put_member(out, &members[i], json_object_get(options, members[i].key), calibration);
+		if (!strcmp(members[i].key, "profile"))
+			put_scales(out, options);
+	}
+}
