@@ -79,35 +79,54 @@ static const char *text_of(const json_t *record, const char *key)
 	return text ? text : "";
 }
 
-/* Returns the first option that one list has and the other has not with the same value, or NULL. */
+/* Returns the first option that one list has and the other has not with the same value, or NULL. A
+ * hash says less than what it was made of: it comes last. */
 static const char *option_not_in(const json_t *one, const json_t *other)
 {
-	const char *name;
+	const char *name, *hash = NULL;
 	json_t *option;
 
 	json_object_foreach((json_t *)one, name, option)
 	{
-		if (!json_equal(json_object_get(other, name), option))
+		if (json_equal(json_object_get(other, name), option))
+			continue;
+		if (!strstr(name, "sha256"))
 			return name;
+		hash = name;
 	}
-	return NULL;
+	return hash;
+}
+
+/* Returns the first member in which two lists of options differ; NULL where they are no lists. */
+static const char *option_that_differs(const json_t *was, const json_t *is)
+{
+	const char *name;
+
+	if (!json_is_object(was) || !json_is_object(is))
+		return NULL;
+	name = option_not_in(is, was);
+	return name ? name : option_not_in(was, is);
 }
 
 static int options_check(const json_t *was, const json_t *is, const struct outdir *dir,
 			 struct err *err)
 {
 	const char *name;
+	struct buf path = { 0 };
 
 	if (was && json_equal(was, is))
 		return 0;
-	name = option_not_in(is, was);
-	if (!name)
-		name = option_not_in(was, is);
-	return err_set(
-		err, ERR_USAGE,
+	while ((name = option_that_differs(was, is))) {
+		buf_printf(&path, "%s%s", path.len ? "." : "", name);
+		was = json_object_get(was, name);
+		is = json_object_get(is, name);
+	}
+	err_set(err, ERR_USAGE,
 		"'%s' holds the output of another job: option '%s' differs (use --restart to "
 		"start over)",
-		dir->path, name ? name : "list");
+		dir->path, path.len ? path.data : "list");
+	buf_release(&path);
+	return -1;
 }
 
 int manifest_check(const json_t *manifest, const json_t *job, const struct outdir *dir,

@@ -86,9 +86,13 @@ again = json.load(open("again.json"))
 if again["files_written"] or again["rounding"] is not None:
     print("again:", again)
 END
-another=" quantize: 'blockwise' holds the output of another job: option 'rounding' differs (use --restart to start over)"
-fails 2 "$another" quantize "$model" -o blockwise --rounding compensated --data a.jsonl --shrink 0.5
-fails 2 "$another" quantize "$model" -o blockwise
+another=" quantize: 'blockwise' holds the output of another job: option 'rounding%s' differs (use --restart to start over)"
+compensated="--rounding compensated --data a.jsonl --data b.jsonl"
+# shellcheck disable=SC2086
+fails 2 "$(printf "$another" .shrink)" quantize "$model" -o blockwise $compensated --shrink 0.5
+# shellcheck disable=SC2086
+fails 2 "$(printf "$another" .sequences)" quantize "$model" -o blockwise $compensated --passes 4
+fails 2 "$(printf "$another" "")" quantize "$model" -o blockwise
 compensated -o blockwise --data a.jsonl --shrink 0.5 --restart
 
 # As near to each other as shrinks may be, they are other jobs; one that rounds all to nearest is not for want of tokens.

@@ -72,7 +72,7 @@ END
 "$FP8CONV" quantize "$model" -o named --exclude 'layers\.0\.self_attn\.[qkv]_proj'
 same out named
 "$FP8CONV" quantize "$model" -o out --keep S.json --budget 10%
-fails 2 "${c}'out' holds the output of another job: option 'keep' differs (use --restart to start over)" \
+fails 2 "${c}'out' holds the output of another job: option 'keep.budget' differs (use --restart to start over)" \
 	quantize "$model" -o out --keep S.json --budget 20%
 
 # Options.
