@@ -14,9 +14,9 @@
 
 #define CHUNK_MAX 64 /* sequences whose inputs are kept at once, at most */
 
-/* The kept rows of a group, in the region of its kind. */
+/* The kept rows of a group, in the region of its kind, and the slot of their value stats. */
 struct kept {
-	size_t first, n;
+	size_t first, n, slot;
 };
 
 struct inputs {
@@ -126,6 +126,7 @@ static void observe(void *context, const struct observation *x)
 	keep(inputs, x,
 	     inputs->memory + place * inputs->sequence_size + inputs->offsets[kind] +
 		     *used * x->n_cols * dtype_bits(inputs->dtype) / 8);
+	kept->slot = x->slot;
 	kept->n += x->n_rows;
 	*used += x->n_rows;
 }
@@ -279,6 +280,28 @@ static int panel_item(void *context, int worker, size_t item, struct err *err)
 	return add_panel(inputs, worker, group, item, err);
 }
 
+/* ERR_INPUT where inputs of the chunk are NaN or infinite. */
+static int check_values(struct inputs *inputs, struct err *err)
+{
+	struct runner *runner = &inputs->job->runner;
+
+	if (runner_stats_fetch(runner, inputs->job->plan->data.n, err))
+		return -1;
+	for (size_t i = 0; i < inputs->n_chunk * inputs->n; i++) {
+		const struct kept *kept = &inputs->kept[i];
+		size_t sequence = inputs->chunk[i / inputs->n];
+
+		if (kept->n &&
+		    runner->memory.fetched[sequence * runner->n_slots + kept->slot].n_nonfinite)
+			return err_set(
+				err, ERR_INPUT,
+				"the inputs of '%s' are NaN or infinite: the model overflows "
+				"on this data",
+				group_at(inputs, i % inputs->n)->input.linears[0]->module);
+	}
+	return 0;
+}
+
 static int add_chunk(struct inputs *inputs, struct err *err)
 {
 	const struct compensate_params *params = &inputs->job->plan->params;
@@ -289,7 +312,9 @@ static int add_chunk(struct inputs *inputs, struct err *err)
 	for (size_t i = 0; i < inputs->n_chunk; i++)
 		inputs->places[inputs->chunk[i]] = i;
 	inputs->job->runner.forward.observer = &inputs->observer;
-	if (pool_run(params->n_threads, inputs->n_chunk, run_item, inputs, params->stop, err))
+	if (runner_stats_clear(&inputs->job->runner, inputs->job->plan->data.n, err) ||
+	    pool_run(params->n_threads, inputs->n_chunk, run_item, inputs, params->stop, err) ||
+	    check_values(inputs, err))
 		return -1;
 	for (size_t i = 0; i < inputs->n_chunk; i++)
 		inputs->places[inputs->chunk[i]] = SIZE_MAX;
@@ -301,14 +326,14 @@ static int add_chunk(struct inputs *inputs, struct err *err)
 	return pool_run(params->n_threads, n_items, panel_item, inputs, params->stop, err);
 }
 
-/* ERR_INPUT where the inputs of a group were not finite. */
+/* ERR_INPUT where the squares of a group's inputs, which are finite, are not. */
 static int check_diagonal(const struct input_group *input, const float *h, struct err *err)
 {
 	for (size_t i = 0; i < input->k; i++)
 		if (!isfinite(h[i * input->k + i]))
 			return err_set(err, ERR_INPUT,
-				       "the inputs of '%s' are not finite: the model overflows on "
-				       "this data",
+				       "the inputs of '%s' are so large that the sum of their "
+				       "squares overflows: use --exclude to keep such weights",
 				       input->linears[0]->module);
 	return 0;
 }

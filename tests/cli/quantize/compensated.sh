@@ -169,4 +169,26 @@ fails 3 "${q}option '--shrink auto' needs 2 sequences of each file, and has 1 in
 	quantize "$model" -o x --rounding compensated --data a.jsonl --passes 1
 fails 3 "${q}cannot open 'none'*" quantize "$model" -o x --rounding compensated --data none
 [ ! -e x ] || echo "a refused job left x"
+
+# Inputs that no Hessian can be made of: infinite ones, and those whose squares overflow.
+with_norm() {
+	mkdir "$1"
+	cp "$model"/* "$1"
+	python3 - "$@" <<-'END'
+		import json, pathlib, struct, sys
+		path = pathlib.Path(sys.argv[1], "model.safetensors")
+		data = bytearray(path.read_bytes())
+		n = struct.unpack("<Q", data[:8])[0]
+		begin, end = (8 + n + at for at in json.loads(data[8:8 + n])["model.layers.1.post_attention_layernorm.weight"]["data_offsets"])
+		data[begin:end] = bytes.fromhex(sys.argv[2])[::-1] * ((end - begin) // 2)
+		path.write_bytes(data)
+	END
+}
+with_norm infinite 7f80
+with_norm large 5e00 # 2^61
+fails 3 "${q}the inputs of 'model.layers.1.mlp.gate_proj' are NaN or infinite: the model overflows on this data" \
+	quantize infinite -o x --rounding compensated --data a.jsonl
+fails 3 "${q}the inputs of 'model.layers.1.mlp.gate_proj' are so large that the sum of their squares overflows: use --exclude to keep such weights" \
+	quantize large -o x --rounding compensated --data a.jsonl --restart
+"$FP8CONV" quantize large -o kept --rounding compensated --data a.jsonl --shrink 0.6 --exclude 'layers\.[1-3]\.'
 exit 0
