@@ -157,7 +157,7 @@ static int run_heads(void *context, int worker, size_t item, struct err *err)
 	for (size_t c = 0; c < job->n_candidates; c++)
 		q[c] = variant_head(&job->candidates[c], &trial->stages[c], worker,
 				    sequence->index);
-	if (forward_heads_many(&p, q, job->n_candidates, kl, err))
+	if (forward_heads_many(&p, q, job->n_candidates, kl, NULL, err))
 		return -1;
 	for (size_t c = 0; c < job->n_candidates; c++) {
 		if (!isfinite(kl[c]))

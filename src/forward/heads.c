@@ -5,6 +5,7 @@
  * several models beside one, without their losses.
  */
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -108,6 +109,7 @@ struct many {
 	size_t n;
 	struct divergence_sums *totals; /* (n, HEAD_BLOCK) */
 	double *kl;			/* (n) */
+	_Atomic uint64_t *done;
 };
 
 /* Computes a panel of every q beside that of p, which is there.  The models q share a workspace, so
@@ -129,6 +131,16 @@ static int many_panel(const struct many *many, size_t first, const struct head_p
 	return 0;
 }
 
+/* Counts the share of a panel in the heads of m tokens. */
+static void many_count(const struct many *many, const struct head_panel *panel, size_t m)
+{
+	uint64_t all = many->n * m, n_cols = many->p->head.linear->weight.n;
+
+	if (many->done)
+		atomic_fetch_add(many->done, all * (panel->col + panel->n) / n_cols -
+						     all * panel->col / n_cols);
+}
+
 static int many_block(const struct many *many, size_t first, struct err *err)
 {
 	struct head_panel panel = { 0 };
@@ -140,6 +152,7 @@ static int many_block(const struct many *many, size_t first, struct err *err)
 		head_panel_run(many->p, &block, &panel);
 		if (many_panel(many, first, &panel, err))
 			return -1;
+		many_count(many, &panel, block.m);
 	}
 	for (size_t i = 0; i < many->n; i++) {
 		for (size_t t = 0; t < block.m; t++) {
@@ -158,9 +171,9 @@ uint64_t forward_heads_size(size_t n)
 }
 
 int forward_heads_many(const struct head_pass *p, const struct head_pass *q, size_t n, double *kl,
-		       struct err *err)
+		       _Atomic uint64_t *done, struct err *err)
 {
-	struct many many = { .p = p, .q = q, .n = n, .kl = kl };
+	struct many many = { .p = p, .q = q, .n = n, .kl = kl, .done = done };
 	size_t n_tokens = p->pass.sequence->n_tokens;
 	int rc = 0;
 

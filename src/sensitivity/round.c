@@ -90,11 +90,9 @@ static int run_heads(void *context, int worker, size_t item, struct err *err)
 			rc = variant_begin(variant, worker, sequence, err);
 		q[i] = variant_head(variant, turn->stage, worker, sequence);
 	}
-	rc = rc ? rc : forward_heads_many(&p, q, n, sums, err);
+	rc = rc ? rc : forward_heads_many(&p, q, n, sums, &round->progress->sweep.done, err);
 	for (size_t i = 0; i < n && !rc; i++)
 		round->sums[(begin + i) * n_sequences(round) + sequence] = sums[i];
-	atomic_fetch_add(&round->progress->sweep.done,
-			 n * round->plan->data.sequences[sequence].len);
 	free(q);
 	free(sums);
 	return rc;

@@ -28,7 +28,9 @@ least=$("$FP8CONV" sensitivity "$model" $data --ragged --dry-run --threads 1 --m
 python3 "$CLI/json_check.py" plan.json "j['at_once'] == 1" "j['rounds'] == len(j['groups']) == 16" \
 	"j['groups'][0] == {'recipe': 'blockwise', 'group': 'layers.0.qkv', 'modules': 3, 'bf16_bytes': 131072, 'fp8_bytes': 65552}"
 "$FP8CONV" sensitivity "$model" $data --ragged -o few.json --threads 1 --max-memory "$least"
-"$FP8CONV" sensitivity "$model" $data --ragged -o many.json --threads 3
+"$FP8CONV" sensitivity "$model" $data --ragged -o many.json --threads 3 --progress json 2>progress
+tail -n 1 progress >last.json
+python3 "$CLI/json_check.py" last.json "0 < j['done'] == j['total']"
 cmp few.json many.json
 ls -A | grep -F .unfinished
 
