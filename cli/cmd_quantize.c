@@ -152,10 +152,10 @@ static const struct option_row keep_options[] = {
 	  "Keep the groups that cost most by this table of 'fp8conv sensitivity'", option_text,
 	  PLACE(params.keep.path) },
 	{ SECTION_TENSORS, "budget", 0, "P%",
-	  "For --keep: at most so many of the bytes that would be quantized", read_budget,
+	  "For --keep: keep at most P percent of the bytes to quantize", read_budget,
 	  PLACE(params.keep.budget) },
 	{ SECTION_TENSORS, "max-kld", 0, "X",
-	  "For --keep: as many groups as bring the predicted KLD down to X", option_positive,
+	  "For --keep: keep groups until the predicted KLD is at most X", option_positive,
 	  PLACE(params.keep.max_kld) },
 	{ 0 },
 };

@@ -108,6 +108,21 @@ void dataset_add_sequence(const struct dataset_reader *reader, size_t begin)
 	data->sequences[data->n++] = (struct dataset_sequence){ begin, data->ids.n - begin };
 }
 
+/* Fails for data without one sequence. */
+static int refuse_short(const struct dataset *data, size_t seq_len, const struct listing *files,
+			struct err *err)
+{
+	if (files->n == 1)
+		return err_set(err, ERR_INPUT,
+			       "'%s' contains %zu tokens, fewer than one sequence (%zu): give more "
+			       "data or a smaller --seq-len",
+			       files->items[0], data->ids.n, seq_len);
+	return err_set(err, ERR_INPUT,
+		       "the %zu data files contain %zu tokens, fewer than one sequence (%zu): give "
+		       "more data or a smaller --seq-len",
+		       files->n, data->ids.n, seq_len);
+}
+
 /* Cuts joined documents into sequences. */
 static int cut(struct dataset *data, const struct dataset_params *params,
 	       const struct listing *files, struct err *err)
@@ -115,15 +130,8 @@ static int cut(struct dataset *data, const struct dataset_params *params,
 	size_t seq_len = params->seq_len, stride = stride_of(params);
 	size_t n = data->ids.n < seq_len ? 0 : (data->ids.n - seq_len) / stride + 1;
 
-	if (!n && files->n == 1)
-		return err_set(err, ERR_INPUT,
-			       "'%s' contains %zu tokens, fewer than one sequence (%zu)",
-			       files->items[0], data->ids.n, seq_len);
 	if (!n)
-		return err_set(
-			err, ERR_INPUT,
-			"the %zu data files contain %zu tokens, fewer than one sequence (%zu)",
-			files->n, data->ids.n, seq_len);
+		return refuse_short(data, seq_len, files, err);
 	data->n = n < params->max_sequences ? n : params->max_sequences;
 	data->sequences = xcalloc(data->n, sizeof *data->sequences);
 	for (size_t i = 0; i < data->n; i++)

@@ -20,6 +20,8 @@
 #include "dataset/dataset.h"
 #include "support/data_folder.h"
 
+#define HINT "give more data or a smaller --seq-len"
+
 #define N_ROWS(rows) (sizeof(rows) / sizeof *(rows))
 #define ALL	     SIZE_MAX
 
@@ -102,8 +104,9 @@ static void texts_become_sequences(void **state)
 		{ "a.txt", "abcab", 5, ALL, "8 10 2 10 9" },
 		{ "a.txt", "abcab", 1, 3, "8|10|2" },
 		{ "a.txt", "abcab", 6, ALL,
-		  "'a.txt' contains 5 tokens, fewer than one sequence (6)" },
-		{ "a.txt", "", 3, ALL, "'a.txt' contains 2 tokens, fewer than one sequence (3)" },
+		  "'a.txt' contains 5 tokens, fewer than one sequence (6): " HINT },
+		{ "a.txt", "", 3, ALL,
+		  "'a.txt' contains 2 tokens, fewer than one sequence (3): " HINT },
 		{ "a.jsonl", "{\"text\":\"ab\"}\n\n{\"text\":\"c\"}", 3, ALL, "8 10 9|8 2 9" },
 		{ "a.jsonl", "{\"text\":\"ab\"}\r\n{\"text\":\"c\"}\n", 4, ALL, "8 10 9 8" },
 		{ "a.jsonl", "{\"text\":\"ab\"}\n{\"text\":", 3, 1,
@@ -140,7 +143,7 @@ static void texts_become_sequences(void **state)
 		{ "a.jsonl", "{\"messages\":[{\"role\":\"u\",\"content\":[{\"type\":\"image\"}]}]}",
 		  2, ALL, "'a.jsonl', line 1: message part is not text" },
 		{ "a.jsonl", "", 2, ALL,
-		  "'a.jsonl' contains 0 tokens, fewer than one sequence (2)" },
+		  "'a.jsonl' contains 0 tokens, fewer than one sequence (2): " HINT },
 		{ "a.csv", "1,2", 2, ALL,
 		  "'a.csv' is not a .txt, .jsonl, .json, .npy or .safetensors file (also .gz or "
 		  ".zst)" },
@@ -185,8 +188,9 @@ static void a_long_text_is_read_only_as_far_as_needed(void **state)
 	read_into(&got, path, folder.tokenizer, 833335, 11, 1); /* nearly all of it */
 	assert_int_equal(strncmp(got.data, "8 2 10 5 10 5 2 10 5", 20), 0);
 	read_into(&got, path, folder.tokenizer, 833336, 11, 1);
-	assert_string_equal(got.data,
-			    "'long.txt' contains 833335 tokens, fewer than one sequence (833336)");
+	assert_string_equal(
+		got.data,
+		"'long.txt' contains 833335 tokens, fewer than one sequence (833336): " HINT);
 	text.len = 0;
 	for (int i = 0; i < 600000; i++)
 		buf_putc(&text, 'x'); /* no token: more is read than there should be need for */
@@ -237,7 +241,7 @@ static const struct {
 	{ 1, "{'descr': '|u1', 'fortran_order': False, 'shape': (3,), }", "\1\2\3", 3, 3, ALL,
 	  "1 2 3" },
 	{ 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (4,), }\n", npy_ids, 16, 5, ALL,
-	  "'a.npy' contains 4 tokens, fewer than one sequence (5)" },
+	  "'a.npy' contains 4 tokens, fewer than one sequence (5): " HINT },
 	{ 1, "{'descr': '<i2', 'fortran_order': False, 'shape': (2,), }", "\1\0\xff\xff", 4, 1, ALL,
 	  "'a.npy', element 1: token id -1 is outside the range of the model (0 to 10)" },
 	{ 1, "{'descr': '<u8', 'fortran_order': False, 'shape': (1,), }",

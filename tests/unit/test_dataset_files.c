@@ -21,6 +21,8 @@
 #include "dataset/dataset.h"
 #include "support/data_folder.h"
 
+#define HINT "give more data or a smaller --seq-len"
+
 #define N_ROWS(rows) (sizeof(rows) / sizeof *(rows))
 
 static struct data_folder folder; /* its tokenizer: one token a letter, no special tokens */
@@ -130,7 +132,7 @@ static void several_files_are_joined_in_order(void **state)
 	put_text("a.txt", "a");
 	put_text("b.txt", "");
 	check_two("a.txt", "b.txt", SIZE_MAX,
-		  "the 2 data files contain 1 tokens, fewer than one sequence (2)");
+		  "the 2 data files contain 1 tokens, fewer than one sequence (2): " HINT);
 }
 
 static void a_directory_is_its_files_in_byte_order(void **state)
@@ -161,7 +163,7 @@ static void json_arrays_are_read_like_lines(void **state)
 		{ " [ {\"text\":\"a]},\\\"[\"} ,\n{\"text\":\"b\"}\t] \n", "0|1" },
 		{ "[{\"input_ids\":[1,2]},{\"input_ids\":[3]}]", "1 2|3" },
 		{ "{\"text\":\"a\"}\n{\"text\":\"b\"}\n", "0|1" },
-		{ "[]", "'a.json' contains 0 tokens, fewer than one sequence (1)" },
+		{ "[]", "'a.json' contains 0 tokens, fewer than one sequence (1): " HINT },
 		{ "[{\"text\":\"a\"}", "'a.json', element 0: the array is truncated" },
 		{ "[{\"text\":\"a\"", "'a.json', element 0: the array is truncated" },
 		{ "[{\"text\":\"a\"} {\"text\":\"b\"}]",
