@@ -80,13 +80,31 @@ static char *module_of_weight(const char *weight)
 	return xstrndup(weight, module_len(weight));
 }
 
+/* Finds the site of a unit.  Gate and up of an expert that the model multiplies as one matrix
+ * (GPT-OSS) have one site; they share their input, and the scale of their weights. */
+static const struct amax_site *find_site(const struct static_scales *scales,
+					 const struct unit *unit, const char *module)
+{
+	const struct amax_site *site = amax_stats_find(&scales->stats, module, AMAX_GEMM);
+	const char *part = strrchr(module, '.');
+	char *both;
+
+	if (site || !unit_is_cut(unit) || !part ||
+	    (strcmp(part, ".gate_proj") != 0 && strcmp(part, ".up_proj") != 0))
+		return site;
+	both = xasprintf("%.*s.gate_up_proj", (int)(part - module), module);
+	site = amax_stats_find(&scales->stats, both, AMAX_GEMM);
+	free(both);
+	return site;
+}
+
 int static_scales_site(const struct static_scales *scales, const struct unit *unit,
 		       const struct amax_site **site, struct err *err)
 {
 	char *module = module_of_weight(unit->name);
 	int rc = 0;
 
-	*site = amax_stats_find(&scales->stats, module, AMAX_GEMM);
+	*site = find_site(scales, unit, module);
 	if (!*site)
 		rc = err_set(err, ERR_INPUT,
 			     "module '%s' is not in '%s': the calibration did not cover it", module,
