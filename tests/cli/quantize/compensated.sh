@@ -97,7 +97,7 @@ compensated -o blockwise --data a.jsonl --shrink 0.5 --restart
 
 # As near to each other as shrinks may be, they are other jobs; one that rounds all to nearest is not for want of tokens.
 compensated -o shrinks --data a.jsonl --shrink 4e-7
-fails 2 " quantize: 'shrinks' holds the output of another job: option 'rounding' differs (use --restart to start over)" \
+fails 2 " quantize: 'shrinks' holds the output of another job: option 'rounding.shrink' differs (use --restart to start over)" \
 	quantize "$model" -o shrinks --rounding compensated --data a.jsonl --shrink 0
 compensated -o shrinks --data a.jsonl --shrink -0 --restart
 compensated -o shrinks --data a.jsonl --shrink 0
