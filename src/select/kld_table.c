@@ -13,7 +13,7 @@
 
 #define VERSION_KEY "fp8conv_sensitivity"
 #define VERSION	    1
-#define LEAST_KLD   -1e-3 /* fp32 logits miss a divergence of 0 by far less */
+#define LEAST_KLD   (-1e-3) /* fp32 logits miss a divergence of 0 by far less */
 
 struct kld_recipe *kld_table_add_recipe(struct kld_table *table, const char *name)
 {
