@@ -97,24 +97,21 @@ static int project_latent_q(const struct pass *pass, struct err *err)
 	return pass_linear(pass, &l[LINEAR_Q_B], a->lora, n, a->q, err);
 }
 
-/* Moves the elements of pairs half a length apart, in the rope_dim values of each query, where they
- * are adjacent.  Uses attn_out, which is still free, for the copy. */
-static void deinterleave_q(const struct pass *pass)
+/* Moves the elements of pairs half a length apart in the rotated values of each head of x, where
+ * they are adjacent.  Uses attn_out, which is still free, for the copy. */
+static void deinterleave_heads(const struct pass *pass, float *x, size_t n_heads)
 {
 	const struct model *model = pass->forward->model;
 	struct workspace *w = pass->workspace;
-	size_t n_rows = pass->sequence->n_tokens * model->n_heads;
-	size_t rope_dim = model->latent.rope_dim;
-	float *q_rope = w->attention.q + model->latent.nope_dim, *copy = w->attention.attn_out;
-	const struct deinterleave_args args = { .y = { q_rope, model->head_dim },
-						.x = { copy, rope_dim },
+	size_t n_rows = pass->sequence->n_tokens * n_heads, n_cols = pass->layer->ref->rope->n;
+	float *rotated = x + model->latent.nope_dim, *copy = w->attention.attn_out;
+	const struct deinterleave_args args = { .y = { rotated, model->head_dim },
+						.x = { copy, n_cols },
 						.n_rows = n_rows,
-						.n_cols = rope_dim };
+						.n_cols = n_cols };
 
-	if (!model->latent.interleaved)
-		return;
-	copy_rows(w, (struct rows_out){ copy, rope_dim },
-		  (struct rows_in){ q_rope, model->head_dim }, 1, n_rows, rope_dim);
+	copy_rows(w, (struct rows_out){ copy, n_cols },
+		  (struct rows_in){ rotated, model->head_dim }, 1, n_rows, n_cols);
 	w->ops->deinterleave(w->stream, &args);
 }
 
@@ -164,21 +161,25 @@ static int project_latent(const struct pass *pass, struct err *err)
 		copy_rows(w, pairs.y, pairs.x, 1, n, pairs.n_cols);
 	if (pass_linear(pass, &l[LINEAR_KV_B], a->kv_latent, n, a->kv_expanded, err))
 		return -1;
-	deinterleave_q(pass);
+	if (latent->interleaved)
+		deinterleave_heads(pass, a->q, pass->forward->model->n_heads);
 	join_kv(pass);
 	return 0;
 }
 
-/* Norms each head of each token; does nothing if the layer has no such norm. */
+/* Norms each head of each token, or its heads together; does nothing if the layer has no such
+ * norm. */
 static void norm_heads(const struct pass *pass, enum vector_role role, float *x, size_t n_heads)
 {
-	size_t head_dim = pass->forward->model->head_dim;
+	const struct model *model = pass->forward->model;
 	const float *weight = pass->layer->vector[role];
+	size_t together = model->arch->norm_heads_together ? n_heads : 1;
+	size_t n_cols = together * model->head_dim;
 
 	if (weight)
-		pass_norm(pass, (struct rows_in){ x, head_dim }, weight,
-			  (struct rows_out){ x, head_dim }, pass->sequence->n_tokens * n_heads,
-			  head_dim);
+		pass_norm(pass, (struct rows_in){ x, n_cols }, weight,
+			  (struct rows_out){ x, n_cols },
+			  pass->sequence->n_tokens * n_heads / together, n_cols);
 }
 
 /* Computes the angles, which depend on the rope and on positions, if one of these has changed. */
@@ -318,6 +319,10 @@ int attention_run(const struct pass *pass, struct err *err)
 	norm_heads(pass, VECTOR_NORM_Q, a->q, model->n_heads);
 	norm_heads(pass, VECTOR_NORM_K, a->k, model->n_kv_heads);
 	if (pass->layer->ref->rope) {
+		if (model->arch->adjacent_pairs) {
+			deinterleave_heads(pass, a->q, model->n_heads);
+			deinterleave_heads(pass, a->k, model->n_kv_heads);
+		}
 		angles_put(w, pass->layer->ref->rope, n);
 		rotate_heads(pass, a->q, model->n_heads);
 		rotate_heads(pass, a->k, model->n_kv_heads);

@@ -43,7 +43,7 @@ int forward_embed(const struct pass *pass, const float *table, size_t n_rows,
 	return 0;
 }
 
-/* residual += norm_after(run(norm_before(residual))); few models have the second norm. */
+/* residual += norm_after(run(norm_before(residual))); most models have the first norm alone. */
 static int residual_block(const struct pass *pass, enum vector_role before, enum vector_role after,
 			  int (*run)(const struct pass *, struct err *), struct err *err)
 {
@@ -52,7 +52,10 @@ static int residual_block(const struct pass *pass, enum vector_role before, enum
 	float *const *vector = pass->layer->vector;
 	struct workspace *w = pass->workspace;
 
-	pass_norm_tokens(pass, sequence->residual, vector[before], w->normed);
+	if (vector[before])
+		pass_norm_tokens(pass, sequence->residual, vector[before], w->normed);
+	else
+		pass_copy_tokens(pass, sequence->residual, w->normed);
 	if (run(pass, err))
 		return -1;
 	if (vector[after])

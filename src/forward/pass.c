@@ -214,3 +214,15 @@ void pass_scale(const struct pass *pass, float *x, float factor, size_t n_rows, 
 	if (factor != 1)
 		pass->workspace->ops->scale(pass->workspace->stream, &args);
 }
+
+void pass_copy_tokens(const struct pass *pass, const float *x, float *y)
+{
+	size_t hidden = pass->forward->model->hidden;
+	const struct copy_args args = { .y = { y, hidden },
+					.x = { x, hidden },
+					.repeat = 1,
+					.n_rows = pass->sequence->n_tokens,
+					.n_cols = hidden };
+
+	pass->workspace->ops->copy(pass->workspace->stream, &args);
+}

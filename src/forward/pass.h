@@ -52,6 +52,9 @@ void pass_norm(const struct pass *pass, struct rows_in x, const float *weight, s
 /* The same for the hidden values of each token; x and y are (n_tokens, hidden). */
 void pass_norm_tokens(const struct pass *pass, const float *x, const float *weight, float *y);
 
+/* y = x, the hidden values of each token; they do not overlap. */
+void pass_copy_tokens(const struct pass *pass, const float *x, float *y);
+
 /* x = factor x, for x (n_rows, n_cols); does nothing for a factor of 1. */
 void pass_scale(const struct pass *pass, float *x, float factor, size_t n_rows, size_t n_cols);
 

@@ -209,9 +209,15 @@ static int configure_ropes(struct model *model, const json_t *facts, struct err 
 {
 	size_t rope_dim = model->latent.kv_lora_rank ? model->latent.rope_dim : model->head_dim;
 
-	if (rope_init(&model->rope, facts, "full_attention", rope_dim, err))
-		return -1;
-	return rope_init(&model->rope_local, facts, "sliding_attention", rope_dim, err);
+	json_t *local = json_copy((json_t *)facts);
+	int rc;
+
+	if (model->arch->plain_window_rope)
+		json_object_del(local, "rope_scaling");
+	rc = rope_init(&model->rope, facts, "full_attention", rope_dim, err) ||
+	     rope_init(&model->rope_local, local, "sliding_attention", rope_dim, err);
+	json_decref(local);
+	return rc ? -1 : 0;
 }
 
 int model_configure(struct model *model, const struct model_config *config, const json_t *facts,

@@ -114,6 +114,29 @@ static int read_positions(struct model *model, const json_t *facts, struct err *
 	return 0;
 }
 
+/* SmolLM3: a list of 0 (attention does not know positions) and 1, or every n-th layer. */
+static int read_no_rope(struct model *model, const json_t *facts, struct err *err)
+{
+	const json_t *list = json_object_get(facts, "no_rope_layers");
+	size_t interval = fact_count(facts, "no_rope_layer_interval", 0);
+
+	if (!interval)
+		return 0;
+	if (json_is_array(list) && json_array_size(list) != model->n_layers)
+		return err_set(err, ERR_INPUT,
+			       "config.json has %zu 'no_rope_layers' for %zu layers",
+			       json_array_size(list), model->n_layers);
+	for (size_t i = 0; i < model->n_layers; i++) {
+		const json_t *value = json_array_get(list, i);
+		bool rotates = value ? json_is_integer(value) && json_integer_value(value)
+				     : (i + 1) % interval != 0;
+
+		if (!rotates)
+			model->layers[i].rope = NULL;
+	}
+	return 0;
+}
+
 /* Returns the list of the kinds of all layers; NULL: there is none. */
 static const json_t *listed_types(const json_t *facts)
 {
@@ -165,7 +188,7 @@ int model_find_mixers(struct model *model, const json_t *facts, struct err *err)
 	const json_t *listed = listed_types(facts);
 	size_t interval = 0;
 
-	if (read_positions(model, facts, err) ||
+	if (read_positions(model, facts, err) || read_no_rope(model, facts, err) ||
 	    (model->arch->mamba && mamba_configure(model, facts, err)))
 		return -1;
 	if (json_object_get(facts, "linear_num_value_heads") &&

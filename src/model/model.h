@@ -265,6 +265,9 @@ struct arch {
 	bool no_rope;			/* attention does not know positions */
 	const struct mamba_keys *mamba; /* of layers with Mamba-2; NULL: no layer has it */
 	const char *embedding, *norm;	/* modules below root; NULL: "embed_tokens", "norm" */
+	bool norm_heads_together;	/* the norms of q and k are over all heads of a token */
+	bool adjacent_pairs;		/* the two values of a rotated pair are adjacent */
+	bool plain_window_rope;		/* layers with a window do not have rope_scaling */
 	bool gated_attention; /* q_proj holds the query and the gate of each head in turn */
 	struct arch_facts facts;
 };

@@ -334,8 +334,9 @@ int rope_init(struct rope *rope, const json_t *facts, const char *layer_type, si
 	if (levels_find(&levels, facts, layer_type, err))
 		return -1;
 	theta = find_theta(&levels, layer_type);
+	part = fact_number(facts, "rotary_dim", 0) / (double)head_dim;
 	part = number(&levels, "partial_rotary_factor",
-		      fact_number(facts, "partial_rotary_factor", 1));
+		      part > 0 ? part : fact_number(facts, "partial_rotary_factor", 1));
 	rope->n = part > 0 && part <= 1 ? (size_t)((double)head_dim * part) : 0;
 	if (rope->n == 0 || rope->n % 2 || rope->n > head_dim || !(theta > 1))
 		return err_set(err, ERR_INPUT,

@@ -52,7 +52,7 @@ def see_experts(see: See, name: str, module: torch.nn.Module, x: torch.Tensor, c
 
 def watch(model: torch.nn.Module, see: See) -> None:
     """see(module, x, y), x and y (tokens, features), for each product of each forward pass from now on."""
-    renamed = {"Mixtral": mixtral_name, "GraniteMoe": granite_name, "NemotronH": nemotron_name}
+    renamed = {"Mixtral": mixtral_name, "MiniMaxM2": mixtral_name, "GraniteMoe": granite_name, "NemotronH": nemotron_name}
     rename = next((f for start, f in renamed.items() if type(model).__name__.startswith(start)), str)
 
     def told(name: str, x: torch.Tensor, y: torch.Tensor) -> None:

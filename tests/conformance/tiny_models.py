@@ -38,6 +38,7 @@ FALCON = {"hidden_size": 60, "num_attention_heads": 3, "num_key_value_heads": 1,
           "embedding_multiplier": 3.0, "lm_head_multiplier": 0.7, "key_multiplier": 0.6, "attention_in_multiplier": 1.2,
           "attention_out_multiplier": 0.8, "ssm_in_multiplier": 1.3, "ssm_out_multiplier": 0.9,
           "ssm_multipliers": [0.5, 1.4, 0.8, 1.1, 0.6], "mlp_multipliers": [1.6, 0.4]}
+MULTIPLIERS = {"attention_multiplier": 0.3, "embedding_multiplier": 2.5, "logits_scaling": 1.7, "residual_multiplier": 0.4}
 TOWER = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2, "depth": 1, "num_heads": 2,
          "out_hidden_size": 64, "image_size": 28, "patch_size": 14, "deepstack_visual_indexes": [0]}
 
@@ -133,6 +134,18 @@ MODELS: dict[str, tuple] = {
                       {k: v for k, v in (GROUPS | LATENT).items() if k != "first_k_dense_replace"} | {"q_lora_rank": 24}),
     "dots1": (t.Dots1Config, t.Dots1ForCausalLM,
               GROUPS | {"head_dim": 24, "sliding_window": 20, "max_window_layers": 1}),
+    "granite": (t.GraniteConfig, t.GraniteForCausalLM, MULTIPLIERS | {"attention_bias": True}),
+    "granitemoe": (t.GraniteMoeConfig, t.GraniteMoeForCausalLM, MULTIPLIERS | {"num_local_experts": 6, "num_experts_per_tok": 3}),
+    "olmo2": (t.Olmo2Config, t.Olmo2ForCausalLM, {"attention_bias": True}),
+    "olmo3": (t.Olmo3Config, t.Olmo3ForCausalLM,
+              {"sliding_window": 20, "num_hidden_layers": 5, "rope_parameters":
+               {"full_attention": YARN, "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}}),
+    "olmoe": (t.OlmoeConfig, t.OlmoeForCausalLM, {"num_experts": 6, "num_experts_per_tok": 3, "intermediate_size": 48}),
+    "minimax_m2": (t.MiniMaxM2Config, t.MiniMaxM2ForCausalLM,
+                   {"num_local_experts": 6, "num_experts_per_tok": 3, "head_dim": 24, "intermediate_size": 48, "rotary_dim": 12}),
+    "smollm3": (t.SmolLM3Config, t.SmolLM3ForCausalLM, {"no_rope_layers": [1, 0, 1], "mlp_bias": True, "pad_token_id": 0}),
+    "glm4": (t.Glm4Config, t.Glm4ForCausalLM, {"head_dim": 24, "pad_token_id": 0}),
+    "ernie4_5": (t.Ernie4_5Config, t.Ernie4_5ForCausalLM, {"head_dim": 24}),
     "qwen3, beside a tower": (t.Qwen3VLConfig, t.Qwen3VLForConditionalGeneration, beside_tower(head_dim=24)),
     "gemma3, beside a tower": (t.Gemma3Config, t.Gemma3ForConditionalGeneration,
                                beside_tower(head_dim=32, sliding_window=20, query_pre_attn_scalar=48)),
