@@ -7,5 +7,7 @@ const struct arch arch_ernie4_5 = {
 	.architectures = { "Ernie4_5ForCausalLM" },
 	.adjacent_pairs = true,
 	.tied = true,
-	.facts.keys = { { "head_dim", "128" }, { "rms_norm_eps", "1e-05" }, { "rope_theta", "500000.0" } },
+	.facts.keys = { { "head_dim", "128" },
+			{ "rms_norm_eps", "1e-05" },
+			{ "rope_theta", "500000.0" } },
 };
