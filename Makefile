@@ -54,7 +54,7 @@ NVCC_FLAGS = -std=c++20 -O3 --fmad=false -Isrc -I. -Ikernels/gpu/cuda -MMD -MP -
 	     $(if $(WERROR),--Werror all-warnings) \
 	     -Xcompiler "$(FP) $(HARDEN) -Wall -fno-exceptions"
 
-LIB_SRC := $(wildcard src/*/*.c kernels/*.c kernels/cpu/*/*.c)
+LIB_SRC := $(wildcard src/*/*.c src/*/*/*.c kernels/*.c kernels/cpu/*/*.c)
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o) $(CUDA_OBJ) \
 	   $(BUILD)/gen/recipes.o $(BUILD)/gen/formats.o $(BUILD)/gen/archs.o
 CLI_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard cli/*.c cli/*/*.c)) $(BUILD)/gen/commands.o
@@ -80,7 +80,7 @@ $(BUILD)/gen/%.o: $(BUILD)/gen/%.c
 # A row is added by adding its file.
 $(BUILD)/gen/recipes.c: src/registry.sh $(wildcard src/recipe/recipe_*.c)
 $(BUILD)/gen/formats.c: src/registry.sh $(wildcard src/format/format_*.c)
-$(BUILD)/gen/archs.c: src/registry.sh $(wildcard src/model/arch_*.c)
+$(BUILD)/gen/archs.c: src/registry.sh $(wildcard src/model/arch/arch_*.c)
 $(BUILD)/gen/commands.c: src/registry.sh $(wildcard cli/cmd_*.c)
 $(BUILD)/gen/%s.c:
 	@mkdir -p $(@D)

@@ -34,7 +34,7 @@ allowed() {
 }
 
 status=0
-for file in src/*/*.[ch] kernels/*.[ch] kernels/*/*.[ch] kernels/*/*/*.[ch] kernels/*/*.cu kernels/*/*/*.cu \
+for file in src/*/*.[ch] src/*/*/*.[ch] kernels/*.[ch] kernels/*/*.[ch] kernels/*/*/*.[ch] kernels/*/*.cu kernels/*/*/*.cu \
 	cli/*.[ch] cli/*/*.[ch]; do
 	[ -e "$file" ] || continue
 	case $file in
@@ -67,7 +67,7 @@ fi
 # name of a function begins with that of its file (less what follows a '_') or folder, or with cpu_.
 : "${BUILD:=build}"
 if [ -e "$BUILD/kernels/backends.o" ]; then
-	wanted=$(nm -u "$BUILD"/src/*/*.o "$BUILD"/cli/*.o "$BUILD"/cli/*/*.o | sed -n 's/^ *U //p' | sort -u)
+	wanted=$(nm -u "$BUILD"/src/*/*.o "$BUILD"/src/*/*/*.o "$BUILD"/cli/*.o "$BUILD"/cli/*/*.o | sed -n 's/^ *U //p' | sort -u)
 	for object in "$BUILD"/kernels/*.o "$BUILD"/kernels/cpu/*/*.o; do
 		source=${object#"$BUILD"/}
 		source=${source%.o}.c
@@ -96,7 +96,7 @@ fi
 
 # A test can fail only those calls that go through the I/O table.
 calls='open|openat|creat|close|read|write|pread|pwrite|fsync|fdatasync|rename|renameat|unlink|unlinkat|mkdir|mkdirat|ftruncate|fallocate|opendir|fopen'
-if grep -nE "(^|[^A-Za-z0-9_.>])($calls)\(" src/*/*.[ch] kernels/*.[ch] kernels/*/*/*.[ch] | grep -v '^src/base/io\.c:' | grep -vE ':\s*/?\*'; then
+if grep -nE "(^|[^A-Za-z0-9_.>])($calls)\(" src/*/*.[ch] src/*/*/*.[ch] kernels/*.[ch] kernels/*/*/*.[ch] | grep -v '^src/base/io\.c:' | grep -vE ':\s*/?\*'; then
 	echo "a call bypasses src/base/io.h"
 	status=1
 fi
@@ -108,7 +108,7 @@ fi
 # compensate each other.
 writes='scale_inv\)?\[[^]]*\] = |memcpy\([^,]*scale_inv|\*[a-z_>.-]*scale_inv = '
 finds='(scaling|scale_inv|e8m0)_from_amax\(|scaling_(f32|e8m0|given)\(|e8m0_round_up\('
-if grep -nE "$writes|$finds" src/*/*.[ch] cli/*.[ch] cli/*/*.[ch] | grep -vE '^src/(num/|(verify/arithmetic|convert/rescale)\.c:|recipe/static_amax\.c:|compensate/band\.c:)|static_scale_inv\(|:\s*/?\*'; then
+if grep -nE "$writes|$finds" src/*/*.[ch] src/*/*/*.[ch] cli/*.[ch] cli/*/*.[ch] | grep -vE '^src/(num/|(verify/arithmetic|convert/rescale)\.c:|recipe/static_amax\.c:|compensate/band\.c:)|static_scale_inv\(|:\s*/?\*'; then
 	echo "a scale_inv is written by a function that writes no codes"
 	status=1
 fi
