@@ -241,7 +241,9 @@ static const struct feature_row {
 	const char *what;
 	enum linear_role biased[8]; /* one of these with a bias */
 	size_t n_biased;
-	enum vector_role vector; /* if n_biased is 0: this vector */
+	/* if n_biased is 0: this vector, in layers with that matrix */
+	enum vector_role vector;
+	enum linear_role of;
 } features[] = {
 	{ .key = "attention_bias",
 	  .what = "a bias",
@@ -252,7 +254,26 @@ static const struct feature_row {
 	  .what = "a bias",
 	  .biased = { LINEAR_GATE, LINEAR_UP, LINEAR_GATE_UP, LINEAR_DOWN },
 	  .n_biased = 4 },
-	{ .key = "use_qk_norm", .what = "a norm of queries", .vector = VECTOR_NORM_Q },
+	{ .key = "mamba_conv_bias",
+	  .what = "a convolution's bias",
+	  .vector = VECTOR_CONV_BIAS,
+	  .of = LINEAR_MAMBA_IN },
+	{ .key = "mamba_proj_bias",
+	  .what = "a bias",
+	  .biased = { LINEAR_MAMBA_IN, LINEAR_MAMBA_OUT },
+	  .n_biased = 2 },
+	{ .key = "use_bias",
+	  .what = "a bias",
+	  .biased = { LINEAR_MAMBA_IN, LINEAR_MAMBA_OUT },
+	  .n_biased = 2 },
+	{ .key = "use_conv_bias",
+	  .what = "a convolution's bias",
+	  .vector = VECTOR_CONV_BIAS,
+	  .of = LINEAR_MAMBA_IN },
+	{ .key = "use_qk_norm",
+	  .what = "a norm of queries",
+	  .vector = VECTOR_NORM_Q,
+	  .of = LINEAR_Q },
 };
 
 /* Returns a tensor of the layer by which it has the feature, or NULL. */
@@ -269,7 +290,7 @@ static const struct tensor_ref *feature_tensor(const struct layer_ref *layer,
 /* Whether the layer has the matrices that the feature is about. */
 static bool feature_applies(const struct layer_ref *layer, const struct feature_row *row)
 {
-	bool applies = !row->n_biased && layer->linear[LINEAR_Q].weight;
+	bool applies = !row->n_biased && layer->linear[row->of].weight;
 
 	for (size_t i = 0; i < row->n_biased; i++)
 		applies = applies || layer->linear[row->biased[i]].weight;

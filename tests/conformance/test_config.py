@@ -33,11 +33,16 @@ OTHER = {"rms_norm_eps": [0.01], "rope_theta": [300.0], "sliding_window": [7, No
          "norm_topk_prob": [True, False], "routed_scaling_factor": [0.7], "num_experts_per_tok": [1], "topk_group": [1], "n_group": [2],
          "attn_logit_softcapping": [None, 2.0], "final_logit_softcapping": [None, 3.0], "query_pre_attn_scalar": [9],
          "swiglu_alpha": [1.0], "swiglu_limit": [0.5], "rope_interleave": [False], "hidden_act": ["gelu_pytorch_tanh"],
-         "hidden_activation": ["silu"], "layer_types": None}
+         "hidden_activation": ["silu"], "layer_types": None, "attention_bias": [True, False], "mlp_bias": [True, False],
+         "mamba_conv_bias": [True, False], "mamba_proj_bias": [True, False], "use_bias": [True, False], "use_conv_bias": [True, False],
+         "use_qk_norm": [True, False], "residual_multiplier": [0.9], "logits_scaling": [3.0], "attention_multiplier": [0.2],
+         "embedding_multiplier": [0.5], "time_step_min": [0.5], "linear_num_key_heads": [1]}
 REMOVED = ("attention_bias", "attn_logit_softcapping", "final_logit_softcapping", "head_dim", "hidden_act", "hidden_activation",
            "layer_types", "max_window_layers", "mlp_bias", "n_group", "norm_topk_prob", "num_experts_per_tok", "query_pre_attn_scalar",
            "rms_norm_eps", "rope_interleave", "rope_parameters", "routed_scaling_factor", "sliding_window", "swiglu_alpha",
-           "swiglu_limit", "topk_group", "use_qk_norm", "use_sliding_window", "partial_rotary_factor")
+           "embedding_multiplier", "attention_multiplier", "logits_scaling", "residual_multiplier", "mamba_conv_bias", "mamba_proj_bias",
+           "use_bias", "use_conv_bias", "mamba_expand", "mamba_d_head", "linear_conv_kernel_dim", "rotary_dim", "no_rope_layers",
+           "position_embedding_type", "swiglu_limit", "topk_group", "use_qk_norm", "use_sliding_window", "partial_rotary_factor")
 YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 32}
 ROPES = {"yarn with mscale_all_dim": YARN | {"mscale": 0.7, "mscale_all_dim": 1.3}, "yarn without factor": {key: value for key, value in YARN.items() if key != "factor"},
          "yarn with betas": YARN | {"beta_fast": 8.0, "beta_slow": 2.0, "attention_factor": 1.1},

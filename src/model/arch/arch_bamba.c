@@ -30,12 +30,14 @@ const struct arch arch_bamba = {
 	.facts.keys = {
 		{ "attention_bias", "false" },
 		{ "attn_layer_indices", NULL },
+		{ "mamba_conv_bias", "true" },
 		{ "mamba_d_conv", "4" },
 		{ "mamba_d_head", "\"auto\"" },
 		{ "mamba_d_state", "256" },
 		{ "mamba_expand", "2" },
 		{ "mamba_n_groups", "1" },
 		{ "mamba_n_heads", "128" },
+		{ "mamba_proj_bias", "false" },
 		{ "mlp_bias", "false" },
 		{ "partial_rotary_factor", "0.5" },
 		{ "rms_norm_eps", "1e-05" },
@@ -43,8 +45,6 @@ const struct arch arch_bamba = {
 	},
 	.facts.ignored = {
 		{ "mamba_chunk_size", NULL },
-		{ "mamba_conv_bias", NULL },
-		{ "mamba_proj_bias", NULL },
 		{ "num_logits_to_keep", NULL },
 		{ "z_loss_coefficient", NULL },
 	},

@@ -27,12 +27,14 @@ const struct arch arch_granitemoehybrid = {
 		{ "attention_multiplier", "1.0" },
 		{ "embedding_multiplier", "1.0" },
 		{ "logits_scaling", "1.0" },
+		{ "mamba_conv_bias", "true" },
 		{ "mamba_d_conv", "4" },
 		{ "mamba_d_head", "\"auto\"" },
 		{ "mamba_d_state", "256" },
 		{ "mamba_expand", "2" },
 		{ "mamba_n_groups", "1" },
 		{ "mamba_n_heads", "128" },
+		{ "mamba_proj_bias", "false" },
 		{ "num_experts_per_tok", "2" },
 		{ "position_embedding_type", "\"nope\"" },
 		{ "residual_multiplier", "1.0" },
@@ -40,8 +42,6 @@ const struct arch arch_granitemoehybrid = {
 	},
 	.facts.ignored = {
 		{ "mamba_chunk_size", NULL },
-		{ "mamba_conv_bias", NULL },
-		{ "mamba_proj_bias", NULL },
 		{ "shared_intermediate_size", NULL },
 	},
 };

@@ -67,6 +67,8 @@ const struct arch arch_nemotron_h = {
 		{ "ssm_state_size", "128" },
 		{ "time_step_min", "0.001" },
 		{ "topk_group", "1" },
+		{ "use_bias", "false" },
+		{ "use_conv_bias", "true" },
 	},
 	.facts.ignored = {
 		{ "attention_bias", "false" },
@@ -85,8 +87,6 @@ const struct arch arch_nemotron_h = {
 		{ "time_step_floor", NULL },
 		{ "time_step_limit", NULL },
 		{ "time_step_max", NULL },
-		{ "use_bias", NULL },
-		{ "use_conv_bias", NULL },
 		{ "use_mamba_kernels", NULL },
 	},
 };
