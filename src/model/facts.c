@@ -328,7 +328,7 @@ static void complete(json_t *facts, const struct fact_row *rows)
 static int read_member(json_t *facts, const char *key, json_t *value, const struct arch_facts *arch,
 		       struct err *err)
 {
-	bool decided = row_find(arch->keys, key) != NULL;
+	bool decided = row_find(arch->keys, key) || row_find(arch->shared, key);
 	bool read = decided, ignored = !decided && is_ignored(arch->ignored, key, value, &decided);
 
 	if (check_type(key, value, err))
@@ -359,6 +359,7 @@ json_t *facts_read(const json_t *level, const struct arch_facts *arch, struct er
 		}
 	}
 	complete(facts, arch->keys);
+	complete(facts, arch->shared);
 	complete(facts, common);
 	return facts;
 }

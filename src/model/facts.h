@@ -28,9 +28,11 @@ struct ignored_row {
 	const char *only; /* JSON: as long as it has this value; NULL: with any value */
 };
 
-/* What one architecture reads of config.json, or may ignore, beyond what all do. */
+/* What one architecture reads of config.json, or may ignore, beyond what all do.  The lists end
+ * with a key of NULL. */
 struct arch_facts {
-	struct fact_row keys[24]; /* these lists end with a key of NULL */
+	const struct fact_row *shared; /* with other architectures; NULL: nothing */
+	struct fact_row keys[24];      /* these come first */
 	struct ignored_row ignored[24];
 };
 

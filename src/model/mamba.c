@@ -21,6 +21,14 @@ const struct mamba_keys mamba_keys_common = {
 	.limits = "time_step_limit",
 };
 
+const struct fact_row mamba_facts[] = {
+	{ "mamba_conv_bias", "true" },	{ "mamba_d_conv", "4" },
+	{ "mamba_d_head", "\"auto\"" }, { "mamba_d_state", "256" },
+	{ "mamba_expand", "2" },	{ "mamba_n_groups", "1" },
+	{ "mamba_n_heads", "128" },	{ "mamba_proj_bias", "false" },
+	{ "time_step_limit", NULL },	{ NULL, NULL },
+};
+
 static int read_size(const json_t *facts, const char *key, size_t max, size_t *size,
 		     struct err *err)
 {

@@ -27,6 +27,7 @@ struct mamba_keys {
 
 /* Of Bamba and of most models after it. */
 extern const struct mamba_keys mamba_keys_common;
+extern const struct fact_row mamba_facts[]; /* their defaults */
 
 /* The tensors of a layer below the module of Mamba-2, for the vectors of a row. */
 #define MAMBA_VECTORS(module)                                                                \

@@ -23,6 +23,16 @@ static const struct {
 	{ "moe", MIXER_NONE },
 };
 
+const struct fact_row delta_facts[] = {
+	{ "full_attention_interval", "4" },
+	{ "linear_conv_kernel_dim", "4" },
+	{ "linear_key_head_dim", "128" },
+	{ "linear_num_key_heads", "16" },
+	{ "linear_num_value_heads", "32" },
+	{ "linear_value_head_dim", "128" },
+	{ NULL, NULL },
+};
+
 static int read_size(const json_t *facts, const char *key, size_t *size, struct err *err)
 {
 	*size = fact_count(facts, key, 0);

@@ -230,8 +230,8 @@ struct model {
 
 struct mamba_keys; /* model/mamba.h */
 
-/* Whose keys of config.json state the multipliers. */
-enum multiplier_keys { MULTIPLIERS_NONE, MULTIPLIERS_GRANITE, MULTIPLIERS_FALCON };
+/* What several architectures read of config.json: sizes of gated DeltaNet; Granite's factors. */
+extern const struct fact_row delta_facts[], granite_facts[];
 
 /* An architecture: names below the layer in the checkpoint ("self_attn.q_proj"), what it reads of
  * config.json, and features that config.json does not state. */
@@ -260,7 +260,6 @@ struct arch {
 	bool choose_first;
 	/* every n-th layer has no window, where layer_types are missing; 0: none */
 	size_t window_pattern;
-	enum multiplier_keys multipliers;
 	bool one_step;			/* a layer has a mixer or an mlp */
 	bool no_rope;			/* attention does not know positions */
 	const struct mamba_keys *mamba; /* of layers with Mamba-2; NULL: no layer has it */

@@ -7,12 +7,23 @@
 
 #include "model/steps.h"
 
+const struct fact_row granite_facts[] = {
+	{ "attention_multiplier", "1.0" },
+	{ "embedding_multiplier", "1.0" },
+	{ "logits_scaling", "1.0" },
+	{ "residual_multiplier", "1.0" },
+	{ NULL, NULL },
+};
+
+/* Sets the factor where the architecture reads the key. */
 static int read_factor(const json_t *facts, const char *key, float *factor, struct err *err)
 {
 	const json_t *value = json_object_get(facts, key);
 
-	*factor = value ? (float)json_number_value(value) : 1;
-	if (value && (!json_is_number(value) || !isfinite(*factor)))
+	if (!value)
+		return 0;
+	*factor = (float)json_number_value(value);
+	if (!json_is_number(value) || !isfinite(*factor))
 		return err_set(err, ERR_INPUT, "config.json: '%s' is not a finite number", key);
 	return 0;
 }
@@ -39,69 +50,43 @@ static int read_factors(const json_t *facts, const char *key, float *factors, si
 	return 0;
 }
 
-static int read_falcon(struct model *model, const json_t *facts, struct err *err)
+int model_read_multipliers(struct model *model, const json_t *facts, struct err *err)
 {
 	struct multipliers *m = &model->multipliers;
+	float scaling = 1, mlp[2];
 	const struct {
 		const char *key;
 		float *factor;
 	} keys[] = {
-		{ "embedding_multiplier", &model->embedding_scale },
-		{ "lm_head_multiplier", &m->logits },
-		{ "key_multiplier", &m->key },
 		{ "attention_in_multiplier", &m->attention_in },
+		{ "attention_multiplier", &model->attention_scale },
 		{ "attention_out_multiplier", &m->attention_out },
+		{ "embedding_multiplier", &model->embedding_scale },
+		{ "key_multiplier", &m->key },
+		{ "lm_head_multiplier", &m->logits },
+		{ "logits_scaling", &scaling },
+		{ "residual_multiplier", &m->residual },
 		{ "ssm_in_multiplier", &m->mamba_in },
 		{ "ssm_out_multiplier", &m->mamba_out },
 	};
-	float mlp[2];
 
+	*m = (struct multipliers){ .residual = 1,
+				   .logits = 1,
+				   .key = 1,
+				   .attention_in = 1,
+				   .attention_out = 1,
+				   .mamba_in = 1,
+				   .mamba_out = 1 };
 	for (size_t i = 0; i < COUNT(keys); i++)
 		if (read_factor(facts, keys[i].key, keys[i].factor, err))
 			return -1;
+	if (!(fabsf(scaling) > 0))
+		return err_set(err, ERR_INPUT, "config.json: 'logits_scaling' is 0, a divisor");
 	if (read_factors(facts, "ssm_multipliers", m->mamba_columns, N_MAMBA_COLUMNS, err) ||
 	    read_factors(facts, "mlp_multipliers", mlp, COUNT(mlp), err))
 		return -1;
+	m->logits /= scaling;
 	m->gate = mlp[0];
 	m->down = mlp[1];
-	return 0;
-}
-
-static int read_granite(struct model *model, const json_t *facts, struct err *err)
-{
-	struct multipliers *multipliers = &model->multipliers;
-	float logits;
-
-	if (read_factor(facts, "embedding_multiplier", &model->embedding_scale, err) ||
-	    read_factor(facts, "attention_multiplier", &model->attention_scale, err) ||
-	    read_factor(facts, "residual_multiplier", &multipliers->residual, err) ||
-	    read_factor(facts, "logits_scaling", &logits, err))
-		return -1;
-	if (!(fabsf(logits) > 0))
-		return err_set(err, ERR_INPUT, "config.json: 'logits_scaling' is 0, a divisor");
-	multipliers->logits = 1 / logits;
-	return 0;
-}
-
-int model_read_multipliers(struct model *model, const json_t *facts, struct err *err)
-{
-	model->multipliers = (struct multipliers){ .residual = 1,
-						   .logits = 1,
-						   .key = 1,
-						   .attention_in = 1,
-						   .attention_out = 1,
-						   .mamba_in = 1,
-						   .mamba_out = 1,
-						   .mamba_columns = { 1, 1, 1, 1, 1 },
-						   .gate = 1,
-						   .down = 1 };
-	switch (model->arch->multipliers) {
-	case MULTIPLIERS_GRANITE:
-		return read_granite(model, facts, err);
-	case MULTIPLIERS_FALCON:
-		return read_falcon(model, facts, err);
-	case MULTIPLIERS_NONE:
-		break;
-	}
 	return 0;
 }

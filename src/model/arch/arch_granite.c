@@ -6,13 +6,9 @@ const struct arch arch_granite = {
 	.name = "granite",
 	.architectures = { "GraniteForCausalLM" },
 	.text_types = { "granite" },
-	.multipliers = MULTIPLIERS_GRANITE,
+	.facts.shared = granite_facts,
 	.facts.keys = {
 		{ "attention_bias", "false" },
-		{ "attention_multiplier", "1.0" },
-		{ "embedding_multiplier", "1.0" },
-		{ "logits_scaling", "1.0" },
 		{ "mlp_bias", "false" },
-		{ "residual_multiplier", "1.0" },
 	},
 };

@@ -13,14 +13,10 @@ const struct arch arch_granitemoe = {
 	},
 	.fused_gate_up = "block_sparse_moe.input_linear.weight",
 	.fused_down = "block_sparse_moe.output_linear.weight",
-	.multipliers = MULTIPLIERS_GRANITE,
 	.choose_first = true,
+	.facts.shared = granite_facts,
 	.facts.keys = {
 		{ "attention_bias", "false" },
-		{ "attention_multiplier", "1.0" },
-		{ "embedding_multiplier", "1.0" },
-		{ "logits_scaling", "1.0" },
 		{ "num_experts_per_tok", "2" },
-		{ "residual_multiplier", "1.0" },
 	},
 };
