@@ -38,7 +38,7 @@ static const struct option_row argument = {
 
 /* clang-format off */
 static const struct option_row options[] = {
-	{ SECTION_OUTPUT, "output", 'o', "S.amax", "Amax history to write", option_text,
+	{ SECTION_OUTPUT, "output", 'o', "S.amax", "Amax history to write", option_new_file,
 	  PLACE(params.output) },
 	{ SECTION_OUTPUT, "amax-history-len", 0, "N",
 	  "Length of the amax history in passes (default 1024)",

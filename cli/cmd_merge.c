@@ -39,7 +39,8 @@ static const struct option_row argument = {
 };
 
 static const struct option_row options[] = {
-	{ SECTION_NONE, "output", 'o', "C.amax", "Output file", option_text, PLACE(params.output) },
+	{ SECTION_NONE, "output", 'o', "C.amax", "Output file", option_new_file,
+	  PLACE(params.output) },
 	{ SECTION_NONE, "ranks", 0, NULL,
 	  "Inputs are data-parallel ranks of the same passes: take the maximum", option_flag,
 	  PLACE(ranks) },

@@ -33,7 +33,7 @@ static const struct option_row argument = {
 /* clang-format off */
 static const struct option_row options[] = {
 	{ SECTION_OUTPUT, "output", 'o', "DIR",
-	  "Directory of README.md and report.html; may be OUT itself", option_text,
+	  "Directory of README.md and report.html; may be OUT itself", option_new_file,
 	  PLACE(params.output) },
 	{ SECTION_OUTPUT, "restart", 0, NULL, "Replace a README.md or report.html of others",
 	  option_flag, PLACE(params.restart) },

@@ -78,7 +78,7 @@ static int read_recipes(const struct option_row *option, const char *value, void
 
 /* clang-format off */
 static const struct option_row options[] = {
-	{ SECTION_OUTPUT, "output", 'o', "S.json", "Table of divergences to write", option_text,
+	{ SECTION_OUTPUT, "output", 'o', "S.json", "Table of divergences to write", option_new_file,
 	  PLACE(params.output) },
 	{ SECTION_OUTPUT, "recipe", 0, "RECIPE[,...]",
 	  "Recipes to measure, as for 'fp8conv quantize' (default blockwise)", read_recipes,

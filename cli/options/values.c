@@ -174,6 +174,17 @@ int option_text(const struct option_row *option, const char *value, void *place,
 	return strchr(option->arg, '|') ? option_choice(option, value, &index, err) : 0;
 }
 
+int option_new_file(const struct option_row *option, const char *value, void *place,
+		    struct err *err)
+{
+	*(const char **)place = value;
+	return strcmp(value, "-") ? 0
+				  : err_set(err, ERR_USAGE,
+					    "option '--%s': '-' (standard output) is not supported "
+					    "here: name a file or directory",
+					    option->name);
+}
+
 int option_flag(const struct option_row *option, const char *value, void *place, struct err *err)
 {
 	(void)option, (void)value, (void)err;

@@ -237,8 +237,9 @@ static void put_sqnr(struct buf *out, const struct reported *reported)
 	}
 	if (compensated->n_codes)
 		buf_printf(out,
-			   "Compensated: %.1f %% of codes are not the nearest; SQNR %.2f dB, to "
-			   "nearest %.2f dB: weights give way for better outputs.\n",
+			   "Compensated: %.1f %% of codes are not the nearest; SQNR %.2f dB, "
+			   "to nearest %.2f dB: the weights are further from the source, the "
+			   "outputs closer.\n",
 			   100 * (double)compensated->n_moved / (double)compensated->n_codes,
 			   compensated->sqnr, compensated->own_sqnr);
 	if (verification->arithmetic) {

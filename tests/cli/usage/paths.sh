@@ -17,3 +17,10 @@ mkfifo fifo
 fails 3 " inspect: *'fifo'*" inspect fifo
 fails 3 " inspect: *'/dev/null'*" inspect /dev/null
 [ ! -e out ] || echo "out was made"
+# What must be a file cannot be standard output, and "-" is no file's name.
+for command in 'calibrate m --data d.txt' 'sensitivity m --data d.txt' 'merge a.amax b.amax' 'report m'; do
+	# shellcheck disable=SC2086
+	fails 2 " ${command%% *}: option '--output': '-' (standard output) is not supported here: name a file or directory" \
+		$command -o -
+done
+[ ! -e ./- ] || echo "a file '-' was made"
