@@ -18,12 +18,13 @@ import tiny_models
 from harness import finish, quantize, report, run, scratch
 
 N_SEQUENCES, SEQ_LEN = 3, 300      # more than is multiplied at once
-KNOWN = ("llama", "llama, linear, tied, wide heads", "qwen2", "mixtral", "qwen3_moe", "gemma3", "phi3", "gpt_oss", "deepseek_v3")
+KNOWN = ("llama", "llama, linear, tied, wide heads", "qwen2", "mixtral", "qwen3_moe", "gemma3", "phi3", "gpt_oss", "deepseek_v3",
+         "olmo2", "granite")
 MORE = {
     "gpt2": (t.GPT2Config, t.GPT2LMHeadModel, {"n_embd": 64, "n_head": 4, "n_layer": 3}),
-    "olmo2": (t.Olmo2Config, t.Olmo2ForCausalLM, {"tie_word_embeddings": True}),
+    "stablelm": (t.StableLmConfig, t.StableLmForCausalLM, {"tie_word_embeddings": True}),
     "starcoder2": (t.Starcoder2Config, t.Starcoder2ForCausalLM, {"sliding_window": 32}),
-    "granite": (t.GraniteConfig, t.GraniteForCausalLM, {}),
+    "nemotron": (t.NemotronConfig, t.NemotronForCausalLM, {}),
 }
 
 
