@@ -12,7 +12,7 @@
 #include "compensate/steps.h"
 
 /* Returns where the turn ends that begins with group `first`: as many groups as the memory holds
- * with one sequence a thread. */
+ * with two sequences a thread. */
 static size_t turn_end(const struct compensate_plan *plan, const struct compensate_stage *stage,
 		       size_t first)
 {
@@ -22,7 +22,8 @@ static size_t turn_end(const struct compensate_plan *plan, const struct compensa
 	for (; end < stage->n_groups; end++) {
 		size += compensate_group_size(&stage->groups[end]);
 		if (end > first &&
-		    size + n_threads * compensate_inputs_size(plan, stage, first, end + 1) >
+		    size + N_CHUNKS * n_threads *
+					    compensate_inputs_size(plan, stage, first, end + 1) >
 			    plan->room)
 			break;
 	}
@@ -157,6 +158,7 @@ int compensate_run(const struct compensate_plan *plan, struct store *store,
 		return 0;
 	rc = run(&job, err);
 	candidates_release(&job);
+	kept_inputs_release(&job);
 	bands_release(&job.bands);
 	runner_release(&job.runner);
 	return rc;

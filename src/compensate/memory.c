@@ -43,16 +43,18 @@ uint64_t compensate_inputs_size(const struct compensate_plan *plan,
 	return sum;
 }
 
-/* Returns the least memory for Hessians and inputs: of the largest group, one sequence a thread. */
+/* Returns the least memory for Hessians and inputs: of the largest group, and two
+ * sequences a thread. */
 static uint64_t least_room(const struct compensate_plan *plan)
 {
 	uint64_t n_threads = (uint64_t)plan->params.n_threads, least = 0;
 
 	for (size_t i = 0; i <= plan->model.n_layers; i++)
 		for (size_t g = 0; g < plan->stages[i].n_groups; g++) {
-			uint64_t size = compensate_group_size(&plan->stages[i].groups[g]) +
-					n_threads * compensate_inputs_size(plan, &plan->stages[i],
-									   g, g + 1);
+			uint64_t size =
+				compensate_group_size(&plan->stages[i].groups[g]) +
+				N_CHUNKS * n_threads *
+					compensate_inputs_size(plan, &plan->stages[i], g, g + 1);
 
 			least = size > least ? size : least;
 		}

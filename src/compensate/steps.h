@@ -10,6 +10,9 @@
 #include "compensate/factor.h"
 #include "sweep/variant.h"
 
+/* Chunks of sequences whose inputs are kept: one runs while the other is added to the Hessians. */
+#define N_CHUNKS 2
+
 /* jobs.c: fills plan->stages, places, n_units and n_outside. */
 void compensate_find_jobs(struct compensate_plan *plan);
 
@@ -45,7 +48,9 @@ struct compensation {
 	struct variants variants;
 	struct variant candidates[1 + STORE_RHOS]; /* rounding to nearest, then each rho */
 	size_t n_candidates;			   /* 0: rho is given */
-	double *kld; /* (n_candidates, n_held_out): of each sequence, from the source */
+	double *kld;	   /* (n_candidates, n_held_out): of each sequence, from the source */
+	char *kept_inputs; /* the executor's; from turn to turn, since new pages cost time */
+	uint64_t kept_inputs_size;
 
 	/* The current stage. */
 	size_t stage;
@@ -67,9 +72,12 @@ struct turn {
 	struct group_sum *sums; /* (end - first) */
 };
 
-/* inputs.c: makes the Hessians of a turn, over all sequences that are not held out.  The caller
- * frees every turn->sums[].hessian, also after a failure. */
+/* sums.c: makes the Hessians of a turn, over all sequences that are not held out.  The caller frees
+ * every turn->sums[].hessian, also after a failure. */
 int turn_sum(struct compensation *job, const struct turn *turn, struct err *err);
+
+/* inputs.c: frees the memory of kept inputs, which turns share. */
+void kept_inputs_release(struct compensation *job);
 
 /* stage.c: rounds the matrices of a turn with every rho, and writes their codes. */
 int turn_round(struct compensation *job, const struct turn *turn, struct writer *writer,
