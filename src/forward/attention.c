@@ -319,7 +319,7 @@ int attention_run(const struct pass *pass, struct err *err)
 	norm_heads(pass, VECTOR_NORM_Q, a->q, model->n_heads);
 	norm_heads(pass, VECTOR_NORM_K, a->k, model->n_kv_heads);
 	if (pass->layer->ref->rope) {
-		if (model->arch->adjacent_pairs) {
+		if (model->arch->adjacent_pairs && !model->latent.kv_lora_rank) {
 			deinterleave_heads(pass, a->q, model->n_heads);
 			deinterleave_heads(pass, a->k, model->n_kv_heads);
 		}

@@ -27,24 +27,32 @@ static void top_k(const float *scores, size_t n, size_t k, size_t *chosen)
 	}
 }
 
-/* Sets the scores of experts outside of the best top_groups groups to -inf.  The score of a group
- * is the sum of its two best experts. */
+/* Returns the score of a group: of its best expert, or the sum of its two best ones. */
+static float score_group(const struct routing *routing, const float *scores, size_t n)
+{
+	float first = -INFINITY, second = -INFINITY;
+
+	for (size_t e = 0; e < n; e++) {
+		second = fmaxf(second, fminf(first, scores[e]));
+		first = fmaxf(first, scores[e]);
+	}
+	return routing->group_max ? first : first + second;
+}
+
+/* Sets the scores of experts outside of the best top_groups groups to -inf. */
 static void mask_groups(const struct routing *routing, float *scores, size_t n_experts)
 {
 	size_t size = n_experts / routing->n_groups;
 
 	for (size_t n_open = routing->n_groups; n_open > routing->top_groups; n_open--) {
-		size_t worst = SIZE_MAX, best[2];
+		size_t worst = SIZE_MAX;
 		float min = INFINITY;
 
 		for (size_t g = 0; g < routing->n_groups; g++) {
-			const float *group = scores + g * size;
-			float sum;
+			float score = score_group(routing, scores + g * size, size);
 
-			top_k(group, size, 2, best);
-			sum = group[best[0]] + group[best[1]];
-			if (sum > -INFINITY && sum <= min) {
-				min = sum;
+			if (score > -INFINITY && score <= min) {
+				min = score;
 				worst = g;
 			}
 		}

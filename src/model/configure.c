@@ -153,7 +153,32 @@ static int configure_numbers(struct model *model, const json_t *facts, struct er
 	return 0;
 }
 
-static void configure_experts(struct model *model, const json_t *facts)
+/* DeepSeek-V2's two ways to choose experts: among all, or in the groups of the best ones. */
+static int configure_groups(struct routing *routing, const json_t *facts, struct err *err)
+{
+	const json_t *value = json_object_get(facts, "topk_method");
+	const char *method = json_is_string(value) ? json_string_value(value) : "null";
+
+	routing->n_groups = fact_count(facts, "n_group", 0);
+	routing->top_groups = fact_count(facts, "topk_group", 0);
+	if (!value)
+		return 0;
+	routing->group_max = true;
+	if (!strcmp(method, "greedy"))
+		routing->n_groups = 0;
+	else if (strcmp(method, "group_limited_greedy") != 0)
+		return err_set(err, ERR_INPUT,
+			       "config.json: 'topk_method' is '%s', which is not supported "
+			       "(supported: greedy, group_limited_greedy)",
+			       method);
+	else if (!routing->n_groups)
+		return err_set(err, ERR_INPUT,
+			       "config.json: 'topk_method' is '%s', but 'n_group' is missing",
+			       method);
+	return 0;
+}
+
+static int configure_experts(struct model *model, const json_t *facts, struct err *err)
 {
 	const struct arch *arch = model->arch;
 
@@ -162,13 +187,12 @@ static void configure_experts(struct model *model, const json_t *facts)
 		.norm_top_k = arch->norm_top_k || fact_flag(facts, "norm_topk_prob"),
 		.sigmoid = arch->sigmoid,
 		.choose_first = arch->choose_first,
-		.n_groups = fact_count(facts, "n_group", 0),
-		.top_groups = fact_count(facts, "topk_group", 0),
 		.scale = (float)fact_number(facts, "routed_scaling_factor", 1),
 	};
 	model->clamped = arch->clamped;
 	model->clamp = (float)fact_number(facts, "swiglu_limit", 0);
 	model->clamp_alpha = (float)fact_number(facts, "swiglu_alpha", 0);
+	return configure_groups(&model->routing, facts, err);
 }
 
 /* Latent attention: a head of q or k has nope_dim plain and rope_dim rotated values. */
@@ -197,7 +221,7 @@ static int configure_latent(struct model *model, const json_t *facts, struct err
 		.nope_dim = values[1],
 		.rope_dim = values[2],
 		.norm_eps = LATENT_NORM_EPS,
-		.interleaved = fact_flag(facts, "rope_interleave"),
+		.interleaved = model->arch->adjacent_pairs || fact_flag(facts, "rope_interleave"),
 	};
 	model->head_dim = model->latent.nope_dim + model->latent.rope_dim;
 	model->value_dim = values[3];
@@ -229,8 +253,8 @@ int model_configure(struct model *model, const struct model_config *config, cons
 	    configure_numbers(model, facts, err))
 		return -1;
 	model->layers = xcalloc(model->n_layers, sizeof *model->layers);
-	configure_experts(model, facts);
-	if (configure_windows(model, facts, err) || model_read_multipliers(model, facts, err))
+	if (configure_experts(model, facts, err) || configure_windows(model, facts, err) ||
+	    model_read_multipliers(model, facts, err))
 		return -1;
 	return model_find_mixers(model, facts, err);
 }

@@ -84,6 +84,7 @@ static const struct {
 	{ "time_step_limit", FACT_LIST },
 	{ "time_step_min", FACT_NUMBER },
 	{ "topk_group", FACT_COUNT },
+	{ "topk_method", FACT_TEXT },
 	{ "use_bias", FACT_FLAG },
 	{ "use_conv_bias", FACT_FLAG },
 	{ "use_qk_norm", FACT_FLAG },

@@ -140,7 +140,8 @@ struct routing {
 	bool sigmoid;	   /* scores are sigmoids; else a softmax over all experts */
 	bool choose_first; /* the softmax is over the chosen experts only */
 	size_t n_groups;   /* 0 or 1: no groups */
-	size_t top_groups; /* groups that stay, those with the largest sum of two largest scores */
+	size_t top_groups; /* groups that stay, those with the largest sum of two largest scores, */
+	bool group_max;	   /* or with the largest score */
 	float scale;	   /* factor of the weights */
 };
 

@@ -31,6 +31,7 @@ HOSTILE = {"num_attention_heads": [0, -4, 3, 1e300, "4"], "num_key_value_heads":
 # Other values that transformers accepts, where the architecture reads the key.
 OTHER = {"rms_norm_eps": [0.01], "rope_theta": [300.0], "sliding_window": [7, None], "use_sliding_window": [False], "max_window_layers": [2],
          "norm_topk_prob": [True, False], "routed_scaling_factor": [0.7], "num_experts_per_tok": [1], "topk_group": [1], "n_group": [2],
+         "topk_method": ["greedy", "group_limited_greedy", "noaux_tc"],
          "attn_logit_softcapping": [None, 2.0], "final_logit_softcapping": [None, 3.0], "query_pre_attn_scalar": [9],
          "swiglu_alpha": [1.0], "swiglu_limit": [0.5], "rope_interleave": [False], "hidden_act": ["gelu_pytorch_tanh"],
          "hidden_activation": ["silu"], "layer_types": None, "attention_bias": [True, False], "mlp_bias": [True, False],
@@ -42,7 +43,7 @@ REMOVED = ("attention_bias", "attn_logit_softcapping", "final_logit_softcapping"
            "rms_norm_eps", "rope_interleave", "rope_parameters", "routed_scaling_factor", "sliding_window", "swiglu_alpha",
            "embedding_multiplier", "attention_multiplier", "logits_scaling", "residual_multiplier", "mamba_conv_bias", "mamba_proj_bias",
            "use_bias", "use_conv_bias", "mamba_expand", "mamba_d_head", "linear_conv_kernel_dim", "rotary_dim", "no_rope_layers",
-           "position_embedding_type", "swiglu_limit", "topk_group", "use_qk_norm", "use_sliding_window", "partial_rotary_factor")
+           "position_embedding_type", "swiglu_limit", "topk_group", "topk_method", "use_qk_norm", "use_sliding_window", "partial_rotary_factor")
 YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 32}
 ROPES = {"yarn with mscale_all_dim": YARN | {"mscale": 0.7, "mscale_all_dim": 1.3}, "yarn without factor": {key: value for key, value in YARN.items() if key != "factor"},
          "yarn with betas": YARN | {"beta_fast": 8.0, "beta_slow": 2.0, "attention_factor": 1.1},
