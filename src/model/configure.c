@@ -95,6 +95,31 @@ static int configure_activation(struct model *model, const json_t *facts, struct
 		       name);
 }
 
+/* Reads after how many layers the next one has no window, which only models without layer_types
+ * need; 0: there is no such pattern. */
+static int read_pattern(const struct model *model, const json_t *facts, size_t *pattern,
+			struct err *err)
+{
+	const json_t *value = json_object_get(facts, "sliding_window_pattern");
+
+	*pattern = model->arch->window_pattern;
+	if (!value || json_is_null(value) || json_object_get(facts, "layer_types"))
+		return 0;
+	*pattern = fact_count(facts, "sliding_window_pattern", 0);
+	if (*pattern)
+		return 0;
+	return err_set(err, ERR_INPUT,
+		       "config.json: 'sliding_window_pattern' is not a number above 0, which is "
+		       "needed without 'layer_types'");
+}
+
+/* Whether attention knows positions in a layer with this window; stated: that of config.json. */
+static bool rotates(const struct arch *arch, size_t window, size_t stated)
+{
+	return arch->rotating == ROTATING_ALL || window ||
+	       (arch->rotating == ROTATING_WINDOWS_IF_ANY && !stated);
+}
+
 /* layer_types names the kind of each layer.  Without it all layers have the window, or those of the
  * architecture's pattern, or only those from max_window_layers on. */
 static int configure_windows(struct model *model, const json_t *facts, struct err *err)
@@ -102,10 +127,10 @@ static int configure_windows(struct model *model, const json_t *facts, struct er
 	const json_t *types = json_object_get(facts, "layer_types");
 	size_t window = fact_count(facts, "sliding_window", 0);
 	size_t first = fact_count(facts, "max_window_layers", 0);
-	size_t pattern = fact_count(facts, "sliding_window_pattern", model->arch->window_pattern);
+	size_t pattern;
 
-	if (json_is_number(json_object_get(facts, "sliding_window_pattern")) && !pattern)
-		return err_set(err, ERR_INPUT, "config.json: 'sliding_window_pattern' is 0");
+	if (read_pattern(model, facts, &pattern, err))
+		return -1;
 	if (json_object_get(facts, "use_sliding_window") && !fact_flag(facts, "use_sliding_window"))
 		window = 0;
 	else if (json_is_number(json_object_get(facts, "sliding_window")) && !window)
@@ -126,6 +151,8 @@ static int configure_windows(struct model *model, const json_t *facts, struct er
 				i);
 		model->layers[i].window = slides ? window : 0;
 		model->layers[i].rope = slides && window ? &model->rope_local : &model->rope;
+		if (!rotates(model->arch, model->layers[i].window, window))
+			model->layers[i].rope = NULL;
 	}
 	return 0;
 }

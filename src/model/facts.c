@@ -11,7 +11,15 @@
 #define MAX_COUNT  1000000000
 #define MAX_QUOTED 60 /* bytes of a value in a message */
 
-enum fact_type { FACT_NUMBER, FACT_COUNT, FACT_FLAG, FACT_TEXT, FACT_LIST, FACT_OBJECT };
+enum fact_type {
+	FACT_NUMBER,
+	FACT_COUNT,
+	FACT_COUNT_OR_TEXT,
+	FACT_FLAG,
+	FACT_TEXT,
+	FACT_LIST,
+	FACT_OBJECT
+};
 
 static const struct {
 	const char *key;
@@ -77,7 +85,7 @@ static const struct {
 	{ "rotary_dim", FACT_COUNT },
 	{ "routed_scaling_factor", FACT_NUMBER },
 	{ "sliding_window", FACT_COUNT },
-	{ "sliding_window_pattern", FACT_COUNT },
+	{ "sliding_window_pattern", FACT_COUNT_OR_TEXT },
 	{ "ssm_state_size", FACT_COUNT },
 	{ "swiglu_alpha", FACT_NUMBER },
 	{ "swiglu_limit", FACT_NUMBER },
@@ -298,6 +306,9 @@ static int check_type(const char *key, const json_t *value, struct err *err)
 			       ? 0
 			       : refuse(key, value, "not a number", err);
 	case FACT_COUNT:
+	case FACT_COUNT_OR_TEXT:
+		if (types[i].type == FACT_COUNT_OR_TEXT && json_is_string(value))
+			return 0;
 		return json_is_number(value) && number >= 0 && number <= MAX_COUNT &&
 				       number == floor(number)
 			       ? 0

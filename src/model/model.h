@@ -231,6 +231,13 @@ struct model {
 
 struct mamba_keys; /* model/mamba.h */
 
+/* The layers whose attention knows positions. */
+enum rotating_layers {
+	ROTATING_ALL,
+	ROTATING_WINDOWS,	 /* those with a window */
+	ROTATING_WINDOWS_IF_ANY, /* the same, but all where config.json has no sliding_window */
+};
+
 /* What several architectures read of config.json: sizes of gated DeltaNet; Granite's factors. */
 extern const struct fact_row delta_facts[], granite_facts[];
 
@@ -261,8 +268,9 @@ struct arch {
 	bool choose_first;
 	/* every n-th layer has no window, where layer_types are missing; 0: none */
 	size_t window_pattern;
-	bool one_step;			/* a layer has a mixer or an mlp */
-	bool no_rope;			/* attention does not know positions */
+	bool one_step; /* a layer has a mixer or an mlp */
+	bool no_rope;  /* attention does not know positions */
+	enum rotating_layers rotating;
 	const struct mamba_keys *mamba; /* of layers with Mamba-2; NULL: no layer has it */
 	const char *embedding, *norm;	/* modules below root; NULL: "embed_tokens", "norm" */
 	bool norm_heads_together;	/* the norms of q and k are over all heads of a token */

@@ -144,6 +144,18 @@ def hostile(case: Case) -> Iterator[str]:
                 yield from (f"{value} is accepted: {problem}" for problem in case.equal(case.config | {key: value}, key))
 
 
+def patterns(case: Case) -> Iterator[str]:
+    """A pattern of windows that is not a number above 0 counts for nothing beside layer_types, and without them it is refused."""
+    if "sliding_window_pattern" not in case.config:
+        return
+    for value in (0, "LG"):
+        config = case.config | {"sliding_window_pattern": value}
+        yield from (f"{value}: {problem}" for problem in case.equal(config, "no key"))
+        alone = {k: v for k, v in config.items() if k != "layer_types"}
+        if "sliding_window_pattern" not in (found := case.ours(alone)):
+            yield f"{value} without layer_types: {found}"
+
+
 def main() -> None:
     logging.disable_progress_bar()
     logging.set_verbosity_error()
@@ -152,7 +164,7 @@ def main() -> None:
         with scratch() as folder:
             case = Case(name, folder)
             report(f"{name}: as saved", case.equal(case.config, "nothing"))
-            for test in (removed, other, foreign, ropes, hostile):
+            for test in (removed, other, foreign, ropes, hostile, patterns):
                 report(f"{name}: {test.__name__}", test(case))
     finish()
 
