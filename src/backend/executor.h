@@ -204,10 +204,11 @@ struct scan_args {
 	void *scratch;	   /* of scan_scratch() bytes */
 };
 
-/* A causal convolution of each column with its own kernel, and SiLU: y[t] = silu(bias + the sum of
+/* A causal convolution of each column with its own kernel: y[t] = activation(bias + the sum of
  * weight[i] * x[t - width + 1 + i]), in the order of i.  Rows before the first token are left
  * out. */
 struct convolve_args {
+	enum activation activation;
 	struct rows_in x;
 	struct rows_in weight; /* (width, n_cols): the last row is multiplied by x[t] */
 	const float *bias;     /* (n_cols); NULL: none */

@@ -27,7 +27,7 @@ struct inputs {
 	int32_t *groups;  /* by matrix of the stage: the group whose input it shows; -1: none */
 	enum dtype dtype; /* of kept values */
 	size_t max_chunk; /* sequences */
-	struct chunk running, adding; /* n is 0: none */
+	struct chunk running, adding;	 /* n is 0: none */
 	size_t *places;			 /* by sequence; SIZE_MAX: its inputs are not kept */
 	uint64_t offsets[N_INPUT_KINDS]; /* of the region of a kind, in bytes */
 	uint64_t sequence_size;		 /* bytes of all regions */

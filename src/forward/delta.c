@@ -106,7 +106,8 @@ static void convolve(const struct pass *pass, const struct channels *channels)
 {
 	const struct sizes s = sizes_of(pass);
 	struct workspace *w = pass->workspace;
-	const struct convolve_args args = { .x = channels->x,
+	const struct convolve_args args = { .activation = ACT_SILU,
+					    .x = channels->x,
 					    .weight = { pass->layer->vector[VECTOR_CONV] +
 								channels->first,
 							2 * s.keys + s.values },

@@ -51,6 +51,7 @@ static void convolve(const struct pass *pass, const struct columns *columns)
 	const struct layer *layer = pass->layer;
 	struct workspace *w = pass->workspace;
 	const struct convolve_args args = {
+		.activation = ACT_SILU,
 		.x = { w->mamba.projected + columns->inner, columns->all },
 		.weight = { layer->vector[VECTOR_CONV], columns->convolved },
 		.bias = layer->vector[VECTOR_CONV_BIAS],

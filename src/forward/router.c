@@ -99,8 +99,9 @@ static void route(const struct pass *pass, size_t t)
 	if (routing->choose_first)
 		softmax_chosen(weights, routing->top_k);
 	for (size_t i = 0; i < routing->top_k; i++)
-		weights[i] = (routing->norm_top_k ? weights[i] / (sum + 1e-20f) : weights[i]) *
-			     routing->scale;
+		weights[i] =
+			(routing->norm_top_k ? weights[i] / (sum + routing->sum_eps) : weights[i]) *
+			routing->scale;
 }
 
 static void route_all(const struct pass *pass)

@@ -117,7 +117,8 @@ struct workspace {
 
 	float *normed; /* (tokens, hidden) */
 	float *out;    /* (tokens, hidden): of attention or mlp */
-	/* (tokens, width): q, k and v, or queries and gates, or gate and up, from one matrix */
+	/* (tokens, width): q, k and v, or queries and gates, or gate and up, from one matrix; or
+	 * the gates and the values of a convolution */
 	float *fused_out;
 	float *scores;	      /* (tokens, experts), or (HEAD_BLOCK, a panel of the head) */
 	float *shared_scores; /* (tokens): of the shared expert */

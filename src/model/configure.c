@@ -164,6 +164,7 @@ static int configure_numbers(struct model *model, const json_t *facts, struct er
 	double eps =
 		fact_number(facts, "layer_norm_epsilon", fact_number(facts, "rms_norm_eps", 0));
 
+	eps = fact_number(facts, "norm_eps", eps);
 	if (!(head > 0))
 		return err_set(err, ERR_INPUT,
 			       "config.json: 'query_pre_attn_scalar' is %g, not above 0", head);
@@ -215,6 +216,7 @@ static int configure_experts(struct model *model, const json_t *facts, struct er
 		.sigmoid = arch->sigmoid,
 		.choose_first = arch->choose_first,
 		.scale = (float)fact_number(facts, "routed_scaling_factor", 1),
+		.sum_eps = arch->top_k_eps > 0 ? arch->top_k_eps : 1e-20f,
 	};
 	model->clamped = arch->clamped;
 	model->clamp = (float)fact_number(facts, "swiglu_limit", 0);
@@ -305,6 +307,14 @@ static const struct feature_row {
 	  .what = "a bias",
 	  .biased = { LINEAR_GATE, LINEAR_UP, LINEAR_GATE_UP, LINEAR_DOWN },
 	  .n_biased = 4 },
+	{ .key = "conv_bias",
+	  .what = "a bias",
+	  .biased = { LINEAR_CONV_IN, LINEAR_CONV_OUT },
+	  .n_biased = 2 },
+	{ .key = "conv_bias",
+	  .what = "a convolution's bias",
+	  .vector = VECTOR_CONV_BIAS,
+	  .of = LINEAR_CONV_IN },
 	{ .key = "mamba_conv_bias",
 	  .what = "a convolution's bias",
 	  .vector = VECTOR_CONV_BIAS,

@@ -133,6 +133,20 @@ static int find_mamba(struct search *search, const char *prefix, struct layer_re
 	return search_need(search, prefix, layer, both, COUNT(both));
 }
 
+static int find_conv(struct search *search, const char *prefix, struct layer_ref *layer)
+{
+	size_t hidden = search->model->hidden;
+	const struct expected expected[] = {
+		{ LINEAR_CONV_IN, 3 * hidden, hidden },
+		{ LINEAR_CONV_OUT, hidden, hidden },
+	};
+	static const enum linear_role both[] = { LINEAR_CONV_IN, LINEAR_CONV_OUT };
+
+	if (search_linears(search, prefix, layer, expected, COUNT(expected)))
+		return -1;
+	return search_need(search, prefix, layer, both, COUNT(both));
+}
+
 static int find_both(struct search *search, const char *prefix, struct layer_ref *layer)
 {
 	if (find_attention(search, prefix, layer))
@@ -155,6 +169,7 @@ static const struct {
 	[MIXER_DELTA] = { find_delta, LINEAR_DELTA_OUT },
 	[MIXER_MAMBA] = { find_mamba, LINEAR_MAMBA_OUT },
 	[MIXER_BOTH] = { find_both, LINEAR_O },
+	[MIXER_CONV] = { find_conv, LINEAR_CONV_OUT },
 	[MIXER_NONE] = { find_nothing, LINEAR_DOWN },
 };
 
@@ -185,11 +200,14 @@ static bool vector_is_of(const struct layer_ref *layer, int role)
 	case VECTOR_ROUTER_BIAS:
 		return layer->n_experts > 0;
 	case VECTOR_CONV:
+		return layer->mixer == MIXER_DELTA || layer->mixer == MIXER_CONV ||
+		       layer_has_mamba(layer);
 	case VECTOR_A_LOG:
 	case VECTOR_DT_BIAS:
 	case VECTOR_NORM_GATED:
 		return layer->mixer == MIXER_DELTA || layer_has_mamba(layer);
 	case VECTOR_CONV_BIAS:
+		return layer->mixer == MIXER_CONV || layer_has_mamba(layer);
 	case VECTOR_SKIP:
 		return layer_has_mamba(layer);
 	default:
@@ -197,7 +215,7 @@ static bool vector_is_of(const struct layer_ref *layer, int role)
 	}
 }
 
-/* The sizes of gated DeltaNet's or Mamba-2's vectors. */
+/* The sizes of the vectors of a mixer with a convolution. */
 struct scan_sizes {
 	size_t n_heads, norm, channels, conv_width;
 };
@@ -208,6 +226,9 @@ static struct scan_sizes scan_sizes_of(const struct model *model, const struct l
 	const struct mamba *mamba = &model->mamba;
 	size_t inner = mamba->n_heads * mamba->head_dim;
 
+	if (layer->mixer == MIXER_CONV)
+		return (struct scan_sizes){ .channels = model->hidden,
+					    .conv_width = model->conv_width };
 	if (layer->mixer == MIXER_DELTA)
 		return (struct scan_sizes){ .n_heads = delta->n_heads,
 					    .norm = delta->value_dim,

@@ -13,7 +13,7 @@ enum input_kind {
 	INPUT_MIXER,
 	INPUT_Q_B,  /* the compressed queries */
 	INPUT_KV_B, /* the compressed keys and values */
-	INPUT_O,    /* the output of attention or DeltaNet */
+	INPUT_O,    /* the output of attention, DeltaNet or a short convolution */
 	INPUT_MAMBA,
 	INPUT_MAMBA_OUT,
 	INPUT_MLP,  /* the normed residual stream: gate, up, routers, shared gate and up */

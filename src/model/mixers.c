@@ -19,6 +19,7 @@ static const struct {
 	{ "linear_attention", MIXER_DELTA },
 	{ "linear_attention", MIXER_MAMBA },
 	{ "mamba", MIXER_MAMBA },
+	{ "conv", MIXER_CONV },
 	{ "mlp", MIXER_NONE },
 	{ "moe", MIXER_NONE },
 };
@@ -82,6 +83,8 @@ static bool has_mixer(const struct model *model, enum mixer mixer)
 		return model->delta.n_heads > 0;
 	case MIXER_MAMBA:
 		return model->arch->mamba;
+	case MIXER_CONV:
+		return model->conv_width > 0;
 	case MIXER_NONE:
 		return model->arch->one_step;
 	default:
@@ -192,6 +195,32 @@ static int read_letters(struct model *model, const json_t *facts, struct err *er
 	return 0;
 }
 
+/* LFM2: every layer has attention, or a list names the layers that have it. */
+static int read_conv(struct model *model, const json_t *facts, struct err *err)
+{
+	const json_t *list = json_object_get(facts, "full_attn_idxs"), *value;
+	size_t i;
+
+	if (!json_object_get(facts, "conv_L_cache"))
+		return 0;
+	if (read_size(facts, "conv_L_cache", &model->conv_width, err))
+		return -1;
+	for (i = 0; json_is_array(list) && i < model->n_layers; i++)
+		model->layers[i].mixer = MIXER_CONV;
+	json_array_foreach(list, i, value)
+	{
+		json_int_t layer = json_is_integer(value) ? json_integer_value(value) : -1;
+
+		if (layer < 0 || layer >= (json_int_t)model->n_layers)
+			return err_set(err, ERR_INPUT,
+				       "config.json: 'full_attn_idxs' names a layer that is none "
+				       "of %zu",
+				       model->n_layers);
+		model->layers[layer].mixer = MIXER_ATTENTION;
+	}
+	return 0;
+}
+
 /* Without layer_types, every full_attention_interval-th layer has attention. */
 int model_find_mixers(struct model *model, const json_t *facts, struct err *err)
 {
@@ -199,6 +228,7 @@ int model_find_mixers(struct model *model, const json_t *facts, struct err *err)
 	size_t interval = 0;
 
 	if (read_positions(model, facts, err) || read_no_rope(model, facts, err) ||
+	    read_conv(model, facts, err) ||
 	    (model->arch->mamba && mamba_configure(model, facts, err)))
 		return -1;
 	if (json_object_get(facts, "linear_num_value_heads") &&

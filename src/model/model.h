@@ -52,6 +52,8 @@ enum linear_role {
 	LINEAR_DELTA_OUT,
 	LINEAR_MAMBA_IN, /* Mamba-2: hidden to z, x, b, c and the steps */
 	LINEAR_MAMBA_OUT,
+	LINEAR_CONV_IN, /* gated convolution: hidden to the gates b and c, and x */
+	LINEAR_CONV_OUT,
 	LINEAR_LATENT_IN,  /* (latent, hidden): its output is the input of all experts */
 	LINEAR_LATENT_OUT, /* (hidden, latent): its input is the sum of their outputs */
 	N_LINEARS
@@ -93,6 +95,7 @@ enum mixer {
 	MIXER_DELTA, /* gated DeltaNet */
 	MIXER_MAMBA, /* Mamba-2 */
 	MIXER_BOTH,  /* attention and Mamba-2 side by side */
+	MIXER_CONV,  /* a short convolution between two gates */
 	MIXER_NONE,  /* the layer has only the second step, an mlp */
 	N_MIXERS
 };
@@ -142,6 +145,7 @@ struct routing {
 	size_t n_groups;   /* 0 or 1: no groups */
 	size_t top_groups; /* groups that stay, those with the largest sum of two largest scores, */
 	bool group_max;	   /* or with the largest score */
+	float sum_eps;	   /* is added to the sum by which norm_top_k divides */
 	float scale;	   /* factor of the weights */
 };
 
@@ -207,6 +211,7 @@ struct model {
 	struct latent latent;
 	struct delta delta;
 	struct mamba mamba;
+	size_t conv_width; /* of gated convolutions, as above; 0: no layer has one */
 	struct multipliers multipliers;
 	float norm_eps;
 	float norm_offset; /* a norm multiplies by offset + weight */
@@ -266,6 +271,7 @@ struct arch {
 	bool norm_top_k;       /* regardless of config.json */
 	bool sigmoid;	       /* how experts are scored */
 	bool choose_first;
+	float top_k_eps; /* routing.sum_eps; 0: 1e-20 */
 	/* every n-th layer has no window, where layer_types are missing; 0: none */
 	size_t window_pattern;
 	bool one_step; /* a layer has a mixer or an mlp */

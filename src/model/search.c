@@ -36,6 +36,8 @@ static const struct arch arch_names = {
 		[LINEAR_DELTA_OUT] = "linear_attn.out_proj",
 		[LINEAR_MAMBA_IN] = "mamba.in_proj",
 		[LINEAR_MAMBA_OUT] = "mamba.out_proj",
+		[LINEAR_CONV_IN] = "conv.in_proj",
+		[LINEAR_CONV_OUT] = "conv.out_proj",
 		[LINEAR_LATENT_IN] = "",
 		[LINEAR_LATENT_OUT] = "",
 	},

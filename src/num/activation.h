@@ -13,6 +13,7 @@ enum activation {
 	ACT_GELU,    /* the tanh form of Hendrycks & Gimpel 2016 */
 	ACT_SRELU,   /* max(x, 0)^2 */
 	ACT_SIGMOID, /* 1 / (1 + e^-x) */
+	ACT_NONE,    /* x */
 };
 
 NUM_INLINE float silu(float x)
@@ -49,6 +50,8 @@ NUM_INLINE float activation_apply(enum activation activation, float x)
 		return gelu(x);
 	case ACT_SIGMOID:
 		return sigmoid(x);
+	case ACT_NONE:
+		return x;
 	case ACT_SRELU:
 		break;
 	}

@@ -19,11 +19,11 @@ static const struct site {
 			 1u << LINEAR_Q_A | 1u << LINEAR_KV_A },
 	{ "in_proj", 1u << LINEAR_DELTA_QKVZ | 1u << LINEAR_DELTA_BA | 1u << LINEAR_DELTA_QKV |
 			     1u << LINEAR_DELTA_Z | 1u << LINEAR_DELTA_B | 1u << LINEAR_DELTA_A |
-			     1u << LINEAR_MAMBA_IN },
+			     1u << LINEAR_MAMBA_IN | 1u << LINEAR_CONV_IN },
 	{ "q_b", 1u << LINEAR_Q_B },
 	{ "kv_b", 1u << LINEAR_KV_B },
 	{ "o", 1u << LINEAR_O },
-	{ "out_proj", 1u << LINEAR_DELTA_OUT | 1u << LINEAR_MAMBA_OUT },
+	{ "out_proj", 1u << LINEAR_DELTA_OUT | 1u << LINEAR_MAMBA_OUT | 1u << LINEAR_CONV_OUT },
 	{ "gate_up", 1u << LINEAR_GATE | 1u << LINEAR_UP | 1u << LINEAR_GATE_UP },
 	{ "down", 1u << LINEAR_DOWN },
 	{ "router", 1u << LINEAR_ROUTER | 1u << LINEAR_SHARED_ROUTER },

@@ -21,6 +21,12 @@ def granite_name(name: str) -> str:
     return f"{head}.{parts.get(last, last)}" if ".experts." in name else name.replace(".router", ".router.layer")
 
 
+def lfm2_name(name: str) -> str:
+    parts = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
+    head, _, last = name.rpartition(".")
+    return f"{head}.{parts.get(last, last)}" if ".experts." in name else name
+
+
 def nemotron_name(name: str) -> str:
     return name.replace("model.", "backbone.")
 
@@ -52,7 +58,7 @@ def see_experts(see: See, name: str, module: torch.nn.Module, x: torch.Tensor, c
 
 def watch(model: torch.nn.Module, see: See) -> None:
     """see(module, x, y), x and y (tokens, features), for each product of each forward pass from now on."""
-    renamed = {"Mixtral": mixtral_name, "MiniMaxM2": mixtral_name, "GraniteMoe": granite_name, "NemotronH": nemotron_name}
+    renamed = {"Mixtral": mixtral_name, "MiniMaxM2": mixtral_name, "GraniteMoe": granite_name, "Lfm2Moe": lfm2_name, "NemotronH": nemotron_name}
     rename = next((f for start, f in renamed.items() if type(model).__name__.startswith(start)), str)
 
     def told(name: str, x: torch.Tensor, y: torch.Tensor) -> None:

@@ -127,6 +127,16 @@ MODELS: dict[str, tuple] = {
     "falcon_h1, no norm": (t.FalconH1Config, t.FalconH1ForCausalLM,
                            MAMBA | FALCON | {"mamba_d_ssm": None, "mamba_d_head": "auto", "num_hidden_layers": 2,
                                              "mamba_conv_bias": False}),
+    "lfm2": (t.Lfm2Config, t.Lfm2ForCausalLM,
+             {"hidden_size": 60, "num_attention_heads": 3, "num_key_value_heads": 1, "layer_types": ["conv", "full_attention", "conv"],
+              "conv_bias": True, "norm_eps": 1e-4,
+              "block_auto_adjust_ff_dim": False}),
+    "lfm2, layers by a list": (t.Lfm2Config, t.Lfm2ForCausalLM,
+                               {"conv_L_cache": 8, "full_attn_idxs": [2], "head_dim": 24, "block_multiple_of": 16}),
+    "lfm2_moe": (t.Lfm2MoeConfig, t.Lfm2MoeForCausalLM,
+                 EXPERTS | {"hidden_size": 60, "num_attention_heads": 3, "num_key_value_heads": 1, "conv_bias": True,
+                            "layer_types": ["conv", "full_attention", "conv"], "num_experts": 6,
+                            "num_dense_layers": 1, "routed_scaling_factor": 1.5}),
     "seed_oss": (t.SeedOssConfig, t.SeedOssForCausalLM, {"head_dim": 24, "attention_bias": True, "mlp_bias": True}),
     "qwen2_moe": (t.Qwen2MoeConfig, t.Qwen2MoeForCausalLM,
                   EXPERTS | {"num_experts": 6, "shared_expert_intermediate_size": 40, "mlp_only_layers": [1]}),
@@ -189,6 +199,8 @@ def save(name: str, folder: pathlib.Path) -> torch.nn.Module:
                 parameter.add_(torch.randn_like(parameter) * 0.2)
             if key.endswith(("bias", "sinks")):
                 parameter.copy_(torch.randn_like(parameter) * 0.2)
+            if key.endswith("feed_forward.gate.weight"):    # scores so small that what is added to their sum tells
+                parameter.mul_(12)
             if key.endswith((".D", "A_log")):
                 parameter.add_(torch.randn_like(parameter) * 0.5)
     model.to(torch.bfloat16).save_pretrained(folder)

@@ -53,7 +53,8 @@ static void assert_same(float got, float wanted)
 static void gates_equal_the_activations_of_num(void **state)
 {
 	enum { N = 1003 };
-	static const enum activation activations[] = { ACT_SILU, ACT_GELU, ACT_SIGMOID, ACT_SRELU };
+	static const enum activation activations[] = { ACT_SILU, ACT_GELU, ACT_SIGMOID, ACT_SRELU,
+						       ACT_NONE };
 	static float x[N], up[N], y[N];
 
 	(void)state;
@@ -63,7 +64,7 @@ static void gates_equal_the_activations_of_num(void **state)
 			up[i] = i % 2 ? 1 : -0.75f;
 		}
 		for (size_t s = 0; s < n_sets; s++)
-			for (size_t a = 0; a < 4; a++) {
+			for (size_t a = 0; a < sizeof activations / sizeof *activations; a++) {
 				sets[s]->gate(activations[a], x, up, N, y);
 				for (size_t i = 0; i < N; i++)
 					assert_same(y[i],
@@ -296,7 +297,8 @@ struct delta_data {
 
 static void run_delta(const struct cpu_ops *set, struct delta_data *data, size_t key_dim, size_t n)
 {
-	const struct convolve_args convolve = { .x = { data->v, 2 * n },
+	const struct convolve_args convolve = { .activation = n % 2 ? ACT_SILU : ACT_NONE,
+						.x = { data->v, 2 * n },
 						.weight = { data->k, 2 * n },
 						.width = 4,
 						.n_tokens = DELTA_TOKENS,

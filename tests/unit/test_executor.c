@@ -262,12 +262,13 @@ static void gates_equal_the_activations_of_num(void **state)
 				gate_at(ACT_SILU, 3, edge_sizes[i], 0, more, into);
 				gate_at(ACT_GELU, 2, edge_sizes[i], i % 2, more, into);
 				gate_at(ACT_SIGMOID, 2, edge_sizes[i], i % 2, more, into);
+				gate_at(ACT_NONE, 2, edge_sizes[i], i % 2, more, into);
 			}
 }
 
 static void activations_equal_num(void **state)
 {
-	static const enum activation all[] = { ACT_SILU, ACT_GELU, ACT_SRELU };
+	static const enum activation all[] = { ACT_SILU, ACT_GELU, ACT_SRELU, ACT_NONE };
 
 	(void)state;
 	for (size_t i = 0; i < N_OF(edge_sizes) * N_OF(all) * 2; i++) {

@@ -22,6 +22,7 @@
 
 struct conv_size {
 	size_t width, n_tokens, n_cols;
+	enum activation activation;
 };
 
 static void convolve_at(struct conv_size size, size_t more, size_t shift, bool biased)
@@ -39,7 +40,7 @@ static void convolve_at(struct conv_size size, size_t more, size_t shift, bool b
 			if (t + 1 + i >= width)
 				sum += weight.given[i * (n + 4) + col] *
 				       x.given[(t + 1 + i - width) * stride + col];
-		y.wanted[t * stride + col] = silu(sum);
+		y.wanted[t * stride + col] = activation_apply(size.activation, sum);
 	}
 	EACH_SIDE(s)
 	{
@@ -47,7 +48,8 @@ static void convolve_at(struct conv_size size, size_t more, size_t shift, bool b
 		      *bias_there = values_send(s, &bias), *y_there = values_send(s, &y);
 
 		s->ops->convolve(s->stream,
-				 &(const struct convolve_args){ .x = { x_there, stride },
+				 &(const struct convolve_args){ .activation = size.activation,
+								.x = { x_there, stride },
 								.weight = { weight_there, n + 4 },
 								.bias = biased ? bias_there : NULL,
 								.width = width,
@@ -73,9 +75,10 @@ static void convolutions_equal_plain_loops(void **state)
 	for (size_t i = 0; i < N_OF(edge_sizes) - 1; i++)
 		for (size_t w = 0; w < N_OF(widths); w++)
 			for (size_t t = 0; t < N_OF(n_tokens); t++)
-				convolve_at(
-					(struct conv_size){ widths[w], n_tokens[t], edge_sizes[i] },
-					(i + w + t) % 5, (w + t) % 2, t % 2);
+				convolve_at((struct conv_size){ widths[w], n_tokens[t],
+								edge_sizes[i],
+								i % 2 ? ACT_SILU : ACT_NONE },
+					    (i + w + t) % 5, (w + t) % 2, t % 2);
 }
 
 /* --- gates --- */

@@ -17,7 +17,8 @@
 
 #define N_LAYERS 4
 
-extern const struct arch arch_bamba, arch_granitemoehybrid, arch_nemotron_h, arch_falcon_h1;
+extern const struct arch arch_bamba, arch_granitemoehybrid, arch_nemotron_h, arch_falcon_h1,
+	arch_lfm2;
 
 static const char bamba[] =
 	"{\"mamba_n_heads\":6,\"mamba_d_head\":20,\"mamba_n_groups\":3,\"mamba_d_state\":16,"
@@ -32,6 +33,7 @@ static const char nemotron[] =
 	"{\"mamba_num_heads\":6,\"mamba_head_dim\":20,\"n_groups\":3,\"ssm_state_size\":16,"
 	"\"conv_kernel\":4,\"time_step_min\":0.001,\"hybrid_override_pattern\":\"ME*-\"}";
 
+static const char lfm2[] = "{\"conv_L_cache\":3,\"full_attn_idxs\":[1]}";
 static const char falcon[] =
 	"{\"mamba_n_heads\":6,\"mamba_d_head\":\"auto\",\"mamba_n_groups\":3,\"mamba_d_state\":16,"
 	"\"mamba_d_conv\":4,\"mamba_expand\":2,\"mamba_d_ssm\":90,\"ssm_multipliers\":[1,2,3,4,5],"
@@ -93,6 +95,8 @@ static void mixers_are_read_in_each_spelling(void **state)
 						 MIXER_ATTENTION };
 	static const enum mixer of_nemotron[] = { MIXER_MAMBA, MIXER_NONE, MIXER_ATTENTION,
 						  MIXER_NONE };
+	static const enum mixer of_lfm2[] = { MIXER_CONV, MIXER_ATTENTION, MIXER_CONV, MIXER_CONV };
+	static const enum mixer all_attention[N_LAYERS] = { MIXER_ATTENTION };
 	static const enum mixer all_mamba[] = { MIXER_MAMBA, MIXER_MAMBA, MIXER_MAMBA,
 						MIXER_MAMBA };
 	const char *listed = "[\"linear_attention\",\"moe\",\"attention\",\"mlp\"]";
@@ -102,6 +106,11 @@ static void mixers_are_read_in_each_spelling(void **state)
 	mixers_assert(read_with(&arch_bamba, bamba, NULL, NULL), of_bamba);
 	mixers_assert(read_with(&arch_bamba, bamba, "attn_layer_indices", "null"), all_mamba);
 	mixers_assert(read_with(&arch_granitemoehybrid, granite, NULL, NULL), of_granite);
+	mixers_assert(read_with(&arch_lfm2, lfm2, NULL, NULL), of_lfm2);
+	mixers_assert(read_with(&arch_lfm2, lfm2, "full_attn_idxs", NULL), all_attention);
+	mixers_assert(read_with(&arch_lfm2, lfm2, "layer_types",
+				"[\"conv\",\"full_attention\",\"conv\",\"conv\"]"),
+		      of_lfm2);
 	mixers_assert(read_with(&arch_granitemoehybrid, granite, "layer_types", NULL), all_mamba);
 	mixers_assert(read_with(&arch_nemotron_h, nemotron, "layers_block_type", listed),
 		      of_nemotron);
@@ -217,6 +226,8 @@ static void values_that_do_not_fit_are_errors(void **state)
 		{ &arch_falcon_h1, falcon, "ssm_in_multiplier", "\"1\"", "is not a finite number" },
 		{ &arch_falcon_h1, falcon, "mamba_d_ssm", "0", "is not a number from 1 to 65536" },
 		{ &arch_falcon_h1, falcon, "mamba_rms_norm", "1", "is not true or false" },
+		{ &arch_lfm2, lfm2, "conv_L_cache", "0", "is not a number from 1 to 65536" },
+		{ &arch_lfm2, lfm2, "full_attn_idxs", "[4]", "names a layer that is none of 4" },
 		{ &arch_nemotron_h, nemotron, "hybrid_override_pattern", "\"M?\"",
 		  "unknown letter '?'" },
 		{ &arch_nemotron_h, nemotron, "mamba_hidden_act", "\"gelu\"", "is not silu" },

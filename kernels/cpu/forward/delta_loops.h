@@ -27,7 +27,8 @@ static void CPU_OP(convolve)(const struct convolve_args *a)
 						a->n_cols) *
 				       lanes_at(a->x.data + (t + 1 + i - a->width) * a->x.stride, c,
 						a->n_cols);
-			lanes_put(a->y.data + t * a->y.stride, c, a->n_cols, lanes_silu(sum));
+			lanes_put(a->y.data + t * a->y.stride, c, a->n_cols,
+				  lanes_activation(a->activation, sum));
 		}
 	}
 }

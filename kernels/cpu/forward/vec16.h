@@ -251,6 +251,8 @@ LANE_FN lanes lanes_activation(enum activation activation, lanes x)
 		return lanes_gelu(x);
 	case ACT_SIGMOID:
 		return lanes_sigmoid(x);
+	case ACT_NONE:
+		return x;
 	case ACT_SRELU:
 		break;
 	}

@@ -36,8 +36,14 @@ struct convolve {
 			sum = { sum.x + w.x * v.x, sum.y + w.y * v.y, sum.z + w.z * v.z,
 				sum.w + w.w * v.w };
 		}
+		enum activation activation = a.activation;
+
 		fours_store(a.y.data + at.row * a.y.stride + at.col,
-			    fours_each(sum, [](float v) { return silu(v); }), at.n, at.aligned);
+			    fours_each(sum,
+				       [activation](float v) {
+					       return activation_apply(activation, v);
+				       }),
+			    at.n, at.aligned);
 	}
 };
 
