@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fp8conv families: what model families ask for beyond the general rules, from the table that
- * quantize uses.
+ * fp8conv families: what each command can do with model families, and what families ask for beyond
+ * the general rules, from the tables that the commands use.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,6 +14,7 @@
 #include "ckpt/checkpoint.h"
 #include "ckpt/mistaken.h"
 #include "cli/command.h"
+#include "cli/family.h"
 #include "cli/options/values.h"
 #include "cli/print/families.h"
 
@@ -54,56 +55,48 @@ static int read_model(struct model_config *config, const char *directory, struct
 	return rc;
 }
 
-/* Takes the rows of a family; of a model, if no family of the table has that name. */
-static int take_rows(struct profile *profile, const char *family, struct err *err)
+/* Takes a family; a model, if no table has a family of that name. */
+static int take_one(struct families *families, const char *name, struct err *err)
 {
-	struct model_config config = { .model_types = { xstrdup(family) }, .n_model_types = 1 };
+	struct model_config config;
 
-	profile_make(profile, &config, PROFILE_VENDOR);
-	if (!profile->n && (strchr(family, '/') || is_directory(family))) {
-		model_config_release(&config);
-		profile_release(profile);
-		if (read_model(&config, family, err))
-			return -1;
-		profile_make(profile, &config, PROFILE_VENDOR);
-	}
+	families_one(families, name);
+	if (families->list[0].has_rows || families->list[0].arch ||
+	    !(strchr(name, '/') || is_directory(name)))
+		return 0;
+	families_release(families);
+	if (read_model(&config, name, err))
+		return -1;
+	families_of_model(families, &config);
 	model_config_release(&config);
 	return 0;
-}
-
-static void take_all(struct profile *profile)
-{
-	for (const struct profile_row *row = profile_rows; row->families; row++) {
-		ARRAY_GROW(profile->rows, profile->n);
-		profile->rows[profile->n++] = row;
-	}
 }
 
 static int run(const struct command *command, int argc, char **argv, struct err *err)
 {
 	struct settings settings = { 0 };
-	struct profile profile = { 0 };
+	struct families families = { 0 };
 	int rc = command_parse(command, argc, argv, &settings, err);
 
 	if (rc)
 		return rc < 0 ? -1 : 0;
 	if (!settings.family)
-		take_all(&profile);
-	else if (take_rows(&profile, settings.family, err))
+		families_all(&families);
+	else if (take_one(&families, settings.family, err))
 		return -1;
-	(settings.json ? families_print_json : families_print_text)(&profile);
-	if (!profile.n)
+	(settings.json ? families_print_json : families_print_text)(&families);
+	if (!families.profile.n && !families.list[0].arch)
 		fprintf(stderr,
-			"fp8conv families: note: no row is about '%s': the general rules decide\n",
+			"fp8conv families: note: no table names '%s': the general rules decide\n",
 			settings.family);
-	profile_release(&profile);
+	families_release(&families);
 	return 0;
 }
 
 const struct command command_families = {
 	.name = "families",
 	.args = "[FAMILY|MODEL]",
-	.summary = "List what model families ask for beyond the general rules, with sources",
+	.summary = "List what can be done with model families, and what they ask for",
 	.group = GROUP_INFORMATION,
 	.shared = { { facts_options, offsetof(struct settings, json) } },
 	.argument = &argument,

@@ -79,7 +79,30 @@ static void put_conditions(struct buf *text, const struct profile_row *row)
 
 /* --- JSON --- */
 
-static void families_json(struct json_out *out, const struct profile_row *row)
+static void names_json(struct json_out *out, const char *key, struct names names)
+{
+	if (!names.n) {
+		json_out_null(out, key);
+		return;
+	}
+	json_out_open(out, key, '[');
+	for (size_t i = 0; i < names.n; i++)
+		json_out_text(out, NULL, names.list[i]);
+	json_out_close(out, ']');
+}
+
+static void family_json(struct json_out *out, const struct family *family)
+{
+	json_out_open(out, NULL, '{');
+	json_out_text(out, "name", family->name);
+	json_out_text(out, "convert", family->has_rows ? "rows" : "general");
+	names_json(out, "refused_by", engine_names(family->refusing));
+	json_out_text(out, "calibrate", family->arch ? "text" : "activations");
+	json_out_bool(out, "eval", family->arch != NULL);
+	json_out_close(out, '}');
+}
+
+static void row_families_json(struct json_out *out, const struct profile_row *row)
 {
 	struct buf family = { 0 };
 
@@ -96,30 +119,23 @@ static void families_json(struct json_out *out, const struct profile_row *row)
 	buf_release(&family);
 }
 
-static void names_json(struct json_out *out, const char *key, struct names names)
+void families_print_json(const struct families *families)
 {
-	if (!names.n) {
-		json_out_null(out, key);
-		return;
-	}
-	json_out_open(out, key, '[');
-	for (size_t i = 0; i < names.n; i++)
-		json_out_text(out, NULL, names.list[i]);
-	json_out_close(out, ']');
-}
-
-void families_print_json(const struct profile *profile)
-{
+	const struct profile *profile = &families->profile;
 	struct json_out out = { .stream = stdout };
 	char action[WORD_SIZE];
 
 	json_out_begin(&out);
+	json_out_open(&out, "families", '[');
+	for (size_t i = 0; i < families->n; i++)
+		family_json(&out, &families->list[i]);
+	json_out_close(&out, ']');
 	json_out_open(&out, "rows", '[');
 	for (size_t i = 0; i < profile->n; i++) {
 		const struct profile_row *row = profile->rows[i];
 
 		json_out_open(&out, NULL, '{');
-		families_json(&out, row);
+		row_families_json(&out, row);
 		json_out_text(&out, "pattern", row->pattern);
 		json_out_text(&out, "action",
 			      words_get(PROFILE_ACTION_WORDS, (int)row->action, action));
@@ -136,6 +152,30 @@ void families_print_json(const struct profile *profile)
 }
 
 /* --- text --- */
+
+static void print_families(const struct families *families, bool aligned)
+{
+	struct table table = { .columns = "llll" };
+	struct buf convert = { 0 };
+
+	for (size_t i = 0; i < families->n; i++) {
+		const struct family *family = &families->list[i];
+
+		convert.len = 0;
+		buf_puts(&convert, "convert");
+		if (family->refusing)
+			put_names(&convert, "not for ", engine_names(family->refusing));
+		else if (family->has_rows)
+			buf_puts(&convert, " by rows");
+		table_cell(&table, family->name);
+		table_cell(&table, convert.data);
+		table_cell(&table, family->arch ? "calibrate" : "calibrate --activations");
+		table_cell(&table, family->arch ? "eval" : "-");
+	}
+	table_print(&table, stdout, aligned);
+	table_release(&table);
+	buf_release(&convert);
+}
 
 /* What is printed of rows that say nothing themselves. */
 static const char *const phrases[] = {
@@ -212,10 +252,12 @@ static void print_lines(const struct profile *profile)
 	buf_release(&conditions);
 }
 
-void families_print_text(const struct profile *profile)
+void families_print_text(const struct families *families)
 {
-	if (isatty(STDOUT_FILENO))
-		print_prose(profile);
-	else
-		print_lines(profile);
+	bool terminal = isatty(STDOUT_FILENO);
+
+	print_families(families, terminal);
+	if (families->profile.n)
+		putchar('\n');
+	(terminal ? print_prose : print_lines)(&families->profile);
 }

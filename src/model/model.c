@@ -11,24 +11,46 @@
 #include "base/mem.h"
 #include "model/steps.h"
 
-static bool arch_serves(const struct arch *arch, const char *architecture)
+static bool is_one_of(const char *name, const char *const *names, size_t n)
 {
-	for (size_t i = 0; i < sizeof arch->architectures / sizeof *arch->architectures; i++)
-		if (arch->architectures[i] && !strcmp(arch->architectures[i], architecture))
+	for (size_t i = 0; i < n; i++)
+		if (names[i] && !strcmp(names[i], name))
 			return true;
 	return false;
 }
 
-/* Whether the row is of the language model inside of a model with towers. */
-static bool arch_serves_inside(const struct arch *arch, const struct model_config *config)
+static bool arch_serves(const struct arch *arch, const char *architecture)
 {
-	const char *type =
+	return is_one_of(architecture, arch->architectures,
+			 sizeof arch->architectures / sizeof *arch->architectures);
+}
+
+static bool arch_has_text_type(const struct arch *arch, const char *type)
+{
+	return is_one_of(type, arch->text_types,
+			 sizeof arch->text_types / sizeof *arch->text_types);
+}
+
+/* The row may be of the language model inside of a model with towers. */
+const struct arch *arch_of(const struct model_config *config)
+{
+	const char *architecture = config->architecture ? config->architecture : "";
+	const char *inside =
 		config->n_model_types > 1 ? config->model_types[config->n_model_types - 1] : "";
 
-	for (size_t i = 0; i < sizeof arch->text_types / sizeof *arch->text_types; i++)
-		if (arch->text_types[i] && !strcmp(arch->text_types[i], type))
-			return true;
-	return false;
+	for (size_t i = 0; archs[i]; i++)
+		if (arch_serves(archs[i], architecture) || arch_has_text_type(archs[i], inside))
+			return archs[i];
+	return NULL;
+}
+
+const struct arch *arch_named(const char *family)
+{
+	for (size_t i = 0; archs[i]; i++)
+		if (!strcmp(archs[i]->name, family) || arch_serves(archs[i], family) ||
+		    arch_has_text_type(archs[i], family))
+			return archs[i];
+	return NULL;
 }
 
 static int arch_find(struct model *model, const struct model_config *config, struct err *err)
@@ -40,14 +62,11 @@ static int arch_find(struct model *model, const struct model_config *config, str
 		return err_set(err, ERR_INPUT,
 			       "config.json of '%s' has no 'architectures', which names the model",
 			       model->checkpoint->path);
-	for (size_t i = 0; archs[i]; i++) {
-		if (arch_serves(archs[i], expected) || arch_serves_inside(archs[i], config)) {
-			model->arch = archs[i];
-			buf_release(&known);
-			return 0;
-		}
+	model->arch = arch_of(config);
+	if (model->arch)
+		return 0;
+	for (size_t i = 0; archs[i]; i++)
 		buf_printf(&known, "%s%s", i ? ", " : "", archs[i]->name);
-	}
 	err_set(err, ERR_INPUT,
 		"architecture '%s' in config.json of '%s' is not supported "
 		"(supported: %s)%s",

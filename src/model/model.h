@@ -288,6 +288,12 @@ struct arch {
 
 extern const struct arch *const archs[]; /* generated; NULL at the end */
 
+/* Returns the row that runs a model with this config.json; NULL: none. */
+const struct arch *arch_of(const struct model_config *config);
+
+/* Returns the row of a family: its name, a class of models or a model_type; NULL: none. */
+const struct arch *arch_named(const char *family);
+
 /* Opens the model of a checkpoint.  The model refers to the checkpoint, which must outlive it; the
  * caller releases the model.  ERR_INPUT, with the key or the tensor, for an unsupported
  * architecture, a missing size, and a tensor that is missing, unexpected or of another shape than
