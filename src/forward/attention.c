@@ -81,12 +81,28 @@ static void norm_latent(const struct pass *pass, enum vector_role role, struct r
 	pass->workspace->ops->rms_norm(pass->workspace->stream, &args);
 }
 
+/* Computes products of latent attention: y from the first matrix.  The others are the indexer's,
+ * for observers alone: in sequences of at most its top_k tokens it chooses all of them. */
+static int project_indexed(const struct pass *pass, const struct linear *const *linears, float *x,
+			   float *y, struct err *err)
+{
+	float *unused = pass->workspace->fused_out, *const ys[] = { y, unused, unused };
+	struct products products = {
+		.linears = linears, .n = 1, .x = x, .m = pass->sequence->n_tokens, .ys = ys
+	};
+
+	while (products.n < 3 && linears[products.n] && linears[products.n]->weight.data)
+		products.n++;
+	return pass_products(pass, &products, err);
+}
+
 /* Computes the queries of latent attention, through q_lora_rank values if the model has them. */
 static int project_latent_q(const struct pass *pass, struct err *err)
 {
 	const struct linear *l = pass->layer->linear;
 	struct workspace *w = pass->workspace;
 	struct attention_arrays *a = &w->attention;
+	const struct linear *const last[] = { &l[LINEAR_Q_B], &l[LINEAR_INDEX_Q], NULL };
 	size_t n = pass->sequence->n_tokens, rank = pass->forward->model->latent.q_lora_rank;
 
 	if (!rank)
@@ -94,7 +110,7 @@ static int project_latent_q(const struct pass *pass, struct err *err)
 	if (pass_linear(pass, &l[LINEAR_Q_A], w->normed, n, a->lora, err))
 		return -1;
 	norm_latent(pass, VECTOR_NORM_Q_A, (struct rows_in){ a->lora, rank }, a->lora, rank);
-	return pass_linear(pass, &l[LINEAR_Q_B], a->lora, n, a->q, err);
+	return project_indexed(pass, last, a->lora, a->q, err);
 }
 
 /* Moves the elements of pairs half a length apart in the rotated values of each head of x, where
@@ -145,13 +161,14 @@ static int project_latent(const struct pass *pass, struct err *err)
 	struct attention_arrays *a = &w->attention;
 	size_t n = pass->sequence->n_tokens, rank = latent->kv_lora_rank;
 	size_t stride = rank + latent->rope_dim;
+	const struct linear *const first[] = { &l[LINEAR_KV_A], &l[LINEAR_INDEX_K],
+					       &l[LINEAR_INDEX_WEIGHTS] };
 	const struct deinterleave_args pairs = { .y = { a->k_rope, latent->rope_dim },
 						 .x = { a->lora + rank, stride },
 						 .n_rows = n,
 						 .n_cols = latent->rope_dim };
 
-	if (project_latent_q(pass, err) ||
-	    pass_linear(pass, &l[LINEAR_KV_A], w->normed, n, a->lora, err))
+	if (project_latent_q(pass, err) || project_indexed(pass, first, w->normed, a->lora, err))
 		return -1;
 	norm_latent(pass, VECTOR_NORM_KV_A, (struct rows_in){ a->lora, stride }, a->kv_latent,
 		    rank);

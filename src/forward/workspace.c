@@ -40,6 +40,8 @@ static void dims_of_layer(struct dims *d, const struct model *model, const struc
 	d->fused = larger(d->fused, larger(linear[LINEAR_QKV].n, linear[LINEAR_GATE_UP].n));
 	d->fused = larger(d->fused, linear[LINEAR_DELTA_QKVZ].n);
 	d->fused = larger(d->fused, linear[LINEAR_CONV_IN].n);
+	d->fused = larger(d->fused, larger(linear[LINEAR_INDEX_Q].n, linear[LINEAR_INDEX_K].n));
+	d->fused = larger(d->fused, linear[LINEAR_INDEX_WEIGHTS].n);
 	if (model->arch->gated_attention)
 		d->fused = larger(d->fused, linear[LINEAR_Q].n);
 	if (layer->n_experts && model->clamped)

@@ -14,21 +14,26 @@ static int find_latent_attention(struct search *search, const char *prefix, stru
 {
 	const struct model *model = search->model;
 	const struct latent *latent = &model->latent;
-	size_t q = model->n_heads * model->head_dim;
+	const struct indexer *indexer = &model->indexer;
+	size_t q = model->n_heads * model->head_dim, hidden = model->hidden;
 	const struct expected expected[] = {
-		{ LINEAR_Q, q, model->hidden },
-		{ LINEAR_Q_A, latent->q_lora_rank, model->hidden },
+		{ LINEAR_Q, q, hidden },
+		{ LINEAR_Q_A, latent->q_lora_rank, hidden },
 		{ LINEAR_Q_B, q, latent->q_lora_rank },
-		{ LINEAR_KV_A, latent->kv_lora_rank + latent->rope_dim, model->hidden },
+		{ LINEAR_KV_A, latent->kv_lora_rank + latent->rope_dim, hidden },
 		{ LINEAR_KV_B, model->n_heads * (latent->nope_dim + model->value_dim),
 		  latent->kv_lora_rank },
-		{ LINEAR_O, model->hidden, model->n_heads * model->value_dim },
+		{ LINEAR_O, hidden, model->n_heads * model->value_dim },
+		{ LINEAR_INDEX_Q, indexer->n_heads * indexer->head_dim, latent->q_lora_rank },
+		{ LINEAR_INDEX_K, indexer->head_dim, hidden },
+		{ LINEAR_INDEX_WEIGHTS, indexer->n_heads, hidden },
 	};
+	size_t n_expected = COUNT(expected) - (indexer->top_k ? 0 : 3);
 	static const enum linear_role low_rank[] = { LINEAR_Q_A, LINEAR_Q_B, LINEAR_KV_A,
 						     LINEAR_KV_B, LINEAR_O };
 	static const enum linear_role plain[] = { LINEAR_Q, LINEAR_KV_A, LINEAR_KV_B, LINEAR_O };
 
-	if (search_linears(search, prefix, layer, expected, COUNT(expected)))
+	if (search_linears(search, prefix, layer, expected, n_expected))
 		return -1;
 	return latent->q_lora_rank ? search_need(search, prefix, layer, low_rank, COUNT(low_rank))
 				   : search_need(search, prefix, layer, plain, COUNT(plain));
@@ -348,13 +353,14 @@ static int find_layer(struct search *search, size_t i)
 	return rc;
 }
 
-/* Whether a tensor needs no role: a scale of a weight, or stored frequencies of RoPE, which
- * rope_init() computes. */
-static bool is_accessory(const char *name)
+/* Whether a tensor needs no role: a scale of a weight; stored frequencies of RoPE, which
+ * rope_init() computes; or the norm of an indexer's keys, which nothing is computed from. */
+static bool is_accessory(const struct model *model, const char *name)
 {
 	const char *last = strrchr(name, '.');
 
-	return last && (strstr(last, "scale") || !strcmp(last, ".inv_freq"));
+	return last && (strstr(last, "scale") || !strcmp(last, ".inv_freq") ||
+			(model->indexer.top_k && strstr(name, ".indexer.k_norm.")));
 }
 
 static bool is_known(const struct layer_ref *layer, const struct tensor_ref *ref)
@@ -402,7 +408,7 @@ static const char *below_layers(const struct model *model, const char *name)
 
 	if (strncmp(name, body, strlen(body)) != 0 || strncmp(rest, "layers.", 7) != 0)
 		return NULL;
-	return is_accessory(name) ? NULL : rest + 7;
+	return is_accessory(model, name) ? NULL : rest + 7;
 }
 
 /* Fails for a tensor of a layer that has no role. */

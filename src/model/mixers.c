@@ -16,6 +16,7 @@ static const struct {
 	{ "full_attention", MIXER_ATTENTION },
 	{ "sliding_attention", MIXER_ATTENTION },
 	{ "attention", MIXER_ATTENTION },
+	{ "indexed_attention", MIXER_ATTENTION },
 	{ "linear_attention", MIXER_DELTA },
 	{ "linear_attention", MIXER_MAMBA },
 	{ "mamba", MIXER_MAMBA },
@@ -76,8 +77,10 @@ static int read_delta(struct model *model, const json_t *facts, struct err *err)
 	return 0;
 }
 
-static bool has_mixer(const struct model *model, enum mixer mixer)
+static bool has_type(const struct model *model, const char *type, enum mixer mixer)
 {
+	if (!strcmp(type, "indexed_attention"))
+		return model->indexer.top_k > 0;
 	switch (mixer) {
 	case MIXER_DELTA:
 		return model->delta.n_heads > 0;
@@ -98,7 +101,7 @@ static int read_type(const struct model *model, const json_t *type, enum mixer *
 	const char *name = json_is_string(type) ? json_string_value(type) : "null";
 
 	for (size_t i = 0; i < COUNT(types); i++) {
-		if (strcmp(types[i].type, name) != 0 || !has_mixer(model, types[i].mixer))
+		if (strcmp(types[i].type, name) != 0 || !has_type(model, name, types[i].mixer))
 			continue;
 		*mixer = types[i].mixer;
 		return 0;

@@ -32,6 +32,10 @@ enum linear_role {
 	LINEAR_Q_B,  /* q_lora_rank to the heads */
 	LINEAR_KV_A, /* hidden to kv_lora_rank, and to the rope_dim values of keys */
 	LINEAR_KV_B, /* kv_lora_rank to the keys and values of the heads */
+	/* the indexer of sparse attention: q_lora_rank to its queries, */
+	LINEAR_INDEX_Q,
+	LINEAR_INDEX_K,	      /* hidden to its keys, which all of its heads share, */
+	LINEAR_INDEX_WEIGHTS, /* and hidden to the weights of its heads */
 	LINEAR_O,
 	LINEAR_GATE,
 	LINEAR_UP,
@@ -158,6 +162,12 @@ struct latent {
 	bool interleaved; /* the values of a rotated pair are adjacent; else rope_dim / 2 apart */
 };
 
+/* The indexer of sparse attention (DeepSeek-V3.2), which chooses what a query attends to. */
+struct indexer {
+	size_t top_k; /* tokens that it chooses; 0: the model has no indexer */
+	size_t n_heads, head_dim;
+};
+
 /* Where the language model is in the names of a checkpoint. */
 struct model_place {
 	const char *body; /* in front of embed_tokens, layers and norm: "model." */
@@ -209,6 +219,7 @@ struct model {
 	size_t head_dim;  /* of q and k */
 	size_t value_dim; /* of v */
 	struct latent latent;
+	struct indexer indexer;
 	struct delta delta;
 	struct mamba mamba;
 	size_t conv_width; /* of gated convolutions, as above; 0: no layer has one */
@@ -302,5 +313,9 @@ const struct arch *arch_named(const char *family);
 int model_open(struct model *model, const struct checkpoint *checkpoint, const char *advice,
 	       struct err *err);
 void model_release(struct model *model);
+
+/* Fails with ERR_USAGE where a sequence of n_tokens is too long: an indexer chooses all of
+ * its tokens as long as there are at most top_k, and only that is supported. */
+int model_check_length(const struct model *model, size_t n_tokens, struct err *err);
 
 #endif

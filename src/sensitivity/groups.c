@@ -10,26 +10,26 @@
 #include "base/sort.h"
 #include "sensitivity/steps.h"
 
+#define ROLE(name) ((uint64_t)1 << LINEAR_##name)
+
 /* Matrices of a layer that share an input; the shared expert, whose matrices belong together. */
 static const struct site {
 	const char *name;
-	unsigned roles; /* bits of enum linear_role */
+	uint64_t roles; /* bits of enum linear_role */
 } sites[] = {
-	{ "qkv", 1u << LINEAR_Q | 1u << LINEAR_K | 1u << LINEAR_V | 1u << LINEAR_QKV |
-			 1u << LINEAR_Q_A | 1u << LINEAR_KV_A },
-	{ "in_proj", 1u << LINEAR_DELTA_QKVZ | 1u << LINEAR_DELTA_BA | 1u << LINEAR_DELTA_QKV |
-			     1u << LINEAR_DELTA_Z | 1u << LINEAR_DELTA_B | 1u << LINEAR_DELTA_A |
-			     1u << LINEAR_MAMBA_IN | 1u << LINEAR_CONV_IN },
-	{ "q_b", 1u << LINEAR_Q_B },
-	{ "kv_b", 1u << LINEAR_KV_B },
-	{ "o", 1u << LINEAR_O },
-	{ "out_proj", 1u << LINEAR_DELTA_OUT | 1u << LINEAR_MAMBA_OUT | 1u << LINEAR_CONV_OUT },
-	{ "gate_up", 1u << LINEAR_GATE | 1u << LINEAR_UP | 1u << LINEAR_GATE_UP },
-	{ "down", 1u << LINEAR_DOWN },
-	{ "router", 1u << LINEAR_ROUTER | 1u << LINEAR_SHARED_ROUTER },
-	{ "latent", 1u << LINEAR_LATENT_IN | 1u << LINEAR_LATENT_OUT },
-	{ "shared_expert",
-	  1u << LINEAR_SHARED_GATE | 1u << LINEAR_SHARED_UP | 1u << LINEAR_SHARED_DOWN },
+	{ "qkv", ROLE(Q) | ROLE(K) | ROLE(V) | ROLE(QKV) | ROLE(Q_A) | ROLE(KV_A) | ROLE(INDEX_K) |
+			 ROLE(INDEX_WEIGHTS) },
+	{ "in_proj", ROLE(DELTA_QKVZ) | ROLE(DELTA_BA) | ROLE(DELTA_QKV) | ROLE(DELTA_Z) |
+			     ROLE(DELTA_B) | ROLE(DELTA_A) | ROLE(MAMBA_IN) | ROLE(CONV_IN) },
+	{ "q_b", ROLE(Q_B) | ROLE(INDEX_Q) },
+	{ "kv_b", ROLE(KV_B) },
+	{ "o", ROLE(O) },
+	{ "out_proj", ROLE(DELTA_OUT) | ROLE(MAMBA_OUT) | ROLE(CONV_OUT) },
+	{ "gate_up", ROLE(GATE) | ROLE(UP) | ROLE(GATE_UP) },
+	{ "down", ROLE(DOWN) },
+	{ "router", ROLE(ROUTER) | ROLE(SHARED_ROUTER) },
+	{ "latent", ROLE(LATENT_IN) | ROLE(LATENT_OUT) },
+	{ "shared_expert", ROLE(SHARED_GATE) | ROLE(SHARED_UP) | ROLE(SHARED_DOWN) },
 };
 
 /* A quantized unit by its place in the checkpoint. */

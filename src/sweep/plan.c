@@ -149,5 +149,8 @@ int sweep_plan_make(struct sweep_plan *plan, const struct sweep_params *params, 
 		plan->longest = len > plan->longest ? len : plan->longest;
 	}
 	plan->first_passes = first_passes(plan);
+	for (size_t m = 0; m < params->n_models; m++)
+		if (model_check_length(params->models[m].model, plan->longest, err))
+			return -1;
 	return fit_passes(plan, err);
 }

@@ -126,6 +126,7 @@ int main(int argc, char **argv)
 	fclose(file);
 	check(checkpoint_open(&checkpoint, &io_system, argv[1], 1, &err), &err);
 	check(model_open(&model, &checkpoint, "", &err), &err);
+	check(model_check_length(&model, sequence.n_tokens, &err), &err);
 	backend = backend_select("auto", &err);
 	check(forward_init(&forward, backend->executor, &model, !strcmp(argv[2], "f32"), &err),
 	      &err);

@@ -18,6 +18,7 @@ EXPERTS = {"num_experts_per_tok": 3, "moe_intermediate_size": 48}
 GROUPS = EXPERTS | {"n_routed_experts": 8, "num_local_experts": 8, "n_shared_experts": 1, "first_k_dense_replace": 1,
                     "n_group": 4, "topk_group": 2, "norm_topk_prob": True, "routed_scaling_factor": 1.5}
 LATENT = {"num_key_value_heads": 4, "kv_lora_rank": 16, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 12}
+INDEXER = {"q_lora_rank": 24, "index_n_heads": 3, "index_head_dim": 20, "index_topk": 300}
 GEMMA3 = {"full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor": 8.0},
           "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}
 
@@ -171,6 +172,12 @@ MODELS: dict[str, tuple] = {
     "deepseek_v2, groups": (t.DeepseekV2Config, t.DeepseekV2ForCausalLM,
                             GROUPS | LATENT | {"q_lora_rank": 24, "topk_method": "group_limited_greedy", "norm_topk_prob": False,
                                                "rms_norm_eps": 1e-3, "rope_parameters": YARN | {"mscale": 0.7, "mscale_all_dim": 0.9}}),
+    "deepseek_v32": (t.DeepseekV32Config, t.DeepseekV32ForCausalLM,
+                     GROUPS | LATENT | INDEXER | {"rope_parameters": YARN | {"mscale": 0.7, "mscale_all_dim": 0.9}, "attention_bias": True}),
+    "deepseek_v32, many weights": (t.DeepseekV32Config, t.DeepseekV32ForCausalLM,
+                                   GROUPS | LATENT | INDEXER | {"index_n_heads": 150, "index_head_dim": 8, "rms_norm_eps": 1e-3}),
+    "glm_moe_dsa": (t.GlmMoeDsaConfig, t.GlmMoeDsaForCausalLM,
+                    GROUPS | LATENT | INDEXER | {"indexer_types": ["full", "shared", "full"], "norm_topk_prob": False}),
     "deepseek_v3": (t.DeepseekV3Config, t.DeepseekV3ForCausalLM,
                     GROUPS | LATENT | {"q_lora_rank": 24, "rope_parameters": YARN | {"mscale": 1.0, "mscale_all_dim": 1.0}}),
     "deepseek_v3, pairs apart": (t.DeepseekV3Config, t.DeepseekV3ForCausalLM,

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/model.h"
+
+/* DeepSeek-V3.2: the layers of DeepSeek-V3 with sparse attention. */
+const struct arch arch_deepseek_v32 = {
+	.name = "deepseek_v32",
+	.architectures = { "DeepseekV32ForCausalLM" },
+	.text_types = { "deepseek_v32" },
+	.vector = { [VECTOR_ROUTER_BIAS] = "mlp.gate.e_score_correction_bias" },
+	.sigmoid = true,
+	.yarn_scores = true,
+	.adjacent_pairs = true,
+	.facts.keys = {
+		{ "attention_bias", "false" },
+		{ "index_head_dim", "128" },
+		{ "index_n_heads", "64" },
+		{ "index_topk", "2048" },
+		{ "kv_lora_rank", "512" },
+		{ "n_group", "8" },
+		{ "norm_topk_prob", "true" },
+		{ "num_experts_per_tok", "8" },
+		{ "q_lora_rank", "1536" },
+		{ "qk_nope_head_dim", "128" },
+		{ "qk_rope_head_dim", "64" },
+		{ "routed_scaling_factor", "2.5" },
+		{ "topk_group", "4" },
+		{ "v_head_dim", "128" },
+	},
+	.facts.ignored = { { "mlp_layer_types", NULL },
+{ "qk_head_dim", NULL },
+{ "rope_interleave", "true" },
+{ "scoring_func", "\"sigmoid\"" },
+{ "topk_method", "\"noaux_tc\"" } },
+};
