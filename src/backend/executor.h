@@ -145,8 +145,10 @@ struct scatter_add_args {
 	size_t n_rows, n_cols;
 };
 
-/* y = x * (1 / sqrt(mean(x^2) + eps)) * (offset + weight), row by row.  y may be x. */
+/* y = x * (1 / sqrt(mean(x^2) + eps)) * (offset + weight), row by row.  centered: the mean of x is
+ * subtracted from x first, which makes it LayerNorm.  y may be x. */
 struct rms_norm_args {
+	bool centered;
 	struct rows_in x;
 	const float *weight; /* (n_cols); NULL: zeros */
 	float offset, eps;

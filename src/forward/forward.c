@@ -43,7 +43,8 @@ int forward_embed(const struct pass *pass, const float *table, size_t n_rows,
 	return 0;
 }
 
-/* residual += norm_after(run(norm_before(residual))); most models have the first norm alone. */
+/* residual += norm_after(run(norm_before(residual))); most models have the first norm alone.  The
+ * mlp of a parallel layer takes what attention took, which is still there. */
 static int residual_block(const struct pass *pass, enum vector_role before, enum vector_role after,
 			  int (*run)(const struct pass *, struct err *), struct err *err)
 {
@@ -54,7 +55,7 @@ static int residual_block(const struct pass *pass, enum vector_role before, enum
 
 	if (vector[before])
 		pass_norm_tokens(pass, sequence->residual, vector[before], w->normed);
-	else
+	else if (!model->arch->parallel)
 		pass_copy_tokens(pass, sequence->residual, w->normed);
 	if (run(pass, err))
 		return -1;

@@ -188,6 +188,7 @@ void pass_norm(const struct pass *pass, struct rows_in x, const float *weight, s
 {
 	const struct rms_norm_args args = { .x = x,
 					    .weight = weight,
+					    .centered = pass->forward->model->arch->layer_norm,
 					    .offset = pass->forward->model->norm_offset,
 					    .eps = pass->forward->model->norm_eps,
 					    .n_rows = n_rows,

@@ -157,20 +157,30 @@ static int configure_windows(struct model *model, const json_t *facts, struct er
 	return 0;
 }
 
+/* Returns the key of the norms' eps; all architectures read the last one, few have another. */
+static const char *norm_eps_key(const json_t *facts)
+{
+	static const char *const keys[] = { "layer_norm_eps", "layer_norm_epsilon", "norm_eps",
+					    "rms_norm_eps" };
+	size_t i = 0;
+
+	while (i + 1 < COUNT(keys) && !json_object_get(facts, keys[i]))
+		i++;
+	return keys[i];
+}
+
 static int configure_numbers(struct model *model, const json_t *facts, struct err *err)
 {
 	const struct arch *arch = model->arch;
 	double head = fact_number(facts, "query_pre_attn_scalar", (double)model->head_dim);
-	double eps =
-		fact_number(facts, "layer_norm_epsilon", fact_number(facts, "rms_norm_eps", 0));
+	const char *key = norm_eps_key(facts);
+	double eps = fact_number(facts, key, 0);
 
-	eps = fact_number(facts, "norm_eps", eps);
 	if (!(head > 0))
 		return err_set(err, ERR_INPUT,
 			       "config.json: 'query_pre_attn_scalar' is %g, not above 0", head);
 	if (!(eps > 0))
-		return err_set(err, ERR_INPUT, "config.json: 'rms_norm_eps' is %g, not above 0",
-			       eps);
+		return err_set(err, ERR_INPUT, "config.json: '%s' is %g, not above 0", key, eps);
 	model->norm_eps = (float)eps;
 	model->norm_offset = arch->norm_plus_one ? 1 : 0;
 	model->attention_scale =

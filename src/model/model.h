@@ -276,6 +276,8 @@ struct arch {
 	 * bias, and the activation is clamped */
 	bool clamped;
 	bool norm_plus_one;    /* norms multiply by 1 + weight */
+	bool layer_norm;       /* norms subtract the mean */
+	bool parallel;	       /* attention and mlp have the same input: the first norm's output */
 	bool scaled_embedding; /* embeddings are multiplied by sqrt(hidden) */
 	bool tied;	       /* the head is the embedding unless config.json states otherwise */
 	bool yarn_scores;      /* YaRN's mscale_all_dim changes the scale of q k^T */

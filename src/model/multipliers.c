@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The multipliers of config.json.  The keys are those of transformers 5.23
- * (configuration_granitemoehybrid.py, configuration_falcon_h1.py); each has the default 1.
+ * (configuration_granitemoehybrid.py, configuration_falcon_h1.py, configuration_cohere2.py).
  */
 #include <math.h>
 
@@ -64,6 +64,7 @@ int model_read_multipliers(struct model *model, const json_t *facts, struct err 
 		{ "embedding_multiplier", &model->embedding_scale },
 		{ "key_multiplier", &m->key },
 		{ "lm_head_multiplier", &m->logits },
+		{ "logit_scale", &m->logits },
 		{ "logits_scaling", &scaling },
 		{ "residual_multiplier", &m->residual },
 		{ "ssm_in_multiplier", &m->mamba_in },

@@ -117,29 +117,39 @@ static void rows_are_gathered_and_scattered_with_factors(void **state)
 	}
 }
 
-static void plain_norm(const float *x, const float *weight, float offset, float eps, size_t n,
-		       float *y)
+/* The numbers of a norm. */
+struct norm {
+	bool centered;
+	float offset, eps;
+};
+
+static void plain_norm(const float *x, const float *weight, struct norm norm, size_t n, float *y)
 {
-	float lanes[16] = { 0 }, factor;
+	float sums[16] = { 0 }, squares[16] = { 0 }, mean = 0, factor;
 
 	for (size_t i = 0; i < n; i++)
-		lanes[i % 16] += x[i] * x[i];
-	factor = 1.0f / sqrtf(plain_lanes_sum(lanes) / (float)n + eps);
+		sums[i % 16] += x[i];
+	if (norm.centered)
+		mean = plain_lanes_sum(sums) / (float)n;
 	for (size_t i = 0; i < n; i++)
-		y[i] = x[i] * factor * (offset + weight[i]);
+		squares[i % 16] += (x[i] - mean) * (x[i] - mean);
+	factor = 1.0f / sqrtf(plain_lanes_sum(squares) / (float)n + norm.eps);
+	for (size_t i = 0; i < n; i++)
+		y[i] = (x[i] - mean) * factor * (norm.offset + weight[i]);
 }
 
 /* To y with the weight as an offset from 1, and in place with the weight as it is. */
-static void norm_at(size_t n_rows, size_t n, size_t more, size_t shift)
+static void norm_at(size_t n_rows, size_t n, size_t more, size_t shift, bool centered)
 {
+	const struct norm norms[] = { { centered, 1, 1e-5f }, { centered, 0, 1e-6f } };
 	size_t x_stride = n + more, y_stride = n + 2 * more;
 	struct values x = values_new(n_rows * x_stride, shift),
 		      y = values_new(n_rows * y_stride, 0), weight = values_new(n, 0);
 
 	for (size_t r = 0; r < n_rows; r++) {
-		plain_norm(x.given + r * x_stride, weight.given, 1, 1e-5f, n,
+		plain_norm(x.given + r * x_stride, weight.given, norms[0], n,
 			   y.wanted + r * y_stride);
-		plain_norm(x.given + r * x_stride, weight.given, 0, 1e-6f, n,
+		plain_norm(x.given + r * x_stride, weight.given, norms[1], n,
 			   x.wanted + r * x_stride);
 	}
 	EACH_SIDE(s)
@@ -150,6 +160,7 @@ static void norm_at(size_t n_rows, size_t n, size_t more, size_t shift)
 		s->ops->rms_norm(s->stream,
 				 &(const struct rms_norm_args){ .x = { at, x_stride },
 								.weight = weight_there,
+								.centered = centered,
 								.offset = 1,
 								.eps = 1e-5f,
 								.n_rows = n_rows,
@@ -157,6 +168,7 @@ static void norm_at(size_t n_rows, size_t n, size_t more, size_t shift)
 								.y = { y_there, y_stride } });
 		s->ops->rms_norm(s->stream, &(const struct rms_norm_args){ .x = { at, x_stride },
 									   .weight = weight_there,
+									   .centered = centered,
 									   .offset = 0,
 									   .eps = 1e-6f,
 									   .n_rows = n_rows,
@@ -176,11 +188,13 @@ static void norms_equal_plain_loops(void **state)
 	static const size_t more_sizes[] = { 511, 512, 513, 2047, 2048, 2049, 2050, 5000 };
 
 	(void)state;
-	for (size_t i = 0; i < N_OF(edge_sizes); i++)
-		norm_at(1 + 13 * (i % 3), edge_sizes[i], i % 5, i % 2);
-	for (size_t i = 0; i < N_OF(more_sizes); i++)
-		norm_at(3, more_sizes[i], 4 * (i % 2), i % 2);
-	norm_at(35, 64, 0, 0);
+	for (int centered = 0; centered < 2; centered++) {
+		for (size_t i = 0; i < N_OF(edge_sizes); i++)
+			norm_at(1 + 13 * (i % 3), edge_sizes[i], i % 5, i % 2, centered);
+		for (size_t i = 0; i < N_OF(more_sizes); i++)
+			norm_at(3, more_sizes[i], 4 * (i % 2), i % 2, centered);
+		norm_at(35, 64, 0, 0, centered);
+	}
 }
 
 /* Of heads whose rotating part is all of them, or has others behind it. */

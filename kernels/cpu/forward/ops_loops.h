@@ -114,23 +114,32 @@ LANE_FN lanes weight_at(const float *weight, size_t i, size_t n)
 	return weight ? lanes_at(weight, i, n) : lanes_all(0);
 }
 
+LANE_FN float mean_of(const float *x, size_t n)
+{
+	lanes sum = { 0 };
+
+	for (size_t i = 0; i < n; i += LANES)
+		sum += lanes_at(x, i, n);
+	return lanes_sum(sum) / (float)n;
+}
+
 static void CPU_OP(rms_norm)(const struct rms_norm_args *a)
 {
 	for (size_t r = 0; r < a->n_rows; r++) {
 		const float *x = a->x.data + r * a->x.stride;
 		float *y = a->y.data + r * a->y.stride;
+		float mean = a->centered ? mean_of(x, a->n_cols) : 0, factor;
 		lanes squares = { 0 };
-		float factor;
 
 		for (size_t i = 0; i < a->n_cols; i += LANES) {
-			lanes v = lanes_at(x, i, a->n_cols);
+			lanes v = lanes_at_or(x, i, a->n_cols, mean) - mean;
 
 			squares += v * v;
 		}
 		factor = 1.0f / sqrtf(lanes_sum(squares) / (float)a->n_cols + a->eps);
 		for (size_t i = 0; i < a->n_cols; i += LANES)
 			lanes_put(y, i, a->n_cols,
-				  lanes_at(x, i, a->n_cols) * factor *
+				  (lanes_at(x, i, a->n_cols) - mean) * factor *
 					  (a->offset + weight_at(a->weight, i, a->n_cols)));
 	}
 }
