@@ -157,23 +157,20 @@ static void norm_at(size_t n_rows, size_t n, size_t more, size_t shift, bool cen
 		float *at = values_send(s, &x), *y_there = values_send(s, &y),
 		      *weight_there = values_send(s, &weight);
 
-		s->ops->rms_norm(s->stream,
-				 &(const struct rms_norm_args){ .x = { at, x_stride },
-								.weight = weight_there,
-								.centered = centered,
-								.offset = 1,
-								.eps = 1e-5f,
-								.n_rows = n_rows,
-								.n_cols = n,
-								.y = { y_there, y_stride } });
-		s->ops->rms_norm(s->stream, &(const struct rms_norm_args){ .x = { at, x_stride },
-									   .weight = weight_there,
-									   .centered = centered,
-									   .offset = 0,
-									   .eps = 1e-6f,
-									   .n_rows = n_rows,
-									   .n_cols = n,
-									   .y = { at, x_stride } });
+		struct rms_norm_args args = { .x = { at, x_stride },
+					      .weight = weight_there,
+					      .centered = centered,
+					      .offset = 1,
+					      .eps = 1e-5f,
+					      .n_rows = n_rows,
+					      .n_cols = n,
+					      .y = { y_there, y_stride } };
+
+		s->ops->rms_norm(s->stream, &args);
+		args.offset = 0;
+		args.eps = 1e-6f;
+		args.y = (struct rows_out){ at, x_stride };
+		s->ops->rms_norm(s->stream, &args);
 		values_check(s, &y, y_there, "rms_norm");
 		values_check(s, &x, at, "rms_norm in place");
 		values_check(s, &weight, weight_there, "a weight");

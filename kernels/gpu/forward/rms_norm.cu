@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * RMSNorm and LayerNorm in fp32.  16 threads, the lanes of its sum, work on a short row; a block works on a long
- * one, whose threads compute squares, which 16 of them add.  Rows are read twice, the second time
- * from the caches.
+ * RMSNorm and LayerNorm in fp32.  16 threads, the lanes of its sum, work on a short row; a block
+ * works on a long one, whose threads compute squares, which 16 of them add.  Rows are read two or
+ * three times, after the first from the caches.
  */
 #include <math.h>
 
