@@ -1,0 +1,35 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+. "$CLI/lib.sh"
+# Each architecture that calibrate runs goes the whole way: calibrate, compensated rounding, static scales, verify, eval.
+need "python3()"
+python3 -c "
+import random
+random.seed(5)
+for n in (40, 7, 33, 40):
+    print('{\"input_ids\": %s}' % [random.randrange(300) for _ in range(n)])" >ids.jsonl
+data="--data ids.jsonl --seq-len 40 --quiet"
+python3 "$CLI/tiny.py" list >models
+"$FP8CONV" families | sed -n 's/\t.*\teval$//p' >archs
+diff models archs
+
+whole_way() {
+	python3 "$CLI/tiny.py" make "$1" model
+	# shellcheck disable=SC2086
+	"$FP8CONV" calibrate model $data -o model.amax
+	# shellcheck disable=SC2086
+	"$FP8CONV" quantize model -o compensated --recipe channelwise --rounding compensated $data
+	"$FP8CONV" quantize model -o static --recipe delayed --calibration model.amax --uncovered group-max --quiet
+	for made in compensated static; do
+		"$FP8CONV" verify $made --source model
+		# shellcheck disable=SC2086
+		"$FP8CONV" eval $made --source model $data --json >eval.json
+		json eval.json "0 < j['kld']['mean'] < 0.2" "j['tokens'] > 100"
+	done
+	rm -rf model model.amax compensated static eval.json
+}
+
+while read -r arch; do
+	whole_way "$arch" >said 2>&1
+	sed "s/^/$arch: /" said
+done <archs

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small random models of the architectures in architectures.json, whose names, shapes and configurations transformers wrote.
+
+tiny.py list            the architectures
+tiny.py make ARCH DIR   a model
+"""
+import itertools
+import json
+import math
+import pathlib
+import random
+import re
+import sys
+
+import checkpoint
+
+MODELS = json.loads(pathlib.Path(__file__).with_name("architectures.json").read_text())
+# The upper half of a BF16: both signs, values from 2^-7 to below 2^-3.
+HALVES = bytes((0x3C, 0xBC, 0x3D, 0xBD)[i % 4] for i in range(256))
+
+
+def numbers(text):
+    """"0,2-4": 0, 2, 3 and 4."""
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        yield from range(int(first), int(last or first) + 1)
+
+
+def names(pattern):
+    """Each name of "a.[0-1].b"."""
+    parts = re.split(r"\[([\d,-]+)\]", pattern)
+    for places in itertools.product(*(numbers(text) for text in parts[1::2])):
+        yield parts[0] + "".join(f"{place}{part}" for place, part in zip(places, parts[2::2]))
+
+
+def values(name, n, source):
+    """Norms are from 0.5 to below 2, so that no layer fades; all else is small."""
+    data = bytearray(source.randbytes(2 * n))
+    data[1::2] = bytes([0x3F] * n) if "norm" in name and name.endswith("weight") else data[1::2].translate(HALVES)
+    return bytes(data)
+
+
+def make(arch, folder):
+    model, source = MODELS[arch], random.Random(arch)
+    folder.mkdir()
+    tensors = {name: ("BF16", shape, values(name, math.prod(shape), source))
+               for pattern, shape in model["tensors"].items() for name in names(pattern)}
+    checkpoint.write(folder / "model.safetensors", tensors)
+    (folder / "config.json").write_text(json.dumps(model["config"]))
+
+
+if sys.argv[1] == "list":
+    print(*MODELS, sep="\n")
+else:
+    make(sys.argv[2], pathlib.Path(sys.argv[3]))

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tests/cli/architectures.json, from which `make check` makes a tiny model of each architecture without other packages, says
+what transformers writes.
+
+    test_architectures.py --write      writes it anew, after a change of tiny_models.py
+"""
+import collections
+import itertools
+import json
+import pathlib
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from transformers.utils import logging
+
+import tiny_models
+from harness import FP8CONV, finish, report, scratch
+
+FILE = pathlib.Path(__file__).parent.parent / "cli" / "architectures.json"
+
+
+def model_of(arch: str) -> str:
+    """The first model whose name begins with that of the architecture."""
+    return next(name for name in tiny_models.MODELS if re.match(r"\w+", name).group() in (arch, arch.removesuffix("_vl")) and
+                ("tower" in name) == arch.endswith("_vl"))
+
+
+def numbers(found: list[int]) -> str:
+    """[0,2-5]: a list of numbers, where those in a sequence are a range."""
+    parts = []
+    for _, run in itertools.groupby(enumerate(found), lambda pair: pair[1] - pair[0]):
+        run = [n for _, n in run]
+        parts.append(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}")
+    return f"[{','.join(parts)}]"
+
+
+def joined(shapes: dict[str, list[int]]) -> dict[str, list[int]]:
+    """Names that differ in numbers alone, with one shape, are one name with lists of numbers."""
+    groups = collections.defaultdict(set)
+    for name, shape in shapes.items():
+        groups[re.sub(r"(?<=\.)\d+(?=\.)", "#", name), tuple(shape)].add(tuple(map(int, re.findall(r"(?<=\.)(\d+)(?=\.)", name))))
+    result = {}
+    for (pattern, shape), found in groups.items():
+        for name in product_names(pattern, found):
+            result[name] = list(shape)
+    return result
+
+
+def product_names(pattern: str, found: set[tuple[int, ...]]) -> Iterator[str]:
+    """One name if the numbers are all combinations of their lists, else one for each first number."""
+    lists = [sorted(set(place)) for place in zip(*found)]
+    if set(itertools.product(*lists)) == found:
+        parts = pattern.split("#")
+        yield parts[0] + "".join(numbers(place) + part for place, part in zip(lists, parts[1:]))
+        return
+    for first in lists[0]:
+        rest = {places[1:] for places in found if places[0] == first}
+        yield from product_names(pattern.replace("#", str(first), 1), rest)
+
+
+def shapes_of(folder: pathlib.Path) -> dict[str, list[int]]:
+    with open(folder / "model.safetensors", "rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    return {name: tensor["shape"] for name, tensor in header.items() if name != "__metadata__"}
+
+
+def description(arch: str) -> dict:
+    with scratch() as folder:
+        model = tiny_models.save(model_of(arch), folder)
+        config = model.config.to_diff_dict() | {"architectures": [type(model).__name__], "dtype": "bfloat16"}
+        return {"config": json.loads(json.dumps(config)), "tensors": joined(shapes_of(folder))}
+
+
+def architectures() -> list[str]:
+    told = subprocess.run([FP8CONV, "families", "--json"], check=True, capture_output=True).stdout
+    return [family["name"] for family in json.loads(told)["families"] if family["eval"]]
+
+
+def text_of(found: dict[str, dict]) -> str:
+    """One line for the configuration and for each name."""
+    lines = []
+    for arch, model in found.items():
+        tensors = ",\n".join(f"    {json.dumps(name)}: {json.dumps(shape)}" for name, shape in model["tensors"].items())
+        lines.append(f' "{arch}": {{\n  "config": {json.dumps(model["config"])},\n  "tensors": {{\n{tensors}}}}}')
+    return "{\n" + ",\n".join(lines) + "}\n"
+
+
+def problems(arch: str, written: dict) -> Iterator[str]:
+    if description(arch) != written.get(arch):
+        yield f"{FILE.name} differs from transformers' model: test_architectures.py --write"
+
+
+def main() -> None:
+    logging.disable_progress_bar()
+    if sys.argv[1:] == ["--write"]:
+        FILE.write_text(text_of({arch: description(arch) for arch in architectures()}))
+        return
+    written = json.loads(FILE.read_text())
+    for arch in architectures():
+        report(f"tiny model of {arch}", problems(arch, written))
+    finish()
+
+
+main()
