@@ -199,6 +199,15 @@ static void norm_heads(const struct pass *pass, enum vector_role role, float *x,
 			  pass->sequence->n_tokens * n_heads / together, n_cols);
 }
 
+static void norm_queries_and_keys(const struct pass *pass)
+{
+	const struct model *model = pass->forward->model;
+	struct attention_arrays *a = &pass->workspace->attention;
+
+	norm_heads(pass, VECTOR_NORM_Q, a->q, model->n_heads);
+	norm_heads(pass, VECTOR_NORM_K, a->k, model->n_kv_heads);
+}
+
 /* Computes the angles, which depend on the rope and on positions, if one of these has changed. */
 static void angles_put(struct workspace *w, const struct rope *rope, size_t n_tokens)
 {
@@ -333,8 +342,8 @@ int attention_run(const struct pass *pass, struct err *err)
 	if (model->latent.kv_lora_rank ? project_latent(pass, err) : project_qkv(pass, err))
 		return -1;
 	pass_scale(pass, a->k, model->multipliers.key, n, model->n_kv_heads * model->head_dim);
-	norm_heads(pass, VECTOR_NORM_Q, a->q, model->n_heads);
-	norm_heads(pass, VECTOR_NORM_K, a->k, model->n_kv_heads);
+	if (!model->arch->norm_after_rope)
+		norm_queries_and_keys(pass);
 	if (pass->layer->ref->rope) {
 		if (model->arch->adjacent_pairs && !model->latent.kv_lora_rank) {
 			deinterleave_heads(pass, a->q, model->n_heads);
@@ -344,6 +353,8 @@ int attention_run(const struct pass *pass, struct err *err)
 		rotate_heads(pass, a->q, model->n_heads);
 		rotate_heads(pass, a->k, model->n_kv_heads);
 	}
+	if (model->arch->norm_after_rope)
+		norm_queries_and_keys(pass);
 	observe_qkv(pass);
 	round_caches(pass);
 	attend(pass);

@@ -216,12 +216,38 @@ static int configure_groups(struct routing *routing, const json_t *facts, struct
 	return 0;
 }
 
+/* Reads how many experts a token gets.  A list has a number for each layer; they must be equal. */
+static int read_top_k(struct routing *routing, const json_t *facts, struct err *err)
+{
+	static const char *const keys[] = { "moe_k", "moe_topk", "num_experts_per_tok" };
+	const json_t *value, *first;
+	size_t i = 0;
+
+	while (i + 1 < COUNT(keys) && !json_object_get(facts, keys[i]))
+		i++;
+	routing->top_k_key = keys[i];
+	value = json_object_get(facts, keys[i]);
+	first = json_is_array(value) ? json_array_get(value, 0) : value;
+	for (size_t k = 1; k < json_array_size(value); k++)
+		if (!json_equal(json_array_get(value, k), first))
+			return err_set(err, ERR_INPUT,
+				       "config.json: '%s' has different numbers, which are not "
+				       "supported",
+				       keys[i]);
+	if (value && !json_is_null(value) &&
+	    !(json_is_integer(first) && json_integer_value(first) >= 0))
+		return err_set(err, ERR_INPUT,
+			       "config.json: '%s' is not a number, or a list of equal numbers",
+			       keys[i]);
+	routing->top_k = (size_t)json_integer_value(first);
+	return 0;
+}
+
 static int configure_experts(struct model *model, const json_t *facts, struct err *err)
 {
 	const struct arch *arch = model->arch;
 
 	model->routing = (struct routing){
-		.top_k = fact_count(facts, "num_experts_per_tok", 0),
 		.norm_top_k = arch->norm_top_k || fact_flag(facts, "norm_topk_prob"),
 		.sigmoid = arch->sigmoid,
 		.choose_first = arch->choose_first,
@@ -231,6 +257,8 @@ static int configure_experts(struct model *model, const json_t *facts, struct er
 	model->clamped = arch->clamped;
 	model->clamp = (float)fact_number(facts, "swiglu_limit", 0);
 	model->clamp_alpha = (float)fact_number(facts, "swiglu_alpha", 0);
+	if (read_top_k(&model->routing, facts, err))
+		return -1;
 	return configure_groups(&model->routing, facts, err);
 }
 
@@ -298,15 +326,20 @@ static int configure_indexer(struct model *model, const json_t *facts, struct er
 
 static int configure_ropes(struct model *model, const json_t *facts, struct err *err)
 {
-	size_t rope_dim = model->latent.kv_lora_rank ? model->latent.rope_dim : model->head_dim;
-
+	const struct rope_use full = {
+		.layer_type = "full_attention",
+		.head_dim = model->latent.kv_lora_rank ? model->latent.rope_dim : model->head_dim,
+		.alpha = model->arch->rope_alpha,
+	};
+	struct rope_use sliding = full;
 	json_t *local = json_copy((json_t *)facts);
 	int rc;
 
 	if (model->arch->plain_window_rope)
 		json_object_del(local, "rope_scaling");
-	rc = rope_init(&model->rope, facts, "full_attention", rope_dim, err) ||
-	     rope_init(&model->rope_local, local, "sliding_attention", rope_dim, err);
+	sliding.layer_type = "sliding_attention";
+	rc = rope_init(&model->rope, facts, &full, err) ||
+	     rope_init(&model->rope_local, local, &sliding, err);
 	json_decref(local);
 	return rc ? -1 : 0;
 }

@@ -70,6 +70,7 @@ static const struct {
 	{ "max_window_layers", FACT_COUNT },
 	{ "mlp_bias", FACT_FLAG },
 	{ "mlp_hidden_act", FACT_TEXT },
+	{ "moe_k", FACT_COUNT },
 	{ "n_group", FACT_COUNT },
 	{ "n_groups", FACT_COUNT },
 	{ "no_rope_layer_interval", FACT_COUNT },
@@ -350,7 +351,8 @@ static int read_member(json_t *facts, const char *key, json_t *value, const stru
 		       struct err *err)
 {
 	bool decided = row_find(arch->keys, key) || row_find(arch->shared, key);
-	bool read = decided, ignored = !decided && is_ignored(arch->ignored, key, value, &decided);
+	bool read = decided, ignored = is_ignored(arch->ignored, key, value, &decided) ||
+				       is_ignored(arch->shared_ignored, key, value, &decided);
 
 	if (check_type(key, value, err))
 		return -1;

@@ -32,7 +32,8 @@ struct ignored_row {
  * with a key of NULL. */
 struct arch_facts {
 	const struct fact_row *shared; /* with other architectures; NULL: nothing */
-	struct fact_row keys[24];      /* these come first */
+	const struct ignored_row *shared_ignored;
+	struct fact_row keys[24]; /* these come first */
 	struct ignored_row ignored[24];
 };
 

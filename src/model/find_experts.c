@@ -217,17 +217,17 @@ int search_experts(struct search *search, const char *prefix, struct layer_ref *
 			       router->module, router->n);
 	if (routing->top_k == 0 || routing->top_k > router->n)
 		return err_set(search->err, ERR_INPUT,
-			       "config.json: 'num_experts_per_tok' is %zu, but '%s' chooses among "
-			       "%zu experts",
-			       routing->top_k, router->module, router->n);
+			       "config.json: '%s' is %zu, but '%s' chooses among %zu experts",
+			       routing->top_k_key, routing->top_k, router->module, router->n);
 	if (routing->n_groups &&
 	    (router->n % routing->n_groups || routing->top_groups > routing->n_groups ||
 	     routing->top_groups == 0 || router->n / routing->n_groups < 2 ||
 	     routing->top_k > router->n / routing->n_groups * routing->top_groups))
 		return err_set(search->err, ERR_INPUT,
-			       "config.json: cannot choose %zu experts ('num_experts_per_tok') in "
-			       "%zu ('topk_group') of %zu ('n_group') groups of all %zu experts",
-			       routing->top_k, routing->top_groups, routing->n_groups, router->n);
+			       "config.json: cannot choose %zu experts ('%s') in %zu "
+			       "('topk_group') of %zu ('n_group') groups of all %zu experts",
+			       routing->top_k, routing->top_k_key, routing->top_groups,
+			       routing->n_groups, router->n);
 	layer->shared_width = shared->k;
 	if ((shared->weight && search_need(search, prefix, layer, whole, n_whole)) ||
 	    ((in->weight || out->weight) &&

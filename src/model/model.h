@@ -143,10 +143,11 @@ static inline bool layer_has_mamba(const struct layer_ref *layer)
 /* How a token gets its experts. */
 struct routing {
 	size_t top_k;
-	bool norm_top_k;   /* the weights of the chosen experts are divided by their sum */
-	bool sigmoid;	   /* scores are sigmoids; else a softmax over all experts */
-	bool choose_first; /* the softmax is over the chosen experts only */
-	size_t n_groups;   /* 0 or 1: no groups */
+	const char *top_k_key; /* in config.json */
+	bool norm_top_k;       /* the weights of the chosen experts are divided by their sum */
+	bool sigmoid;	       /* scores are sigmoids; else a softmax over all experts */
+	bool choose_first;     /* the softmax is over the chosen experts only */
+	size_t n_groups;       /* 0 or 1: no groups */
 	size_t top_groups; /* groups that stay, those with the largest sum of two largest scores, */
 	bool group_max;	   /* or with the largest score */
 	float sum_eps;	   /* is added to the sum by which norm_top_k divides */
@@ -254,6 +255,9 @@ enum rotating_layers {
 	ROTATING_WINDOWS_IF_ANY, /* the same, but all where config.json has no sliding_window */
 };
 
+/* What several architectures may ignore: Hunyuan's. */
+extern const struct ignored_row hunyuan_ignored[];
+
 /* What several architectures read of config.json: sizes of gated DeltaNet; Granite's factors. */
 extern const struct fact_row delta_facts[], granite_facts[];
 
@@ -293,9 +297,11 @@ struct arch {
 	const struct mamba_keys *mamba; /* of layers with Mamba-2; NULL: no layer has it */
 	const char *embedding, *norm;	/* modules below root; NULL: "embed_tokens", "norm" */
 	bool norm_heads_together;	/* the norms of q and k are over all heads of a token */
-	bool adjacent_pairs;		/* the two values of a rotated pair are adjacent */
-	bool plain_window_rope;		/* layers with a window do not have rope_scaling */
-	bool gated_attention; /* q_proj holds the query and the gate of each head in turn */
+	bool norm_after_rope;		/* the norms of q and k come after their rotation */
+	bool rope_alpha; /* ropes of the type "dynamic" are static, with a theta by their alpha */
+	bool adjacent_pairs;	/* the two values of a rotated pair are adjacent */
+	bool plain_window_rope; /* layers with a window do not have rope_scaling */
+	bool gated_attention;	/* q_proj holds the query and the gate of each head in turn */
 	struct arch_facts facts;
 };
 

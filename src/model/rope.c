@@ -223,6 +223,25 @@ static int scale_longrope(struct rope *rope, const struct levels *levels, double
 		       : 0;
 }
 
+/* Hunyuan: the type is "dynamic", but alpha only changes theta, for texts of any length. */
+static int scale_alpha(struct rope *rope, const struct levels *levels, double theta,
+		       struct err *err)
+{
+	double alpha, n = (double)rope->n;
+
+	if (need(levels, "alpha", 0, &alpha, err))
+		return -1;
+	theta *= pow(alpha, n / (n - 2));
+	if (!isfinite(theta))
+		return err_set(err, ERR_INPUT,
+			       "config.json: the rotary embedding's 'alpha' is %g, too large for "
+			       "%zu rotated values",
+			       alpha, rope->n);
+	for (size_t i = 0; i < rope->n / 2; i++)
+		rope->inverse[i] = 1.0f / powf((float)theta, (float)(2 * i) / (float)rope->n);
+	return 0;
+}
+
 static int scale_none(struct rope *rope, const struct levels *levels, double theta, struct err *err)
 {
 	(void)rope, (void)levels, (void)theta, (void)err;
@@ -239,9 +258,12 @@ static int scale_none(struct rope *rope, const struct levels *levels, double the
 static const struct scaling_row {
 	const char *type;
 	int (*scale)(struct rope *rope, const struct levels *levels, double theta, struct err *err);
-	const char *keys[MAX_SCALING_KEYS]; /* that the type reads */
+	const char *keys[MAX_SCALING_KEYS]; /* that the type reads, or that it may ignore */
 } scalings[] = {
 	{ "default", scale_none, { NULL } },
+	{ "dynamic",
+	  scale_alpha,
+	  { "alpha", "beta_fast", "beta_slow", "factor", "mscale", "mscale_all_dim" } },
 	{ "linear", scale_linear, { "factor" } },
 	{ "llama3",
 	  scale_llama3,
@@ -294,18 +316,19 @@ static int check_keys(const struct levels *levels, const struct scaling_row *row
 }
 
 static int apply_scaling(struct rope *rope, const struct levels *levels, double theta,
-			 struct err *err)
+			 const struct rope_use *use, struct err *err)
 {
 	const char *type = rope_type(levels);
 
 	for (size_t i = 0; i < sizeof scalings / sizeof *scalings; i++)
-		if (!strcmp(type, scalings[i].type))
+		if (!strcmp(type, scalings[i].type) &&
+		    (use->alpha || scalings[i].scale != scale_alpha))
 			return check_keys(levels, &scalings[i], err)
 				       ? -1
 				       : scalings[i].scale(rope, levels, theta, err);
 	return err_set(err, ERR_INPUT,
-		       "config.json: rope_type '%s' is not supported (supported: default, "
-		       "linear, llama3, longrope, yarn)",
+		       "config.json: the rotary embedding has rope_type '%s', which is not "
+		       "supported (supported: default, linear, llama3, longrope, yarn)",
 		       type);
 }
 
@@ -324,16 +347,16 @@ static double find_theta(struct levels *levels, const char *layer_type)
 	return number(levels, "rope_theta", theta);
 }
 
-int rope_init(struct rope *rope, const json_t *facts, const char *layer_type, size_t head_dim,
-	      struct err *err)
+int rope_init(struct rope *rope, const json_t *facts, const struct rope_use *use, struct err *err)
 {
 	struct levels levels = { 0 };
+	size_t head_dim = use->head_dim;
 	double theta, part;
 
 	*rope = (struct rope){ .factor = 1 };
-	if (levels_find(&levels, facts, layer_type, err))
+	if (levels_find(&levels, facts, use->layer_type, err))
 		return -1;
-	theta = find_theta(&levels, layer_type);
+	theta = find_theta(&levels, use->layer_type);
 	part = fact_number(facts, "rotary_dim", 0) / (double)head_dim;
 	part = number(&levels, "partial_rotary_factor",
 		      part > 0 ? part : fact_number(facts, "partial_rotary_factor", 1));
@@ -346,7 +369,7 @@ int rope_init(struct rope *rope, const json_t *facts, const char *layer_type, si
 	rope->inverse = xcalloc(rope->n / 2, sizeof *rope->inverse);
 	for (size_t i = 0; i < rope->n / 2; i++)
 		rope->inverse[i] = 1.0f / powf((float)theta, (float)(2 * i) / (float)rope->n);
-	return apply_scaling(rope, &levels, theta, err);
+	return apply_scaling(rope, &levels, theta, use, err);
 }
 
 double rope_score_scale(const json_t *facts)

@@ -10,6 +10,7 @@
 #define FP8CONV_MODEL_ROPE_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/err.h"
@@ -23,13 +24,19 @@ struct rope {
 	float factor; /* multiplies cosines and sines: attention_scaling in transformers */
 };
 
+/* What a rope is for. */
+struct rope_use {
+	/* chooses one of two objects in rope_parameters: "full_attention" or "sliding_attention" */
+	const char *layer_type;
+	size_t head_dim;
+	bool alpha; /* a type "dynamic" only changes theta, by its alpha, as in Hunyuan */
+};
+
 /* Reads rope_parameters, or rope_scaling, rope_theta and partial_rotary_factor, from the facts of
- * an architecture (model/facts.h), for heads of head_dim values.  layer_type chooses one of two
- * objects in rope_parameters: "full_attention" or "sliding_attention".  The caller releases rope.
- * ERR_INPUT for an unsupported type ("dynamic"), for a key that the type does not read, and for
- * missing or invalid numbers. */
-int rope_init(struct rope *rope, const json_t *facts, const char *layer_type, size_t head_dim,
-	      struct err *err);
+ * an architecture (model/facts.h).  The caller releases rope.  ERR_INPUT for an unsupported type
+ * ("dynamic" without use->alpha), for a key that the type does not read, and for missing or invalid
+ * numbers. */
+int rope_init(struct rope *rope, const json_t *facts, const struct rope_use *use, struct err *err);
 void rope_release(struct rope *rope);
 
 /* Returns the factor by which YaRN's mscale_all_dim changes the scale of q k^T; 1 without it. */

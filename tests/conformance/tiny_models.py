@@ -11,6 +11,7 @@ SIZES = {"hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 3, "n
          "num_key_value_heads": 2, "vocab_size": 300, "max_position_embeddings": 512, "initializer_range": 0.2}
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 64}
+NTK_ALPHA = {"rope_type": "dynamic", "rope_theta": 1e4, "alpha": 1000.0, "factor": 1.0}
 YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 64}
 LONGROPE = {"rope_type": "longrope", "rope_theta": 1e4, "partial_rotary_factor": 0.75, "short_factor": [1.0, 1.1, 1.25, 1.5, 2.0, 3.0],
             "long_factor": [1.0, 1.5, 2.0, 4.0, 7.0, 12.0]}
@@ -164,6 +165,11 @@ MODELS: dict[str, tuple] = {
     "cohere2": (t.Cohere2Config, t.Cohere2ForCausalLM,
                 {"hidden_size": 60, "num_attention_heads": 3, "num_key_value_heads": 1, "sliding_window": 20, "attention_bias": True,
                  "logit_scale": 0.3, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}),
+    "hunyuan_v1_dense": (t.HunYuanDenseV1Config, t.HunYuanDenseV1ForCausalLM,
+                         {"head_dim": 24, "attention_bias": True, "tie_word_embeddings": True, "rope_parameters": NTK_ALPHA}),
+    "hunyuan_v1_moe": (t.HunYuanMoEV1Config, t.HunYuanMoEV1ForCausalLM,
+                       {"head_dim": 24, "num_experts": 6, "moe_topk": [3, 3, 3], "intermediate_size": 48,
+                        "rope_parameters": NTK_ALPHA | {"mscale": 1.0, "mscale_all_dim": 1.0}}),
     "qwen3, beside a tower": (t.Qwen3VLConfig, t.Qwen3VLForConditionalGeneration, beside_tower(head_dim=24)),
     "gemma3, beside a tower": (t.Gemma3Config, t.Gemma3ForConditionalGeneration,
                                beside_tower(head_dim=32, sliding_window=20, query_pre_attn_scalar=48)),
