@@ -363,8 +363,9 @@ int model_configure(struct model *model, const struct model_config *config, cons
 static const struct feature_row {
 	const char *key;
 	const char *what;
-	enum linear_role biased[8]; /* one of these with a bias */
+	enum linear_role biased[10]; /* one of these with a bias */
 	size_t n_biased;
+	bool not_mamba; /* means something else in models with Mamba-2 */
 	/* if n_biased is 0: this vector, in layers with that matrix */
 	enum vector_role vector;
 	enum linear_role of;
@@ -398,6 +399,12 @@ static const struct feature_row {
 	  .what = "a bias",
 	  .biased = { LINEAR_MAMBA_IN, LINEAR_MAMBA_OUT },
 	  .n_biased = 2 },
+	{ .key = "use_bias",
+	  .what = "a bias",
+	  .biased = { LINEAR_Q, LINEAR_K, LINEAR_V, LINEAR_O, LINEAR_GATE, LINEAR_UP, LINEAR_DOWN,
+		      LINEAR_SHARED_GATE, LINEAR_SHARED_UP, LINEAR_SHARED_DOWN },
+	  .n_biased = 10,
+	  .not_mamba = true },
 	{ .key = "use_conv_bias",
 	  .what = "a convolution's bias",
 	  .vector = VECTOR_CONV_BIAS,
@@ -435,6 +442,8 @@ int model_check_features(const struct model *model, const json_t *facts, struct 
 		const struct feature_row *row = &features[f];
 		bool stated = fact_flag(facts, row->key);
 
+		if (row->not_mamba && model->arch->mamba)
+			continue;
 		for (size_t i = 0; i < model->n_layers && json_object_get(facts, row->key); i++) {
 			const struct tensor_ref *found = feature_tensor(&model->layers[i], row);
 

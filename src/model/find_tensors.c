@@ -319,6 +319,9 @@ static int check_vector(const struct search *search, const struct layer_ref *lay
 
 		return check_conv(ref, &sizes, search->err);
 	}
+	if (role == VECTOR_ROUTER_BIAS && ref->tensor->n_dims == 2 && ref->tensor->shape[0] == 1 &&
+	    ref->tensor->shape[1] == layer->n_experts)
+		return 0; /* ERNIE: a row of a matrix */
 	return search_check_vector(ref, vector_length(search->model, layer, role), search->err);
 }
 

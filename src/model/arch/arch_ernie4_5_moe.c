@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/model.h"
+
+/* ERNIE 4.5 with experts: softmax scores, with a bias for their choice, and shared experts. */
+const struct arch arch_ernie4_5_moe = {
+	.name = "ernie4_5_moe",
+	.architectures = { "Ernie4_5_MoeForCausalLM" },
+	.vector = { [VECTOR_ROUTER_BIAS] = "mlp.moe_statics.e_score_correction_bias" },
+	.adjacent_pairs = true,
+	.tied = true,
+	.norm_top_k = true,
+	.facts.keys = {
+		{ "moe_k", "6" },
+		{ "rms_norm_eps", "1e-05" },
+		{ "rope_theta", "500000.0" },
+		{ "use_bias", "false" },
+	},
+	.facts.ignored = { { "moe_capacity", NULL },
+			   { "moe_gate", "\"topk\"" },
+			   { "moe_layer_end_index", NULL },
+			   { "moe_layer_interval", NULL },
+			   { "moe_layer_start_index", NULL },
+			   { "moe_norm_min", "1e-12" },
+			   { "moe_num_experts", NULL },
+			   { "moe_num_shared_experts", NULL },
+			   { "moe_use_aux_free", NULL },
+			   { "multi_token_pred_lambda", NULL },
+			   { "use_rmsnorm", "true" } },
+};
