@@ -173,6 +173,7 @@ static void tell(const struct job *job)
 	const struct report_told told = { .input = settings->path,
 					  .source = settings->params.source,
 					  .output = settings->params.output,
+					  .eval = settings->params.eval,
 					  .report = &job->report,
 					  .counts = report_count(&job->summary),
 					  .verification = job->sqnr ? &job->verification : NULL,

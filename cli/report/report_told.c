@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "cli/print/json.h"
@@ -12,7 +13,21 @@
 #include "cli/report/report.h"
 #include "cli/print/units.h"
 
-#define MAX_NOTES 2
+#define MAX_NOTES 3
+
+/* The note on an evaluation of a checkpoint with another name; NULL: none. */
+static char *note_of_evaluation(const struct report_told *told)
+{
+	const struct report *report = told->report;
+	const char *evaluated = report->has_evaluation ? report->evaluation.model : NULL;
+	char *name = evaluated ? report_base_name(evaluated) : NULL, *note = NULL;
+
+	if (name && strcmp(name, report->name) != 0)
+		note = xasprintf("'%s' is the evaluation of '%s', not of '%s'", told->eval,
+				 evaluated, told->input);
+	free(name);
+	return note;
+}
 
 /* Returns the number of notes, which the caller frees. */
 static size_t list_notes(const struct report_told *told, char *notes[MAX_NOTES])
@@ -25,6 +40,8 @@ static size_t list_notes(const struct report_told *told, char *notes[MAX_NOTES])
 		notes[n++] = xasprintf("'fp8conv verify' finds %zu problem%s in '%s'",
 				       told->verification->problems.n,
 				       told->verification->problems.n == 1 ? "" : "s", told->input);
+	notes[n] = note_of_evaluation(told);
+	n += notes[n] != NULL;
 	return n;
 }
 

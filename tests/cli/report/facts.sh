@@ -27,6 +27,16 @@ has r/README.md "\`fp8conv verify\` found no problem."
 has r/report.html 'id="calibration"'
 grep -q 'id="evaluation"' r/report.html && echo "an evaluation that nobody gave"
 
+# The result of another checkpoint is shown with a note; a directory may be named in other ways.
+echo '{"perplexity": {"value": 9.5, "se": 0.5}, "tokens": 8, "targets": 7, "sequences": 1, "seq_len": 8, "data": ["t"],
+	"data_sha256": "'"$(printf %064d 0)"'", "precision": "f32", "activations": "bf16", "model": "old/out/", "source": null}' >same.json
+sed 's,old/out/,old/other,' same.json >other.json
+"$FP8CONV" report out --source "$model" --eval same.json -o e1 2>&1
+"$FP8CONV" report ./out/ --source "$model" --eval same.json -o e2 2>&1
+"$FP8CONV" report out --source "$model" --eval other.json -o e3 2>err
+echo "fp8conv report: note: 'other.json' is the evaluation of 'old/other', not of 'out'" | diff - err
+has e3/README.md "| Perplexity | 9.5"
+
 # A dry run writes nothing, and says the rest.
 "$FP8CONV" report out --source "$model" -o dry --dry-run >plan.txt
 printf 'tensors    24 FP8, 14 kept\nbase model tiny-llama\noutput     dry/README.md\noutput     dry/report.html\n' | diff - plan.txt
