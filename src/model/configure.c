@@ -95,68 +95,6 @@ static int configure_activation(struct model *model, const json_t *facts, struct
 		       name);
 }
 
-/* Reads after how many layers the next one has no window, which only models without layer_types
- * need; 0: there is no such pattern. */
-static int read_pattern(const struct model *model, const json_t *facts, size_t *pattern,
-			struct err *err)
-{
-	const json_t *value = json_object_get(facts, "sliding_window_pattern");
-
-	*pattern = model->arch->window_pattern;
-	if (!value || json_is_null(value) || json_object_get(facts, "layer_types"))
-		return 0;
-	*pattern = fact_count(facts, "sliding_window_pattern", 0);
-	if (*pattern)
-		return 0;
-	return err_set(err, ERR_INPUT,
-		       "config.json: 'sliding_window_pattern' is not a number above 0, which is "
-		       "needed without 'layer_types'");
-}
-
-/* Whether attention knows positions in a layer with this window; stated: that of config.json. */
-static bool rotates(const struct arch *arch, size_t window, size_t stated)
-{
-	return arch->rotating == ROTATING_ALL || window ||
-	       (arch->rotating == ROTATING_WINDOWS_IF_ANY && !stated);
-}
-
-/* layer_types names the kind of each layer.  Without it all layers have the window, or those of the
- * architecture's pattern, or only those from max_window_layers on. */
-static int configure_windows(struct model *model, const json_t *facts, struct err *err)
-{
-	const json_t *types = json_object_get(facts, "layer_types");
-	size_t window = fact_count(facts, "sliding_window", 0);
-	size_t first = fact_count(facts, "max_window_layers", 0);
-	size_t pattern;
-
-	if (read_pattern(model, facts, &pattern, err))
-		return -1;
-	if (json_object_get(facts, "use_sliding_window") && !fact_flag(facts, "use_sliding_window"))
-		window = 0;
-	else if (json_is_number(json_object_get(facts, "sliding_window")) && !window)
-		return err_set(err, ERR_INPUT,
-			       "config.json: 'sliding_window' is 0, not a number above 0 or null");
-	for (size_t i = 0; i < model->n_layers; i++) {
-		const char *type = json_string_value(json_array_get(types, i));
-		bool slides = type	? !strcmp(type, "sliding_attention")
-			      : pattern ? (i + 1) % pattern != 0
-					: i >= first;
-
-		if (type && slides && !window)
-			return err_set(
-				err, ERR_INPUT,
-				"config.json: layer_types[%zu] is 'sliding_attention', but "
-				"'sliding_window' is missing, or 'use_sliding_window' is not "
-				"true",
-				i);
-		model->layers[i].window = slides ? window : 0;
-		model->layers[i].rope = slides && window ? &model->rope_local : &model->rope;
-		if (!rotates(model->arch, model->layers[i].window, window))
-			model->layers[i].rope = NULL;
-	}
-	return 0;
-}
-
 /* Returns the key of the norms' eps; all architectures read the last one, few have another. */
 static const char *norm_eps_key(const json_t *facts)
 {
@@ -324,36 +262,16 @@ static int configure_indexer(struct model *model, const json_t *facts, struct er
 	return 0;
 }
 
-static int configure_ropes(struct model *model, const json_t *facts, struct err *err)
-{
-	const struct rope_use full = {
-		.layer_type = "full_attention",
-		.head_dim = model->latent.kv_lora_rank ? model->latent.rope_dim : model->head_dim,
-		.alpha = model->arch->rope_alpha,
-	};
-	struct rope_use sliding = full;
-	json_t *local = json_copy((json_t *)facts);
-	int rc;
-
-	if (model->arch->plain_window_rope)
-		json_object_del(local, "rope_scaling");
-	sliding.layer_type = "sliding_attention";
-	rc = rope_init(&model->rope, facts, &full, err) ||
-	     rope_init(&model->rope_local, local, &sliding, err);
-	json_decref(local);
-	return rc ? -1 : 0;
-}
-
 int model_configure(struct model *model, const struct model_config *config, const json_t *facts,
 		    struct err *err)
 {
 	if (configure_sizes(model, config, facts, err) ||
 	    configure_heads(model, config, facts, err) || configure_activation(model, facts, err) ||
 	    configure_latent(model, facts, err) || configure_indexer(model, facts, err) ||
-	    configure_ropes(model, facts, err) || configure_numbers(model, facts, err))
+	    model_configure_ropes(model, facts, err) || configure_numbers(model, facts, err))
 		return -1;
 	model->layers = xcalloc(model->n_layers, sizeof *model->layers);
-	if (configure_experts(model, facts, err) || configure_windows(model, facts, err) ||
+	if (configure_experts(model, facts, err) || model_configure_windows(model, facts, err) ||
 	    model_read_multipliers(model, facts, err))
 		return -1;
 	return model_find_mixers(model, facts, err);

@@ -24,6 +24,10 @@ int model_find_mixers(struct model *model, const json_t *facts, struct err *err)
 int model_configure(struct model *model, const struct model_config *config, const json_t *facts,
 		    struct err *err);
 
+/* Reads the ropes; sets the window and the rope of each layer.  ERR_INPUT with the key. */
+int model_configure_ropes(struct model *model, const json_t *facts, struct err *err);
+int model_configure_windows(struct model *model, const json_t *facts, struct err *err);
+
 /* Reads the factors of a layer's values, of embeddings and of scores.  ERR_INPUT, with the key, for
  * one that is not a finite number. */
 int model_read_multipliers(struct model *model, const json_t *facts, struct err *err);
