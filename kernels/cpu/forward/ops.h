@@ -67,13 +67,23 @@ struct query_block {
 	struct rows_out y; /* (n, value_dim) */
 };
 
-#define SCAN_PANEL 16 /* rows of a state that are computed together */
+#define SCAN_CHUNK 64 /* tokens that a scan takes at once */
+#define SCAN_PANEL 64 /* columns of a state that go through all tokens together */
 
-/* Returns the scratch memory of a scan, in floats: SCAN_PANEL rows of a state, and the steps and
- * the decays of all tokens and heads. */
+/* Returns the scratch memory of a scan in chunks, in floats, for keys (or b) and their products of
+ * all tokens, and for a panel of a state and of two matrices of tokens. */
+static inline size_t chunk_scratch_floats(size_t n_tokens, size_t n_features)
+{
+	size_t n_padded = (n_tokens + SCAN_CHUNK - 1) / SCAN_CHUNK * SCAN_CHUNK;
+
+	return n_padded * (n_features + SCAN_CHUNK) + (n_features + 2 * SCAN_CHUNK) * SCAN_PANEL;
+}
+
+/* The same of Mamba-2's, with the steps and the decays of all tokens and heads. */
 static inline size_t scan_scratch_floats(const struct scan_args *args)
 {
-	return SCAN_PANEL * args->state_size + 2 * args->n_tokens * args->n_heads;
+	return chunk_scratch_floats(args->n_tokens, args->state_size) +
+	       2 * args->n_tokens * args->n_heads;
 }
 
 struct cpu_ops {

@@ -2,33 +2,13 @@
  *
  * The scan of Mamba-2 (ops.h), compiled once for each instruction set, as ops_loops.h is.
  *
- * Vectors hold rows of a state, so that the sums of S c need no sum over a vector.  SCAN_PANEL rows
- * go through all tokens together: with a state of 128 they have 8 KiB and stay in L1.
+ * Products do the work, chunk by chunk (chunk.h).  The heads of a group share the products of c and
+ * b.  A panel of the state of 128 has 32 KiB, and goes through all tokens.
  */
 #ifndef FP8CONV_KERNELS_CPU_FORWARD_SCAN_LOOPS_H
 #define FP8CONV_KERNELS_CPU_FORWARD_SCAN_LOOPS_H
 
-#include "kernels/cpu/forward/ops.h"
-#include "kernels/cpu/forward/tile_vector.h"
-#include "kernels/cpu/forward/vec16.h"
-
-#define SCAN_VECTORS (SCAN_PANEL / TILE_LANES)
-#define UNROLL16     _Pragma("GCC unroll 16")
-
-/* Some rows of the state of one head. */
-struct scan_panel {
-	const struct scan_args *args;
-	const float *steps, *decays; /* (n_tokens, n_heads), of this head on */
-	float *state;		     /* (state_size, SCAN_PANEL) */
-	size_t head, row;
-};
-
-/* What one token gives a panel. */
-struct scan_token {
-	const float *b, *c; /* (state_size) */
-	const float *x;	    /* (SCAN_PANEL): times the step */
-	float decay;
-};
+#include "kernels/cpu/forward/chunk.h"
 
 /* steps and decays (n_tokens, n_heads). */
 LANE_FN void scan_steps(const struct scan_args *a, float *steps, float *decays)
@@ -51,89 +31,115 @@ LANE_FN void scan_steps(const struct scan_args *a, float *steps, float *decays)
 	}
 }
 
-/* Lanes that are computed together: as many as registers have room for their sums. */
-#if TILE_LANES == 16
-#define SCAN_LANES 16
-#else
-#define SCAN_LANES 4
-#endif
+/* What the chunks of a group of heads share, for all tokens. */
+struct scan_group {
+	const struct scan_args *args;
+	float *b;		     /* (chunks, state_size, SCAN_CHUNK): transposed */
+	float *scores;		     /* (chunks, SCAN_CHUNK, SCAN_CHUNK): c(t) b(s) */
+	const float *steps, *decays; /* (n_tokens, n_heads) */
+};
 
-/* The element n of each row: its new state; adds S c to the sum. */
-LANE_FN void scan_element(const struct scan_panel *p, size_t n, const struct scan_token *token,
-			  tile_vector *sum)
+static void scan_group(const struct scan_group *group, size_t col)
 {
-	float *state = p->state + n * SCAN_PANEL;
-	tile_vector b = tile_all(token->b[n]), c = tile_all(token->c[n]);
+	const struct scan_args *a = group->args;
+	const struct rows_in b = { a->b.data + col, a->b.stride };
+	const struct rows_in c = { a->c.data + col, a->c.stride };
+	float *to = group->b, *scores = group->scores;
 
-	UNROLL for (size_t i = 0; i < SCAN_VECTORS; i++)
-	{
-		tile_vector s =
-			tile_multiply_add(tile_all(token->decay), tile_load(state + i * TILE_LANES),
-					  tile_load(token->x + i * TILE_LANES) * b);
+	for (size_t t = 0; t < a->n_tokens; t += SCAN_CHUNK) {
+		struct chunk chunk = chunk_at(t, a->n_tokens);
 
-		tile_store(state + i * TILE_LANES, s);
-		sum[i] = tile_multiply_add(s, c, sum[i]);
+		chunk_transpose(to, b, chunk, a->state_size);
+		chunk_scores(scores, c, to, chunk, a->state_size);
+		to += a->state_size * SCAN_CHUNK;
+		scores += SCAN_CHUNK * SCAN_CHUNK;
 	}
 }
 
-/* Computes the sums of SCAN_LANES lanes from `first` on, for SCAN_PANEL rows. */
-LANE_FN void scan_lanes(const struct scan_panel *p, size_t first, const struct scan_token *token,
-			float (*sums)[SCAN_PANEL])
+/* panel->x = the values of a head's tokens, times their steps. */
+LANE_FN void scan_inputs(const struct scan_group *group, const struct chunk_panel *panel,
+			 size_t head, struct chunk chunk)
 {
-	tile_vector sum[SCAN_LANES][SCAN_VECTORS] = { { { 0 } } };
-	size_t n = first;
+	const struct scan_args *a = group->args;
 
-	for (; n + SCAN_LANES <= p->args->state_size; n += LANES)
-		UNROLL16 for (size_t i = 0; i < SCAN_LANES; i++)
-			scan_element(p, n + i, token, sum[i]);
-	UNROLL16 for (size_t i = 0; i < SCAN_LANES; i++) if (n + i < p->args->state_size)
-		scan_element(p, n + i, token, sum[i]);
-	UNROLL16 for (size_t i = 0; i < SCAN_LANES; i++)
-		UNROLL for (size_t j = 0; j < SCAN_VECTORS; j++)
-			tile_store(sums[first + i] + j * TILE_LANES, sum[i][j]);
+	for (size_t i = 0; i < chunk.n; i++) {
+		size_t t = chunk.first + i;
+		const float *x = a->x.data + t * a->x.stride + head * a->head_dim + panel->col;
+		float step = group->steps[t * a->n_heads + head];
+
+		for (size_t col = 0; col < panel->n; col += LANES)
+			lanes_store(panel->x + i * SCAN_PANEL + col,
+				    step * lanes_at(x, col, panel->n));
+	}
 }
 
-LANE_FN void scan_panel_token(const struct scan_panel *p, size_t t)
+LANE_FN void scan_outputs(const struct scan_args *a, const struct chunk_panel *panel, size_t head,
+			  struct chunk chunk)
 {
-	const struct scan_args *a = p->args;
-	size_t group = p->head / (a->n_heads / a->n_groups) * a->state_size;
-	size_t col = p->head * a->head_dim;
-	lanes x = lanes_at(a->x.data + t * a->x.stride + col, p->row, a->head_dim);
-	float scaled[LANES], sums[LANES][SCAN_PANEL];
-	const struct scan_token token = { .b = a->b.data + t * a->b.stride + group,
-					  .c = a->c.data + t * a->c.stride + group,
-					  .x = scaled,
-					  .decay = p->decays[t * a->n_heads] };
+	size_t first = head * a->head_dim + panel->col;
 
-	lanes_store(scaled, p->steps[t * a->n_heads] * x);
-	for (size_t lane = 0; lane < LANES; lane += SCAN_LANES)
-		scan_lanes(p, lane, &token, sums);
-	for (size_t apart = LANES / 2; apart > 0; apart /= 2)
-		for (size_t lane = 0; lane < apart; lane++)
-			lanes_store(sums[lane],
-				    lanes_load(sums[lane]) + lanes_load(sums[lane + apart]));
-	lanes_put(a->y.data + t * a->y.stride + col, p->row, a->head_dim,
-		  lanes_load(sums[0]) + a->skip[p->head] * x);
+	for (size_t i = 0; i < chunk.n; i++) {
+		const float *x = a->x.data + (chunk.first + i) * a->x.stride + first;
+		float *y = a->y.data + (chunk.first + i) * a->y.stride + first;
+
+		for (size_t col = 0; col < panel->n; col += LANES)
+			lanes_put(y, col, panel->n,
+				  lanes_load(panel->y + i * SCAN_PANEL + col) +
+					  a->skip[head] * lanes_at(x, col, panel->n));
+	}
+}
+
+/* All tokens of some columns of a head. */
+static void scan_panel(const struct scan_group *group, const struct chunk_panel *panel, size_t head)
+{
+	const struct scan_args *a = group->args;
+	size_t col = head / (a->n_heads / a->n_groups) * a->state_size;
+	const struct rows_in c = { a->c.data + col, a->c.stride };
+	const float *b = group->b, *scores = group->scores;
+
+	memset(panel->state, 0, a->state_size * SCAN_PANEL * sizeof *panel->state);
+	for (size_t t = 0; t < a->n_tokens; t += SCAN_CHUNK) {
+		struct chunk chunk = chunk_at(t, a->n_tokens);
+
+		chunk_decays(panel->decays, group->decays + t * a->n_heads + head, a->n_heads,
+			     chunk.n);
+		chunk_decay(panel->between, scores, panel->decays, chunk.n);
+		scan_inputs(group, panel, head, chunk);
+		chunk_read(panel, c, chunk, a->state_size, panel->y);
+		chunk_add(panel, chunk.n);
+		scan_outputs(a, panel, head, chunk);
+		chunk_leave(panel, b, chunk.n, a->state_size);
+		b += a->state_size * SCAN_CHUNK;
+		scores += SCAN_CHUNK * SCAN_CHUNK;
+	}
 }
 
 static void CPU_OP(scan)(const struct scan_args *args)
 {
-	size_t n = args->n_tokens * args->n_heads;
-	float *state = args->scratch, *steps = state + SCAN_PANEL * args->state_size;
+	size_t n = args->n_tokens * args->n_heads, heads = args->n_heads / args->n_groups;
+	size_t n_chunks = (args->n_tokens + SCAN_CHUNK - 1) / SCAN_CHUNK;
+	float *steps = args->scratch, *b = steps + 2 * n;
+	float *scores = b + n_chunks * SCAN_CHUNK * args->state_size;
+	float *work = scores + n_chunks * SCAN_CHUNK * SCAN_CHUNK, between[SCAN_CHUNK * SCAN_CHUNK];
+	struct chunk_decays decays;
+	struct scan_group group = {
+		.args = args, .b = b, .scores = scores, .steps = steps, .decays = steps + n
+	};
+	struct chunk_panel panel = { .x = work,
+				     .y = work + SCAN_CHUNK * SCAN_PANEL,
+				     .state = work + 2 * SCAN_CHUNK * SCAN_PANEL,
+				     .between = between,
+				     .decays = &decays };
 
 	scan_steps(args, steps, steps + n);
 	for (size_t head = 0; head < args->n_heads; head++) {
-		for (size_t row = 0; row < args->head_dim; row += SCAN_PANEL) {
-			const struct scan_panel panel = { .args = args,
-							  .steps = steps + head,
-							  .decays = steps + n + head,
-							  .state = state,
-							  .head = head,
-							  .row = row };
+		if (head % heads == 0)
+			scan_group(&group, head / heads * args->state_size);
+		for (panel.col = 0; panel.col < args->head_dim; panel.col += SCAN_PANEL) {
+			size_t left = args->head_dim - panel.col;
 
-			memset(state, 0, SCAN_PANEL * args->state_size * sizeof *state);
-			for (size_t t = 0; t < args->n_tokens; t++)
-				scan_panel_token(&panel, t);
+			panel.n = left < SCAN_PANEL ? left : SCAN_PANEL;
+			scan_panel(&group, &panel, head);
 		}
 	}
 }

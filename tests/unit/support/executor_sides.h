@@ -80,6 +80,11 @@ float *values_send(const struct side *s, const struct values *v);
  * operation, for the message. */
 void values_check(const struct side *s, const struct values *v, float *memory, const char *what);
 
+/* The same with errors up to 1e-5 of the root mean square of the wanted values; those that were
+ * wanted as given must have the same bits. */
+void values_check_near(const struct side *s, const struct values *v, float *memory,
+		       const char *what);
+
 /* The same bits; one NaN is like another. */
 bool floats_same(float a, float b);
 
