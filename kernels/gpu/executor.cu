@@ -378,6 +378,7 @@ extern "C" const struct executor_ops executor_gpu = {
 	.scan = on_stream<gpu_scan>::run,
 	.convolve = on_stream<gpu_convolve>::run,
 	.delta_gates = on_stream<gpu_delta_gates>::run,
+	.delta_scratch = gpu_delta_scratch,
 	.delta = on_stream<gpu_delta>::run,
 	.cross_entropy = on_stream<gpu_cross_entropy>::run,
 	.divergence = on_stream<gpu_divergence>::run,

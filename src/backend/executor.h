@@ -240,6 +240,7 @@ struct delta_args {
 	const float *v;	    /* (n_tokens, n_heads * value_dim) */
 	const float *a, *b; /* (n_tokens, n_heads): of delta_gates() */
 	float *y;	    /* (n_tokens, n_heads * value_dim); does not overlap the others */
+	void *scratch;	    /* of delta_scratch() bytes */
 };
 
 /* The loss: from logits to the terms of the cross-entropy. */
@@ -418,9 +419,12 @@ struct executor_ops {
 
 	void (*delta_gates)(struct executor_stream *stream, const struct delta_gates_args *args);
 
-	/* The sums of S^T k and S^T q are 4 chains of fused multiply-adds (feature i in chain i %
-	 * 4), which are then added pairwise (2, 1 apart).  An element of S becomes (k d) + a S,
-	 * fused. */
+	/* Returns the bytes of scratch for the sizes in args; ignores its pointers. */
+	uint64_t (*delta_scratch)(const struct delta_args *args);
+
+	/* Token by token: the sums of S^T k and S^T q are 4 chains of fused multiply-adds (feature
+	 * i in chain i % 4), which are then added pairwise (2, 1 apart).  An element of S becomes
+	 * (k d) + a S, fused.  Or in chunks, as scan(). */
 	void (*delta)(struct executor_stream *stream, const struct delta_args *args);
 
 	void (*cross_entropy)(struct executor_stream *stream,

@@ -157,7 +157,8 @@ static void scan(const struct pass *pass)
 					 .v = d->v,
 					 .a = d->a,
 					 .b = d->b,
-					 .y = d->out };
+					 .y = d->out,
+					 .scratch = d->scratch };
 
 	w->ops->delta_gates(w->stream, &gates);
 	w->ops->delta(w->stream, &args);

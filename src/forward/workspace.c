@@ -131,8 +131,13 @@ static void attention_arrays(struct workspace *w, const struct dims *d, const st
 	add(list, &a->sines, row * model->head_dim);
 }
 
-static void delta_arrays(struct workspace *w, const struct dims *d)
+static void delta_arrays(struct workspace *w, const struct dims *d, const struct model *model)
 {
+	const struct delta_args args = { .n_tokens = d->tokens,
+					 .n_heads = model->delta.n_heads,
+					 .n_key_heads = model->delta.n_key_heads,
+					 .key_dim = model->delta.key_dim,
+					 .value_dim = model->delta.value_dim };
 	struct delta_arrays *delta = &w->delta;
 	struct array_list *list = &w->arrays;
 	uint64_t row = d->tokens * sizeof(float);
@@ -146,6 +151,7 @@ static void delta_arrays(struct workspace *w, const struct dims *d)
 	add(list, &delta->out, row * d->values);
 	add(list, &delta->a, row * d->value_heads);
 	add(list, &delta->b, row * d->value_heads);
+	add(list, &delta->scratch, args.n_heads ? w->ops->delta_scratch(&args) : 0);
 }
 
 static void mamba_arrays(struct workspace *w, const struct dims *d, const struct model *model)
@@ -222,7 +228,7 @@ static void list_arrays(struct workspace *w, const struct model *model, bool fil
 
 	common_arrays(w, &d);
 	attention_arrays(w, &d, model);
-	delta_arrays(w, &d);
+	delta_arrays(w, &d, model);
 	mamba_arrays(w, &d, model);
 	mlp_arrays(w, &d);
 	head_arrays(w, &d);

@@ -46,6 +46,7 @@ struct delta_arrays {
 	float *q, *k, *v; /* (tokens, keys), (tokens, keys), (tokens, values): after it */
 	float *z, *out;	  /* (tokens, values): gates, and the output of the heads */
 	float *a, *b;	  /* (tokens, heads): decays and rates */
+	void *scratch;	  /* of executor_ops.delta() */
 };
 
 /* Of Mamba-2; inner: heads * head_dim. */

@@ -286,7 +286,7 @@ static void scans_are_the_same_everywhere(void **state)
 }
 
 /* The sizes of a convolution and of a scan over 2 heads with one key. */
-#define DELTA_TOKENS 9
+#define DELTA_TOKENS 69
 #define DELTA_MOST   (DELTA_TOKENS * 2 * 40)
 
 struct delta_data {
@@ -305,23 +305,25 @@ static void run_delta(const struct cpu_ops *set, struct delta_data *data, size_t
 						.y = { data->x, 2 * n } };
 	const struct delta_gates_args gates = { data->a,	 data->b,      data->gates,
 						data->gates + 2, DELTA_TOKENS, 2 };
-	const struct delta_args scan = { .n_tokens = DELTA_TOKENS,
-					 .n_heads = 2,
-					 .n_key_heads = 1,
-					 .key_dim = key_dim,
-					 .value_dim = n,
-					 .q = data->q,
-					 .k = data->k,
-					 .v = data->x,
-					 .a = data->a,
-					 .b = data->b,
-					 .y = data->y };
+	struct delta_args scan = { .n_tokens = DELTA_TOKENS,
+				   .n_heads = 2,
+				   .n_key_heads = 1,
+				   .key_dim = key_dim,
+				   .value_dim = n,
+				   .q = data->q,
+				   .k = data->k,
+				   .v = data->x,
+				   .a = data->a,
+				   .b = data->b,
+				   .y = data->y };
 
 	memcpy(data->a, data->gates + 4, sizeof data->a);
 	memcpy(data->b, data->gates + 4 + DELTA_TOKENS * 2, sizeof data->b);
 	set->convolve(&convolve);
 	set->delta_gates(&gates);
+	scan.scratch = calloc(delta_scratch_floats(&scan), sizeof(float));
 	set->delta(&scan);
+	free(scan.scratch);
 }
 
 /* The convolution's output is the scan's input. */
@@ -333,11 +335,11 @@ static void deltas_are_the_same_everywhere(void **state)
 	(void)state;
 	for (size_t i = 0; i < DELTA_MOST; i++) {
 		data.q[i] = noise(&seed);
-		data.k[i] = noise(&seed);
+		data.k[i] = noise(&seed) / 8; /* shorter than 1 */
 		data.v[i] = noise(&seed);
 		data.gates[i] = noise(&seed);
 	}
-	for (size_t key_dim = 1; key_dim <= 40; key_dim++)
+	for (size_t key_dim = 1; key_dim <= 40; key_dim += 3)
 		for (size_t n = 1; n <= 40; n += 3)
 			for (size_t s = 0; s < n_sets; s++) {
 				run_delta(sets[s], &data, key_dim, n);

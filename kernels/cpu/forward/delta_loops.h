@@ -3,16 +3,13 @@
  * The causal convolution, and the gates and the scan of gated DeltaNet (ops.h), compiled once for
  * each instruction set, as ops_loops.h is.
  *
- * The columns of a state do not depend on each other: as many as a vector has go through all tokens
- * together.  With keys of 128 they have 8 KiB and stay in L1.  The sums that the next token needs
- * are those of the state that this token leaves behind, so a token reads and writes it once.
+ * Products do the work of the scan, chunk by chunk (chunk.h); value heads of one key head share the
+ * products of keys and queries.  Within a chunk, d is the solution of a triangular system.
  */
 #ifndef FP8CONV_KERNELS_CPU_FORWARD_DELTA_LOOPS_H
 #define FP8CONV_KERNELS_CPU_FORWARD_DELTA_LOOPS_H
 
-#include "kernels/cpu/forward/ops.h"
-#include "kernels/cpu/forward/tile_vector.h"
-#include "kernels/cpu/forward/vec16.h"
+#include "kernels/cpu/forward/chunk.h"
 
 static void CPU_OP(convolve)(const struct convolve_args *a)
 {
@@ -51,91 +48,139 @@ static void CPU_OP(delta_gates)(const struct delta_gates_args *args)
 	}
 }
 
-#define DELTA_CHAINS 4
-
-/* The sums of a token's key and query with some columns of a state, in chains. */
-struct delta_sums {
-	tile_vector k[DELTA_CHAINS], q[DELTA_CHAINS];
+/* What the chunks of the value heads of a key head share, for all tokens. */
+struct delta_group {
+	const struct delta_args *args;
+	struct rows_in q, k;
+	float *keys;	 /* (chunks, key_dim, SCAN_CHUNK): transposed */
+	float *k_scores; /* (chunks, SCAN_CHUNK, SCAN_CHUNK): k(t) k(s) */
+	float *q_scores; /* likewise: q(t) k(s) */
 };
 
-/* What a token does to the state, and the key and the query of the next one. */
-struct delta_step {
-	const float *k;
-	tile_vector decay, d;
-	const float *next_k, *next_q;
-};
-
-/* One feature: the state's row, and the sums in chain `chain`. */
-LANE_FN void delta_feature(const struct delta_step *step, size_t i, tile_vector *state,
-			   tile_vector *k, tile_vector *q)
+static void delta_group(const struct delta_group *group)
 {
-	tile_vector s = tile_multiply_add(tile_all(step->k[i]), step->d, step->decay * *state);
+	const struct delta_args *a = group->args;
 
-	*state = s;
-	*k = tile_multiply_add(tile_all(step->next_k[i]), s, *k);
-	*q = tile_multiply_add(tile_all(step->next_q[i]), s, *q);
+	for (size_t t = 0; t < a->n_tokens; t += SCAN_CHUNK) {
+		struct chunk chunk = chunk_at(t, a->n_tokens);
+		float *keys = group->keys + t * a->key_dim;
+
+		chunk_transpose(keys, group->k, chunk, a->key_dim);
+		chunk_scores(group->k_scores + t * SCAN_CHUNK, group->k, keys, chunk, a->key_dim);
+		chunk_scores(group->q_scores + t * SCAN_CHUNK, group->q, keys, chunk, a->key_dim);
+	}
 }
 
-LANE_FN void delta_update(const struct delta_step *step, size_t key_dim, tile_vector *state,
-			  struct delta_sums *sums)
+/* Computes d of the chunk's tokens as panel->x: b (v - what k reads of the state before the chunk
+ * and of the d before the token).  The former is in panel->x, the latter is weighed by `before`. */
+static void delta_solve(const struct chunk_panel *panel, const float *before, size_t n)
 {
-	tile_vector k[DELTA_CHAINS] = { { 0 } }, q[DELTA_CHAINS] = { { 0 } };
-	size_t whole = key_dim / DELTA_CHAINS * DELTA_CHAINS;
+	size_t width = chunk_padded(panel->n);
+	struct tiled rows = { .a_stride = SCAN_CHUNK,
+			      .b = panel->x,
+			      .b_stride = SCAN_PANEL,
+			      .c_stride = SCAN_PANEL,
+			      .add = true };
 
-	for (size_t i = 0; i < whole; i += DELTA_CHAINS)
-		UNROLL for (size_t j = 0; j < DELTA_CHAINS; j++)
-			delta_feature(step, i + j, &state[i + j], &k[j], &q[j]);
-	memcpy(sums->k, k, sizeof k);
-	memcpy(sums->q, q, sizeof q);
-	for (size_t i = whole; i < key_dim; i++)
-		delta_feature(step, i, &state[i], &sums->k[i - whole], &sums->q[i - whole]);
+	for (size_t row = 0; row < n; row += TILE_ROWS) {
+		size_t end = n - row < TILE_ROWS ? n : row + TILE_ROWS;
+
+		rows.a = before + row * SCAN_CHUNK;
+		rows.c = panel->x + row * SCAN_PANEL;
+		rows.k = row;
+		tiles(&rows, end - row, width);
+		for (size_t t = row + 1; t < end; t++)
+			for (size_t s = row; s < t; s++)
+				for (size_t i = 0; i < width; i += LANES) {
+					float *x = panel->x + t * SCAN_PANEL + i;
+
+					lanes_store(x,
+						    lanes_load(x) +
+							    before[t * SCAN_CHUNK + s] *
+								    lanes_load(panel->x +
+									       s * SCAN_PANEL + i));
+				}
+	}
 }
 
-LANE_FN tile_vector delta_sum(const tile_vector *chains)
+/* The arguments of delta_solve(): panel->x of the chunk, and before[t][s] = -b k(t) k(s), decayed
+ * from s to t. */
+static void delta_changes(const struct delta_group *group, const struct chunk_panel *panel,
+			  size_t head, struct chunk chunk, float *before)
 {
-	return (chains[0] + chains[2]) + (chains[1] + chains[3]);
+	const struct delta_args *a = group->args;
+
+	chunk_decay(before, group->k_scores + chunk.first * SCAN_CHUNK, panel->decays, chunk.n);
+	chunk_read(panel, group->k, chunk, a->key_dim, panel->x);
+	for (size_t i = 0; i < chunk.n; i++) {
+		size_t at = (chunk.first + i) * a->n_heads + head;
+		const float *v = a->v + at * a->value_dim + panel->col;
+		float *x = panel->x + i * SCAN_PANEL, rate = a->b[at];
+
+		for (size_t s = 0; s < i; s += LANES)
+			lanes_store(before + i * SCAN_CHUNK + s,
+				    -rate * lanes_load(before + i * SCAN_CHUNK + s));
+		for (size_t col = 0; col < panel->n; col += LANES)
+			lanes_store(x + col,
+				    rate * (lanes_at(v, col, panel->n) - lanes_load(x + col)));
+	}
 }
 
-LANE_FN float delta_product(const float *q, const float *k, size_t n)
+/* All tokens of some columns of a head. */
+static void delta_panel(const struct delta_group *group, const struct chunk_panel *panel,
+			size_t head)
 {
-	lanes sum = { 0 };
+	const struct delta_args *a = group->args;
+	float before[SCAN_CHUNK * SCAN_CHUNK];
 
-	for (size_t i = 0; i < n; i += LANES)
-		sum += lanes_at(q, i, n) * lanes_at(k, i, n);
-	return lanes_sum(sum);
-}
+	memset(panel->state, 0, a->key_dim * SCAN_PANEL * sizeof *panel->state);
+	for (size_t t = 0; t < a->n_tokens; t += SCAN_CHUNK) {
+		struct chunk chunk = chunk_at(t, a->n_tokens);
+		float *y = a->y + (t * a->n_heads + head) * a->value_dim + panel->col;
 
-/* n <= TILE_LANES columns of a head, from col on, through all tokens. */
-static void delta_columns(const struct delta_args *a, size_t head, size_t col, size_t n)
-{
-	size_t kv_head = head / (a->n_heads / a->n_key_heads) * a->key_dim;
-	size_t k_stride = a->n_key_heads * a->key_dim, v_stride = a->n_heads * a->value_dim;
-	tile_vector state[DELTA_MAX_KEY_DIM] = { { 0 } };
-	struct delta_sums sums = { 0 };
-
-	for (size_t t = 0; t < a->n_tokens; t++) {
-		const float *k = a->k + t * k_stride + kv_head, *q = a->q + t * k_stride + kv_head;
-		size_t at = t * v_stride + head * a->value_dim + col;
-		tile_vector decay = tile_all(a->a[t * a->n_heads + head]), v = { 0 }, d, y;
-
-		memcpy(&v, a->v + at, n * sizeof *a->v);
-		d = a->b[t * a->n_heads + head] * (v - decay * delta_sum(sums.k));
-		y = decay * delta_sum(sums.q) + delta_product(q, k, a->key_dim) * d;
-		memcpy(a->y + at, &y, n * sizeof *a->y);
-		if (t + 1 < a->n_tokens)
-			delta_update(&(const struct delta_step){ k, decay, d, k + k_stride,
-								 q + k_stride },
-				     a->key_dim, state, &sums);
+		chunk_decays(panel->decays, a->a + t * a->n_heads + head, a->n_heads, chunk.n);
+		delta_changes(group, panel, head, chunk, before);
+		delta_solve(panel, before, chunk.n);
+		chunk_decay(panel->between, group->q_scores + t * SCAN_CHUNK, panel->decays,
+			    chunk.n);
+		chunk_read(panel, group->q, chunk, a->key_dim, panel->y);
+		chunk_add(panel, chunk.n);
+		for (size_t i = 0; i < chunk.n; i++)
+			memcpy(y + i * a->n_heads * a->value_dim, panel->y + i * SCAN_PANEL,
+			       panel->n * sizeof *y);
+		chunk_leave(panel, group->keys + t * a->key_dim, chunk.n, a->key_dim);
 	}
 }
 
 static void CPU_OP(delta)(const struct delta_args *args)
 {
-	for (size_t head = 0; head < args->n_heads; head++)
-		for (size_t col = 0; col < args->value_dim; col += TILE_LANES)
-			delta_columns(args, head, col,
-				      args->value_dim - col < TILE_LANES ? args->value_dim - col
-									 : TILE_LANES);
+	size_t n_padded = chunk_tokens(args->n_tokens), heads = args->n_heads / args->n_key_heads;
+	float *work = args->scratch, between[SCAN_CHUNK * SCAN_CHUNK];
+	struct chunk_decays decays;
+	struct delta_group group = { .args = args,
+				     .q = { .stride = args->n_key_heads * args->key_dim },
+				     .k = { .stride = args->n_key_heads * args->key_dim },
+				     .k_scores = work,
+				     .q_scores = work + n_padded * SCAN_CHUNK,
+				     .keys = work + 2 * n_padded * SCAN_CHUNK };
+	struct chunk_panel panel = { .x = group.keys + n_padded * args->key_dim,
+				     .between = between,
+				     .decays = &decays };
+
+	panel.y = panel.x + SCAN_CHUNK * SCAN_PANEL;
+	panel.state = panel.y + SCAN_CHUNK * SCAN_PANEL;
+	for (size_t head = 0; head < args->n_heads; head++) {
+		group.q.data = args->q + head / heads * args->key_dim;
+		group.k.data = args->k + head / heads * args->key_dim;
+		if (head % heads == 0)
+			delta_group(&group);
+		for (panel.col = 0; panel.col < args->value_dim; panel.col += SCAN_PANEL) {
+			size_t left = args->value_dim - panel.col;
+
+			panel.n = left < SCAN_PANEL ? left : SCAN_PANEL;
+			delta_panel(&group, &panel, head);
+		}
+	}
 }
 
 #endif

@@ -358,6 +358,11 @@ static void cpu_delta_gates(struct executor_stream *stream, const struct delta_g
 	ops_of(stream)->delta_gates(args);
 }
 
+static uint64_t cpu_delta_scratch(const struct delta_args *args)
+{
+	return delta_scratch_floats(args) * sizeof(float);
+}
+
 static void cpu_delta(struct executor_stream *stream, const struct delta_args *args)
 {
 	ops_of(stream)->delta(args);
@@ -439,6 +444,7 @@ const struct executor_ops executor_cpu = {
 	.scan = cpu_scan,
 	.convolve = cpu_convolve,
 	.delta_gates = cpu_delta_gates,
+	.delta_scratch = cpu_delta_scratch,
 	.delta = cpu_delta,
 	.cross_entropy = cpu_cross_entropy,
 	.divergence = cpu_divergence,

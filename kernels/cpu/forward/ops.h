@@ -70,13 +70,18 @@ struct query_block {
 #define SCAN_CHUNK 64 /* tokens that a scan takes at once */
 #define SCAN_PANEL 64 /* columns of a state that go through all tokens together */
 
+/* Returns n_tokens rounded up to whole chunks. */
+static inline size_t chunk_tokens(size_t n_tokens)
+{
+	return (n_tokens + SCAN_CHUNK - 1) / SCAN_CHUNK * SCAN_CHUNK;
+}
+
 /* Returns the scratch memory of a scan in chunks, in floats, for keys (or b) and their products of
  * all tokens, and for a panel of a state and of two matrices of tokens. */
 static inline size_t chunk_scratch_floats(size_t n_tokens, size_t n_features)
 {
-	size_t n_padded = (n_tokens + SCAN_CHUNK - 1) / SCAN_CHUNK * SCAN_CHUNK;
-
-	return n_padded * (n_features + SCAN_CHUNK) + (n_features + 2 * SCAN_CHUNK) * SCAN_PANEL;
+	return chunk_tokens(n_tokens) * (n_features + SCAN_CHUNK) +
+	       (n_features + 2 * SCAN_CHUNK) * SCAN_PANEL;
 }
 
 /* The same of Mamba-2's, with the steps and the decays of all tokens and heads. */
@@ -84,6 +89,13 @@ static inline size_t scan_scratch_floats(const struct scan_args *args)
 {
 	return chunk_scratch_floats(args->n_tokens, args->state_size) +
 	       2 * args->n_tokens * args->n_heads;
+}
+
+/* The same of gated DeltaNet's, with the products of queries and keys. */
+static inline size_t delta_scratch_floats(const struct delta_args *args)
+{
+	return chunk_scratch_floats(args->n_tokens, args->key_dim) +
+	       chunk_tokens(args->n_tokens) * SCAN_CHUNK;
 }
 
 struct cpu_ops {
@@ -142,7 +154,8 @@ struct cpu_ops {
 	/* executor_ops.scan(); args->scratch has scan_scratch_floats() floats. */
 	void (*scan)(const struct scan_args *args);
 
-	/* executor_ops.convolve(), delta_gates() and delta(). */
+	/* executor_ops.convolve(), delta_gates() and delta(), whose args->scratch has
+	 * delta_scratch_floats() floats. */
 	void (*convolve)(const struct convolve_args *args);
 	void (*delta_gates)(const struct delta_gates_args *args);
 	void (*delta)(const struct delta_args *args);

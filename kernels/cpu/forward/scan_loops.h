@@ -117,10 +117,10 @@ static void scan_panel(const struct scan_group *group, const struct chunk_panel 
 static void CPU_OP(scan)(const struct scan_args *args)
 {
 	size_t n = args->n_tokens * args->n_heads, heads = args->n_heads / args->n_groups;
-	size_t n_chunks = (args->n_tokens + SCAN_CHUNK - 1) / SCAN_CHUNK;
+	size_t n_padded = chunk_tokens(args->n_tokens);
 	float *steps = args->scratch, *b = steps + 2 * n;
-	float *scores = b + n_chunks * SCAN_CHUNK * args->state_size;
-	float *work = scores + n_chunks * SCAN_CHUNK * SCAN_CHUNK, between[SCAN_CHUNK * SCAN_CHUNK];
+	float *scores = b + n_padded * args->state_size;
+	float *work = scores + n_padded * SCAN_CHUNK, between[SCAN_CHUNK * SCAN_CHUNK];
 	struct chunk_decays decays;
 	struct scan_group group = {
 		.args = args, .b = b, .scores = scores, .steps = steps, .decays = steps + n

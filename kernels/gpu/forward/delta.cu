@@ -151,6 +151,12 @@ template <int OWN> static __global__ void delta_scan(struct delta_args a)
 	}
 }
 
+uint64_t gpu_delta_scratch(const struct delta_args *args)
+{
+	(void)args;
+	return 0;
+}
+
 void gpu_delta(struct device_stream *stream, const struct delta_args *args)
 {
 	size_t n_blocks = args->n_heads * ((args->value_dim + COLUMNS - 1) / COLUMNS);

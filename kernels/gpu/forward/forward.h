@@ -58,6 +58,7 @@ void gpu_scan(struct device_stream *stream, const struct scan_args *args);
 
 void gpu_convolve(struct device_stream *stream, const struct convolve_args *args);
 void gpu_delta_gates(struct device_stream *stream, const struct delta_gates_args *args);
+uint64_t gpu_delta_scratch(const struct delta_args *args); /* 0 */
 void gpu_delta(struct device_stream *stream, const struct delta_args *args);
 
 /* The logarithm is the GPU's logf(), within 1 ulp of the exact one, as libm's is; the two may
