@@ -110,11 +110,11 @@ static void chunk_decay(float *y, const float *scores, const struct chunk_decays
 
 /* Some columns of the values of a head, from `col` on, and of its state. */
 struct chunk_panel {
-	size_t col, n; /* at most SCAN_PANEL */
-	float *state;  /* (features, SCAN_PANEL), before and after a chunk */
-	float *x;      /* (SCAN_CHUNK, SCAN_PANEL): values that the tokens add to the state */
-	float *y;      /* (SCAN_CHUNK, SCAN_PANEL) */
-	float *between; /* (SCAN_CHUNK, SCAN_CHUNK): weights of x in y; no others are read than s <= t */
+	size_t col, n;	/* at most SCAN_PANEL */
+	float *state;	/* (features, SCAN_PANEL), before and after a chunk */
+	float *x;	/* (SCAN_CHUNK, SCAN_PANEL): values that the tokens add to the state */
+	float *y;	/* (SCAN_CHUNK, SCAN_PANEL) */
+	float *between; /* (SCAN_CHUNK, SCAN_CHUNK): weights of x in y, read for s <= t alone */
 	struct chunk_decays *decays;
 };
 
