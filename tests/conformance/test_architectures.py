@@ -23,8 +23,7 @@ FILE = pathlib.Path(__file__).parent.parent / "cli" / "architectures.json"
 
 def model_of(arch: str) -> str:
     """The first model whose name begins with that of the architecture."""
-    return next(name for name in tiny_models.MODELS if re.match(r"\w+", name).group() in (arch, arch.removesuffix("_vl")) and
-                ("tower" in name) == arch.endswith("_vl"))
+    return next(name for name in tiny_models.MODELS if re.match(r"\w+", name).group() == arch)
 
 
 def numbers(found: list[int]) -> str:

@@ -5,7 +5,7 @@ import sys
 
 import torch
 import transformers as t
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 SIZES = {"hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 3, "num_attention_heads": 4,
          "num_key_value_heads": 2, "vocab_size": 300, "max_position_embeddings": 512, "initializer_range": 0.2}
@@ -176,7 +176,11 @@ MODELS: dict[str, tuple] = {
     "ernie4_5_moe, no biases": (t.Ernie4_5_MoeConfig, t.Ernie4_5_MoeForCausalLM,
                                 {"moe_num_experts": 5, "moe_k": 2, "moe_intermediate_size": 36, "moe_num_shared_experts": 0,
                                  "moe_layer_interval": 2, "tie_word_embeddings": True, "num_attention_heads": 2}),
-    "qwen3, beside a tower": (t.Qwen3VLConfig, t.Qwen3VLForConditionalGeneration, beside_tower(head_dim=24)),
+    "qwen3_vl, beside a tower": (t.Qwen3VLConfig, t.Qwen3VLForConditionalGeneration, beside_tower(head_dim=24)),
+    "qwen3_vl_moe, beside a tower": (t.Qwen3VLMoeConfig, t.Qwen3VLMoeForConditionalGeneration,
+                                     beside_tower(**EXPERTS, head_dim=24, num_experts=6, mlp_only_layers=[1])),
+    "deepseek_v3, beside a tower": (t.Kimi_K25Config, t.Kimi_K25ForConditionalGeneration,
+                                    beside_tower(**GROUPS | LATENT, model_type="kimi_k2", q_lora_rank=24)),
     "gemma3, beside a tower": (t.Gemma3Config, t.Gemma3ForConditionalGeneration,
                                beside_tower(head_dim=32, sliding_window=20, query_pre_attn_scalar=48)),
     "mistral, beside a tower": (t.Mistral3Config, t.Mistral3ForConditionalGeneration,
@@ -228,4 +232,8 @@ def save(name: str, folder: pathlib.Path) -> torch.nn.Module:
     model.to(torch.bfloat16).save_pretrained(folder)
     if name.endswith("in two tensors"):         # as in memory, and in the releases of Qwen3.5
         save_file(dict(model.state_dict()), folder / "model.safetensors", {"format": "pt"})
+    if model_class is t.Kimi_K25ForConditionalGeneration:       # transformers saves "blocks"; the releases have "layers"
+        saved = load_file(folder / "model.safetensors")
+        save_file({key.replace("model.blocks.", "model.layers."): value for key, value in saved.items()},
+                  folder / "model.safetensors", {"format": "pt"})
     return step_by_step(model_class.from_pretrained(folder, dtype=torch.float32).eval())

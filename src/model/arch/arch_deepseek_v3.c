@@ -5,7 +5,7 @@
 const struct arch arch_deepseek_v3 = {
 	.name = "deepseek_v3",
 	.architectures = { "DeepseekV3ForCausalLM" },
-	.text_types = { "deepseek_v3" },
+	.text_types = { "deepseek_v3", "kimi_k2" },
 	.vector = { [VECTOR_ROUTER_BIAS] = "mlp.gate.e_score_correction_bias" },
 	.sigmoid = true,
 	.yarn_scores = true,
