@@ -376,6 +376,7 @@ extern "C" const struct executor_ops executor_gpu = {
 	.attend = on_stream<gpu_attend>::run,
 	.scan_scratch = gpu_scan_scratch,
 	.scan = on_stream<gpu_scan>::run,
+	.scan_channels = on_stream<gpu_scan_channels>::run,
 	.convolve = on_stream<gpu_convolve>::run,
 	.delta_gates = on_stream<gpu_delta_gates>::run,
 	.delta_scratch = gpu_delta_scratch,

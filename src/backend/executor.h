@@ -206,6 +206,21 @@ struct scan_args {
 	void *scratch;	   /* of scan_scratch() bytes */
 };
 
+#define SCAN_CHANNELS_MAX_STATE 256
+
+/* The scan of Mamba-1 (arXiv 2312.00752) over a sequence.  A channel has a state S (state_size), of
+ * zeros before the first token.  A token gives it a step d = softplus(steps), and computes
+ *     S = exp(-d exp(a_log)) S + (d x) b,  y = S c + skip x. */
+struct scan_channels_args {
+	size_t n_tokens, n_channels;
+	size_t state_size;	 /* at most SCAN_CHANNELS_MAX_STATE */
+	struct rows_in x, steps; /* (n_tokens, n_channels) */
+	struct rows_in b, c;	 /* (n_tokens, state_size) */
+	const float *a_log;	 /* (state_size, n_channels) */
+	const float *skip;	 /* (n_channels) */
+	struct rows_out y;	 /* (n_tokens, n_channels); overlaps no other */
+};
+
 /* A causal convolution of each column with its own kernel: y[t] = activation(bias + the sum of
  * weight[i] * x[t - width + 1 + i]), in the order of i.  Rows before the first token are left
  * out. */
@@ -414,6 +429,10 @@ struct executor_ops {
 	 * in chunks of tokens, by products of matrices, whose results are within 1e-5 of those, by
 	 * the root mean square of y. */
 	void (*scan)(struct executor_stream *stream, const struct scan_args *args);
+
+	/* The sums of S c run in the order of the state, in one lane; skip x is added to them. */
+	void (*scan_channels)(struct executor_stream *stream,
+			      const struct scan_channels_args *args);
 
 	void (*convolve)(struct executor_stream *stream, const struct convolve_args *args);
 

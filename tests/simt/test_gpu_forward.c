@@ -62,6 +62,8 @@ static void run_all(size_t n)
 	gpu_attend(stream, &attention);
 	gpu_scan(stream, &(const struct scan_args){
 				 .n_tokens = n, .n_heads = 1, .head_dim = 4, .n_groups = 1 });
+	gpu_scan_channels(stream, &(const struct scan_channels_args){
+					  .n_tokens = n, .n_channels = 4, .state_size = 2 });
 	gpu_cross_entropy(stream, &entropy);
 	gpu_divergence(stream, &divergence);
 }

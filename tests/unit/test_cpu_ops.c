@@ -285,6 +285,32 @@ static void scans_are_the_same_everywhere(void **state)
 	free(args.scratch);
 }
 
+/* Channels that are no whole vectors; test_executor_channels.c has the values. */
+static void channel_scans_are_the_same_everywhere(void **state)
+{
+	enum { TOKENS = 11, CHANNELS = 37, STATE = 5, N = TOKENS * CHANNELS };
+	static float x[N], y[2][N];
+	struct scan_channels_args args = { .n_tokens = TOKENS,
+					   .n_channels = CHANNELS,
+					   .state_size = STATE,
+					   .x = { x, CHANNELS },
+					   .steps = { x, CHANNELS },
+					   .b = { x + 1, CHANNELS },
+					   .c = { x + 2, CHANNELS },
+					   .a_log = x + 3,
+					   .skip = x + 4 };
+	uint32_t seed = 6;
+
+	(void)state;
+	for (size_t i = 0; i < N; i++)
+		x[i] = noise(&seed);
+	for (size_t s = 0; s < n_sets; s++) {
+		args.y = (struct rows_out){ y[s > 0], CHANNELS };
+		sets[s]->scan_channels(&args);
+		assert_memory_equal(y[s > 0], y[0], sizeof y[0]);
+	}
+}
+
 /* The sizes of a convolution and of a scan over 2 heads with one key. */
 #define DELTA_TOKENS 69
 #define DELTA_MOST   (DELTA_TOKENS * 2 * 40)
@@ -357,6 +383,7 @@ int main(void)
 		cmocka_unit_test(rounding_equals_num),
 		cmocka_unit_test(softmaxes_are_near_double_and_the_same_everywhere),
 		cmocka_unit_test(scans_are_the_same_everywhere),
+		cmocka_unit_test(channel_scans_are_the_same_everywhere),
 		cmocka_unit_test(deltas_are_the_same_everywhere),
 		cmocka_unit_test(attention_is_near_double_and_the_same_everywhere),
 	};

@@ -348,6 +348,11 @@ static void cpu_scan(struct executor_stream *stream, const struct scan_args *arg
 	ops_of(stream)->scan(args);
 }
 
+static void cpu_scan_channels(struct executor_stream *stream, const struct scan_channels_args *args)
+{
+	ops_of(stream)->scan_channels(args);
+}
+
 static void cpu_convolve(struct executor_stream *stream, const struct convolve_args *args)
 {
 	ops_of(stream)->convolve(args);
@@ -442,6 +447,7 @@ const struct executor_ops executor_cpu = {
 	.attend = cpu_attend,
 	.scan_scratch = cpu_scan_scratch,
 	.scan = cpu_scan,
+	.scan_channels = cpu_scan_channels,
 	.convolve = cpu_convolve,
 	.delta_gates = cpu_delta_gates,
 	.delta_scratch = cpu_delta_scratch,

@@ -154,6 +154,9 @@ struct cpu_ops {
 	/* executor_ops.scan(); args->scratch has scan_scratch_floats() floats. */
 	void (*scan)(const struct scan_args *args);
 
+	/* executor_ops.scan_channels(). */
+	void (*scan_channels)(const struct scan_channels_args *args);
+
 	/* executor_ops.convolve(), delta_gates() and delta(), whose args->scratch has
 	 * delta_scratch_floats() floats. */
 	void (*convolve)(const struct convolve_args *args);

@@ -9,6 +9,7 @@
 #include "kernels/cpu/forward/ops.h"
 #include "kernels/cpu/forward/attention_loops.h"
 #include "kernels/cpu/forward/compensate_loops.h"
+#include "kernels/cpu/forward/channel_loops.h"
 #include "kernels/cpu/forward/delta_loops.h"
 #include "kernels/cpu/forward/scan_loops.h"
 #include "kernels/cpu/forward/vec16.h"
@@ -285,8 +286,9 @@ static void CPU_OP(divergence)(const float *p, const float *q, size_t n,
 		.gate_interleaved = CPU_OP(gate_interleaved), .softcap = CPU_OP(softcap), \
 		.log_sum_exp = CPU_OP(log_sum_exp), .divergence = CPU_OP(divergence),     \
 		.attention_pack = CPU_OP(attention_pack), .attend = CPU_OP(attend),       \
-		.scan = CPU_OP(scan), .convolve = CPU_OP(convolve),                       \
-		.delta_gates = CPU_OP(delta_gates), .delta = CPU_OP(delta),               \
+		.scan = CPU_OP(scan), .scan_channels = CPU_OP(scan_channels),             \
+		.convolve = CPU_OP(convolve), .delta_gates = CPU_OP(delta_gates),         \
+		.delta = CPU_OP(delta),                                                   \
 	}
 
 #endif

@@ -56,6 +56,7 @@ void gpu_attend(struct device_stream *stream, const struct attention_args *args)
 uint64_t gpu_scan_scratch(const struct scan_args *args);
 void gpu_scan(struct device_stream *stream, const struct scan_args *args);
 
+void gpu_scan_channels(struct device_stream *stream, const struct scan_channels_args *args);
 void gpu_convolve(struct device_stream *stream, const struct convolve_args *args);
 void gpu_delta_gates(struct device_stream *stream, const struct delta_gates_args *args);
 uint64_t gpu_delta_scratch(const struct delta_args *args); /* 0 */
