@@ -68,8 +68,8 @@ static int residual_block(const struct pass *pass, enum vector_role before, enum
 
 /* The first step of a layer, by its mixer. */
 static int (*const mixers[N_MIXERS])(const struct pass *pass, struct err *err) = {
-	[MIXER_ATTENTION] = attention_run, [MIXER_DELTA] = delta_run, [MIXER_MAMBA] = mamba_run,
-	[MIXER_BOTH] = mamba_run_beside,   [MIXER_CONV] = conv_run,
+	[MIXER_ATTENTION] = attention_run, [MIXER_DELTA] = delta_run,	[MIXER_MAMBA] = mamba_run,
+	[MIXER_BOTH] = mamba_run_beside,   [MIXER_MAMBA1] = mamba1_run, [MIXER_CONV] = conv_run,
 };
 
 int forward_layer(const struct pass *pass, struct err *err)

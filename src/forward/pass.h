@@ -64,6 +64,7 @@ int attention_run(const struct pass *pass, struct err *err);
 int delta_run(const struct pass *pass, struct err *err);
 int mamba_run(const struct pass *pass, struct err *err);
 int mamba_run_beside(const struct pass *pass, struct err *err); /* attention */
+int mamba1_run(const struct pass *pass, struct err *err);
 int conv_run(const struct pass *pass, struct err *err);
 int mlp_run(const struct pass *pass, struct err *err);
 

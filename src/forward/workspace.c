@@ -62,6 +62,7 @@ static struct dims dims_of(const struct executor_ops *ops, const struct model *m
 		larger(larger(model->n_heads * model->value_dim, d.mlp), larger(d.hidden, d.lora));
 	d.input = larger(d.input, d.latent);
 	d.input = larger(d.input, larger(d.values, model->mamba.n_heads * model->mamba.head_dim));
+	d.input = larger(d.input, larger(model->mamba1.n_channels, model->mamba1.step_rank));
 	d.chosen = d.experts ? d.tokens * model->routing.top_k : 0;
 	d.routed = d.experts ? d.chosen + d.tokens : 0;
 	d.block = d.tokens < HEAD_BLOCK ? d.tokens : HEAD_BLOCK;
@@ -174,6 +175,19 @@ static void mamba_arrays(struct workspace *w, const struct dims *d, const struct
 	add(list, &w->mamba.out, mamba->n_heads ? row * d->hidden : 0);
 }
 
+static void mamba1_arrays(struct workspace *w, const struct dims *d, const struct mamba1 *mamba)
+{
+	uint64_t row = d->tokens * sizeof(float), channels = row * mamba->n_channels;
+	struct array_list *list = &w->arrays;
+
+	add(list, &w->mamba1.projected, 2 * channels);
+	add(list, &w->mamba1.x, channels);
+	add(list, &w->mamba1.selected, row * (mamba->step_rank + 2 * mamba->state_size));
+	add(list, &w->mamba1.step_input, row * mamba->step_rank);
+	add(list, &w->mamba1.steps, channels);
+	add(list, &w->mamba1.scanned, channels);
+}
+
 static void mlp_arrays(struct workspace *w, const struct dims *d)
 {
 	uint64_t row = d->experts ? d->tokens * sizeof(float) : 0;
@@ -230,6 +244,7 @@ static void list_arrays(struct workspace *w, const struct model *model, bool fil
 	attention_arrays(w, &d, model);
 	delta_arrays(w, &d, model);
 	mamba_arrays(w, &d, model);
+	mamba1_arrays(w, &d, &model->mamba1);
 	mlp_arrays(w, &d);
 	head_arrays(w, &d);
 	host_arrays(w, &d, model);

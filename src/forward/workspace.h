@@ -60,6 +60,16 @@ struct mamba_arrays {
 	float *input, *out;
 };
 
+/* Of Mamba-1. */
+struct mamba1_arrays {
+	float *projected;  /* (tokens, 2 channels): x and the gates z */
+	float *x;	   /* (tokens, channels): after the convolution */
+	float *selected;   /* (tokens, step_rank + 2 state_size): what gives steps, b and c */
+	float *step_input; /* (tokens, step_rank), normed */
+	float *steps;	   /* (tokens, channels) */
+	float *scanned;	   /* (tokens, channels) */
+};
+
 struct mlp_arrays {
 	float *gate, *up;  /* (tokens, width) */
 	float *expert_in;  /* (tokens, hidden or latent): tokens of one expert */
@@ -97,7 +107,7 @@ struct host_arrays {
 	struct divergence_sums *totals; /* (HEAD_BLOCK), over the panels */
 };
 
-#define MAX_ARRAYS 64
+#define MAX_ARRAYS 80
 
 /* Every array of a workspace. */
 struct array_list {
@@ -129,6 +139,7 @@ struct workspace {
 	struct attention_arrays attention;
 	struct delta_arrays delta;
 	struct mamba_arrays mamba;
+	struct mamba1_arrays mamba1;
 	struct mlp_arrays mlp;
 	struct router_arrays router;
 	struct head_arrays head;

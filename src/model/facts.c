@@ -29,6 +29,8 @@ static const struct {
 	{ "attention_multiplier", FACT_NUMBER },
 	{ "attention_out_bias", FACT_FLAG },
 	{ "attn_layer_indices", FACT_LIST },
+	{ "attn_layer_offset", FACT_COUNT },
+	{ "attn_layer_period", FACT_COUNT },
 	{ "attn_logit_softcapping", FACT_NUMBER },
 	{ "conv_L_cache", FACT_COUNT },
 	{ "conv_bias", FACT_FLAG },

@@ -138,6 +138,28 @@ static int find_mamba(struct search *search, const char *prefix, struct layer_re
 	return search_need(search, prefix, layer, both, COUNT(both));
 }
 
+static int find_mamba1(struct search *search, const char *prefix, struct layer_ref *layer)
+{
+	const struct mamba1 *mamba = &search->model->mamba1;
+	size_t n = mamba->n_channels, hidden = search->model->hidden;
+	const struct expected expected[] = {
+		{ LINEAR_MAMBA_IN, 2 * n, hidden },
+		{ LINEAR_MAMBA_X, mamba->step_rank + 2 * mamba->state_size, n },
+		{ LINEAR_MAMBA_STEP, n, mamba->step_rank },
+		{ LINEAR_MAMBA_OUT, hidden, n },
+	};
+	static const enum linear_role all[] = { LINEAR_MAMBA_IN, LINEAR_MAMBA_X, LINEAR_MAMBA_STEP,
+						LINEAR_MAMBA_OUT };
+
+	if (search_linears(search, prefix, layer, expected, COUNT(expected)) ||
+	    search_need(search, prefix, layer, all, COUNT(all)))
+		return -1;
+	if (!layer->linear[LINEAR_MAMBA_STEP].bias)
+		return search_missing(search, prefix, search_linear_name(search, LINEAR_MAMBA_STEP),
+				      ".bias");
+	return 0;
+}
+
 static int find_conv(struct search *search, const char *prefix, struct layer_ref *layer)
 {
 	size_t hidden = search->model->hidden;
@@ -174,6 +196,7 @@ static const struct {
 	[MIXER_DELTA] = { find_delta, LINEAR_DELTA_OUT },
 	[MIXER_MAMBA] = { find_mamba, LINEAR_MAMBA_OUT },
 	[MIXER_BOTH] = { find_both, LINEAR_O },
+	[MIXER_MAMBA1] = { find_mamba1, LINEAR_MAMBA_OUT },
 	[MIXER_CONV] = { find_conv, LINEAR_CONV_OUT },
 	[MIXER_NONE] = { find_nothing, LINEAR_DOWN },
 };
@@ -206,15 +229,22 @@ static bool vector_is_of(const struct layer_ref *layer, int role)
 		return layer->n_experts > 0;
 	case VECTOR_CONV:
 		return layer->mixer == MIXER_DELTA || layer->mixer == MIXER_CONV ||
-		       layer_has_mamba(layer);
+		       layer->mixer == MIXER_MAMBA1 || layer_has_mamba(layer);
 	case VECTOR_A_LOG:
+		return layer->mixer == MIXER_DELTA || layer->mixer == MIXER_MAMBA1 ||
+		       layer_has_mamba(layer);
 	case VECTOR_DT_BIAS:
 	case VECTOR_NORM_GATED:
 		return layer->mixer == MIXER_DELTA || layer_has_mamba(layer);
 	case VECTOR_CONV_BIAS:
-		return layer->mixer == MIXER_CONV || layer_has_mamba(layer);
+		return layer->mixer == MIXER_CONV || layer->mixer == MIXER_MAMBA1 ||
+		       layer_has_mamba(layer);
 	case VECTOR_SKIP:
-		return layer_has_mamba(layer);
+		return layer->mixer == MIXER_MAMBA1 || layer_has_mamba(layer);
+	case VECTOR_NORM_STEP:
+	case VECTOR_NORM_B:
+	case VECTOR_NORM_C:
+		return layer->mixer == MIXER_MAMBA1;
 	default:
 		return true;
 	}
@@ -231,6 +261,10 @@ static struct scan_sizes scan_sizes_of(const struct model *model, const struct l
 	const struct mamba *mamba = &model->mamba;
 	size_t inner = mamba->n_heads * mamba->head_dim;
 
+	if (layer->mixer == MIXER_MAMBA1)
+		return (struct scan_sizes){ .n_heads = model->mamba1.n_channels,
+					    .channels = model->mamba1.n_channels,
+					    .conv_width = model->mamba1.conv_width };
 	if (layer->mixer == MIXER_CONV)
 		return (struct scan_sizes){ .channels = model->hidden,
 					    .conv_width = model->conv_width };
@@ -270,6 +304,11 @@ static size_t vector_length(const struct model *model, const struct layer_ref *l
 		return scan_sizes_of(model, layer).norm;
 	case VECTOR_CONV_BIAS:
 		return scan_sizes_of(model, layer).channels;
+	case VECTOR_NORM_STEP:
+		return model->mamba1.step_rank;
+	case VECTOR_NORM_B:
+	case VECTOR_NORM_C:
+		return model->mamba1.state_size;
 	default:
 		return model->hidden;
 	}
@@ -322,6 +361,9 @@ static int check_vector(const struct search *search, const struct layer_ref *lay
 	if (role == VECTOR_ROUTER_BIAS && ref->tensor->n_dims == 2 && ref->tensor->shape[0] == 1 &&
 	    ref->tensor->shape[1] == layer->n_experts)
 		return 0; /* ERNIE: a row of a matrix */
+	if (role == VECTOR_A_LOG && layer->mixer == MIXER_MAMBA1)
+		return search_check_matrix(ref, search->model->mamba1.n_channels,
+					   search->model->mamba1.state_size, search->err);
 	return search_check_vector(ref, vector_length(search->model, layer, role), search->err);
 }
 

@@ -15,6 +15,8 @@ enum input_kind {
 	INPUT_KV_B, /* the compressed keys and values */
 	INPUT_O,    /* the output of attention, DeltaNet or a short convolution */
 	INPUT_MAMBA,
+	INPUT_MAMBA_X,
+	INPUT_MAMBA_STEP,
 	INPUT_MAMBA_OUT,
 	INPUT_MLP,  /* the normed residual stream: gate, up, routers, shared gate and up */
 	INPUT_DOWN, /* the gated values */

@@ -20,6 +20,8 @@ static const struct {
 	{ "linear_attention", MIXER_DELTA },
 	{ "linear_attention", MIXER_MAMBA },
 	{ "mamba", MIXER_MAMBA },
+	{ "linear_attention", MIXER_MAMBA1 },
+	{ "mamba", MIXER_MAMBA1 },
 	{ "conv", MIXER_CONV },
 	{ "mlp", MIXER_NONE },
 	{ "moe", MIXER_NONE },
@@ -86,6 +88,8 @@ static bool has_type(const struct model *model, const char *type, enum mixer mix
 		return model->delta.n_heads > 0;
 	case MIXER_MAMBA:
 		return model->arch->mamba;
+	case MIXER_MAMBA1:
+		return model->mamba1.n_channels > 0;
 	case MIXER_CONV:
 		return model->conv_width > 0;
 	case MIXER_NONE:
@@ -232,7 +236,8 @@ int model_find_mixers(struct model *model, const json_t *facts, struct err *err)
 
 	if (read_positions(model, facts, err) || read_no_rope(model, facts, err) ||
 	    read_conv(model, facts, err) ||
-	    (model->arch->mamba && mamba_configure(model, facts, err)))
+	    (model->arch->mamba && mamba_configure(model, facts, err)) ||
+	    (json_object_get(facts, "mamba_dt_rank") && mamba1_configure(model, facts, err)))
 		return -1;
 	if (json_object_get(facts, "linear_num_value_heads") &&
 	    (read_size(facts, "full_attention_interval", &interval, err) ||

@@ -56,7 +56,9 @@ enum linear_role {
 	LINEAR_DELTA_OUT,
 	LINEAR_MAMBA_IN, /* Mamba-2: hidden to z, x, b, c and the steps */
 	LINEAR_MAMBA_OUT,
-	LINEAR_CONV_IN, /* gated convolution: hidden to the gates b and c, and x */
+	LINEAR_MAMBA_X,	   /* Mamba-1: the values to what gives steps, to b and c; */
+	LINEAR_MAMBA_STEP, /* what gives steps to a step of each value */
+	LINEAR_CONV_IN,	   /* gated convolution: hidden to the gates b and c, and x */
 	LINEAR_CONV_OUT,
 	LINEAR_LATENT_IN,  /* (latent, hidden): its output is the input of all experts */
 	LINEAR_LATENT_OUT, /* (hidden, latent): its input is the sum of their outputs */
@@ -76,12 +78,15 @@ enum vector_role {
 	VECTOR_ROUTER_BIAS, /* (n_experts): added to scores for the choice of experts only */
 	VECTOR_SINKS,	    /* (n_heads): one more score of the softmax, without a value */
 	VECTOR_CONV,	    /* (channels, 1, width): a causal convolution of each channel */
-	VECTOR_A_LOG,	    /* (heads): how fast a state decays */
+	VECTOR_A_LOG,	    /* (heads): how fast a state decays; of Mamba-1: (channels, state) */
 	VECTOR_DT_BIAS,	    /* (heads) */
 	/* (value_dim): of the output of a head, before its gate; of Mamba-2: (heads * head_dim) */
 	VECTOR_NORM_GATED,
 	VECTOR_CONV_BIAS, /* (channels) */
 	VECTOR_SKIP,	  /* (heads): how much of x Mamba-2 adds to the output of its scan */
+	VECTOR_NORM_STEP, /* (step_rank): Mamba-1, of the input of the matrix of steps */
+	VECTOR_NORM_B,	  /* (state_size) */
+	VECTOR_NORM_C,
 	N_VECTORS
 };
 
@@ -98,9 +103,10 @@ enum mixer {
 	MIXER_ATTENTION,
 	MIXER_DELTA, /* gated DeltaNet */
 	MIXER_MAMBA, /* Mamba-2 */
-	MIXER_BOTH,  /* attention and Mamba-2 side by side */
-	MIXER_CONV,  /* a short convolution between two gates */
-	MIXER_NONE,  /* the layer has only the second step, an mlp */
+	MIXER_MAMBA1,
+	MIXER_BOTH, /* attention and Mamba-2 side by side */
+	MIXER_CONV, /* a short convolution between two gates */
+	MIXER_NONE, /* the layer has only the second step, an mlp */
 	N_MIXERS
 };
 
@@ -198,6 +204,16 @@ struct mamba {
 	bool norm_first;	  /* the gate after it */
 };
 
+#define MODEL_MAX_CHANNEL_STATE 256 /* of Mamba-1: what executors can keep of a state */
+
+/* Mamba-1, in the layers that have it. */
+struct mamba1 {
+	size_t n_channels; /* 0: no layer has it */
+	size_t step_rank;  /* values that give the steps of all channels */
+	size_t state_size;
+	size_t conv_width; /* tokens that a convolution reads, its own included */
+};
+
 enum { MAMBA_Z, MAMBA_X, MAMBA_B, MAMBA_C, MAMBA_STEPS, N_MAMBA_COLUMNS };
 
 /* Factors of a layer's values; 1: none. */
@@ -223,6 +239,7 @@ struct model {
 	struct indexer indexer;
 	struct delta delta;
 	struct mamba mamba;
+	struct mamba1 mamba1;
 	size_t conv_width; /* of gated convolutions, as above; 0: no layer has one */
 	struct multipliers multipliers;
 	float norm_eps;

@@ -28,6 +28,10 @@ int model_configure(struct model *model, const struct model_config *config, cons
 int model_configure_ropes(struct model *model, const json_t *facts, struct err *err);
 int model_configure_windows(struct model *model, const json_t *facts, struct err *err);
 
+/* Reads the sizes of Mamba-1, and which layers have it.  facts: of facts_read().  ERR_INPUT, with
+ * the key, for a value that is out of range. */
+int mamba1_configure(struct model *model, const json_t *facts, struct err *err);
+
 /* Reads the factors of a layer's values, of embeddings and of scores.  ERR_INPUT, with the key, for
  * one that is not a finite number. */
 int model_read_multipliers(struct model *model, const json_t *facts, struct err *err);

@@ -21,6 +21,8 @@ static const struct site {
 			 ROLE(INDEX_WEIGHTS) },
 	{ "in_proj", ROLE(DELTA_QKVZ) | ROLE(DELTA_BA) | ROLE(DELTA_QKV) | ROLE(DELTA_Z) |
 			     ROLE(DELTA_B) | ROLE(DELTA_A) | ROLE(MAMBA_IN) | ROLE(CONV_IN) },
+	{ "x_proj", ROLE(MAMBA_X) },
+	{ "dt_proj", ROLE(MAMBA_STEP) },
 	{ "q_b", ROLE(Q_B) | ROLE(INDEX_Q) },
 	{ "kv_b", ROLE(KV_B) },
 	{ "o", ROLE(O) },

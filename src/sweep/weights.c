@@ -386,12 +386,12 @@ static int send_transposed(struct executor_stream *stream, const float *x, size_
 	return rc;
 }
 
-/* Reads the weight of a convolution (channels, 1, width), transposed to (width, channels) as the
- * executor takes it. */
-static int load_conv(struct weights *weights, struct executor_stream *stream,
-		     const struct tensor_ref *ref, float **values, struct err *err)
+/* Reads the weight of a convolution (channels, 1, width), or the decays of channels (channels,
+ * width), transposed to (width, channels) as the executor takes them. */
+static int load_transposed(struct weights *weights, struct executor_stream *stream,
+			   const struct tensor_ref *ref, float **values, struct err *err)
 {
-	size_t n = ref->tensor->shape[0], width = ref->tensor->shape[2];
+	size_t n = ref->tensor->shape[0], width = ref->tensor->shape[ref->tensor->n_dims - 1];
 	const struct floats_request whole = { .ref = ref, .n = n * width };
 	float *floats;
 	int rc = read_floats(weights, &whole, &floats, err);
@@ -405,14 +405,11 @@ static int load_conv(struct weights *weights, struct executor_stream *stream,
 static int load_vector(struct weights *weights, struct executor_stream *stream, int role,
 		       const struct tensor_ref *from, float **to, struct err *err)
 {
-	switch (role) {
-	case VECTOR_ROUTER_BIAS:
+	if (role == VECTOR_ROUTER_BIAS)
 		return load_router_bias(weights, from, to, err);
-	case VECTOR_CONV:
-		return load_conv(weights, stream, from, to, err);
-	default:
-		return weights_load_vector(weights, stream, from, to, err);
-	}
+	if (from->tensor->n_dims > 1)
+		return load_transposed(weights, stream, from, to, err);
+	return weights_load_vector(weights, stream, from, to, err);
 }
 
 static int load_vectors(struct weights *weights, struct executor_stream *stream,

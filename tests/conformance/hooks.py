@@ -56,6 +56,12 @@ def see_experts(see: See, name: str, module: torch.nn.Module, x: torch.Tensor, c
         see(f"{name}.{e}.down_proj", inner, torch.nn.functional.linear(inner, module.down_proj[e]))
 
 
+def see_steps(see: See, name: str, mixer: torch.nn.Module, y: torch.Tensor) -> None:
+    """Jamba multiplies by the weight of dt_proj without its module."""
+    x = mixer.dt_layernorm(y[..., :mixer.time_step_rank])
+    see(f"{name}.dt_proj", x, torch.nn.functional.linear(x, mixer.dt_proj.weight, mixer.dt_proj.bias))
+
+
 def watch(model: torch.nn.Module, see: See) -> None:
     """see(module, x, y), x and y (tokens, features), for each product of each forward pass from now on."""
     renamed = {"Mixtral": mixtral_name, "MiniMaxM2": mixtral_name, "GraniteMoe": granite_name, "Lfm2Moe": lfm2_name, "NemotronH": nemotron_name}
@@ -65,6 +71,8 @@ def watch(model: torch.nn.Module, see: See) -> None:
         see(rename(name), x.reshape(-1, x.shape[-1]), y.reshape(-1, y.shape[-1]))
 
     for name, module in model.named_modules():
+        if type(module).__name__ == "JambaMambaMixer":
+            module.x_proj.register_forward_hook(lambda m, x, y, name=name, mixer=module: see_steps(told, name, mixer, y))
         if isinstance(module, torch.nn.Linear | Conv1D):
             module.register_forward_hook(lambda m, x, y, name=name: told(name, x[0], y))
         elif type(module).__name__.endswith("Router"):

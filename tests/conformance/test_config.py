@@ -29,6 +29,8 @@ HOSTILE = {"num_attention_heads": [0, -4, 3, 1e300, "4"], "num_key_value_heads":
            "query_pre_attn_scalar": [0, -3], "num_experts_per_tok": [0, 1000, -1], "n_group": [3, 1000], "topk_group": [0, 9],
            "moe_topk": [0, 1000, [2, 3, 3], ["3"] * 3], "moe_k": [0, 1000, -1],
            "rope_theta": [0, -1, "big"], "hidden_act": ["relu", 3], "hidden_activation": ["relu"], "layer_types": [[], "full_attention"],
+           "mamba_dt_rank": [0, -1, "big", 1e300], "attn_layer_period": [0, -1], "attn_layer_offset": [3, -1],
+           "mamba_d_state": [0, 2000], "mamba_d_conv": [0, 100000], "mamba_expand": [0, 100000],
            "conv_L_cache": [0, -1, 2.5, "3", 100000], "full_attn_idxs": [[3], ["0"], 1], "norm_eps": [0, "x"],
            "num_hidden_layers": [0, 100000], "kv_lora_rank": [0], "index_topk": [0, 89, None], "index_n_heads": [0, 4, 1e9],
            "index_head_dim": [0, 9], "vocab_size": [7]}
@@ -41,7 +43,7 @@ OTHER = {"rms_norm_eps": [0.01], "layer_norm_eps": [0.01], "logit_scale": [0.7],
          "hidden_activation": ["silu"], "layer_types": None, "attention_bias": [True, False], "mlp_bias": [True, False],
          "mamba_conv_bias": [True, False], "mamba_proj_bias": [True, False], "use_bias": [True, False], "use_conv_bias": [True, False],
          "use_qk_norm": [True, False], "residual_multiplier": [0.9], "logits_scaling": [3.0], "attention_multiplier": [0.2],
-         "conv_bias": [True, False], "conv_L_cache": [2], "norm_eps": [0.01], "full_attn_idxs": [[0], None], "use_expert_bias": [False],
+         "mamba_dt_rank": ["auto"], "attn_layer_offset": [0], "attn_layer_period": [2], "conv_bias": [True, False], "conv_L_cache": [2], "norm_eps": [0.01], "full_attn_idxs": [[0], None], "use_expert_bias": [False],
          "embedding_multiplier": [0.5], "time_step_min": [0.5], "linear_num_key_heads": [1]}
 REMOVED = ("attention_bias", "attn_logit_softcapping", "final_logit_softcapping", "head_dim", "hidden_act", "hidden_activation",
            "layer_types", "max_window_layers", "mlp_bias", "n_group", "norm_topk_prob", "num_experts_per_tok", "moe_topk", "moe_k", "query_pre_attn_scalar",
@@ -49,7 +51,7 @@ REMOVED = ("attention_bias", "attn_logit_softcapping", "final_logit_softcapping"
            "embedding_multiplier", "attention_multiplier", "logits_scaling", "residual_multiplier", "mamba_conv_bias", "mamba_proj_bias",
            "use_bias", "use_conv_bias", "mamba_expand", "mamba_d_head", "linear_conv_kernel_dim", "rotary_dim", "no_rope_layers", "index_topk",
            "position_embedding_type", "swiglu_limit", "topk_group", "topk_method", "use_qk_norm", "use_sliding_window", "partial_rotary_factor",
-           "conv_bias", "conv_L_cache", "norm_eps", "full_attn_idxs", "use_expert_bias")
+           "mamba_dt_rank", "mamba_d_conv", "mamba_d_state", "attn_layer_offset", "attn_layer_period", "conv_bias", "conv_L_cache", "norm_eps", "full_attn_idxs", "use_expert_bias")
 YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 32}
 ROPES = {"yarn with mscale_all_dim": YARN | {"mscale": 0.7, "mscale_all_dim": 1.3}, "yarn without factor": {key: value for key, value in YARN.items() if key != "factor"},
          "yarn with betas": YARN | {"beta_fast": 8.0, "beta_slow": 2.0, "attention_factor": 1.1},

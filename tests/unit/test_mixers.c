@@ -18,7 +18,7 @@
 #define N_LAYERS 4
 
 extern const struct arch arch_bamba, arch_granitemoehybrid, arch_nemotron_h, arch_falcon_h1,
-	arch_lfm2;
+	arch_lfm2, arch_jamba;
 
 static const char bamba[] =
 	"{\"mamba_n_heads\":6,\"mamba_d_head\":20,\"mamba_n_groups\":3,\"mamba_d_state\":16,"
@@ -34,6 +34,7 @@ static const char nemotron[] =
 	"\"conv_kernel\":4,\"time_step_min\":0.001,\"hybrid_override_pattern\":\"ME*-\"}";
 
 static const char lfm2[] = "{\"conv_L_cache\":3,\"full_attn_idxs\":[1]}";
+static const char jamba[] = "{\"attn_layer_period\":3,\"attn_layer_offset\":1}";
 static const char falcon[] =
 	"{\"mamba_n_heads\":6,\"mamba_d_head\":\"auto\",\"mamba_n_groups\":3,\"mamba_d_state\":16,"
 	"\"mamba_d_conv\":4,\"mamba_expand\":2,\"mamba_d_ssm\":90,\"ssm_multipliers\":[1,2,3,4,5],"
@@ -96,6 +97,8 @@ static void mixers_are_read_in_each_spelling(void **state)
 	static const enum mixer of_nemotron[] = { MIXER_MAMBA, MIXER_NONE, MIXER_ATTENTION,
 						  MIXER_NONE };
 	static const enum mixer of_lfm2[] = { MIXER_CONV, MIXER_ATTENTION, MIXER_CONV, MIXER_CONV };
+	static const enum mixer of_jamba[] = { MIXER_MAMBA1, MIXER_ATTENTION, MIXER_MAMBA1,
+					       MIXER_MAMBA1 };
 	static const enum mixer all_attention[N_LAYERS] = { MIXER_ATTENTION };
 	static const enum mixer all_mamba[] = { MIXER_MAMBA, MIXER_MAMBA, MIXER_MAMBA,
 						MIXER_MAMBA };
@@ -107,6 +110,7 @@ static void mixers_are_read_in_each_spelling(void **state)
 	mixers_assert(read_with(&arch_bamba, bamba, "attn_layer_indices", "null"), all_mamba);
 	mixers_assert(read_with(&arch_granitemoehybrid, granite, NULL, NULL), of_granite);
 	mixers_assert(read_with(&arch_lfm2, lfm2, NULL, NULL), of_lfm2);
+	mixers_assert(read_with(&arch_jamba, jamba, NULL, NULL), of_jamba);
 	mixers_assert(read_with(&arch_lfm2, lfm2, "full_attn_idxs", NULL), all_attention);
 	mixers_assert(read_with(&arch_lfm2, lfm2, "layer_types",
 				"[\"conv\",\"full_attention\",\"conv\",\"conv\"]"),
@@ -226,6 +230,14 @@ static void values_that_do_not_fit_are_errors(void **state)
 		{ &arch_falcon_h1, falcon, "ssm_in_multiplier", "\"1\"", "is not a finite number" },
 		{ &arch_falcon_h1, falcon, "mamba_d_ssm", "0", "is not a number from 1 to 65536" },
 		{ &arch_falcon_h1, falcon, "mamba_rms_norm", "1", "is not true or false" },
+		{ &arch_jamba, jamba, "attn_layer_period", "0", "is not a number from 1 to 65536" },
+		{ &arch_jamba, jamba, "attn_layer_period", "1",
+		  "not below 'attn_layer_period', 1" },
+		{ &arch_jamba, jamba, "mamba_dt_rank", "\"some\"", "is not a number from 1" },
+		{ &arch_jamba, jamba, "mamba_dt_rank", "65537", "is not a number from 1 to 65536" },
+		{ &arch_jamba, jamba, "mamba_d_state", "257", "is not a number from 1 to 256" },
+		{ &arch_jamba, jamba, "mamba_d_conv", "65", "is not a number from 1 to 64" },
+		{ &arch_jamba, jamba, "mamba_expand", "0", "is not a number from 1 to 65536" },
 		{ &arch_lfm2, lfm2, "conv_L_cache", "0", "is not a number from 1 to 65536" },
 		{ &arch_lfm2, lfm2, "full_attn_idxs", "[4]", "names a layer that is none of 4" },
 		{ &arch_nemotron_h, nemotron, "hybrid_override_pattern", "\"M?\"",

@@ -19,8 +19,8 @@ template <int MOST> static __global__ void channels(struct scan_channels_args a)
 
 	if (col >= a.n_channels)
 		return;
-	GPU_UNROLL for (int i = 0; i < MOST; i++) if ((size_t)i < a.state_size)
-		rates[i] = -f32_exp(a.a_log[i * a.n_channels + col]);
+	GPU_UNROLL for (int i = 0; i < MOST; i++) if ((size_t)i < a.state_size) rates[i] =
+		-f32_exp(a.a_log[i * a.n_channels + col]);
 	for (size_t t = 0; t < a.n_tokens; t++) {
 		const float *b = a.b.data + t * a.b.stride, *c = a.c.data + t * a.c.stride;
 		float x = a.x.data[t * a.x.stride + col], sum = 0;
