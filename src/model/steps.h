@@ -46,4 +46,7 @@ int model_check_features(const struct model *model, const json_t *facts, struct 
 /* Finds the experts of a layer whose router is already in layer. */
 int search_experts(struct search *search, const char *prefix, struct layer_ref *layer);
 
+/* Finds the vectors of a layer whose mixer and experts are known. */
+int search_vectors(struct search *search, const char *prefix, struct layer_ref *layer);
+
 #endif

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The vectors of a layer by role: which a layer may have, which it must have, and their lengths.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "model/steps.h"
+
+/* May the layer have the vector?  The vectors of a mixer belong to layers with that mixer. */
+static bool vector_is_of(const struct layer_ref *layer, int role)
+{
+	switch (role) {
+	case VECTOR_NORM_Q:
+	case VECTOR_NORM_K:
+	case VECTOR_NORM_Q_A:
+	case VECTOR_NORM_KV_A:
+	case VECTOR_SINKS:
+		return layer_has_attention(layer);
+	case VECTOR_NORM_ATTENTION:
+	case VECTOR_NORM_ATTENTION_OUT:
+		return layer->mixer != MIXER_NONE;
+	case VECTOR_NORM_MLP:
+	case VECTOR_NORM_MLP_OUT:
+		return layer->has_mlp;
+	case VECTOR_ROUTER_BIAS:
+		return layer->n_experts > 0;
+	case VECTOR_CONV:
+		return layer->mixer == MIXER_DELTA || layer->mixer == MIXER_CONV ||
+		       layer->mixer == MIXER_MAMBA1 || layer_has_mamba(layer);
+	case VECTOR_A_LOG:
+		return layer->mixer == MIXER_DELTA || layer->mixer == MIXER_MAMBA1 ||
+		       layer_has_mamba(layer);
+	case VECTOR_DT_BIAS:
+	case VECTOR_NORM_GATED:
+		return layer->mixer == MIXER_DELTA || layer_has_mamba(layer);
+	case VECTOR_CONV_BIAS:
+		return layer->mixer == MIXER_CONV || layer->mixer == MIXER_MAMBA1 ||
+		       layer_has_mamba(layer);
+	case VECTOR_SKIP:
+		return layer->mixer == MIXER_MAMBA1 || layer_has_mamba(layer);
+	case VECTOR_NORM_STEP:
+	case VECTOR_NORM_B:
+	case VECTOR_NORM_C:
+		return layer->mixer == MIXER_MAMBA1;
+	default:
+		return true;
+	}
+}
+
+/* The sizes of the vectors of a mixer with a convolution. */
+struct scan_sizes {
+	size_t n_heads, norm, channels, conv_width;
+};
+
+static struct scan_sizes scan_sizes_of(const struct model *model, const struct layer_ref *layer)
+{
+	const struct delta *delta = &model->delta;
+	const struct mamba *mamba = &model->mamba;
+	size_t inner = mamba->n_heads * mamba->head_dim;
+
+	if (layer->mixer == MIXER_MAMBA1)
+		return (struct scan_sizes){ .n_heads = model->mamba1.n_channels,
+					    .channels = model->mamba1.n_channels,
+					    .conv_width = model->mamba1.conv_width };
+	if (layer->mixer == MIXER_CONV)
+		return (struct scan_sizes){ .channels = model->hidden,
+					    .conv_width = model->conv_width };
+	if (layer->mixer == MIXER_DELTA)
+		return (struct scan_sizes){ .n_heads = delta->n_heads,
+					    .norm = delta->value_dim,
+					    .channels = 2 * delta->n_key_heads * delta->key_dim +
+							delta->n_heads * delta->value_dim,
+					    .conv_width = delta->conv_width };
+	return (struct scan_sizes){ .n_heads = mamba->n_heads,
+				    .norm = inner,
+				    .channels = inner + 2 * mamba->n_groups * mamba->state_size,
+				    .conv_width = mamba->conv_width };
+}
+
+/* Returns the length that the vector must have. */
+static size_t vector_length(const struct model *model, const struct layer_ref *layer, int role)
+{
+	switch (role) {
+	case VECTOR_NORM_Q:
+		return model->head_dim * (model->arch->norm_heads_together ? model->n_heads : 1);
+	case VECTOR_NORM_K:
+		return model->head_dim * (model->arch->norm_heads_together ? model->n_kv_heads : 1);
+	case VECTOR_NORM_Q_A:
+		return model->latent.q_lora_rank;
+	case VECTOR_NORM_KV_A:
+		return model->latent.kv_lora_rank;
+	case VECTOR_ROUTER_BIAS:
+		return layer->n_experts;
+	case VECTOR_SINKS:
+		return model->n_heads;
+	case VECTOR_A_LOG:
+	case VECTOR_DT_BIAS:
+	case VECTOR_SKIP:
+		return scan_sizes_of(model, layer).n_heads;
+	case VECTOR_NORM_GATED:
+		return scan_sizes_of(model, layer).norm;
+	case VECTOR_CONV_BIAS:
+		return scan_sizes_of(model, layer).channels;
+	case VECTOR_NORM_STEP:
+		return model->mamba1.step_rank;
+	case VECTOR_NORM_B:
+	case VECTOR_NORM_C:
+		return model->mamba1.state_size;
+	default:
+		return model->hidden;
+	}
+}
+
+/* Must the layer have the vector? */
+static bool vector_is_needed(const struct model *model, const struct layer_ref *layer, int role)
+{
+	switch (role) {
+	case VECTOR_NORM_Q_A:
+		return model->latent.q_lora_rank > 0;
+	case VECTOR_NORM_KV_A:
+		return model->latent.kv_lora_rank > 0;
+	case VECTOR_ROUTER_BIAS:
+		return layer->n_experts && model->arch->vector[role];
+	case VECTOR_NORM_Q:
+	case VECTOR_NORM_K:
+	case VECTOR_SINKS:
+		return model->arch->vector[role] != NULL;
+	case VECTOR_CONV_BIAS:
+		return false;
+	case VECTOR_NORM_GATED:
+		return layer->mixer == MIXER_DELTA || model->mamba.has_norm;
+	default:
+		return true;
+	}
+}
+
+/* Checks that the weight of a convolution is (channels, 1, width). */
+static int check_conv(const struct tensor_ref *ref, const struct scan_sizes *sizes, struct err *err)
+{
+	const uint64_t shape[] = { sizes->channels, 1, sizes->conv_width };
+	char expected[60];
+
+	if (ref->tensor->n_dims == 3 && !memcmp(ref->tensor->shape, shape, sizeof shape))
+		return 0;
+	snprintf(expected, sizeof expected, "[%zu, 1, %zu]", sizes->channels, sizes->conv_width);
+	return search_bad_shape(ref, expected, err);
+}
+
+static int check_vector(const struct search *search, const struct layer_ref *layer, int role)
+{
+	const struct tensor_ref *ref = layer->vector[role];
+
+	if (role == VECTOR_CONV) {
+		const struct scan_sizes sizes = scan_sizes_of(search->model, layer);
+
+		return check_conv(ref, &sizes, search->err);
+	}
+	if (role == VECTOR_ROUTER_BIAS && ref->tensor->n_dims == 2 && ref->tensor->shape[0] == 1 &&
+	    ref->tensor->shape[1] == layer->n_experts)
+		return 0; /* ERNIE: a row of a matrix */
+	if (role == VECTOR_A_LOG && layer->mixer == MIXER_MAMBA1)
+		return search_check_matrix(ref, search->model->mamba1.n_channels,
+					   search->model->mamba1.state_size, search->err);
+	return search_check_vector(ref, vector_length(search->model, layer, role), search->err);
+}
+
+int search_vectors(struct search *search, const char *prefix, struct layer_ref *layer)
+{
+	const struct model *model = search->model;
+
+	for (int i = 0; i < N_VECTORS; i++) {
+		const char *name = search_vector_name(search, (enum vector_role)i);
+
+		if (!*name || !vector_is_of(layer, i))
+			continue;
+		layer->vector[i] = search_tensor(search, prefix, name, "");
+		if (layer->vector[i] && check_vector(search, layer, i))
+			return -1;
+		if (!layer->vector[i] && vector_is_needed(model, layer, i))
+			return search_missing(search, prefix, name, "");
+	}
+	return 0;
+}
