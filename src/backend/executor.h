@@ -105,10 +105,11 @@ struct gate_args {
 	struct rows_out y;
 };
 
-/* x = factor x, in rows. */
+/* x = factor x, in rows; or a factor for each row. */
 struct scale_args {
 	struct rows_out x;
 	float factor;
+	const float *factors; /* (n_rows), in the place of factor; NULL: none */
 	size_t n_rows, n_cols;
 };
 
@@ -141,7 +142,7 @@ struct scatter_add_args {
 	float *y;
 	const float *x;
 	const uint32_t *rows;
-	const float *factors;
+	const float *factors; /* NULL: 1 */
 	size_t n_rows, n_cols;
 };
 

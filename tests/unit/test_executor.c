@@ -295,22 +295,29 @@ static void activations_equal_num(void **state)
 
 static void rows_are_scaled_in_place(void **state)
 {
+	static const float factors[] = { -0.7f, 1.1f, 0, 3e-3f };
+
 	(void)state;
 	for (size_t i = 0; i < N_OF(edge_sizes) * 3; i++) {
 		size_t n = edge_sizes[i / 3], n_rows = 1 + i % 4, stride = n + i % 3 * 2;
 		struct values x = values_new(n_rows * stride, i % 2);
+		bool each = i % 5 < 3;
 
 		for (size_t k = 0; k < n_rows * n; k++)
-			x.wanted[k / n * stride + k % n] *= 0.3f;
+			x.wanted[k / n * stride + k % n] *= each ? factors[k / n] : 0.3f;
 		EACH_SIDE(s)
 		{
 			float *there = values_send(s, &x);
+			float *factors_there = side_put(s, factors, sizeof factors);
+			const struct scale_args args = { .x = { there, stride },
+							 .factor = 0.3f,
+							 .factors = each ? factors_there : NULL,
+							 .n_rows = n_rows,
+							 .n_cols = n };
 
-			s->ops->scale(s->stream, &(const struct scale_args){ .x = { there, stride },
-									     .factor = 0.3f,
-									     .n_rows = n_rows,
-									     .n_cols = n });
+			s->ops->scale(s->stream, &args);
 			values_check(s, &x, there, "scale");
+			s->ops->memory_free(s->executor, factors_there);
 		}
 		values_free(&x);
 	}

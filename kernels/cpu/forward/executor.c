@@ -259,7 +259,8 @@ static void cpu_activate(struct executor_stream *stream, enum activation activat
 static void cpu_scale(struct executor_stream *stream, const struct scale_args *a)
 {
 	for (size_t r = 0; r < a->n_rows; r++)
-		ops_of(stream)->scale(a->x.data + r * a->x.stride, a->factor, a->n_cols);
+		ops_of(stream)->scale(a->x.data + r * a->x.stride,
+				      a->factors ? a->factors[r] : a->factor, a->n_cols);
 }
 
 static void cpu_gate_interleaved(struct executor_stream *stream,
@@ -306,7 +307,7 @@ static void cpu_scatter_add(struct executor_stream *stream, const struct scatter
 {
 	for (size_t r = 0; r < a->n_rows; r++)
 		ops_of(stream)->add_scaled(a->y + a->rows[r] * a->n_cols, a->x + r * a->n_cols,
-					   a->factors[r], a->n_cols);
+					   a->factors ? a->factors[r] : 1, a->n_cols);
 }
 
 static void cpu_rms_norm(struct executor_stream *stream, const struct rms_norm_args *args)

@@ -115,7 +115,8 @@ struct scale {
 
 	__device__ void operator()(const struct fours &at) const
 	{
-		float *to = a.x.data + at.row * a.x.stride + at.col, factor = a.factor;
+		float *to = a.x.data + at.row * a.x.stride + at.col;
+		float factor = a.factors ? a.factors[at.row] : a.factor;
 
 		fours_store(to,
 			    fours_each(fours_load(to, at.n, at.aligned),

@@ -76,7 +76,7 @@ struct scatter_add {
 	__device__ void operator()(const struct fours &at) const
 	{
 		float *to = a.y + a.rows[at.row] * a.n_cols + at.col;
-		float factor = a.factors[at.row];
+		float factor = a.factors ? a.factors[at.row] : 1;
 		float4 before = fours_load(to, at.n, at.aligned);
 		float4 more = fours_load(a.x + at.row * a.n_cols + at.col, at.n, at.aligned);
 
