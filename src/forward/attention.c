@@ -2,6 +2,8 @@
  *
  * Attention of one sequence: q, k and v, their norms and rotations, the scores, the output matrix.
  */
+#include <math.h>
+
 #include "forward/pass.h"
 
 /* y[r] = x[r / repeat], with n_cols values in each row. */
@@ -243,6 +245,43 @@ static void rotate_heads(const struct pass *pass, float *x, size_t n_heads)
 	w->ops->rope(w->stream, &args);
 }
 
+/* Norms each head of x, after its rotation. */
+static void norm_rotated(const struct pass *pass, float *x, size_t n_heads)
+{
+	const struct model *model = pass->forward->model;
+	const struct rms_norm_args args = { .x = { x, model->head_dim },
+					    .offset = 1,
+					    .eps = model->norm_eps,
+					    .n_rows = pass->sequence->n_tokens * n_heads,
+					    .n_cols = model->head_dim,
+					    .y = { x, model->head_dim } };
+
+	pass->workspace->ops->rms_norm(pass->workspace->stream, &args);
+}
+
+/* Multiplies queries by the factors of their positions. */
+static void scale_queries(const struct pass *pass)
+{
+	const struct model *model = pass->forward->model;
+	const struct layer_ref *layer = pass->layer->ref;
+	struct workspace *w = pass->workspace;
+	struct attention_arrays *a = &w->attention;
+	size_t n = pass->sequence->n_tokens, n_cols = model->n_heads * model->head_dim;
+	const struct scale_args args = {
+		.x = { a->q, n_cols }, .factors = a->positions, .n_rows = n, .n_cols = n_cols
+	};
+
+	for (size_t t = a->n_positions; t < n; t++)
+		w->host.positions[t] =
+			1 + layer->query_scale *
+				    log1pf(floorf((float)(t + 1) / (float)layer->query_floor));
+	if (n > a->n_positions) {
+		w->ops->put(w->stream, a->positions, w->host.positions, n * sizeof(float));
+		a->n_positions = n;
+	}
+	w->ops->scale(w->stream, &args);
+}
+
 static void observe_qkv(const struct pass *pass)
 {
 	const struct model *model = pass->forward->model;
@@ -297,22 +336,25 @@ static void attend(const struct pass *pass)
 	const struct model *model = pass->forward->model;
 	struct workspace *w = pass->workspace;
 	const struct attention_arrays *a = &w->attention;
-	const struct attention_args args = { .n_tokens = pass->sequence->n_tokens,
-					     .n_heads = model->n_heads,
-					     .n_kv_heads = model->n_kv_heads,
-					     .head_dim = model->head_dim,
-					     .value_dim = model->value_dim,
-					     .window = pass->layer->ref->window,
-					     .scale = model->attention_scale,
-					     .softcap = model->attention_softcap,
-					     .sinks = pass->layer->vector[VECTOR_SINKS],
-					     .q = a->q,
-					     .k = a->k,
-					     .v = a->v,
-					     .y = a->attn_out,
-					     .scratch = a->scratch };
+	size_t n = pass->sequence->n_tokens, chunk = pass->layer->ref->chunk;
+	struct attention_args args = { .n_heads = model->n_heads,
+				       .n_kv_heads = model->n_kv_heads,
+				       .head_dim = model->head_dim,
+				       .value_dim = model->value_dim,
+				       .window = pass->layer->ref->window,
+				       .scale = model->attention_scale,
+				       .softcap = model->attention_softcap,
+				       .sinks = pass->layer->vector[VECTOR_SINKS],
+				       .scratch = a->scratch };
 
-	w->ops->attend(w->stream, &args);
+	for (size_t t = 0; t < n; t += args.n_tokens) {
+		args.n_tokens = chunk && n - t > chunk ? chunk : n - t;
+		args.q = a->q + t * model->n_heads * model->head_dim;
+		args.k = a->k + t * model->n_kv_heads * model->head_dim;
+		args.v = a->v + t * model->n_kv_heads * model->value_dim;
+		args.y = a->attn_out + t * model->n_heads * model->value_dim;
+		w->ops->attend(w->stream, &args);
+	}
 }
 
 /* Multiplies the output of each head by the sigmoid of its gate, which split_queries() left. */
@@ -352,9 +394,15 @@ int attention_run(const struct pass *pass, struct err *err)
 		angles_put(w, pass->layer->ref->rope, n);
 		rotate_heads(pass, a->q, model->n_heads);
 		rotate_heads(pass, a->k, model->n_kv_heads);
+		if (model->rotated_norm) {
+			norm_rotated(pass, a->q, model->n_heads);
+			norm_rotated(pass, a->k, model->n_kv_heads);
+		}
 	}
 	if (model->arch->norm_after_rope)
 		norm_queries_and_keys(pass);
+	if (pass->layer->ref->query_scale != 0)
+		scale_queries(pass);
 	observe_qkv(pass);
 	round_caches(pass);
 	attend(pass);

@@ -159,16 +159,23 @@ static int run_expert(const struct pass *pass, const struct expert_rows *rows, s
 				 .clamped = pass->forward->model->clamped,
 				 .down = &l[EXPERT_ROLE_DOWN] };
 	struct workspace *w = pass->workspace;
+	bool scaled_inputs = pass->forward->model->arch->scaled_inputs;
+	const struct scale_args scale = { .x = { w->mlp.expert_in, rows->width },
+					  .factors = w->router.factors + first,
+					  .n_rows = m,
+					  .n_cols = rows->width };
 	const struct scatter_add_args add = { .y = rows->out,
 					      .x = w->mlp.expert_out,
 					      .rows = w->router.rows + first,
-					      .factors = w->router.factors + first,
+					      .factors = scaled_inputs ? NULL : scale.factors,
 					      .n_rows = m,
 					      .n_cols = rows->width };
 
 	if (m == 0)
 		return 0;
 	w->ops->gather(w->stream, w->mlp.expert_in, rows->in, add.rows, m, rows->width);
+	if (scaled_inputs)
+		w->ops->scale(w->stream, &scale);
 	if (run(pass, &mlp, w->mlp.expert_in, m, w->mlp.expert_out, err))
 		return -1;
 	w->ops->scatter_add(w->stream, &add);

@@ -61,11 +61,15 @@ static void mask_groups(const struct routing *routing, float *scores, size_t n_e
 	}
 }
 
-/* Replaces the weights by their softmax over the chosen experts alone. */
-static void softmax_chosen(float *weights, size_t n)
+/* Replaces the weights of the chosen experts by their sigmoids, or by their softmax. */
+static void weigh_chosen(float *weights, size_t n, bool is_sigmoid)
 {
 	float sum = 0, max = weights[0];
 
+	for (size_t i = 0; is_sigmoid && i < n; i++)
+		weights[i] = sigmoid(weights[i]);
+	if (is_sigmoid)
+		return;
 	for (size_t i = 0; i < n; i++) {
 		weights[i] = expf(weights[i] - max);
 		sum += weights[i];
@@ -97,7 +101,7 @@ static void route(const struct pass *pass, size_t t)
 		sum += weights[i];
 	}
 	if (routing->choose_first)
-		softmax_chosen(weights, routing->top_k);
+		weigh_chosen(weights, routing->top_k, routing->sigmoid);
 	for (size_t i = 0; i < routing->top_k; i++)
 		weights[i] =
 			(routing->norm_top_k ? weights[i] / (sum + routing->sum_eps) : weights[i]) *
@@ -113,7 +117,7 @@ static void route_all(const struct pass *pass)
 	for (size_t t = 0; t < pass->sequence->n_tokens; t++) {
 		float *scores = pass->workspace->host.scores + t * n_experts;
 
-		if (routing->sigmoid)
+		if (routing->sigmoid && !routing->choose_first)
 			for (size_t e = 0; e < n_experts; e++)
 				scores[e] = 1.0f / (1.0f + expf(-scores[e]));
 		else if (!routing->choose_first)

@@ -130,6 +130,7 @@ static void attention_arrays(struct workspace *w, const struct dims *d, const st
 	add(list, &a->scratch, w->ops->attention_scratch(&args));
 	add(list, &a->cosines, row * model->head_dim);
 	add(list, &a->sines, row * model->head_dim);
+	add(list, &a->positions, row);
 }
 
 static void delta_arrays(struct workspace *w, const struct dims *d, const struct model *model)
@@ -228,6 +229,7 @@ static void host_arrays(struct workspace *w, const struct dims *d, const struct 
 	add_host(list, &h->factors, d->routed * sizeof *h->factors);
 	add_host(list, &h->cosines, angles * sizeof *h->cosines);
 	add_host(list, &h->sines, angles * sizeof *h->sines);
+	add_host(list, &h->positions, d->tokens * sizeof *h->positions);
 	add_host(list, &h->labels, d->block * sizeof *h->labels);
 	add_host(list, &h->log_sums, d->block * d->n_panels * sizeof *h->log_sums);
 	add_host(list, &h->label_logits, d->block * sizeof *h->label_logits);

@@ -37,6 +37,8 @@ struct attention_arrays {
 	float *sines;
 	const float *inverse; /* rope_inverse() of these angles, which stay from layer to layer */
 	size_t n_angles;      /* rows that are filled */
+	float *positions;     /* (tokens): factors of queries by their position */
+	size_t n_positions;   /* that are filled */
 };
 
 /* Of gated DeltaNet; keys: key heads * key_dim, values: heads * value_dim. */
@@ -100,7 +102,7 @@ struct host_arrays {
 	float *weights;		   /* (tokens, top_k): their weights */
 	uint32_t *rows;		   /* from here on: copies of the executor's arrays */
 	float *factors;
-	float *cosines, *sines;
+	float *cosines, *sines, *positions;
 	uint32_t *labels;
 	float *log_sums, *label_logits;
 	struct divergence_sums *sums;

@@ -120,6 +120,7 @@ static int configure_numbers(struct model *model, const json_t *facts, struct er
 	if (!(eps > 0))
 		return err_set(err, ERR_INPUT, "config.json: '%s' is %g, not above 0", key, eps);
 	model->norm_eps = (float)eps;
+	model->rotated_norm = arch->rotated_norm && fact_flag(facts, "use_qk_norm");
 	model->norm_offset = arch->norm_plus_one ? 1 : 0;
 	model->attention_scale =
 		(float)(pow(head, -0.5) * (arch->yarn_scores ? rope_score_scale(facts) : 1));
@@ -344,10 +345,12 @@ static const struct tensor_ref *feature_tensor(const struct layer_ref *layer,
 	return found;
 }
 
-/* Whether the layer has the matrices that the feature is about. */
-static bool feature_applies(const struct layer_ref *layer, const struct feature_row *row)
+/* Whether the layer has the matrices that the feature is about, and its architecture the vector. */
+static bool feature_applies(const struct arch *arch, const struct layer_ref *layer,
+			    const struct feature_row *row)
 {
-	bool applies = !row->n_biased && layer->linear[row->of].weight;
+	const char *name = row->n_biased ? NULL : arch->vector[row->vector];
+	bool applies = !row->n_biased && layer->linear[row->of].weight && !(name && !*name);
 
 	for (size_t i = 0; i < row->n_biased; i++)
 		applies = applies || layer->linear[row->biased[i]].weight;
@@ -370,7 +373,8 @@ int model_check_features(const struct model *model, const json_t *facts, struct 
 					       "tensor '%s' has no effect by config.json, where "
 					       "'%s' is not true: correct one of them",
 					       found->tensor->name, row->key);
-			if (stated && !found && feature_applies(&model->layers[i], row))
+			if (stated && !found &&
+			    feature_applies(model->arch, &model->layers[i], row))
 				return err_set(err, ERR_INPUT,
 					       "config.json: '%s' is true, but layer %zu of '%s' "
 					       "has no tensor of %s",

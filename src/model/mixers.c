@@ -17,6 +17,7 @@ static const struct {
 	{ "sliding_attention", MIXER_ATTENTION },
 	{ "attention", MIXER_ATTENTION },
 	{ "indexed_attention", MIXER_ATTENTION },
+	{ "chunked_attention", MIXER_ATTENTION },
 	{ "linear_attention", MIXER_DELTA },
 	{ "linear_attention", MIXER_MAMBA },
 	{ "mamba", MIXER_MAMBA },
@@ -83,6 +84,8 @@ static bool has_type(const struct model *model, const char *type, enum mixer mix
 {
 	if (!strcmp(type, "indexed_attention"))
 		return model->indexer.top_k > 0;
+	if (!strcmp(type, "chunked_attention"))
+		return model->arch->chunked;
 	switch (mixer) {
 	case MIXER_DELTA:
 		return model->delta.n_heads > 0;
@@ -134,25 +137,74 @@ static int read_positions(struct model *model, const json_t *facts, struct err *
 	return 0;
 }
 
-/* SmolLM3: a list of 0 (attention does not know positions) and 1, or every n-th layer. */
+/* SmolLM3 and Llama 4: a list of 0 (attention does not know positions) and 1, or every n-th
+ * layer. */
 static int read_no_rope(struct model *model, const json_t *facts, struct err *err)
 {
 	const json_t *list = json_object_get(facts, "no_rope_layers");
 	size_t interval = fact_count(facts, "no_rope_layer_interval", 0);
 
-	if (!interval)
+	if (!json_object_get(facts, "no_rope_layer_interval"))
 		return 0;
-	if (json_is_array(list) && json_array_size(list) != model->n_layers)
+	if (!interval)
+		return err_set(err, ERR_INPUT,
+			       "config.json: 'no_rope_layer_interval' is not above 0");
+	if (json_array_size(list) && json_array_size(list) != model->n_layers)
 		return err_set(err, ERR_INPUT,
 			       "config.json has %zu 'no_rope_layers' for %zu layers",
 			       json_array_size(list), model->n_layers);
 	for (size_t i = 0; i < model->n_layers; i++) {
 		const json_t *value = json_array_get(list, i);
-		bool rotates = value ? json_is_integer(value) && json_integer_value(value)
-				     : (i + 1) % interval != 0;
 
-		if (!rotates)
+		if (value && !json_is_integer(value))
+			return err_set(
+				err, ERR_INPUT,
+				"config.json: 'no_rope_layers' has an element that is not an "
+				"integer");
+		if (value ? !json_integer_value(value) : (i + 1) % interval == 0)
 			model->layers[i].rope = NULL;
+	}
+	return 0;
+}
+
+/* Llama 4: by layer_types, or in layers with positions, attention is within chunks. */
+static int read_chunks(struct model *model, const json_t *facts, struct err *err)
+{
+	const json_t *listed = json_object_get(facts, "layer_types");
+	size_t size = fact_count(facts, "attention_chunk_size", 0);
+
+	for (size_t i = 0; model->arch->chunked && i < model->n_layers; i++) {
+		struct layer_ref *layer = &model->layers[i];
+		const char *type = json_string_value(json_array_get(listed, i));
+		bool chunked = type ? !strcmp(type, "chunked_attention") : layer->rope != NULL;
+
+		if (chunked && !size)
+			return err_set(err, ERR_INPUT,
+				       "config.json: 'attention_chunk_size' is not above 0");
+		layer->chunk = chunked ? size : 0;
+	}
+	return 0;
+}
+
+/* Llama 4: queries of layers without positions grow with their position. */
+static int read_query_scale(struct model *model, const json_t *facts, struct err *err)
+{
+	size_t step = fact_count(facts, "floor_scale", 0);
+
+	if (!fact_flag(facts, "attn_temperature_tuning"))
+		return 0;
+	if (!step || !json_is_number(json_object_get(facts, "attn_scale")))
+		return err_set(
+			err, ERR_INPUT,
+			"config.json: 'floor_scale' is not above 0, or 'attn_scale' is not a "
+			"number");
+	for (size_t i = 0; i < model->n_layers; i++) {
+		struct layer_ref *layer = &model->layers[i];
+
+		if (layer->rope)
+			continue;
+		layer->query_scale = (float)fact_number(facts, "attn_scale", 0);
+		layer->query_floor = step;
 	}
 	return 0;
 }
@@ -235,6 +287,7 @@ int model_find_mixers(struct model *model, const json_t *facts, struct err *err)
 	size_t interval = 0;
 
 	if (read_positions(model, facts, err) || read_no_rope(model, facts, err) ||
+	    read_chunks(model, facts, err) || read_query_scale(model, facts, err) ||
 	    read_conv(model, facts, err) ||
 	    (model->arch->mamba && mamba_configure(model, facts, err)) ||
 	    (json_object_get(facts, "mamba_dt_rank") && mamba1_configure(model, facts, err)))

@@ -133,7 +133,12 @@ struct layer_ref {
 	/* intermediate size of the dense mlp, beside the experts or alone; 0: experts only */
 	size_t width;
 	size_t window;		 /* tokens that a query attends to, its own included; 0: all */
+	size_t chunk;		 /* tokens that attend to each other and to no others; 0: all */
 	const struct rope *rope; /* NULL: attention does not know positions */
+	/* queries are multiplied by 1 + query_scale log(1 + floor((position + 1) / query_floor));
+	 * query_scale 0: they are not */
+	float query_scale;
+	size_t query_floor;
 };
 
 static inline bool layer_has_attention(const struct layer_ref *layer)
@@ -152,7 +157,7 @@ struct routing {
 	const char *top_k_key; /* in config.json */
 	bool norm_top_k;       /* the weights of the chosen experts are divided by their sum */
 	bool sigmoid;	       /* scores are sigmoids; else a softmax over all experts */
-	bool choose_first;     /* the softmax is over the chosen experts only */
+	bool choose_first;     /* the softmax is over the chosen experts only, or their sigmoids */
 	size_t n_groups;       /* 0 or 1: no groups */
 	size_t top_groups; /* groups that stay, those with the largest sum of two largest scores, */
 	bool group_max;	   /* or with the largest score */
@@ -243,6 +248,7 @@ struct model {
 	size_t conv_width; /* of gated convolutions, as above; 0: no layer has one */
 	struct multipliers multipliers;
 	float norm_eps;
+	bool rotated_norm; /* heads of q and k are normed after their rotation, without weights */
 	float norm_offset; /* a norm multiplies by offset + weight */
 	/* factor of embeddings; with arch->scaled_embedding, rounded to bf16 where they are bf16 */
 	float embedding_scale;
@@ -317,6 +323,9 @@ struct arch {
 	bool norm_after_rope;		/* the norms of q and k come after their rotation */
 	bool rope_alpha; /* ropes of the type "dynamic" are static, with a theta by their alpha */
 	bool adjacent_pairs;	/* the two values of a rotated pair are adjacent */
+	bool chunked;		/* attention of some layers is within chunks */
+	bool rotated_norm;	/* use_qk_norm is of a norm without weights, after the rotation */
+	bool scaled_inputs;	/* the weight of an expert multiplies its input, not its output */
 	bool plain_window_rope; /* layers with a window do not have rope_scaling */
 	bool gated_attention;	/* q_proj holds the query and the gate of each head in turn */
 	struct arch_facts facts;

@@ -31,6 +31,18 @@ def nemotron_name(name: str) -> str:
     return name.replace("model.", "backbone.")
 
 
+def see_llama4_experts(see: See, name: str, module: torch.nn.Module, x: torch.Tensor) -> None:
+    """Each expert has all tokens as its input, with a factor of 0 for those that did not choose it."""
+    for e, rows in enumerate(x.reshape(len(module.down_proj), -1, x.shape[-1])):
+        seen = rows[(rows != 0).any(-1)]
+        if len(seen):
+            gate, up = (seen @ module.gate_up_proj[e]).chunk(2, dim=-1)
+            inner = module.act_fn(gate) * up
+            see(f"{name}.{e}.gate_proj", seen, gate)
+            see(f"{name}.{e}.up_proj", seen, up)
+            see(f"{name}.{e}.down_proj", inner, inner @ module.down_proj[e])
+
+
 def see_experts(see: See, name: str, module: torch.nn.Module, x: torch.Tensor, chosen: torch.Tensor) -> None:
     """transformers keeps experts in one tensor: each one's products again, from the same input and choice."""
     for e in range(module.down_proj.shape[0]):
@@ -73,7 +85,11 @@ def watch(model: torch.nn.Module, see: See) -> None:
     for name, module in model.named_modules():
         if type(module).__name__ == "JambaMambaMixer":
             module.x_proj.register_forward_hook(lambda m, x, y, name=name, mixer=module: see_steps(told, name, mixer, y))
-        if isinstance(module, torch.nn.Linear | Conv1D):
+        if type(module).__name__ == "Llama4Router":
+            module.register_forward_hook(lambda m, x, y, name=name: told(name, x[0], y[1]))
+        elif type(module).__name__ == "Llama4TextExperts":
+            module.register_forward_hook(lambda m, x, y, name=name: see_llama4_experts(told, name, m, x[0]))
+        elif isinstance(module, torch.nn.Linear | Conv1D):
             module.register_forward_hook(lambda m, x, y, name=name: told(name, x[0], y))
         elif type(module).__name__.endswith("Router"):
             module.register_forward_hook(lambda m, x, y, name=name: told(name, x[0], y[0]))

@@ -55,8 +55,10 @@ class Sites:
         self.rows[-1][name] = (x.abs().max().item(), y.abs().max().item(), x.shape[0])
 
 
-def in_memory(name: str) -> str:
-    """The name that a module has in memory, where transformers writes models beside towers by older names."""
+def in_memory(model: torch.nn.Module, name: str) -> str:
+    """The name that a module has in memory, where transformers writes models beside towers by older names, but for Llama 4."""
+    if "language_model" in dict(model.named_children()):
+        return name
     return name.replace("language_model.model.", "model.language_model.").replace("language_model.lm_head.", "lm_head.")
 
 
@@ -67,7 +69,7 @@ def amax_problems(model: torch.nn.Module, folder: pathlib.Path, ids: np.ndarray)
     if done.returncode:
         yield done.stderr.decode().strip()
         return
-    found = {in_memory(name): history for name, history in load_file(folder / "s.amax").items()}
+    found = {in_memory(model, name): history for name, history in load_file(folder / "s.amax").items()}
     sites = Sites(model)
     with torch.no_grad():
         for row in ids:

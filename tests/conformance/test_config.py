@@ -33,11 +33,13 @@ HOSTILE = {"num_attention_heads": [0, -4, 3, 1e300, "4"], "num_key_value_heads":
            "mamba_d_state": [0, 2000], "mamba_d_conv": [0, 100000], "mamba_expand": [0, 100000],
            "conv_L_cache": [0, -1, 2.5, "3", 100000], "full_attn_idxs": [[3], ["0"], 1], "norm_eps": [0, "x"],
            "num_hidden_layers": [0, 100000], "kv_lora_rank": [0], "index_topk": [0, 89, None], "index_n_heads": [0, 4, 1e9],
-           "index_head_dim": [0, 9], "vocab_size": [7]}
+           "index_head_dim": [0, 9], "attention_chunk_size": [0, -1, None], "floor_scale": [0, -1], "no_rope_layer_interval": [0],
+           "no_rope_layers": [[1], [0, "1", 1, 1]], "attn_scale": ["1", [2]], "vocab_size": [7]}
 # Other values that transformers accepts, where the architecture reads the key.
 OTHER = {"rms_norm_eps": [0.01], "layer_norm_eps": [0.01], "logit_scale": [0.7], "rope_theta": [300.0], "sliding_window": [7, None], "use_sliding_window": [False], "max_window_layers": [2],
          "norm_topk_prob": [True, False], "routed_scaling_factor": [0.7], "num_experts_per_tok": [1], "moe_topk": [1], "moe_k": [1], "topk_group": [1], "n_group": [2],
-         "topk_method": ["greedy", "group_limited_greedy", "noaux_tc"],
+         "attention_chunk_size": [100], "floor_scale": [3], "attn_scale": [0.2], "attn_temperature_tuning": [False, True],
+         "no_rope_layer_interval": [2], "topk_method": ["greedy", "group_limited_greedy", "noaux_tc"],
          "attn_logit_softcapping": [None, 2.0], "final_logit_softcapping": [None, 3.0], "query_pre_attn_scalar": [9],
          "swiglu_alpha": [1.0], "swiglu_limit": [0.5], "rope_interleave": [False], "hidden_act": ["gelu_pytorch_tanh"],
          "hidden_activation": ["silu"], "layer_types": None, "attention_bias": [True, False], "mlp_bias": [True, False],
@@ -51,7 +53,8 @@ REMOVED = ("attention_bias", "attn_logit_softcapping", "final_logit_softcapping"
            "embedding_multiplier", "attention_multiplier", "logits_scaling", "residual_multiplier", "mamba_conv_bias", "mamba_proj_bias",
            "use_bias", "use_conv_bias", "mamba_expand", "mamba_d_head", "linear_conv_kernel_dim", "rotary_dim", "no_rope_layers", "index_topk",
            "position_embedding_type", "swiglu_limit", "topk_group", "topk_method", "use_qk_norm", "use_sliding_window", "partial_rotary_factor",
-           "mamba_dt_rank", "mamba_d_conv", "mamba_d_state", "attn_layer_offset", "attn_layer_period", "conv_bias", "conv_L_cache", "norm_eps", "full_attn_idxs", "use_expert_bias")
+           "mamba_dt_rank", "mamba_d_conv", "mamba_d_state", "attn_layer_offset", "attn_layer_period",
+           "attention_chunk_size", "floor_scale", "attn_scale", "attn_temperature_tuning", "no_rope_layer_interval", "conv_bias", "conv_L_cache", "norm_eps", "full_attn_idxs", "use_expert_bias")
 YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 32}
 ROPES = {"yarn with mscale_all_dim": YARN | {"mscale": 0.7, "mscale_all_dim": 1.3}, "yarn without factor": {key: value for key, value in YARN.items() if key != "factor"},
          "yarn with betas": YARN | {"beta_fast": 8.0, "beta_slow": 2.0, "attention_factor": 1.1},

@@ -41,6 +41,10 @@ FALCON = {"hidden_size": 60, "num_attention_heads": 3, "num_key_value_heads": 1,
           "attention_out_multiplier": 0.8, "ssm_in_multiplier": 1.3, "ssm_out_multiplier": 0.9,
           "ssm_multipliers": [0.5, 1.4, 0.8, 1.1, 0.6], "mlp_multipliers": [1.6, 0.4]}
 MULTIPLIERS = {"attention_multiplier": 0.3, "embedding_multiplier": 2.5, "logits_scaling": 1.7, "residual_multiplier": 0.4}
+LLAMA4 = {"num_hidden_layers": 4, "head_dim": 24, "intermediate_size": 52, "intermediate_size_mlp": 90, "num_local_experts": 6,
+          "num_experts_per_tok": 3, "interleave_moe_layer_step": 2, "attention_chunk_size": 17, "floor_scale": 11, "attn_scale": 0.7}
+LLAMA4_TOWER = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 28, "patch_size": 14,
+                "vision_output_dim": 32, "projector_input_dim": 32, "projector_output_dim": 32}
 TOWER = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2, "depth": 1, "num_heads": 2,
          "out_hidden_size": 64, "image_size": 28, "patch_size": 14, "deepstack_visual_indexes": [0]}
 
@@ -194,6 +198,13 @@ MODELS: dict[str, tuple] = {
                              beside_tower(model_type="lfm2", layer_types=["conv", "full_attention", "conv"], block_auto_adjust_ff_dim=False)),
     "mistral, beside a tower": (t.Mistral3Config, t.Mistral3ForConditionalGeneration,
                                 beside_tower(model_type="mistral", head_dim=24, sliding_window=20)),
+    "llama4": (t.Llama4TextConfig, t.Llama4ForCausalLM,
+               LLAMA4 | {"no_rope_layers": [1, 0, 1, 0], "attention_bias": True, "rope_parameters": LLAMA3, "rms_norm_eps": 1e-3}),
+    "llama4, beside a tower": (t.Llama4Config, t.Llama4ForConditionalGeneration,
+                               {"text_config": SIZES | LLAMA4, "vision_config": LLAMA4_TOWER}),
+    "llama4, no norms, other chunks": (t.Llama4TextConfig, t.Llama4ForCausalLM,
+                                       LLAMA4 | {"use_qk_norm": False, "attn_temperature_tuning": False, "no_rope_layer_interval": 3,
+                                                 "num_experts_per_tok": 1, "layer_types": ["full_attention", "chunked_attention"] * 2}),
     "deepseek_v2": (t.DeepseekV2Config, t.DeepseekV2ForCausalLM,
                     GROUPS | LATENT | {"q_lora_rank": None, "n_shared_experts": 2, "topk_method": "greedy", "norm_topk_prob": False,
                                        "attention_bias": True, "mlp_bias": True}),
