@@ -12,9 +12,9 @@
  * returns the failure.
  *
  * The same input gives the same bits on any number of streams.  Every executor gives the same bits,
- * except for the sums of products, which a library computes.  Other sums run in 16 lanes (element i
- * in lane i % 16), which are then added pairwise (8, 4, 2, 1 apart).  No product is contracted with
- * a sum, unless a contract below says so.
+ * except for the sums of products, which a library computes, and for scans in chunks.  Other sums
+ * run in 16 lanes (element i in lane i % 16), which are then added pairwise (8, 4, 2, 1 apart).  No
+ * product is contracted with a sum, unless a contract below says so.
  *
  * Matrices are row-major without gaps between rows, unless a stride (in elements) is given.  With n
  * of 0, an operation does nothing.
