@@ -273,8 +273,8 @@ static void scale_queries(const struct pass *pass)
 
 	for (size_t t = a->n_positions; t < n; t++)
 		w->host.positions[t] =
-			1 + layer->query_scale *
-				    log1pf(floorf((float)(t + 1) / (float)layer->query_floor));
+			1 + layer->query_scale * log1pf(floorf((float)(t + layer->query_shift) /
+							       (float)layer->query_floor));
 	if (n > a->n_positions) {
 		w->ops->put(w->stream, a->positions, w->host.positions, n * sizeof(float));
 		a->n_positions = n;

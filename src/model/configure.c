@@ -206,7 +206,7 @@ static int configure_latent(struct model *model, const json_t *facts, struct err
 {
 	static const char *const keys[] = { "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim",
 					    "v_head_dim" };
-	size_t values[4];
+	size_t values[4], head;
 
 	if (!json_object_get(facts, keys[0]))
 		return 0;
@@ -217,10 +217,12 @@ static int configure_latent(struct model *model, const json_t *facts, struct err
 				       "config.json: '%s' is not a number from 1 to %d", keys[i],
 				       MAX_HEAD_DIM);
 	}
-	if (fact_count(facts, "head_dim", values[2]) != values[2])
-		return err_set(err, ERR_INPUT,
-			       "config.json: 'head_dim' is %zu, not 'qk_rope_head_dim', %zu",
-			       fact_count(facts, "head_dim", 0), values[2]);
+	head = model->arch->latent_part ? values[1] + values[2] : values[2];
+	if (fact_count(facts, "head_dim", head) != head)
+		return err_set(
+			err, ERR_INPUT, "config.json: 'head_dim' is %zu, but '%s%s' implies %zu",
+			fact_count(facts, "head_dim", 0),
+			model->arch->latent_part ? "qk_nope_head_dim' and '" : "", keys[2], head);
 	model->latent = (struct latent){
 		.q_lora_rank = fact_count(facts, "q_lora_rank", 0),
 		.kv_lora_rank = values[0],

@@ -205,6 +205,7 @@ static int read_query_scale(struct model *model, const json_t *facts, struct err
 			continue;
 		layer->query_scale = (float)fact_number(facts, "attn_scale", 0);
 		layer->query_floor = step;
+		layer->query_shift = 1;
 	}
 	return 0;
 }

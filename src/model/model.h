@@ -135,10 +135,10 @@ struct layer_ref {
 	size_t window;		 /* tokens that a query attends to, its own included; 0: all */
 	size_t chunk;		 /* tokens that attend to each other and to no others; 0: all */
 	const struct rope *rope; /* NULL: attention does not know positions */
-	/* queries are multiplied by 1 + query_scale log(1 + floor((position + 1) / query_floor));
-	 * query_scale 0: they are not */
+	/* queries are multiplied by 1 + query_scale log(1 + floor((position + query_shift) /
+	 * query_floor)); query_scale 0: they are not */
 	float query_scale;
-	size_t query_floor;
+	size_t query_floor, query_shift;
 };
 
 static inline bool layer_has_attention(const struct layer_ref *layer)
@@ -320,7 +320,9 @@ struct arch {
 	const struct mamba_keys *mamba; /* of layers with Mamba-2; NULL: no layer has it */
 	const char *embedding, *norm;	/* modules below root; NULL: "embed_tokens", "norm" */
 	bool norm_heads_together;	/* the norms of q and k are over all heads of a token */
-	bool norm_after_rope;		/* the norms of q and k come after their rotation */
+	bool grown_queries;		/* queries grow with their position, by keys of the rope */
+	bool latent_part; /* head_dim is of whole heads, of which partial_rotary_factor rotates */
+	bool norm_after_rope; /* the norms of q and k come after their rotation */
 	bool rope_alpha; /* ropes of the type "dynamic" are static, with a theta by their alpha */
 	bool adjacent_pairs;	/* the two values of a rotated pair are adjacent */
 	bool chunked;		/* attention of some layers is within chunks */

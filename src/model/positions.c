@@ -1,22 +1,50 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What attention knows of positions, by config.json: the windows of layers and their ropes.
+ * What attention knows of positions, by config.json: the windows of layers, their ropes, and how
+ * queries grow.
  */
 #include <string.h>
 
 #include "model/facts.h"
 #include "model/steps.h"
 
+/* Mistral 4: the part of a head that is rotated is that of partial_rotary_factor, which must be
+ * qk_rope_head_dim. */
+static int configure_rope_part(struct model *model, const json_t *facts, struct rope_use *use,
+			       struct err *err)
+{
+	const struct latent *latent = &model->latent;
+	json_t *own = json_copy((json_t *)facts);
+	int rc;
+
+	use->head_dim = model->head_dim;
+	json_object_set_new(own, "partial_rotary_factor",
+			    json_real((double)latent->rope_dim / (double)model->head_dim));
+	rc = rope_init(&model->rope, own, use, err);
+	json_decref(own);
+	if (!rc && model->rope.n != latent->rope_dim)
+		return err_set(err, ERR_INPUT,
+			       "config.json: the rotary embedding's 'partial_rotary_factor' "
+			       "rotates %zu values of a head, not 'qk_rope_head_dim', %zu",
+			       model->rope.n, latent->rope_dim);
+	return rc;
+}
+
 int model_configure_ropes(struct model *model, const json_t *facts, struct err *err)
 {
-	const struct rope_use full = {
+	struct rope_use full = {
 		.layer_type = "full_attention",
 		.head_dim = model->latent.kv_lora_rank ? model->latent.rope_dim : model->head_dim,
 		.alpha = model->arch->rope_alpha,
+		.scales_queries = model->arch->grown_queries,
 	};
 	struct rope_use sliding = full;
-	json_t *local = json_copy((json_t *)facts);
+	json_t *local;
 	int rc;
+
+	if (model->arch->latent_part)
+		return configure_rope_part(model, facts, &full, err);
+	local = json_copy((json_t *)facts);
 
 	if (model->arch->plain_window_rope)
 		json_object_del(local, "rope_scaling");
@@ -50,6 +78,22 @@ static bool rotates(const struct arch *arch, size_t window, size_t stated)
 {
 	return arch->rotating == ROTATING_ALL || window ||
 	       (arch->rotating == ROTATING_WINDOWS_IF_ANY && !stated);
+}
+
+static int configure_queries(struct model *model, const json_t *facts, struct err *err)
+{
+	float scale;
+	size_t step;
+
+	if (!model->arch->grown_queries)
+		return 0;
+	if (rope_query_scale(facts, &scale, &step, err))
+		return -1;
+	for (size_t i = 0; i < model->n_layers; i++) {
+		model->layers[i].query_scale = scale;
+		model->layers[i].query_floor = step;
+	}
+	return 0;
 }
 
 /* layer_types names the kind of each layer.  Without it all layers have the window, or those of the
@@ -86,5 +130,5 @@ int model_configure_windows(struct model *model, const json_t *facts, struct err
 		if (!rotates(model->arch, model->layers[i].window, window))
 			model->layers[i].rope = NULL;
 	}
-	return 0;
+	return configure_queries(model, facts, err);
 }

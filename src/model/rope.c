@@ -291,8 +291,13 @@ static bool listed(const char *const *list, size_t n, const char *key)
 	return false;
 }
 
+/* Keys of models whose queries grow with their position; transformers does not read the second
+ * one. */
+static const char *const query_keys[] = { "llama_4_scaling_beta", "max_position_embeddings" };
+
 /* Refuses a key that the type does not read. */
-static int check_keys(const struct levels *levels, const struct scaling_row *row, struct err *err)
+static int check_keys(const struct levels *levels, const struct scaling_row *row,
+		      const struct rope_use *use, struct err *err)
 {
 	json_t *value;
 	const char *key;
@@ -302,8 +307,10 @@ static int check_keys(const struct levels *levels, const struct scaling_row *row
 		bool part = !strcmp(key, "partial_rotary_factor") &&
 			    !json_object_get(levels->facts, key) && json_is_number(value) &&
 			    json_number_value(value) != 1;
+		bool of_queries = use->scales_queries &&
+				  listed(query_keys, sizeof query_keys / sizeof *query_keys, key);
 
-		if (json_is_null(value) || json_is_object(value) ||
+		if (json_is_null(value) || json_is_object(value) || of_queries ||
 		    (!part && (listed(common_keys, sizeof common_keys / sizeof *common_keys, key) ||
 			       listed(row->keys, MAX_SCALING_KEYS, key))))
 			continue;
@@ -323,7 +330,7 @@ static int apply_scaling(struct rope *rope, const struct levels *levels, double 
 	for (size_t i = 0; i < sizeof scalings / sizeof *scalings; i++)
 		if (!strcmp(type, scalings[i].type) &&
 		    (use->alpha || scalings[i].scale != scale_alpha))
-			return check_keys(levels, &scalings[i], err)
+			return check_keys(levels, &scalings[i], use, err)
 				       ? -1
 				       : scalings[i].scale(rope, levels, theta, err);
 	return err_set(err, ERR_INPUT,
@@ -370,6 +377,26 @@ int rope_init(struct rope *rope, const json_t *facts, const struct rope_use *use
 	for (size_t i = 0; i < rope->n / 2; i++)
 		rope->inverse[i] = 1.0f / powf((float)theta, (float)(2 * i) / (float)rope->n);
 	return apply_scaling(rope, &levels, theta, use, err);
+}
+
+int rope_query_scale(const json_t *facts, float *scale, size_t *step, struct err *err)
+{
+	const json_t *scaling = filled_object(facts, "rope_parameters");
+	struct levels levels = { scaling ? scaling : filled_object(facts, "rope_scaling"), facts };
+	const json_t *beta = json_object_get(levels.scaling, query_keys[0]);
+	double length = number(&levels, "original_max_position_embeddings", 0);
+
+	*scale = (float)json_number_value(beta);
+	if (!json_is_number(beta) || !isfinite(*scale))
+		return err_set(err, ERR_INPUT,
+			       "config.json: the rotary embedding needs a number '%s'",
+			       query_keys[0]);
+	if (!(length >= 1 && length <= 1e9))
+		return err_set(err, ERR_INPUT,
+			       "config.json: the rotary embedding needs a number "
+			       "'original_max_position_embeddings' above 0");
+	*step = (size_t)length;
+	return 0;
 }
 
 double rope_score_scale(const json_t *facts)

@@ -29,7 +29,8 @@ struct rope_use {
 	/* chooses one of two objects in rope_parameters: "full_attention" or "sliding_attention" */
 	const char *layer_type;
 	size_t head_dim;
-	bool alpha; /* a type "dynamic" only changes theta, by its alpha, as in Hunyuan */
+	bool alpha;	     /* a type "dynamic" only changes theta, by its alpha, as in Hunyuan */
+	bool scales_queries; /* rope_query_scale() is called too */
 };
 
 /* Reads rope_parameters, or rope_scaling, rope_theta and partial_rotary_factor, from the facts of
@@ -38,6 +39,10 @@ struct rope_use {
  * numbers. */
 int rope_init(struct rope *rope, const json_t *facts, const struct rope_use *use, struct err *err);
 void rope_release(struct rope *rope);
+
+/* Reads how queries grow with their position in Mistral's models: by 1 + scale log(1 +
+ * floor(position / step)).  ERR_INPUT for missing or invalid numbers. */
+int rope_query_scale(const json_t *facts, float *scale, size_t *step, struct err *err);
 
 /* Returns the factor by which YaRN's mscale_all_dim changes the scale of q k^T; 1 without it. */
 double rope_score_scale(const json_t *facts);

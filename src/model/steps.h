@@ -24,7 +24,8 @@ int model_find_mixers(struct model *model, const json_t *facts, struct err *err)
 int model_configure(struct model *model, const struct model_config *config, const json_t *facts,
 		    struct err *err);
 
-/* Reads the ropes; sets the window and the rope of each layer.  ERR_INPUT with the key. */
+/* Reads the ropes; sets the window and the rope of each layer, and how its queries grow.  ERR_INPUT
+ * with the key. */
 int model_configure_ropes(struct model *model, const json_t *facts, struct err *err);
 int model_configure_windows(struct model *model, const json_t *facts, struct err *err);
 

@@ -59,6 +59,7 @@ YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_pos
 ROPES = {"yarn with mscale_all_dim": YARN | {"mscale": 0.7, "mscale_all_dim": 1.3}, "yarn without factor": {key: value for key, value in YARN.items() if key != "factor"},
          "yarn with betas": YARN | {"beta_fast": 8.0, "beta_slow": 2.0, "attention_factor": 1.1},
          "linear": {"rope_type": "linear", "rope_theta": 1e4, "factor": 3.0},
+         "yarn with grown queries": YARN | {"llama_4_scaling_beta": 0.2, "max_position_embeddings": 7},
          "dynamic with alpha": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0, "alpha": 50.0},
          "a factor that llama3 lacks": {"rope_type": "linear", "rope_theta": 1e4, "factor": 3.0, "llama_4_scaling_beta": 0.1}}
 

@@ -13,6 +13,7 @@ LLAMA3 = {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_fac
           "original_max_position_embeddings": 64}
 NTK_ALPHA = {"rope_type": "dynamic", "rope_theta": 1e4, "alpha": 1000.0, "factor": 1.0}
 YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 64}
+GROWN_QUERIES = YARN | {"mscale": 0.8, "mscale_all_dim": 1.2, "llama_4_scaling_beta": 0.3, "max_position_embeddings": 512}
 LONGROPE = {"rope_type": "longrope", "rope_theta": 1e4, "partial_rotary_factor": 0.75, "short_factor": [1.0, 1.1, 1.25, 1.5, 2.0, 3.0],
             "long_factor": [1.0, 1.5, 2.0, 4.0, 7.0, 12.0]}
 EXPERTS = {"num_experts_per_tok": 3, "moe_intermediate_size": 48}
@@ -187,6 +188,13 @@ MODELS: dict[str, tuple] = {
     "ernie4_5_moe, no biases": (t.Ernie4_5_MoeConfig, t.Ernie4_5_MoeForCausalLM,
                                 {"moe_num_experts": 5, "moe_k": 2, "moe_intermediate_size": 36, "moe_num_shared_experts": 0,
                                  "moe_layer_interval": 2, "tie_word_embeddings": True, "num_attention_heads": 2}),
+    "ministral3": (t.Ministral3Config, t.Ministral3ForCausalLM,
+                   {"head_dim": 24, "sliding_window": 90, "rope_parameters": GROWN_QUERIES}),
+    "mistral4": (t.Mistral4Config, t.Mistral4ForCausalLM,
+                 GROUPS | LATENT | {"q_lora_rank": 24, "attention_bias": True, "n_shared_experts": 2, "rope_parameters": GROWN_QUERIES}),
+    "mistral4, whole queries, pairs apart": (t.Mistral4Config, t.Mistral4ForCausalLM,
+                                             GROUPS | LATENT | {"q_lora_rank": None, "n_group": 1, "topk_group": 1, "rope_interleave": False,
+                                                                "norm_topk_prob": False, "rope_parameters": GROWN_QUERIES}),
     "qwen3_vl, beside a tower": (t.Qwen3VLConfig, t.Qwen3VLForConditionalGeneration, beside_tower(head_dim=24)),
     "qwen3_vl_moe, beside a tower": (t.Qwen3VLMoeConfig, t.Qwen3VLMoeForConditionalGeneration,
                                      beside_tower(**EXPERTS, head_dim=24, num_experts=6, mlp_only_layers=[1])),
