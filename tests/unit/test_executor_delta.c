@@ -219,14 +219,16 @@ static size_t array_size(const struct delta_args *d, int array)
 	return array <= K ? keys : array == A || array == B ? heads : heads * d->value_dim;
 }
 
-/* Keys and queries shorter than 1, decays and rates from 0 to 1. */
+/* Keys and queries shorter than 1, decays and rates from 0 to 1.  In long sequences decays are near
+ * 1, so that a chunk of tokens does not forget what came before it. */
 static void values_of_layers(struct values *v, const struct delta_args *d, int array)
 {
 	for (size_t i = 0; i < v->n; i++)
 		values_set(v, i,
-			   array <= K		      ? v->given[i] / (4 * sqrtf((float)d->key_dim))
-			   : array == A || array == B ? 0.5f + v->given[i] / 8
-						      : v->given[i]);
+			   array <= K ? v->given[i] / (4 * sqrtf((float)d->key_dim))
+			   : array == A && d->n_tokens > 100 ? 0.98f + v->given[i] / 200
+			   : array == A || array == B	     ? 0.5f + v->given[i] / 8
+							     : v->given[i]);
 }
 
 /* sizes: tokens, heads, key heads, key_dim, value_dim. */
