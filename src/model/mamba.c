@@ -58,25 +58,29 @@ static int read_inner(const struct model *model, const json_t *facts, size_t *in
 	return 0;
 }
 
-/* Reads head_dim, which may be "auto" or missing where expand is known. */
+/* Reads head_dim, which may be "auto" or missing where expand is known, and agrees with it. */
 static int read_head_dim(struct model *model, const json_t *facts, struct err *err)
 {
 	const struct mamba_keys *keys = model->arch->mamba;
 	const json_t *value = json_object_get(facts, keys->head_dim);
 	struct mamba *mamba = &model->mamba;
+	bool stated = !keys->expand || (value && !json_is_string(value));
 	size_t inner = 0;
 
-	if (!keys->expand || (value && !json_is_string(value)))
-		return read_size(facts, keys->head_dim, MAX_SIZE, &mamba->head_dim, err);
+	if (stated && read_size(facts, keys->head_dim, MAX_SIZE, &mamba->head_dim, err))
+		return -1;
+	if (!keys->expand)
+		return 0;
 	if (read_inner(model, facts, &inner, err))
 		return -1;
-	mamba->head_dim = inner / mamba->n_heads;
-	if (mamba->head_dim && inner % mamba->n_heads == 0)
+	if (!stated)
+		mamba->head_dim = inner / mamba->n_heads;
+	if (mamba->head_dim && mamba->head_dim * mamba->n_heads == inner)
 		return 0;
 	return err_set(err, ERR_INPUT,
-		       "config.json: '%s' is %zu, which does not divide the inner size of Mamba-2, "
-		       "%zu",
-		       keys->n_heads, mamba->n_heads, inner);
+		       "config.json: '%s' is %zu, of '%s' %zu each, which does not make the inner "
+		       "size of Mamba-2, %zu",
+		       keys->n_heads, mamba->n_heads, keys->head_dim, mamba->head_dim, inner);
 }
 
 /* Reads a limit of the steps.  transformers writes infinity as an object, Python as a word, which

@@ -203,7 +203,7 @@ MODELS: dict[str, tuple] = {
     "gemma3, beside a tower": (t.Gemma3Config, t.Gemma3ForConditionalGeneration,
                                beside_tower(head_dim=32, sliding_window=20, query_pre_attn_scalar=48)),
     "lfm2, beside a tower": (t.Lfm2VlConfig, t.Lfm2VlForConditionalGeneration,
-                             beside_tower(model_type="lfm2", layer_types=["conv", "full_attention", "conv"], block_auto_adjust_ff_dim=False)),
+                             beside_tower(model_type="lfm2", layer_types=["conv", "full_attention", "conv"], head_dim=24, block_auto_adjust_ff_dim=False)),
     "mistral, beside a tower": (t.Mistral3Config, t.Mistral3ForConditionalGeneration,
                                 beside_tower(model_type="mistral", head_dim=24, sliding_window=20)),
     "llama4": (t.Llama4TextConfig, t.Llama4ForCausalLM,
