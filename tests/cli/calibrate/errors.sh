@@ -59,7 +59,7 @@ for byte in '\033' '\377'; do
 		calibrate "$model" --data ok.jsonl -o s.amax --fp8-forward --exclude "$(printf "($byte|mlp)")"
 done
 changed rope_parameters '{"rope_type": "dynamic", "factor": 4.0}'
-fails 3 "${c}config.json: rope_type 'dynamic' is not supported (supported: *)" \
+fails 3 "${c}config.json: the rotary embedding has rope_type 'dynamic', which is not supported (supported: *)" \
 	calibrate changed --data ok.jsonl -o s.amax
 changed rope_parameters '{"rope_type": "linear", "factor": 4.0, "beta_fast": 32}'
 fails 3 "${c}config.json: the rotary embedding has the key 'beta_fast', which is not supported with rope_type 'linear'; remove *" \

@@ -10,11 +10,11 @@ printf '{"input_ids": [1, 2, 3, 4, 5, 6, 7, 8]}\n{"input_ids": [8, 7, 6, 5]}\n' 
 "$FP8CONV" sensitivity "$model" --data ids.jsonl -o S.json
 "$FP8CONV" sensitivity "$moe" --data ids.jsonl -o moe.json --by expert --ragged
 
-# expect TABLE PLAN BUDGET MAX-KLD: the greedy choice, made again here.
+# expect TABLE PLAN PERCENT MAX-KLD: the greedy choice, made again here.
 cat >expect.py <<'END'
 import json, sys
 table, plan = (json.load(open(path)) for path in sys.argv[1:3])
-budget, max_kld = (float(text) for text in sys.argv[3:])
+budget, max_kld = float(sys.argv[3]) / 100, float(sys.argv[4])
 sets = {}
 for g in table["groups"]:
     # engines need all experts of a layer in one type
@@ -40,9 +40,9 @@ assert sum(g["bytes"] for g in keep["groups"]) == used and 0 < used < everything
 END
 for budget in 5 10 30 75; do
 	"$FP8CONV" quantize "$model" --keep S.json --budget $budget% --dry-run --json >plan.json
-	python3 expect.py S.json plan.json "$(echo "scale=4; $budget / 100" | bc)" 0
+	python3 expect.py S.json plan.json $budget 0
 	"$FP8CONV" quantize "$moe" --ragged --keep moe.json --budget $budget% --dry-run --json >plan.json 2>/dev/null
-	python3 expect.py moe.json plan.json "$(echo "scale=4; $budget / 100" | bc)" 0
+	python3 expect.py moe.json plan.json $budget 0
 done
 for kld in 0.002 0.0005; do
 	"$FP8CONV" quantize "$model" --keep S.json --max-kld $kld --dry-run --json >plan.json
