@@ -194,7 +194,9 @@ static const struct {
 	const char *text, *key, *value, *message;
 } rows[] = {
 	{ &arch_bamba, bamba, "mamba_n_heads", "0", "is not a number from 1 to 65536" },
-	{ &arch_bamba, bamba, "mamba_n_heads", "7", "is 7, not a multiple of" },
+	{ &arch_bamba, bamba, "mamba_n_heads", "7", "is 7, of 'mamba_d_head' 20 each" },
+	{ &arch_bamba, bamba, "mamba_d_head", "21", "of 'mamba_d_head' 21 each" },
+	{ &arch_bamba, bamba, "mamba_expand", "0", "is not a number from 1 to 65536" },
 	{ &arch_bamba, bamba, "mamba_n_groups", "4", "'mamba_n_heads' is 6, not a multiple" },
 	{ &arch_bamba, bamba, "mamba_n_groups", "-1", "is -1, not an integer" },
 	{ &arch_bamba, bamba, "mamba_d_state", "1025", "is not a number from 1 to 1024" },
