@@ -17,6 +17,7 @@ allowed() {
 	ckpt | recipe | tokenizer) echo "$low" ;;
 	backend) echo "$low" ;;
 	amax | format | model) echo "$low ckpt" ;;
+	arch) echo "$low ckpt model" ;;
 	quantizer) echo "$low backend recipe" ;;
 	forward) echo "$low backend model" ;;
 	source) echo "$low $engines" ;;
