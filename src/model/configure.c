@@ -210,13 +210,9 @@ static int configure_latent(struct model *model, const json_t *facts, struct err
 
 	if (!json_object_get(facts, keys[0]))
 		return 0;
-	for (int i = 0; i < 4; i++) {
-		values[i] = fact_count(facts, keys[i], 0);
-		if (values[i] < 1 || values[i] > MAX_HEAD_DIM)
-			return err_set(err, ERR_INPUT,
-				       "config.json: '%s' is not a number from 1 to %d", keys[i],
-				       MAX_HEAD_DIM);
-	}
+	for (int i = 0; i < 4; i++)
+		if (fact_size(facts, keys[i], MAX_HEAD_DIM, &values[i], err))
+			return -1;
 	head = model->arch->latent_part ? values[1] + values[2] : values[2];
 	if (fact_count(facts, "head_dim", head) != head)
 		return err_set(

@@ -409,3 +409,14 @@ bool fact_flag(const json_t *facts, const char *key)
 {
 	return json_is_true(json_object_get(facts, key));
 }
+
+int fact_size(const json_t *facts, const char *key, size_t max, size_t *size, struct err *err)
+{
+	double value = fact_number(facts, key, 0);
+
+	if (!(value >= 1 && value <= (double)max) || value != floor(value))
+		return err_set(err, ERR_INPUT, "config.json: '%s' is not a number from 1 to %zu",
+			       key, max);
+	*size = (size_t)value;
+	return 0;
+}

@@ -29,19 +29,6 @@ const struct fact_row mamba_facts[] = {
 	{ "time_step_limit", NULL },	{ NULL, NULL },
 };
 
-static int read_size(const json_t *facts, const char *key, size_t max, size_t *size,
-		     struct err *err)
-{
-	const json_t *value = json_object_get(facts, key);
-
-	if (!json_is_integer(value) || json_integer_value(value) < 1 ||
-	    json_integer_value(value) > (json_int_t)max)
-		return err_set(err, ERR_INPUT, "config.json: '%s' is not a number from 1 to %zu",
-			       key, max);
-	*size = (size_t)json_integer_value(value);
-	return 0;
-}
-
 /* Reads heads * head_dim: by itself, or as a multiple of hidden_size. */
 static int read_inner(const struct model *model, const json_t *facts, size_t *inner,
 		      struct err *err)
@@ -51,8 +38,8 @@ static int read_inner(const struct model *model, const json_t *facts, size_t *in
 	size_t expand = 0;
 
 	if (value && !json_is_null(value))
-		return read_size(facts, keys->inner, MAX_SIZE, inner, err);
-	if (read_size(facts, keys->expand, MAX_SIZE, &expand, err))
+		return fact_size(facts, keys->inner, MAX_SIZE, inner, err);
+	if (fact_size(facts, keys->expand, MAX_SIZE, &expand, err))
 		return -1;
 	*inner = expand * model->hidden;
 	return 0;
@@ -67,7 +54,7 @@ static int read_head_dim(struct model *model, const json_t *facts, struct err *e
 	bool stated = !keys->expand || (value && !json_is_string(value));
 	size_t inner = 0;
 
-	if (stated && read_size(facts, keys->head_dim, MAX_SIZE, &mamba->head_dim, err))
+	if (stated && fact_size(facts, keys->head_dim, MAX_SIZE, &mamba->head_dim, err))
 		return -1;
 	if (!keys->expand)
 		return 0;
@@ -183,10 +170,10 @@ int mamba_configure(struct model *model, const json_t *facts, struct err *err)
 	const struct mamba_keys *keys = model->arch->mamba;
 	struct mamba *mamba = &model->mamba;
 
-	if (read_size(facts, keys->n_heads, MAX_SIZE, &mamba->n_heads, err) ||
-	    read_size(facts, keys->n_groups, MAX_SIZE, &mamba->n_groups, err) ||
-	    read_size(facts, keys->state_size, MODEL_MAX_STATE, &mamba->state_size, err) ||
-	    read_size(facts, keys->conv_width, MAX_WIDTH, &mamba->conv_width, err) ||
+	if (fact_size(facts, keys->n_heads, MAX_SIZE, &mamba->n_heads, err) ||
+	    fact_size(facts, keys->n_groups, MAX_SIZE, &mamba->n_groups, err) ||
+	    fact_size(facts, keys->state_size, MODEL_MAX_STATE, &mamba->state_size, err) ||
+	    fact_size(facts, keys->conv_width, MAX_WIDTH, &mamba->conv_width, err) ||
 	    read_head_dim(model, facts, err))
 		return -1;
 	if (mamba->n_heads % mamba->n_groups)

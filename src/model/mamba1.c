@@ -9,16 +9,6 @@
 #define MAX_SIZE  65536
 #define MAX_WIDTH 64 /* of a convolution; models have 4 */
 
-static int read_size(const json_t *facts, const char *key, size_t max, size_t *size,
-		     struct err *err)
-{
-	*size = fact_count(facts, key, 0);
-	if (*size < 1 || *size > max)
-		return err_set(err, ERR_INPUT, "config.json: '%s' is not a number from 1 to %zu",
-			       key, max);
-	return 0;
-}
-
 /* Reads the rank of the steps: a number, or "auto" for a 16th of hidden_size. */
 static int read_rank(struct model *model, const json_t *facts, struct err *err)
 {
@@ -26,7 +16,7 @@ static int read_rank(struct model *model, const json_t *facts, struct err *err)
 	const char *word = json_string_value(json_object_get(facts, key));
 
 	if (!word || strcmp(word, "auto") != 0)
-		return read_size(facts, key, MAX_SIZE, &model->mamba1.step_rank, err);
+		return fact_size(facts, key, MAX_SIZE, &model->mamba1.step_rank, err);
 	model->mamba1.step_rank = (model->hidden + 15) / 16;
 	return 0;
 }
@@ -36,7 +26,7 @@ static int read_layers(struct model *model, const json_t *facts, struct err *err
 {
 	size_t offset = fact_count(facts, "attn_layer_offset", 0), period;
 
-	if (read_size(facts, "attn_layer_period", MAX_SIZE, &period, err))
+	if (fact_size(facts, "attn_layer_period", MAX_SIZE, &period, err))
 		return -1;
 	if (offset >= period)
 		return err_set(err, ERR_INPUT,
@@ -53,9 +43,9 @@ int mamba1_configure(struct model *model, const json_t *facts, struct err *err)
 	struct mamba1 *mamba = &model->mamba1;
 	size_t expand;
 
-	if (read_size(facts, "mamba_d_state", MODEL_MAX_CHANNEL_STATE, &mamba->state_size, err) ||
-	    read_size(facts, "mamba_d_conv", MAX_WIDTH, &mamba->conv_width, err) ||
-	    read_size(facts, "mamba_expand", MAX_SIZE, &expand, err) ||
+	if (fact_size(facts, "mamba_d_state", MODEL_MAX_CHANNEL_STATE, &mamba->state_size, err) ||
+	    fact_size(facts, "mamba_d_conv", MAX_WIDTH, &mamba->conv_width, err) ||
+	    fact_size(facts, "mamba_expand", MAX_SIZE, &expand, err) ||
 	    read_rank(model, facts, err))
 		return -1;
 	mamba->n_channels = expand * model->hidden;

@@ -38,15 +38,6 @@ const struct fact_row delta_facts[] = {
 	{ NULL, NULL },
 };
 
-static int read_size(const json_t *facts, const char *key, size_t *size, struct err *err)
-{
-	*size = fact_count(facts, key, 0);
-	if (*size < 1 || *size > MAX_SIZE)
-		return err_set(err, ERR_INPUT, "config.json: '%s' is not a number from 1 to %d",
-			       key, MAX_SIZE);
-	return 0;
-}
-
 static int read_delta(struct model *model, const json_t *facts, struct err *err)
 {
 	struct delta *delta = &model->delta;
@@ -62,7 +53,7 @@ static int read_delta(struct model *model, const json_t *facts, struct err *err)
 	};
 
 	for (size_t i = 0; i < COUNT(sizes); i++)
-		if (read_size(facts, sizes[i].key, sizes[i].size, err))
+		if (fact_size(facts, sizes[i].key, MAX_SIZE, sizes[i].size, err))
 			return -1;
 	if (delta->n_heads % delta->n_key_heads)
 		return err_set(err, ERR_INPUT,
@@ -263,7 +254,7 @@ static int read_conv(struct model *model, const json_t *facts, struct err *err)
 
 	if (!json_object_get(facts, "conv_L_cache"))
 		return 0;
-	if (read_size(facts, "conv_L_cache", &model->conv_width, err))
+	if (fact_size(facts, "conv_L_cache", MAX_SIZE, &model->conv_width, err))
 		return -1;
 	for (i = 0; json_is_array(list) && i < model->n_layers; i++)
 		model->layers[i].mixer = MIXER_CONV;
@@ -294,7 +285,7 @@ int model_find_mixers(struct model *model, const json_t *facts, struct err *err)
 	    (json_object_get(facts, "mamba_dt_rank") && mamba1_configure(model, facts, err)))
 		return -1;
 	if (json_object_get(facts, "linear_num_value_heads") &&
-	    (read_size(facts, "full_attention_interval", &interval, err) ||
+	    (fact_size(facts, "full_attention_interval", MAX_SIZE, &interval, err) ||
 	     read_delta(model, facts, err)))
 		return -1;
 	if (json_is_array(listed) && json_array_size(listed) != model->n_layers)
