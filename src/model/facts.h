@@ -48,8 +48,8 @@ double fact_number(const json_t *facts, const char *key, double otherwise);
 size_t fact_count(const json_t *facts, const char *key, size_t otherwise); /* at most a billion */
 bool fact_flag(const json_t *facts, const char *key);
 
-/* Sets *size to the value of a key.  ERR_INPUT, with the key, unless it is an integer from 1 to max.
- */
+/* Sets *size to the value of a key.  ERR_INPUT, with the key, unless it is an integer from 1 to
+ * max. */
 int fact_size(const json_t *facts, const char *key, size_t max, size_t *size, struct err *err);
 
 #endif

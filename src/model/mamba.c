@@ -11,24 +11,6 @@
 #define MAX_SIZE  65536
 #define MAX_WIDTH 64 /* of a convolution; models have 4 */
 
-const struct mamba_keys mamba_keys_common = {
-	.n_heads = "mamba_n_heads",
-	.head_dim = "mamba_d_head",
-	.n_groups = "mamba_n_groups",
-	.state_size = "mamba_d_state",
-	.conv_width = "mamba_d_conv",
-	.expand = "mamba_expand",
-	.limits = "time_step_limit",
-};
-
-const struct fact_row mamba_facts[] = {
-	{ "mamba_conv_bias", "true" },	{ "mamba_d_conv", "4" },
-	{ "mamba_d_head", "\"auto\"" }, { "mamba_d_state", "256" },
-	{ "mamba_expand", "2" },	{ "mamba_n_groups", "1" },
-	{ "mamba_n_heads", "128" },	{ "mamba_proj_bias", "false" },
-	{ "time_step_limit", NULL },	{ NULL, NULL },
-};
-
 /* Reads heads * head_dim: by itself, or as a multiple of hidden_size. */
 static int read_inner(const struct model *model, const json_t *facts, size_t *inner,
 		      struct err *err)

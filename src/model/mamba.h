@@ -25,16 +25,6 @@ struct mamba_keys {
 	const char *layers;    /* a list of the layers that have attention; NULL: none */
 };
 
-/* Of Bamba and of most models after it. */
-extern const struct mamba_keys mamba_keys_common;
-extern const struct fact_row mamba_facts[]; /* their defaults */
-
-/* The tensors of a layer below the module of Mamba-2, for the vectors of a row. */
-#define MAMBA_VECTORS(module)                                                                \
-	[VECTOR_CONV] = module ".conv1d.weight", [VECTOR_CONV_BIAS] = module ".conv1d.bias", \
-	[VECTOR_A_LOG] = module ".A_log", [VECTOR_DT_BIAS] = module ".dt_bias",              \
-	[VECTOR_SKIP] = module ".D", [VECTOR_NORM_GATED] = module ".norm.weight"
-
 /* Reads the sizes of Mamba-2 and its layers' mixers from the facts of config.json (model/facts.h).
  * ERR_INPUT, with the key, for a size that is missing, out of range or does not fit another. */
 int mamba_configure(struct model *model, const json_t *facts, struct err *err);

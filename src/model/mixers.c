@@ -28,16 +28,6 @@ static const struct {
 	{ "moe", MIXER_NONE },
 };
 
-const struct fact_row delta_facts[] = {
-	{ "full_attention_interval", "4" },
-	{ "linear_conv_kernel_dim", "4" },
-	{ "linear_key_head_dim", "128" },
-	{ "linear_num_key_heads", "16" },
-	{ "linear_num_value_heads", "32" },
-	{ "linear_value_head_dim", "128" },
-	{ NULL, NULL },
-};
-
 static int read_delta(struct model *model, const json_t *facts, struct err *err)
 {
 	struct delta *delta = &model->delta;

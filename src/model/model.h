@@ -278,12 +278,6 @@ enum rotating_layers {
 	ROTATING_WINDOWS_IF_ANY, /* the same, but all where config.json has no sliding_window */
 };
 
-/* What several architectures may ignore: Hunyuan's. */
-extern const struct ignored_row hunyuan_ignored[];
-
-/* What several architectures read of config.json: sizes of gated DeltaNet; Granite's factors. */
-extern const struct fact_row delta_facts[], granite_facts[];
-
 /* An architecture: names below the layer in the checkpoint ("self_attn.q_proj"), what it reads of
  * config.json, and features that config.json does not state. */
 struct arch {

@@ -7,14 +7,6 @@
 
 #include "model/steps.h"
 
-const struct fact_row granite_facts[] = {
-	{ "attention_multiplier", "1.0" },
-	{ "embedding_multiplier", "1.0" },
-	{ "logits_scaling", "1.0" },
-	{ "residual_multiplier", "1.0" },
-	{ NULL, NULL },
-};
-
 /* Sets the factor where the architecture reads the key. */
 static int read_factor(const json_t *facts, const char *key, float *factor, struct err *err)
 {

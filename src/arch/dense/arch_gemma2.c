@@ -25,5 +25,8 @@ const struct arch arch_gemma2 = {
 		{ "query_pre_attn_scalar", "256" },
 		{ "sliding_window", "4096" },
 	},
-	.facts.ignored = { { "hidden_act", NULL }, { "sliding_window_size", NULL } },
+	.facts.ignored = {
+		{ "hidden_act", NULL },
+		{ "sliding_window_size", NULL },
+	},
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "model/model.h"
+#include "arch/shared.h"
 
 /* Gemma 3, its language model: q and k are normalized; five of six layers have a window and their
  * own angles. */
@@ -11,8 +11,7 @@ const struct arch arch_gemma3 = {
 		[VECTOR_NORM_ATTENTION_OUT] = "post_attention_layernorm.weight",
 		[VECTOR_NORM_MLP] = "pre_feedforward_layernorm.weight",
 		[VECTOR_NORM_MLP_OUT] = "post_feedforward_layernorm.weight",
-		[VECTOR_NORM_Q] = "self_attn.q_norm.weight",
-		[VECTOR_NORM_K] = "self_attn.k_norm.weight",
+		QK_NORMS,
 	},
 	.norm_plus_one = true,
 	.scaled_embedding = true,
@@ -28,5 +27,8 @@ const struct arch arch_gemma3 = {
 		{ "sliding_window", "4096" },
 		{ "sliding_window_pattern", NULL },
 	},
-	.facts.ignored = { { "_sliding_window_pattern", NULL }, { "hidden_act", NULL } },
+	.facts.ignored = {
+		{ "_sliding_window_pattern", NULL },
+		{ "hidden_act", NULL },
+	},
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "model/model.h"
+#include "arch/shared.h"
 
 /* Granite 3: Llama with factors of embeddings, scores, steps and logits. */
 const struct arch arch_granite = {

@@ -1,38 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "model/model.h"
-
-/* Keys of tokens, of towers, of what is switched off by other keys, and of what all of these models
- * have. */
-const struct ignored_row hunyuan_ignored[] = {
-	{ "anyres_pooling_size", NULL },
-	{ "attention_head_dim", NULL },
-	{ "cla_share_factor", NULL },
-	{ "dense_list", NULL },
-	{ "enable_lm_head_fp32", NULL },
-	{ "eod_token_id", NULL },
-	{ "im_end_id", NULL },
-	{ "im_newline_id", NULL },
-	{ "im_start_id", NULL },
-	{ "image_token_id", NULL },
-	{ "mask_init_id", NULL },
-	{ "norm_type", NULL },
-	{ "num_media_embeds", NULL },
-	{ "org_vocab_size", NULL },
-	{ "pad_id", NULL },
-	{ "pool_type", NULL },
-	{ "text_end_id", NULL },
-	{ "text_start_id", NULL },
-	{ "use_qk_norm", "true" },
-	{ "use_rotary_pos_emb", "true" },
-	{ "video_end_id", NULL },
-	{ "video_start_id", NULL },
-	{ "vit_input_resolution", NULL },
-	{ "vit_mapping_type", NULL },
-	{ "vit_norm_type", NULL },
-	{ "vit_patch", NULL },
-	{ "vit_token", NULL },
-	{ NULL, NULL },
-};
+#include "arch/shared.h"
 
 /* Hunyuan, dense: Llama with norms of q and k after their rotation. */
 const struct arch arch_hunyuan_v1_dense = {

@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "model/model.h"
+#include "arch/shared.h"
 
 /* OLMo 3: OLMo 2 with a window in three of four layers, whose angles are never scaled. */
 const struct arch arch_olmo3 = {
 	.name = "olmo3",
 	.architectures = { "Olmo3ForCausalLM" },
 	.vector = {
-		[VECTOR_NORM_ATTENTION] = "",
-		[VECTOR_NORM_ATTENTION_OUT] = "post_attention_layernorm.weight",
-		[VECTOR_NORM_MLP] = "",
-		[VECTOR_NORM_MLP_OUT] = "post_feedforward_layernorm.weight",
-		[VECTOR_NORM_Q] = "self_attn.q_norm.weight",
-		[VECTOR_NORM_K] = "self_attn.k_norm.weight",
+		NORMS_AFTER,
+		QK_NORMS,
 	},
 	.norm_heads_together = true,
 	.plain_window_rope = true,

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "model/model.h"
+#include "arch/shared.h"
 
 /* Qwen 3: q and k are normalized head by head. */
 const struct arch arch_qwen3 = {
 	.name = "qwen3",
 	.architectures = { "Qwen3ForCausalLM" },
 	.text_types = { "qwen3" },
-	.vector = { [VECTOR_NORM_Q] = "self_attn.q_norm.weight",
-		    [VECTOR_NORM_K] = "self_attn.k_norm.weight" },
+	.vector = { QK_NORMS },
 	.facts.keys = {
 		{ "attention_bias", "false" },
 		{ "head_dim", "128" },

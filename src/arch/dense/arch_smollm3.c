@@ -13,5 +13,8 @@ const struct arch arch_smollm3 = {
 		{ "no_rope_layers", NULL },
 		{ "rope_theta", "2000000.0" },
 	},
-	.facts.ignored = { { "max_window_layers", NULL }, { "sliding_window", NULL } },
+	.facts.ignored = {
+		{ "max_window_layers", NULL },
+		{ "sliding_window", NULL },
+	},
 };

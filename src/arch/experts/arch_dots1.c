@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "model/model.h"
+#include "arch/shared.h"
 
 /* dots.llm1: norms of q and k, experts in groups with sigmoid scores, a shared expert. */
 const struct arch arch_dots1 = {
 	.name = "dots1",
 	.architectures = { "Dots1ForCausalLM" },
-	.vector = { [VECTOR_NORM_Q] = "self_attn.q_norm.weight",
-		    [VECTOR_NORM_K] = "self_attn.k_norm.weight",
+	.vector = { QK_NORMS,
 		    [VECTOR_ROUTER_BIAS] = "mlp.gate.e_score_correction_bias" },
 	.sigmoid = true,
 	.facts.keys = {
@@ -19,5 +18,8 @@ const struct arch arch_dots1 = {
 		{ "sliding_window", "4096" },
 		{ "topk_group", "1" },
 	},
-	.facts.ignored = { { "scoring_func", "\"noaux_tc\"" }, { "topk_method", "\"noaux_tc\"" } },
+	.facts.ignored = {
+		{ "scoring_func", "\"noaux_tc\"" },
+		{ "topk_method", "\"noaux_tc\"" },
+	},
 };

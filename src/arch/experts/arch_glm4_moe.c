@@ -19,5 +19,8 @@ const struct arch arch_glm4_moe = {
 		{ "topk_group", "1" },
 		{ "use_qk_norm", "false" },
 	},
-	.facts.ignored = { { "scoring_func", "\"sigmoid\"" }, { "topk_method", "\"noaux_tc\"" } },
+	.facts.ignored = {
+		{ "scoring_func", "\"sigmoid\"" },
+		{ "topk_method", "\"noaux_tc\"" },
+	},
 };

@@ -27,7 +27,9 @@ const struct arch arch_gpt_oss = {
 		{ "swiglu_alpha", "1.702" },
 		{ "swiglu_limit", "7.0" },
 	},
-	.facts.ignored = { { "experts_per_token", NULL },
-		     { "hidden_act", NULL },
-		     { "initial_context_length", NULL } },
+	.facts.ignored = {
+		{ "experts_per_token", NULL },
+		{ "hidden_act", NULL },
+		{ "initial_context_length", NULL },
+	},
 };

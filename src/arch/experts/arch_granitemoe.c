@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "model/model.h"
+#include "arch/shared.h"
 
 /* Granite 3 with experts. */
 const struct arch arch_granitemoe = {
 	.name = "granitemoe",
 	.architectures = { "GraniteMoeForCausalLM" },
 	.linear = { [LINEAR_ROUTER] = "block_sparse_moe.router.layer" },
-	.expert = {
-		[EXPERT_ROLE_GATE] = "block_sparse_moe.experts.%zu.w1",
-		[EXPERT_ROLE_UP] = "block_sparse_moe.experts.%zu.w3",
-		[EXPERT_ROLE_DOWN] = "block_sparse_moe.experts.%zu.w2",
-	},
+	.expert = { EXPERTS_W("block_sparse_moe.experts") },
 	.fused_gate_up = "block_sparse_moe.input_linear.weight",
 	.fused_down = "block_sparse_moe.output_linear.weight",
 	.choose_first = true,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "model/model.h"
+#include "arch/shared.h"
 
 /* Hunyuan with experts, such as A13B, and a shared expert. */
 const struct arch arch_hunyuan_v1_moe = {
@@ -7,9 +7,7 @@ const struct arch arch_hunyuan_v1_moe = {
 	.architectures = { "HunYuanMoEV1ForCausalLM" },
 	.text_types = { "hunyuan_v1_moe" },
 	.linear = { [LINEAR_ROUTER] = "mlp.gate.wg",
-		    [LINEAR_SHARED_GATE] = "mlp.shared_mlp.gate_proj",
-		    [LINEAR_SHARED_UP] = "mlp.shared_mlp.up_proj",
-		    [LINEAR_SHARED_DOWN] = "mlp.shared_mlp.down_proj" },
+		    SHARED_EXPERT("mlp.shared_mlp") },
 	.vector = { [VECTOR_NORM_Q] = "self_attn.query_layernorm.weight",
 		    [VECTOR_NORM_K] = "self_attn.key_layernorm.weight" },
 	.norm_after_rope = true,
@@ -21,8 +19,10 @@ const struct arch arch_hunyuan_v1_moe = {
 		{ "rms_norm_eps", "1e-05" },
 	},
 	.facts.shared_ignored = hunyuan_ignored,
-	.facts.ignored = { { "moe_layer_num_skipped", "0" },
-			   { "norm_topk_prob", "true" },
-			   { "num_shared_expert", NULL },
-			   { "use_mixed_mlp_moe", NULL } },
+	.facts.ignored = {
+		{ "moe_layer_num_skipped", "0" },
+		{ "norm_topk_prob", "true" },
+		{ "num_shared_expert", NULL },
+		{ "use_mixed_mlp_moe", NULL },
+	},
 };

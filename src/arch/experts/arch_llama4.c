@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "model/model.h"
+#include "arch/shared.h"
 
 /* Llama 4: layers with positions attend within chunks, and norm the heads of q and k after their
  * rotation; others scale queries by position.  Experts take their input times its score. */
@@ -8,20 +8,12 @@ const struct arch arch_llama4 = {
 	.architectures = { "Llama4ForCausalLM", "Llama4ForConditionalGeneration" },
 	.text_types = { "llama4_text" },
 	.linear = {
-		[LINEAR_GATE] = "feed_forward.gate_proj",
-		[LINEAR_UP] = "feed_forward.up_proj",
-		[LINEAR_DOWN] = "feed_forward.down_proj",
+		MLP("feed_forward"),
 		[LINEAR_ROUTER] = "feed_forward.router",
-		[LINEAR_SHARED_GATE] = "feed_forward.shared_expert.gate_proj",
-		[LINEAR_SHARED_UP] = "feed_forward.shared_expert.up_proj",
-		[LINEAR_SHARED_DOWN] = "feed_forward.shared_expert.down_proj",
+		SHARED_EXPERT("feed_forward.shared_expert"),
 	},
 	.vector = { [VECTOR_NORM_Q] = "", [VECTOR_NORM_K] = "" },
-	.expert = {
-		[EXPERT_ROLE_GATE] = "feed_forward.experts.%zu.gate_proj",
-		[EXPERT_ROLE_UP] = "feed_forward.experts.%zu.up_proj",
-		[EXPERT_ROLE_DOWN] = "feed_forward.experts.%zu.down_proj",
-	},
+	.expert = { EXPERTS("feed_forward.experts") },
 	.fused_gate_up = "feed_forward.experts.gate_up_proj",
 	.fused_down = "feed_forward.experts.down_proj",
 	.sigmoid = true,
@@ -44,8 +36,10 @@ const struct arch arch_llama4 = {
 		{ "rope_theta", "500000.0" },
 		{ "use_qk_norm", "true" },
 	},
-	.facts.ignored = { { "for_llm_compressor", NULL },
-			   { "interleave_moe_layer_step", NULL },
-			   { "intermediate_size_mlp", NULL },
-			   { "moe_layers", NULL } },
+	.facts.ignored = {
+		{ "for_llm_compressor", NULL },
+		{ "interleave_moe_layer_step", NULL },
+		{ "intermediate_size_mlp", NULL },
+		{ "moe_layers", NULL },
+	},
 };

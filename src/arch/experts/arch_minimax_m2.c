@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "model/model.h"
+#include "arch/shared.h"
 
 /* MiniMax-M2: norms of the heads of a token together, a part of a head rotated, experts with
  * sigmoid scores. */
@@ -7,14 +7,9 @@ const struct arch arch_minimax_m2 = {
 	.name = "minimax_m2",
 	.architectures = { "MiniMaxM2ForCausalLM" },
 	.linear = { [LINEAR_ROUTER] = "block_sparse_moe.gate" },
-	.vector = { [VECTOR_NORM_Q] = "self_attn.q_norm.weight",
-		    [VECTOR_NORM_K] = "self_attn.k_norm.weight",
+	.vector = { QK_NORMS,
 		    [VECTOR_ROUTER_BIAS] = "block_sparse_moe.e_score_correction_bias" },
-	.expert = {
-		[EXPERT_ROLE_GATE] = "block_sparse_moe.experts.%zu.w1",
-		[EXPERT_ROLE_UP] = "block_sparse_moe.experts.%zu.w3",
-		[EXPERT_ROLE_DOWN] = "block_sparse_moe.experts.%zu.w2",
-	},
+	.expert = { EXPERTS_W("block_sparse_moe.experts") },
 	.norm_heads_together = true,
 	.norm_top_k = true,
 	.sigmoid = true,
@@ -25,12 +20,14 @@ const struct arch arch_minimax_m2 = {
 		{ "rope_theta", "5000000.0" },
 		{ "rotary_dim", NULL },
 	},
-	.facts.ignored = { { "attn_type_list", NULL },
-			   { "mtp_transformer_layers", NULL },
-			   { "num_mtp_modules", NULL },
-			   { "qk_norm_type", "\"per_layer\"" },
-			   { "scoring_func", "\"sigmoid\"" },
-			   { "use_mtp", NULL },
-			   { "use_qk_norm", "true" },
-			   { "use_routing_bias", "true" } },
+	.facts.ignored = {
+		{ "attn_type_list", NULL },
+		{ "mtp_transformer_layers", NULL },
+		{ "num_mtp_modules", NULL },
+		{ "qk_norm_type", "\"per_layer\"" },
+		{ "scoring_func", "\"sigmoid\"" },
+		{ "use_mtp", NULL },
+		{ "use_qk_norm", "true" },
+		{ "use_routing_bias", "true" },
+	},
 };

@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "model/model.h"
+#include "arch/shared.h"
 
 /* Mixtral: w1 is the gate, w3 up, w2 down. */
 const struct arch arch_mixtral = {
 	.name = "mixtral",
 	.architectures = { "MixtralForCausalLM" },
 	.linear = { [LINEAR_ROUTER] = "block_sparse_moe.gate" },
-	.expert = {
-		[EXPERT_ROLE_GATE] = "block_sparse_moe.experts.%zu.w1",
-		[EXPERT_ROLE_UP] = "block_sparse_moe.experts.%zu.w3",
-		[EXPERT_ROLE_DOWN] = "block_sparse_moe.experts.%zu.w2",
-	},
+	.expert = { EXPERTS_W("block_sparse_moe.experts") },
 	.norm_top_k = true,
 	.facts.keys = {
 		{ "num_experts_per_tok", "2" },

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "model/model.h"
+#include "arch/shared.h"
 
 /* OLMoE: norms of the heads of a token together, and experts. */
 const struct arch arch_olmoe = {
 	.name = "olmoe",
 	.architectures = { "OlmoeForCausalLM" },
-	.vector = { [VECTOR_NORM_Q] = "self_attn.q_norm.weight",
-		    [VECTOR_NORM_K] = "self_attn.k_norm.weight" },
+	.vector = { QK_NORMS },
 	.norm_heads_together = true,
 	.facts.keys = {
 		{ "attention_bias", "false" },

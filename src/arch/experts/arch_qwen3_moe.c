@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "model/model.h"
+#include "arch/shared.h"
 
 /* Qwen 3 with experts, in all layers or in some. */
 const struct arch arch_qwen3_moe = {
 	.name = "qwen3_moe",
 	.architectures = { "Qwen3MoeForCausalLM" },
 	.text_types = { "qwen3_moe" },
-	.vector = { [VECTOR_NORM_Q] = "self_attn.q_norm.weight",
-		    [VECTOR_NORM_K] = "self_attn.k_norm.weight" },
+	.vector = { QK_NORMS },
 	.facts.keys = {
 		{ "attention_bias", "false" },
 		{ "norm_topk_prob", "false" },

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "model/model.h"
+#include "arch/shared.h"
 
 /* The language model of Qwen3-VL with experts: their weights always sum to 1. */
 const struct arch arch_qwen3_vl_moe = {
 	.name = "qwen3_vl_moe",
 	.text_types = { "qwen3_vl_moe_text" },
-	.vector = { [VECTOR_NORM_Q] = "self_attn.q_norm.weight",
-		    [VECTOR_NORM_K] = "self_attn.k_norm.weight" },
+	.vector = { QK_NORMS },
 	.norm_top_k = true,
 	.facts.keys = {
 		{ "attention_bias", "false" },

@@ -22,8 +22,10 @@ const struct arch arch_deepseek_v2 = {
 		{ "topk_method", "\"greedy\"" },
 		{ "v_head_dim", "128" },
 	},
-	.facts.ignored = { { "norm_topk_prob", "false" },
-			   { "qk_head_dim", NULL },
-			   { "rope_interleave", "true" },
-			   { "scoring_func", "\"softmax\"" } },
+	.facts.ignored = {
+		{ "norm_topk_prob", "false" },
+		{ "qk_head_dim", NULL },
+		{ "rope_interleave", "true" },
+		{ "scoring_func", "\"softmax\"" },
+	},
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "model/model.h"
+#include "arch/shared.h"
 
 /* DeepSeek-V3 and R1: latent attention; experts in groups, sigmoid scores, a shared expert. */
 const struct arch arch_deepseek_v3 = {
@@ -9,6 +9,7 @@ const struct arch arch_deepseek_v3 = {
 	.vector = { [VECTOR_ROUTER_BIAS] = "mlp.gate.e_score_correction_bias" },
 	.sigmoid = true,
 	.yarn_scores = true,
+	.facts.shared_ignored = latent_ignored,
 	.facts.keys = {
 		{ "attention_bias", "false" },
 		{ "kv_lora_rank", "512" },
@@ -23,7 +24,4 @@ const struct arch arch_deepseek_v3 = {
 		{ "topk_group", "4" },
 		{ "v_head_dim", "128" },
 	},
-	.facts.ignored = { { "qk_head_dim", NULL },
-		     { "scoring_func", "\"sigmoid\"" },
-		     { "topk_method", "\"noaux_tc\"" } },
 };

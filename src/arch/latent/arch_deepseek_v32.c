@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "model/model.h"
+#include "arch/shared.h"
 
 /* DeepSeek-V3.2: the layers of DeepSeek-V3 with sparse attention. */
 const struct arch arch_deepseek_v32 = {
@@ -10,6 +10,7 @@ const struct arch arch_deepseek_v32 = {
 	.sigmoid = true,
 	.yarn_scores = true,
 	.adjacent_pairs = true,
+	.facts.shared_ignored = latent_ignored,
 	.facts.keys = {
 		{ "attention_bias", "false" },
 		{ "index_head_dim", "128" },
@@ -26,9 +27,8 @@ const struct arch arch_deepseek_v32 = {
 		{ "topk_group", "4" },
 		{ "v_head_dim", "128" },
 	},
-	.facts.ignored = { { "mlp_layer_types", NULL },
-{ "qk_head_dim", NULL },
-{ "rope_interleave", "true" },
-{ "scoring_func", "\"sigmoid\"" },
-{ "topk_method", "\"noaux_tc\"" } },
+	.facts.ignored = {
+		{ "mlp_layer_types", NULL },
+		{ "rope_interleave", "true" },
+	},
 };

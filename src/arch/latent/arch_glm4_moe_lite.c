@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "model/model.h"
+#include "arch/shared.h"
 
 /* GLM-4.7-Flash: the layers of DeepSeek-V3. */
 const struct arch arch_glm4_moe_lite = {
@@ -8,6 +8,7 @@ const struct arch arch_glm4_moe_lite = {
 	.vector = { [VECTOR_ROUTER_BIAS] = "mlp.gate.e_score_correction_bias" },
 	.sigmoid = true,
 	.yarn_scores = true,
+	.facts.shared_ignored = latent_ignored,
 	.facts.keys = {
 		{ "attention_bias", "false" },
 		{ "kv_lora_rank", "512" },
@@ -23,8 +24,5 @@ const struct arch arch_glm4_moe_lite = {
 		{ "topk_group", "1" },
 		{ "v_head_dim", "256" },
 	},
-	.facts.ignored = { { "mlp_layer_types", NULL },
-			   { "qk_head_dim", NULL },
-			   { "scoring_func", "\"sigmoid\"" },
-			   { "topk_method", "\"noaux_tc\"" } },
+	.facts.ignored = { { "mlp_layer_types", NULL } },
 };

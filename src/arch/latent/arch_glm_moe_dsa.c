@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "model/model.h"
+#include "arch/shared.h"
 
 /* GLM-5: the layers of DeepSeek-V3.2.  In some the indexer is that of a layer before. */
 const struct arch arch_glm_moe_dsa = {
@@ -10,6 +10,7 @@ const struct arch arch_glm_moe_dsa = {
 	.sigmoid = true,
 	.yarn_scores = true,
 	.adjacent_pairs = true,
+	.facts.shared_ignored = latent_ignored,
 	.facts.keys = {
 		{ "attention_bias", "false" },
 		{ "index_head_dim", "128" },
@@ -27,15 +28,14 @@ const struct arch arch_glm_moe_dsa = {
 		{ "topk_group", "1" },
 		{ "v_head_dim", "256" },
 	},
-	.facts.ignored = { { "index_share_for_mtp_iteration", NULL },
-{ "index_skip_topk_offset", NULL },
-{ "index_topk_freq", NULL },
-{ "index_topk_pattern", NULL },
-{ "indexer_rope_interleave", NULL },
-{ "indexer_types", NULL },
-{ "mlp_layer_types", NULL },
-{ "qk_head_dim", NULL },
-{ "rope_interleave", "true" },
-{ "scoring_func", "\"sigmoid\"" },
-{ "topk_method", "\"noaux_tc\"" } },
+	.facts.ignored = {
+		{ "index_share_for_mtp_iteration", NULL },
+		{ "index_skip_topk_offset", NULL },
+		{ "index_topk_freq", NULL },
+		{ "index_topk_pattern", NULL },
+		{ "indexer_rope_interleave", NULL },
+		{ "indexer_types", NULL },
+		{ "mlp_layer_types", NULL },
+		{ "rope_interleave", "true" },
+	},
 };

@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "model/mamba.h"
+#include "arch/shared.h"
 
 static const struct mamba_keys keys = {
-	.n_heads = "mamba_n_heads",
-	.head_dim = "mamba_d_head",
-	.n_groups = "mamba_n_groups",
-	.state_size = "mamba_d_state",
-	.conv_width = "mamba_d_conv",
-	.expand = "mamba_expand",
-	.limits = "time_step_limit",
+	MAMBA_KEYS,
 	.layers = "attn_layer_indices",
 };
 
@@ -16,11 +10,7 @@ static const struct mamba_keys keys = {
 const struct arch arch_bamba = {
 	.name = "bamba",
 	.architectures = { "BambaForCausalLM" },
-	.linear = {
-		[LINEAR_GATE] = "feed_forward.gate_proj",
-		[LINEAR_UP] = "feed_forward.up_proj",
-		[LINEAR_DOWN] = "feed_forward.down_proj",
-	},
+	.linear = { MLP("feed_forward") },
 	.vector = {
 		[VECTOR_NORM_MLP] = "pre_ff_layernorm.weight",
 		MAMBA_VECTORS("mamba"),

@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "model/mamba.h"
+#include "arch/shared.h"
 
 static const struct mamba_keys keys = {
-	.n_heads = "mamba_n_heads",
-	.head_dim = "mamba_d_head",
-	.n_groups = "mamba_n_groups",
-	.state_size = "mamba_d_state",
-	.conv_width = "mamba_d_conv",
-	.expand = "mamba_expand",
+	MAMBA_KEYS,
 	.inner = "mamba_d_ssm",
-	.limits = "time_step_limit",
 	.has_norm = "mamba_rms_norm",
 	.norm_first = "mamba_norm_before_gate",
 	.beside_attention = true,
@@ -19,11 +13,7 @@ static const struct mamba_keys keys = {
 const struct arch arch_falcon_h1 = {
 	.name = "falcon_h1",
 	.architectures = { "FalconH1ForCausalLM" },
-	.linear = {
-		[LINEAR_GATE] = "feed_forward.gate_proj",
-		[LINEAR_UP] = "feed_forward.up_proj",
-		[LINEAR_DOWN] = "feed_forward.down_proj",
-	},
+	.linear = { MLP("feed_forward") },
 	.vector = {
 		[VECTOR_NORM_MLP] = "pre_ff_layernorm.weight",
 		MAMBA_VECTORS("mamba"),

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "model/mamba.h"
+#include "arch/shared.h"
+
+static const struct mamba_keys keys = { MAMBA_KEYS };
 
 /* Granite 4: Mamba-2 in most layers, attention that need not know positions, and an mlp for every
  * token, with experts or alone. */
@@ -12,14 +14,10 @@ const struct arch arch_granitemoehybrid = {
 		[LINEAR_ROUTER] = "block_sparse_moe.router.layer",
 	},
 	.vector = { MAMBA_VECTORS("mamba") },
-	.expert = {
-		[EXPERT_ROLE_GATE] = "block_sparse_moe.experts.%zu.w1",
-		[EXPERT_ROLE_UP] = "block_sparse_moe.experts.%zu.w3",
-		[EXPERT_ROLE_DOWN] = "block_sparse_moe.experts.%zu.w2",
-	},
+	.expert = { EXPERTS_W("block_sparse_moe.experts") },
 	.fused_gate_up = "block_sparse_moe.input_linear.weight",
 	.fused_down = "block_sparse_moe.output_linear.weight",
-	.mamba = &mamba_keys_common,
+	.mamba = &keys,
 	.choose_first = true,
 	.facts.shared = mamba_facts,
 	.facts.keys = {

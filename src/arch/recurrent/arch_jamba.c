@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "model/model.h"
+#include "arch/shared.h"
 
 /* Jamba: Mamba-1 in most layers, attention that does not know positions, experts in some layers. */
 const struct arch arch_jamba = {
 	.name = "jamba",
 	.architectures = { "JambaForCausalLM" },
 	.linear = {
-		[LINEAR_GATE] = "feed_forward.gate_proj",
-		[LINEAR_UP] = "feed_forward.up_proj",
-		[LINEAR_DOWN] = "feed_forward.down_proj",
+		MLP("feed_forward"),
 		[LINEAR_ROUTER] = "feed_forward.router",
 	},
 	.vector = {
@@ -21,11 +19,7 @@ const struct arch arch_jamba = {
 		[VECTOR_NORM_B] = "mamba.b_layernorm.weight",
 		[VECTOR_NORM_C] = "mamba.c_layernorm.weight",
 	},
-	.expert = {
-		[EXPERT_ROLE_GATE] = "feed_forward.experts.%zu.gate_proj",
-		[EXPERT_ROLE_UP] = "feed_forward.experts.%zu.up_proj",
-		[EXPERT_ROLE_DOWN] = "feed_forward.experts.%zu.down_proj",
-	},
+	.expert = { EXPERTS("feed_forward.experts") },
 	.fused_gate_up = "feed_forward.experts.gate_up_proj",
 	.fused_down = "feed_forward.experts.down_proj",
 	.norm = "final_layernorm",

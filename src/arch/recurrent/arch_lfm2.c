@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "model/model.h"
+#include "arch/shared.h"
 
 /* LFM2: gated short convolutions in most layers.  The keys that are ignored are of its releases;
  * the sizes among them are those of the tensors. */
@@ -8,18 +8,10 @@ const struct arch arch_lfm2 = {
 	.architectures = { "Lfm2ForCausalLM" },
 	.text_types = { "lfm2" },
 	.linear = {
-		[LINEAR_O] = "self_attn.out_proj",
-		[LINEAR_GATE] = "feed_forward.w1",
-		[LINEAR_UP] = "feed_forward.w3",
-		[LINEAR_DOWN] = "feed_forward.w2",
+		LFM2_MATRICES,
 	},
 	.vector = {
-		[VECTOR_NORM_ATTENTION] = "operator_norm.weight",
-		[VECTOR_NORM_MLP] = "ffn_norm.weight",
-		[VECTOR_NORM_Q] = "self_attn.q_layernorm.weight",
-		[VECTOR_NORM_K] = "self_attn.k_layernorm.weight",
-		[VECTOR_CONV] = "conv.conv.weight",
-		[VECTOR_CONV_BIAS] = "conv.conv.bias",
+		LFM2_VECTORS,
 	},
 	.norm = "embedding_norm",
 	.tied = true,

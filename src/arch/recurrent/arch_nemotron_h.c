@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "model/mamba.h"
+#include "arch/shared.h"
 
 static const struct mamba_keys keys = {
 	.n_heads = "mamba_num_heads",

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "model/model.h"
+#include "arch/shared.h"
 
 /* Qwen3-Next: gated DeltaNet in three of four layers, gated attention, experts and a shared one. */
 const struct arch arch_qwen3_next = {
 	.name = "qwen3_next",
 	.architectures = { "Qwen3NextForCausalLM" },
-	.linear = { [LINEAR_SHARED_GATE] = "mlp.shared_expert.gate_proj",
-		    [LINEAR_SHARED_UP] = "mlp.shared_expert.up_proj",
-		    [LINEAR_SHARED_DOWN] = "mlp.shared_expert.down_proj" },
-	.vector = { [VECTOR_NORM_Q] = "self_attn.q_norm.weight",
-		    [VECTOR_NORM_K] = "self_attn.k_norm.weight" },
+	.linear = { SHARED_EXPERT("mlp.shared_expert") },
+	.vector = { QK_NORMS },
 	.norm_plus_one = true,
 	.gated_attention = true,
 	.facts.shared = delta_facts,
@@ -20,7 +17,5 @@ const struct arch arch_qwen3_next = {
 		{ "num_experts_per_tok", "10" },
 		{ "partial_rotary_factor", "0.25" },
 	},
-	.facts.ignored = { { "attn_output_gate", "true" },
-			   { "mamba_ssm_dtype", NULL },
-			   { "mtp_num_hidden_layers", NULL } },
+	.facts.shared_ignored = delta_ignored,
 };
