@@ -110,7 +110,7 @@ static void note_data(const struct calibrate_plan *plan, const struct calibrate_
 			"fp8conv calibrate: note: the data is enough for %zu of %zu "
 			"passes\n",
 			n_passes, asked);
-	data_print_notes("calibrate", &plan->data);
+	data_print_notes("calibrate", &plan->data, &plan->model);
 }
 
 /* The job: a model over data, or for an unknown forward pass, its matrices over dumped inputs. */

@@ -74,7 +74,7 @@ static void note_data(const struct eval_plan *plan, const struct eval_params *pa
 	if (plan->data.n < asked)
 		fprintf(stderr, "fp8conv eval: note: the data is enough for %zu of %zu sequences\n",
 			plan->data.n, asked);
-	data_print_notes("eval", &plan->data);
+	data_print_notes("eval", &plan->data, &plan->out.model);
 }
 
 /* Prints the result, after the bar is cleared; main() reports a standard output that failed. */

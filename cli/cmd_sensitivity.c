@@ -13,6 +13,7 @@
 #include "cli/options/run.h"
 #include "cli/options/selection.h"
 #include "cli/options/values.h"
+#include "cli/print/data.h"
 #include "cli/print/plan.h"
 #include "cli/print/sensitivity.h"
 #include "cli/process.h"
@@ -151,6 +152,7 @@ static int open_and_run(const struct settings *settings, struct err *err)
 		return -1;
 	if (!settings->run.quiet) {
 		notes_print("sensitivity", &plan.plans[0].selection.notes, false);
+		data_print_notes("sensitivity", &plan.data, &plan.model);
 		sensitivity_note_unmeasured(&plan);
 	}
 	if (settings->dry_run)

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "cli/print/conversion.h"
+#include "cli/print/data.h"
 #include "cli/print/plan.h"
 #include "cli/progress/progress.h"
 #include "cli/process.h"
@@ -26,6 +27,8 @@ static void report_success(const char *command, const struct convert_settings *s
 	if (settings->run.quiet)
 		return;
 	notes_print(command, &plan->selection.notes, settings->run.verbose || settings->dry_run);
+	if (plan->rounding)
+		data_print_notes(command, &plan->rounding->plan.data, &plan->rounding->plan.model);
 	if (!settings->dry_run && (settings->run.verbose || isatty(STDERR_FILENO)))
 		conversion_print_text(report);
 }

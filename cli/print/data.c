@@ -3,8 +3,10 @@
 
 #include <stdio.h>
 
-void data_print_notes(const char *command, const struct dataset *data)
+void data_print_notes(const char *command, const struct dataset *data, const struct model *model)
 {
+	size_t n_towers = model_count_towers(model);
+
 	if (data->n_chats)
 		fprintf(stderr,
 			"fp8conv %s: note: the model's chat template was not applied to "
@@ -15,4 +17,9 @@ void data_print_notes(const char *command, const struct dataset *data)
 			"fp8conv %s: note: '%s' is not UTF-8 at byte %zu: invalid bytes are read "
 			"as U+FFFD\n",
 			command, data->invalid_name, data->invalid_byte);
+	if (n_towers)
+		fprintf(stderr,
+			"fp8conv %s: note: only text is read: %zu tensors of branches for images "
+			"or audio are not run\n",
+			command, n_towers);
 }

@@ -11,39 +11,37 @@
 
 /* --- linear --- */
 
-#define MLP(module)                                                              \
+#define MLP(module)                                                           \
 	[LINEAR_GATE] = module ".gate_proj", [LINEAR_UP] = module ".up_proj", \
 	[LINEAR_DOWN] = module ".down_proj"
 
-#define SHARED_EXPERT(module)                                                                 \
+#define SHARED_EXPERT(module)                                                               \
 	[LINEAR_SHARED_GATE] = module ".gate_proj", [LINEAR_SHARED_UP] = module ".up_proj", \
 	[LINEAR_SHARED_DOWN] = module ".down_proj"
 
-#define LFM2_MATRICES                                                        \
+#define LFM2_MATRICES                                                         \
 	[LINEAR_O] = "self_attn.out_proj", [LINEAR_GATE] = "feed_forward.w1", \
 	[LINEAR_UP] = "feed_forward.w3", [LINEAR_DOWN] = "feed_forward.w2"
 
 /* --- expert --- */
 
-#define EXPERTS(module)                                   \
-	[EXPERT_ROLE_GATE] = module ".%zu.gate_proj",     \
-	[EXPERT_ROLE_UP] = module ".%zu.up_proj",         \
+#define EXPERTS(module)                                                                         \
+	[EXPERT_ROLE_GATE] = module ".%zu.gate_proj", [EXPERT_ROLE_UP] = module ".%zu.up_proj", \
 	[EXPERT_ROLE_DOWN] = module ".%zu.down_proj"
 
-#define EXPERTS_W(module)                                                          \
+#define EXPERTS_W(module)                                                           \
 	[EXPERT_ROLE_GATE] = module ".%zu.w1", [EXPERT_ROLE_UP] = module ".%zu.w3", \
 	[EXPERT_ROLE_DOWN] = module ".%zu.w2"
 
 /* --- vector --- */
 
-#define QK_NORMS                                      \
-	[VECTOR_NORM_Q] = "self_attn.q_norm.weight", \
-	[VECTOR_NORM_K] = "self_attn.k_norm.weight"
+#define QK_NORMS \
+	[VECTOR_NORM_Q] = "self_attn.q_norm.weight", [VECTOR_NORM_K] = "self_attn.k_norm.weight"
 
 /* Norms of what attention and the mlp return, and none of what they take. */
-#define NORMS_AFTER                                                                           \
-	[VECTOR_NORM_ATTENTION] = "", [VECTOR_NORM_MLP] = "",                                 \
-	[VECTOR_NORM_ATTENTION_OUT] = "post_attention_layernorm.weight",                      \
+#define NORMS_AFTER                                                      \
+	[VECTOR_NORM_ATTENTION] = "", [VECTOR_NORM_MLP] = "",            \
+	[VECTOR_NORM_ATTENTION_OUT] = "post_attention_layernorm.weight", \
 	[VECTOR_NORM_MLP_OUT] = "post_feedforward_layernorm.weight"
 
 /* The tensors below the module of Mamba-2. */
@@ -52,20 +50,19 @@
 	[VECTOR_A_LOG] = module ".A_log", [VECTOR_DT_BIAS] = module ".dt_bias",              \
 	[VECTOR_SKIP] = module ".D", [VECTOR_NORM_GATED] = module ".norm.weight"
 
-#define LFM2_VECTORS                                         \
-	[VECTOR_NORM_ATTENTION] = "operator_norm.weight",    \
-	[VECTOR_NORM_MLP] = "ffn_norm.weight",               \
-	[VECTOR_NORM_Q] = "self_attn.q_layernorm.weight",    \
-	[VECTOR_NORM_K] = "self_attn.k_layernorm.weight",    \
-	[VECTOR_CONV] = "conv.conv.weight", [VECTOR_CONV_BIAS] = "conv.conv.bias"
+#define LFM2_VECTORS                                                                             \
+	[VECTOR_NORM_ATTENTION] = "operator_norm.weight", [VECTOR_NORM_MLP] = "ffn_norm.weight", \
+	[VECTOR_NORM_Q] = "self_attn.q_layernorm.weight",                                        \
+	[VECTOR_NORM_K] = "self_attn.k_layernorm.weight", [VECTOR_CONV] = "conv.conv.weight",    \
+	[VECTOR_CONV_BIAS] = "conv.conv.bias"
 
 /* --- keys of config.json --- */
 
 /* Of Mamba-2 in most models that have it, for struct mamba_keys. */
-#define MAMBA_KEYS                                                                      \
-	.n_heads = "mamba_n_heads", .head_dim = "mamba_d_head",                         \
-	.n_groups = "mamba_n_groups", .state_size = "mamba_d_state",                    \
-	.conv_width = "mamba_d_conv", .expand = "mamba_expand", .limits = "time_step_limit"
+#define MAMBA_KEYS                                                                             \
+	.n_heads = "mamba_n_heads", .head_dim = "mamba_d_head", .n_groups = "mamba_n_groups",  \
+	.state_size = "mamba_d_state", .conv_width = "mamba_d_conv", .expand = "mamba_expand", \
+	.limits = "time_step_limit"
 
 /* What is read, with the defaults: sizes of gated DeltaNet; of Mamba-2; Granite's factors. */
 extern const struct fact_row delta_facts[], mamba_facts[], granite_facts[];

@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "model/role_cache.h"
 #include "model/steps.h"
 
 static bool is_one_of(const char *name, const char *const *names, size_t n)
@@ -157,4 +158,15 @@ void model_release(struct model *model)
 	rope_release(&model->rope);
 	rope_release(&model->rope_local);
 	*model = (struct model){ 0 };
+}
+
+size_t model_count_towers(const struct model *model)
+{
+	struct role_cache roles = { 0 };
+	size_t n = 0;
+
+	for (size_t i = 0; model->checkpoint && i < model->checkpoint->n_tensors; i++)
+		n += role_cache_find(&roles, model->checkpoint->tensors[i].tensor->name).tower;
+	role_cache_release(&roles);
+	return n;
 }

@@ -344,6 +344,9 @@ int model_open(struct model *model, const struct checkpoint *checkpoint, const c
 	       struct err *err);
 void model_release(struct model *model);
 
+/* Returns the tensors of branches for images and audio, with their projectors, which are not run. */
+size_t model_count_towers(const struct model *model);
+
 /* Fails with ERR_USAGE where a sequence of n_tokens is too long: an indexer chooses all of
  * its tokens as long as there are at most top_k, and only that is supported. */
 int model_check_length(const struct model *model, size_t n_tokens, struct err *err);
