@@ -19,7 +19,7 @@ void data_print_notes(const char *command, const struct dataset *data, const str
 			command, data->invalid_name, data->invalid_byte);
 	if (n_towers)
 		fprintf(stderr,
-			"fp8conv %s: note: only text is read: %zu tensors of branches for images "
-			"or audio are not run\n",
-			command, n_towers);
+			"fp8conv %s: note: only text is read: the branches for images or audio "
+			"(%zu tensor%s) are not run\n",
+			command, n_towers, n_towers == 1 ? "" : "s");
 }

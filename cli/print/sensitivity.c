@@ -139,10 +139,12 @@ void sensitivity_note_unmeasured(const struct sensitivity_plan *plan)
 
 		if (recipe->n_unmeasured)
 			fprintf(stderr,
-				"fp8conv sensitivity: note: %zu matrices that recipe '%s' "
-				"quantizes take no part in the forward pass as they are, and "
-				"are not measured, for example '%s'\n",
-				recipe->n_unmeasured, recipe->name, recipe->unmeasured[0]);
+				"fp8conv sensitivity: note: not measured: %zu %s of recipe '%s', "
+				"which the forward pass does not take as stored, for example "
+				"'%s'\n",
+				recipe->n_unmeasured,
+				recipe->n_unmeasured == 1 ? "matrix" : "matrices", recipe->name,
+				recipe->unmeasured[0]);
 	}
 }
 

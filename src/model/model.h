@@ -344,7 +344,8 @@ int model_open(struct model *model, const struct checkpoint *checkpoint, const c
 	       struct err *err);
 void model_release(struct model *model);
 
-/* Returns the tensors of branches for images and audio, with their projectors, which are not run. */
+/* Returns the number of tensors in branches for images and audio, with their projectors, which are
+ * not run. */
 size_t model_count_towers(const struct model *model);
 
 /* Fails with ERR_USAGE where a sequence of n_tokens is too long: an indexer chooses all of

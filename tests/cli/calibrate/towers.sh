@@ -12,7 +12,7 @@ data="--data ids.jsonl --seq-len 70"
 python3 "$CLI/tiny.py" make qwen3_vl model
 n=$(python3 "$CLI/checkpoint.py" list model | cut -f 1 | grep -c '\.visual\.')
 [ "$n" -gt 10 ] || echo "the model has $n tensors of its tower"
-note="note: only text is read: $n tensors of branches for images or audio are not run"
+note="note: only text is read: the branches for images or audio ($n tensors) are not run"
 # said COMMAND: compares the note on standard error.
 said() {
 	grep images err >found
