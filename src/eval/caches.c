@@ -58,8 +58,8 @@ static int read_layer(struct cache_scales *scales, size_t i, struct source *sour
 	const char *attention = layer->mixer_module;
 	const struct tensor_ref *k = find(source->checkpoint, attention, 'k');
 	const struct tensor_ref *v = find(source->checkpoint, attention, 'v');
-	size_t n_heads = scales->model->n_kv_heads;
-	float *values = scales->values + i * 2 * n_heads;
+	size_t n_heads = layer->n_kv_heads;
+	float *values = scales->values + i * 2 * scales->model->max_kv_heads;
 
 	if (!layer_has_attention(layer) || (!k && !v))
 		return 0;
@@ -93,7 +93,7 @@ int cache_scales_read(struct cache_scales *scales, const struct model *model, st
 			       "option out",
 			       model->arch->name);
 	scales->found = xcalloc(model->n_layers, sizeof *scales->found);
-	scales->values = xcalloc(model->n_layers * 2 * model->n_kv_heads, sizeof *scales->values);
+	scales->values = xcalloc(model->n_layers * 2 * model->max_kv_heads, sizeof *scales->values);
 	for (size_t i = 0; i < model->n_layers; i++)
 		if (read_layer(scales, i, source, err))
 			return -1;
@@ -121,7 +121,7 @@ int cache_scales_send(const struct cache_scales *scales, struct executor_stream 
 	*sent = NULL;
 	if (!scales->n_found)
 		return 0;
-	size = scales->model->n_layers * 2 * scales->model->n_kv_heads * sizeof *scales->values;
+	size = scales->model->n_layers * 2 * scales->model->max_kv_heads * sizeof *scales->values;
 	if (ops->memory_new(stream->executor, (void **)sent, size, "the scales of caches", err))
 		return -1;
 	ops->put(stream, *sent, scales->values, size);
@@ -130,14 +130,13 @@ int cache_scales_send(const struct cache_scales *scales, struct executor_stream 
 
 void cache_scales_set(const struct cache_scales *scales, const float *sent, struct layer *layer)
 {
-	size_t i, n_heads;
+	size_t i;
 
 	if (!sent)
 		return;
 	i = (size_t)(layer->ref - scales->model->layers);
-	n_heads = scales->model->n_kv_heads;
 	if (!scales->found[i])
 		return;
-	layer->key_scales = sent + i * 2 * n_heads;
-	layer->value_scales = layer->key_scales + n_heads;
+	layer->key_scales = sent + i * 2 * scales->model->max_kv_heads;
+	layer->value_scales = layer->key_scales + layer->ref->n_kv_heads;
 }

@@ -34,8 +34,9 @@ static void split_qkv(const struct pass *pass, size_t q, size_t k, size_t v)
 static void split_queries(const struct pass *pass)
 {
 	const struct model *model = pass->forward->model;
+	const struct layer_ref *ref = pass->layer->ref;
 	struct workspace *w = pass->workspace;
-	size_t n = model->head_dim;
+	size_t n = ref->head_dim;
 
 	copy_rows(w, (struct rows_out){ w->attention.q, n },
 		  (struct rows_in){ w->fused_out, 2 * n }, 1,
@@ -45,6 +46,7 @@ static void split_queries(const struct pass *pass)
 static int project_qkv(const struct pass *pass, struct err *err)
 {
 	const struct model *model = pass->forward->model;
+	const struct layer_ref *ref = pass->layer->ref;
 	const struct linear *l = pass->layer->linear;
 	struct workspace *w = pass->workspace;
 	struct attention_arrays *a = &w->attention;
@@ -64,8 +66,8 @@ static int project_qkv(const struct pass *pass, struct err *err)
 	}
 	if (pass_linear(pass, &l[LINEAR_QKV], w->normed, products.m, w->fused_out, err))
 		return -1;
-	split_qkv(pass, model->n_heads * model->head_dim, model->n_kv_heads * model->head_dim,
-		  model->n_kv_heads * model->value_dim);
+	split_qkv(pass, model->n_heads * ref->head_dim, ref->n_kv_heads * ref->head_dim,
+		  ref->n_kv_heads * ref->value_dim);
 	return 0;
 }
 
@@ -120,16 +122,17 @@ static int project_latent_q(const struct pass *pass, struct err *err)
 static void deinterleave_heads(const struct pass *pass, float *x, size_t n_heads)
 {
 	const struct model *model = pass->forward->model;
+	const struct layer_ref *ref = pass->layer->ref;
 	struct workspace *w = pass->workspace;
-	size_t n_rows = pass->sequence->n_tokens * n_heads, n_cols = pass->layer->ref->rope->n;
+	size_t n_rows = pass->sequence->n_tokens * n_heads, n_cols = ref->rope->n;
 	float *rotated = x + model->latent.nope_dim, *copy = w->attention.attn_out;
-	const struct deinterleave_args args = { .y = { rotated, model->head_dim },
+	const struct deinterleave_args args = { .y = { rotated, ref->head_dim },
 						.x = { copy, n_cols },
 						.n_rows = n_rows,
 						.n_cols = n_cols };
 
-	copy_rows(w, (struct rows_out){ copy, n_cols },
-		  (struct rows_in){ rotated, model->head_dim }, 1, n_rows, n_cols);
+	copy_rows(w, (struct rows_out){ copy, n_cols }, (struct rows_in){ rotated, ref->head_dim },
+		  1, n_rows, n_cols);
 	w->ops->deinterleave(w->stream, &args);
 }
 
@@ -138,19 +141,19 @@ static void deinterleave_heads(const struct pass *pass, float *x, size_t n_heads
 static void join_kv(const struct pass *pass)
 {
 	const struct model *model = pass->forward->model;
+	const struct layer_ref *ref = pass->layer->ref;
 	struct workspace *w = pass->workspace;
 	struct attention_arrays *a = &w->attention;
 	size_t nope_dim = model->latent.nope_dim, rope_dim = model->latent.rope_dim;
 	size_t n_rows = pass->sequence->n_tokens * model->n_heads;
-	size_t stride = nope_dim + model->value_dim;
+	size_t stride = nope_dim + ref->value_dim;
 
-	copy_rows(w, (struct rows_out){ a->k, model->head_dim },
+	copy_rows(w, (struct rows_out){ a->k, ref->head_dim },
 		  (struct rows_in){ a->kv_expanded, stride }, 1, n_rows, nope_dim);
-	copy_rows(w, (struct rows_out){ a->k + nope_dim, model->head_dim },
+	copy_rows(w, (struct rows_out){ a->k + nope_dim, ref->head_dim },
 		  (struct rows_in){ a->k_rope, rope_dim }, model->n_heads, n_rows, rope_dim);
-	copy_rows(w, (struct rows_out){ a->v, model->value_dim },
-		  (struct rows_in){ a->kv_expanded + nope_dim, stride }, 1, n_rows,
-		  model->value_dim);
+	copy_rows(w, (struct rows_out){ a->v, ref->value_dim },
+		  (struct rows_in){ a->kv_expanded + nope_dim, stride }, 1, n_rows, ref->value_dim);
 }
 
 /* Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): computes q, k and v of every
@@ -191,9 +194,10 @@ static int project_latent(const struct pass *pass, struct err *err)
 static void norm_heads(const struct pass *pass, enum vector_role role, float *x, size_t n_heads)
 {
 	const struct model *model = pass->forward->model;
+	const struct layer_ref *ref = pass->layer->ref;
 	const float *weight = pass->layer->vector[role];
 	size_t together = model->arch->norm_heads_together ? n_heads : 1;
-	size_t n_cols = together * model->head_dim;
+	size_t n_cols = together * ref->head_dim;
 
 	if (weight)
 		pass_norm(pass, (struct rows_in){ x, n_cols }, weight,
@@ -204,10 +208,11 @@ static void norm_heads(const struct pass *pass, enum vector_role role, float *x,
 static void norm_queries_and_keys(const struct pass *pass)
 {
 	const struct model *model = pass->forward->model;
+	const struct layer_ref *ref = pass->layer->ref;
 	struct attention_arrays *a = &pass->workspace->attention;
 
 	norm_heads(pass, VECTOR_NORM_Q, a->q, model->n_heads);
-	norm_heads(pass, VECTOR_NORM_K, a->k, model->n_kv_heads);
+	norm_heads(pass, VECTOR_NORM_K, a->k, ref->n_kv_heads);
 }
 
 /* Computes the angles, which depend on the rope and on positions, if one of these has changed. */
@@ -231,15 +236,16 @@ static void angles_put(struct workspace *w, const struct rope *rope, size_t n_to
 static void rotate_heads(const struct pass *pass, float *x, size_t n_heads)
 {
 	const struct model *model = pass->forward->model;
+	const struct layer_ref *ref = pass->layer->ref;
 	struct workspace *w = pass->workspace;
 	const struct rope_args args = {
-		.x = { x + model->latent.nope_dim, n_heads * model->head_dim },
+		.x = { x + model->latent.nope_dim, n_heads * ref->head_dim },
 		.n_tokens = pass->sequence->n_tokens,
 		.n_heads = n_heads,
-		.head_dim = model->head_dim,
+		.head_dim = ref->head_dim,
 		.cosines = w->attention.cosines,
 		.sines = w->attention.sines,
-		.rope_dim = pass->layer->ref->rope->n,
+		.rope_dim = ref->rope->n,
 	};
 
 	w->ops->rope(w->stream, &args);
@@ -249,12 +255,13 @@ static void rotate_heads(const struct pass *pass, float *x, size_t n_heads)
 static void norm_rotated(const struct pass *pass, float *x, size_t n_heads)
 {
 	const struct model *model = pass->forward->model;
-	const struct rms_norm_args args = { .x = { x, model->head_dim },
+	const struct layer_ref *ref = pass->layer->ref;
+	const struct rms_norm_args args = { .x = { x, ref->head_dim },
 					    .offset = 1,
 					    .eps = model->norm_eps,
 					    .n_rows = pass->sequence->n_tokens * n_heads,
-					    .n_cols = model->head_dim,
-					    .y = { x, model->head_dim } };
+					    .n_cols = ref->head_dim,
+					    .y = { x, ref->head_dim } };
 
 	pass->workspace->ops->rms_norm(pass->workspace->stream, &args);
 }
@@ -263,18 +270,18 @@ static void norm_rotated(const struct pass *pass, float *x, size_t n_heads)
 static void scale_queries(const struct pass *pass)
 {
 	const struct model *model = pass->forward->model;
-	const struct layer_ref *layer = pass->layer->ref;
+	const struct layer_ref *ref = pass->layer->ref;
 	struct workspace *w = pass->workspace;
 	struct attention_arrays *a = &w->attention;
-	size_t n = pass->sequence->n_tokens, n_cols = model->n_heads * model->head_dim;
+	size_t n = pass->sequence->n_tokens, n_cols = model->n_heads * ref->head_dim;
 	const struct scale_args args = {
 		.x = { a->q, n_cols }, .factors = a->positions, .n_rows = n, .n_cols = n_cols
 	};
 
 	for (size_t t = a->n_positions; t < n; t++)
 		w->host.positions[t] =
-			1 + layer->query_scale * log1pf(floorf((float)(t + layer->query_shift) /
-							       (float)layer->query_floor));
+			1 + ref->query_scale * log1pf(floorf((float)(t + ref->query_shift) /
+							     (float)ref->query_floor));
 	if (n > a->n_positions) {
 		w->ops->put(w->stream, a->positions, w->host.positions, n * sizeof(float));
 		a->n_positions = n;
@@ -285,20 +292,21 @@ static void scale_queries(const struct pass *pass)
 static void observe_qkv(const struct pass *pass)
 {
 	const struct model *model = pass->forward->model;
+	const struct layer_ref *ref = pass->layer->ref;
 	struct workspace *w = pass->workspace;
 	const struct {
 		enum observed what;
 		const float *values;
 		size_t n_cols;
 	} values[] = {
-		{ OBSERVED_Q, w->attention.q, model->n_heads * model->head_dim },
-		{ OBSERVED_K, w->attention.k, model->n_kv_heads * model->head_dim },
-		{ OBSERVED_V, w->attention.v, model->n_kv_heads * model->value_dim },
+		{ OBSERVED_Q, w->attention.q, model->n_heads * ref->head_dim },
+		{ OBSERVED_K, w->attention.k, ref->n_kv_heads * ref->head_dim },
+		{ OBSERVED_V, w->attention.v, ref->n_kv_heads * ref->value_dim },
 	};
 
 	for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
 		const struct observation observation = { .what = values[i].what,
-							 .layer = pass->layer->ref,
+							 .layer = ref,
 							 .worker = w->number,
 							 .stream = w->stream,
 							 .sequence = pass->sequence->index,
@@ -314,18 +322,18 @@ static void observe_qkv(const struct pass *pass)
 /* Rounds keys and values as a cache in FP8 does. */
 static void round_caches(const struct pass *pass)
 {
-	const struct model *model = pass->forward->model;
+	const struct layer_ref *ref = pass->layer->ref;
 	const struct attention_arrays *a = &pass->workspace->attention;
 	const struct round_e4m3_args caches[] = {
-		{ .x = a->k, .head_dim = model->head_dim, .scales = pass->layer->key_scales },
-		{ .x = a->v, .head_dim = model->value_dim, .scales = pass->layer->value_scales },
+		{ .x = a->k, .head_dim = ref->head_dim, .scales = pass->layer->key_scales },
+		{ .x = a->v, .head_dim = ref->value_dim, .scales = pass->layer->value_scales },
 	};
 
 	for (size_t i = 0; i < sizeof caches / sizeof *caches; i++) {
 		struct round_e4m3_args args = caches[i];
 
 		args.n_rows = pass->sequence->n_tokens;
-		args.n_heads = model->n_kv_heads;
+		args.n_heads = ref->n_kv_heads;
 		if (args.scales)
 			pass->workspace->ops->round_e4m3(pass->workspace->stream, &args);
 	}
@@ -334,14 +342,15 @@ static void round_caches(const struct pass *pass)
 static void attend(const struct pass *pass)
 {
 	const struct model *model = pass->forward->model;
+	const struct layer_ref *ref = pass->layer->ref;
 	struct workspace *w = pass->workspace;
 	const struct attention_arrays *a = &w->attention;
-	size_t n = pass->sequence->n_tokens, chunk = pass->layer->ref->chunk;
+	size_t n = pass->sequence->n_tokens, chunk = ref->chunk;
 	struct attention_args args = { .n_heads = model->n_heads,
-				       .n_kv_heads = model->n_kv_heads,
-				       .head_dim = model->head_dim,
-				       .value_dim = model->value_dim,
-				       .window = pass->layer->ref->window,
+				       .n_kv_heads = ref->n_kv_heads,
+				       .head_dim = ref->head_dim,
+				       .value_dim = ref->value_dim,
+				       .window = ref->window,
 				       .scale = model->attention_scale,
 				       .softcap = model->attention_softcap,
 				       .sinks = pass->layer->vector[VECTOR_SINKS],
@@ -349,10 +358,10 @@ static void attend(const struct pass *pass)
 
 	for (size_t t = 0; t < n; t += args.n_tokens) {
 		args.n_tokens = chunk && n - t > chunk ? chunk : n - t;
-		args.q = a->q + t * model->n_heads * model->head_dim;
-		args.k = a->k + t * model->n_kv_heads * model->head_dim;
-		args.v = a->v + t * model->n_kv_heads * model->value_dim;
-		args.y = a->attn_out + t * model->n_heads * model->value_dim;
+		args.q = a->q + t * model->n_heads * ref->head_dim;
+		args.k = a->k + t * ref->n_kv_heads * ref->head_dim;
+		args.v = a->v + t * ref->n_kv_heads * ref->value_dim;
+		args.y = a->attn_out + t * model->n_heads * ref->value_dim;
 		w->ops->attend(w->stream, &args);
 	}
 }
@@ -361,8 +370,9 @@ static void attend(const struct pass *pass)
 static void gate_heads(const struct pass *pass)
 {
 	const struct model *model = pass->forward->model;
+	const struct layer_ref *ref = pass->layer->ref;
 	struct workspace *w = pass->workspace;
-	size_t n = model->head_dim;
+	size_t n = ref->head_dim;
 	float *y = w->attention.attn_out;
 	const struct gate_args args = { .activation = ACT_SIGMOID,
 					.gate = { w->fused_out + n, 2 * n },
@@ -377,31 +387,32 @@ static void gate_heads(const struct pass *pass)
 int attention_run(const struct pass *pass, struct err *err)
 {
 	const struct model *model = pass->forward->model;
+	const struct layer_ref *ref = pass->layer->ref;
 	struct workspace *w = pass->workspace;
 	struct attention_arrays *a = &w->attention;
 	size_t n = pass->sequence->n_tokens;
 
 	if (model->latent.kv_lora_rank ? project_latent(pass, err) : project_qkv(pass, err))
 		return -1;
-	pass_scale(pass, a->k, model->multipliers.key, n, model->n_kv_heads * model->head_dim);
+	pass_scale(pass, a->k, model->multipliers.key, n, ref->n_kv_heads * ref->head_dim);
 	if (!model->arch->norm_after_rope)
 		norm_queries_and_keys(pass);
-	if (pass->layer->ref->rope) {
+	if (ref->rope) {
 		if (model->arch->adjacent_pairs && !model->latent.kv_lora_rank) {
 			deinterleave_heads(pass, a->q, model->n_heads);
-			deinterleave_heads(pass, a->k, model->n_kv_heads);
+			deinterleave_heads(pass, a->k, ref->n_kv_heads);
 		}
-		angles_put(w, pass->layer->ref->rope, n);
+		angles_put(w, ref->rope, n);
 		rotate_heads(pass, a->q, model->n_heads);
-		rotate_heads(pass, a->k, model->n_kv_heads);
+		rotate_heads(pass, a->k, ref->n_kv_heads);
 		if (model->rotated_norm) {
 			norm_rotated(pass, a->q, model->n_heads);
-			norm_rotated(pass, a->k, model->n_kv_heads);
+			norm_rotated(pass, a->k, ref->n_kv_heads);
 		}
 	}
 	if (model->arch->norm_after_rope)
 		norm_queries_and_keys(pass);
-	if (pass->layer->ref->query_scale != 0)
+	if (ref->query_scale != 0)
 		scale_queries(pass);
 	observe_qkv(pass);
 	round_caches(pass);

@@ -17,6 +17,8 @@ struct dims {
 	uint64_t input;				      /* of each token, for the widest matrix */
 	uint64_t chosen, routed;		      /* experts, without and with the shared one */
 	uint64_t latent;			      /* of each token, for experts */
+	uint64_t q, k, v, attended, angles;	      /* of each token, for attention */
+	uint64_t attention_scratch;		      /* bytes */
 	uint64_t keys, values, value_heads;	      /* of gated DeltaNet */
 	uint64_t block, panel, n_panels;	      /* tokens and columns of the head */
 	uint64_t filtered;			      /* values of a filter; 0: no filter */
@@ -48,18 +50,36 @@ static void dims_of_layer(struct dims *d, const struct model *model, const struc
 		d->fused = larger(d->fused, 2 * layer->expert_width);
 }
 
+static void dims_of_attention(struct dims *d, const struct executor_ops *ops,
+			      const struct model *model, const struct layer_ref *layer)
+{
+	const struct attention_args args = { .n_tokens = d->tokens,
+					     .n_heads = model->n_heads,
+					     .n_kv_heads = layer->n_kv_heads,
+					     .head_dim = layer->head_dim,
+					     .value_dim = layer->value_dim };
+
+	d->q = larger(d->q, args.n_heads * args.head_dim);
+	d->k = larger(d->k, args.n_kv_heads * args.head_dim);
+	d->v = larger(d->v, args.n_kv_heads * args.value_dim);
+	d->attended = larger(d->attended, args.n_heads * args.value_dim);
+	d->angles = larger(d->angles, args.head_dim);
+	d->attention_scratch = larger(d->attention_scratch, ops->attention_scratch(&args));
+}
+
 static struct dims dims_of(const struct executor_ops *ops, const struct model *model,
 			   size_t max_tokens, bool filtered)
 {
 	struct dims d = { .tokens = max_tokens, .hidden = model->hidden };
 
-	for (size_t i = 0; i < model->n_layers; i++)
+	for (size_t i = 0; i < model->n_layers; i++) {
 		dims_of_layer(&d, model, &model->layers[i]);
+		dims_of_attention(&d, ops, model, &model->layers[i]);
+	}
 	d.keys = model->delta.n_key_heads * model->delta.key_dim;
 	d.values = model->delta.n_heads * model->delta.value_dim;
 	d.value_heads = model->delta.n_heads;
-	d.input =
-		larger(larger(model->n_heads * model->value_dim, d.mlp), larger(d.hidden, d.lora));
+	d.input = larger(larger(d.attended, d.mlp), larger(d.hidden, d.lora));
 	d.input = larger(d.input, d.latent);
 	d.input = larger(d.input, larger(d.values, model->mamba.n_heads * model->mamba.head_dim));
 	d.input = larger(d.input, larger(model->mamba1.n_channels, model->mamba1.step_rank));
@@ -108,28 +128,23 @@ static void common_arrays(struct workspace *w, const struct dims *d)
 
 static void attention_arrays(struct workspace *w, const struct dims *d, const struct model *model)
 {
-	const struct attention_args args = { .n_tokens = d->tokens,
-					     .n_heads = model->n_heads,
-					     .n_kv_heads = model->n_kv_heads,
-					     .head_dim = model->head_dim,
-					     .value_dim = model->value_dim };
 	const struct latent *latent = &model->latent;
 	struct attention_arrays *a = &w->attention;
 	struct array_list *list = &w->arrays;
 	uint64_t row = d->tokens * sizeof(float);
 
-	add(list, &a->q, row * model->n_heads * model->head_dim);
-	add(list, &a->k, row * model->n_kv_heads * model->head_dim);
-	add(list, &a->v, row * model->n_kv_heads * model->value_dim);
+	add(list, &a->q, row * d->q);
+	add(list, &a->k, row * d->k);
+	add(list, &a->v, row * d->v);
 	add(list, &a->lora, row * d->lora);
 	add(list, &a->kv_latent, row * latent->kv_lora_rank);
 	add(list, &a->k_rope, row * latent->rope_dim);
 	add(list, &a->kv_expanded, row * d->expanded);
 	/* the rope_dim values of queries are here before */
-	add(list, &a->attn_out, row * model->n_heads * larger(model->value_dim, latent->rope_dim));
-	add(list, &a->scratch, w->ops->attention_scratch(&args));
-	add(list, &a->cosines, row * model->head_dim);
-	add(list, &a->sines, row * model->head_dim);
+	add(list, &a->attn_out, row * larger(d->attended, model->n_heads * latent->rope_dim));
+	add(list, &a->scratch, d->attention_scratch);
+	add(list, &a->cosines, row * d->angles);
+	add(list, &a->sines, row * d->angles);
 	add(list, &a->positions, row);
 }
 
@@ -214,11 +229,11 @@ static void head_arrays(struct workspace *w, const struct dims *d)
 	add(&w->arrays, &h->sums, d->block * sizeof *h->sums);
 }
 
-static void host_arrays(struct workspace *w, const struct dims *d, const struct model *model)
+static void host_arrays(struct workspace *w, const struct dims *d)
 {
 	struct host_arrays *h = &w->host;
 	struct array_list *list = &w->arrays;
-	uint64_t angles = d->tokens * model->head_dim;
+	uint64_t angles = d->tokens * d->angles;
 
 	add_host(list, &h->input, d->filtered * sizeof *h->input);
 	add_host(list, &h->scores, (d->tokens + 1) * d->experts * sizeof *h->scores);
@@ -249,7 +264,7 @@ static void list_arrays(struct workspace *w, const struct model *model, bool fil
 	mamba1_arrays(w, &d, &model->mamba1);
 	mlp_arrays(w, &d);
 	head_arrays(w, &d);
-	host_arrays(w, &d, model);
+	host_arrays(w, &d);
 }
 
 uint64_t workspace_size(const struct executor_ops *executor, const struct model *model,

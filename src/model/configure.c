@@ -261,17 +261,30 @@ static int configure_indexer(struct model *model, const json_t *facts, struct er
 	return 0;
 }
 
+static void spread_heads(struct model *model)
+{
+	for (size_t i = 0; i < model->n_layers; i++) {
+		struct layer_ref *layer = &model->layers[i];
+
+		layer->n_kv_heads = model->n_kv_heads;
+		layer->head_dim = model->head_dim;
+		layer->value_dim = model->value_dim;
+	}
+	model->max_kv_heads = model->n_kv_heads;
+}
+
 int model_configure(struct model *model, const struct model_config *config, const json_t *facts,
 		    struct err *err)
 {
 	if (configure_sizes(model, config, facts, err) ||
 	    configure_heads(model, config, facts, err) || configure_activation(model, facts, err) ||
-	    configure_latent(model, facts, err) || configure_indexer(model, facts, err) ||
-	    model_configure_ropes(model, facts, err) || configure_numbers(model, facts, err))
+	    configure_latent(model, facts, err) || configure_indexer(model, facts, err))
 		return -1;
 	model->layers = xcalloc(model->n_layers, sizeof *model->layers);
-	if (configure_experts(model, facts, err) || model_configure_windows(model, facts, err) ||
-	    model_read_multipliers(model, facts, err))
+	spread_heads(model);
+	if (model_configure_windows(model, facts, err) ||
+	    model_configure_ropes(model, facts, err) || configure_numbers(model, facts, err) ||
+	    configure_experts(model, facts, err) || model_read_multipliers(model, facts, err))
 		return -1;
 	return model_find_mixers(model, facts, err);
 }

@@ -14,15 +14,15 @@ static int find_latent_attention(struct search *search, const char *prefix, stru
 	const struct model *model = search->model;
 	const struct latent *latent = &model->latent;
 	const struct indexer *indexer = &model->indexer;
-	size_t q = model->n_heads * model->head_dim, hidden = model->hidden;
+	size_t q = model->n_heads * layer->head_dim, hidden = model->hidden;
 	const struct expected expected[] = {
 		{ LINEAR_Q, q, hidden },
 		{ LINEAR_Q_A, latent->q_lora_rank, hidden },
 		{ LINEAR_Q_B, q, latent->q_lora_rank },
 		{ LINEAR_KV_A, latent->kv_lora_rank + latent->rope_dim, hidden },
-		{ LINEAR_KV_B, model->n_heads * (latent->nope_dim + model->value_dim),
+		{ LINEAR_KV_B, model->n_heads * (latent->nope_dim + layer->value_dim),
 		  latent->kv_lora_rank },
-		{ LINEAR_O, hidden, model->n_heads * model->value_dim },
+		{ LINEAR_O, hidden, model->n_heads * layer->value_dim },
 		{ LINEAR_INDEX_Q, indexer->n_heads * indexer->head_dim, latent->q_lora_rank },
 		{ LINEAR_INDEX_K, indexer->head_dim, hidden },
 		{ LINEAR_INDEX_WEIGHTS, indexer->n_heads, hidden },
@@ -41,7 +41,7 @@ static int find_latent_attention(struct search *search, const char *prefix, stru
 static int find_attention(struct search *search, const char *prefix, struct layer_ref *layer)
 {
 	const struct model *model = search->model;
-	size_t q = model->n_heads * model->head_dim, kv = model->n_kv_heads * model->head_dim,
+	size_t q = model->n_heads * layer->head_dim, kv = layer->n_kv_heads * layer->head_dim,
 	       hidden = model->hidden, gate = model->arch->gated_attention ? q : 0;
 	const struct expected expected[] = {
 		{ LINEAR_Q, q + gate, hidden }, { LINEAR_K, kv, hidden },

@@ -132,6 +132,9 @@ struct layer_ref {
 	size_t shared_width; /* intermediate size of the shared expert; 0: the layer has no one */
 	/* intermediate size of the dense mlp, beside the experts or alone; 0: experts only */
 	size_t width;
+	size_t n_kv_heads;	 /* of attention */
+	size_t head_dim;	 /* of q and k */
+	size_t value_dim;	 /* of v */
 	size_t window;		 /* tokens that a query attends to, its own included; 0: all */
 	size_t chunk;		 /* tokens that attend to each other and to no others; 0: all */
 	const struct rope *rope; /* NULL: attention does not know positions */
@@ -237,9 +240,12 @@ struct model {
 	const struct model_place *place;
 	const struct checkpoint *checkpoint;
 	const char *advice; /* of model_open() */
-	size_t hidden, n_layers, n_heads, n_kv_heads, vocab_size;
-	size_t head_dim;  /* of q and k */
-	size_t value_dim; /* of v */
+	size_t hidden, n_layers, n_heads, vocab_size;
+	/* of layers for which config.json states no others; layer_ref has those of each layer */
+	size_t n_kv_heads;
+	size_t head_dim;     /* of q and k */
+	size_t value_dim;    /* of v */
+	size_t max_kv_heads; /* of any layer */
 	struct latent latent;
 	struct indexer indexer;
 	struct delta delta;
