@@ -109,10 +109,10 @@ static void print_rounding(const struct conversion_report *report)
 			100 * (double)figures->n_moved / (double)figures->n_compensated);
 	if (outcome->measured)
 		fprintf(stderr,
-			"KLD        %.5f, to nearest %.5f (weights only, %zu held-out "
-			"sequence%s)\n",
-			outcome->kld[outcome->rho], outcome->nearest_kld, planned->plan.n_held_out,
-			planned->plan.n_held_out == 1 ? "" : "s");
+			"KLD        %.5f on %zu held-out sequence%s; rounded to nearest %.5f "
+			"(weights only)\n",
+			outcome->kld[outcome->rho], planned->plan.n_held_out,
+			planned->plan.n_held_out == 1 ? "" : "s", outcome->nearest_kld);
 	if (planned->plan.n_outside)
 		fprintf(stderr, "           to nearest: %zu tensors outside of the forward pass\n",
 			planned->plan.n_outside);
