@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/sort.h"
 #include "sensitivity/steps.h"
 
 #define ROLE(name) ((uint64_t)1 << LINEAR_##name)
@@ -33,69 +32,6 @@ static const struct site {
 	{ "latent", ROLE(LATENT_IN) | ROLE(LATENT_OUT) },
 	{ "shared_expert", ROLE(SHARED_GATE) | ROLE(SHARED_UP) | ROLE(SHARED_DOWN) },
 };
-
-/* A quantized unit by its place in the checkpoint. */
-struct place {
-	uint64_t shard, begin, first; /* begin: bytes; first: element of the tensor */
-	size_t unit;
-	bool used;
-};
-
-/* The units of one recipe. */
-struct places {
-	struct place *list;
-	size_t n;
-};
-
-static int compare_places(const void *one, const void *other)
-{
-	const struct place *a = one, *b = other;
-
-	if (a->shard != b->shard)
-		return a->shard < b->shard ? -1 : 1;
-	if (a->begin != b->begin)
-		return a->begin < b->begin ? -1 : 1;
-	return (a->first > b->first) - (a->first < b->first);
-}
-
-static struct place place_of(const struct tensor_ref *tensor, uint64_t first)
-{
-	return (struct place){ .shard = tensor->shard,
-			       .begin = tensor->tensor->begin,
-			       .first = first };
-}
-
-static void places_make(struct places *places, const struct selection *selection)
-{
-	places->list = xcalloc(selection->n_quantized, sizeof *places->list);
-	for (size_t u = 0; u < selection->n_units; u++) {
-		const struct unit *unit = &selection->units[u];
-
-		if (!unit->recipe)
-			continue;
-		places->list[places->n] = place_of(unit->source, unit->slice.first);
-		places->list[places->n++].unit = u;
-	}
-	sort(places->list, places->n, sizeof *places->list, compare_places);
-}
-
-/* Returns the unit that is this matrix, or NULL. */
-static struct place *places_find(const struct places *places, const struct selection *selection,
-				 const struct linear_ref *ref)
-{
-	struct place wanted, *found;
-	const struct unit *unit;
-
-	if (!ref->weight)
-		return NULL;
-	wanted = place_of(ref->weight, ref->slice.first);
-	found = bsearch(&wanted, places->list, places->n, sizeof wanted, compare_places);
-	unit = found ? &selection->units[found->unit] : NULL;
-	return unit && !unit->table && unit->rows == ref->n && unit->cols == ref->k &&
-			       unit->slice.col_stride == ref->slice.col_stride
-		       ? found
-		       : NULL;
-}
 
 /* The state of groups_make(). */
 struct maker {
@@ -140,31 +76,48 @@ static char *module_name(const struct unit *unit)
 	return xstrndup(unit->name, n);
 }
 
+/* Adds a unit to the last group, unless another matrix of the group has added it. */
+static void add_unit(struct maker *maker, struct place *place)
+{
+	const struct plan *from = &maker->plan->plans[maker->recipe];
+	const struct unit *unit = &from->selection.units[place->unit];
+	size_t g = maker->plan->table.n_groups - 1;
+	struct kld_group *group = &maker->plan->table.groups[g];
+	char *name;
+
+	if (place->group == g)
+		return;
+	place->group = g;
+	name = module_name(unit);
+	kld_group_add(group, name, unit->rows, unit->cols);
+	free(name);
+	group->bf16_bytes += unit->rows * unit->cols * sizeof(uint16_t);
+	group->fp8_bytes += output_size(from, place->unit);
+}
+
 /* Adds a matrix to the last group, if it is quantized. */
 static void add_matrix(struct maker *maker, const struct linear_ref *ref)
 {
 	struct sensitivity_plan *plan = maker->plan;
 	const struct plan *from = &plan->plans[maker->recipe];
-	size_t g = plan->table.n_groups - 1;
-	struct kld_group *group = &plan->table.groups[g];
-	struct sensitivity_members *members = &plan->members[g];
-	struct place *place = places_find(&maker->places[maker->recipe], &from->selection, ref);
+	struct sensitivity_members *members = &plan->members[plan->table.n_groups - 1];
+	struct sensitivity_member member = { .ref = ref };
+	struct matrix_parts parts;
 	struct engine_cast cast;
-	char *name;
 
-	if (!place)
+	if (!places_find(&maker->places[maker->recipe], ref, &parts))
 		return;
-	place->used = true;
-	cast = cast_of(from, place->unit);
+	cast = cast_of(from, parts.list[0].place->unit);
+	member.cast = engine_casts_add(&plan->casts, &cast);
+	for (; member.n_parts < parts.n; member.n_parts++) {
+		const struct matrix_part *part = &parts.list[member.n_parts];
+
+		add_unit(maker, part->place);
+		member.parts[member.n_parts] =
+			(struct sensitivity_part){ part->place->unit, part->matrix };
+	}
 	ARRAY_GROW(members->list, members->n);
-	members->list[members->n++] =
-		(struct sensitivity_member){ place->unit, ref,
-					     engine_casts_add(&plan->casts, &cast) };
-	name = module_name(&from->selection.units[place->unit]);
-	kld_group_add(group, name, ref->n, ref->k);
-	free(name);
-	group->bf16_bytes += (uint64_t)ref->n * ref->k * sizeof(uint16_t);
-	group->fp8_bytes += output_size(from, place->unit);
+	members->list[members->n++] = member;
 }
 
 /* Begins a group, and takes over its name. */
@@ -199,20 +152,22 @@ static void add_site(struct maker *maker, const struct layer_ref *layer, const s
 	group_end(maker);
 }
 
-/* Are gate and up of experts multiplied as one matrix, but quantized as two?  Such experts are not
- * measured: their down matrices alone would be no group that could be kept. */
-static bool are_apart(const struct maker *maker, const struct layer_ref *layer)
+/* Is an expert's matrix in a stack, which is kept or quantized as a whole? */
+static bool is_stacked(const struct maker *maker, const struct layer_ref *layer)
 {
-	const struct linear_ref *both = &layer->experts[0][EXPERT_ROLE_GATE_UP];
+	const struct places *places = &maker->places[maker->recipe];
+	struct matrix_parts parts;
 
-	return both->weight && !places_find(&maker->places[maker->recipe],
-					    &maker->plan->plans[maker->recipe].selection, both);
+	for (int role = 0; layer->n_experts && role < N_EXPERT_ROLES; role++)
+		if (places_find(places, &layer->experts[0][role], &parts) &&
+		    places->selection->units[parts.list[0].place->unit].stack)
+			return true;
+	return false;
 }
 
 static void add_experts(struct maker *maker, const struct layer_ref *layer, bool by_expert)
 {
-	if (layer->n_experts && are_apart(maker, layer))
-		return;
+	by_expert = by_expert && !is_stacked(maker, layer);
 	for (size_t e = 0; e < layer->n_experts; e++) {
 		if (by_expert)
 			group_begin(maker, xasprintf("layers.%zu.expert.%zu", maker->layer, e));
@@ -237,7 +192,7 @@ static void list_unmeasured(struct kld_recipe *recipe, const struct plan *plan,
 			    const struct places *places)
 {
 	for (size_t i = 0; i < places->n; i++) {
-		if (places->list[i].used)
+		if (places->list[i].group != SIZE_MAX)
 			continue;
 		ARRAY_GROW(recipe->unmeasured, recipe->n_unmeasured);
 		recipe->unmeasured[recipe->n_unmeasured++] =
@@ -267,7 +222,7 @@ int groups_make(struct sensitivity_plan *plan, bool by_expert, struct err *err)
 	}
 	for (size_t r = 0; r < plan->n_plans; r++) {
 		list_unmeasured(&plan->table.recipes[r], &plan->plans[r], &maker.places[r]);
-		free(maker.places[r].list);
+		places_release(&maker.places[r]);
 	}
 	free(maker.places);
 	if (plan->table.n_groups)

@@ -5,6 +5,7 @@
  */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "backend/host_ops.h"
 #include "base/pool.h"
@@ -27,21 +28,81 @@ struct panels {
 	float *amaxes; /* by scale group: of whole matrices */
 };
 
+#define LINES 128 /* rows of the tallest tile; weight_matrix_read() begins at multiples of it */
+
+/* Rows of a part that lie in a panel.  Row p of the part is row offset + p * step of the matrix. */
+struct overlap {
+	struct linear_ref part; /* the part as a matrix */
+	int64_t offset;
+	size_t step;
+	size_t begin, end; /* of the part */
+};
+
+/* Returns n / d, rounded up, and not below 0. */
+static size_t divide_up(int64_t n, size_t d)
+{
+	return n > 0 ? ((size_t)n + d - 1) / d : 0;
+}
+
+static struct overlap overlap_of(const struct plan *plan, const struct panel *panel, size_t i)
+{
+	const struct linear_ref *ref = panel->member->ref;
+	const struct sensitivity_part *part = &panel->member->parts[i];
+	const struct unit *unit = &plan->selection.units[part->unit];
+	uint64_t rows = unit_matrix_rows(unit), stride = unit->slice.row_stride;
+	struct overlap overlap = { .part = *ref };
+	int64_t first = (int64_t)panel->first;
+
+	overlap.part.n = rows;
+	overlap.part.slice = unit->slice;
+	overlap.part.slice.first += part->matrix * rows * stride;
+	overlap.step = stride / ref->slice.row_stride;
+	overlap.offset = ((int64_t)overlap.part.slice.first - (int64_t)ref->slice.first) /
+			 (int64_t)ref->slice.row_stride;
+	overlap.begin = divide_up(first - overlap.offset, overlap.step);
+	overlap.end = divide_up(first + (int64_t)panel->n - overlap.offset, overlap.step);
+	overlap.end = overlap.end < rows ? overlap.end : rows;
+	return overlap;
+}
+
+/* Is the matrix one part, and the part nothing else? */
+static bool is_part(const struct plan *plan, const struct sensitivity_member *member)
+{
+	const struct unit *unit = &plan->selection.units[member->parts[0].unit];
+
+	return member->n_parts == 1 && unit_matrix_rows(unit) == member->ref->n;
+}
+
+/* Returns the bytes that a panel of a matrix needs on the host: its values, their codes, scales and
+ * values again, and the rows that are set. */
+static uint64_t panel_size(const struct executor_ops *executor, const struct linear_ref *ref,
+			   bool whole)
+{
+	const uint64_t quantized = 3 * sizeof(float) + 2;
+	uint64_t rows = executor->panel_rows(ref->n);
+
+	if (whole)
+		return rows * ref->k * quantized;
+	/* tiles of a part begin before the panel and end behind it, and rows are joined */
+	return ((rows + 2 * (uint64_t)LINES) * quantized + rows * sizeof(float)) * ref->k;
+}
+
 uint64_t replace_size(const struct sensitivity_plan *plan, int n_threads)
 {
-	const struct executor_ops *executor = plan->sweep.params.executor;
 	uint64_t most = 0;
 
 	for (size_t g = 0; g < plan->table.n_groups; g++) {
-		for (size_t m = 0; m < plan->members[g].n; m++) {
-			const struct linear_ref *ref = plan->members[g].list[m].ref;
-			uint64_t n = (uint64_t)executor->panel_rows(ref->n) * ref->k;
+		const struct plan *from = &plan->plans[plan->table.groups[g].recipe];
 
-			most = n > most ? n : most;
+		for (size_t m = 0; m < plan->members[g].n; m++) {
+			const struct sensitivity_member *member = &plan->members[g].list[m];
+			uint64_t size = panel_size(plan->sweep.params.executor, member->ref,
+						   is_part(from, member));
+
+			most = size > most ? size : most;
 		}
 	}
-	/* the values, their codes, scales and values again, and the rows that are set */
-	return most * (3 * sizeof(float) + 2) * (uint64_t)n_threads;
+	return most * (uint64_t)n_threads;
 }
 
 /* Does a scale belong to a whole matrix, or several, whose amax has to be found first? */
@@ -69,7 +130,7 @@ static int find_amax(void *context, int worker, size_t item, struct err *err)
 	};
 
 	(void)worker;
-	if (!is_whole(panels->plan->units[panel->member->unit].spec))
+	if (!is_whole(panels->plan->units[panel->member->parts[0].unit].spec))
 		return 0;
 	if (weight_matrix_read(&reader, &matrix, err))
 		return -1;
@@ -77,7 +138,8 @@ static int find_amax(void *context, int worker, size_t item, struct err *err)
 	return 0;
 }
 
-/* Finds the amax of each scale group: of all its matrices, or that of a calibration. */
+/* Finds the amax of each scale group: of all its matrices, or that of a calibration.  The parts of
+ * a matrix have one group: gate and up of an expert. */
 static int find_amaxes(struct panels *panels, struct err *err)
 {
 	const struct sensitivity_params *params = panels->round->params;
@@ -86,7 +148,8 @@ static int find_amaxes(struct panels *panels, struct err *err)
 	if (pool_run(params->n_threads, panels->n, find_amax, panels, params->stop, err))
 		return -1;
 	for (size_t i = 0; i < panels->n; i++) {
-		size_t g = plan->selection.units[panels->list[i].member->unit].scale_group;
+		const struct sensitivity_part *part = &panels->list[i].member->parts[0];
+		size_t g = plan->selection.units[part->unit].scale_group + part->matrix;
 
 		panels->amaxes[g] = fmaxf(panels->amaxes[g], panels->found[i]);
 	}
@@ -96,37 +159,88 @@ static int find_amaxes(struct panels *panels, struct err *err)
 	return 0;
 }
 
-static int set_panel(void *context, int worker, size_t item, struct err *err)
+/* Quantizes the rows of a part that a panel has, in whole tiles, and sets *values to their values
+ * from row overlap->begin on. */
+static int quantize_rows(const struct panels *panels, const struct sensitivity_part *part,
+			 const struct overlap *overlap, int worker, const float **values,
+			 struct err *err)
 {
-	const struct panels *panels = context;
 	struct round *round = panels->round;
-	const struct panel *panel = &panels->list[item];
-	const struct linear_ref *ref = panel->member->ref;
-	const struct plan_unit *unit = &panels->plan->units[panel->member->unit];
 	const struct weight_reader reader = reader_of(round);
-	struct buffer *values = &round->values[worker];
-	struct weight_matrix matrix = {
-		.ref = ref, .first = panel->first, .n = panel->n, .dtype = DT_F32
-	};
-	struct matrix x = { .dtype = DT_F32, .rows = panel->n, .cols = ref->k, .stride = ref->k };
-	size_t group = panels->plan->selection.units[panel->member->unit].scale_group;
+	const struct plan_unit *unit = &panels->plan->units[part->unit];
+	size_t group = panels->plan->selection.units[part->unit].scale_group + part->matrix;
+	size_t first = overlap->begin / LINES * LINES, k = overlap->part.k;
+	size_t n = (overlap->end + LINES - 1) / LINES * LINES;
+	struct buffer *buffer = &round->values[worker].read;
+	struct weight_matrix matrix = { .ref = &overlap->part, .first = first, .dtype = DT_F32 };
+	struct matrix x = { .dtype = DT_F32, .cols = k, .stride = k };
 	const struct cast_request request = { .x = &x,
 					      .spec = unit->spec,
 					      .amax = is_whole(unit->spec) ? &panels->amaxes[group]
 									   : NULL,
-					      .name = ref->weight->tensor->name };
-	const float *codes;
+					      .name = overlap->part.weight->tensor->name };
 
-	if (buffer_ensure(values, (uint64_t)panel->n * ref->k * sizeof(float),
-			  "the values of a weight", err))
+	n = (n < overlap->part.n ? n : overlap->part.n) - first;
+	if (buffer_ensure(buffer, (uint64_t)n * k * sizeof(float), "the values of a weight", err))
 		return -1;
-	x.data = matrix.values = values->data;
-	codes = values->data;
+	matrix.n = x.rows = n;
+	x.data = matrix.values = buffer->data;
+	*values = buffer->data;
 	if (weight_matrix_read(&reader, &matrix, err) ||
 	    (!unit->same_codes && cast_lane_run(&round->plan->casts.lanes[worker],
-						round->params->backend, &request, &codes, err)))
+						round->params->backend, &request, values, err)))
 		return -1;
-	return variants_panel_set(&round->variants, panel->linear, panel->number, codes, err);
+	*values += (overlap->begin - first) * k;
+	return 0;
+}
+
+/* Puts together the rows of a panel from its parts. */
+static int join_parts(const struct panels *panels, const struct panel *panel, int worker,
+		      const float **values, struct err *err)
+{
+	const struct sensitivity_member *member = panel->member;
+	struct buffer *buffer = &panels->round->values[worker].joined;
+	size_t k = member->ref->k;
+	float *to;
+
+	if (buffer_ensure(buffer, (uint64_t)panel->n * k * sizeof(float), "the rows of a weight",
+			  err))
+		return -1;
+	*values = to = buffer->data;
+	for (size_t i = 0; i < member->n_parts; i++) {
+		const struct overlap overlap = overlap_of(panels->plan, panel, i);
+		const float *rows;
+
+		if (overlap.begin >= overlap.end)
+			continue;
+		if (quantize_rows(panels, &member->parts[i], &overlap, worker, &rows, err))
+			return -1;
+		for (size_t p = overlap.begin; p < overlap.end; p++, rows += k) {
+			int64_t row = overlap.offset + (int64_t)(p * overlap.step);
+
+			memcpy(to + ((size_t)row - panel->first) * k, rows, k * sizeof *to);
+		}
+	}
+	return 0;
+}
+
+static int set_panel(void *context, int worker, size_t item, struct err *err)
+{
+	const struct panels *panels = context;
+	const struct panel *panel = &panels->list[item];
+	const struct sensitivity_member *member = panel->member;
+	const float *values;
+
+	if (is_part(panels->plan, member)) {
+		const struct overlap overlap = overlap_of(panels->plan, panel, 0);
+
+		if (quantize_rows(panels, &member->parts[0], &overlap, worker, &values, err))
+			return -1;
+	} else if (join_parts(panels, panel, worker, &values, err)) {
+		return -1;
+	}
+	return variants_panel_set(&panels->round->variants, panel->linear, panel->number, values,
+				  err);
 }
 
 /* Allocates the weights of the group's matrices, and lists their panels. */

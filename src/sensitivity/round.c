@@ -273,8 +273,10 @@ void round_release(struct round *round)
 	variants_end(round);
 	variants_release(&round->variants);
 	sweep_release(&round->sweep);
-	for (int i = 0; round->values && i < round->params->n_threads; i++)
-		buffer_release(&round->values[i]);
+	for (int i = 0; round->values && i < round->params->n_threads; i++) {
+		buffer_release(&round->values[i].read);
+		buffer_release(&round->values[i].joined);
+	}
 	free(round->values);
 	free(round->sums);
 	free(round->list);

@@ -38,10 +38,20 @@ struct sensitivity_params {
 	const atomic_int *stop;
 };
 
-/* A matrix of a group: of the plan, and of the model. */
-struct sensitivity_member {
+/* What is quantized as one matrix: a unit, or a matrix of a stack. */
+struct sensitivity_part {
 	size_t unit;
+	uint64_t matrix; /* its number in the stack; else 0 */
+};
+
+#define MAX_PARTS 2 /* gate and up */
+
+/* A matrix that is multiplied, and where its rows are quantized: as one matrix, in a matrix of more
+ * rows, or in several of fewer. */
+struct sensitivity_member {
 	const struct linear_ref *ref;
+	struct sensitivity_part parts[MAX_PARTS];
+	size_t n_parts;
 	size_t cast; /* of its input, in casts */
 };
 

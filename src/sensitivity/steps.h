@@ -10,6 +10,38 @@
 #include "sweep/sweep.h"
 #include "sweep/variant.h"
 
+/* A quantized unit by its place in the checkpoint. */
+struct place {
+	uint64_t shard, begin, first; /* begin: bytes; first: element of the tensor */
+	size_t unit;
+	size_t group; /* of the table; SIZE_MAX: none has it */
+};
+
+/* The quantized units of one recipe, by place. */
+struct places {
+	const struct selection *selection;
+	struct place *list;
+	size_t n;
+};
+
+/* What has rows of a matrix: a unit, or a matrix of a stack. */
+struct matrix_part {
+	struct place *place;
+	uint64_t matrix; /* its number in the stack; else 0 */
+};
+
+struct matrix_parts {
+	struct matrix_part list[MAX_PARTS];
+	size_t n;
+};
+
+/* places.c: selection must outlive places. */
+void places_make(struct places *places, const struct selection *selection);
+/* Finds the parts that have all rows of a matrix; returns false where it is not quantized. */
+bool places_find(const struct places *places, const struct linear_ref *ref,
+		 struct matrix_parts *parts);
+void places_release(struct places *places);
+
 /* groups.c: fills plan->table and plan->members from plan->plans and plan->model.  ERR_USAGE if no
  * group can be measured. */
 int groups_make(struct sensitivity_plan *plan, bool by_expert, struct err *err);
@@ -28,6 +60,12 @@ int saved_open(struct saved *saved, struct sensitivity_plan *plan,
 int saved_put(const struct saved *saved, const struct kld_table *table, struct err *err);
 void saved_close(struct saved *saved);
 
+/* The memory of a worker. */
+struct worker_values {
+	struct buffer read;   /* values of a part of a weight */
+	struct buffer joined; /* rows of several parts */
+};
+
 /* One pass of all sequences through the layers, for groups [first, first + n) of the table. */
 struct round {
 	struct sensitivity_plan *plan;
@@ -38,8 +76,8 @@ struct round {
 	size_t first, n;
 	struct variant *list; /* (n): variants [begun, n) have no streams yet */
 	size_t begun;
-	double *sums;	       /* (n, sequences): of the divergences of a sequence */
-	struct buffer *values; /* by worker: of a panel of a weight */
+	double *sums;		      /* (n, sequences): of the divergences of a sequence */
+	struct worker_values *values; /* by worker */
 };
 
 /* replace.c: replaces the matrices of a group in a stage, by their values in FP8. */

@@ -24,15 +24,15 @@ RECIPES = {
     "current": (Spec("", (WHOLE, WHOLE), kind="float"), Spec("", (WHOLE, WHOLE), kind="float"), ["--recipe", "current"]),
     "channelwise": (Spec("", (1, WHOLE), kind="float"), Spec("", (1, WHOLE), kind="float"), ["--recipe", "channelwise"]),
 }
-# The ends of the names of a model's groups.  GPT-OSS multiplies gate and up of an expert as one matrix, but they are quantized as
-# two: its experts are not measured.
+# The ends of the names of a model's groups.
 MODELS = {
     "llama": {"qkv", "o", "gate_up", "down"},
     "phi3": {"qkv", "o", "gate_up", "down"},
     "mixtral": {"qkv", "o", "experts"},
     "qwen3_moe": {"qkv", "o", "gate_up", "down", "experts"},
     "deepseek_v3": {"qkv", "q_b", "kv_b", "o", "gate_up", "down", "experts", "shared_expert"},
-    "gpt_oss": {"qkv", "o"},
+    "gpt_oss": {"qkv", "o", "experts"},
+    "granitemoehybrid": {"qkv", "o", "in_proj", "out_proj", "gate_up", "down", "experts"},
 }
 
 
