@@ -43,7 +43,8 @@ static void split_queries(const struct pass *pass)
 		  pass->sequence->n_tokens * model->n_heads, n);
 }
 
-static int project_qkv(const struct pass *pass, struct err *err)
+/* Computes q, k and v by their matrices. */
+static int project_apart(const struct pass *pass, struct err *err)
 {
 	const struct model *model = pass->forward->model;
 	const struct layer_ref *ref = pass->layer->ref;
@@ -53,18 +54,33 @@ static int project_qkv(const struct pass *pass, struct err *err)
 	const struct linear *const three[] = { &l[LINEAR_Q], &l[LINEAR_K], &l[LINEAR_V] };
 	bool gated = model->arch->gated_attention;
 	float *const ys[] = { gated ? w->fused_out : a->q, a->k, a->v };
-	const struct products products = {
-		.linears = three, .n = 3, .x = w->normed, .m = pass->sequence->n_tokens, .ys = ys
-	};
+	const struct products products = { .linears = three,
+					   .n = ref->keys_are_values ? 2 : 3,
+					   .x = w->normed,
+					   .m = pass->sequence->n_tokens,
+					   .ys = ys };
+	size_t n_keys = ref->n_kv_heads * ref->head_dim;
 
-	if (!l[LINEAR_QKV].weight.data) {
-		if (pass_products(pass, &products, err))
-			return -1;
-		if (gated)
-			split_queries(pass);
-		return 0;
-	}
-	if (pass_linear(pass, &l[LINEAR_QKV], w->normed, products.m, w->fused_out, err))
+	if (pass_products(pass, &products, err))
+		return -1;
+	if (ref->keys_are_values)
+		copy_rows(w, (struct rows_out){ a->v, n_keys }, (struct rows_in){ a->k, n_keys }, 1,
+			  products.m, n_keys);
+	if (gated)
+		split_queries(pass);
+	return 0;
+}
+
+static int project_qkv(const struct pass *pass, struct err *err)
+{
+	const struct model *model = pass->forward->model;
+	const struct layer_ref *ref = pass->layer->ref;
+	const struct linear *fused = &pass->layer->linear[LINEAR_QKV];
+	struct workspace *w = pass->workspace;
+
+	if (!fused->weight.data)
+		return project_apart(pass, err);
+	if (pass_linear(pass, fused, w->normed, pass->sequence->n_tokens, w->fused_out, err))
 		return -1;
 	split_qkv(pass, model->n_heads * ref->head_dim, ref->n_kv_heads * ref->head_dim,
 		  ref->n_kv_heads * ref->value_dim);
@@ -251,8 +267,8 @@ static void rotate_heads(const struct pass *pass, float *x, size_t n_heads)
 	w->ops->rope(w->stream, &args);
 }
 
-/* Norms each head of x, after its rotation. */
-static void norm_rotated(const struct pass *pass, float *x, size_t n_heads)
+/* Norms each head of x, without weights. */
+static void norm_plainly(const struct pass *pass, float *x, size_t n_heads)
 {
 	const struct model *model = pass->forward->model;
 	const struct layer_ref *ref = pass->layer->ref;
@@ -406,12 +422,14 @@ int attention_run(const struct pass *pass, struct err *err)
 		rotate_heads(pass, a->q, model->n_heads);
 		rotate_heads(pass, a->k, ref->n_kv_heads);
 		if (model->rotated_norm) {
-			norm_rotated(pass, a->q, model->n_heads);
-			norm_rotated(pass, a->k, ref->n_kv_heads);
+			norm_plainly(pass, a->q, model->n_heads);
+			norm_plainly(pass, a->k, ref->n_kv_heads);
 		}
 	}
 	if (model->arch->norm_after_rope)
 		norm_queries_and_keys(pass);
+	if (model->arch->normed_values)
+		norm_plainly(pass, a->v, ref->n_kv_heads);
 	if (ref->query_scale != 0)
 		scale_queries(pass);
 	observe_qkv(pass);

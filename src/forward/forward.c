@@ -72,19 +72,27 @@ static int (*const mixers[N_MIXERS])(const struct pass *pass, struct err *err) =
 	[MIXER_BOTH] = mamba_run_beside,   [MIXER_MAMBA1] = mamba1_run, [MIXER_CONV] = conv_run,
 };
 
+static int layer_failed(const struct pass *pass, struct err *err)
+{
+	return err_wrap(err, "the layer of '%s', sequence %zu", pass->layer->ref->mixer_module,
+			pass->sequence->index);
+}
+
 int forward_layer(const struct pass *pass, struct err *err)
 {
 	const struct layer_ref *ref = pass->layer->ref;
 	struct workspace *w = pass->workspace;
+	const float *scale = pass->layer->vector[VECTOR_LAYER_SCALE];
 
 	w->n_slots_used = 0;
 	if ((ref->mixer != MIXER_NONE &&
 	     residual_block(pass, VECTOR_NORM_ATTENTION, VECTOR_NORM_ATTENTION_OUT,
 			    mixers[ref->mixer], err)) ||
 	    (ref->has_mlp &&
-	     residual_block(pass, VECTOR_NORM_MLP, VECTOR_NORM_MLP_OUT, mlp_run, err)) ||
-	    w->ops->wait(w->stream, err))
-		return err_wrap(err, "the layer of '%s', sequence %zu", ref->mixer_module,
-				pass->sequence->index);
-	return 0;
+	     residual_block(pass, VECTOR_NORM_MLP, VECTOR_NORM_MLP_OUT, mlp_run, err)))
+		return layer_failed(pass, err);
+	if (scale)
+		pass_scale(pass, pass->sequence->residual, *scale, pass->sequence->n_tokens,
+			   pass->forward->model->hidden);
+	return w->ops->wait(w->stream, err) ? layer_failed(pass, err) : 0;
 }

@@ -3,6 +3,8 @@
  * The second step of a layer: one gated mlp, or the experts that the router chose for each token
  * and the expert that all tokens share.
  */
+#include <math.h>
+
 #include "forward/pass.h"
 
 /* The matrices of an mlp: gate and up, or both in one. */
@@ -248,6 +250,32 @@ static int run_shared(const struct pass *pass, struct err *err)
 	return 0;
 }
 
+/* Sets workspace->normed to a norm of the residual stream, in layers whose router, experts and
+ * dense mlp have norms of their own. */
+static void norm_input(const struct pass *pass, enum vector_role role)
+{
+	if (pass->layer->vector[role])
+		pass_norm_tokens(pass, pass->sequence->residual, pass->layer->vector[role],
+				 pass->workspace->normed);
+}
+
+static void norm_output(const struct pass *pass, enum vector_role role, float *x)
+{
+	if (pass->layer->vector[role])
+		pass_norm_tokens(pass, x, pass->layer->vector[role], x);
+}
+
+static int choose(const struct pass *pass, struct err *err)
+{
+	const struct model *model = pass->forward->model;
+
+	norm_input(pass, VECTOR_NORM_ROUTER);
+	if (model->arch->scaled_router)
+		pass_scale(pass, pass->workspace->normed, 1 / sqrtf((float)model->hidden),
+			   pass->sequence->n_tokens, model->hidden);
+	return router_run(pass, err);
+}
+
 int mlp_run(const struct pass *pass, struct err *err)
 {
 	const struct layer_ref *ref = pass->layer->ref;
@@ -255,12 +283,19 @@ int mlp_run(const struct pass *pass, struct err *err)
 
 	if (!ref->n_experts)
 		return run_dense(pass, w->out, err);
-	if (router_run(pass, err) || run_experts(pass, err) || run_shared(pass, err))
+	if (choose(pass, err))
 		return -1;
+	norm_input(pass, VECTOR_NORM_EXPERTS);
+	if (run_experts(pass, err) || run_shared(pass, err))
+		return -1;
+	norm_output(pass, VECTOR_NORM_EXPERTS_OUT, w->out);
 	if (!ref->width)
 		return 0;
+	if (pass->layer->vector[VECTOR_NORM_EXPERTS])
+		norm_input(pass, VECTOR_NORM_MLP);
 	if (run_dense(pass, w->mlp.expert_out, err))
 		return -1;
+	norm_output(pass, VECTOR_NORM_DENSE_OUT, w->mlp.expert_out);
 	w->ops->add(w->stream, w->out, w->mlp.expert_out,
 		    pass->sequence->n_tokens * pass->forward->model->hidden);
 	return 0;

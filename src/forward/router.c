@@ -84,6 +84,7 @@ static void route(const struct pass *pass, size_t t)
 {
 	const struct routing *routing = &pass->forward->model->routing;
 	const float *bias = pass->layer->vector[VECTOR_ROUTER_BIAS];
+	const float *scales = pass->layer->vector[VECTOR_EXPERT_SCALES];
 	struct host_arrays *host = &pass->workspace->host;
 	size_t n_experts = pass->layer->ref->n_experts;
 	const float *scores = host->scores + t * n_experts;
@@ -105,7 +106,7 @@ static void route(const struct pass *pass, size_t t)
 	for (size_t i = 0; i < routing->top_k; i++)
 		weights[i] =
 			(routing->norm_top_k ? weights[i] / (sum + routing->sum_eps) : weights[i]) *
-			routing->scale;
+			routing->scale * (scales ? scales[chosen[i]] : 1);
 }
 
 static void route_all(const struct pass *pass)

@@ -10,8 +10,7 @@
 #include "model/facts.h"
 #include "model/steps.h"
 
-#define MAX_HEAD_DIM 65536
-#define MAX_HEADS    65536
+#define MAX_HEADS 65536
 
 /* DeepSeek-V3's norms inside of attention ignore rms_norm_eps (transformers, and DeepSeek's own
  * code). */
@@ -28,9 +27,9 @@ static int configure_heads(struct model *model, const struct model_config *confi
 	if (!model->head_dim)
 		model->head_dim = model->hidden / model->n_heads;
 	model->value_dim = model->head_dim;
-	if (model->head_dim > MAX_HEAD_DIM)
+	if (model->head_dim > MODEL_MAX_HEAD_DIM)
 		return err_set(err, ERR_INPUT, "config.json: head_dim %zu exceeds the limit of %d",
-			       model->head_dim, MAX_HEAD_DIM);
+			       model->head_dim, MODEL_MAX_HEAD_DIM);
 	if (model->n_heads > MAX_HEADS)
 		return err_set(err, ERR_INPUT, "config.json: %zu heads exceed the limit of %d",
 			       model->n_heads, MAX_HEADS);
@@ -123,7 +122,9 @@ static int configure_numbers(struct model *model, const json_t *facts, struct er
 	model->rotated_norm = arch->rotated_norm && fact_flag(facts, "use_qk_norm");
 	model->norm_offset = arch->norm_plus_one ? 1 : 0;
 	model->attention_scale =
-		(float)(pow(head, -0.5) * (arch->yarn_scores ? rope_score_scale(facts) : 1));
+		arch->plain_scores ? 1
+				   : (float)(pow(head, -0.5) *
+					     (arch->yarn_scores ? rope_score_scale(facts) : 1));
 	model->attention_softcap = (float)fact_number(facts, "attn_logit_softcapping", 0);
 	model->logit_softcap = (float)fact_number(facts, "final_logit_softcapping", 0);
 	model->embedding_scale = arch->scaled_embedding ? sqrtf((float)model->hidden) : 1;
@@ -158,7 +159,8 @@ static int configure_groups(struct routing *routing, const json_t *facts, struct
 /* Reads how many experts a token gets.  A list has a number for each layer; they must be equal. */
 static int read_top_k(struct routing *routing, const json_t *facts, struct err *err)
 {
-	static const char *const keys[] = { "moe_k", "moe_topk", "num_experts_per_tok" };
+	static const char *const keys[] = { "moe_k", "moe_topk", "top_k_experts",
+					    "num_experts_per_tok" };
 	const json_t *value, *first;
 	size_t i = 0;
 
@@ -211,7 +213,7 @@ static int configure_latent(struct model *model, const json_t *facts, struct err
 	if (!json_object_get(facts, keys[0]))
 		return 0;
 	for (int i = 0; i < 4; i++)
-		if (fact_size(facts, keys[i], MAX_HEAD_DIM, &values[i], err))
+		if (fact_size(facts, keys[i], MODEL_MAX_HEAD_DIM, &values[i], err))
 			return -1;
 	head = model->arch->latent_part ? values[1] + values[2] : values[2];
 	if (fact_count(facts, "head_dim", head) != head)
@@ -253,24 +255,23 @@ static int configure_indexer(struct model *model, const json_t *facts, struct er
 			return err_set(err, ERR_INPUT, "config.json: '%s' is not above 0",
 				       sizes[i].key);
 	}
-	if (indexer->n_heads > MAX_HEADS || indexer->head_dim > MAX_HEAD_DIM)
+	if (indexer->n_heads > MAX_HEADS || indexer->head_dim > MODEL_MAX_HEAD_DIM)
 		return err_set(err, ERR_INPUT,
 			       "config.json: 'index_n_heads' %zu and 'index_head_dim' %zu exceed "
 			       "the limits of %d and %d",
-			       indexer->n_heads, indexer->head_dim, MAX_HEADS, MAX_HEAD_DIM);
+			       indexer->n_heads, indexer->head_dim, MAX_HEADS, MODEL_MAX_HEAD_DIM);
 	return 0;
 }
 
-static void spread_heads(struct model *model)
+static int configure_layer_inputs(const json_t *facts, struct err *err)
 {
-	for (size_t i = 0; i < model->n_layers; i++) {
-		struct layer_ref *layer = &model->layers[i];
+	size_t size = fact_count(facts, "hidden_size_per_layer_input", 0);
 
-		layer->n_kv_heads = model->n_kv_heads;
-		layer->head_dim = model->head_dim;
-		layer->value_dim = model->value_dim;
-	}
-	model->max_kv_heads = model->n_kv_heads;
+	return size ? err_set(err, ERR_INPUT,
+			      "config.json: 'hidden_size_per_layer_input' is %zu, but embeddings "
+			      "for each layer are not supported",
+			      size)
+		    : 0;
 }
 
 int model_configure(struct model *model, const struct model_config *config, const json_t *facts,
@@ -278,13 +279,14 @@ int model_configure(struct model *model, const struct model_config *config, cons
 {
 	if (configure_sizes(model, config, facts, err) ||
 	    configure_heads(model, config, facts, err) || configure_activation(model, facts, err) ||
-	    configure_latent(model, facts, err) || configure_indexer(model, facts, err))
+	    configure_layer_inputs(facts, err) || configure_latent(model, facts, err) ||
+	    configure_indexer(model, facts, err))
 		return -1;
 	model->layers = xcalloc(model->n_layers, sizeof *model->layers);
-	spread_heads(model);
 	if (model_configure_windows(model, facts, err) ||
-	    model_configure_ropes(model, facts, err) || configure_numbers(model, facts, err) ||
-	    configure_experts(model, facts, err) || model_read_multipliers(model, facts, err))
+	    model_configure_heads(model, facts, err) || model_configure_ropes(model, facts, err) ||
+	    configure_numbers(model, facts, err) || configure_experts(model, facts, err) ||
+	    model_read_multipliers(model, facts, err))
 		return -1;
 	return model_find_mixers(model, facts, err);
 }
@@ -317,6 +319,10 @@ static const struct feature_row {
 	  .what = "a convolution's bias",
 	  .vector = VECTOR_CONV_BIAS,
 	  .of = LINEAR_CONV_IN },
+	{ .key = "enable_moe_block",
+	  .what = "a router",
+	  .vector = VECTOR_NORM_ROUTER,
+	  .of = LINEAR_GATE },
 	{ .key = "mamba_conv_bias",
 	  .what = "a convolution's bias",
 	  .vector = VECTOR_CONV_BIAS,

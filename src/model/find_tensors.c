@@ -38,26 +38,42 @@ static int find_latent_attention(struct search *search, const char *prefix, stru
 				   : search_need(search, prefix, layer, plain, COUNT(plain));
 }
 
+static int check_no_values(const struct search *search, const char *prefix)
+{
+	char *name = xasprintf("%s%s.weight", prefix, search_linear_name(search, LINEAR_V));
+	bool found = checkpoint_find(search->model->checkpoint, name);
+	int rc = found ? err_set(search->err, ERR_INPUT,
+				 "tensor '%s' has no effect by config.json, where "
+				 "'attention_k_eq_v' is true: correct one of them",
+				 name)
+		       : 0;
+
+	free(name);
+	return rc;
+}
+
 static int find_attention(struct search *search, const char *prefix, struct layer_ref *layer)
 {
 	const struct model *model = search->model;
 	size_t q = model->n_heads * layer->head_dim, kv = layer->n_kv_heads * layer->head_dim,
 	       hidden = model->hidden, gate = model->arch->gated_attention ? q : 0;
 	const struct expected expected[] = {
-		{ LINEAR_Q, q + gate, hidden }, { LINEAR_K, kv, hidden },
-		{ LINEAR_V, kv, hidden },	{ LINEAR_QKV, q + 2 * kv, hidden },
-		{ LINEAR_O, hidden, q },
+		{ LINEAR_Q, q + gate, hidden },	    { LINEAR_K, kv, hidden },
+		{ LINEAR_QKV, q + 2 * kv, hidden }, { LINEAR_O, hidden, q },
+		{ LINEAR_V, kv, hidden },
 	};
 	static const enum linear_role fused[] = { LINEAR_QKV, LINEAR_O };
-	static const enum linear_role apart[] = { LINEAR_Q, LINEAR_K, LINEAR_V, LINEAR_O };
+	static const enum linear_role apart[] = { LINEAR_Q, LINEAR_K, LINEAR_O, LINEAR_V };
+	size_t n_less = layer->keys_are_values ? 1 : 0; /* without v */
 
 	if (model->latent.kv_lora_rank)
 		return find_latent_attention(search, prefix, layer);
-	if (search_linears(search, prefix, layer, expected, COUNT(expected)))
+	if (search_linears(search, prefix, layer, expected, COUNT(expected) - n_less) ||
+	    (layer->keys_are_values && check_no_values(search, prefix)))
 		return -1;
 	return layer->linear[LINEAR_QKV].weight
 		       ? search_need(search, prefix, layer, fused, COUNT(fused))
-		       : search_need(search, prefix, layer, apart, COUNT(apart));
+		       : search_need(search, prefix, layer, apart, COUNT(apart) - n_less);
 }
 
 static int find_mlp(struct search *search, const char *prefix, struct layer_ref *layer)
@@ -221,13 +237,29 @@ static int find_layer(struct search *search, size_t i)
 	return rc;
 }
 
+/* Whether the architecture has a vector whose name is the end of this one. */
+static bool is_vector(const struct arch *arch, const char *name)
+{
+	size_t n = strlen(name);
+
+	for (int i = 0; i < N_VECTORS; i++) {
+		const char *vector = arch->vector[i];
+		size_t len = vector ? strlen(vector) : 0;
+
+		if (len && len < n && name[n - len - 1] == '.' && !strcmp(name + n - len, vector))
+			return true;
+	}
+	return false;
+}
+
 /* Whether a tensor needs no role: a scale of a weight; stored frequencies of RoPE, which
  * rope_init() computes; or the norm of an indexer's keys, which nothing is computed from. */
 static bool is_accessory(const struct model *model, const char *name)
 {
 	const char *last = strrchr(name, '.');
 
-	return last && (strstr(last, "scale") || !strcmp(last, ".inv_freq") ||
+	return last && ((strstr(last, "scale") && !is_vector(model->arch, name)) ||
+			!strcmp(last, ".inv_freq") ||
 			(model->indexer.top_k && strstr(name, ".indexer.k_norm.")));
 }
 

@@ -23,7 +23,12 @@ static bool vector_is_of(const struct layer_ref *layer, int role)
 	case VECTOR_NORM_MLP:
 	case VECTOR_NORM_MLP_OUT:
 		return layer->has_mlp;
+	case VECTOR_NORM_ROUTER:
+	case VECTOR_NORM_EXPERTS:
+	case VECTOR_NORM_EXPERTS_OUT:
+	case VECTOR_NORM_DENSE_OUT:
 	case VECTOR_ROUTER_BIAS:
+	case VECTOR_EXPERT_SCALES:
 		return layer->n_experts > 0;
 	case VECTOR_CONV:
 		return layer->mixer == MIXER_DELTA || layer->mixer == MIXER_CONV ||
@@ -91,7 +96,10 @@ static size_t vector_length(const struct model *model, const struct layer_ref *l
 	case VECTOR_NORM_KV_A:
 		return model->latent.kv_lora_rank;
 	case VECTOR_ROUTER_BIAS:
+	case VECTOR_EXPERT_SCALES:
 		return layer->n_experts;
+	case VECTOR_LAYER_SCALE:
+		return 1;
 	case VECTOR_SINKS:
 		return model->n_heads;
 	case VECTOR_A_LOG:

@@ -18,8 +18,9 @@ enum input_kind {
 	INPUT_MAMBA_X,
 	INPUT_MAMBA_STEP,
 	INPUT_MAMBA_OUT,
-	INPUT_MLP,  /* the normed residual stream: gate, up, routers, shared gate and up */
-	INPUT_DOWN, /* the gated values */
+	INPUT_ROUTER, /* the residual stream, normed as for experts or with another norm */
+	INPUT_MLP,    /* the normed residual stream: gate, up, shared router, gate and up */
+	INPUT_DOWN,   /* the gated values */
 	INPUT_SHARED_DOWN,
 	INPUT_LATENT,	   /* the sum of the experts' outputs, in a layer with LINEAR_LATENT_OUT */
 	INPUT_EXPERT,	   /* gate and up of one expert: the tokens that it gets */

@@ -71,15 +71,23 @@ enum vector_role {
 	VECTOR_NORM_ATTENTION_OUT, /* of its output, before it is added */
 	VECTOR_NORM_MLP,
 	VECTOR_NORM_MLP_OUT,
+	/* Gemma 4, in layers with experts beside a dense mlp, (hidden): of the inputs of the router
+	 * and of the experts, and of the outputs of the experts and of the dense mlp */
+	VECTOR_NORM_ROUTER,
+	VECTOR_NORM_EXPERTS,
+	VECTOR_NORM_EXPERTS_OUT,
+	VECTOR_NORM_DENSE_OUT,
 	VECTOR_NORM_Q, /* (head_dim), the same for each head */
 	VECTOR_NORM_K,
-	VECTOR_NORM_Q_A,    /* (q_lora_rank) */
-	VECTOR_NORM_KV_A,   /* (kv_lora_rank) */
-	VECTOR_ROUTER_BIAS, /* (n_experts): added to scores for the choice of experts only */
-	VECTOR_SINKS,	    /* (n_heads): one more score of the softmax, without a value */
-	VECTOR_CONV,	    /* (channels, 1, width): a causal convolution of each channel */
-	VECTOR_A_LOG,	    /* (heads): how fast a state decays; of Mamba-1: (channels, state) */
-	VECTOR_DT_BIAS,	    /* (heads) */
+	VECTOR_NORM_Q_A,      /* (q_lora_rank) */
+	VECTOR_NORM_KV_A,     /* (kv_lora_rank) */
+	VECTOR_ROUTER_BIAS,   /* (n_experts): added to scores for the choice of experts only */
+	VECTOR_EXPERT_SCALES, /* (n_experts): factors of the weights of chosen experts */
+	VECTOR_LAYER_SCALE,   /* (1): a factor of the residual stream after the layer */
+	VECTOR_SINKS,	      /* (n_heads): one more score of the softmax, without a value */
+	VECTOR_CONV,	      /* (channels, 1, width): a causal convolution of each channel */
+	VECTOR_A_LOG,	      /* (heads): how fast a state decays; of Mamba-1: (channels, state) */
+	VECTOR_DT_BIAS,	      /* (heads) */
 	/* (value_dim): of the output of a head, before its gate; of Mamba-2: (heads * head_dim) */
 	VECTOR_NORM_GATED,
 	VECTOR_CONV_BIAS, /* (channels) */
@@ -135,6 +143,7 @@ struct layer_ref {
 	size_t n_kv_heads;	 /* of attention */
 	size_t head_dim;	 /* of q and k */
 	size_t value_dim;	 /* of v */
+	bool keys_are_values;	 /* v is the output of k's matrix */
 	size_t window;		 /* tokens that a query attends to, its own included; 0: all */
 	size_t chunk;		 /* tokens that attend to each other and to no others; 0: all */
 	const struct rope *rope; /* NULL: attention does not know positions */
@@ -188,6 +197,8 @@ struct model_place {
 	const char *body; /* in front of embed_tokens, layers and norm: "model." */
 	const char *head; /* "lm_head" */
 };
+
+#define MODEL_MAX_HEAD_DIM 65536
 
 #define MODEL_MAX_KEY_DIM 256 /* of gated DeltaNet: what executors can keep of a state */
 
@@ -307,6 +318,11 @@ struct arch {
 	bool parallel;	       /* attention and mlp have the same input: the first norm's output */
 	bool scaled_embedding; /* embeddings are multiplied by sqrt(hidden) */
 	bool tied;	       /* the head is the embedding unless config.json states otherwise */
+	bool plain_scores;     /* q k^T has no factor */
+	bool normed_values;    /* the heads of v are normed, without weights */
+	bool scaled_router;    /* the normed input of a router is divided by sqrt(hidden) */
+	bool last_is_full;     /* the last layer has no window, whatever config.json states */
+	bool layer_ropes;      /* rope_parameters has an object for each type of layers */
 	bool yarn_scores;      /* YaRN's mscale_all_dim changes the scale of q k^T */
 	bool norm_top_k;       /* regardless of config.json */
 	bool sigmoid;	       /* how experts are scored */

@@ -30,13 +30,25 @@ static int configure_rope_part(struct model *model, const json_t *facts, struct 
 	return rc;
 }
 
+/* Returns the first layer with a window, or without one; NULL: there is none. */
+static const struct layer_ref *find_layer(const struct model *model, bool windowed)
+{
+	for (size_t i = 0; i < model->n_layers; i++)
+		if ((model->layers[i].window > 0) == windowed)
+			return &model->layers[i];
+	return NULL;
+}
+
 int model_configure_ropes(struct model *model, const json_t *facts, struct err *err)
 {
+	const struct layer_ref *of[] = { find_layer(model, false), find_layer(model, true) };
+	size_t head_dim = model->latent.kv_lora_rank ? model->latent.rope_dim : model->head_dim;
 	struct rope_use full = {
 		.layer_type = "full_attention",
-		.head_dim = model->latent.kv_lora_rank ? model->latent.rope_dim : model->head_dim,
+		.head_dim = of[0] && model->arch->layer_ropes ? of[0]->head_dim : head_dim,
 		.alpha = model->arch->rope_alpha,
 		.scales_queries = model->arch->grown_queries,
+		.by_layer_type = model->arch->layer_ropes,
 	};
 	struct rope_use sliding = full;
 	json_t *local;
@@ -49,8 +61,10 @@ int model_configure_ropes(struct model *model, const json_t *facts, struct err *
 	if (model->arch->plain_window_rope)
 		json_object_del(local, "rope_scaling");
 	sliding.layer_type = "sliding_attention";
-	rc = rope_init(&model->rope, facts, &full, err) ||
-	     rope_init(&model->rope_local, local, &sliding, err);
+	sliding.head_dim = of[1] && model->arch->layer_ropes ? of[1]->head_dim : head_dim;
+	rc = (of[0] || !full.by_layer_type) && rope_init(&model->rope, facts, &full, err);
+	if (!rc && (of[1] || !sliding.by_layer_type))
+		rc = rope_init(&model->rope_local, local, &sliding, err);
 	json_decref(local);
 	return rc ? -1 : 0;
 }
@@ -118,7 +132,9 @@ int model_configure_windows(struct model *model, const json_t *facts, struct err
 			      : pattern ? (i + 1) % pattern != 0
 					: i >= first;
 
-		if (type && slides && !window)
+		if (model->arch->last_is_full && i + 1 == model->n_layers)
+			slides = false;
+		if ((type || model->arch->layer_ropes) && slides && !window)
 			return err_set(
 				err, ERR_INPUT,
 				"config.json: layer_types[%zu] is 'sliding_attention', but "

@@ -56,12 +56,12 @@ static const json_t *filled_object(const json_t *facts, const char *key)
 	return json_is_object(object) && json_object_size(object) ? object : NULL;
 }
 
-static int levels_find(struct levels *levels, const json_t *facts, const char *layer_type,
+static int levels_find(struct levels *levels, const json_t *facts, const struct rope_use *use,
 		       struct err *err)
 {
 	const json_t *parameters = filled_object(facts, "rope_parameters");
 	const json_t *scaling = filled_object(facts, "rope_scaling");
-	const json_t *inner = json_object_get(parameters, layer_type);
+	const json_t *inner = json_object_get(parameters, use->layer_type);
 
 	if (parameters && scaling && !json_equal(parameters, scaling))
 		return err_set(
@@ -71,6 +71,12 @@ static int levels_find(struct levels *levels, const json_t *facts, const char *l
 	*levels = (struct levels){ parameters ? parameters : scaling, facts };
 	if (json_is_object(inner))
 		levels->scaling = inner;
+	if (use->by_layer_type &&
+	    !(json_is_object(inner) && json_is_number(json_object_get(inner, "rope_theta"))))
+		return err_set(err, ERR_INPUT,
+			       "config.json: the rotary embedding needs an object '%s' with a "
+			       "number 'rope_theta' in 'rope_parameters'",
+			       use->layer_type);
 	return 0;
 }
 
@@ -242,6 +248,29 @@ static int scale_alpha(struct rope *rope, const struct levels *levels, double th
 	return 0;
 }
 
+/* Gemma 4: the frequencies are those of a whole head; the pairs beyond the first ones, the part of
+ * partial_rotary_factor, do not turn. */
+static int scale_proportional(struct rope *rope, const struct levels *levels, double theta,
+			      struct err *err)
+{
+	double part = number(levels, "partial_rotary_factor", 1), factor;
+	size_t n_pairs = rope->n / 2;
+
+	(void)theta;
+	if (!(part >= 0 && part <= 1))
+		return err_set(err, ERR_INPUT,
+			       "config.json: the rotary embedding's 'partial_rotary_factor' is %g, "
+			       "not from 0 to 1",
+			       part);
+	if (need(levels, "factor", 1, &factor, err))
+		return -1;
+	for (size_t i = 0; i < n_pairs; i++)
+		rope->inverse[i] = i < (size_t)floor(part * (double)rope->n / 2)
+					   ? rope->inverse[i] / (float)factor
+					   : 0;
+	return 0;
+}
+
 static int scale_none(struct rope *rope, const struct levels *levels, double theta, struct err *err)
 {
 	(void)rope, (void)levels, (void)theta, (void)err;
@@ -269,6 +298,7 @@ static const struct scaling_row {
 	  scale_llama3,
 	  { "factor", "high_freq_factor", "low_freq_factor", "original_max_position_embeddings" } },
 	{ "longrope", scale_longrope, LONGROPE_KEYS },
+	{ "proportional", scale_proportional, { "factor", "partial_rotary_factor" } },
 	{ "su", scale_longrope, LONGROPE_KEYS }, /* its name in older files */
 	{ "yarn",
 	  scale_yarn,
@@ -304,7 +334,8 @@ static int check_keys(const struct levels *levels, const struct scaling_row *row
 
 	json_object_foreach((json_t *)levels->scaling, key, value)
 	{
-		bool part = !strcmp(key, "partial_rotary_factor") &&
+		bool of_type = listed(row->keys, MAX_SCALING_KEYS, key);
+		bool part = !strcmp(key, "partial_rotary_factor") && !of_type &&
 			    !json_object_get(levels->facts, key) && json_is_number(value) &&
 			    json_number_value(value) != 1;
 		bool of_queries = use->scales_queries &&
@@ -312,7 +343,7 @@ static int check_keys(const struct levels *levels, const struct scaling_row *row
 
 		if (json_is_null(value) || json_is_object(value) || of_queries ||
 		    (!part && (listed(common_keys, sizeof common_keys / sizeof *common_keys, key) ||
-			       listed(row->keys, MAX_SCALING_KEYS, key))))
+			       of_type)))
 			continue;
 		return err_set(err, ERR_INPUT,
 			       "config.json: the rotary embedding has the key '%s', which is not "
@@ -333,10 +364,11 @@ static int apply_scaling(struct rope *rope, const struct levels *levels, double 
 			return check_keys(levels, &scalings[i], use, err)
 				       ? -1
 				       : scalings[i].scale(rope, levels, theta, err);
-	return err_set(err, ERR_INPUT,
-		       "config.json: the rotary embedding has rope_type '%s', which is not "
-		       "supported (supported: default, linear, llama3, longrope, yarn)",
-		       type);
+	return err_set(
+		err, ERR_INPUT,
+		"config.json: the rotary embedding has rope_type '%s', which is not "
+		"supported (supported: default, linear, llama3, longrope, proportional, yarn)",
+		type);
 }
 
 /* Returns the base of the angles.  Gemma 3 has another one for layers with a window, whose angles
@@ -361,17 +393,19 @@ int rope_init(struct rope *rope, const json_t *facts, const struct rope_use *use
 	double theta, part;
 
 	*rope = (struct rope){ .factor = 1 };
-	if (levels_find(&levels, facts, use->layer_type, err))
+	if (levels_find(&levels, facts, use, err))
 		return -1;
 	theta = find_theta(&levels, use->layer_type);
 	part = fact_number(facts, "rotary_dim", 0) / (double)head_dim;
 	part = number(&levels, "partial_rotary_factor",
 		      part > 0 ? part : fact_number(facts, "partial_rotary_factor", 1));
+	if (!strcmp(rope_type(&levels), "proportional"))
+		part = 1;
 	rope->n = part > 0 && part <= 1 ? (size_t)((double)head_dim * part) : 0;
 	if (rope->n == 0 || rope->n % 2 || rope->n > head_dim || !(theta > 1))
 		return err_set(err, ERR_INPUT,
-			       "config.json: rotary dimension %zu does not fit head_dim %zu "
-			       "(theta %g)",
+			       "config.json: the rotary embedding's dimension %zu does not fit "
+			       "head_dim %zu (theta %g)",
 			       rope->n, head_dim, theta);
 	rope->inverse = xcalloc(rope->n / 2, sizeof *rope->inverse);
 	for (size_t i = 0; i < rope->n / 2; i++)

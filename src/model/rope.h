@@ -31,6 +31,8 @@ struct rope_use {
 	size_t head_dim;
 	bool alpha;	     /* a type "dynamic" only changes theta, by its alpha, as in Hunyuan */
 	bool scales_queries; /* rope_query_scale() is called too */
+	/* rope_parameters must have an object for the layer type, and that one has all numbers */
+	bool by_layer_type;
 };
 
 /* Reads rope_parameters, or rope_scaling, rope_theta and partial_rotary_factor, from the facts of

@@ -24,6 +24,10 @@ int model_find_mixers(struct model *model, const json_t *facts, struct err *err)
 int model_configure(struct model *model, const struct model_config *config, const json_t *facts,
 		    struct err *err);
 
+/* Sets the number and the size of the heads of each layer, whose windows are set.  ERR_INPUT with
+ * the key. */
+int model_configure_heads(struct model *model, const json_t *facts, struct err *err);
+
 /* Reads the ropes; sets the window and the rope of each layer, and how its queries grow.  ERR_INPUT
  * with the key. */
 int model_configure_ropes(struct model *model, const json_t *facts, struct err *err);

@@ -350,20 +350,27 @@ int weights_load_vector(struct weights *weights, struct executor_stream *stream,
 	return load_floats(weights, stream, &whole, vector, err);
 }
 
-/* Reads the router's bias to the host.  A NaN is refused: its expert would never be chosen, and no
- * other check would report it. */
-static int load_router_bias(struct weights *weights, const struct tensor_ref *ref, float **bias,
-			    struct err *err)
+/* Whether the host uses the vector: it chooses and weighs experts, and passes on a factor. */
+static bool is_of_host(int role)
+{
+	return role == VECTOR_ROUTER_BIAS || role == VECTOR_EXPERT_SCALES ||
+	       role == VECTOR_LAYER_SCALE;
+}
+
+/* Reads a vector to the host.  A NaN is refused: by the router's bias its expert would never be
+ * chosen, and no other check would report it. */
+static int load_of_host(struct weights *weights, const struct tensor_ref *ref, float **vector,
+			struct err *err)
 {
 	const struct floats_request whole = {
 		.ref = ref, .n = st_n_elements(ref->tensor->shape, ref->tensor->n_dims)
 	};
 	size_t n_nan = 0;
 
-	if (read_floats(weights, &whole, bias, err))
+	if (read_floats(weights, &whole, vector, err))
 		return -1;
 	for (size_t i = 0; i < whole.n; i++)
-		n_nan += f32_is_nan((*bias)[i]);
+		n_nan += f32_is_nan((*vector)[i]);
 	return n_nan ? err_set(err, ERR_INPUT, "tensor '%s' has %zu values that are NaN",
 			       ref->tensor->name, n_nan)
 		     : 0;
@@ -405,8 +412,8 @@ static int load_transposed(struct weights *weights, struct executor_stream *stre
 static int load_vector(struct weights *weights, struct executor_stream *stream, int role,
 		       const struct tensor_ref *from, float **to, struct err *err)
 {
-	if (role == VECTOR_ROUTER_BIAS)
-		return load_router_bias(weights, from, to, err);
+	if (is_of_host(role))
+		return load_of_host(weights, from, to, err);
 	if (from->tensor->n_dims > 1)
 		return load_transposed(weights, stream, from, to, err);
 	return weights_load_vector(weights, stream, from, to, err);
@@ -447,10 +454,12 @@ void layer_release(struct layer *layer, struct executor *executor)
 {
 	for (int i = 0; i < N_LINEARS; i++)
 		linear_release(&layer->linear[i]);
-	free(layer->vector[VECTOR_ROUTER_BIAS]);
-	for (int i = 0; i < N_VECTORS; i++)
-		if (i != VECTOR_ROUTER_BIAS)
+	for (int i = 0; i < N_VECTORS; i++) {
+		if (is_of_host(i))
+			free(layer->vector[i]);
+		else
 			executor->ops->memory_free(executor, layer->vector[i]);
+	}
 	for (size_t e = 0; layer->ref && e < layer->ref->n_experts; e++)
 		for (int i = 0; i < N_EXPERT_ROLES; i++)
 			linear_release(&layer->experts[e][i]);

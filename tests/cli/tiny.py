@@ -34,9 +34,10 @@ def names(pattern):
 
 
 def values(name, n, source):
-    """Norms are from 0.5 to below 2, so that no layer fades; all else is small."""
+    """Norms and scales are from 0.5 to below 2, so that no layer fades; all else is small."""
     data = bytearray(source.randbytes(2 * n))
-    data[1::2] = bytes([0x3F] * n) if "norm" in name and name.endswith("weight") else data[1::2].translate(HALVES)
+    near_one = "norm" in name and name.endswith("weight") or name.endswith(("scale", "scalar"))
+    data[1::2] = bytes([0x3F] * n) if near_one else data[1::2].translate(HALVES)
     return bytes(data)
 
 

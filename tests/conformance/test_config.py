@@ -34,9 +34,14 @@ HOSTILE = {"num_attention_heads": [0, -4, 3, 1e300, "4"], "num_key_value_heads":
            "conv_L_cache": [0, -1, 2.5, "3", 100000], "full_attn_idxs": [[3], ["0"], 1], "norm_eps": [0, "x"],
            "num_hidden_layers": [0, 100000], "kv_lora_rank": [0], "index_topk": [0, 89, None], "index_n_heads": [0, 4, 1e9],
            "index_head_dim": [0, 9], "attention_chunk_size": [0, -1, None], "floor_scale": [0, -1], "no_rope_layer_interval": [0],
+           "top_k_experts": [0, 1000, -1, None], "global_head_dim": [0, 7, -8, 1e9, "36", None], "num_global_key_value_heads": [0, 4, -1],
+           "per_layer_config": [[], 3, {"1": 3}, {"9": {"head_dim": 36}}, {"-1": {"head_dim": 36}}, {"x": {}}, {"1": {"head_dim": 0}}, {"1": {"skip": ["mlp"]}},
+                                {"1": {"num_key_value_heads": 4}}, {"1": {"intermediate_size": 20}}, {"1": {"head_dim": 36}, "3": {"head_dim": 20}}],
            "no_rope_layers": [[1], [0, "1", 1, 1]], "attn_scale": ["1", [2]], "vocab_size": [7]}
 # Other values that transformers accepts, where the architecture reads the key.
 OTHER = {"rms_norm_eps": [0.01], "layer_norm_eps": [0.01], "logit_scale": [0.7], "rope_theta": [300.0], "sliding_window": [7, None], "use_sliding_window": [False], "max_window_layers": [2],
+         "top_k_experts": [1], "enable_moe_block": [True, False], "attention_k_eq_v": [True, False], "per_layer_config": [None, {}],
+         "use_bidirectional_attention": ["vision", "all"], "hidden_size_per_layer_input": [0, 8], "num_kv_shared_layers": [0, 1, 2], "use_double_wide_mlp": [True, False],
          "norm_topk_prob": [True, False], "routed_scaling_factor": [0.7], "num_experts_per_tok": [1], "moe_topk": [1], "moe_k": [1], "topk_group": [1], "n_group": [2],
          "attention_chunk_size": [100], "floor_scale": [3], "attn_scale": [0.2], "attn_temperature_tuning": [False, True],
          "no_rope_layer_interval": [2], "topk_method": ["greedy", "group_limited_greedy", "noaux_tc"],
@@ -47,7 +52,8 @@ OTHER = {"rms_norm_eps": [0.01], "layer_norm_eps": [0.01], "logit_scale": [0.7],
          "use_qk_norm": [True, False], "residual_multiplier": [0.9], "logits_scaling": [3.0], "attention_multiplier": [0.2],
          "mamba_dt_rank": ["auto"], "attn_layer_offset": [0], "attn_layer_period": [2], "conv_bias": [True, False], "conv_L_cache": [2], "norm_eps": [0.01], "full_attn_idxs": [[0], None], "use_expert_bias": [False],
          "embedding_multiplier": [0.5], "time_step_min": [0.5], "linear_num_key_heads": [1]}
-REMOVED = ("attention_bias", "attn_logit_softcapping", "final_logit_softcapping", "head_dim", "hidden_act", "hidden_activation",
+REMOVED = ("attention_k_eq_v", "enable_moe_block", "per_layer_config", "top_k_experts", "hidden_size_per_layer_input", "num_kv_shared_layers", "use_double_wide_mlp",
+           "global_head_dim", "num_global_key_value_heads", "attention_bias", "attn_logit_softcapping", "final_logit_softcapping", "head_dim", "hidden_act", "hidden_activation",
            "layer_types", "max_window_layers", "mlp_bias", "n_group", "norm_topk_prob", "num_experts_per_tok", "moe_topk", "moe_k", "query_pre_attn_scalar",
            "layer_norm_eps", "logit_scale", "rms_norm_eps", "rope_interleave", "rope_parameters", "routed_scaling_factor", "sliding_window", "swiglu_alpha",
            "embedding_multiplier", "attention_multiplier", "logits_scaling", "residual_multiplier", "mamba_conv_bias", "mamba_proj_bias",
@@ -145,6 +151,47 @@ def ropes(case: Case) -> Iterator[str]:
         yield from (f"{what}, older spelling: {problem}" for problem in case.equal(older, "rotary embedding", False))
 
 
+def layer_ropes(case: Case) -> Iterator[str]:
+    """A rope for each type of layers, where config.json has one for each alone."""
+    ropes = case.config.get("rope_parameters", {})
+    if not any(rope.get("rope_type") == "proportional" for rope in ropes.values() if isinstance(rope, dict)):
+        return
+    parts = [{"partial_rotary_factor": part} for part in (0.0, 0.3, 1.0)]
+    proportional = [{"rope_type": "proportional", "rope_theta": 300.0, **part} for part in (*parts, {}, {"factor": 4.0})]
+    for layers, rope in ropes.items():
+        changes = [*ROPES.values(), *proportional, *(rope | part for part in parts), {"rope_type": "default"}, {"rope_theta": 1e4}, {}, None]
+        for change in changes:
+            config = case.config | {"rope_parameters": ropes | {layers: change}}
+            yield from (f"{layers} {change}: {problem}" for problem in case.equal(config, "rotary embedding", False))
+        config = case.config | {"rope_parameters": {key: value for key, value in ropes.items() if key != layers}}
+        yield from (f"no {layers}: {problem}" for problem in case.equal(config, "rotary embedding"))
+    for flat in (None, {}, {"rope_type": "default", "rope_theta": 1e4}):
+        yield from (f"{flat}: {problem}" for problem in case.equal(case.config | {"rope_parameters": flat}, "rotary embedding"))
+    yield from case.equal(case.config | {"rope_theta": 77.0}, "rope_theta")
+    yield from case.equal(case.config | {"rope_scaling": YARN}, "rope_scaling")
+
+
+def layer_heads(case: Case) -> Iterator[str]:
+    """The keys of the hub for what transformers saves as per_layer_config."""
+    if "per_layer_config" not in case.config:
+        return
+    config = {key: value for key, value in case.config.items() if key != "per_layer_config"}
+    heads = next(iter(case.config["per_layer_config"].values()))
+    config |= {"global_head_dim": heads["head_dim"], "num_global_key_value_heads": heads.get("num_key_value_heads")}
+    types = config["layer_types"]
+    spellings = [config, config | {"layer_types": [*types[:-1], "sliding_attention"]}]      # the last one is full all the same
+    if types == [("full" if i in (5, len(types) - 1) else "sliding") + "_attention" for i in range(len(types))]:
+        spellings.append({key: value for key, value in config.items() if key != "layer_types"})
+    for spelling in spellings:
+        if isinstance(found := case.ours(spelling), str):
+            yield f"refused: {found}"
+        yield from case.equal(spelling, "nothing")
+    whole, case.config = case.config, config
+    for test in (removed, other, hostile):
+        yield from test(case)
+    case.config = whole
+
+
 def hostile(case: Case) -> Iterator[str]:
     for key, values in HOSTILE.items():
         for value in values if key in case.config else []:
@@ -177,7 +224,7 @@ def main() -> None:
         with scratch() as folder:
             case = Case(name, folder)
             report(f"{name}: as saved", case.equal(case.config, "nothing"))
-            for test in (removed, other, foreign, ropes, hostile, patterns):
+            for test in (removed, other, foreign, ropes, layer_ropes, layer_heads, hostile, patterns):
                 report(f"{name}: {test.__name__}", test(case))
     finish()
 

@@ -49,6 +49,13 @@ LLAMA4_TOWER = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers":
 TOWER = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2, "depth": 1, "num_heads": 2,
          "out_hidden_size": 64, "image_size": 28, "patch_size": 14, "deepstack_visual_indexes": [0]}
 
+GEMMA4 = {"hidden_size": 60, "num_attention_heads": 6, "num_key_value_heads": 2, "num_hidden_layers": 4, "head_dim": 20, "global_head_dim": 36,
+          "sliding_window": 20, "final_logit_softcapping": 7.0, "rms_norm_eps": 1e-3, "hidden_size_per_layer_input": 0,
+          "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"]}
+GEMMA4_ROPES = {"full_attention": {"rope_type": "proportional", "rope_theta": 1e3, "partial_rotary_factor": 0.7, "factor": 2.0},
+                "sliding_attention": {"rope_type": "linear", "rope_theta": 1e2, "factor": 3.0}}
+GEMMA4_MOE = {"enable_moe_block": True, "num_experts": 6, "top_k_experts": 3, "moe_intermediate_size": 44}
+
 
 def beside_tower(**changes: object) -> dict:
     """The configuration of a language model that is a part of another one."""
@@ -80,6 +87,11 @@ MODELS: dict[str, tuple] = {
     "gemma3": (t.Gemma3TextConfig, t.Gemma3ForCausalLM,
                {"head_dim": 32, "query_pre_attn_scalar": 48, "sliding_window": 20, "num_hidden_layers": 7,
                 "rope_parameters": GEMMA3}),
+    "gemma4": (t.Gemma4TextConfig, t.Gemma4ForCausalLM,
+               GEMMA4 | GEMMA4_MOE | {"attention_k_eq_v": True, "num_global_key_value_heads": 3}),
+    "gemma4, dense, biases": (t.Gemma4TextConfig, t.Gemma4ForCausalLM,
+                              GEMMA4 | {"attention_bias": True, "final_logit_softcapping": None, "num_hidden_layers": 7, "layer_types": None,
+                                        "num_global_key_value_heads": 3, "rope_parameters": GEMMA4_ROPES}),
     "phi3": (t.Phi3Config, t.Phi3ForCausalLM, {"pad_token_id": 0, "sliding_window": 30}),
     "phi3, longrope": (t.Phi3Config, t.Phi3ForCausalLM,
                        {"pad_token_id": 0, "original_max_position_embeddings": 64, "rope_parameters": LONGROPE}),
@@ -204,6 +216,10 @@ MODELS: dict[str, tuple] = {
                                beside_tower(head_dim=32, sliding_window=20, query_pre_attn_scalar=48)),
     "lfm2, beside a tower": (t.Lfm2VlConfig, t.Lfm2VlForConditionalGeneration,
                              beside_tower(model_type="lfm2", layer_types=["conv", "full_attention", "conv"], head_dim=24, block_auto_adjust_ff_dim=False)),
+    "gemma4, beside a tower": (t.Gemma4Config, t.Gemma4ForConditionalGeneration,
+                               {"text_config": SIZES | GEMMA4 | GEMMA4_MOE | {"use_bidirectional_attention": "vision"},
+                                "vision_config": TOWER | {"num_key_value_heads": 2, "head_dim": 16, "position_embedding_size": 40},
+                                "audio_config": None}),
     "mistral, beside a tower": (t.Mistral3Config, t.Mistral3ForConditionalGeneration,
                                 beside_tower(model_type="mistral", head_dim=24, sliding_window=20)),
     "llama4": (t.Llama4TextConfig, t.Llama4ForCausalLM,
@@ -251,6 +267,8 @@ def save(name: str, folder: pathlib.Path) -> torch.nn.Module:
         for key, parameter in [*model.named_parameters(), *model.named_buffers()]:
             if "norm" in key:
                 parameter.add_(torch.randn_like(parameter) * 0.2)
+            if key.endswith(("layer_scalar", "router.scale", "per_expert_scale")):
+                parameter.mul_(1 + torch.randn_like(parameter) * 0.3)
             if key.endswith(("bias", "sinks")):
                 parameter.copy_(torch.randn_like(parameter) * 0.2)
             if key.endswith("feed_forward.gate.weight"):    # scores so small that what is added to their sum tells

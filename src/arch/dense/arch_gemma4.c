@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "arch/shared.h"
+
+static const char default_ropes[] =
+	"{\"sliding_attention\": {\"rope_type\": \"default\", \"rope_theta\": 10000.0}, "
+	"\"full_attention\": {\"rope_type\": \"proportional\", \"partial_rotary_factor\": 0.25, "
+	"\"rope_theta\": 1000000.0}}";
+
+/* Gemma 4, its language model: layers without a window have larger heads, whose keys may be their
+ * values; values are normed; experts run beside the dense mlp, with norms of their own. */
+const struct arch arch_gemma4 = {
+	.name = "gemma4",
+	.architectures = { "Gemma4ForCausalLM" },
+	.text_types = { "gemma4_text" },
+	.linear = { [LINEAR_ROUTER] = "router.proj" },
+	.vector = {
+		[VECTOR_NORM_ATTENTION_OUT] = "post_attention_layernorm.weight",
+		[VECTOR_NORM_MLP] = "pre_feedforward_layernorm.weight",
+		[VECTOR_NORM_MLP_OUT] = "post_feedforward_layernorm.weight",
+		[VECTOR_NORM_ROUTER] = "router.scale",
+		[VECTOR_NORM_EXPERTS] = "pre_feedforward_layernorm_2.weight",
+		[VECTOR_NORM_EXPERTS_OUT] = "post_feedforward_layernorm_2.weight",
+		[VECTOR_NORM_DENSE_OUT] = "post_feedforward_layernorm_1.weight",
+		[VECTOR_EXPERT_SCALES] = "router.per_expert_scale",
+		[VECTOR_LAYER_SCALE] = "layer_scalar",
+		QK_NORMS,
+	},
+	.expert = { EXPERTS("experts") },
+	.fused_gate_up = "experts.gate_up_proj",
+	.fused_down = "experts.down_proj",
+	.scaled_embedding = true,
+	.tied = true,
+	.plain_scores = true,
+	.normed_values = true,
+	.scaled_router = true,
+	.norm_top_k = true,
+	.last_is_full = true,
+	.layer_ropes = true,
+	.window_pattern = 6,
+	.facts.keys = {
+		{ "attention_bias", "false" },
+		{ "attention_k_eq_v", "false" },
+		{ "enable_moe_block", "false" },
+		{ "final_logit_softcapping", NULL },
+		{ "global_head_dim", "512" },
+		{ "head_dim", "256" },
+		{ "hidden_activation", "\"gelu_pytorch_tanh\"" },
+		{ "hidden_size_per_layer_input", "256" },
+		{ "num_global_key_value_heads", NULL },
+		{ "per_layer_config", NULL },
+		{ "rope_parameters", default_ropes },
+		{ "sliding_window", "512" },
+		{ "top_k_experts", "null" },
+	},
+	.facts.ignored = {
+		{ "hidden_act", NULL },
+		{ "num_kv_shared_layers", "0" },
+		{ "use_bidirectional_attention", "\"vision\"" },
+		{ "use_double_wide_mlp", NULL },
+		{ "vocab_size_per_layer_input", NULL },
+	},
+};

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The heads of each layer's attention, where layers differ, by config.json: Gemma 4's layers
+ * without a window have heads of another size, and another number of them for keys and values.
+ *
+ * Source: transformers 5.23, configuration_gemma4.py, which turns global_head_dim and
+ * num_global_key_value_heads into a per_layer_config, and saves only that.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/facts.h"
+#include "model/steps.h"
+
+/* Reads a size that config.json states for one layer. */
+static int read_size(const char *layer, const char *key, const json_t *value, size_t *size,
+		     struct err *err)
+{
+	double number = json_number_value(value);
+
+	if (!json_is_integer(value) || !(number >= 1 && number <= MODEL_MAX_HEAD_DIM))
+		return err_set(err, ERR_INPUT,
+			       "config.json: 'per_layer_config' has a '%s' for layer %s that is "
+			       "not a number from 1 to %d",
+			       key, layer, MODEL_MAX_HEAD_DIM);
+	*size = (size_t)number;
+	return 0;
+}
+
+/* Reads what config.json states for one layer. */
+static int read_layer(struct layer_ref *layer, const char *number, const json_t *object,
+		      struct err *err)
+{
+	json_t *value;
+	const char *key;
+
+	if (!json_is_object(object))
+		return err_set(err, ERR_INPUT,
+			       "config.json: 'per_layer_config' has no object for layer %s",
+			       number);
+	json_object_foreach((json_t *)object, key, value)
+	{
+		int rc;
+
+		if (!strcmp(key, "head_dim"))
+			rc = read_size(number, key, value, &layer->head_dim, err);
+		else if (!strcmp(key, "num_key_value_heads"))
+			rc = read_size(number, key, value, &layer->n_kv_heads, err);
+		else
+			rc = err_set(err, ERR_INPUT,
+				     "config.json: 'per_layer_config' has the key '%s' for layer "
+				     "%s, which is not supported (supported: head_dim, "
+				     "num_key_value_heads)",
+				     key, number);
+		if (rc)
+			return -1;
+	}
+	layer->value_dim = layer->head_dim;
+	return 0;
+}
+
+static int read_layers(struct model *model, const json_t *layers, struct err *err)
+{
+	json_t *object;
+	const char *key;
+
+	json_object_foreach((json_t *)layers, key, object)
+	{
+		char *end;
+		unsigned long i;
+
+		errno = 0;
+		i = strtoul(key, &end, 10);
+		if (errno || *end || end == key || strchr(key, '-') || i >= model->n_layers)
+			return err_set(err, ERR_INPUT,
+				       "config.json: 'per_layer_config' has the layer '%s', which "
+				       "is none of %zu",
+				       key, model->n_layers);
+		if (read_layer(&model->layers[i], key, object, err))
+			return -1;
+	}
+	return 0;
+}
+
+/* The keys of files from the hub: of all layers without a window. */
+static int read_global(struct model *model, const json_t *facts, struct err *err)
+{
+	bool shared = fact_flag(facts, "attention_k_eq_v");
+	size_t n_kv_heads = fact_count(facts, "num_global_key_value_heads", 0), head_dim;
+
+	if (fact_size(facts, "global_head_dim", MODEL_MAX_HEAD_DIM, &head_dim, err))
+		return -1;
+	for (size_t i = 0; i < model->n_layers; i++) {
+		struct layer_ref *layer = &model->layers[i];
+
+		if (layer->window)
+			continue;
+		layer->head_dim = layer->value_dim = head_dim;
+		if (shared && n_kv_heads)
+			layer->n_kv_heads = n_kv_heads;
+	}
+	return 0;
+}
+
+/* Layers with a window have one rope, and the others have one, whose size is that of a head. */
+static int check_layers(const struct model *model, struct err *err)
+{
+	const struct layer_ref *first[2] = { NULL };
+
+	for (size_t i = 0; i < model->n_layers; i++) {
+		const struct layer_ref *layer = &model->layers[i];
+		const struct layer_ref **same = &first[layer->window > 0];
+
+		if (!*same)
+			*same = layer;
+		if ((*same)->head_dim != layer->head_dim ||
+		    (*same)->n_kv_heads != layer->n_kv_heads)
+			return err_set(err, ERR_INPUT,
+				       "config.json: 'per_layer_config' gives layer %zu other "
+				       "heads than layer %zu, which has the same type ('layer_types')",
+				       i, (size_t)(*same - model->layers));
+		if (model->n_heads % layer->n_kv_heads)
+			return err_set(
+				err, ERR_INPUT,
+				"config.json: %zu heads are not a multiple of %zu key and value "
+				"heads ('num_key_value_heads') of layer %zu",
+				model->n_heads, layer->n_kv_heads, i);
+	}
+	return 0;
+}
+
+int model_configure_heads(struct model *model, const json_t *facts, struct err *err)
+{
+	const json_t *layers = json_object_get(facts, "per_layer_config");
+
+	for (size_t i = 0; i < model->n_layers; i++) {
+		struct layer_ref *layer = &model->layers[i];
+
+		layer->n_kv_heads = model->n_kv_heads;
+		layer->head_dim = model->head_dim;
+		layer->value_dim = model->value_dim;
+		layer->keys_are_values = !layer->window && fact_flag(facts, "attention_k_eq_v");
+	}
+	if (layers ? read_layers(model, layers, err)
+		   : json_object_get(facts, "global_head_dim") && read_global(model, facts, err))
+		return -1;
+	for (size_t i = 0; i < model->n_layers; i++)
+		if (model->layers[i].n_kv_heads > model->max_kv_heads)
+			model->max_kv_heads = model->layers[i].n_kv_heads;
+	return check_layers(model, err);
+}
