@@ -27,11 +27,14 @@
 
 enum amax_kind {
 	AMAX_GEMM,	/* columns x, w, y */
-	AMAX_ATTENTION, /* columns q, k, v, as the inputs of attention */
+	AMAX_ATTENTION, /* columns q, k, v, as the inputs of attention; or of a latent cache */
 };
 
+/* What follows the name of latent attention in that of its cache's site: "A.latent_cache". */
+#define AMAX_LATENT_CACHE ".latent_cache"
+
 /* Columns of a module's history (w as in the checkpoint, whatever the precision of the pass), and
- * of an attention's. */
+ * of an attention's.  Of a latent cache: q is 0, k all cached values, v the latent ones of them. */
 enum { AMAX_X, AMAX_W, AMAX_Y };
 enum { AMAX_Q, AMAX_K, AMAX_V };
 

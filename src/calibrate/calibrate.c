@@ -119,6 +119,16 @@ static void expect_linear(void *context, const struct linear_ref *linear)
 	amax_stats_site(context, linear->module, AMAX_GEMM);
 }
 
+static void expect_attention(struct amax_stats *stats, const struct layer_ref *layer)
+{
+	char *cache = xasprintf("%s" AMAX_LATENT_CACHE, layer->mixer_module);
+
+	amax_stats_site(stats, layer->mixer_module, AMAX_ATTENTION);
+	if (layer->linear[LINEAR_KV_B].weight)
+		amax_stats_site(stats, cache, AMAX_ATTENTION);
+	free(cache);
+}
+
 static int check_resumed(const struct calibration *calibration, struct err *err)
 {
 	const struct calibrate_plan *plan = calibration->plan;
@@ -134,7 +144,7 @@ static int check_resumed(const struct calibration *calibration, struct err *err)
 		const struct layer_ref *layer = &plan->model.layers[i];
 
 		if (layer_has_attention(layer))
-			amax_stats_site(&expected, layer->mixer_module, AMAX_ATTENTION);
+			expect_attention(&expected, layer);
 	}
 	count_data(&expected, plan, 0, n < plan->data.n ? n : plan->data.n);
 	rc = resume_check(&calibration->file, stats, &expected, err);

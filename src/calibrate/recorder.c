@@ -18,7 +18,7 @@ struct recorder_row {
 
 /* The rows of one site, one for each pass, until the sweep is over. */
 struct kept_site {
-	const char *name;
+	char *name;
 	enum amax_kind kind;
 	float (*rows)[3];
 	int64_t *tokens;
@@ -26,9 +26,9 @@ struct kept_site {
 	uint64_t (*histogram)[2];
 };
 
-/* The sites of a layer: attention, then its matrices by role, then those of its experts.  The head
- * is the only site outside of layers. */
-enum { SITE_ATTENTION, SITE_LINEARS, SITE_EXPERTS = SITE_LINEARS + N_LINEARS };
+/* The sites of a layer: attention, its latent cache, then its matrices by role, then those of its
+ * experts.  The head is the only site outside of layers. */
+enum { SITE_ATTENTION, SITE_LATENT_CACHE, SITE_LINEARS, SITE_EXPERTS = SITE_LINEARS + N_LINEARS };
 enum { SITE_HEAD };
 
 struct recorder {
@@ -76,6 +76,7 @@ static void layer_done(struct recorder *recorder)
 void recorder_drop(struct recorder *recorder)
 {
 	for (size_t i = 0; i < recorder->n_kept; i++) {
+		free(recorder->kept[i].name);
 		free(recorder->kept[i].rows);
 		free(recorder->kept[i].tokens);
 		free(recorder->kept[i].histogram);
@@ -99,6 +100,8 @@ static size_t site_of(const struct observation *observation)
 
 	if (!layer)
 		return SITE_HEAD;
+	if (observation->what == OBSERVED_CACHED || observation->what == OBSERVED_LATENT)
+		return SITE_LATENT_CACHE;
 	if (!observation->linear)
 		return SITE_ATTENTION;
 	if (observation->linear >= layer->linear && observation->linear < layer->linear + N_LINEARS)
@@ -106,12 +109,17 @@ static size_t site_of(const struct observation *observation)
 	return SITE_EXPERTS + (size_t)(observation->linear - layer->experts[0]);
 }
 
+static bool is_attention(const struct recorder *recorder, size_t site)
+{
+	return recorder->layer && site < SITE_LINEARS;
+}
+
 /* Returns the matrix of a site; NULL for attention, or if the layer lacks it. */
 static const struct linear *linear_of(const struct recorder *recorder, size_t site)
 {
 	if (!recorder->layer)
 		return recorder->head;
-	if (site == SITE_ATTENTION)
+	if (is_attention(recorder, site))
 		return NULL;
 	if (site < SITE_EXPERTS)
 		return &recorder->layer->linear[site - SITE_LINEARS];
@@ -119,11 +127,11 @@ static const struct linear *linear_of(const struct recorder *recorder, size_t si
 	return &recorder->layer->experts[site / N_EXPERT_ROLES][site % N_EXPERT_ROLES];
 }
 
-static const int columns[] = { [OBSERVED_X] = AMAX_X,
-			       [OBSERVED_Y] = AMAX_Y,
-			       [OBSERVED_Q] = AMAX_Q,
-			       [OBSERVED_K] = AMAX_K,
-			       [OBSERVED_V] = AMAX_V };
+static const int columns[] = {
+	[OBSERVED_X] = AMAX_X,	   [OBSERVED_Y] = AMAX_Y, [OBSERVED_Q] = AMAX_Q,
+	[OBSERVED_K] = AMAX_K,	   [OBSERVED_V] = AMAX_V, [OBSERVED_CACHED] = AMAX_K,
+	[OBSERVED_LATENT] = AMAX_V
+};
 
 /* Returns the counts of a worker at a site. */
 static uint64_t *counts_of(const struct recorder *recorder, size_t lane, size_t site)
@@ -142,7 +150,8 @@ static void recorder_observe(void *context, const struct observation *observatio
 
 	row->observed[column] = true;
 	row->slot[column] = observation->slot;
-	if (observation->what == OBSERVED_X || observation->what == OBSERVED_Q)
+	if (observation->what == OBSERVED_X || observation->what == OBSERVED_Q ||
+	    observation->what == OBSERVED_LATENT)
 		row->n_tokens += (int64_t)observation->n_rows;
 	if (recorder->counts && observation->linear)
 		observation->stream->executor->ops->histogram(
@@ -202,7 +211,10 @@ static int refuse(const struct recorder *recorder, size_t site, int column, size
 	return err_set(err, ERR_INPUT,
 		       "the forward pass produced %" PRIu64
 		       " NaN or infinite values in the %s of '%s', in sequence %zu",
-		       n, (linear ? of_linear : of_attention)[column],
+		       n,
+		       linear			   ? of_linear[column]
+		       : site == SITE_LATENT_CACHE ? "latent cache"
+						   : of_attention[column],
 		       linear ? linear->ref->module : recorder->layer->ref->mixer_module,
 		       recorder->first + sequence);
 }
@@ -276,18 +288,34 @@ static void keep_counts(const struct recorder *recorder, size_t site,
 					counts[lane * recorder->n_sites + site][b][i];
 }
 
+/* Returns the name of a site, which the caller frees; NULL if the layer lacks it. */
+static char *site_name(const struct recorder *recorder, size_t site)
+{
+	const struct linear *linear = linear_of(recorder, site);
+	const struct layer_ref *ref;
+
+	if (!recorder->layer || !is_attention(recorder, site))
+		return linear && linear->weight.data ? xstrdup(linear->ref->module) : NULL;
+	ref = recorder->layer->ref;
+	if (!layer_has_attention(ref))
+		return NULL;
+	if (site == SITE_ATTENTION)
+		return xstrdup(ref->mixer_module);
+	return ref->linear[LINEAR_KV_B].weight
+		       ? xasprintf("%s" AMAX_LATENT_CACHE, ref->mixer_module)
+		       : NULL;
+}
+
 static void keep_site(struct recorder *recorder, size_t site, const struct layer_stats *layer,
 		      uint64_t (*counts)[AMAX_BINS][2])
 {
-	const struct linear *linear = linear_of(recorder, site);
-	bool attention = recorder->layer && site == SITE_ATTENTION;
-	struct kept_site kept = { .kind = attention ? AMAX_ATTENTION : AMAX_GEMM };
+	bool attention = is_attention(recorder, site);
+	struct kept_site kept = { .name = site_name(recorder, site),
+				  .kind = attention ? AMAX_ATTENTION : AMAX_GEMM };
 
-	if (attention ? !layer_has_attention(recorder->layer->ref)
-		      : (!linear || !linear->weight.data))
+	if (!kept.name)
 		return;
-	kept.name = attention ? recorder->layer->ref->mixer_module : linear->ref->module;
-	keep_rows(recorder, site, attention ? 0 : linear->amax, layer, &kept);
+	keep_rows(recorder, site, attention ? 0 : linear_of(recorder, site)->amax, layer, &kept);
 	if (counts && !attention)
 		keep_counts(recorder, site, counts, &kept);
 	ARRAY_GROW(recorder->kept, recorder->n_kept);

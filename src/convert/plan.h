@@ -82,6 +82,7 @@ struct cache_scale {
 	size_t unit;	 /* whose outputs it follows */
 	char *attention; /* "model.layers.0.self_attn" */
 	char which;	 /* 'k' or 'v' */
+	bool latent;	 /* of latent attention, where k and v are the same */
 	float scale_inv;
 };
 

@@ -17,7 +17,9 @@ static void unit_caches(struct plan *plan, size_t u, size_t *at)
 		const struct cache_scale *cache = &plan->caches.list[*at];
 		struct scale_decl decl;
 
-		format_kv_scale(plan->format, cache->attention, cache->which, &decl);
+		format_kv_scale(plan->format,
+				&(struct cached){ cache->attention, cache->which, cache->latent },
+				&decl);
 		plan_add_scale(plan, u, OUTPUT_VALUE, NULL, &decl)->value = cache->scale_inv;
 	}
 }

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "format/scale_names.h"
 #include "convert/steps.h"
+#include "model/cached.h"
 
 static bool is_exponent(enum dtype dtype)
 {
@@ -174,7 +175,9 @@ static int add_cache_scale(struct plan *plan, const struct detection *detection,
 		.name = ref->tensor->name, .source = ref, .reason = xstrdup("KV cache scale")
 	};
 	module = xstrndup(name, n);
-	format_kv_scale(plan->format, module, which, &decl);
+	format_kv_scale(plan->format,
+			&(struct cached){ module, which, cached_latent(&plan->source, module) },
+			&decl);
 	free(module);
 	if (cache_decl(plan, ref, &decl, err)) {
 		free(decl.name);

@@ -9,37 +9,38 @@
 #include "base/mem.h"
 #include "base/sort.h"
 #include "convert/steps.h"
-#include "model/fusion.h"
-#include "model/role.h"
+#include "model/cached.h"
 
-/* Returns the length of "A" in "A.k_proj.weight"; 0 if it is not a key projection of a language
- * model. */
-static size_t attention_len(const char *name)
+/* Returns the name of the attention's site: what latent attention caches has one of its own. */
+static char *site_of(const char *attention, size_t n, bool latent)
 {
-	struct role_facts facts;
-	struct fusion fusion;
+	return xasprintf("%.*s%s", (int)n, attention, latent ? AMAX_LATENT_CACHE : "");
+}
 
-	role_of_name(&facts, name);
-	if (facts.role != ROLE_LINEAR || !fusion_of_name(&fusion, name) || fusion.position != 1 ||
-	    !strchr("qne", fusion.kind) || !fusion.parent_len)
-		return 0;
-	return fusion.parent_len - 1;
+/* Returns the length of the attention's name in that of a site. */
+static size_t attention_len(const struct amax_site *site)
+{
+	size_t n = strlen(site->name), n_suffix = strlen(AMAX_LATENT_CACHE);
+
+	return n > n_suffix && !strcmp(site->name + n - n_suffix, AMAX_LATENT_CACHE) ? n - n_suffix
+										     : n;
 }
 
 static int check_attention(const struct static_scales *scales, const char *name, struct err *err)
 {
-	size_t n = attention_len(name);
-	char *module;
+	bool latent;
+	size_t n = cached_projection(name, &latent);
+	char *site;
 	int rc = 0;
 
 	if (!n)
 		return 0;
-	module = xstrndup(name, n);
-	if (!amax_stats_find(&scales->stats, module, AMAX_ATTENTION))
+	site = site_of(name, n, latent);
+	if (!amax_stats_find(&scales->stats, site, AMAX_ATTENTION))
 		rc = err_set(err, ERR_INPUT,
 			     "attention '%s' is not in '%s': the calibration did not cover it",
-			     module, scales->params->path);
-	free(module);
+			     site, scales->params->path);
+	free(site);
 	return rc;
 }
 
@@ -60,16 +61,11 @@ static size_t find_projection(const struct plan *plan, const char *attention,
 }
 
 static int check_site(const struct static_scales *scales, const struct plan *plan,
-		      const struct amax_site *site, struct err *err)
+		      const struct amax_site *site, const char *attention, struct err *err)
 {
-	if (find_projection(plan, site->name, "") == SIZE_MAX)
+	if (find_projection(plan, attention, "") == SIZE_MAX)
 		return err_set(err, ERR_INPUT, "attention '%s' of '%s' has no tensor in '%s'",
-			       site->name, scales->params->path, plan->source.path);
-	if (find_projection(plan, site->name, "kv_a_proj") != SIZE_MAX)
-		return err_set(err, ERR_USAGE,
-			       "option '--kv-cache': attention '%s' caches a latent vector, but "
-			       "no format has scales for it",
-			       site->name);
+			       attention, scales->params->path, plan->source.path);
 	if (!site->n_passes)
 		return err_set(
 			err, ERR_INPUT,
@@ -78,27 +74,55 @@ static int check_site(const struct static_scales *scales, const struct plan *pla
 	return 0;
 }
 
-/* Adds a cache scale beside its own projection, if there is one. */
+/* Adds a cache scale beside its own projection, if there is one.  The values of latent attention
+ * are part of what is cached as keys, and have the same scale. */
 static int add_cache(const struct static_scales *scales, struct plan *plan,
-		     const struct amax_site *site, char which, struct err *err)
+		     const struct amax_site *site, const struct cache_scale *cache, struct err *err)
 {
 	const struct qspec spec = { .format = FP8_E4M3,
 				    .tile = { WHOLE, WHOLE },
 				    .margin = plan->spec.margin };
-	size_t unit = find_projection(plan, site->name, which == 'k' ? "k_proj." : "v_proj.");
+	const char *projection = cache->latent	       ? "kv_a_proj_with_mqa."
+				 : cache->which == 'k' ? "k_proj."
+						       : "v_proj.";
+	int column = cache->latent || cache->which == 'k' ? AMAX_K : AMAX_V;
+	size_t unit = find_projection(plan, cache->attention, projection);
+	struct cache_scale *added;
 	float amax;
 
 	if (unit == SIZE_MAX)
-		unit = find_projection(plan, site->name, "");
-	if (static_scales_amax(scales, site, which == 'k' ? AMAX_K : AMAX_V, &spec, &amax, err))
+		unit = find_projection(plan, cache->attention, "");
+	if (static_scales_amax(scales, site, column, &spec, &amax, err))
 		return -1;
 	ARRAY_GROW(plan->caches.list, plan->caches.n);
-	plan->caches.list[plan->caches.n++] =
-		(struct cache_scale){ .unit = unit,
-				      .attention = xstrdup(site->name),
-				      .which = which,
-				      .scale_inv = static_scale_inv(&spec, amax) };
+	added = &plan->caches.list[plan->caches.n++];
+	*added = *cache;
+	added->unit = unit;
+	added->attention = xstrdup(cache->attention);
+	added->scale_inv = static_scale_inv(&spec, amax);
 	return 0;
+}
+
+/* Adds both scales of an attention. */
+static int add_caches(const struct static_scales *scales, struct plan *plan,
+		      const struct amax_site *site, struct err *err)
+{
+	size_t n = attention_len(site);
+	struct cache_scale cache = { .attention = xstrndup(site->name, n),
+				     .latent = site->name[n] };
+	int rc = 0;
+
+	/* The heads of latent attention, which are not cached. */
+	if (!cache.latent && cached_latent(&plan->source, cache.attention))
+		goto out;
+	rc = check_site(scales, plan, site, cache.attention, err);
+	for (const char *which = "kv"; *which && !rc; which++) {
+		cache.which = *which;
+		rc = add_cache(scales, plan, site, &cache, err);
+	}
+out:
+	free(cache.attention);
+	return rc;
 }
 
 static int compare_caches(const void *a, const void *b)
@@ -118,9 +142,7 @@ int static_scales_kv(const struct static_scales *scales, struct plan *plan, stru
 	for (size_t i = 0; i < scales->stats.n_sites; i++) {
 		const struct amax_site *site = scales->stats.sites[i];
 
-		if (site->kind == AMAX_ATTENTION && (check_site(scales, plan, site, err) ||
-						     add_cache(scales, plan, site, 'k', err) ||
-						     add_cache(scales, plan, site, 'v', err)))
+		if (site->kind == AMAX_ATTENTION && add_caches(scales, plan, site, err))
 			return -1;
 	}
 	if (!plan->caches.n)

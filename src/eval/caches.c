@@ -52,25 +52,31 @@ static int read_scale(const struct tensor_ref *ref, struct source *source, size_
 	return 0;
 }
 
+/* Whether the layer caches a latent vector, whose scale is that of keys. */
+static bool is_latent(const struct layer_ref *layer)
+{
+	return layer->linear[LINEAR_KV_B].weight;
+}
+
 static int read_layer(struct cache_scales *scales, size_t i, struct source *source, struct err *err)
 {
 	const struct layer_ref *layer = &scales->model->layers[i];
 	const char *attention = layer->mixer_module;
 	const struct tensor_ref *k = find(source->checkpoint, attention, 'k');
 	const struct tensor_ref *v = find(source->checkpoint, attention, 'v');
-	size_t n_heads = layer->n_kv_heads;
+	size_t n_heads = is_latent(layer) ? 1 : layer->n_kv_heads;
 	float *values = scales->values + i * 2 * scales->model->max_kv_heads;
 
 	if (!layer_has_attention(layer) || (!k && !v))
 		return 0;
-	if (!k || !v)
+	if (!k || (!v && !is_latent(layer)))
 		return err_set(err, ERR_INPUT, "'%s' has a scale for its cached %s only", attention,
 			       k ? "keys" : "values");
 	scales->found[i] = true;
 	scales->n_found++;
 	if (read_scale(k, source, n_heads, values, err))
 		return -1;
-	return read_scale(v, source, n_heads, values + n_heads, err);
+	return is_latent(layer) ? 0 : read_scale(v, source, n_heads, values + n_heads, err);
 }
 
 /* Returns the name of the first attention, for a message. */
@@ -86,12 +92,6 @@ int cache_scales_read(struct cache_scales *scales, const struct model *model, st
 		      struct err *err)
 {
 	*scales = (struct cache_scales){ .model = model };
-	if (model->latent.kv_lora_rank)
-		return err_set(err, ERR_USAGE,
-			       "option '--kv-cache': the cache of %s (multi-head latent "
-			       "attention) holds latent values, which eval cannot round: leave the "
-			       "option out",
-			       model->arch->name);
 	scales->found = xcalloc(model->n_layers, sizeof *scales->found);
 	scales->values = xcalloc(model->n_layers * 2 * model->max_kv_heads, sizeof *scales->values);
 	for (size_t i = 0; i < model->n_layers; i++)
@@ -137,6 +137,11 @@ void cache_scales_set(const struct cache_scales *scales, const float *sent, stru
 	i = (size_t)(layer->ref - scales->model->layers);
 	if (!scales->found[i])
 		return;
-	layer->key_scales = sent + i * 2 * scales->model->max_kv_heads;
-	layer->value_scales = layer->key_scales + layer->ref->n_kv_heads;
+	sent += i * 2 * scales->model->max_kv_heads;
+	if (is_latent(layer->ref)) {
+		layer->latent_scale = sent;
+		return;
+	}
+	layer->key_scales = sent;
+	layer->value_scales = sent + layer->ref->n_kv_heads;
 }

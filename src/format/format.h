@@ -162,9 +162,16 @@ void format_input_scale(const struct format *format, const struct scheme *scheme
  * Qwen4ExpPLEFp8EmbeddingMethod). */
 void format_table_scale(const char *name, struct scale_decl *decl);
 
-/* Declares the scale of the keys or values that an attention module ("model.layers.0.self_attn")
- * caches; which is 'k' or 'v', and a checkpoint has both or neither.  Requires format->kv_scale. */
-void format_kv_scale(const struct format *format, const char *attention, char which,
+/* What an attention module caches. */
+struct cached {
+	const char *attention; /* "model.layers.0.self_attn" */
+	char which;	       /* 'k' or 'v' */
+	bool latent;	       /* of latent attention, which caches one vector for both */
+};
+
+/* Declares the scale of cached keys or values; a checkpoint has both or neither.  Requires
+ * format->kv_scale. */
+void format_kv_scale(const struct format *format, const struct cached *cached,
 		     struct scale_decl *decl);
 
 /* Refuses KV cache scales for a format that does not support them: ERR_USAGE.  Returns -1. */

@@ -116,13 +116,18 @@ void format_table_scale(const char *name, struct scale_decl *decl)
 	free(table);
 }
 
-void format_kv_scale(const struct format *format, const char *attention, char which,
+/* The only name by which engines load the scale of a latent cache, in any format: vLLM's
+ * maybe_remap_kv_scale_name() and SGLang's loader of DeepSeek models. */
+static const char latent_kv_scale[] = "?_proj.?_scale";
+
+void format_kv_scale(const struct format *format, const struct cached *cached,
 		     struct scale_decl *decl)
 {
 	*decl = (struct scale_decl){ .dtype = DT_F32 };
-	decl->name = xasprintf("%s.%s", attention, format->kv_scale);
-	for (char *at = decl->name + strlen(attention); (at = strchr(at, '?'));)
-		*at = which;
+	decl->name = xasprintf("%s.%s", cached->attention,
+			       cached->latent ? latent_kv_scale : format->kv_scale);
+	for (char *at = decl->name + strlen(cached->attention); (at = strchr(at, '?'));)
+		*at = cached->which;
 	decl_shape(decl, format->kv_dims, 1, 1, 1, 1);
 }
 

@@ -172,8 +172,8 @@ static void join_kv(const struct pass *pass)
 		  (struct rows_in){ a->kv_expanded + nope_dim, stride }, 1, n_rows, ref->value_dim);
 }
 
-/* Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): computes q, k and v of every
- * head. */
+/* Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): computes q of every head, and what
+ * is cached, a latent vector and the values of k that are still to be rotated. */
 static int project_latent(const struct pass *pass, struct err *err)
 {
 	const struct latent *latent = &pass->forward->model->latent;
@@ -197,11 +197,8 @@ static int project_latent(const struct pass *pass, struct err *err)
 		w->ops->deinterleave(w->stream, &pairs);
 	else
 		copy_rows(w, pairs.y, pairs.x, 1, n, pairs.n_cols);
-	if (pass_linear(pass, &l[LINEAR_KV_B], a->kv_latent, n, a->kv_expanded, err))
-		return -1;
 	if (latent->interleaved)
 		deinterleave_heads(pass, a->q, pass->forward->model->n_heads);
-	join_kv(pass);
 	return 0;
 }
 
@@ -248,20 +245,18 @@ static void angles_put(struct workspace *w, const struct rope *rope, size_t n_to
 	w->ops->put(w->stream, a->sines, w->host.sines, size);
 }
 
-/* Rotates x (tokens, n_heads * head_dim) in place. */
-static void rotate_heads(const struct pass *pass, float *x, size_t n_heads)
+/* Rotates the first values of each head in place; x: from the first such value on. */
+static void rotate(const struct pass *pass, float *x, size_t n_heads, size_t head_dim)
 {
-	const struct model *model = pass->forward->model;
-	const struct layer_ref *ref = pass->layer->ref;
 	struct workspace *w = pass->workspace;
 	const struct rope_args args = {
-		.x = { x + model->latent.nope_dim, n_heads * ref->head_dim },
+		.x = { x, n_heads * head_dim },
 		.n_tokens = pass->sequence->n_tokens,
 		.n_heads = n_heads,
-		.head_dim = ref->head_dim,
+		.head_dim = head_dim,
 		.cosines = w->attention.cosines,
 		.sines = w->attention.sines,
-		.rope_dim = ref->rope->n,
+		.rope_dim = pass->layer->ref->rope->n,
 	};
 
 	w->ops->rope(w->stream, &args);
@@ -305,34 +300,33 @@ static void scale_queries(const struct pass *pass)
 	w->ops->scale(w->stream, &args);
 }
 
+/* Tells the observers of values of attention, n_cols of each token. */
+static void observe(const struct pass *pass, enum observed what, size_t slot, const float *values,
+		    size_t n_cols)
+{
+	const struct observation observation = { .what = what,
+						 .layer = pass->layer->ref,
+						 .worker = pass->workspace->number,
+						 .stream = pass->workspace->stream,
+						 .sequence = pass->sequence->index,
+						 .values = values,
+						 .n_rows = pass->sequence->n_tokens,
+						 .n_cols = n_cols,
+						 .slot = slot };
+
+	pass_observe(pass, &observation);
+}
+
 static void observe_qkv(const struct pass *pass)
 {
 	const struct model *model = pass->forward->model;
 	const struct layer_ref *ref = pass->layer->ref;
 	struct workspace *w = pass->workspace;
-	const struct {
-		enum observed what;
-		const float *values;
-		size_t n_cols;
-	} values[] = {
-		{ OBSERVED_Q, w->attention.q, model->n_heads * ref->head_dim },
-		{ OBSERVED_K, w->attention.k, ref->n_kv_heads * ref->head_dim },
-		{ OBSERVED_V, w->attention.v, ref->n_kv_heads * ref->value_dim },
-	};
+	const struct attention_arrays *a = &w->attention;
 
-	for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
-		const struct observation observation = { .what = values[i].what,
-							 .layer = ref,
-							 .worker = w->number,
-							 .stream = w->stream,
-							 .sequence = pass->sequence->index,
-							 .values = values[i].values,
-							 .n_rows = pass->sequence->n_tokens,
-							 .n_cols = values[i].n_cols,
-							 .slot = w->n_slots_used++ };
-
-		pass_observe(pass, &observation);
-	}
+	observe(pass, OBSERVED_Q, w->n_slots_used++, a->q, model->n_heads * ref->head_dim);
+	observe(pass, OBSERVED_K, w->n_slots_used++, a->k, ref->n_kv_heads * ref->head_dim);
+	observe(pass, OBSERVED_V, w->n_slots_used++, a->v, ref->n_kv_heads * ref->value_dim);
 }
 
 /* Rounds keys and values as a cache in FP8 does. */
@@ -353,6 +347,52 @@ static void round_caches(const struct pass *pass)
 		if (args.scales)
 			pass->workspace->ops->round_e4m3(pass->workspace->stream, &args);
 	}
+}
+
+/* Rounds what latent attention caches: the latent vector and the rotated values, by one scale. */
+static void round_latent(const struct pass *pass)
+{
+	const struct latent *latent = &pass->forward->model->latent;
+	const struct attention_arrays *a = &pass->workspace->attention;
+	const struct round_e4m3_args parts[] = {
+		{ .x = a->kv_latent, .head_dim = latent->kv_lora_rank },
+		{ .x = a->k_rope, .head_dim = latent->rope_dim },
+	};
+
+	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+		struct round_e4m3_args args = parts[i];
+
+		args.n_rows = pass->sequence->n_tokens;
+		args.n_heads = 1;
+		args.scales = pass->layer->latent_scale;
+		pass->workspace->ops->round_e4m3(pass->workspace->stream, &args);
+	}
+}
+
+/* Ends what project_latent() began: rotates, rounds as a cache in FP8 does, and computes k and v of
+ * every head from the result. */
+static int expand_latent(const struct pass *pass, struct err *err)
+{
+	const struct latent *latent = &pass->forward->model->latent;
+	const struct layer *layer = pass->layer;
+	struct workspace *w = pass->workspace;
+	struct attention_arrays *a = &w->attention;
+	size_t n = pass->sequence->n_tokens, slot = w->n_slots_used;
+
+	if (layer->ref->rope) {
+		angles_put(w, layer->ref->rope, n);
+		rotate(pass, a->k_rope, 1, latent->rope_dim);
+	}
+	w->n_slots_used += 2;
+	observe(pass, OBSERVED_CACHED, slot, a->kv_latent, latent->kv_lora_rank);
+	observe(pass, OBSERVED_CACHED, slot, a->k_rope, latent->rope_dim);
+	observe(pass, OBSERVED_LATENT, slot + 1, a->kv_latent, latent->kv_lora_rank);
+	if (layer->latent_scale)
+		round_latent(pass);
+	if (pass_linear(pass, &layer->linear[LINEAR_KV_B], a->kv_latent, n, a->kv_expanded, err))
+		return -1;
+	join_kv(pass);
+	return 0;
 }
 
 static void attend(const struct pass *pass)
@@ -407,20 +447,22 @@ int attention_run(const struct pass *pass, struct err *err)
 	struct workspace *w = pass->workspace;
 	struct attention_arrays *a = &w->attention;
 	size_t n = pass->sequence->n_tokens;
+	bool latent = model->latent.kv_lora_rank;
 
-	if (model->latent.kv_lora_rank ? project_latent(pass, err) : project_qkv(pass, err))
+	if (latent ? project_latent(pass, err) || expand_latent(pass, err) : project_qkv(pass, err))
 		return -1;
 	pass_scale(pass, a->k, model->multipliers.key, n, ref->n_kv_heads * ref->head_dim);
 	if (!model->arch->norm_after_rope)
 		norm_queries_and_keys(pass);
 	if (ref->rope) {
-		if (model->arch->adjacent_pairs && !model->latent.kv_lora_rank) {
+		if (model->arch->adjacent_pairs && !latent) {
 			deinterleave_heads(pass, a->q, model->n_heads);
 			deinterleave_heads(pass, a->k, ref->n_kv_heads);
 		}
 		angles_put(w, ref->rope, n);
-		rotate_heads(pass, a->q, model->n_heads);
-		rotate_heads(pass, a->k, ref->n_kv_heads);
+		rotate(pass, a->q + model->latent.nope_dim, model->n_heads, ref->head_dim);
+		if (!latent)
+			rotate(pass, a->k, ref->n_kv_heads, ref->head_dim);
 		if (model->rotated_norm) {
 			norm_plainly(pass, a->q, model->n_heads);
 			norm_plainly(pass, a->k, ref->n_kv_heads);

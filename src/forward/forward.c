@@ -25,8 +25,8 @@ size_t forward_slots(const struct model *model)
 	for (size_t i = 0; i < model->n_layers; i++)
 		if (model->layers[i].n_experts > n_experts)
 			n_experts = model->layers[i].n_experts;
-	/* q, k and v; x and y of each matrix */
-	return 3 + 2 * (N_LINEARS + n_experts * N_EXPERT_ROLES);
+	/* q, k and v; what latent attention caches; x and y of each matrix */
+	return 3 + 2 + 2 * (N_LINEARS + n_experts * N_EXPERT_ROLES);
 }
 
 int forward_embed(const struct pass *pass, const float *table, size_t n_rows,

@@ -40,6 +40,9 @@ struct layer {
 	/* (kv heads): scale_inv of the keys and of the values, which are rounded to E4M3 after
 	 * their rotation; NULL: they stay */
 	const float *key_scales, *value_scales;
+	/* (1): the same for what latent attention caches, the latent vector, after its norm, and
+	 * the rotated values of keys */
+	const float *latent_scale;
 };
 
 struct head {
@@ -47,8 +50,17 @@ struct head {
 	const struct linear *linear;
 };
 
-/* The values of a matrix (input and output), or of attention (q and k after their rotation). */
-enum observed { OBSERVED_X, OBSERVED_Y, OBSERVED_Q, OBSERVED_K, OBSERVED_V };
+/* The values of a matrix (input and output), of attention (q and k after their rotation), or of the
+ * cache of latent attention: all values, in two parts, and the latent ones alone. */
+enum observed {
+	OBSERVED_X,
+	OBSERVED_Y,
+	OBSERVED_Q,
+	OBSERVED_K,
+	OBSERVED_V,
+	OBSERVED_CACHED,
+	OBSERVED_LATENT
+};
 
 struct observation {
 	enum observed what;

@@ -29,7 +29,7 @@ struct attention_arrays {
 	float *v;	    /* (tokens, kv heads * value_dim) */
 	float *lora;	    /* (tokens, q_lora_rank), or (tokens, kv_lora_rank + rope_dim) */
 	float *kv_latent;   /* (tokens, kv_lora_rank), normed */
-	float *k_rope;	    /* (tokens, rope_dim), shared by all heads */
+	float *k_rope;	    /* (tokens, rope_dim), shared by all heads, rotated */
 	float *kv_expanded; /* (tokens, heads * (nope_dim + value_dim)) */
 	float *attn_out;    /* (tokens, heads * value_dim) */
 	void *scratch;	    /* of executor_ops.attend() */

@@ -288,6 +288,8 @@ def scales(model, file, out, algo="max", margin="0", min_tokens="1", uncovered="
         if what in ("k_scale", "v_scale"):
             attention = re.sub(r"\.[kv]_proj$", "", module)
             column = 1 if what[0] == "k" else 2
+            if f"{attention}.latent_cache.tokens" in history.tensors:    # one vector, which has one scale
+                attention, column = f"{attention}.latent_cache", 1
             amax = history.amax(attention, column, algo, ".amax_history_qkv")
         else:
             members = [m for m in group_of(module) if m + ".weight" in tensors]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 from safetensors.numpy import load_file
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, DynamicCache
 from transformers.utils import logging
 
 import hooks
@@ -55,6 +55,27 @@ class Sites:
         self.rows[-1][name] = (x.abs().max().item(), y.abs().max().item(), x.shape[0])
 
 
+class Caches(DynamicCache):
+    """The largest magnitudes of the two tensors that each layer caches."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__(config=model.config)
+        self.amax: dict[int, tuple[float, float]] = {}
+
+    def update(self, keys: torch.Tensor, values: torch.Tensor, layer: int, *more, **others) -> tuple:
+        self.amax[layer] = keys.abs().max().item(), values.abs().max().item()
+        return super().update(keys, values, layer, *more, **others)
+
+
+def latent_problems(found: dict, row: int, caches: Caches) -> Iterator[str]:
+    """Of latent attention transformers caches the latent vector, after its norm, and the values of k after their rotation."""
+    for layer, (latent, rotated) in caches.amax.items():
+        name = next(name for name in found if name.endswith(f"layers.{layer}.self_attn.latent_cache.amax_history_qkv"))
+        q, k, v = found[name][row]
+        if q != 0 or max(abs(k / max(latent, rotated) - 1), abs(v / latent - 1)) > 1e-3:
+            yield f"{name}, pass {row}: {q}, {k} and {v}, transformers caches {latent} and {rotated}"
+
+
 def in_memory(model: torch.nn.Module, name: str) -> str:
     """The name that a module has in memory, where transformers writes models beside towers by older names, but for Llama 4."""
     if "language_model" in dict(model.named_children()):
@@ -72,9 +93,12 @@ def amax_problems(model: torch.nn.Module, folder: pathlib.Path, ids: np.ndarray)
     found = {in_memory(model, name): history for name, history in load_file(folder / "s.amax").items()}
     sites = Sites(model)
     with torch.no_grad():
-        for row in ids:
+        for p, row in enumerate(ids):
             sites.rows.append({})
-            model(torch.tensor(row[None], dtype=torch.long))
+            caches = Caches(model) if hasattr(model.config.get_text_config(), "kv_lora_rank") else None
+            model(torch.tensor(row[None], dtype=torch.long), **{"past_key_values": caches} if caches else {})
+            if caches:
+                yield from latent_problems(found, p, caches)
     names = {name for row in sites.rows for name in row}
     histories = {name.removesuffix(".amax_history") for name in found if name.endswith(".amax_history")}
     for name in sorted(names ^ histories):

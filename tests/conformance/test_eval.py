@@ -37,8 +37,9 @@ RECIPES = {
 # goes to the other one where torch's last bit differs.
 ROUTED = {"mixtral": 0.03, "deepseek_v3": 0.1, "gpt_oss": 0.1}
 
-LATENT_CACHE = ("fp8conv eval: option '--kv-cache': the cache of deepseek_v3 (multi-head latent attention) holds latent "
-                "values, which eval cannot round: leave the option out\n")
+# Models of latent attention, whose router has no borders then.
+DENSE = {"deepseek_v2": {"first_k_dense_replace": 9}, "deepseek_v3": {"first_k_dense_replace": 9},
+         "glm4_moe_lite": {"mlp_layer_types": ["dense"] * tiny_models.SIZES["num_hidden_layers"]}}
 
 # Measured with torch on the first 40 x 512 tokens of eval.txt: perplexity and KLD of weights only, and with activations.
 TABLE = {
@@ -177,7 +178,8 @@ class Static:
 
 
 class Rounded(DynamicCache):
-    """Keys, after their rotation, and values as a cache of E4M3 holds them."""
+    """Keys, after their rotation, and values as a cache of E4M3 holds them; of latent attention transformers caches the latent
+    vector in the place of keys, and the values of keys that are rotated in that of values."""
 
     def __init__(self, config: transformers.PretrainedConfig, tensors: dict[str, torch.Tensor]) -> None:
         super().__init__(config=config)
@@ -206,7 +208,7 @@ def static_problems(name: str, output_format: str) -> Iterator[str]:
         static = Static(tiny_models.save(name, folder / "again"), folder / "out")
         tokens = torch.tensor(ids, dtype=torch.long)
         rows_p = torch.cat([plain(row[None]).logits for row in tokens])
-        for options, limit in (["--activations", "bf16"], 0.002), ([], 0.02), (["--kv-cache"], 0.02):
+        for options, limit in (["--activations", "bf16"], 0.002), ([], 0.03), (["--kv-cache"], 0.03):
             static.casts = "bf16" not in options
             caches = [Rounded(plain.config, static.tensors) if "--kv-cache" in options else DynamicCache(config=plain.config)
                       for _ in tokens]
@@ -236,16 +238,6 @@ def split_problems() -> Iterator[str]:
                             yield f"{name}: {local} dB"
                     elif local is None or not 25 < local < 40:
                         yield f"{name}: {local} dB"
-
-
-def latent_cache_problems() -> Iterator[str]:
-    with scratch() as folder:
-        tiny_models.save("deepseek_v3", folder / "m")
-        np.save(folder / "ids.npy", np.arange(32, dtype=np.int32)[None])
-        quantize(folder / "m", folder / "out", "--recipe", "channelwise")
-        done = run("eval", folder / "out", "--data", folder / "ids.npy", "--kv-cache")
-        if (done.returncode, done.stderr.decode()) != (2, LATENT_CACHE):
-            yield f"exit status {done.returncode}: {done.stderr.decode()}"
 
 
 def own_scales(source: pathlib.Path, folder: pathlib.Path) -> None:
@@ -289,11 +281,13 @@ def main() -> None:
     for name in ("llama", "gemma2", "phi3", *ROUTED):
         for recipe in RECIPES:
             report(f"eval of {name}, {recipe}", problems(name, recipe))
-    for name in ("llama", "qwen3"):
+    for name, changes in DENSE.items():
+        config, model, others = tiny_models.MODELS[name]
+        tiny_models.MODELS[f"{name}, dense"] = config, model, others | changes
+    for name in ("llama", "qwen3", *(f"{name}, dense" for name in DENSE)):
         for output_format in ("compressed-tensors", "modelopt"):
             report(f"eval of {name}, static scales, {output_format}", static_problems(name, output_format))
     report("eval of gpt_oss, --by-layer", split_problems())
-    report("eval of deepseek_v3, --kv-cache", latent_cache_problems())
     text = eval_text()
     for recipe in TABLE:
         if text:

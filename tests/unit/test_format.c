@@ -381,14 +381,29 @@ static void stacks_have_the_scales_of_each_expert(void **state)
 
 static void kv_scales_have_the_names_of_each_format(void **state)
 {
-	struct scale_decl decl;
+	static const struct {
+		const char *format;
+		struct cached cached;
+		const char *name, *shape;
+	} rows[] = {
+		{ "compressed-tensors", { "l.0.attn", 'k', false }, "l.0.attn.k_scale", "[1]" },
+		{ "modelopt", { "l.0.attn", 'v', false }, "l.0.attn.v_proj.v_scale", "[]" },
+		/* latent attention has no k_proj, but engines know this name alone */
+		{ "compressed-tensors",
+		  { "l.0.attn", 'k', true },
+		  "l.0.attn.k_proj.k_scale",
+		  "[1]" },
+		{ "modelopt", { "l.0.attn", 'v', true }, "l.0.attn.v_proj.v_scale", "[]" },
+	};
 
 	(void)state;
 	assert_null(format_named("hf")->kv_scale);
-	format_kv_scale(format_named("compressed-tensors"), "model.layers.0.self_attn", 'k', &decl);
-	assert_decl(&decl, "model.layers.0.self_attn.k_scale", DT_F32, "[1]");
-	format_kv_scale(format_named("modelopt"), "model.layers.0.self_attn", 'v', &decl);
-	assert_decl(&decl, "model.layers.0.self_attn.v_proj.v_scale", DT_F32, "[]");
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct scale_decl decl;
+
+		format_kv_scale(format_named(rows[i].format), &rows[i].cached, &decl);
+		assert_decl(&decl, rows[i].name, DT_F32, rows[i].shape);
+	}
 }
 
 int main(void)

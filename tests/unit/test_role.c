@@ -10,6 +10,7 @@
 #include <cmocka.h>
 #include <string.h>
 
+#include "model/cached.h"
 #include "model/experts.h"
 #include "model/fusion.h"
 #include "model/role_cache.h"
@@ -300,6 +301,35 @@ static void a_cache_gives_each_name_its_own_role(void **state)
 	role_cache_release(&cache);
 }
 
+static void projections_tell_what_attention_caches(void **state)
+{
+	static const struct {
+		const char *name;
+		size_t n;
+		bool latent;
+	} rows[] = {
+		{ "model.layers.0.self_attn.k_proj.weight", 24, false },
+		{ "model.layers.0.self_attn.kv_a_proj_with_mqa.weight", 24, true },
+		{ "layers.0.attention.wkv_a_with_mqa.weight", 18, true },
+		{ "layers.0.attention.wk.weight", 18, false },
+		{ "model.layers.0.self_attn.v_proj.weight", 0, false },
+		{ "model.layers.0.self_attn.kv_b_proj.weight", 0, false },
+		{ "model.layers.0.self_attn.k_proj.bias", 0, false },
+		{ "model.layers.0.self_attn.kv_a_proj_with_mqa.weight_scale", 0, false },
+		{ "visual.blocks.0.attn.k_proj.weight", 0, false },
+		{ "k_proj.weight", 0, false },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		bool latent;
+
+		assert_int_equal(cached_projection(rows[i].name, &latent), rows[i].n);
+		if (rows[i].n)
+			assert_int_equal(latent, rows[i].latent);
+	}
+}
+
 static void odd_names_end_in_a_role(void **state)
 {
 	struct role_facts facts;
@@ -330,6 +360,7 @@ int main(void)
 		cmocka_unit_test(experts_are_told_from_modules),
 		cmocka_unit_test(fused_modules_are_found_in_order),
 		cmocka_unit_test(a_cache_gives_each_name_its_own_role),
+		cmocka_unit_test(projections_tell_what_attention_caches),
 		cmocka_unit_test(odd_names_end_in_a_role),
 	};
 

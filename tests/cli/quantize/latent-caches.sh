@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 . "$CLI/lib.sh"
-# Latent attention (MLA) caches one narrow vector, not k and v: no engine reads scales of it, and none are made up; without
-# --kv-cache its matrices are quantized as all others.
+# Latent attention (MLA) caches one narrow vector, not k and v of its heads: their amaxes give no scale of it.  Without --kv-cache
+# its matrices are quantized as all others.
 mkdir mla
 python3 "$CLI/checkpoint.py" make mla/model.safetensors model.layers.0.self_attn.q_a_proj.weight=BF16:128x128 \
 	model.layers.0.self_attn.q_b_proj.weight=BF16:256x128 model.layers.0.self_attn.kv_a_proj_with_mqa.weight=BF16:128x128 \
@@ -14,7 +14,7 @@ for module in q_a_proj=128 q_b_proj=128 kv_a_proj_with_mqa=128 kv_b_proj=128 o_p
 done
 python3 "$CLI/dump.py" make dumps/0.safetensors 80 "$@"
 "$FP8CONV" calibrate mla --activations dumps -o x.amax --quiet
-# As a forward pass leaves it: with q, k and v of the attention.
+# As earlier versions left it after a forward pass: with q, k and v of the heads alone.
 python3 - <<'END'
 import amax
 metadata, tensors = amax.read("x.amax")
@@ -22,12 +22,12 @@ tensors["model.layers.0.self_attn.amax_history_qkv"] = amax.pack("F32", [1, 3], 
 tensors["model.layers.0.self_attn.tokens"] = amax.pack("I64", [1], [80])
 amax.write("s.amax", metadata, tensors)
 END
-fails 2 " quantize: option '--kv-cache': attention 'model.layers.0.self_attn' caches a latent vector, but no format has scales for it" \
+fails 3 " quantize: attention 'model.layers.0.self_attn.latent_cache' is not in 's.amax': the calibration did not cover it" \
 	quantize mla -o out --recipe delayed --calibration s.amax --kv-cache
 [ -e out ] && echo "out was written"
 "$FP8CONV" quantize mla -o out --recipe delayed --calibration s.amax
 python3 "$CLI/amax.py" scales mla s.amax out
 # What was dumped says nothing of attention.
-fails 3 " quantize: 'x.amax' has no attention history: option '--kv-cache' needs one" \
+fails 3 " quantize: attention 'model.layers.0.self_attn.latent_cache' is not in 'x.amax': the calibration did not cover it" \
 	quantize mla -o none --recipe delayed --calibration x.amax --kv-cache
 exit 0
