@@ -6,6 +6,7 @@
  *	verify_files()		checks that there is FP8, and nothing else beside it
  *	verify_config()		checks the configuration
  *	verify_tensors()	checks names, types and shapes; lists the weights
+ *	verify_caches()		checks the scales of KV caches
  *	verify_target()	checks what the target does not load
  *	verify_tp()		checks that the weights can be split as --tp or --target requires
  *	verify_values()		reads every scale and code; with --source, compares
@@ -171,6 +172,10 @@ void verify_kept(struct verify *verify, const struct tensor_ref *ref,
 
 /* Checks names, types and shapes of tensors, and fills verify->weights. */
 void verify_tensors(struct verify *verify);
+
+/* Checks names, shapes and values of the scales of KV caches, and whether one is missing.
+ * ERR_INPUT where a file is truncated or changed. */
+int verify_caches(struct verify *verify, struct err *err);
 
 /* Checks that the weights can be split as --tp requires, or the target on one device. */
 void verify_tp(struct verify *verify);

@@ -339,30 +339,6 @@ static void check_stray(struct verify *verify, const struct tensor_ref *ref,
 	free(module);
 }
 
-/* "X.self_attn.k_scale" requires "X.self_attn.v_scale", "X.k_proj.k_scale" requires
- * "X.v_proj.v_scale". */
-static void check_kv_pair(struct verify *verify, const struct tensor_ref *ref)
-{
-	const char *name = ref->tensor->name;
-	size_t n = strlen(name);
-	char *other;
-	char *at;
-
-	if (n < 8 || strcmp(name + n - 6, "_scale") || (name[n - 7] != 'k' && name[n - 7] != 'v') ||
-	    name[n - 8] != '.')
-		return;
-	other = xstrdup(name);
-	other[n - 7] = name[n - 7] == 'k' ? 'v' : 'k';
-	at = n >= 15 ? other + n - 14 : NULL;
-	if (at && at[-1] == '.' && !strncmp(at + 1, "_proj.", 6) && *at == name[n - 7])
-		*at = other[n - 7];
-	if (!checkpoint_find(verify->opened.checkpoint, other))
-		problem_add(&verify->result->problems, PROBLEM_KV_SCALE_PAIR, name,
-			    verify_file(verify, ref), "'%s' exists, but '%s' does not", name,
-			    other);
-	free(other);
-}
-
 static void check_tensor(struct verify *verify, const struct tensor_ref *ref)
 {
 	const char *name = ref->tensor->name;
@@ -372,7 +348,6 @@ static void check_tensor(struct verify *verify, const struct tensor_ref *ref)
 
 	if (word) {
 		check_stray(verify, ref, word);
-		check_kv_pair(verify, ref);
 		return;
 	}
 	facts = role_cache_find(&verify->roles, name);

@@ -159,6 +159,8 @@ static int check(struct verify *verify, struct err *err)
 		return -1;
 	verify_config(verify);
 	verify_tensors(verify);
+	if (verify_caches(verify, err))
+		return -1;
 	verify_target(verify);
 	verify_tp(verify);
 	if (verify_values(verify, err) ||

@@ -1,0 +1,79 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+. "$CLI/lib.sh"
+# Scales of KV caches that are missing, or that engines do not load or read wrong.
+need "$SAMPLES/tiny-llama" "python3()"
+python3 "$CLI/tiny.py" make glm4_moe_lite latent
+"$FP8CONV" quantize latent -o mla --recipe channelwise --quiet
+"$FP8CONV" quantize "$SAMPLES/tiny-llama" -o heads --recipe channelwise --quiet
+
+# with MODEL NAME=VALUES...: a copy of it in "out" with these scales, F32 of [1] or of as many values as there are.
+with() {
+	rm -rf out
+	cp -r "$1" out
+	chmod -R u+w out
+	shift
+	python3 - "$@" <<'END'
+import sys
+import checkpoint
+tensors = checkpoint.read("out")
+for word in sys.argv[1:]:
+    name, values = word.split("=")
+    values = [float(v) for v in values.split(",")]
+    tensors[f"model.layers.{name}"] = "F32", [len(values)], checkpoint.pack("F32", values)
+checkpoint.write("out/model.safetensors", tensors)
+END
+}
+
+# found WORDS...: verify reports these problems of "out", and no others; WORDS are patterns of its lines.
+found() {
+	"$FP8CONV" verify out >told 2>err
+	[ -s err ] && cat err
+	[ "$(wc -l <told)" -eq $# ] || cat told
+	for words; do
+		grep -q "$words" told || echo "not told: $words"
+	done
+}
+
+# Each layer has the latent scale: no problem, with that of values or without.
+layers=$(python3 "$CLI/checkpoint.py" list mla | sed -n 's/^model\.layers\.\([0-9]*\)\.self_attn\.kv_b_proj\.weight\t.*/\1/p')
+one= both= short=
+for layer in $layers; do
+	one="$one $layer.self_attn.k_proj.k_scale=0.5"
+	both="$both $layer.self_attn.k_proj.k_scale=0.5 $layer.self_attn.v_proj.v_scale=0.5"
+	short="$short $layer.self_attn.k_scale=0.5"
+done
+[ -n "$layers" ] || echo "no layers"
+# shellcheck disable=SC2086
+for words in "$one" "$both"; do
+	with mla $words
+	found
+done
+# shellcheck disable=SC2086
+with mla $short
+# shellcheck disable=SC2046
+found $(for layer in $layers; do echo "kv-scale-name:.scale.'model.layers.$layer.self_attn.k_scale'.*'model.layers.$layer.self_attn.k_proj.k_scale'"; done)
+# shellcheck disable=SC2086
+with mla $one 0.self_attn.v_proj.v_scale=1 0.self_attn.k_proj.k_scale=0.5,0.5
+found "scale-shape: scale 'model.layers.0.self_attn.k_proj.k_scale' has 2 values, but what latent attention caches has one scale"
+for value in 0 -1 nan inf; do
+	# shellcheck disable=SC2086
+	with mla $one 0.self_attn.k_proj.k_scale=$value
+	found "scale-value: scale 'model.layers.0.self_attn.k_proj.k_scale' has the value $value:"
+done
+with mla 0.self_attn.k_proj.k_scale=1
+# shellcheck disable=SC2046
+found $(for layer in $layers; do [ "$layer" = 0 ] || echo "kv-scale-missing:.attention.'model.layers.$layer.self_attn'"; done)
+# shellcheck disable=SC2086
+with mla ${one#* *=0.5} 0.self_attn.v_proj.v_scale=1
+found "kv-scale-pair: 'model.layers.0.self_attn.v_proj.v_scale' exists, but 'model.layers.0.self_attn.k_proj.k_scale' does not" \
+	"kv-scale-missing: attention 'model.layers.0.self_attn'"
+
+# Keys and values apart.
+with heads 0.self_attn.k_scale=1 0.self_attn.v_scale=1
+found
+with heads 0.self_attn.k_scale=1
+found "kv-scale-pair: 'model.layers.0.self_attn.k_scale' exists, but 'model.layers.0.self_attn.v_scale' does not"
+with heads 0.self_attn.k_proj.k_scale=1 0.self_attn.v_proj.v_scale=0
+found "scale-value: scale 'model.layers.0.self_attn.v_proj.v_scale' has the value 0:"
+exit 0
