@@ -72,7 +72,7 @@ static int plan_sweep(struct compensate_plan *plan, struct err *err)
 					    .batch = 1,
 					    .n_threads = params->n_threads,
 					    .max_memory = UINT64_MAX / 4,
-					    .one_stage = true };
+					    .lean = true };
 
 	return sweep_plan_make(&plan->sweep, &sweep, err);
 }

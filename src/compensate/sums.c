@@ -38,7 +38,7 @@ static int run_sequence(const struct inputs *inputs, int worker, size_t i, struc
 	int rc;
 
 	if (inputs->turn->last || !runner_layer(&job->runner))
-		rc = runner_run(&job->runner, worker, i, err);
+		rc = runner_run(&job->runner, worker, (struct span){ i, 1 }, err);
 	else
 		rc = run_copy(inputs, worker, i, err);
 	atomic_fetch_add(&job->progress->done, job->work);

@@ -96,19 +96,25 @@ static int run_head(struct evaluation *evaluation, int worker, size_t sequence, 
 	return 0;
 }
 
-static int run_sequence(void *context, struct sweep *sweep, int worker, size_t sequence,
-			struct err *err)
+static int run_sequences(void *context, struct sweep *sweep, int worker, struct span sequences,
+			 struct err *err)
 {
 	struct evaluation *evaluation = context;
+	bool is_head = !runner_layer(&sweep->runners[0]);
+	int rc = 0;
 
-	if (!runner_layer(&sweep->runners[0]))
-		return run_head(evaluation, worker, sequence, err);
-	if (evaluation->layers)
-		return layers_run(evaluation->layers, worker, sequence, err);
-	for (size_t m = 0; m < sweep->plan->params.n_models; m++)
-		if (runner_run(&sweep->runners[m], worker, sequence, err))
-			return -1;
-	return 0;
+	if (!is_head && !evaluation->layers) {
+		for (size_t m = 0; m < sweep->plan->params.n_models && !rc; m++)
+			rc = runner_run(&sweep->runners[m], worker, sequences, err);
+		return rc;
+	}
+	for (size_t i = 0; i < sequences.n && !rc; i++) {
+		size_t sequence = sequences.first + i;
+
+		rc = is_head ? run_head(evaluation, worker, sequence, err)
+			     : layers_run(evaluation->layers, worker, sequence, err);
+	}
+	return rc;
 }
 
 /* Fails for the first output that is not finite. */
@@ -210,7 +216,7 @@ static int run(struct evaluation *evaluation, struct eval_result *result, struct
 					     .observers = { { evaluation, observe_first },
 							    { evaluation, observe_second } },
 					     .stage_begins = stage_begins,
-					     .run = run_sequence,
+					     .run = run_sequences,
 					     .stage_ends = stage_ends,
 					     .sweep_ends = sweep_ends };
 	struct sweep *sweep = &evaluation->sweep;

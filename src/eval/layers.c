@@ -239,10 +239,11 @@ int layers_run(struct layers *layers, int worker, size_t sequence, struct err *e
 	const struct pass source = runner_pass(&runners[0], worker, sequence);
 	const struct pass out = runner_pass(&runners[1], worker, sequence);
 
+	const struct span one = { sequence, 1 };
+
 	lane->of_out = &out;
 	lane->err = (struct err){ 0 };
-	if (runner_run(&runners[0], worker, sequence, err) ||
-	    runner_run(&runners[1], worker, sequence, err))
+	if (runner_run(&runners[0], worker, one, err) || runner_run(&runners[1], worker, one, err))
 		return -1;
 	if (lane->err.kind != ERR_NONE) {
 		*err = lane->err;

@@ -56,7 +56,7 @@ static int project_apart(const struct pass *pass, struct err *err)
 	float *const ys[] = { gated ? w->fused_out : a->q, a->k, a->v };
 	const struct products products = { .linears = three,
 					   .n = ref->keys_are_values ? 2 : 3,
-					   .x = w->normed,
+					   .x = w->own->normed,
 					   .m = pass->sequence->n_tokens,
 					   .ys = ys };
 	size_t n_keys = ref->n_kv_heads * ref->head_dim;
@@ -80,7 +80,7 @@ static int project_qkv(const struct pass *pass, struct err *err)
 
 	if (!fused->weight.data)
 		return project_apart(pass, err);
-	if (pass_linear(pass, fused, w->normed, pass->sequence->n_tokens, w->fused_out, err))
+	if (pass_linear(pass, fused, w->own->normed, pass->sequence->n_tokens, w->fused_out, err))
 		return -1;
 	split_qkv(pass, model->n_heads * ref->head_dim, ref->n_kv_heads * ref->head_dim,
 		  ref->n_kv_heads * ref->value_dim);
@@ -126,8 +126,8 @@ static int project_latent_q(const struct pass *pass, struct err *err)
 	size_t n = pass->sequence->n_tokens, rank = pass->forward->model->latent.q_lora_rank;
 
 	if (!rank)
-		return pass_linear(pass, &l[LINEAR_Q], w->normed, n, a->q, err);
-	if (pass_linear(pass, &l[LINEAR_Q_A], w->normed, n, a->lora, err))
+		return pass_linear(pass, &l[LINEAR_Q], w->own->normed, n, a->q, err);
+	if (pass_linear(pass, &l[LINEAR_Q_A], w->own->normed, n, a->lora, err))
 		return -1;
 	norm_latent(pass, VECTOR_NORM_Q_A, (struct rows_in){ a->lora, rank }, a->lora, rank);
 	return project_indexed(pass, last, a->lora, a->q, err);
@@ -189,7 +189,8 @@ static int project_latent(const struct pass *pass, struct err *err)
 						 .n_rows = n,
 						 .n_cols = latent->rope_dim };
 
-	if (project_latent_q(pass, err) || project_indexed(pass, first, w->normed, a->lora, err))
+	if (project_latent_q(pass, err) ||
+	    project_indexed(pass, first, w->own->normed, a->lora, err))
 		return -1;
 	norm_latent(pass, VECTOR_NORM_KV_A, (struct rows_in){ a->lora, stride }, a->kv_latent,
 		    rank);
@@ -324,9 +325,9 @@ static void observe_qkv(const struct pass *pass)
 	struct workspace *w = pass->workspace;
 	const struct attention_arrays *a = &w->attention;
 
-	observe(pass, OBSERVED_Q, w->n_slots_used++, a->q, model->n_heads * ref->head_dim);
-	observe(pass, OBSERVED_K, w->n_slots_used++, a->k, ref->n_kv_heads * ref->head_dim);
-	observe(pass, OBSERVED_V, w->n_slots_used++, a->v, ref->n_kv_heads * ref->value_dim);
+	observe(pass, OBSERVED_Q, w->own->n_slots_used++, a->q, model->n_heads * ref->head_dim);
+	observe(pass, OBSERVED_K, w->own->n_slots_used++, a->k, ref->n_kv_heads * ref->head_dim);
+	observe(pass, OBSERVED_V, w->own->n_slots_used++, a->v, ref->n_kv_heads * ref->value_dim);
 }
 
 /* Rounds keys and values as a cache in FP8 does. */
@@ -377,13 +378,13 @@ static int expand_latent(const struct pass *pass, struct err *err)
 	const struct layer *layer = pass->layer;
 	struct workspace *w = pass->workspace;
 	struct attention_arrays *a = &w->attention;
-	size_t n = pass->sequence->n_tokens, slot = w->n_slots_used;
+	size_t n = pass->sequence->n_tokens, slot = w->own->n_slots_used;
 
 	if (layer->ref->rope) {
 		angles_put(w, layer->ref->rope, n);
 		rotate(pass, a->k_rope, 1, latent->rope_dim);
 	}
-	w->n_slots_used += 2;
+	w->own->n_slots_used += 2;
 	observe(pass, OBSERVED_CACHED, slot, a->kv_latent, latent->kv_lora_rank);
 	observe(pass, OBSERVED_CACHED, slot, a->k_rope, latent->rope_dim);
 	observe(pass, OBSERVED_LATENT, slot + 1, a->kv_latent, latent->kv_lora_rank);
@@ -479,5 +480,5 @@ int attention_run(const struct pass *pass, struct err *err)
 	attend(pass);
 	if (model->arch->gated_attention)
 		gate_heads(pass);
-	return pass_linear(pass, &pass->layer->linear[LINEAR_O], a->attn_out, n, w->out, err);
+	return pass_linear(pass, &pass->layer->linear[LINEAR_O], a->attn_out, n, w->own->out, err);
 }

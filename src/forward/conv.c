@@ -37,10 +37,10 @@ int conv_run(const struct pass *pass, struct err *err)
 		.y = { b, 3 * hidden }, /* which the first gate has read */
 	};
 
-	if (pass_linear(pass, &l[LINEAR_CONV_IN], w->normed, n, w->fused_out, err))
+	if (pass_linear(pass, &l[LINEAR_CONV_IN], w->own->normed, n, w->fused_out, err))
 		return -1;
 	gate(pass, b, x, (struct rows_out){ x, 3 * hidden });
 	w->ops->convolve(w->stream, &args);
-	gate(pass, c, b, (struct rows_out){ w->normed, hidden });
-	return pass_linear(pass, &l[LINEAR_CONV_OUT], w->normed, n, w->out, err);
+	gate(pass, c, b, (struct rows_out){ w->own->normed, hidden });
+	return pass_linear(pass, &l[LINEAR_CONV_OUT], w->own->normed, n, w->own->out, err);
 }

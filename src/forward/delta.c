@@ -62,7 +62,7 @@ static int project_joined(const struct pass *pass, struct channels *channels, st
 	const struct linear *const both[] = { &l[LINEAR_DELTA_QKVZ], &l[LINEAR_DELTA_BA] };
 	float *const ys[] = { w->fused_out, d->ba };
 	const struct products products = {
-		.linears = both, .n = 2, .x = w->normed, .m = s.n, .ys = ys
+		.linears = both, .n = 2, .x = w->own->normed, .m = s.n, .ys = ys
 	};
 	size_t key = delta->key_dim, value = s.group * delta->value_dim;
 	size_t stride = 2 * (key + value);
@@ -93,7 +93,7 @@ static int project_apart(const struct pass *pass, struct channels *channels, str
 					      &l[LINEAR_DELTA_B], &l[LINEAR_DELTA_A] };
 	float *const ys[] = { d->qkv, d->z, d->b, d->a };
 	const struct products products = {
-		.linears = four, .n = 4, .x = w->normed, .m = s.n, .ys = ys
+		.linears = four, .n = 4, .x = w->own->normed, .m = s.n, .ys = ys
 	};
 
 	for (int i = 0; i < 3; i++)
@@ -208,5 +208,5 @@ int delta_run(const struct pass *pass, struct err *err)
 	l2_norm(pass, d->k, 1);
 	scan(pass);
 	norm_gated(pass);
-	return pass_linear(pass, &l[LINEAR_DELTA_OUT], d->out, s.n, w->out, err);
+	return pass_linear(pass, &l[LINEAR_DELTA_OUT], d->out, s.n, w->own->out, err);
 }

@@ -35,42 +35,91 @@ int forward_embed(const struct pass *pass, const float *table, size_t n_rows,
 	size_t n = pass->sequence->n_tokens, hidden = pass->forward->model->hidden;
 	struct workspace *w = pass->workspace;
 
-	w->ops->put(w->stream, w->normed, table, n_rows * hidden * sizeof *table);
+	w->ops->put(w->stream, w->own->normed, table, n_rows * hidden * sizeof *table);
 	w->ops->put(w->stream, w->token_rows, token_rows, n * sizeof *token_rows);
-	w->ops->gather(w->stream, pass->sequence->residual, w->normed, w->token_rows, n, hidden);
+	w->ops->gather(w->stream, pass->sequence->residual, w->own->normed, w->token_rows, n,
+		       hidden);
 	if (w->ops->wait(w->stream, err))
 		return err_wrap(err, "the embedding of sequence %zu", pass->sequence->index);
 	return 0;
 }
 
-/* residual += norm_after(run(norm_before(residual))); most models have the first norm alone.  The
- * mlp of a parallel layer takes what attention took, which is still there. */
-static int residual_block(const struct pass *pass, enum vector_role before, enum vector_role after,
-			  int (*run)(const struct pass *, struct err *), struct err *err)
+/* A residual block is residual += norm_after(f(norm_before(residual))); most models have the first
+ * norm alone.  The mlp of a parallel layer takes what attention took, which is still there. */
+static void block_begin(const struct pass *pass, enum vector_role before)
 {
-	const struct model *model = pass->forward->model;
-	const struct sequence *sequence = pass->sequence;
-	float *const *vector = pass->layer->vector;
+	const float *norm = pass->layer->vector[before];
 	struct workspace *w = pass->workspace;
 
-	if (vector[before])
-		pass_norm_tokens(pass, sequence->residual, vector[before], w->normed);
-	else if (!model->arch->parallel)
-		pass_copy_tokens(pass, sequence->residual, w->normed);
-	if (run(pass, err))
-		return -1;
-	if (vector[after])
-		pass_norm_tokens(pass, w->out, vector[after], w->out);
-	pass_scale(pass, w->out, model->multipliers.residual, sequence->n_tokens, model->hidden);
-	w->ops->add(w->stream, sequence->residual, w->out, sequence->n_tokens * model->hidden);
-	return 0;
+	if (norm)
+		pass_norm_tokens(pass, pass->sequence->residual, norm, w->own->normed);
+	else if (!pass->forward->model->arch->parallel)
+		pass_copy_tokens(pass, pass->sequence->residual, w->own->normed);
 }
 
-/* The first step of a layer, by its mixer. */
+static void block_end(const struct pass *pass, enum vector_role after)
+{
+	const struct model *model = pass->forward->model;
+	const float *norm = pass->layer->vector[after];
+	const struct sequence *sequence = pass->sequence;
+	struct workspace *w = pass->workspace;
+
+	if (norm)
+		pass_norm_tokens(pass, w->own->out, norm, w->own->out);
+	pass_scale(pass, w->own->out, model->multipliers.residual, sequence->n_tokens,
+		   model->hidden);
+	w->ops->add(w->stream, sequence->residual, w->own->out, sequence->n_tokens * model->hidden);
+}
+
+/* What computes the first block of a layer. */
 static int (*const mixers[N_MIXERS])(const struct pass *pass, struct err *err) = {
 	[MIXER_ATTENTION] = attention_run, [MIXER_DELTA] = delta_run,	[MIXER_MAMBA] = mamba_run,
 	[MIXER_BOTH] = mamba_run_beside,   [MIXER_MAMBA1] = mamba1_run, [MIXER_CONV] = conv_run,
 };
+
+/* Computes the first block, and the second one up to the experts. */
+static int layer_begin(const struct pass *pass, struct err *err)
+{
+	const struct layer_ref *ref = pass->layer->ref;
+
+	pass->workspace->own->n_slots_used = 0;
+	if (ref->mixer != MIXER_NONE) {
+		block_begin(pass, VECTOR_NORM_ATTENTION);
+		if (mixers[ref->mixer](pass, err))
+			return -1;
+		block_end(pass, VECTOR_NORM_ATTENTION_OUT);
+	}
+	if (!ref->has_mlp)
+		return 0;
+	block_begin(pass, VECTOR_NORM_MLP);
+	return ref->n_experts ? experts_begin(pass, err) : mlp_run(pass, err);
+}
+
+static int layer_end(const struct pass *pass, struct err *err)
+{
+	const struct layer_ref *ref = pass->layer->ref;
+	struct workspace *w = pass->workspace;
+	const float *scale = pass->layer->vector[VECTOR_LAYER_SCALE];
+
+	if (ref->n_experts && experts_end(pass, err))
+		return -1;
+	if (ref->has_mlp)
+		block_end(pass, VECTOR_NORM_MLP_OUT);
+	if (scale)
+		pass_scale(pass, pass->sequence->residual, *scale, pass->sequence->n_tokens,
+			   pass->forward->model->hidden);
+	return w->ops->wait(w->stream, err);
+}
+
+/* Returns the pass of sequence i of a group, and gives it the workspace. */
+static struct pass take_turn(const struct pass *pass, size_t i)
+{
+	struct pass turn = *pass;
+
+	turn.sequence = &pass->sequence[i];
+	turn.workspace->own = &turn.workspace->group[i];
+	return turn;
+}
 
 static int layer_failed(const struct pass *pass, struct err *err)
 {
@@ -78,21 +127,42 @@ static int layer_failed(const struct pass *pass, struct err *err)
 			pass->sequence->index);
 }
 
+/* Runs one half of the layer for each sequence. */
+static int run_half(const struct pass *pass, size_t n,
+		    int (*half)(const struct pass *, struct err *), struct err *err)
+{
+	for (size_t i = 0; i < n; i++) {
+		const struct pass turn = take_turn(pass, i);
+
+		if (half(&turn, err))
+			return layer_failed(&turn, err);
+	}
+	return 0;
+}
+
+/* An expert takes the tokens of one sequence after the other: so its weights come from memory once,
+ * and the values of a sequence do not depend on its group. */
+static int run_experts(const struct pass *pass, size_t n, struct err *err)
+{
+	for (size_t e = 0; e < pass->layer->ref->n_experts; e++)
+		for (size_t i = 0; i < n; i++) {
+			const struct pass turn = take_turn(pass, i);
+
+			if (experts_run_one(&turn, e, err))
+				return layer_failed(&turn, err);
+		}
+	return 0;
+}
+
+int forward_group(const struct pass *pass, size_t n, struct err *err)
+{
+	if (run_half(pass, n, layer_begin, err) || run_experts(pass, n, err) ||
+	    run_half(pass, n, layer_end, err))
+		return -1;
+	return 0;
+}
+
 int forward_layer(const struct pass *pass, struct err *err)
 {
-	const struct layer_ref *ref = pass->layer->ref;
-	struct workspace *w = pass->workspace;
-	const float *scale = pass->layer->vector[VECTOR_LAYER_SCALE];
-
-	w->n_slots_used = 0;
-	if ((ref->mixer != MIXER_NONE &&
-	     residual_block(pass, VECTOR_NORM_ATTENTION, VECTOR_NORM_ATTENTION_OUT,
-			    mixers[ref->mixer], err)) ||
-	    (ref->has_mlp &&
-	     residual_block(pass, VECTOR_NORM_MLP, VECTOR_NORM_MLP_OUT, mlp_run, err)))
-		return layer_failed(pass, err);
-	if (scale)
-		pass_scale(pass, pass->sequence->residual, *scale, pass->sequence->n_tokens,
-			   pass->forward->model->hidden);
-	return w->ops->wait(w->stream, err) ? layer_failed(pass, err) : 0;
+	return forward_group(pass, 1, err);
 }

@@ -154,6 +154,11 @@ int forward_embed(const struct pass *pass, const float *table, size_t n_rows,
  * does. */
 int forward_layer(const struct pass *pass, struct err *err);
 
+/* The same for n sequences, of which pass->sequence is the first: each gets the bits that
+ * forward_layer() gives it.  An expert takes their tokens one sequence after the other.  n: 1 to
+ * the workspace's max_group. */
+int forward_group(const struct pass *pass, size_t n, struct err *err);
+
 /* y (m, n) = x (m, k) through a matrix of pass->layer, with its filter and rounding, and its bias;
  * no observer is called.  x and y are executor memory, and all work on x is done.  Waits. */
 int forward_linear(const struct pass *pass, const struct linear *linear, const float *x, size_t m,

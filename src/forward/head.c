@@ -26,7 +26,7 @@ void head_norm(const struct head_pass *run, size_t first, size_t m)
 	size_t hidden = pass->forward->model->hidden, at = first * hidden;
 
 	pass_norm(pass, (struct rows_in){ pass->sequence->residual + at, hidden }, run->head.norm,
-		  (struct rows_out){ pass->workspace->normed + at, hidden }, m, hidden);
+		  (struct rows_out){ pass->workspace->own->normed + at, hidden }, m, hidden);
 }
 
 void head_begin(const struct head_pass *run)
@@ -63,8 +63,8 @@ int head_block_begin(const struct head_pass *run, size_t first, struct head_bloc
 
 	*block = (struct head_block){ .first = first, .m = head_block_tokens(run, first) };
 	block->n_labels = first + block->m < n ? block->m : block->m - 1;
-	w->n_slots_used = SLOT_X;
-	x = pass_round(pass, w->normed + first * hidden, block->m, hidden);
+	w->own->n_slots_used = SLOT_X;
+	x = pass_round(pass, w->own->normed + first * hidden, block->m, hidden);
 	x.linear = run->head.linear->ref;
 	if (pass_input(pass, run->head.linear, &x, &block->input, err))
 		return -1;

@@ -130,7 +130,7 @@ int mamba_run(const struct pass *pass, struct err *err)
 	struct workspace *w = pass->workspace;
 	size_t n = pass->sequence->n_tokens;
 
-	if (pass_linear(pass, &l[LINEAR_MAMBA_IN], w->normed, n, w->mamba.projected, err))
+	if (pass_linear(pass, &l[LINEAR_MAMBA_IN], w->own->normed, n, w->mamba.projected, err))
 		return -1;
 	scale_columns(pass, &columns);
 	convolve(pass, &columns);
@@ -141,7 +141,7 @@ int mamba_run(const struct pass *pass, struct err *err)
 		norm(pass, &columns);
 	if (mamba->norm_first)
 		gate(pass, &columns);
-	return pass_linear(pass, &l[LINEAR_MAMBA_OUT], w->mamba.scanned, n, w->out, err);
+	return pass_linear(pass, &l[LINEAR_MAMBA_OUT], w->mamba.scanned, n, w->own->out, err);
 }
 
 /* y = x, for (tokens, hidden). */
@@ -165,17 +165,17 @@ int mamba_run_beside(const struct pass *pass, struct err *err)
 	struct workspace *w = pass->workspace;
 	size_t n = pass->sequence->n_tokens, hidden = model->hidden;
 
-	copy(pass, w->mamba.input, w->normed);
-	pass_scale(pass, w->normed, m->mamba_in, n, hidden);
+	copy(pass, w->mamba.input, w->own->normed);
+	pass_scale(pass, w->own->normed, m->mamba_in, n, hidden);
 	if (mamba_run(pass, err))
 		return -1;
-	pass_scale(pass, w->out, m->mamba_out, n, hidden);
-	copy(pass, w->mamba.out, w->out);
-	copy(pass, w->normed, w->mamba.input);
-	pass_scale(pass, w->normed, m->attention_in, n, hidden);
+	pass_scale(pass, w->own->out, m->mamba_out, n, hidden);
+	copy(pass, w->mamba.out, w->own->out);
+	copy(pass, w->own->normed, w->mamba.input);
+	pass_scale(pass, w->own->normed, m->attention_in, n, hidden);
 	if (attention_run(pass, err))
 		return -1;
-	pass_scale(pass, w->out, m->attention_out, n, hidden);
-	w->ops->add(w->stream, w->out, w->mamba.out, n * hidden);
+	pass_scale(pass, w->own->out, m->attention_out, n, hidden);
+	w->ops->add(w->stream, w->own->out, w->mamba.out, n * hidden);
 	return 0;
 }

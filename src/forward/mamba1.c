@@ -88,7 +88,7 @@ int mamba1_run(const struct pass *pass, struct err *err)
 	struct mamba1_arrays *m = &w->mamba1;
 	size_t n = pass->sequence->n_tokens;
 
-	if (pass_linear(pass, &l[LINEAR_MAMBA_IN], w->normed, n, m->projected, err))
+	if (pass_linear(pass, &l[LINEAR_MAMBA_IN], w->own->normed, n, m->projected, err))
 		return -1;
 	convolve(pass);
 	if (pass_linear(pass, &l[LINEAR_MAMBA_X], m->x, n, m->selected, err))
@@ -98,5 +98,5 @@ int mamba1_run(const struct pass *pass, struct err *err)
 		return -1;
 	scan(pass);
 	gate(pass);
-	return pass_linear(pass, &l[LINEAR_MAMBA_OUT], m->scanned, n, w->out, err);
+	return pass_linear(pass, &l[LINEAR_MAMBA_OUT], m->scanned, n, w->own->out, err);
 }

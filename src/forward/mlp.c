@@ -110,11 +110,11 @@ static int run_rows(const struct pass *pass, const struct mlp *mlp, float *x, si
 static int run(const struct pass *pass, const struct mlp *mlp, float *x, size_t m, float *out,
 	       struct err *err)
 {
-	size_t n = mlp->down->ref->n, first_slot = pass->workspace->n_slots_used;
+	size_t n = mlp->down->ref->n, first_slot = pass->workspace->own->n_slots_used;
 	size_t max_rows = pass_rows(pass, 2 * (n + mlp->down->ref->k));
 
 	for (size_t row = 0; row < m; row += max_rows) {
-		pass->workspace->n_slots_used = first_slot;
+		pass->workspace->own->n_slots_used = first_slot;
 		if (run_rows(pass, mlp, x + row * n, m - row < max_rows ? m - row : max_rows,
 			     out + row * n, err))
 			return -1;
@@ -134,7 +134,7 @@ static int run_dense(const struct pass *pass, float *out, struct err *err)
 				 .down = &l[LINEAR_DOWN] };
 	struct workspace *w = pass->workspace;
 
-	if (run(pass, &mlp, w->normed, pass->sequence->n_tokens, out, err))
+	if (run(pass, &mlp, w->own->normed, pass->sequence->n_tokens, out, err))
 		return -1;
 	pass_scale(pass, out, model->multipliers.down, pass->sequence->n_tokens, model->hidden);
 	return 0;
@@ -148,10 +148,17 @@ struct expert_rows {
 	size_t width;
 };
 
-/* Runs an expert on its tokens: m of router.rows, from `first` on.  Adds their weighted outputs to
- * rows->out. */
-static int run_expert(const struct pass *pass, const struct expert_rows *rows, size_t expert,
-		      size_t first, size_t m, struct err *err)
+static struct expert_rows rows_of(const struct pass *pass)
+{
+	const struct linear *in = &pass->layer->linear[LINEAR_LATENT_IN];
+	const struct own_arrays *own = pass->workspace->own;
+
+	if (in->weight.data)
+		return (struct expert_rows){ own->latent_in, own->latent_out, in->ref->n };
+	return (struct expert_rows){ own->normed, own->out, pass->forward->model->hidden };
+}
+
+int experts_run_one(const struct pass *pass, size_t expert, struct err *err)
 {
 	const struct linear *l = pass->layer->experts[expert];
 	const struct linear *fused = &l[EXPERT_ROLE_GATE_UP];
@@ -160,22 +167,24 @@ static int run_expert(const struct pass *pass, const struct expert_rows *rows, s
 				 .fused = fused->weight.data ? fused : NULL,
 				 .clamped = pass->forward->model->clamped,
 				 .down = &l[EXPERT_ROLE_DOWN] };
+	const struct expert_rows rows = rows_of(pass);
 	struct workspace *w = pass->workspace;
+	size_t first = w->own->begins[expert], m = w->own->begins[expert + 1] - first;
 	bool scaled_inputs = pass->forward->model->arch->scaled_inputs;
-	const struct scale_args scale = { .x = { w->mlp.expert_in, rows->width },
-					  .factors = w->router.factors + first,
+	const struct scale_args scale = { .x = { w->mlp.expert_in, rows.width },
+					  .factors = w->own->factors + first,
 					  .n_rows = m,
-					  .n_cols = rows->width };
-	const struct scatter_add_args add = { .y = rows->out,
+					  .n_cols = rows.width };
+	const struct scatter_add_args add = { .y = rows.out,
 					      .x = w->mlp.expert_out,
-					      .rows = w->router.rows + first,
+					      .rows = w->own->rows + first,
 					      .factors = scaled_inputs ? NULL : scale.factors,
 					      .n_rows = m,
-					      .n_cols = rows->width };
+					      .n_cols = rows.width };
 
 	if (m == 0)
 		return 0;
-	w->ops->gather(w->stream, w->mlp.expert_in, rows->in, add.rows, m, rows->width);
+	w->ops->gather(w->stream, w->mlp.expert_in, rows.in, add.rows, m, rows.width);
 	if (scaled_inputs)
 		w->ops->scale(w->stream, &scale);
 	if (run(pass, &mlp, w->mlp.expert_in, m, w->mlp.expert_out, err))
@@ -184,79 +193,13 @@ static int run_expert(const struct pass *pass, const struct expert_rows *rows, s
 	return 0;
 }
 
-static int run_each(const struct pass *pass, const struct expert_rows *rows, struct err *err)
-{
-	const struct model *model = pass->forward->model;
-	struct workspace *w = pass->workspace;
-	size_t n_tokens = pass->sequence->n_tokens, first = 0;
-
-	w->ops->zero(w->stream, rows->out, n_tokens * rows->width * sizeof *rows->out);
-	for (size_t e = 0; e < pass->layer->ref->n_experts; e++) {
-		size_t m = 0;
-
-		for (size_t i = 0; i < n_tokens * model->routing.top_k; i++)
-			m += w->host.chosen[i] == e;
-		if (run_expert(pass, rows, e, first, m, err))
-			return -1;
-		first += m;
-	}
-	return 0;
-}
-
-/* Experts that work on latent values have a matrix before them and one after their sum. */
-static int run_experts(const struct pass *pass, struct err *err)
-{
-	const struct linear *l = pass->layer->linear, *in = &l[LINEAR_LATENT_IN];
-	struct workspace *w = pass->workspace;
-	size_t n = pass->sequence->n_tokens;
-	const struct expert_rows whole = { w->normed, w->out, pass->forward->model->hidden };
-	struct expert_rows latent = { w->mlp.latent_in, w->mlp.latent_out, 0 };
-
-	if (!in->weight.data)
-		return run_each(pass, &whole, err);
-	latent.width = in->ref->n;
-	if (pass_linear(pass, in, w->normed, n, w->mlp.latent_in, err) ||
-	    run_each(pass, &latent, err))
-		return -1;
-	return pass_linear(pass, &l[LINEAR_LATENT_OUT], w->mlp.latent_out, n, w->out, err);
-}
-
-/* Adds the output of the shared expert to out, if the layer has one, with the weights that the
- * router has found. */
-static int run_shared(const struct pass *pass, struct err *err)
-{
-	const struct linear *l = pass->layer->linear;
-	const struct mlp mlp = { .gate = &l[LINEAR_SHARED_GATE],
-				 .up = &l[LINEAR_SHARED_UP],
-				 .down = &l[LINEAR_SHARED_DOWN] };
-	const struct model *model = pass->forward->model;
-	struct workspace *w = pass->workspace;
-	size_t n = pass->sequence->n_tokens, first = n * model->routing.top_k;
-	const struct scatter_add_args add = { .y = w->out,
-					      .x = w->mlp.expert_out,
-					      .rows = w->router.rows + first,
-					      .factors = w->router.factors + first,
-					      .n_rows = n,
-					      .n_cols = model->hidden };
-
-	if (!mlp.down->weight.data)
-		return 0;
-	if (run(pass, &mlp, w->normed, n, w->mlp.expert_out, err))
-		return -1;
-	if (l[LINEAR_SHARED_ROUTER].weight.data)
-		w->ops->scatter_add(w->stream, &add);
-	else
-		w->ops->add(w->stream, w->out, w->mlp.expert_out, n * model->hidden);
-	return 0;
-}
-
-/* Sets workspace->normed to a norm of the residual stream, in layers whose router, experts and
- * dense mlp have norms of their own. */
+/* Sets own->normed to a norm of the residual stream, in layers whose router, experts and dense mlp
+ * have norms of their own. */
 static void norm_input(const struct pass *pass, enum vector_role role)
 {
 	if (pass->layer->vector[role])
 		pass_norm_tokens(pass, pass->sequence->residual, pass->layer->vector[role],
-				 pass->workspace->normed);
+				 pass->workspace->own->normed);
 }
 
 static void norm_output(const struct pass *pass, enum vector_role role, float *x)
@@ -271,32 +214,78 @@ static int choose(const struct pass *pass, struct err *err)
 
 	norm_input(pass, VECTOR_NORM_ROUTER);
 	if (model->arch->scaled_router)
-		pass_scale(pass, pass->workspace->normed, 1 / sqrtf((float)model->hidden),
+		pass_scale(pass, pass->workspace->own->normed, 1 / sqrtf((float)model->hidden),
 			   pass->sequence->n_tokens, model->hidden);
 	return router_run(pass, err);
 }
 
-int mlp_run(const struct pass *pass, struct err *err)
+int experts_begin(const struct pass *pass, struct err *err)
 {
-	const struct layer_ref *ref = pass->layer->ref;
+	const struct linear *in = &pass->layer->linear[LINEAR_LATENT_IN];
+	const struct expert_rows rows = rows_of(pass);
+	size_t n = pass->sequence->n_tokens;
 	struct workspace *w = pass->workspace;
 
-	if (!ref->n_experts)
-		return run_dense(pass, w->out, err);
 	if (choose(pass, err))
 		return -1;
 	norm_input(pass, VECTOR_NORM_EXPERTS);
-	if (run_experts(pass, err) || run_shared(pass, err))
+	if (in->weight.data && pass_linear(pass, in, w->own->normed, n, w->own->latent_in, err))
 		return -1;
-	norm_output(pass, VECTOR_NORM_EXPERTS_OUT, w->out);
-	if (!ref->width)
+	w->ops->zero(w->stream, rows.out, n * rows.width * sizeof *rows.out);
+	return 0;
+}
+
+/* Adds the output of the shared expert to out, if the layer has one, with the weights that the
+ * router has found. */
+static int run_shared(const struct pass *pass, struct err *err)
+{
+	const struct linear *l = pass->layer->linear;
+	const struct mlp mlp = { .gate = &l[LINEAR_SHARED_GATE],
+				 .up = &l[LINEAR_SHARED_UP],
+				 .down = &l[LINEAR_SHARED_DOWN] };
+	const struct model *model = pass->forward->model;
+	struct workspace *w = pass->workspace;
+	size_t n = pass->sequence->n_tokens, first = n * model->routing.top_k;
+	const struct scatter_add_args add = { .y = w->own->out,
+					      .x = w->mlp.expert_out,
+					      .rows = w->own->rows + first,
+					      .factors = w->own->factors + first,
+					      .n_rows = n,
+					      .n_cols = model->hidden };
+
+	if (!mlp.down->weight.data)
+		return 0;
+	if (run(pass, &mlp, w->own->normed, n, w->mlp.expert_out, err))
+		return -1;
+	if (l[LINEAR_SHARED_ROUTER].weight.data)
+		w->ops->scatter_add(w->stream, &add);
+	else
+		w->ops->add(w->stream, w->own->out, w->mlp.expert_out, n * model->hidden);
+	return 0;
+}
+
+int experts_end(const struct pass *pass, struct err *err)
+{
+	const struct linear *out = &pass->layer->linear[LINEAR_LATENT_OUT];
+	struct workspace *w = pass->workspace;
+	size_t n = pass->sequence->n_tokens;
+
+	if ((out->weight.data && pass_linear(pass, out, w->own->latent_out, n, w->own->out, err)) ||
+	    run_shared(pass, err))
+		return -1;
+	norm_output(pass, VECTOR_NORM_EXPERTS_OUT, w->own->out);
+	if (!pass->layer->ref->width)
 		return 0;
 	if (pass->layer->vector[VECTOR_NORM_EXPERTS])
 		norm_input(pass, VECTOR_NORM_MLP);
 	if (run_dense(pass, w->mlp.expert_out, err))
 		return -1;
 	norm_output(pass, VECTOR_NORM_DENSE_OUT, w->mlp.expert_out);
-	w->ops->add(w->stream, w->out, w->mlp.expert_out,
-		    pass->sequence->n_tokens * pass->forward->model->hidden);
+	w->ops->add(w->stream, w->own->out, w->mlp.expert_out, n * pass->forward->model->hidden);
 	return 0;
+}
+
+int mlp_run(const struct pass *pass, struct err *err)
+{
+	return run_dense(pass, pass->workspace->own->out, err);
 }

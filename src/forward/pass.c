@@ -29,7 +29,7 @@ struct observation pass_round(const struct pass *pass, float *x, size_t m, size_
 						 .values = x,
 						 .n_rows = m,
 						 .n_cols = k,
-						 .slot = w->n_slots_used++ };
+						 .slot = w->own->n_slots_used++ };
 	struct value_stats *stats = &pass->sequence->stats[observation.slot];
 
 	if (pass->forward->round)
@@ -151,7 +151,7 @@ static int products_rows(const struct pass *pass, const struct products *product
 		w->ops->multiply(w->stream, &linear->weight, input, m, y);
 		output = x;
 		output.n_cols = linear->ref->n;
-		output.slot = w->n_slots_used++;
+		output.slot = w->own->n_slots_used++;
 		pass_output(pass, linear, y, 0, output);
 	}
 	return 0;
@@ -160,7 +160,7 @@ static int products_rows(const struct pass *pass, const struct products *product
 int pass_products(const struct pass *pass, const struct products *products, struct err *err)
 {
 	struct workspace *w = pass->workspace;
-	size_t n_values = products->linears[0]->ref->k, first_slot = w->n_slots_used, max_rows;
+	size_t n_values = products->linears[0]->ref->k, first_slot = w->own->n_slots_used, max_rows;
 
 	for (size_t i = 0; i < products->n; i++)
 		n_values += products->linears[i]->ref->n;
@@ -168,7 +168,7 @@ int pass_products(const struct pass *pass, const struct products *products, stru
 	for (size_t row = 0; row < products->m; row += max_rows) {
 		size_t left = products->m - row;
 
-		w->n_slots_used = first_slot;
+		w->own->n_slots_used = first_slot;
 		if (products_rows(pass, products, row, left < max_rows ? left : max_rows, err))
 			return -1;
 	}

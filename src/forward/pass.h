@@ -58,8 +58,8 @@ void pass_copy_tokens(const struct pass *pass, const float *x, float *y);
 /* x = factor x, for x (n_rows, n_cols); does nothing for a factor of 1. */
 void pass_scale(const struct pass *pass, float *x, float factor, size_t n_rows, size_t n_cols);
 
-/* The two steps of a layer, the first by its mixer: from workspace->normed (tokens, hidden) to
- * workspace->out (tokens, hidden). */
+/* The two steps of a layer, the first by its mixer: from workspace->own->normed (tokens, hidden) to
+ * workspace->own->out (tokens, hidden). */
 int attention_run(const struct pass *pass, struct err *err);
 int delta_run(const struct pass *pass, struct err *err);
 int mamba_run(const struct pass *pass, struct err *err);
@@ -68,9 +68,15 @@ int mamba1_run(const struct pass *pass, struct err *err);
 int conv_run(const struct pass *pass, struct err *err);
 int mlp_run(const struct pass *pass, struct err *err);
 
-/* Chooses the experts of each token of workspace->normed.  Fills host.chosen and host.weights, and
- * router with the tokens sorted by expert; after them all tokens, with the weights of the shared
- * expert, if it has its own router. */
+/* The second step of a layer of experts, in parts: routes the tokens of workspace->own->normed;
+ * runs an expert on the sequence's tokens; adds what comes after the experts. */
+int experts_begin(const struct pass *pass, struct err *err);
+int experts_run_one(const struct pass *pass, size_t expert, struct err *err);
+int experts_end(const struct pass *pass, struct err *err);
+
+/* Chooses the experts of each token of workspace->own->normed.  Fills own->rows, factors and begins
+ * with the tokens sorted by expert; after them all tokens, with the weights of the shared expert,
+ * if it has its own router. */
 int router_run(const struct pass *pass, struct err *err);
 
 #endif

@@ -128,25 +128,29 @@ static void route_all(const struct pass *pass)
 }
 
 /* Sorts tokens by expert: the tokens of expert e, with their weights, follow those of all experts
- * before it; those of a shared expert with its own router come last. */
+ * before it, and begin at begins[e]; those of a shared expert with its own router come last. */
 static void sort_tokens(const struct pass *pass, const float *shared)
 {
+	size_t n_experts = pass->layer->ref->n_experts;
 	size_t k = pass->forward->model->routing.top_k, n = 0;
 	struct workspace *w = pass->workspace;
 	struct host_arrays *host = &w->host;
 
-	for (size_t e = 0; e < pass->layer->ref->n_experts; e++)
+	for (size_t e = 0; e < n_experts; e++) {
+		w->own->begins[e] = n;
 		for (size_t i = 0; i < pass->sequence->n_tokens * k; i++)
 			if (host->chosen[i] == e) {
 				host->rows[n] = (uint32_t)(i / k);
 				host->factors[n++] = host->weights[i];
 			}
+	}
+	w->own->begins[n_experts] = n;
 	for (size_t t = 0; shared && t < pass->sequence->n_tokens; t++) {
 		host->rows[n] = (uint32_t)t;
 		host->factors[n++] = sigmoid(shared[t]);
 	}
-	w->ops->put(w->stream, w->router.rows, host->rows, n * sizeof *host->rows);
-	w->ops->put(w->stream, w->router.factors, host->factors, n * sizeof *host->factors);
+	w->ops->put(w->stream, w->own->rows, host->rows, n * sizeof *host->rows);
+	w->ops->put(w->stream, w->own->factors, host->factors, n * sizeof *host->factors);
 }
 
 int router_run(const struct pass *pass, struct err *err)
@@ -159,7 +163,7 @@ int router_run(const struct pass *pass, struct err *err)
 	float *const ys[] = { w->scores, w->shared_scores };
 	const struct products products = { .linears = both,
 					   .n = is_shared ? 2 : 1,
-					   .x = w->normed,
+					   .x = w->own->normed,
 					   .m = pass->sequence->n_tokens,
 					   .ys = ys };
 

@@ -115,8 +115,6 @@ static void common_arrays(struct workspace *w, const struct dims *d)
 {
 	struct array_list *list = &w->arrays;
 
-	add(list, &w->normed, d->tokens * d->hidden * sizeof *w->normed);
-	add(list, &w->out, d->tokens * d->hidden * sizeof *w->out);
 	add(list, &w->fused_out, d->tokens * d->fused * sizeof *w->fused_out);
 	add(list, &w->scores,
 	    larger(d->block * d->panel, d->tokens * d->experts) * sizeof *w->scores);
@@ -124,6 +122,19 @@ static void common_arrays(struct workspace *w, const struct dims *d)
 	add(list, &w->token_rows, d->tokens * sizeof *w->token_rows);
 	add(list, &w->input.rounded, d->tokens * d->input * sizeof *w->input.rounded);
 	add(list, &w->input.filtered, d->filtered * sizeof *w->input.filtered);
+}
+
+static void own_arrays(struct array_list *list, struct own_arrays *own, const struct dims *d)
+{
+	uint64_t latent = d->experts ? d->tokens * d->latent : 0;
+
+	add(list, &own->normed, d->tokens * d->hidden * sizeof *own->normed);
+	add(list, &own->out, d->tokens * d->hidden * sizeof *own->out);
+	add(list, &own->latent_in, latent * sizeof *own->latent_in);
+	add(list, &own->latent_out, latent * sizeof *own->latent_out);
+	add(list, &own->rows, d->routed * sizeof *own->rows);
+	add(list, &own->factors, d->routed * sizeof *own->factors);
+	add_host(list, &own->begins, d->experts ? (d->experts + 1) * sizeof *own->begins : 0);
 }
 
 static void attention_arrays(struct workspace *w, const struct dims *d, const struct model *model)
@@ -213,10 +224,6 @@ static void mlp_arrays(struct workspace *w, const struct dims *d)
 	add(&w->arrays, &w->mlp.up, d->tokens * d->mlp * sizeof *w->mlp.up);
 	add(&w->arrays, &w->mlp.expert_in, expert);
 	add(&w->arrays, &w->mlp.expert_out, expert);
-	add(&w->arrays, &w->mlp.latent_in, row * d->latent);
-	add(&w->arrays, &w->mlp.latent_out, row * d->latent);
-	add(&w->arrays, &w->router.rows, d->routed * sizeof *w->router.rows);
-	add(&w->arrays, &w->router.factors, d->routed * sizeof *w->router.factors);
 }
 
 static void head_arrays(struct workspace *w, const struct dims *d)
@@ -252,11 +259,13 @@ static void host_arrays(struct workspace *w, const struct dims *d)
 	add_host(list, &h->totals, d->block * sizeof *h->totals);
 }
 
-/* Lists all arrays; w->ops and w->max_tokens must be set. */
+/* Lists all arrays; w->ops and w->shape must be set. */
 static void list_arrays(struct workspace *w, const struct model *model, bool filtered)
 {
-	const struct dims d = dims_of(w->ops, model, w->max_tokens, filtered);
+	const struct dims d = dims_of(w->ops, model, w->shape.max_tokens, filtered);
 
+	for (size_t i = 0; i < w->shape.max_group; i++)
+		own_arrays(&w->arrays, &w->group[i], &d);
 	common_arrays(w, &d);
 	attention_arrays(w, &d, model);
 	delta_arrays(w, &d, model);
@@ -268,9 +277,9 @@ static void list_arrays(struct workspace *w, const struct model *model, bool fil
 }
 
 uint64_t workspace_size(const struct executor_ops *executor, const struct model *model,
-			size_t max_tokens, bool filtered)
+			struct workspace_shape shape, bool filtered)
 {
-	struct workspace workspace = { .ops = executor, .max_tokens = max_tokens };
+	struct workspace workspace = { .ops = executor, .shape = shape };
 	uint64_t size = 0;
 
 	list_arrays(&workspace, model, filtered);
@@ -300,14 +309,15 @@ static int allocate(struct workspace *workspace, struct err *err)
 	return 0;
 }
 
-int workspace_new(struct workspace **result, const struct forward *forward, size_t max_tokens,
-		  int number, struct err *err)
+int workspace_new(struct workspace **result, const struct forward *forward,
+		  struct workspace_shape shape, int number, struct err *err)
 {
 	struct workspace *workspace = xcalloc(1, sizeof *workspace);
 
 	workspace->ops = forward->executor->ops;
 	workspace->number = number;
-	workspace->max_tokens = max_tokens;
+	workspace->shape = shape;
+	workspace->own = &workspace->group[0];
 	if (workspace->ops->stream_new(&workspace->stream, forward->executor, err)) {
 		free(workspace);
 		return -1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The memory of one thread in the forward pass: arrays for one sequence in one layer, in groups by
- * the step that uses them.
+ * The memory of one thread in the forward pass: arrays for one sequence in one layer, in structs by
+ * the step that uses them, and what each sequence of a group keeps between steps.
  *
  * In the shapes, tokens means max_tokens.  Where layers differ, an array has room for the largest
  * one.
@@ -76,14 +76,6 @@ struct mlp_arrays {
 	float *gate, *up;  /* (tokens, width) */
 	float *expert_in;  /* (tokens, hidden or latent): tokens of one expert */
 	float *expert_out; /* (tokens, hidden or latent) */
-	float *latent_in;  /* (tokens, latent): of all experts */
-	float *latent_out; /* (tokens, latent) */
-};
-
-/* Tokens sorted by expert; all of them once more for the shared expert. */
-struct router_arrays {
-	uint32_t *rows; /* (tokens * (top_k + 1)): tokens */
-	float *factors; /* (tokens * (top_k + 1)): weights of their expert */
 };
 
 struct head_arrays {
@@ -109,7 +101,20 @@ struct host_arrays {
 	struct divergence_sums *totals; /* (HEAD_BLOCK), over the panels */
 };
 
-#define MAX_ARRAYS 80
+/* What a sequence keeps while the other sequences of its group take the same step. */
+struct own_arrays {
+	float *normed;		       /* (tokens, hidden) */
+	float *out;		       /* (tokens, hidden): of attention or mlp */
+	float *latent_in, *latent_out; /* (tokens, latent): of all experts */
+	/* Tokens sorted by expert, and all of them once more for the shared expert. */
+	uint32_t *rows;	     /* (tokens * (top_k + 1)): tokens */
+	float *factors;	     /* (tokens * (top_k + 1)): weights of their expert */
+	size_t *begins;	     /* (experts + 1), the host's: of the tokens of each expert in rows */
+	size_t n_slots_used; /* of the sequence's stats, used in this layer */
+};
+
+#define MAX_GROUP  8 /* sequences that take the experts of a layer together */
+#define MAX_ARRAYS (80 + 7 * MAX_GROUP)
 
 /* Every array of a workspace. */
 struct array_list {
@@ -121,15 +126,20 @@ struct array_list {
 	size_t n;
 };
 
+/* What a workspace has room for. */
+struct workspace_shape {
+	size_t max_tokens; /* of a sequence */
+	size_t max_group;  /* sequences of a group: 1 to MAX_GROUP */
+};
+
 struct workspace {
 	struct executor_stream *stream;
 	const struct executor_ops *ops;
 	int number; /* the worker of observers and filters */
-	size_t max_tokens;
-	size_t n_slots_used; /* of the sequence's stats, used in this layer */
+	struct workspace_shape shape;
 
-	float *normed; /* (tokens, hidden) */
-	float *out;    /* (tokens, hidden): of attention or mlp */
+	struct own_arrays group[MAX_GROUP]; /* of the sequences of a group */
+	struct own_arrays *own;		    /* of the sequence that runs */
 	/* (tokens, width): q, k and v, or queries and gates, or gate and up, from one matrix; or
 	 * the gates and the values of a convolution */
 	float *fused_out;
@@ -143,21 +153,20 @@ struct workspace {
 	struct mamba_arrays mamba;
 	struct mamba1_arrays mamba1;
 	struct mlp_arrays mlp;
-	struct router_arrays router;
 	struct head_arrays head;
 	struct host_arrays host;
 
 	struct array_list arrays;
 };
 
-/* Allocates memory for sequences of up to max_tokens tokens.  number: the worker of observers and
- * filters.  forward->filter must be set before.  ERR_SYSTEM with the size. */
-int workspace_new(struct workspace **workspace, const struct forward *forward, size_t max_tokens,
-		  int number, struct err *err);
+/* Allocates memory.  number: the worker of observers and filters.  forward->filter must be set
+ * before.  ERR_SYSTEM with the size. */
+int workspace_new(struct workspace **workspace, const struct forward *forward,
+		  struct workspace_shape shape, int number, struct err *err);
 void workspace_free(struct workspace *workspace); /* accepts NULL */
 
 /* Returns the bytes of the arrays; filtered: there is an input filter. */
 uint64_t workspace_size(const struct executor_ops *executor, const struct model *model,
-			size_t max_tokens, bool filtered);
+			struct workspace_shape shape, bool filtered);
 
 #endif

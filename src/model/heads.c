@@ -116,10 +116,11 @@ static int check_layers(const struct model *model, struct err *err)
 			*same = layer;
 		if ((*same)->head_dim != layer->head_dim ||
 		    (*same)->n_kv_heads != layer->n_kv_heads)
-			return err_set(err, ERR_INPUT,
-				       "config.json: 'per_layer_config' gives layer %zu other "
-				       "heads than layer %zu, which has the same type ('layer_types')",
-				       i, (size_t)(*same - model->layers));
+			return err_set(
+				err, ERR_INPUT,
+				"config.json: 'per_layer_config' gives layer %zu other "
+				"heads than layer %zu, which has the same type ('layer_types')",
+				i, (size_t)(*same - model->layers));
 		if (model->n_heads % layer->n_kv_heads)
 			return err_set(
 				err, ERR_INPUT,

@@ -119,7 +119,7 @@ static int plan_sweep(struct sensitivity_plan *plan, const struct sensitivity_pa
 		.batch = 1,
 		.n_threads = params->n_threads,
 		.max_memory = UINT64_MAX, /* of all sequences at once; plan_memory() counts them */
-		.one_stage = true,
+		.lean = true,
 	};
 
 	if (sweep_plan_make(&plan->sweep, &sweep, err))

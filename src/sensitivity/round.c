@@ -167,13 +167,13 @@ static int stage_begins(void *context, struct sweep *sweep, struct err *err)
 }
 
 /* Runs the unquantized model through a layer; run_heads() has run its head. */
-static int run_sequence(void *context, struct sweep *sweep, int worker, size_t sequence,
-			struct err *err)
+static int run_sequences(void *context, struct sweep *sweep, int worker, struct span sequences,
+			 struct err *err)
 {
 	struct runner *runner = &sweep->runners[0];
 
 	(void)context;
-	return runner_layer(runner) ? runner_run(runner, worker, sequence, err) : 0;
+	return runner_layer(runner) ? runner_run(runner, worker, sequences, err) : 0;
 }
 
 /* Fails if the unquantized model has values that are not finite: nothing could be compared with
@@ -256,7 +256,7 @@ int round_run(struct round *round, size_t first, size_t n, struct err *err)
 	const struct sweep_events events = { .context = round,
 					     .observers = { { round, observe } },
 					     .stage_begins = stage_begins,
-					     .run = run_sequence,
+					     .run = run_sequences,
 					     .stage_ends = stage_ends,
 					     .sweep_ends = sweep_ends };
 	int rc;

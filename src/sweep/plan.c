@@ -76,10 +76,11 @@ static void needs_add(struct needs *needs, const struct sweep_plan *plan,
 	const struct weights_kind kind = { .executor = params->executor,
 					   .dtype = is_f32 ? DT_F32 : params->executor->bf16_type(),
 					   .quantized = from->fp8 };
+	const struct workspace_shape shape = { plan->longest, plan->max_group };
 	bool filtered = from->fp8 || from->filter.apply;
 	uint64_t layer = weights_layer_size(model, &kind, params->n_threads, false);
 
-	needs->threads += (workspace_size(params->executor, model, plan->longest, filtered) +
+	needs->threads += (workspace_size(params->executor, model, shape, filtered) +
 			   embed_size(model, plan->longest)) *
 			  (uint64_t)params->n_threads;
 	needs->sequence += (uint64_t)plan->longest * model->hidden * sizeof(float) +
@@ -100,20 +101,63 @@ static uint64_t memory_of(const struct sweep_params *params, const struct needs 
 	return min > DEFAULT_MEMORY ? min : DEFAULT_MEMORY;
 }
 
+static struct needs needs_of(const struct sweep_plan *plan)
+{
+	struct needs needs = { 0 };
+
+	for (size_t m = 0; m < plan->params.n_models; m++)
+		needs_add(&needs, plan, &plan->params.models[m]);
+	return needs;
+}
+
+/* Tokens that are worth reading the weights of an expert for, where each goes to one of ten. */
+#define GROUP_TOKENS 4096
+/* groups may take this part of the memory for sequences */
+#define GROUP_SHARE 4
+
+static bool has_experts(const struct model *model)
+{
+	size_t i = 0;
+
+	while (i < model->n_layers && !model->layers[i].n_experts)
+		i++;
+	return i < model->n_layers;
+}
+
+/* Sets the largest group of sequences that is worth its memory. */
+static void choose_group(struct sweep_plan *plan)
+{
+	const struct sweep_params *params = &plan->params;
+	struct needs one, group;
+	uint64_t memory, room;
+	size_t n = has_experts(params->models[0].model) && !params->lean
+			   ? GROUP_TOKENS / plan->longest
+			   : 1;
+
+	plan->max_group = 1;
+	one = needs_of(plan);
+	memory = memory_of(params, &one);
+	room = memory > one.threads ? memory - one.threads : 0;
+	for (n = n < MAX_GROUP ? n : MAX_GROUP; n > 1; n--) {
+		plan->max_group = n;
+		group = needs_of(plan);
+		if (group.threads - one.threads <= room / GROUP_SHARE)
+			return;
+	}
+	plan->max_group = 1;
+}
+
 static int fit_passes(struct sweep_plan *plan, struct err *err)
 {
 	const struct sweep_params *params = &plan->params;
 	const struct fp8_selection *fp8 = params->models[0].fp8;
+	const struct needs needs = needs_of(plan);
 	uint64_t memory, room, pass, n;
-	struct needs needs = { 0 };
 
-	needs_add(&needs, plan, &params->models[0]);
-	for (size_t m = 1; m < params->n_models; m++)
-		needs_add(&needs, plan, &params->models[m]);
 	memory = memory_of(params, &needs);
 	room = memory > needs.threads ? memory - needs.threads : 0;
 	pass = needs.sequence * params->batch;
-	plan->ahead = !params->one_stage && !fp8 && needs.second <= room / AHEAD_SHARE &&
+	plan->ahead = !params->lean && !fp8 && needs.second <= room / AHEAD_SHARE &&
 		      (room - needs.second) / pass > 0;
 	if (plan->ahead)
 		room -= needs.second;
@@ -152,5 +196,6 @@ int sweep_plan_make(struct sweep_plan *plan, const struct sweep_params *params, 
 	for (size_t m = 0; m < params->n_models; m++)
 		if (model_check_length(params->models[m].model, plan->longest, err))
 			return -1;
+	choose_group(plan);
 	return fit_passes(plan, err);
 }

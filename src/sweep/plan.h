@@ -33,7 +33,9 @@ struct sweep_params {
 	size_t batch;	     /* sequences of a pass */
 	int n_threads;	     /* >= 1 */
 	uint64_t max_memory; /* bytes, besides one layer; 0: 1 GiB, or what the threads need */
-	bool one_stage;	     /* the next layer is never loaded beside the current one */
+	/* memory is for other work: no next layer is loaded beside the current one, and sequences
+	 * go through it one by one */
+	bool lean;
 	double (*now)(void); /* seconds, for the length of sweeps; NULL: always the first length */
 };
 
@@ -45,6 +47,7 @@ struct sweep_plan {
 	size_t max_sequences; /* that go through the model at once: whole passes */
 	size_t first_passes;  /* of the first sweep */
 	bool ahead;	      /* the next layer is loaded beside the passes through one */
+	size_t max_group; /* sequences that a thread takes through a layer of experts together */
 	/* of the sequences, of what threads and FP8 work with, and of the largest layer or two */
 	uint64_t memory_bytes;
 };

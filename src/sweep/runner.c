@@ -13,6 +13,7 @@ static int memory_init(struct runner *runner, struct err *err)
 	struct executor *executor = runner->forward.executor;
 	const struct executor_ops *ops = executor->ops;
 	size_t n = plan->max_sequences, n_threads = (size_t)plan->params.n_threads;
+	const struct workspace_shape shape = { plan->longest, plan->max_group };
 	uint64_t stream_size = (uint64_t)plan->longest * model->hidden * sizeof(float);
 
 	runner->n_slots = forward_slots(model);
@@ -23,8 +24,7 @@ static int memory_init(struct runner *runner, struct err *err)
 	memory->workspaces = xcalloc(n_threads, sizeof *memory->workspaces);
 	memory->embeds = xcalloc(n_threads, sizeof *memory->embeds);
 	for (size_t i = 0; i < n_threads; i++)
-		if (workspace_new(&memory->workspaces[i], &runner->forward, plan->longest, (int)i,
-				  err) ||
+		if (workspace_new(&memory->workspaces[i], &runner->forward, shape, (int)i, err) ||
 		    embed_init(&memory->embeds[i], model, plan->longest, err))
 			return -1;
 	if (ops->memory_new(executor, (void **)&memory->stats,
@@ -233,11 +233,25 @@ static int run_head(struct runner *runner, int worker, size_t sequence, struct e
 	return 0;
 }
 
-int runner_run(struct runner *runner, int worker, size_t sequence, struct err *err)
+int runner_run(struct runner *runner, int worker, struct span sequences, struct err *err)
 {
-	const struct pass pass = runner_pass(runner, worker, sequence);
+	const struct pass pass = runner_pass(runner, worker, sequences.first);
 
-	return pass.layer ? forward_layer(&pass, err) : run_head(runner, worker, sequence, err);
+	if (pass.layer)
+		return forward_group(&pass, sequences.n, err);
+	for (size_t i = 0; i < sequences.n; i++)
+		if (run_head(runner, worker, sequences.first + i, err))
+			return -1;
+	return 0;
+}
+
+size_t runner_group(const struct runner *runner, size_t n)
+{
+	const struct layer *layer = runner_layer(runner);
+	size_t n_threads = (size_t)runner->plan->params.n_threads, max = runner->plan->max_group;
+	size_t each = (n + n_threads - 1) / n_threads, n_rounds = (each + max - 1) / max;
+
+	return layer && layer->ref->n_experts ? (each + n_rounds - 1) / n_rounds : 1;
 }
 
 /* Waits until the value stats of the current stage are where they belong. */

@@ -4,7 +4,7 @@
  * stage that it runs.
  *
  * Order: runner_open(); for each sweep runner_embed() for every sequence; for each stage
- * runner_stage_begin(), runner_stats_clear(), runner_run() for every sequence beside
+ * runner_stage_begin(), runner_stats_clear(), runner_run() for all sequences beside
  * runner_load_piece() for every piece, runner_stats_fetch(), runner_stage_end(); runner_close(),
  * runner_release().
  */
@@ -86,8 +86,18 @@ int runner_step_end(struct runner *runner, struct err *err);
 struct pass runner_pass(const struct runner *runner, int worker, size_t sequence);
 struct head_pass runner_head_pass(const struct runner *runner, int worker, size_t sequence);
 
-/* Runs a sequence through the current stage.  The head computes its losses and their sum. */
-int runner_run(struct runner *runner, int worker, size_t sequence, struct err *err);
+/* Sequences [first, first + n) of a sweep. */
+struct span {
+	size_t first, n;
+};
+
+/* Returns how many of n sequences a thread takes through the current stage together: more than one
+ * through experts, and as many as leave no thread without work. */
+size_t runner_group(const struct runner *runner, size_t n);
+
+/* Runs sequences through the current stage, at most plan->max_group.  The head computes the losses
+ * of each and their sum. */
+int runner_run(struct runner *runner, int worker, struct span sequences, struct err *err);
 
 /* Clears the value stats of n sequences; copies them to memory.fetched. */
 int runner_stats_clear(struct runner *runner, size_t n, struct err *err);

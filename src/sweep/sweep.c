@@ -38,17 +38,19 @@ void sweep_release(struct sweep *sweep)
 	*sweep = (struct sweep){ 0 };
 }
 
-static int run_sequence(struct sweep *sweep, int worker, size_t i, struct err *err)
+static int run_sequences(struct sweep *sweep, int worker, struct span sequences, struct err *err)
 {
+	const struct sequence *all = sweep->runners[0].memory.sequences;
 	const struct sweep_events *events = sweep->events;
 	int rc = 0;
 
 	if (events->run)
-		rc = events->run(events->context, sweep, worker, i, err);
+		rc = events->run(events->context, sweep, worker, sequences, err);
 	else
 		for (size_t m = 0; m < n_models(sweep) && !rc; m++)
-			rc = runner_run(&sweep->runners[m], worker, i, err);
-	atomic_fetch_add(&sweep->progress->done, sweep->runners[0].memory.sequences[i].n_tokens);
+			rc = runner_run(&sweep->runners[m], worker, sequences, err);
+	for (size_t i = 0; i < sequences.n; i++)
+		atomic_fetch_add(&sweep->progress->done, all[sequences.first + i].n_tokens);
 	return rc;
 }
 
@@ -65,21 +67,31 @@ static int load_piece(struct sweep *sweep, int worker, size_t i, struct err *err
 	return rc;
 }
 
-/* Runs a sequence, or after the last sequence loads a piece of a next stage. */
+static size_t n_groups(const struct sweep *sweep)
+{
+	return (sweep->step.n + sweep->group - 1) / sweep->group;
+}
+
+/* Runs a group of sequences, or after the last one loads a piece of a next stage. */
 static int run_item(void *context, int worker, size_t item, struct err *err)
 {
 	struct sweep *sweep = context;
+	size_t at = item * sweep->group, left = sweep->step.n - at;
+	const struct span sequences = { sweep->step.first + at,
+					left < sweep->group ? left : sweep->group };
 
-	return item < sweep->n_step ? run_sequence(sweep, worker, sweep->step_first + item, err)
-				    : load_piece(sweep, worker, item - sweep->n_step, err);
+	return item < n_groups(sweep) ? run_sequences(sweep, worker, sequences, err)
+				      : load_piece(sweep, worker, item - n_groups(sweep), err);
 }
 
 static int run_step(struct sweep *sweep, struct err *err)
 {
-	size_t n = sweep->n_step, n_begun = 0;
+	size_t n, n_begun = 0;
 	struct err second = { 0 };
 	int rc = 0;
 
+	sweep->group = runner_group(&sweep->runners[0], sweep->step.n);
+	n = n_groups(sweep);
 	for (; n_begun < n_models(sweep) && !rc; n_begun++)
 		rc = runner_step_begin(&sweep->runners[n_begun], err);
 	for (size_t m = 0; m < n_models(sweep); m++)
@@ -101,11 +113,10 @@ static int run_steps(struct sweep *sweep, struct err *err)
 	const struct fp8_selection *fp8 = params->models[0].fp8;
 	size_t max = fp8 && fp8->recipe.needs_history ? params->batch : sweep->n_sequences;
 
-	for (sweep->step_first = 0; sweep->step_first < sweep->n_sequences;
-	     sweep->step_first += max) {
-		size_t left = sweep->n_sequences - sweep->step_first;
+	for (size_t first = 0; first < sweep->n_sequences; first += max) {
+		size_t left = sweep->n_sequences - first;
 
-		sweep->n_step = left < max ? left : max;
+		sweep->step = (struct span){ first, left < max ? left : max };
 		if (run_step(sweep, err))
 			return -1;
 	}

@@ -28,7 +28,8 @@ struct sweep {
 
 	/* The current sweep: sequences [first, first + n_sequences) of the data, */
 	size_t first, n_sequences;
-	size_t step_first, n_step; /* of which the current step runs these. */
+	struct span step; /* of which the current step runs these, */
+	size_t group;	  /* so many at a time on a thread. */
 };
 
 /* The calls to the owner of a sweep; a result of -1 ends all sweeps.  A stage is loaded when it
@@ -38,9 +39,9 @@ struct sweep_events {
 	void *context;
 	struct observer observers[SWEEP_MODELS]; /* called with all values, from all threads */
 	int (*stage_begins)(void *context, struct sweep *sweep, struct err *err);
-	/* Runs a sequence through the current stage of all models; NULL: one model after the
+	/* Runs sequences through the current stage of all models; NULL: one model after the
 	 * other, which compute nll at the head. */
-	int (*run)(void *context, struct sweep *sweep, int worker, size_t sequence,
+	int (*run)(void *context, struct sweep *sweep, int worker, struct span sequences,
 		   struct err *err);
 	int (*stage_ends)(void *context, const struct sweep *sweep, struct err *err);
 	int (*sweep_ends)(void *context, const struct sweep *sweep, struct err *err);

@@ -9,7 +9,9 @@
 
 uint64_t variants_size(const struct sweep_plan *plan, const struct model *model, bool filtered)
 {
-	return (workspace_size(plan->params.executor, model, plan->longest, filtered) +
+	const struct workspace_shape shape = { plan->longest, 1 };
+
+	return (workspace_size(plan->params.executor, model, shape, filtered) +
 		plan->longest * sizeof(double)) *
 	       (uint64_t)plan->params.n_threads;
 }
@@ -28,6 +30,7 @@ int variants_open(struct variants *variants, const struct runner *runner,
 		  struct input_filter filter, struct err *err)
 {
 	const struct sweep_plan *plan = runner->plan;
+	const struct workspace_shape shape = { plan->longest, 1 };
 	size_t n_threads = (size_t)plan->params.n_threads;
 
 	*variants = (struct variants){ .runner = runner, .forward = runner->forward };
@@ -36,8 +39,7 @@ int variants_open(struct variants *variants, const struct runner *runner,
 	variants->workspaces = xcalloc(n_threads, sizeof *variants->workspaces);
 	variants->losses = xcalloc(n_threads * plan->longest, sizeof *variants->losses);
 	for (size_t i = 0; i < n_threads; i++)
-		if (workspace_new(&variants->workspaces[i], &variants->forward, plan->longest,
-				  (int)i, err))
+		if (workspace_new(&variants->workspaces[i], &variants->forward, shape, (int)i, err))
 			return -1;
 	return 0;
 }

@@ -137,7 +137,9 @@ int main(int argc, char **argv)
 	check(weights_open(&weights, &params, &err), &err);
 	if (argc > 5)
 		weights.fp8 = fp8_ready(&forward, backend, argv[5], argv[6]);
-	check(workspace_new(&workspace, &forward, sequence.n_tokens, 0, &err), &err);
+	check(workspace_new(&workspace, &forward, (struct workspace_shape){ sequence.n_tokens, 1 },
+			    0, &err),
+	      &err);
 	sequence.residual =
 		memory_new(forward.executor, sequence.n_tokens * model.hidden * sizeof(float));
 	sequence.stats =

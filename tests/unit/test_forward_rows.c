@@ -76,6 +76,7 @@ static struct outcome *run(const char *path, size_t (*rows)(size_t n))
 	struct checkpoint checkpoint;
 	struct workspace *workspace;
 	struct forward forward;
+	const struct workspace_shape shape = { N_TOKENS, 1 };
 	const struct weights_params params = { &forward, &io_system, backend, 1, NULL };
 	struct weights weights;
 	struct model model;
@@ -90,7 +91,7 @@ static struct outcome *run(const char *path, size_t (*rows)(size_t n))
 	ops.rows = rows;
 	forward.executor->ops = &ops;
 	assert_int_equal(weights_open(&weights, &params, &err), 0);
-	assert_int_equal(workspace_new(&workspace, &forward, N_TOKENS, 0, &err), 0);
+	assert_int_equal(workspace_new(&workspace, &forward, shape, 0, &err), 0);
 	outcome->n_values = N_TOKENS * model.hidden;
 	outcome->n_slots = forward_slots(&model);
 	assert_true(outcome->n_values <= MOST && outcome->n_slots * model.n_layers <= MOST);
