@@ -234,27 +234,32 @@ struct convolve_args {
 	struct rows_out y; /* does not overlap x */
 };
 
-/* The gates of gated DeltaNet: a = exp(-exp(a_log) softplus(a + dt_bias)), the decay of a state,
+/* The gates of gated DeltaNet: a = exp(-exp(a_log) softplus(a + dt_bias)), the decays of a state,
  * and b = sigmoid(b), the rate at which it learns; in place. */
 struct delta_gates_args {
-	float *a, *b;		      /* (n_tokens, n_heads) */
-	const float *a_log, *dt_bias; /* (n_heads) */
-	size_t n_tokens, n_heads;
+	float *a;	      /* (n_tokens, n_heads * n_decays) */
+	float *b;	      /* (n_tokens, n_heads) */
+	const float *a_log;   /* (n_heads) */
+	const float *dt_bias; /* (n_heads * n_decays) */
+	size_t n_tokens, n_heads, n_decays;
 };
 
 #define DELTA_MAX_KEY_DIM 256
 
 /* The gated delta rule (arXiv 2412.06464) over a sequence.  A value head has a state S (key_dim,
  * value_dim), of zeros before the first token.  For a token with its q, k, v, decay a and rate b:
- *     d = b (v - a S^T k),  y = a S^T q + (q k) d,  S = k d^T + a S. */
+ *     d = b (v - a S^T k),  y = a S^T q + (q k) d,  S = k d^T + a S.
+ * Or a is a decay for each feature of keys, which multiplies a row of S (Kimi Delta Attention, arXiv
+ * 2510.26692). */
 struct delta_args {
 	/* value heads of a key head are adjacent; n_heads is a multiple of n_key_heads */
 	size_t n_tokens, n_heads, n_key_heads;
 	size_t key_dim; /* at most DELTA_MAX_KEY_DIM */
 	size_t value_dim;
+	size_t n_decays;    /* of a head: 1, or key_dim */
 	const float *q, *k; /* (n_tokens, n_key_heads * key_dim) */
 	const float *v;	    /* (n_tokens, n_heads * value_dim) */
-	const float *a, *b; /* (n_tokens, n_heads): of delta_gates() */
+	const float *a, *b; /* (n_tokens, n_heads * n_decays), (n_tokens, n_heads): the gates */
 	float *y;	    /* (n_tokens, n_heads * value_dim); does not overlap the others */
 	void *scratch;	    /* of delta_scratch() bytes */
 };
@@ -444,7 +449,8 @@ struct executor_ops {
 
 	/* Token by token: the sums of S^T k and S^T q are 4 chains of fused multiply-adds (feature
 	 * i in chain i % 4), which are then added pairwise (2, 1 apart).  An element of S becomes
-	 * (k d) + a S, fused.  Or in chunks, as scan(). */
+	 * (k d) + a S, fused.  Decays of features multiply S before it is summed, one of all
+	 * features multiplies the sums.  Or in chunks, as scan(). */
 	void (*delta)(struct executor_stream *stream, const struct delta_args *args);
 
 	void (*cross_entropy)(struct executor_stream *stream,

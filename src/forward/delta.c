@@ -146,12 +146,14 @@ static void scan(const struct pass *pass)
 						.a_log = vector[VECTOR_A_LOG],
 						.dt_bias = vector[VECTOR_DT_BIAS],
 						.n_tokens = pass->sequence->n_tokens,
-						.n_heads = delta->n_heads };
+						.n_heads = delta->n_heads,
+						.n_decays = delta->n_decays };
 	const struct delta_args args = { .n_tokens = pass->sequence->n_tokens,
 					 .n_heads = delta->n_heads,
 					 .n_key_heads = delta->n_key_heads,
 					 .key_dim = delta->key_dim,
 					 .value_dim = delta->value_dim,
+					 .n_decays = delta->n_decays,
 					 .q = d->q,
 					 .k = d->k,
 					 .v = d->v,

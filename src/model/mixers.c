@@ -45,6 +45,8 @@ static int read_delta(struct model *model, const json_t *facts, struct err *err)
 	for (size_t i = 0; i < COUNT(sizes); i++)
 		if (fact_size(facts, sizes[i].key, MAX_SIZE, sizes[i].size, err))
 			return -1;
+	delta->n_decays = 1;
+	delta->gate = ACT_SILU;
 	if (delta->n_heads % delta->n_key_heads)
 		return err_set(err, ERR_INPUT,
 			       "config.json: 'linear_num_value_heads' is %zu, not a multiple of "

@@ -206,7 +206,9 @@ struct model_place {
 struct delta {
 	size_t n_key_heads, key_dim;
 	size_t n_heads, value_dim; /* of values; n_heads is a multiple of n_key_heads */
+	size_t n_decays;	   /* of a head: 1, or key_dim, one for each feature of its keys */
 	size_t conv_width;	   /* tokens that a convolution reads, its own included */
+	enum activation gate;	   /* of the output of a head */
 };
 
 #define MODEL_MAX_STATE 1024 /* of Mamba-2: what executors can keep of a state */

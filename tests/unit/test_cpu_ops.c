@@ -317,10 +317,11 @@ static void channel_scans_are_the_same_everywhere(void **state)
 
 struct delta_data {
 	float q[DELTA_MOST], k[DELTA_MOST], v[DELTA_MOST], gates[DELTA_MOST];
-	float a[DELTA_TOKENS * 2], b[DELTA_TOKENS * 2], y[DELTA_MOST], x[DELTA_MOST];
+	float a[DELTA_MOST], b[DELTA_TOKENS * 2], y[DELTA_MOST], x[DELTA_MOST];
 };
 
-static void run_delta(const struct cpu_ops *set, struct delta_data *data, size_t key_dim, size_t n)
+static void run_delta(const struct cpu_ops *set, struct delta_data *data, size_t key_dim, size_t n,
+		      size_t n_decays)
 {
 	const struct convolve_args convolve = { .activation = n % 2 ? ACT_SILU : ACT_NONE,
 						.x = { data->v, 2 * n },
@@ -329,13 +330,19 @@ static void run_delta(const struct cpu_ops *set, struct delta_data *data, size_t
 						.n_tokens = DELTA_TOKENS,
 						.n_cols = 2 * n,
 						.y = { data->x, 2 * n } };
-	const struct delta_gates_args gates = { data->a,	 data->b,      data->gates,
-						data->gates + 2, DELTA_TOKENS, 2 };
+	const struct delta_gates_args gates = { .a = data->a,
+						.b = data->b,
+						.a_log = data->gates,
+						.dt_bias = data->q,
+						.n_tokens = DELTA_TOKENS,
+						.n_heads = 2,
+						.n_decays = n_decays };
 	struct delta_args scan = { .n_tokens = DELTA_TOKENS,
 				   .n_heads = 2,
 				   .n_key_heads = 1,
 				   .key_dim = key_dim,
 				   .value_dim = n,
+				   .n_decays = n_decays,
 				   .q = data->q,
 				   .k = data->k,
 				   .v = data->x,
@@ -343,8 +350,8 @@ static void run_delta(const struct cpu_ops *set, struct delta_data *data, size_t
 				   .b = data->b,
 				   .y = data->y };
 
-	memcpy(data->a, data->gates + 4, sizeof data->a);
-	memcpy(data->b, data->gates + 4 + DELTA_TOKENS * 2, sizeof data->b);
+	memcpy(data->a, data->gates, sizeof data->a);
+	memcpy(data->b, data->gates + 4, sizeof data->b);
 	set->convolve(&convolve);
 	set->delta_gates(&gates);
 	scan.scratch = calloc(delta_scratch_floats(&scan), sizeof(float));
@@ -367,9 +374,10 @@ static void deltas_are_the_same_everywhere(void **state)
 	}
 	for (size_t key_dim = 1; key_dim <= 40; key_dim += 3)
 		for (size_t n = 1; n <= 40; n += 3)
-			for (size_t s = 0; s < n_sets; s++) {
-				run_delta(sets[s], &data, key_dim, n);
-				if (s == 0)
+			for (size_t s = 0; s < 2 * n_sets; s++) {
+				run_delta(sets[s % n_sets], &data, key_dim, n,
+					  s < n_sets ? 1 : key_dim);
+				if (s % n_sets == 0)
 					first = data;
 				assert_memory_equal(data.y, first.y,
 						    DELTA_TOKENS * 2 * n * sizeof(float));

@@ -90,49 +90,56 @@ static void assert_near(float got, double wanted)
 	assert_true(fabs((double)got - wanted) <= 5e-7 * fabs(wanted) + 1e-37);
 }
 
+static void gates_at(size_t n_heads, size_t n_decays, size_t shift)
+{
+	size_t n_tokens = 3, n = n_heads * n_decays;
+	struct values a = values_new(n_tokens * n, shift), b = values_new(n_tokens * n_heads, 0);
+	struct values a_log = values_new(n_heads, 0), bias = values_new(n, 0);
+
+	values_set(&a, 0, 120);
+	values_set(&a, n, -120);
+	for (size_t k = 0; k < a.n; k++) {
+		float rate = f32_exp(a_log.given[k % n / n_decays]);
+		float step = f32_softplus(a.given[k] + bias.given[k % n]);
+		double sum = (double)(a.given[k] + bias.given[k % n]);
+
+		assert_near(step, sum > 40 ? sum : log1p(exp(sum)));
+		a.wanted[k] = f32_exp(-rate * step);
+	}
+	for (size_t k = 0; k < b.n; k++) {
+		b.wanted[k] = sigmoid(b.given[k]);
+		assert_near(b.wanted[k], 1 / (1 + exp(-(double)b.given[k])));
+	}
+	EACH_SIDE(s)
+	{
+		float *a_there = values_send(s, &a), *b_there = values_send(s, &b),
+		      *log_there = values_send(s, &a_log), *bias_there = values_send(s, &bias);
+
+		s->ops->delta_gates(s->stream,
+				    &(const struct delta_gates_args){ .a = a_there,
+								      .b = b_there,
+								      .a_log = log_there,
+								      .dt_bias = bias_there,
+								      .n_tokens = n_tokens,
+								      .n_heads = n_heads,
+								      .n_decays = n_decays });
+		values_check(s, &a, a_there, "decays");
+		values_check(s, &b, b_there, "rates");
+		values_check(s, &a_log, log_there, "A_log");
+		values_check(s, &bias, bias_there, "dt_bias");
+	}
+	values_free(&a);
+	values_free(&b);
+	values_free(&a_log);
+	values_free(&bias);
+}
+
 static void gates_equal_num_and_are_near_double(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < N_OF(edge_sizes) - 1; i++) {
-		size_t n_heads = edge_sizes[i], n_tokens = 3;
-		struct values a = values_new(n_tokens * n_heads, i % 2);
-		struct values b = values_new(n_tokens * n_heads, 0);
-		struct values a_log = values_new(n_heads, 0), bias = values_new(n_heads, 0);
-
-		values_set(&a, 0, 120);
-		values_set(&a, n_heads, -120);
-		for (size_t k = 0; k < a.n; k++) {
-			float rate = f32_exp(a_log.given[k % n_heads]);
-			float step = f32_softplus(a.given[k] + bias.given[k % n_heads]);
-			double sum = (double)(a.given[k] + bias.given[k % n_heads]);
-
-			assert_near(step, sum > 40 ? sum : log1p(exp(sum)));
-			a.wanted[k] = f32_exp(-rate * step);
-			b.wanted[k] = sigmoid(b.given[k]);
-			assert_near(b.wanted[k], 1 / (1 + exp(-(double)b.given[k])));
-		}
-		EACH_SIDE(s)
-		{
-			float *a_there = values_send(s, &a), *b_there = values_send(s, &b),
-			      *log_there = values_send(s, &a_log),
-			      *bias_there = values_send(s, &bias);
-
-			s->ops->delta_gates(s->stream,
-					    &(const struct delta_gates_args){ .a = a_there,
-									      .b = b_there,
-									      .a_log = log_there,
-									      .dt_bias = bias_there,
-									      .n_tokens = n_tokens,
-									      .n_heads = n_heads });
-			values_check(s, &a, a_there, "decays");
-			values_check(s, &b, b_there, "rates");
-			values_check(s, &a_log, log_there, "A_log");
-			values_check(s, &bias, bias_there, "dt_bias");
-		}
-		values_free(&a);
-		values_free(&b);
-		values_free(&a_log);
-		values_free(&bias);
+		gates_at(edge_sizes[i], 1, i % 2);
+		gates_at(1 + i % 3, edge_sizes[i], i % 2);
 	}
 }
 
@@ -165,8 +172,11 @@ static void plain_token(const struct delta_args *d, size_t head, size_t t, float
 	size_t key = (t * d->n_key_heads + head / (d->n_heads / d->n_key_heads)) * d->key_dim;
 	size_t at = t * d->n_heads + head;
 	const float *q = d->q + key, *k = d->k + key;
-	float decay = d->a[at], product = lanes_product(q, k, d->key_dim);
+	bool features = d->n_decays > 1;
+	float decay = features ? 1 : d->a[at], product = lanes_product(q, k, d->key_dim);
 
+	for (size_t i = 0; features && i < d->key_dim * d->value_dim; i++)
+		state[i] *= d->a[at * d->key_dim + i / d->value_dim];
 	for (size_t c = 0; c < d->value_dim; c++) {
 		float *s = state + c;
 		float read = t ? chains_sum(s, d->value_dim, k, d->key_dim) : 0;
@@ -195,7 +205,8 @@ static void assert_near_paper(const struct delta_args *d, size_t head, const flo
 			double read = 0, out = 0, change;
 
 			for (size_t i = 0; i < d->key_dim; i++) {
-				state[i * n + c] *= (double)d->a[at];
+				state[i * n + c] *=
+					(double)d->a[at * d->n_decays + i % d->n_decays];
 				read += state[i * n + c] * (double)d->k[key + i];
 			}
 			change = (double)d->b[at] * ((double)d->v[at * n + c] - read);
@@ -216,7 +227,10 @@ static size_t array_size(const struct delta_args *d, int array)
 	size_t keys = d->n_tokens * d->n_key_heads * d->key_dim;
 	size_t heads = d->n_tokens * d->n_heads;
 
-	return array <= K ? keys : array == A || array == B ? heads : heads * d->value_dim;
+	return array <= K   ? keys
+	       : array == A ? heads * d->n_decays
+	       : array == B ? heads
+			    : heads * d->value_dim;
 }
 
 /* Keys and queries shorter than 1, decays and rates from 0 to 1.  In long sequences decays are near
@@ -231,14 +245,15 @@ static void values_of_layers(struct values *v, const struct delta_args *d, int a
 							     : v->given[i]);
 }
 
-/* sizes: tokens, heads, key heads, key_dim, value_dim. */
-static void scan_at(const size_t sizes[5], size_t shift)
+/* sizes: tokens, heads, key heads, key_dim, value_dim.  features: decays are of features. */
+static void scan_at(const size_t sizes[5], bool features, size_t shift)
 {
 	struct delta_args d = { .n_tokens = sizes[0],
 				.n_heads = sizes[1],
 				.n_key_heads = sizes[2],
 				.key_dim = sizes[3],
-				.value_dim = sizes[4] };
+				.value_dim = sizes[4],
+				.n_decays = features ? sizes[3] : 1 };
 	struct values v[N_ARRAYS];
 	float *state;
 
@@ -296,10 +311,12 @@ static void scans_are_near_plain_loops_and_these_near_the_paper(void **state)
 	};
 
 	(void)state;
-	for (size_t i = 0; i < N_OF(sizes); i++)
-		scan_at(sizes[i], i % 2);
-	if (!sides_small)
-		scan_at((const size_t[]){ 300, 4, 2, 128, 128 }, 0);
+	for (size_t i = 0; i < N_OF(sizes); i++) {
+		scan_at(sizes[i], false, i % 2);
+		scan_at(sizes[i], true, i % 2);
+	}
+	for (int features = 0; features < 2 && !sides_small; features++)
+		scan_at((const size_t[]){ 300, 4, 2, 128, 128 }, features, 0);
 }
 
 /* --- norms without a weight --- */

@@ -4,7 +4,9 @@
  * each instruction set, as ops_loops.h is.
  *
  * Products do the work of the scan, chunk by chunk (chunk.h); value heads of one key head share the
- * products of keys and queries.  Within a chunk, d is the solution of a triangular system.
+ * products of keys and queries.  Within a chunk, d is the solution of a triangular system.  Where
+ * decays are of features, the keys of a chunk are decayed from token to token as its products are
+ * computed, so that here too no decay is a quotient.
  */
 #ifndef FP8CONV_KERNELS_CPU_FORWARD_DELTA_LOOPS_H
 #define FP8CONV_KERNELS_CPU_FORWARD_DELTA_LOOPS_H
@@ -30,34 +32,57 @@ static void CPU_OP(convolve)(const struct convolve_args *a)
 	}
 }
 
-static void CPU_OP(delta_gates)(const struct delta_gates_args *args)
+/* The decays of n values of a token: of all heads, or of the features of one head. */
+static void delta_decays(float *a, const float *a_log, const float *dt_bias, size_t n,
+			 bool one_head)
 {
-	size_t n = args->n_heads;
+	for (size_t i = 0; i < n; i += LANES) {
+		lanes step = lanes_softplus(lanes_at(a, i, n) + lanes_at(dt_bias, i, n));
+		lanes rate = lanes_exp(one_head ? lanes_all(*a_log) : lanes_at(a_log, i, n));
 
-	for (size_t t = 0; t < args->n_tokens; t++) {
-		float *a = args->a + t * n, *b = args->b + t * n;
-
-		for (size_t i = 0; i < n; i += LANES) {
-			lanes step =
-				lanes_softplus(lanes_at(a, i, n) + lanes_at(args->dt_bias, i, n));
-
-			lanes_put(a, i, n,
-				  lanes_exp(-lanes_exp(lanes_at(args->a_log, i, n)) * step));
-			lanes_put(b, i, n, lanes_sigmoid(lanes_at(b, i, n)));
-		}
+		lanes_put(a, i, n, lanes_exp(-rate * step));
 	}
 }
 
-/* What the chunks of the value heads of a key head share, for all tokens. */
+static void CPU_OP(delta_gates)(const struct delta_gates_args *args)
+{
+	size_t n = args->n_heads, n_decays = args->n_decays;
+
+	for (size_t t = 0; t < args->n_tokens; t++) {
+		float *a = args->a + t * n * n_decays, *b = args->b + t * n;
+
+		if (n_decays == 1)
+			delta_decays(a, args->a_log, args->dt_bias, n, false);
+		for (size_t head = 0; n_decays > 1 && head < n; head++)
+			delta_decays(a + head * n_decays, args->a_log + head,
+				     args->dt_bias + head * n_decays, n_decays, true);
+		for (size_t i = 0; i < n; i += LANES)
+			lanes_put(b, i, n, lanes_sigmoid(lanes_at(b, i, n)));
+	}
+}
+
+/* What the chunks of the value heads of a key head share, for all tokens.  Where decays are of
+ * features, it is of one value head, and decayed. */
 struct delta_group {
 	const struct delta_args *args;
 	struct rows_in q, k;
-	float *keys;	 /* (chunks, key_dim, SCAN_CHUNK): transposed */
-	float *k_scores; /* (chunks, SCAN_CHUNK, SCAN_CHUNK): k(t) k(s) */
+	float *keys;	 /* (chunks, key_dim, SCAN_CHUNK): transposed, decayed to the chunk's end */
+	float *k_scores; /* (chunks, SCAN_CHUNK, SCAN_CHUNK): k(t) k(s), decayed from s to t */
 	float *q_scores; /* likewise: q(t) k(s) */
+	/* where decays are of features, else NULL: */
+	float *q_begin; /* (tokens, key_dim): q, decayed from before its chunk */
+	float *k_begin; /* likewise */
+	float *left;	/* (chunks, key_dim): the product of a chunk's decays */
 };
 
-static void delta_group(const struct delta_group *group)
+/* Returns the queries or keys that read a state from before their chunk. */
+LANE_FN struct rows_in delta_reads(const struct delta_group *group, struct rows_in x,
+				   const float *begin)
+{
+	return begin ? (struct rows_in){ begin, group->args->key_dim } : x;
+}
+
+static void delta_products(const struct delta_group *group)
 {
 	const struct delta_args *a = group->args;
 
@@ -68,6 +93,95 @@ static void delta_group(const struct delta_group *group)
 		chunk_transpose(keys, group->k, chunk, a->key_dim);
 		chunk_scores(group->k_scores + t * SCAN_CHUNK, group->k, keys, chunk, a->key_dim);
 		chunk_scores(group->q_scores + t * SCAN_CHUNK, group->q, keys, chunk, a->key_dim);
+	}
+}
+
+/* A token and those before it in its chunk. */
+struct delta_token {
+	const float *q, *k, *decays; /* (n) */
+	size_t n;
+	float *keys;		    /* (n, SCAN_CHUNK), 0 from this token on */
+	float *q_scores, *k_scores; /* (SCAN_CHUNK) */
+};
+
+/* Decays the keys to the token, and multiplies them by its key and its query: those of `vectors`
+ * vectors of tokens from s on. */
+LANE_FN void delta_token_tile(const struct delta_token *token, size_t s, size_t vectors)
+{
+	tile_vector q_sum[TILE_VECTORS] = { { 0 } }, k_sum[TILE_VECTORS] = { { 0 } };
+
+	for (size_t f = 0; f < token->n; f++) {
+		tile_vector decay = tile_all(token->decays[f]), q = tile_all(token->q[f]),
+			    k = tile_all(token->k[f]);
+
+		UNROLL for (size_t i = 0; i < vectors; i++)
+		{
+			float *at = token->keys + f * SCAN_CHUNK + s + i * TILE_LANES;
+			tile_vector key = decay * tile_load(at);
+
+			tile_store(at, key);
+			q_sum[i] = tile_multiply_add(q, key, q_sum[i]);
+			k_sum[i] = tile_multiply_add(k, key, k_sum[i]);
+		}
+	}
+	UNROLL for (size_t i = 0; i < vectors; i++)
+	{
+		tile_store(token->q_scores + s + i * TILE_LANES, q_sum[i]);
+		tile_store(token->k_scores + s + i * TILE_LANES, k_sum[i]);
+	}
+}
+
+/* The scores of token t of a chunk with those before it, and with itself. */
+static void delta_token_scores(const struct delta_token *token, size_t t)
+{
+	lanes own = lanes_all(0);
+	size_t s = 0;
+
+	for (; s + TILE_VECTORS * TILE_LANES <= t; s += TILE_VECTORS * TILE_LANES)
+		delta_token_tile(token, s, TILE_VECTORS);
+	for (; s < t; s += TILE_LANES)
+		delta_token_tile(token, s, 1);
+	for (size_t f = 0; f < token->n; f += LANES)
+		own += lanes_at(token->q, f, token->n) * lanes_at(token->k, f, token->n);
+	token->q_scores[t] = lanes_sum(own);
+	for (size_t f = 0; f < token->n; f++)
+		token->keys[f * SCAN_CHUNK + t] = token->k[f];
+}
+
+/* y = decays x, for n features. */
+static void delta_decay(float *y, const float *x, const float *decays, size_t n)
+{
+	for (size_t f = 0; f < n; f += LANES)
+		lanes_put(y, f, n, lanes_at(decays, f, n) * lanes_at(x, f, n));
+}
+
+/* The same products, of head `head`, whose decays are of features. */
+static void delta_decayed_products(const struct delta_group *group, size_t head)
+{
+	const struct delta_args *a = group->args;
+	size_t n = a->key_dim;
+
+	memset(group->keys, 0, chunk_tokens(a->n_tokens) * n * sizeof *group->keys);
+	for (size_t t = 0; t < a->n_tokens; t++) {
+		size_t first = t / SCAN_CHUNK * SCAN_CHUNK;
+		float *left = group->left + first / SCAN_CHUNK * n;
+		const struct delta_token token = {
+			.q = group->q.data + t * group->q.stride,
+			.k = group->k.data + t * group->k.stride,
+			.decays = a->a + (t * a->n_heads + head) * n,
+			.n = n,
+			.keys = group->keys + first * n,
+			.q_scores = group->q_scores + t * SCAN_CHUNK,
+			.k_scores = group->k_scores + t * SCAN_CHUNK,
+		};
+
+		delta_token_scores(&token, t - first);
+		if (t == first)
+			memcpy(left, token.decays, n * sizeof *left);
+		else
+			delta_decay(left, left, token.decays, n);
+		delta_decay(group->q_begin + t * n, token.q, left, n);
+		delta_decay(group->k_begin + t * n, token.k, left, n);
 	}
 }
 
@@ -111,7 +225,8 @@ static void delta_changes(const struct delta_group *group, const struct chunk_pa
 	const struct delta_args *a = group->args;
 
 	chunk_decay(before, group->k_scores + chunk.first * SCAN_CHUNK, panel->decays, chunk.n);
-	chunk_read(panel, group->k, chunk, a->key_dim, panel->x);
+	chunk_read(panel, delta_reads(group, group->k, group->k_begin), chunk, a->key_dim,
+		   panel->x);
 	for (size_t i = 0; i < chunk.n; i++) {
 		size_t at = (chunk.first + i) * a->n_heads + head;
 		const float *v = a->v + at * a->value_dim + panel->col;
@@ -126,6 +241,32 @@ static void delta_changes(const struct delta_group *group, const struct chunk_pa
 	}
 }
 
+/* What a chunk leaves of the state from before it, by the decays of features. */
+static void delta_fade(const struct chunk_panel *panel, const float *left, size_t n_features)
+{
+	for (size_t f = 0; f < n_features; f++)
+		for (size_t i = 0; i < chunk_padded(panel->n); i += LANES) {
+			float *x = panel->state + f * SCAN_PANEL + i;
+
+			lanes_store(x, left[f] * lanes_load(x));
+		}
+}
+
+/* The decays of a chunk in its products: 1 where decays are of features, which are in the keys, the
+ * queries and the scores already. */
+static void delta_panel_decays(const struct delta_group *group, const struct chunk_panel *panel,
+			       struct chunk chunk, size_t head)
+{
+	static const float one = 1;
+	const struct delta_args *a = group->args;
+
+	if (group->left)
+		chunk_decays(panel->decays, &one, 0, chunk.n);
+	else
+		chunk_decays(panel->decays, a->a + chunk.first * a->n_heads + head, a->n_heads,
+			     chunk.n);
+}
+
 /* All tokens of some columns of a head. */
 static void delta_panel(const struct delta_group *group, const struct chunk_panel *panel,
 			size_t head)
@@ -138,32 +279,51 @@ static void delta_panel(const struct delta_group *group, const struct chunk_pane
 		struct chunk chunk = chunk_at(t, a->n_tokens);
 		float *y = a->y + (t * a->n_heads + head) * a->value_dim + panel->col;
 
-		chunk_decays(panel->decays, a->a + t * a->n_heads + head, a->n_heads, chunk.n);
+		delta_panel_decays(group, panel, chunk, head);
 		delta_changes(group, panel, head, chunk, before);
 		delta_solve(panel, before, chunk.n);
 		chunk_decay(panel->between, group->q_scores + t * SCAN_CHUNK, panel->decays,
 			    chunk.n);
-		chunk_read(panel, group->q, chunk, a->key_dim, panel->y);
+		chunk_read(panel, delta_reads(group, group->q, group->q_begin), chunk, a->key_dim,
+			   panel->y);
 		chunk_add(panel, chunk.n);
 		for (size_t i = 0; i < chunk.n; i++)
 			memcpy(y + i * a->n_heads * a->value_dim, panel->y + i * SCAN_PANEL,
 			       panel->n * sizeof *y);
+		if (group->left)
+			delta_fade(panel, group->left + t / SCAN_CHUNK * a->key_dim, a->key_dim);
 		chunk_leave(panel, group->keys + t * a->key_dim, chunk.n, a->key_dim);
 	}
 }
 
+/* Divides the scratch memory.  Returns what is left of it. */
+static float *delta_group_init(struct delta_group *group, const struct delta_args *args)
+{
+	size_t n_padded = chunk_tokens(args->n_tokens), keys = n_padded * args->key_dim;
+	float *work = args->scratch;
+
+	*group = (struct delta_group){ .args = args,
+				       .q = { .stride = args->n_key_heads * args->key_dim },
+				       .k = { .stride = args->n_key_heads * args->key_dim },
+				       .k_scores = work,
+				       .q_scores = work + n_padded * SCAN_CHUNK,
+				       .keys = work + 2 * n_padded * SCAN_CHUNK };
+	work = group->keys + keys;
+	if (args->n_decays == 1)
+		return work;
+	group->q_begin = work;
+	group->k_begin = work + keys;
+	group->left = work + 2 * keys;
+	return group->left + keys / SCAN_CHUNK;
+}
+
 static void CPU_OP(delta)(const struct delta_args *args)
 {
-	size_t n_padded = chunk_tokens(args->n_tokens), heads = args->n_heads / args->n_key_heads;
-	float *work = args->scratch, between[SCAN_CHUNK * SCAN_CHUNK];
+	size_t heads = args->n_heads / args->n_key_heads;
+	float between[SCAN_CHUNK * SCAN_CHUNK];
 	struct chunk_decays decays;
-	struct delta_group group = { .args = args,
-				     .q = { .stride = args->n_key_heads * args->key_dim },
-				     .k = { .stride = args->n_key_heads * args->key_dim },
-				     .k_scores = work,
-				     .q_scores = work + n_padded * SCAN_CHUNK,
-				     .keys = work + 2 * n_padded * SCAN_CHUNK };
-	struct chunk_panel panel = { .x = group.keys + n_padded * args->key_dim,
+	struct delta_group group;
+	struct chunk_panel panel = { .x = delta_group_init(&group, args),
 				     .between = between,
 				     .decays = &decays };
 
@@ -172,8 +332,10 @@ static void CPU_OP(delta)(const struct delta_args *args)
 	for (size_t head = 0; head < args->n_heads; head++) {
 		group.q.data = args->q + head / heads * args->key_dim;
 		group.k.data = args->k + head / heads * args->key_dim;
-		if (head % heads == 0)
-			delta_group(&group);
+		if (group.left)
+			delta_decayed_products(&group, head);
+		else if (head % heads == 0)
+			delta_products(&group);
 		for (panel.col = 0; panel.col < args->value_dim; panel.col += SCAN_PANEL) {
 			size_t left = args->value_dim - panel.col;
 

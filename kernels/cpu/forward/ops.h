@@ -91,11 +91,16 @@ static inline size_t scan_scratch_floats(const struct scan_args *args)
 	       2 * args->n_tokens * args->n_heads;
 }
 
-/* The same of gated DeltaNet's, with the products of queries and keys. */
+/* The same of gated DeltaNet's, with the products of queries and keys; and with decayed queries and
+ * keys, and what each chunk leaves of a state, where decays are of features. */
 static inline size_t delta_scratch_floats(const struct delta_args *args)
 {
-	return chunk_scratch_floats(args->n_tokens, args->key_dim) +
-	       chunk_tokens(args->n_tokens) * SCAN_CHUNK;
+	size_t n_padded = chunk_tokens(args->n_tokens),
+	       n = chunk_scratch_floats(n_padded, args->key_dim);
+
+	if (args->n_decays > 1)
+		n += 2 * n_padded * args->key_dim + n_padded / SCAN_CHUNK * args->key_dim;
+	return n + n_padded * SCAN_CHUNK;
 }
 
 struct cpu_ops {

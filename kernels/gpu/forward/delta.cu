@@ -60,35 +60,42 @@ struct delta_gates {
 	__device__ void operator()(const struct fours &at) const
 	{
 		for (int i = 0; i < at.n; i++) {
-			size_t head = at.col + i, to = at.row * a.n_heads + head;
-			float step = f32_softplus(a.a[to] + a.dt_bias[head]);
+			size_t decay = at.col + i, head = decay / a.n_decays;
+			size_t to = at.row * a.n_heads * a.n_decays + decay;
+			float step = f32_softplus(a.a[to] + a.dt_bias[decay]);
 
 			a.a[to] = f32_exp(-f32_exp(a.a_log[head]) * step);
-			a.b[to] = sigmoid(a.b[to]);
+			if (decay % a.n_decays == 0)
+				a.b[at.row * a.n_heads + head] =
+					sigmoid(a.b[at.row * a.n_heads + head]);
 		}
 	}
 };
 
 void gpu_delta_gates(struct device_stream *stream, const struct delta_gates_args *args)
 {
-	fours_launch(stream, "delta_gates", delta_gates{ *args }, args->n_tokens, args->n_heads,
-		     false);
+	fours_launch(stream, "delta_gates", delta_gates{ *args }, args->n_tokens,
+		     args->n_heads * args->n_decays, false);
 }
 
-/* The keys and queries of a token and of the next one. */
+/* The keys and queries of a token and of the next one, and the decays of their features. */
 struct delta_tokens {
-	float k[2][DELTA_MAX_KEY_DIM], q[2][DELTA_MAX_KEY_DIM];
+	float k[2][DELTA_MAX_KEY_DIM], q[2][DELTA_MAX_KEY_DIM], decays[2][DELTA_MAX_KEY_DIM];
 };
 
-/* Loads those of a token to its place. */
+/* Loads those of a token of a value head to its place. */
 static __device__ inline void token_load(struct delta_tokens *to, const struct delta_args *a,
-					 size_t token, size_t key_head)
+					 size_t token, size_t head)
 {
+	size_t key_head = head / (a->n_heads / a->n_key_heads);
 	size_t from = (token * a->n_key_heads + key_head) * a->key_dim;
 
 	for (unsigned i = threadIdx.x; i < a->key_dim; i += DELTA_THREADS) {
 		to->k[token % 2][i] = a->k[from + i];
 		to->q[token % 2][i] = a->q[from + i];
+		if (a->n_decays > 1)
+			to->decays[token % 2][i] =
+				a->a[(token * a->n_heads + head) * a->key_dim + i];
 	}
 }
 
@@ -110,27 +117,29 @@ static __device__ inline float chains_sum(float chain)
 	return chain + shuffle_xor(chain, 1);
 }
 
-/* A thread has OWN features: those of its chain. */
-template <int OWN> static __global__ void delta_scan(struct delta_args a)
+/* A thread has OWN features: those of its chain.  With decays of FEATURES, the state that it keeps
+ * is decayed to the next token. */
+template <int OWN, bool FEATURES> static __global__ void delta_scan(struct delta_args a)
 {
 	__shared__ struct delta_tokens tokens;
 	size_t n_across = (a.value_dim + COLUMNS - 1) / COLUMNS, head = blockIdx.x / n_across;
-	size_t key_head = head / (a.n_heads / a.n_key_heads);
 	size_t col = blockIdx.x % n_across * COLUMNS + threadIdx.x / CHAINS;
 	unsigned chain = threadIdx.x % CHAINS;
 	float state[OWN] = {}, sum_k = 0, sum_q = 0;
 
-	token_load(&tokens, &a, 0, key_head);
+	token_load(&tokens, &a, 0, head);
 	for (size_t t = 0; t < a.n_tokens; t++) {
 		size_t at = (t * a.n_heads + head) * a.value_dim + col;
-		float decay = a.a[t * a.n_heads + head], rate = a.b[t * a.n_heads + head];
+		float decay = FEATURES ? 1 : a.a[t * a.n_heads + head];
+		float rate = a.b[t * a.n_heads + head];
 		float v = col < a.value_dim ? a.v[at] : 0, d, product;
 		const float *k = tokens.k[t % 2], *next_k = tokens.k[(t + 1) % 2],
-			    *next_q = tokens.q[(t + 1) % 2];
+			    *next_q = tokens.q[(t + 1) % 2],
+			    *next_decays = tokens.decays[(t + 1) % 2];
 
 		__syncthreads(); /* all threads have used the token before */
 		if (t + 1 < a.n_tokens)
-			token_load(&tokens, &a, t + 1, key_head);
+			token_load(&tokens, &a, t + 1, head);
 		__syncthreads(); /* of no use to the last token, whose sums are dropped */
 		product = token_product(&tokens, t, a.key_dim);
 		d = rate * (v - decay * chains_sum(sum_k));
@@ -144,6 +153,8 @@ template <int OWN> static __global__ void delta_scan(struct delta_args a)
 
 			if (f < a.key_dim) {
 				state[i] = fmaf(k[f], d, decay * state[i]);
+				if (FEATURES)
+					state[i] *= next_decays[f];
 				sum_k = fmaf(next_k[f], state[i], sum_k);
 				sum_q = fmaf(next_q[f], state[i], sum_q);
 			}
@@ -157,20 +168,26 @@ uint64_t gpu_delta_scratch(const struct delta_args *args)
 	return 0;
 }
 
+typedef void (*delta_kernel)(struct delta_args);
+
+/* Returns the smallest kernel whose threads have room for the features. */
+template <bool FEATURES> static delta_kernel delta_choose(size_t key_dim)
+{
+	if (key_dim <= 64)
+		return delta_scan<64 / CHAINS, FEATURES>;
+	if (key_dim <= 128)
+		return delta_scan<128 / CHAINS, FEATURES>;
+	return delta_scan<DELTA_MAX_KEY_DIM / CHAINS, FEATURES>;
+}
+
 void gpu_delta(struct device_stream *stream, const struct delta_args *args)
 {
 	size_t n_blocks = args->n_heads * ((args->value_dim + COLUMNS - 1) / COLUMNS);
-	void *native;
+	delta_kernel kernel = args->n_decays > 1 ? delta_choose<true>(args->key_dim)
+						 : delta_choose<false>(args->key_dim);
 
 	if (args->n_tokens == 0 || n_blocks == 0 || device_stream_stopped(stream))
 		return;
-	native = device_stream_native(stream);
-	if (args->key_dim <= 64)
-		GPU_LAUNCH(delta_scan<64 / CHAINS>, n_blocks, DELTA_THREADS, native, *args);
-	else if (args->key_dim <= 128)
-		GPU_LAUNCH(delta_scan<128 / CHAINS>, n_blocks, DELTA_THREADS, native, *args);
-	else
-		GPU_LAUNCH(delta_scan<DELTA_MAX_KEY_DIM / CHAINS>, n_blocks, DELTA_THREADS, native,
-			   *args);
+	GPU_LAUNCH(kernel, n_blocks, DELTA_THREADS, device_stream_native(stream), *args);
 	device_launched(stream, "delta");
 }
