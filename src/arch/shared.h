@@ -19,6 +19,14 @@
 	[LINEAR_SHARED_GATE] = module ".gate_proj", [LINEAR_SHARED_UP] = module ".up_proj", \
 	[LINEAR_SHARED_DOWN] = module ".down_proj"
 
+/* Kimi Delta Attention. */
+#define KDA_MATRICES(module)                                                              \
+	[LINEAR_DELTA_Q] = module ".q_proj", [LINEAR_DELTA_K] = module ".k_proj",         \
+	[LINEAR_DELTA_V] = module ".v_proj", [LINEAR_DELTA_B] = module ".b_proj",         \
+	[LINEAR_DELTA_F_A] = module ".f_a_proj", [LINEAR_DELTA_F_B] = module ".f_b_proj", \
+	[LINEAR_DELTA_G_A] = module ".g_a_proj", [LINEAR_DELTA_G_B] = module ".g_b_proj", \
+	[LINEAR_DELTA_OUT] = module ".o_proj"
+
 #define LFM2_MATRICES                                                         \
 	[LINEAR_O] = "self_attn.out_proj", [LINEAR_GATE] = "feed_forward.w1", \
 	[LINEAR_UP] = "feed_forward.w3", [LINEAR_DOWN] = "feed_forward.w2"
@@ -49,6 +57,12 @@
 	[VECTOR_CONV] = module ".conv1d.weight", [VECTOR_CONV_BIAS] = module ".conv1d.bias", \
 	[VECTOR_A_LOG] = module ".A_log", [VECTOR_DT_BIAS] = module ".dt_bias",              \
 	[VECTOR_SKIP] = module ".D", [VECTOR_NORM_GATED] = module ".norm.weight"
+
+#define KDA_VECTORS(module)                                                                       \
+	[VECTOR_CONV] = "", [VECTOR_CONV_Q] = module ".q_conv1d.weight",                          \
+	[VECTOR_CONV_K] = module ".k_conv1d.weight", [VECTOR_CONV_V] = module ".v_conv1d.weight", \
+	[VECTOR_A_LOG] = module ".A_log", [VECTOR_DT_BIAS] = module ".dt_bias",                   \
+	[VECTOR_NORM_GATED] = module ".o_norm.weight"
 
 #define LFM2_VECTORS                                                                             \
 	[VECTOR_NORM_ATTENTION] = "operator_norm.weight", [VECTOR_NORM_MLP] = "ffn_norm.weight", \

@@ -249,8 +249,8 @@ struct delta_gates_args {
 /* The gated delta rule (arXiv 2412.06464) over a sequence.  A value head has a state S (key_dim,
  * value_dim), of zeros before the first token.  For a token with its q, k, v, decay a and rate b:
  *     d = b (v - a S^T k),  y = a S^T q + (q k) d,  S = k d^T + a S.
- * Or a is a decay for each feature of keys, which multiplies a row of S (Kimi Delta Attention, arXiv
- * 2510.26692). */
+ * Or a is a decay for each feature of keys, which multiplies a row of S: Kimi Delta Attention,
+ * arXiv 2510.26692. */
 struct delta_args {
 	/* value heads of a key head are adjacent; n_heads is a multiple of n_key_heads */
 	size_t n_tokens, n_heads, n_key_heads;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Gated DeltaNet (arXiv 2412.06464) of one sequence, as Qwen3-Next and Qwen3.5 have it: a causal
- * convolution of q, k and v, the scan, and the norm of its output with a gate.  Source:
- * transformers 5.23, modeling_qwen3_next.py.
+ * Gated DeltaNet (arXiv 2412.06464) of one sequence, as Qwen3-Next and Qwen3.5 have it, and Kimi
+ * Delta Attention (arXiv 2510.26692): a causal convolution of q, k and v, the scan, and the norm of
+ * its output with a gate.  Source: transformers 5.23, modeling_qwen3_next.py and
+ * modeling_kimi_linear.py.
  */
 #include <math.h>
 
@@ -19,9 +20,9 @@ struct sizes {
 	size_t group;	     /* value heads of a key head */
 };
 
-/* Some of the convolution's channels. */
+/* Some of the convolution's channels: q, k or v. */
 struct channels {
-	struct rows_in x;
+	struct rows_in x, weight;
 	size_t first, n;
 	float *y; /* (tokens, n) */
 };
@@ -102,17 +103,57 @@ static int project_apart(const struct pass *pass, struct channels *channels, str
 	return pass_products(pass, &products, err);
 }
 
+/* Kimi Linear: q, k, v and the rates from one matrix each, decays and gates through fewer
+ * values. */
+static int project_kda(const struct pass *pass, struct channels *channels, struct err *err)
+{
+	const struct linear *l = pass->layer->linear;
+	const struct sizes s = sizes_of(pass);
+	struct workspace *w = pass->workspace;
+	struct delta_arrays *d = &w->delta;
+	const struct linear *const six[] = { &l[LINEAR_DELTA_Q],   &l[LINEAR_DELTA_K],
+					     &l[LINEAR_DELTA_V],   &l[LINEAR_DELTA_B],
+					     &l[LINEAR_DELTA_F_A], &l[LINEAR_DELTA_G_A] };
+	float *const ys[] = { d->qkv, d->qkv + s.n * s.keys, d->qkv + 2 * s.n * s.keys,
+			      d->b,   d->few_decays,	     d->few_gates };
+	const struct products products = {
+		.linears = six, .n = 6, .x = w->own->normed, .m = s.n, .ys = ys
+	};
+
+	for (int i = 0; i < 3; i++) {
+		channels[i].x = (struct rows_in){ ys[i], channels[i].n };
+		channels[i].weight =
+			(struct rows_in){ pass->layer->vector[VECTOR_CONV_Q + i], channels[i].n };
+	}
+	if (pass_products(pass, &products, err) ||
+	    pass_linear(pass, &l[LINEAR_DELTA_F_B], d->few_decays, s.n, d->a, err))
+		return -1;
+	return pass_linear(pass, &l[LINEAR_DELTA_G_B], d->few_gates, s.n, d->z, err);
+}
+
+static int project(const struct pass *pass, struct channels *channels, struct err *err)
+{
+	const struct linear *l = pass->layer->linear;
+	const struct sizes s = sizes_of(pass);
+	const float *weight = pass->layer->vector[VECTOR_CONV];
+
+	if (l[LINEAR_DELTA_F_A].weight.data)
+		return project_kda(pass, channels, err);
+	for (int i = 0; i < 3; i++)
+		channels[i].weight =
+			(struct rows_in){ weight + channels[i].first, 2 * s.keys + s.values };
+	return l[LINEAR_DELTA_QKVZ].weight.data ? project_joined(pass, channels, err)
+						: project_apart(pass, channels, err);
+}
+
 static void convolve(const struct pass *pass, const struct channels *channels)
 {
-	const struct sizes s = sizes_of(pass);
 	struct workspace *w = pass->workspace;
 	const struct convolve_args args = { .activation = ACT_SILU,
 					    .x = channels->x,
-					    .weight = { pass->layer->vector[VECTOR_CONV] +
-								channels->first,
-							2 * s.keys + s.values },
+					    .weight = channels->weight,
 					    .width = pass->forward->model->delta.conv_width,
-					    .n_tokens = s.n,
+					    .n_tokens = pass->sequence->n_tokens,
 					    .n_cols = channels->n,
 					    .y = { channels->y, channels->n } };
 
@@ -166,7 +207,7 @@ static void scan(const struct pass *pass)
 	w->ops->delta(w->stream, &args);
 }
 
-/* out = norm(out) silu(z), head by head.  The weight of this norm is the whole factor, also where
+/* out = norm(out) gate(z), head by head.  The weight of this norm is the whole factor, also where
  * other norms of the model multiply by 1 + weight. */
 static void norm_gated(const struct pass *pass)
 {
@@ -180,7 +221,7 @@ static void norm_gated(const struct pass *pass)
 					    .n_rows = n_rows,
 					    .n_cols = n,
 					    .y = { d->out, n } };
-	const struct gate_args gate = { .activation = ACT_SILU,
+	const struct gate_args gate = { .activation = model->delta.gate,
 					.gate = { d->z, n },
 					.up = { d->out, n },
 					.n_rows = n_rows,
@@ -200,9 +241,8 @@ int delta_run(const struct pass *pass, struct err *err)
 	struct channels channels[] = { { .n = s.keys, .y = d->q },
 				       { .first = s.keys, .n = s.keys, .y = d->k },
 				       { .first = 2 * s.keys, .n = s.values, .y = d->v } };
-	bool joined = l[LINEAR_DELTA_QKVZ].weight.data != NULL;
 
-	if (joined ? project_joined(pass, channels, err) : project_apart(pass, channels, err))
+	if (project(pass, channels, err))
 		return -1;
 	for (int i = 0; i < 3; i++)
 		convolve(pass, &channels[i]);

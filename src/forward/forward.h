@@ -34,7 +34,7 @@ struct layer {
 	const struct layer_ref *ref;
 	struct linear linear[N_LINEARS];
 	/* VECTOR_ROUTER_BIAS, VECTOR_EXPERT_SCALES and VECTOR_LAYER_SCALE are the host's;
-	 * VECTOR_CONV and Mamba-1's VECTOR_A_LOG are (width, channels) */
+	 * VECTOR_CONV, those of q, k and v, and Mamba-1's VECTOR_A_LOG are (width, channels) */
 	float *vector[N_VECTORS];
 	struct linear (*experts)[N_EXPERT_ROLES];
 	/* (kv heads): scale_inv of the keys and of the values, which are rounded to E4M3 after

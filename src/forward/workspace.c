@@ -19,7 +19,7 @@ struct dims {
 	uint64_t latent;			      /* of each token, for experts */
 	uint64_t q, k, v, attended, angles;	      /* of each token, for attention */
 	uint64_t attention_scratch;		      /* bytes */
-	uint64_t keys, values, value_heads;	      /* of gated DeltaNet */
+	uint64_t keys, values, value_heads, few;      /* of gated DeltaNet */
 	uint64_t block, panel, n_panels;	      /* tokens and columns of the head */
 	uint64_t filtered;			      /* values of a filter; 0: no filter */
 };
@@ -37,6 +37,7 @@ static void dims_of_layer(struct dims *d, const struct model *model, const struc
 			larger(larger(layer->width, layer->shared_width), layer->expert_width));
 	d->lora = larger(d->lora, larger(linear[LINEAR_Q_A].n, linear[LINEAR_KV_A].n));
 	d->expanded = larger(d->expanded, linear[LINEAR_KV_B].n);
+	d->few = larger(d->few, larger(linear[LINEAR_DELTA_F_A].n, linear[LINEAR_DELTA_G_A].n));
 	d->experts = larger(d->experts, layer->n_experts);
 	d->latent = larger(d->latent, linear[LINEAR_LATENT_IN].n);
 	d->fused = larger(d->fused, larger(linear[LINEAR_QKV].n, linear[LINEAR_GATE_UP].n));
@@ -80,7 +81,7 @@ static struct dims dims_of(const struct executor_ops *ops, const struct model *m
 	d.values = model->delta.n_heads * model->delta.value_dim;
 	d.value_heads = model->delta.n_heads;
 	d.input = larger(larger(d.attended, d.mlp), larger(d.hidden, d.lora));
-	d.input = larger(d.input, d.latent);
+	d.input = larger(d.input, larger(d.latent, d.few));
 	d.input = larger(d.input, larger(d.values, model->mamba.n_heads * model->mamba.head_dim));
 	d.input = larger(d.input, larger(model->mamba1.n_channels, model->mamba1.step_rank));
 	d.chosen = d.experts ? d.tokens * model->routing.top_k : 0;
@@ -165,7 +166,8 @@ static void delta_arrays(struct workspace *w, const struct dims *d, const struct
 					 .n_heads = model->delta.n_heads,
 					 .n_key_heads = model->delta.n_key_heads,
 					 .key_dim = model->delta.key_dim,
-					 .value_dim = model->delta.value_dim };
+					 .value_dim = model->delta.value_dim,
+					 .n_decays = model->delta.n_decays };
 	struct delta_arrays *delta = &w->delta;
 	struct array_list *list = &w->arrays;
 	uint64_t row = d->tokens * sizeof(float);
@@ -177,7 +179,9 @@ static void delta_arrays(struct workspace *w, const struct dims *d, const struct
 	add(list, &delta->v, row * d->values);
 	add(list, &delta->z, row * d->values);
 	add(list, &delta->out, row * d->values);
-	add(list, &delta->a, row * d->value_heads);
+	add(list, &delta->a, row * d->value_heads * args.n_decays);
+	add(list, &delta->few_decays, row * d->few);
+	add(list, &delta->few_gates, row * d->few);
 	add(list, &delta->b, row * d->value_heads);
 	add(list, &delta->scratch, args.n_heads ? w->ops->delta_scratch(&args) : 0);
 }

@@ -41,14 +41,17 @@ struct attention_arrays {
 	size_t n_positions;   /* that are filled */
 };
 
-/* Of gated DeltaNet; keys: key heads * key_dim, values: heads * value_dim. */
+/* Of gated DeltaNet; keys: key heads * key_dim, values: heads * value_dim, decays: heads * those of
+ * a head. */
 struct delta_arrays {
 	float *qkv;	  /* (tokens, 2 keys + values): before the convolution */
 	float *ba;	  /* (tokens, 2 heads): of one matrix */
 	float *q, *k, *v; /* (tokens, keys), (tokens, keys), (tokens, values): after it */
 	float *z, *out;	  /* (tokens, values): gates, and the output of the heads */
-	float *a, *b;	  /* (tokens, heads): decays and rates */
-	void *scratch;	  /* of executor_ops.delta() */
+	float *a, *b;	  /* (tokens, decays), (tokens, heads): decays and rates */
+	/* (tokens, key_dim): Kimi Delta Attention, what decays and gates are made of */
+	float *few_decays, *few_gates;
+	void *scratch; /* of executor_ops.delta() */
 };
 
 /* Of Mamba-2; inner: heads * head_dim. */

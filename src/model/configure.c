@@ -137,7 +137,9 @@ static int configure_groups(struct routing *routing, const json_t *facts, struct
 	const json_t *value = json_object_get(facts, "topk_method");
 	const char *method = json_is_string(value) ? json_string_value(value) : "null";
 
-	routing->n_groups = fact_count(facts, "n_group", 0);
+	routing->n_groups_key =
+		json_object_get(facts, "num_expert_group") ? "num_expert_group" : "n_group";
+	routing->n_groups = fact_count(facts, routing->n_groups_key, 0);
 	routing->top_groups = fact_count(facts, "topk_group", 0);
 	if (!value)
 		return 0;
@@ -160,7 +162,7 @@ static int configure_groups(struct routing *routing, const json_t *facts, struct
 static int read_top_k(struct routing *routing, const json_t *facts, struct err *err)
 {
 	static const char *const keys[] = { "moe_k", "moe_topk", "top_k_experts",
-					    "num_experts_per_tok" };
+					    "num_experts_per_token", "num_experts_per_tok" };
 	const json_t *value, *first;
 	size_t i = 0;
 
@@ -189,7 +191,8 @@ static int configure_experts(struct model *model, const json_t *facts, struct er
 	const struct arch *arch = model->arch;
 
 	model->routing = (struct routing){
-		.norm_top_k = arch->norm_top_k || fact_flag(facts, "norm_topk_prob"),
+		.norm_top_k = arch->norm_top_k || fact_flag(facts, "norm_topk_prob") ||
+			      fact_flag(facts, "moe_renormalize"),
 		.sigmoid = arch->sigmoid,
 		.choose_first = arch->choose_first,
 		.scale = (float)fact_number(facts, "routed_scaling_factor", 1),

@@ -225,9 +225,9 @@ int search_experts(struct search *search, const char *prefix, struct layer_ref *
 	     routing->top_k > router->n / routing->n_groups * routing->top_groups))
 		return err_set(search->err, ERR_INPUT,
 			       "config.json: cannot choose %zu experts ('%s') in %zu "
-			       "('topk_group') of %zu ('n_group') groups of all %zu experts",
+			       "('topk_group') of %zu ('%s') groups of all %zu experts",
 			       routing->top_k, routing->top_k_key, routing->top_groups,
-			       routing->n_groups, router->n);
+			       routing->n_groups, routing->n_groups_key, router->n);
 	layer->shared_width = shared->k;
 	if ((shared->weight && search_need(search, prefix, layer, whole, n_whole)) ||
 	    ((in->weight || out->weight) &&

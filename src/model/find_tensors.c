@@ -111,6 +111,31 @@ static int find_mlp(struct search *search, const char *prefix, struct layer_ref 
 	return search_check_matrix(l[LINEAR_UP].weight, layer->width, hidden, search->err);
 }
 
+/* Kimi Delta Attention. */
+static int find_kda(struct search *search, const char *prefix, struct layer_ref *layer)
+{
+	const struct delta *delta = &search->model->delta;
+	size_t n = delta->n_heads * delta->key_dim, hidden = search->model->hidden;
+	const struct expected expected[] = {
+		{ LINEAR_DELTA_Q, n, hidden },
+		{ LINEAR_DELTA_K, n, hidden },
+		{ LINEAR_DELTA_V, n, hidden },
+		{ LINEAR_DELTA_B, delta->n_heads, hidden },
+		{ LINEAR_DELTA_F_A, delta->key_dim, hidden },
+		{ LINEAR_DELTA_F_B, n, delta->key_dim },
+		{ LINEAR_DELTA_G_A, delta->key_dim, hidden },
+		{ LINEAR_DELTA_G_B, n, delta->key_dim },
+		{ LINEAR_DELTA_OUT, hidden, n },
+	};
+
+	if (search_linears(search, prefix, layer, expected, COUNT(expected)))
+		return -1;
+	for (size_t i = 0; i < COUNT(expected); i++)
+		if (search_need(search, prefix, layer, &expected[i].role, 1))
+			return -1;
+	return 0;
+}
+
 static int find_delta(struct search *search, const char *prefix, struct layer_ref *layer)
 {
 	const struct delta *delta = &search->model->delta;
@@ -130,6 +155,8 @@ static int find_delta(struct search *search, const char *prefix, struct layer_re
 	static const enum linear_role apart[] = { LINEAR_DELTA_QKV, LINEAR_DELTA_Z, LINEAR_DELTA_B,
 						  LINEAR_DELTA_A, LINEAR_DELTA_OUT };
 
+	if (*search_linear_name(search, LINEAR_DELTA_F_A))
+		return find_kda(search, prefix, layer);
 	if (search_linears(search, prefix, layer, expected, COUNT(expected)))
 		return -1;
 	return layer->linear[LINEAR_DELTA_QKVZ].weight

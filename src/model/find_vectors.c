@@ -33,6 +33,10 @@ static bool vector_is_of(const struct layer_ref *layer, int role)
 	case VECTOR_CONV:
 		return layer->mixer == MIXER_DELTA || layer->mixer == MIXER_CONV ||
 		       layer->mixer == MIXER_MAMBA1 || layer_has_mamba(layer);
+	case VECTOR_CONV_Q:
+	case VECTOR_CONV_K:
+	case VECTOR_CONV_V:
+		return layer->mixer == MIXER_DELTA;
 	case VECTOR_A_LOG:
 		return layer->mixer == MIXER_DELTA || layer->mixer == MIXER_MAMBA1 ||
 		       layer_has_mamba(layer);
@@ -55,7 +59,7 @@ static bool vector_is_of(const struct layer_ref *layer, int role)
 
 /* The sizes of the vectors of a mixer with a convolution. */
 struct scan_sizes {
-	size_t n_heads, norm, channels, conv_width;
+	size_t n_heads, steps, norm, channels, conv_width;
 };
 
 static struct scan_sizes scan_sizes_of(const struct model *model, const struct layer_ref *layer)
@@ -73,11 +77,13 @@ static struct scan_sizes scan_sizes_of(const struct model *model, const struct l
 					    .conv_width = model->conv_width };
 	if (layer->mixer == MIXER_DELTA)
 		return (struct scan_sizes){ .n_heads = delta->n_heads,
+					    .steps = delta->n_heads * delta->n_decays,
 					    .norm = delta->value_dim,
 					    .channels = 2 * delta->n_key_heads * delta->key_dim +
 							delta->n_heads * delta->value_dim,
 					    .conv_width = delta->conv_width };
 	return (struct scan_sizes){ .n_heads = mamba->n_heads,
+				    .steps = mamba->n_heads,
 				    .norm = inner,
 				    .channels = inner + 2 * mamba->n_groups * mamba->state_size,
 				    .conv_width = mamba->conv_width };
@@ -103,9 +109,10 @@ static size_t vector_length(const struct model *model, const struct layer_ref *l
 	case VECTOR_SINKS:
 		return model->n_heads;
 	case VECTOR_A_LOG:
-	case VECTOR_DT_BIAS:
 	case VECTOR_SKIP:
 		return scan_sizes_of(model, layer).n_heads;
+	case VECTOR_DT_BIAS:
+		return scan_sizes_of(model, layer).steps;
 	case VECTOR_NORM_GATED:
 		return scan_sizes_of(model, layer).norm;
 	case VECTOR_CONV_BIAS:
@@ -155,15 +162,40 @@ static int check_conv(const struct tensor_ref *ref, const struct scan_sizes *siz
 	return search_bad_shape(ref, expected, err);
 }
 
+/* Returns the sizes of the convolution of a role: of all channels, or of q, k or v. */
+static struct scan_sizes conv_sizes_of(const struct model *model, const struct layer_ref *layer,
+				       int role)
+{
+	const struct delta *delta = &model->delta;
+	struct scan_sizes sizes = scan_sizes_of(model, layer);
+
+	if (role != VECTOR_CONV)
+		sizes.channels = role == VECTOR_CONV_V ? delta->n_heads * delta->value_dim
+						       : delta->n_key_heads * delta->key_dim;
+	return sizes;
+}
+
+/* Kimi Linear: A_log is (1, 1, heads, 1). */
+static bool is_vector_of_heads(const struct tensor_ref *ref, size_t n)
+{
+	const uint64_t shape[] = { 1, 1, n, 1 };
+
+	return ref->tensor->n_dims == 4 && !memcmp(ref->tensor->shape, shape, sizeof shape);
+}
+
 static int check_vector(const struct search *search, const struct layer_ref *layer, int role)
 {
 	const struct tensor_ref *ref = layer->vector[role];
 
-	if (role == VECTOR_CONV) {
-		const struct scan_sizes sizes = scan_sizes_of(search->model, layer);
+	if (role == VECTOR_CONV || role == VECTOR_CONV_Q || role == VECTOR_CONV_K ||
+	    role == VECTOR_CONV_V) {
+		const struct scan_sizes sizes = conv_sizes_of(search->model, layer, role);
 
 		return check_conv(ref, &sizes, search->err);
 	}
+	if (role == VECTOR_A_LOG && layer->mixer == MIXER_DELTA &&
+	    is_vector_of_heads(ref, search->model->delta.n_heads))
+		return 0;
 	if (role == VECTOR_ROUTER_BIAS && ref->tensor->n_dims == 2 && ref->tensor->shape[0] == 1 &&
 	    ref->tensor->shape[1] == layer->n_experts)
 		return 0; /* ERNIE: a row of a matrix */

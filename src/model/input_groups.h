@@ -11,6 +11,8 @@
 enum input_kind {
 	/* the normed residual stream: q, k, v, and what compresses them; DeltaNet's but its last */
 	INPUT_MIXER,
+	INPUT_DECAYS, /* the compressed decays and gates of Kimi Delta Attention */
+	INPUT_GATES,
 	INPUT_Q_B,  /* the compressed queries */
 	INPUT_KV_B, /* the compressed keys and values */
 	INPUT_O,    /* the output of attention, DeltaNet or a short convolution */

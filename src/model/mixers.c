@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The mixer of each layer, and the sizes of gated DeltaNet, from config.json.
+ * The mixer of each layer, from config.json.
  */
 #include <string.h>
 
@@ -27,41 +27,6 @@ static const struct {
 	{ "mlp", MIXER_NONE },
 	{ "moe", MIXER_NONE },
 };
-
-static int read_delta(struct model *model, const json_t *facts, struct err *err)
-{
-	struct delta *delta = &model->delta;
-	const struct {
-		const char *key;
-		size_t *size;
-	} sizes[] = {
-		{ "linear_num_key_heads", &delta->n_key_heads },
-		{ "linear_num_value_heads", &delta->n_heads },
-		{ "linear_key_head_dim", &delta->key_dim },
-		{ "linear_value_head_dim", &delta->value_dim },
-		{ "linear_conv_kernel_dim", &delta->conv_width },
-	};
-
-	for (size_t i = 0; i < COUNT(sizes); i++)
-		if (fact_size(facts, sizes[i].key, MAX_SIZE, sizes[i].size, err))
-			return -1;
-	delta->n_decays = 1;
-	delta->gate = ACT_SILU;
-	if (delta->n_heads % delta->n_key_heads)
-		return err_set(err, ERR_INPUT,
-			       "config.json: 'linear_num_value_heads' is %zu, not a multiple of "
-			       "'linear_num_key_heads', %zu",
-			       delta->n_heads, delta->n_key_heads);
-	if (delta->key_dim > MODEL_MAX_KEY_DIM)
-		return err_set(err, ERR_INPUT,
-			       "config.json: 'linear_key_head_dim' %zu exceeds the limit of %d",
-			       delta->key_dim, MODEL_MAX_KEY_DIM);
-	if (model->activation != ACT_SILU)
-		return err_set(err, ERR_INPUT,
-			       "config.json: 'hidden_act' is not silu, which is not supported with "
-			       "layers of linear_attention");
-	return 0;
-}
 
 static bool has_type(const struct model *model, const char *type, enum mixer mixer)
 {
@@ -278,7 +243,9 @@ int model_find_mixers(struct model *model, const json_t *facts, struct err *err)
 		return -1;
 	if (json_object_get(facts, "linear_num_value_heads") &&
 	    (fact_size(facts, "full_attention_interval", MAX_SIZE, &interval, err) ||
-	     read_delta(model, facts, err)))
+	     delta_configure(model, facts, err)))
+		return -1;
+	if (json_object_get(facts, "linear_num_heads") && kda_configure(model, facts, err))
 		return -1;
 	if (json_is_array(listed) && json_array_size(listed) != model->n_layers)
 		return err_set(err, ERR_INPUT, "config.json has %zu 'layer_types' for %zu layers",

@@ -53,6 +53,13 @@ enum linear_role {
 	LINEAR_DELTA_Z,	  /* and the others apart */
 	LINEAR_DELTA_B,
 	LINEAR_DELTA_A,
+	LINEAR_DELTA_Q, /* Kimi Delta Attention: all apart, */
+	LINEAR_DELTA_K,
+	LINEAR_DELTA_V,
+	LINEAR_DELTA_F_A, /* hidden to fewer values, */
+	LINEAR_DELTA_F_B, /* and these to the decays a of all features; */
+	LINEAR_DELTA_G_A, /* the same to the gates z */
+	LINEAR_DELTA_G_B,
 	LINEAR_DELTA_OUT,
 	LINEAR_MAMBA_IN, /* Mamba-2: hidden to z, x, b, c and the steps */
 	LINEAR_MAMBA_OUT,
@@ -86,8 +93,11 @@ enum vector_role {
 	VECTOR_LAYER_SCALE,   /* (1): a factor of the residual stream after the layer */
 	VECTOR_SINKS,	      /* (n_heads): one more score of the softmax, without a value */
 	VECTOR_CONV,	      /* (channels, 1, width): a causal convolution of each channel */
-	VECTOR_A_LOG,	      /* (heads): how fast a state decays; of Mamba-1: (channels, state) */
-	VECTOR_DT_BIAS,	      /* (heads) */
+	VECTOR_CONV_Q,	      /* Kimi Delta Attention: those of q, k and v apart */
+	VECTOR_CONV_K,
+	VECTOR_CONV_V,
+	VECTOR_A_LOG,	/* (heads): how fast a state decays; of Mamba-1: (channels, state) */
+	VECTOR_DT_BIAS, /* (heads), or (heads * key_dim) where decays are of features */
 	/* (value_dim): of the output of a head, before its gate; of Mamba-2: (heads * head_dim) */
 	VECTOR_NORM_GATED,
 	VECTOR_CONV_BIAS, /* (channels) */
@@ -109,7 +119,7 @@ enum expert_role {
 /* What mixes the tokens of a sequence: the first step of a layer. */
 enum mixer {
 	MIXER_ATTENTION,
-	MIXER_DELTA, /* gated DeltaNet */
+	MIXER_DELTA, /* gated DeltaNet, or Kimi Delta Attention */
 	MIXER_MAMBA, /* Mamba-2 */
 	MIXER_MAMBA1,
 	MIXER_BOTH, /* attention and Mamba-2 side by side */
@@ -171,6 +181,7 @@ struct routing {
 	bool sigmoid;	       /* scores are sigmoids; else a softmax over all experts */
 	bool choose_first;     /* the softmax is over the chosen experts only, or their sigmoids */
 	size_t n_groups;       /* 0 or 1: no groups */
+	const char *n_groups_key;
 	size_t top_groups; /* groups that stay, those with the largest sum of two largest scores, */
 	bool group_max;	   /* or with the largest score */
 	float sum_eps;	   /* is added to the sum by which norm_top_k divides */
@@ -202,7 +213,7 @@ struct model_place {
 
 #define MODEL_MAX_KEY_DIM 256 /* of gated DeltaNet: what executors can keep of a state */
 
-/* Gated DeltaNet, in the layers that have it. */
+/* Gated DeltaNet or Kimi Delta Attention, in the layers that have it. */
 struct delta {
 	size_t n_key_heads, key_dim;
 	size_t n_heads, value_dim; /* of values; n_heads is a multiple of n_key_heads */

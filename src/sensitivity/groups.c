@@ -19,7 +19,11 @@ static const struct site {
 	{ "qkv", ROLE(Q) | ROLE(K) | ROLE(V) | ROLE(QKV) | ROLE(Q_A) | ROLE(KV_A) | ROLE(INDEX_K) |
 			 ROLE(INDEX_WEIGHTS) },
 	{ "in_proj", ROLE(DELTA_QKVZ) | ROLE(DELTA_BA) | ROLE(DELTA_QKV) | ROLE(DELTA_Z) |
-			     ROLE(DELTA_B) | ROLE(DELTA_A) | ROLE(MAMBA_IN) | ROLE(CONV_IN) },
+			     ROLE(DELTA_B) | ROLE(DELTA_A) | ROLE(DELTA_Q) | ROLE(DELTA_K) |
+			     ROLE(DELTA_V) | ROLE(DELTA_F_A) | ROLE(DELTA_G_A) | ROLE(MAMBA_IN) |
+			     ROLE(CONV_IN) },
+	{ "f_b", ROLE(DELTA_F_B) },
+	{ "g_b", ROLE(DELTA_G_B) },
 	{ "x_proj", ROLE(MAMBA_X) },
 	{ "dt_proj", ROLE(MAMBA_STEP) },
 	{ "q_b", ROLE(Q_B) | ROLE(INDEX_Q) },

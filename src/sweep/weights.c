@@ -394,11 +394,13 @@ static int send_transposed(struct executor_stream *stream, const float *x, size_
 }
 
 /* Reads the weight of a convolution (channels, 1, width), or the decays of channels (channels,
- * width), transposed to (width, channels) as the executor takes them. */
+ * width) or of heads (1, 1, heads, 1), transposed to (width, channels) as the executor takes
+ * them. */
 static int load_transposed(struct weights *weights, struct executor_stream *stream,
 			   const struct tensor_ref *ref, float **values, struct err *err)
 {
-	size_t n = ref->tensor->shape[0], width = ref->tensor->shape[ref->tensor->n_dims - 1];
+	size_t width = ref->tensor->shape[ref->tensor->n_dims - 1];
+	size_t n = st_n_elements(ref->tensor->shape, ref->tensor->n_dims) / width;
 	const struct floats_request whole = { .ref = ref, .n = n * width };
 	float *floats;
 	int rc = read_floats(weights, &whole, &floats, err);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the matrix products of a transformers model see, under the names that their modules have in the checkpoint."""
+import re
 from collections.abc import Callable
 
 import torch
@@ -25,6 +26,13 @@ def lfm2_name(name: str) -> str:
     parts = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
     head, _, last = name.rpartition(".")
     return f"{head}.{parts.get(last, last)}" if ".experts." in name else name
+
+
+def kimi_name(name: str) -> str:
+    parts = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
+    head, _, last = name.rpartition(".")
+    name = f"{head}.{parts[last]}" if ".experts." in name else name.replace(".forget_gate.", ".")
+    return re.sub(r"\.mlp\.(gate$|experts\.|shared_experts\.)", r".block_sparse_moe.\1", name)
 
 
 def nemotron_name(name: str) -> str:
@@ -76,7 +84,8 @@ def see_steps(see: See, name: str, mixer: torch.nn.Module, y: torch.Tensor) -> N
 
 def watch(model: torch.nn.Module, see: See) -> None:
     """see(module, x, y), x and y (tokens, features), for each product of each forward pass from now on."""
-    renamed = {"Mixtral": mixtral_name, "MiniMaxM2": mixtral_name, "GraniteMoe": granite_name, "Lfm2Moe": lfm2_name, "NemotronH": nemotron_name}
+    renamed = {"Mixtral": mixtral_name, "MiniMaxM2": mixtral_name, "GraniteMoe": granite_name, "Lfm2Moe": lfm2_name, "NemotronH": nemotron_name,
+               "KimiLinear": kimi_name}
     rename = next((f for start, f in renamed.items() if type(model).__name__.startswith(start)), str)
 
     def told(name: str, x: torch.Tensor, y: torch.Tensor) -> None:

@@ -21,7 +21,8 @@ FOREIGN = {"attention_multiplier": 0.5, "attn_logit_softcapping": 3.0, "clip_qkv
            "is_causal": False, "layer_types": ["chunked_attention"] * 3, "logit_scale": 0.1, "logits_scaling": 8.0,
            "partial_rotary_factor": 0.5, "query_pre_attn_scalar": 7.0, "residual_multiplier": 0.2, "rope_interleave": True,
            "routed_scaling_factor": 3.0, "sliding_window": 5, "swiglu_alpha": 1.0, "use_bidirectional_attention": True,
-           "no_such_key": 1, "no_such_text": "on", "no_such_list": [1], "no_such_flag": True}
+           "linear_attn_config": {"head_dim": 4}, "mla_use_nope": False, "moe_router_activation_func": "softmax",
+           "use_grouped_topk": False, "no_such_key": 1, "no_such_text": "on", "no_such_list": [1], "no_such_flag": True}
 # Values that are hostile, or that no forward pass can have.
 HOSTILE = {"num_attention_heads": [0, -4, 3, 1e300, "4"], "num_key_value_heads": [3], "head_dim": [-8, 1.5, "32"],
            "sliding_window": [0, -1, 2.5], "sliding_window_pattern": [0], "rms_norm_eps": [0, -1, "1e-6"],
@@ -37,6 +38,11 @@ HOSTILE = {"num_attention_heads": [0, -4, 3, 1e300, "4"], "num_key_value_heads":
            "top_k_experts": [0, 1000, -1, None], "global_head_dim": [0, 7, -8, 1e9, "36", None], "num_global_key_value_heads": [0, 4, -1],
            "per_layer_config": [[], 3, {"1": 3}, {"9": {"head_dim": 36}}, {"-1": {"head_dim": 36}}, {"x": {}}, {"1": {"head_dim": 0}}, {"1": {"skip": ["mlp"]}},
                                 {"1": {"num_key_value_heads": 4}}, {"1": {"intermediate_size": 20}}, {"1": {"head_dim": 36}, "3": {"head_dim": 20}}],
+           "num_experts_per_token": [0, 1000, -1], "num_expert_group": [3, 1000], "linear_head_dim": [0, 300, 2.5], "linear_num_heads": [0, 4, 100000],
+           "linear_conv_kernel_dim": [0, 2, -1], "linear_attn_config": [
+               [], {"kda_layers": [1, 2, 3], "full_attn_layers": []}, {"kda_layers": [0, 1, 2, 3], "full_attn_layers": [4]},
+               {"kda_layers": [1, 3, 4], "full_attn_layers": ["2"]}, {"kda_layers": 4, "full_attn_layers": [1]}, {"head_dim": 300},
+               {"num_heads": 0}, {"short_conv_kernel_size": 2.5}, {"gate_lower_bound": -5.0}],
            "no_rope_layers": [[1], [0, "1", 1, 1]], "attn_scale": ["1", [2]], "vocab_size": [7]}
 # Other values that transformers accepts, where the architecture reads the key.
 OTHER = {"rms_norm_eps": [0.01], "layer_norm_eps": [0.01], "logit_scale": [0.7], "rope_theta": [300.0], "sliding_window": [7, None], "use_sliding_window": [False], "max_window_layers": [2],
@@ -51,6 +57,7 @@ OTHER = {"rms_norm_eps": [0.01], "layer_norm_eps": [0.01], "logit_scale": [0.7],
          "mamba_conv_bias": [True, False], "mamba_proj_bias": [True, False], "use_bias": [True, False], "use_conv_bias": [True, False],
          "use_qk_norm": [True, False], "residual_multiplier": [0.9], "logits_scaling": [3.0], "attention_multiplier": [0.2],
          "mamba_dt_rank": ["auto"], "attn_layer_offset": [0], "attn_layer_period": [2], "conv_bias": [True, False], "conv_L_cache": [2], "norm_eps": [0.01], "full_attn_idxs": [[0], None], "use_expert_bias": [False],
+         "moe_renormalize": [True, False], "num_experts_per_token": [1], "num_expert_group": [2], "linear_attn_config": [{}, {"head_dim": 13, "num_heads": 5}],
          "embedding_multiplier": [0.5], "time_step_min": [0.5], "linear_num_key_heads": [1]}
 REMOVED = ("attention_k_eq_v", "enable_moe_block", "per_layer_config", "top_k_experts", "hidden_size_per_layer_input", "num_kv_shared_layers", "use_double_wide_mlp",
            "global_head_dim", "num_global_key_value_heads", "attention_bias", "attn_logit_softcapping", "final_logit_softcapping", "head_dim", "hidden_act", "hidden_activation",
@@ -59,6 +66,7 @@ REMOVED = ("attention_k_eq_v", "enable_moe_block", "per_layer_config", "top_k_ex
            "embedding_multiplier", "attention_multiplier", "logits_scaling", "residual_multiplier", "mamba_conv_bias", "mamba_proj_bias",
            "use_bias", "use_conv_bias", "mamba_expand", "mamba_d_head", "linear_conv_kernel_dim", "rotary_dim", "no_rope_layers", "index_topk",
            "position_embedding_type", "swiglu_limit", "topk_group", "topk_method", "use_qk_norm", "use_sliding_window", "partial_rotary_factor",
+           "linear_attn_config", "linear_head_dim", "linear_num_heads", "moe_renormalize", "num_expert_group", "num_experts_per_token",
            "mamba_dt_rank", "mamba_d_conv", "mamba_d_state", "attn_layer_offset", "attn_layer_period",
            "attention_chunk_size", "floor_scale", "attn_scale", "attn_temperature_tuning", "no_rope_layer_interval", "conv_bias", "conv_L_cache", "norm_eps", "full_attn_idxs", "use_expert_bias")
 YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 32}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models of every architecture that `calibrate` knows, small and random, as transformers writes them."""
 import pathlib
+import re
 import sys
 
 import torch
@@ -41,6 +42,9 @@ FALCON = {"hidden_size": 60, "num_attention_heads": 3, "num_key_value_heads": 1,
           "embedding_multiplier": 3.0, "lm_head_multiplier": 0.7, "key_multiplier": 0.6, "attention_in_multiplier": 1.2,
           "attention_out_multiplier": 0.8, "ssm_in_multiplier": 1.3, "ssm_out_multiplier": 0.9,
           "ssm_multipliers": [0.5, 1.4, 0.8, 1.1, 0.6], "mlp_multipliers": [1.6, 0.4]}
+KIMI = {"num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 4, "kv_lora_rank": 16, "qk_nope_head_dim": 16,
+        "qk_rope_head_dim": 8, "v_head_dim": 12, "num_experts": 8, "num_experts_per_token": 3, "moe_intermediate_size": 48,
+        "num_expert_group": 4, "topk_group": 2, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 MULTIPLIERS = {"attention_multiplier": 0.3, "embedding_multiplier": 2.5, "logits_scaling": 1.7, "residual_multiplier": 0.4}
 LLAMA4 = {"num_hidden_layers": 4, "head_dim": 24, "intermediate_size": 52, "intermediate_size_mlp": 90, "num_local_experts": 6,
           "num_experts_per_tok": 3, "interleave_moe_layer_step": 2, "attention_chunk_size": 17, "floor_scale": 11, "attn_scale": 0.7}
@@ -229,6 +233,13 @@ MODELS: dict[str, tuple] = {
     "llama4, no norms, other chunks": (t.Llama4TextConfig, t.Llama4ForCausalLM,
                                        LLAMA4 | {"use_qk_norm": False, "attn_temperature_tuning": False, "no_rope_layer_interval": 3,
                                                  "num_experts_per_tok": 1, "layer_types": ["full_attention", "chunked_attention"] * 2}),
+    "kimi_linear": (t.KimiLinearConfig, t.KimiLinearForCausalLM,
+                    KIMI | {"linear_attn_config": {"head_dim": 13, "num_heads": 5, "short_conv_kernel_size": 3,
+                                                   "full_attn_layers": [2], "kda_layers": [1, 3, 4]}}),
+    "kimi_linear, other keys": (t.KimiLinearConfig, t.KimiLinearForCausalLM,
+                                KIMI | {"num_hidden_layers": 5, "linear_head_dim": 20, "linear_num_heads": 3, "q_lora_rank": 24,
+                                        "attention_bias": True, "num_shared_experts": 2, "moe_renormalize": False,
+                                        "mlp_layer_types": ["sparse", "dense", "sparse", "dense", "sparse"]}),
     "deepseek_v2": (t.DeepseekV2Config, t.DeepseekV2ForCausalLM,
                     GROUPS | LATENT | {"q_lora_rank": None, "n_shared_experts": 2, "topk_method": "greedy", "norm_topk_prob": False,
                                        "attention_bias": True, "mlp_bias": True}),
@@ -251,11 +262,18 @@ MODELS: dict[str, tuple] = {
 
 
 def step_by_step(model: torch.nn.Module) -> torch.nn.Module:
-    """Gated DeltaNet token by token: transformers' form in chunks is 3e-5 off that in fp32, more than what is allowed here."""
+    """Delta rules token by token: transformers' form in chunks is 3e-5 off that in fp32, more than what is allowed here."""
     module = sys.modules[type(model).__module__]
     if hasattr(module, "torch_recurrent_gated_delta_rule"):
         module.torch_chunk_gated_delta_rule = module.torch_recurrent_gated_delta_rule
+    if hasattr(module, "recurrent_kimi_delta_attention"):
+        module.chunk_kimi_delta_attention = module.recurrent_kimi_delta_attention
     return model
+
+
+# What transformers writes by another name than the releases have.
+RELEASED = {t.Kimi_K25ForConditionalGeneration: (r"model\.blocks\.", "model.layers."),
+            t.KimiLinearForCausalLM: (r"\.block_sparse_moe\.(gate|up|down)_proj\.", r".mlp.\1_proj.")}
 
 
 def save(name: str, folder: pathlib.Path) -> torch.nn.Module:
@@ -275,11 +293,13 @@ def save(name: str, folder: pathlib.Path) -> torch.nn.Module:
                 parameter.mul_(12)
             if key.endswith((".D", "A_log")):
                 parameter.add_(torch.randn_like(parameter) * 0.5)
+            if key.endswith("forget_gate.A_log"):           # states that outlast a chunk
+                parameter.sub_(3)
     model.to(torch.bfloat16).save_pretrained(folder)
     if name.endswith("in two tensors"):         # as in memory, and in the releases of Qwen3.5
         save_file(dict(model.state_dict()), folder / "model.safetensors", {"format": "pt"})
-    if model_class is t.Kimi_K25ForConditionalGeneration:       # transformers saves "blocks"; the releases have "layers"
+    if model_class in RELEASED:
         saved = load_file(folder / "model.safetensors")
-        save_file({key.replace("model.blocks.", "model.layers."): value for key, value in saved.items()},
-                  folder / "model.safetensors", {"format": "pt"})
+        save_file({re.sub(*RELEASED[model_class], key): value for key, value in saved.items()}, folder / "model.safetensors",
+                  {"format": "pt"})
     return step_by_step(model_class.from_pretrained(folder, dtype=torch.float32).eval())

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Gated DeltaNet and Kimi Delta Attention in config.json.  The keys are those of transformers 5.23
+ * (configuration_qwen3_next.py, configuration_kimi_linear.py).
+ */
+#include "model/steps.h"
+
+#define MAX_SIZE 65536
+
+static int check_activation(const struct model *model, struct err *err)
+{
+	if (model->activation != ACT_SILU)
+		return err_set(err, ERR_INPUT,
+			       "config.json: 'hidden_act' is not silu, which is not supported with "
+			       "layers of linear_attention");
+	return 0;
+}
+
+int delta_configure(struct model *model, const json_t *facts, struct err *err)
+{
+	struct delta *delta = &model->delta;
+	const struct {
+		const char *key;
+		size_t *size;
+	} sizes[] = {
+		{ "linear_num_key_heads", &delta->n_key_heads },
+		{ "linear_num_value_heads", &delta->n_heads },
+		{ "linear_key_head_dim", &delta->key_dim },
+		{ "linear_value_head_dim", &delta->value_dim },
+		{ "linear_conv_kernel_dim", &delta->conv_width },
+	};
+
+	for (size_t i = 0; i < COUNT(sizes); i++)
+		if (fact_size(facts, sizes[i].key, MAX_SIZE, sizes[i].size, err))
+			return -1;
+	delta->n_decays = 1;
+	delta->gate = ACT_SILU;
+	if (delta->n_heads % delta->n_key_heads)
+		return err_set(err, ERR_INPUT,
+			       "config.json: 'linear_num_value_heads' is %zu, not a multiple of "
+			       "'linear_num_key_heads', %zu",
+			       delta->n_heads, delta->n_key_heads);
+	if (delta->key_dim > MODEL_MAX_KEY_DIM)
+		return err_set(err, ERR_INPUT,
+			       "config.json: 'linear_key_head_dim' %zu exceeds the limit of %d",
+			       delta->key_dim, MODEL_MAX_KEY_DIM);
+	return check_activation(model, err);
+}
+
+/* The members of linear_attn_config, which the releases of Kimi Linear have. */
+static const struct arch_facts inner_facts = {
+	.keys = {
+		{ "full_attn_layers", NULL },
+		{ "head_dim", NULL },
+		{ "kda_layers", NULL },
+		{ "num_heads", NULL },
+		{ "short_conv_kernel_size", NULL },
+	},
+};
+
+/* Reads a size: of linear_attn_config if that has it, else of the whole. */
+static int read_size(const json_t *facts, const json_t *inner, const char *const keys[2],
+		     size_t max, size_t *size, struct err *err)
+{
+	if (!json_object_get(inner, keys[1]))
+		return fact_size(facts, keys[0], max, size, err);
+	if (fact_size(inner, keys[1], max, size, err))
+		return err_set(err, ERR_INPUT,
+			       "config.json: '%s' of 'linear_attn_config' is not a number from 1 "
+			       "to %zu",
+			       keys[1], max);
+	return 0;
+}
+
+static int read_kda_sizes(struct delta *delta, const json_t *facts, const json_t *inner,
+			  struct err *err)
+{
+	static const char *const heads[] = { "linear_num_heads", "num_heads" },
+				 *const dim[] = { "linear_head_dim", "head_dim" },
+				 *const conv[] = { "linear_conv_kernel_dim",
+						   "short_conv_kernel_size" };
+
+	if (read_size(facts, inner, heads, MAX_SIZE, &delta->n_heads, err) ||
+	    read_size(facts, inner, dim, MODEL_MAX_KEY_DIM, &delta->key_dim, err) ||
+	    read_size(facts, inner, conv, MAX_SIZE, &delta->conv_width, err))
+		return -1;
+	delta->n_key_heads = delta->n_heads;
+	delta->value_dim = delta->n_decays = delta->key_dim;
+	delta->gate = ACT_SIGMOID;
+	return 0;
+}
+
+/* Gives the mixer to the layers of a list, which counts from 1; counts them. */
+static int read_layers(struct model *model, const json_t *inner, const char *key, enum mixer mixer,
+		       size_t *n, struct err *err)
+{
+	const json_t *list = json_object_get(inner, key), *value;
+	size_t i;
+
+	json_array_foreach(list, i, value)
+	{
+		json_int_t layer = json_is_integer(value) ? json_integer_value(value) : 0;
+
+		if (layer < 1 || layer > (json_int_t)model->n_layers)
+			return err_set(err, ERR_INPUT,
+				       "config.json: '%s' of 'linear_attn_config' has a value "
+				       "that is not a layer from 1 to %zu",
+				       key, model->n_layers);
+		*n += model->layers[layer - 1].mixer == MIXER_NONE;
+		model->layers[layer - 1].mixer = mixer;
+	}
+	return 0;
+}
+
+/* The layers by their lists, unless layer_types states them; without lists, attention is in every
+ * fourth one but the first. */
+static int read_kda_layers(struct model *model, const json_t *facts, const json_t *inner,
+			   struct err *err)
+{
+	bool listed = !json_is_array(json_object_get(facts, "layer_types")) &&
+		      json_object_get(inner, "full_attn_layers") &&
+		      json_object_get(inner, "kda_layers");
+	size_t n = 0;
+
+	for (size_t i = 0; i < model->n_layers; i++)
+		model->layers[i].mixer = listed		   ? MIXER_NONE
+					 : i && i % 4 == 0 ? MIXER_ATTENTION
+							   : MIXER_DELTA;
+	if (!listed)
+		return 0;
+	if (read_layers(model, inner, "full_attn_layers", MIXER_ATTENTION, &n, err) ||
+	    read_layers(model, inner, "kda_layers", MIXER_DELTA, &n, err))
+		return -1;
+	if (n != model->n_layers)
+		return err_set(err, ERR_INPUT,
+			       "config.json: 'full_attn_layers' and 'kda_layers' of "
+			       "'linear_attn_config' name %zu of %zu layers",
+			       n, model->n_layers);
+	return 0;
+}
+
+int kda_configure(struct model *model, const json_t *facts, struct err *err)
+{
+	const json_t *own = json_object_get(facts, "linear_attn_config");
+	json_t *inner = json_is_object(own) ? facts_read(own, &inner_facts, err) : json_object();
+	int rc = -1;
+
+	if (inner && !read_kda_sizes(&model->delta, facts, inner, err) &&
+	    !read_kda_layers(model, facts, inner, err))
+		rc = check_activation(model, err);
+	json_decref(inner);
+	return rc;
+}
