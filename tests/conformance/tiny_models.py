@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models of every architecture that `calibrate` knows, small and random, as transformers writes them."""
+import json
 import pathlib
 import re
 import sys
@@ -44,7 +45,7 @@ FALCON = {"hidden_size": 60, "num_attention_heads": 3, "num_key_value_heads": 1,
           "ssm_multipliers": [0.5, 1.4, 0.8, 1.1, 0.6], "mlp_multipliers": [1.6, 0.4]}
 KIMI = {"num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 4, "kv_lora_rank": 16, "qk_nope_head_dim": 16,
         "qk_rope_head_dim": 8, "v_head_dim": 12, "num_experts": 8, "num_experts_per_token": 3, "moe_intermediate_size": 48,
-        "num_expert_group": 4, "topk_group": 2, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+        "num_expert_group": 4, "topk_group": 2, "rms_norm_eps": 1e-3, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 MULTIPLIERS = {"attention_multiplier": 0.3, "embedding_multiplier": 2.5, "logits_scaling": 1.7, "residual_multiplier": 0.4}
 LLAMA4 = {"num_hidden_layers": 4, "head_dim": 24, "intermediate_size": 52, "intermediate_size_mlp": 90, "num_local_experts": 6,
           "num_experts_per_tok": 3, "interleave_moe_layer_step": 2, "attention_chunk_size": 17, "floor_scale": 11, "attn_scale": 0.7}
@@ -274,6 +275,9 @@ def step_by_step(model: torch.nn.Module) -> torch.nn.Module:
 # What transformers writes by another name than the releases have.
 RELEASED = {t.Kimi_K25ForConditionalGeneration: (r"model\.blocks\.", "model.layers."),
             t.KimiLinearForCausalLM: (r"\.block_sparse_moe\.(gate|up|down)_proj\.", r".mlp.\1_proj.")}
+# Keys that transformers writes and the releases do not have: others say the same, or the defaults do.
+UNWRITTEN = {"kimi_linear": ("layer_types", "linear_conv_kernel_dim", "linear_head_dim", "linear_num_heads", "mlp_layer_types"),
+             "kimi_linear, other keys": ("layer_types",)}
 
 
 def save(name: str, folder: pathlib.Path) -> torch.nn.Module:
@@ -302,4 +306,7 @@ def save(name: str, folder: pathlib.Path) -> torch.nn.Module:
         saved = load_file(folder / "model.safetensors")
         save_file({re.sub(*RELEASED[model_class], key): value for key, value in saved.items()}, folder / "model.safetensors",
                   {"format": "pt"})
+    if name in UNWRITTEN:
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({key: value for key, value in config.items() if key not in UNWRITTEN[name]}))
     return step_by_step(model_class.from_pretrained(folder, dtype=torch.float32).eval())
