@@ -190,6 +190,7 @@ static const char *const phrases[] = {
 	[PROFILE_CONFIG] = "is written to config.json",
 	[PROFILE_FORMAT] = "is the format where the command names none",
 	[PROFILE_NOT_LOADED] = "is not loaded in FP8",
+	[PROFILE_CACHE] = "scales of its KV cache are not loaded",
 };
 
 /* Prints a row below the line of its families. */

@@ -10,6 +10,7 @@
 #include "base/sort.h"
 #include "convert/steps.h"
 #include "model/cached.h"
+#include "model/tensor_name.h"
 
 /* Returns the name of the attention's site: what latent attention caches has one of its own. */
 static char *site_of(const char *attention, size_t n, bool latent)
@@ -26,14 +27,32 @@ static size_t attention_len(const struct amax_site *site)
 										     : n;
 }
 
-static int check_attention(const struct static_scales *scales, const char *name, struct err *err)
+/* Returns the layers of the model; those that follow are MTP layers, which no calibration runs. */
+static uint64_t layers_of(const struct plan *plan)
+{
+	struct model_config config;
+	struct err ignored;
+	uint64_t n = 0;
+
+	if (!model_config_read(&config, &plan->source.config, &ignored))
+		n = config.size[CONFIG_LAYERS];
+	model_config_release(&config);
+	return n ? n : UINT64_MAX;
+}
+
+static int check_attention(const struct static_scales *scales, const char *name, uint64_t n_layers,
+			   struct err *err)
 {
 	bool latent;
 	size_t n = cached_projection(name, &latent);
+	uint32_t layer;
 	char *site;
 	int rc = 0;
 
 	if (!n)
+		return 0;
+	free(name_pattern(name, &layer));
+	if (layer != NO_LAYER && layer >= n_layers)
 		return 0;
 	site = site_of(name, n, latent);
 	if (!amax_stats_find(&scales->stats, site, AMAX_ATTENTION))
@@ -134,10 +153,36 @@ static int compare_caches(const void *a, const void *b)
 	return x->which - y->which;
 }
 
+/* Adds a note for each row of the family by which engines do not load a scale. */
+static void note_not_loaded(struct plan *plan)
+{
+	const struct scheme scheme = scheme_from_qspec(&plan->spec, false);
+	unsigned on = profile_conditions(plan->format, &scheme, plan->target);
+	const struct profile_row *row = NULL;
+
+	while ((row = profile_next(&plan->profile, PROFILE_CACHE, on, row))) {
+		const char *attention;
+		size_t i = 0;
+		int position;
+
+		while (i < plan->caches.n &&
+		       !profile_pattern_matches(row->pattern, plan->caches.list[i].attention,
+						&position))
+			i++;
+		if (i == plan->caches.n)
+			continue;
+		attention = plan->caches.list[i].attention;
+		notes_add(&plan->selection.notes, NOTE_NOT_LOADED, attention, "%s, as of '%s' [%s]",
+			  row->said, attention, row->source);
+	}
+}
+
 int static_scales_kv(const struct static_scales *scales, struct plan *plan, struct err *err)
 {
+	uint64_t n_layers = layers_of(plan);
+
 	for (size_t u = 0; u < plan->selection.n_units; u++)
-		if (check_attention(scales, plan->selection.units[u].name, err))
+		if (check_attention(scales, plan->selection.units[u].name, n_layers, err))
 			return -1;
 	for (size_t i = 0; i < scales->stats.n_sites; i++) {
 		const struct amax_site *site = scales->stats.sites[i];
@@ -151,5 +196,6 @@ int static_scales_kv(const struct static_scales *scales, struct plan *plan, stru
 			       scales->params->path);
 	sort(plan->caches.list, plan->caches.n, sizeof *plan->caches.list, compare_caches);
 	plan->kv_cache = true;
+	note_not_loaded(plan);
 	return 0;
 }

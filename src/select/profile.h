@@ -34,9 +34,10 @@ enum profile_action {
 	PROFILE_CONFIG,	    /* the pattern is a member of config.json: "expert_dtype=fp8" */
 	PROFILE_FORMAT,	    /* the pattern is the format that a job takes by itself */
 	PROFILE_NOT_LOADED, /* engines do not load it in FP8: a note, and refused for a target */
+	PROFILE_CACHE,	    /* engines do not load the scales of its KV cache: a note */
 };
 #define PROFILE_ACTION_WORDS \
-	"keep|bare|general|ragged|fuse|stack|split|table|config|format|not-loaded"
+	"keep|bare|general|ragged|fuse|stack|split|table|config|format|not-loaded|cache"
 
 /* Conditions of a row, in three groups; a group without a bit always holds. */
 enum {
@@ -105,7 +106,7 @@ struct profile_match {
 struct profile_match profile_find(const struct profile *profile, const char *tensor, unsigned on);
 
 /* Returns the next row of an action that decides about no single module (CONFIG, FORMAT,
- * NOT_LOADED), and NULL after the last.  before: the row returned last, NULL at first. */
+ * NOT_LOADED, CACHE), and NULL after the last.  before: the row returned last, NULL at first. */
 const struct profile_row *profile_next(const struct profile *profile, enum profile_action action,
 				       unsigned on, const struct profile_row *before);
 

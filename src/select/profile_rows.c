@@ -13,6 +13,8 @@
 #define GLM5		"glm5_next glm5_next_text"
 #define LING3		"bailing_hybrid bailing_moe_v3"
 #define NEMO		"nemotron_h nemotron_h_omni NemotronH_*"
+#define MLA		"deepseek_v2 deepseek_v3 deepseek_v32 glm4_moe_lite glm_moe_dsa DeepseekV* KimiK2*"
+#define QWEN3_5		"qwen3_5 qwen3_5_moe Qwen3_5*"
 #define QWEN4		"qwen4_exp qwen4_exp_text"
 #define STEP		"step3p5 step3p7"
 #define INKLING		"inkling_mm_model inkling_text"
@@ -130,6 +132,12 @@ const struct profile_row profile_rows[] = {
 	  PROFILE_NOT_LOADED, ENGINE, FOR_TRANSFORMERS,
 	  "transformers loads experts of this model in BF16 only",
 	  "transformers models/granitemoe" },
+
+	{ MLA, "*.self_attn", PROFILE_CACHE, ENGINE, FOR_VLLM,
+	  "vLLM 0.23 and later does not load the scale of a latent cache, and uses 1.0",
+	  "auto-round #2370" },
+	{ QWEN3_5, "*.self_attn", PROFILE_CACHE, ENGINE, FOR_VLLM,
+	  "vLLM does not load scales of the KV cache of this model, and uses 1.0", "vllm #54623" },
 
 	{ "longcat_flash* Longcat*", "*.post_projs.*", PROFILE_KEEP, ENGINE, 0,
 	  "vLLM stops at a scale of it", "vllm longcat_flash_ngram.py" },

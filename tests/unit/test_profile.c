@@ -330,7 +330,7 @@ static void the_rows_of_the_table_are_well_formed(void **state)
 		if (!open != !close || (open && (close < open || strchr(open + 1, '{') ||
 						 memchr(open, '.', (size_t)(close - open)))))
 			fail_msg("%s: braces", row->pattern);
-		if ((row->action <= PROFILE_BARE || row->action == PROFILE_NOT_LOADED) !=
+		if ((row->action <= PROFILE_BARE || row->action >= PROFILE_NOT_LOADED) !=
 		    !!row->said)
 			fail_msg("%s %s: what is said", row->families, row->pattern);
 		words_get(PROFILE_ACTION_WORDS, (int)row->action, word);
@@ -338,6 +338,7 @@ static void the_rows_of_the_table_are_well_formed(void **state)
 			fail_msg("%s %s: no word for its action", row->families, row->pattern);
 	}
 	assert_int_equal(words_find(PROFILE_ACTION_WORDS, "not-loaded"), PROFILE_NOT_LOADED);
+	assert_int_equal(words_find(PROFILE_ACTION_WORDS, "cache"), PROFILE_CACHE);
 	assert_int_equal(words_find(PROFILE_ACTION_WORDS, "fuse"), PROFILE_BOND);
 }
 

@@ -84,3 +84,37 @@ for pair in compressed-tensors=modelopt modelopt=compressed-tensors; do
 	[ -z "$(scales values)" ] || echo "a dequantized model has cache scales"
 	rm -rf again values
 done
+
+# vLLM does not load the scale: a note, but not where another engine is the target.
+for target in vllm sglang; do
+	"$FP8CONV" quantize model -o $target --recipe channelwise --format compressed-tensors --target $target \
+		--calibration s.amax --kv-cache 2>$target.note
+	"$FP8CONV" verify $target --target $target
+done
+grep -qx "fp8conv quantize: note: vLLM 0.23 and later does not load the scale of a latent cache, and uses 1.0, as of '.*layers.0.self_attn' \[auto-round #2370\]" \
+	vllm.note || cat vllm.note
+cat sglang.note
+
+# An MTP layer, which no calibration runs, gets no scale of its cache, and needs none.
+cp -r model mtp
+chmod -R u+w mtp
+python3 - <<'END'
+import json
+import re
+import amax
+import checkpoint
+config = json.load(open("mtp/config.json"))
+last = config["text_config"]["num_hidden_layers"]
+tensors = checkpoint.read("mtp")
+for name in [name for name in tensors if ".layers.0." in name]:
+    tensors[name.replace(".layers.0.", f".layers.{last}.")] = tensors[name]
+checkpoint.write("mtp/model.safetensors", tensors)
+metadata, history = amax.read("s.amax")
+amax.write("mtp.amax", metadata | {"model": amax.fingerprint("mtp")}, history)
+END
+"$FP8CONV" quantize mtp -o out --recipe channelwise --calibration mtp.amax --kv-cache --quiet
+"$FP8CONV" verify out --source mtp
+scales out >with
+scales sglang | cut -f 1,2 >without
+cut -f 1,2 with | diff without -
+exit 0
