@@ -15,6 +15,13 @@
 #include "convert/quantize.h"
 #include "format/engine.h"
 
+/* The words of a list with commas. */
+struct words {
+	char *text; /* of all of them */
+	const char **list;
+	size_t n;
+};
+
 /* The settings.  Begin zeroed.  Texts belong to argv. */
 struct settings {
 	struct convert_settings convert;
@@ -23,9 +30,17 @@ struct settings {
 	int on_nonfinite; /* enum on_nonfinite, in the order of the option's values */
 	int rounding;	  /* enum rounding, in that order too */
 	struct option_list data;
+	struct words keep_as;
 };
 
 #define PLACE(member) offsetof(struct settings, member)
+
+static void words_free(struct words *words)
+{
+	free(words->text);
+	free(words->list);
+	*words = (struct words){ 0 };
+}
 
 static int read_algo(const struct option_row *option, const char *value, void *place,
 		     struct err *err)
@@ -85,6 +100,24 @@ static int read_budget(const struct option_row *option, const char *value, void 
 			"as 10%%",
 			option->name, value);
 	*(double *)place = percent / 100;
+	return 0;
+}
+
+/* Reads "bf16,channelwise"; of several such options the last one counts. */
+static int read_words(const struct option_row *option, const char *value, void *place,
+		      struct err *err)
+{
+	struct words *words = place;
+	char *rest, *word;
+
+	(void)option;
+	(void)err;
+	words_free(words);
+	words->text = rest = xstrdup(value);
+	while ((word = strsep(&rest, ","))) {
+		ARRAY_GROW(words->list, words->n);
+		words->list[words->n++] = word;
+	}
 	return 0;
 }
 
@@ -151,8 +184,11 @@ static const struct option_row keep_options[] = {
 	{ SECTION_TENSORS, "keep", 0, "S.json",
 	  "Keep the groups that cost most by this table of 'fp8conv sensitivity'", option_text,
 	  PLACE(params.keep.path) },
+	{ SECTION_TENSORS, "keep-as", 0, "WORD[,...]",
+	  "For --keep: what groups become, bf16 (default) or recipes that S.json has too",
+	  read_words, PLACE(keep_as) },
 	{ SECTION_TENSORS, "budget", 0, "P%",
-	  "For --keep: keep at most P percent of the bytes to quantize", read_budget,
+	  "For --keep: give back at most P percent of the bytes that FP8 saves", read_budget,
 	  PLACE(params.keep.budget) },
 	{ SECTION_TENSORS, "max-kld", 0, "X",
 	  "For --keep: keep groups until the predicted KLD is at most X", option_positive,
@@ -196,6 +232,8 @@ static int make_plan(struct plan *plan, void *place, struct progress *progress, 
 	selection_settings_take(&settings->selection, &settings->params);
 	settings->convert.params.on_nonfinite = (enum on_nonfinite)settings->on_nonfinite;
 	settings->params.convert = settings->convert.params;
+	settings->params.keep.as = settings->keep_as.list;
+	settings->params.keep.n_as = settings->keep_as.n;
 	return quantize_plan_make(plan, &settings->params, progress, err);
 }
 
@@ -206,6 +244,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 				argv, err);
 
 	selection_settings_release(&settings.selection);
+	words_free(&settings.keep_as);
 	free(settings.data.texts);
 	return rc;
 }

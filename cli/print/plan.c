@@ -118,6 +118,7 @@ struct facts {
 	uint64_t slice[2];
 	uint64_t input, output; /* bytes */
 	const char *what, *reason, *rule_source;
+	const char *taken; /* why what is not that of the job; or NULL */
 };
 
 static void unit_facts(const struct plan *plan, size_t u, struct facts *facts)
@@ -131,21 +132,26 @@ static void unit_facts(const struct plan *plan, size_t u, struct facts *facts)
 				 .slice = { unit->rows, unit->cols },
 				 .input = unit_input_size(unit),
 				 .output = unit_output_size(plan, u),
-				 .reason = unit->reason,
 				 .rule_source = unit->rule_source };
 	if (unit_is_slice(unit)) {
 		facts->n_dims = unit_dims(unit);
 		facts->shape = facts->slice;
 	}
-	if (!unit->reason)
-		facts->what = plan->dtype ? plan->dtype : unit->recipe->name;
+	if (unit->recipe && !plan->dtype) {
+		facts->what = unit->recipe->name;
+		facts->taken = unit->reason;
+	} else if (unit->reason) {
+		facts->reason = unit->reason;
+	} else {
+		facts->what = plan->dtype;
+	}
 }
 
 static bool same_facts(const struct facts *a, const struct facts *b)
 {
 	return a->dtype == b->dtype && a->n_dims == b->n_dims && a->input == b->input &&
 	       a->output == b->output && a->what == b->what && a->reason == b->reason &&
-	       a->rule_source == b->rule_source &&
+	       !a->taken == !b->taken && a->rule_source == b->rule_source &&
 	       (!a->n_dims || !memcmp(a->shape, b->shape, (size_t)a->n_dims * sizeof *a->shape));
 }
 
@@ -172,6 +178,8 @@ static void reason_make(struct lines *lines, const struct facts *facts)
 	text->len = 0;
 	buf_puts(text, facts->reason ? "kept: " : "");
 	buf_puts(text, facts->reason ? facts->reason : facts->what);
+	if (facts->taken)
+		buf_printf(text, ": %s", facts->taken);
 	n = text->len;
 	if (lines->source)
 		buf_printf(text, " [%s]", lines->source);
@@ -327,7 +335,7 @@ static void unit_json(struct json_out *out, const struct plan *plan, size_t u)
 	json_out_text(out, "file", plan->source.shards[unit->source->shard].name);
 	json_out_text(out, "dtype", dtype_name(tensor->dtype));
 	json_out_counts(out, "shape", is_slice ? slice : tensor->shape, (size_t)unit_dims(unit));
-	json_out_text(out, "action", unit->reason ? "keep" : plan_command(plan));
+	json_out_text(out, "action", unit->reason && !unit->recipe ? "keep" : plan_command(plan));
 	json_out_text(out, "recipe", unit->recipe ? unit->recipe->name : NULL);
 	json_out_text(out, "reason", unit->reason);
 	if (plan_quantizes(plan)) {

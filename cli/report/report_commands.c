@@ -51,10 +51,18 @@ static void put_keep(struct buf *out, const json_t *keep)
 {
 	double budget = json_number_value(json_object_get(keep, "budget"));
 	double max_kld = json_number_value(json_object_get(keep, "max_kld"));
+	struct buf words = { 0 };
+	json_t *word;
+	size_t i;
 
 	if (!json_is_object(keep))
 		return;
 	buf_puts(out, " --keep S.json");
+	json_array_foreach(json_object_get(keep, "as"), i, word) if (json_is_string(word))
+		buf_printf(&words, "%s%s", words.len ? "," : "", json_string_value(word));
+	if (words.len)
+		job_option_put(out, "keep-as", words.data);
+	buf_release(&words);
 	if (budget > 0)
 		buf_printf(out, " --budget %g%%", 100 * budget);
 	if (max_kld > 0)

@@ -90,12 +90,18 @@ static int table_spec(struct plan *plan, size_t u, struct err *err)
 	return 0;
 }
 
-/* Makes the spec of a unit: the job's recipe gets the whole tuning, a recipe that --tensor names
- * only the FP8 format. */
+int quantize_other_spec(const struct quantize_params *params, const struct recipe *recipe,
+			struct qspec *spec, struct err *err)
+{
+	const struct recipe_tuning tuning = { .fp8_format = params->tuning.fp8_format };
+
+	return recipe_weight_spec(recipe, &tuning, spec, err);
+}
+
+/* Makes the spec of a unit: the job's recipe gets the whole tuning. */
 static int unit_spec(struct plan *plan, const struct quantize_params *params, size_t u,
 		     struct err *err)
 {
-	struct recipe_tuning other = { .fp8_format = params->tuning.fp8_format };
 	const struct unit *unit = &plan->selection.units[u];
 	struct scheme scheme;
 	struct qspec spec;
@@ -103,7 +109,7 @@ static int unit_spec(struct plan *plan, const struct quantize_params *params, si
 	if (unit->table)
 		return table_spec(plan, u, err);
 	if (unit->recipe != plan->recipe) {
-		if (recipe_weight_spec(unit->recipe, &other, &spec, err))
+		if (quantize_other_spec(params, unit->recipe, &spec, err))
 			return -1;
 		plan_spec_set(plan, u, &spec);
 	}
@@ -165,12 +171,13 @@ static int plan_shapes(struct plan *plan, const struct quantize_params *params, 
 	return plan_settle(plan, params, err);
 }
 
-/* Keeps the groups that --keep chooses. */
-static int plan_sensitive(struct plan *plan, const struct quantize_params *params, struct err *err)
+/* Keeps the groups that --keep chooses, or gives them another recipe. */
+static int plan_sensitive(struct plan *plan, const struct quantize_params *params,
+			  const struct static_scales *scales, struct err *err)
 {
 	if (!params->keep.path)
 		return 0;
-	if (quantize_sensitive(plan, params, err))
+	if (quantize_sensitive(plan, params, scales, err))
 		return -1;
 	return plan_settle(plan, params, err);
 }
@@ -253,25 +260,35 @@ static int check_exact(const struct plan *plan, const struct quantize_params *pa
 		       params->convert.input);
 }
 
+struct select_options quantize_select_options(const struct plan *plan,
+					      const struct quantize_params *params,
+					      const struct recipe *recipe)
+{
+	struct select_options select = params->select;
+
+	select.recipe = recipe;
+	select.profile = &plan->profile;
+	select.format = plan->format;
+	select.target = plan->target;
+	select.advise = true;
+	return select;
+}
+
 /* Makes the plan after the request is checked and the source is open. */
 static int plan_source(struct plan *plan, const struct quantize_params *params,
 		       const struct static_scales *scales, struct progress *progress,
 		       struct err *err)
 {
-	struct select_options select = params->select;
+	struct select_options select;
 
 	if (plan_profile(plan, params, scales, err))
 		return -1;
-	select.recipe = plan->recipe;
-	select.profile = &plan->profile;
-	select.format = plan->format;
-	select.target = plan->target;
-	select.advise = true;
+	select = quantize_select_options(plan, params, plan->recipe);
 	if (selection_make(&plan->selection, &plan->source, &select, err) ||
 	    (select.requantize && plan_check_shapes(plan, params->convert.io, err)) ||
 	    plan_cover(plan, scales, err) || plan_specs(plan, params, err) ||
 	    plan_shapes(plan, params, err) || plan_skip(plan, params, progress, err) ||
-	    plan_sensitive(plan, params, err) ||
+	    plan_sensitive(plan, params, scales, err) ||
 	    selection_check_loads(&plan->selection, plan->target, err))
 		return -1;
 	plan_groups(plan);

@@ -35,9 +35,20 @@ json_t *quantize_spec_json(const struct qspec *spec);
 /* quantize_sensitive.c: checks the options of --keep against each other. */
 int quantize_check_keep(const struct keep_params *keep, struct err *err);
 
-/* Keeps what --keep says: fills plan.keep.  selection_settle() must follow.  ERR_INPUT, ERR_USAGE
- * for a table that cannot be read or does not fit the plan. */
-int quantize_sensitive(struct plan *plan, const struct quantize_params *params, struct err *err);
+/* Keeps what --keep says, or gives it another recipe: fills plan.keep.  selection_settle() must
+ * follow.  ERR_INPUT, ERR_USAGE for a table that cannot be read or does not fit the plan. */
+int quantize_sensitive(struct plan *plan, const struct quantize_params *params,
+		       const struct static_scales *scales, struct err *err);
+
+/* quantize.c: returns the options of a selection by a recipe for all. */
+struct select_options quantize_select_options(const struct plan *plan,
+					      const struct quantize_params *params,
+					      const struct recipe *recipe);
+
+/* Makes the spec of a recipe that is not that of the job: of the tuning it gets only the FP8
+ * format. */
+int quantize_other_spec(const struct quantize_params *params, const struct recipe *recipe,
+			struct qspec *spec, struct err *err);
 
 /* Returns what the manifest says about that. */
 json_t *quantize_keep_json(const struct plan *plan, const struct keep_params *keep);

@@ -181,6 +181,11 @@ int format_refuse_kv(const struct format *format, struct err *err);
  * takes over. */
 int format_check_passed(const struct format *format, const struct passed *passed, struct err *err);
 
+/* ERR_USAGE where the format, or the target, does not have modules of both schemes in one
+ * checkpoint. */
+int format_check_mixed(const struct format *format, enum engine target, const struct scheme *a,
+		       const struct scheme *b, struct err *err);
+
 /* Appends the value of config.json's "quantization_config" to config, as JSON text, and the whole
  * hf_quant_config.json to hf_quant_config, which formats without that file leave empty.  ERR_USAGE
  * where the format or the target refuses sets of different schemes, experts or KV cache scales. */

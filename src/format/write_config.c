@@ -34,20 +34,56 @@ bool quantization_pow2(const struct quantization *quantization)
 	return true;
 }
 
+/* Refuses two schemes that the format, or the target, does not have in one checkpoint. */
+static int refuse_mixed(const struct format *format, enum engine target, const struct scheme *a,
+			const struct scheme *b, struct err *err)
+{
+	const char *reason = engine_refuses_mixed(target, format);
+	char first[SCHEME_NAME_SIZE], second[SCHEME_NAME_SIZE];
+
+	if (!reason)
+		return 0;
+	scheme_name(a, first);
+	scheme_name(b, second);
+	return err_set(err, ERR_USAGE, "format '%s' cannot mix %s and %s modules: %s", format->name,
+		       first, second, reason);
+}
+
+int format_check_mixed(const struct format *format, enum engine target, const struct scheme *a,
+		       const struct scheme *b, struct err *err)
+{
+	const struct scheme *const both[] = { a, b };
+	char words[SCHEME_NAME_SIZE];
+
+	if (same_words(a, b))
+		return 0;
+	if (refuse_mixed(format, target, a, b, err))
+		return -1;
+	for (size_t i = 0; i < 2; i++) {
+		const char *reason = engine_refuses_beside(target, format, both[i]);
+
+		scheme_name(both[i], words);
+		if (reason)
+			return err_set(err, ERR_USAGE,
+				       "%s modules in format '%s' do not load in %s beside other "
+				       "schemes: %s",
+				       words, format->name, engine_name(target), reason);
+	}
+	return 0;
+}
+
 static int check_mixed(const struct format *format, const struct quantization *quantization,
 		       struct err *err)
 {
-	const char *reason = engine_refuses_mixed(quantization->target, format);
-	char first[SCHEME_NAME_SIZE], second[SCHEME_NAME_SIZE] = "";
+	const struct module_set *sets = quantization->sets;
+	size_t other = 0;
 
-	if (!reason || !quantization_mixed(quantization))
-		return 0;
-	scheme_name(&quantization->sets[0].scheme, first);
 	for (size_t i = 1; i < quantization->n_sets; i++)
-		if (!same_words(&quantization->sets[0].scheme, &quantization->sets[i].scheme))
-			scheme_name(&quantization->sets[i].scheme, second);
-	return err_set(err, ERR_USAGE, "format '%s' cannot mix %s and %s modules: %s", format->name,
-		       first, second, reason);
+		if (!same_words(&sets[0].scheme, &sets[i].scheme))
+			other = i;
+	return other ? refuse_mixed(format, quantization->target, &sets[0].scheme,
+				    &sets[other].scheme, err)
+		     : 0;
 }
 
 /* Checks each set of a checkpoint with several schemes by itself. */

@@ -122,8 +122,8 @@ void keep_choose(struct keep_set *sets, size_t n, const struct keep_limit *limit
 
 		if (!limit->by_bytes && kld <= limit->kld)
 			break;
-		closed[step->set] |= limit->by_bytes &&
-				     (double)(n_bytes + step->n_bytes) > limit->n_bytes;
+		closed[step->set] |=
+			limit->by_bytes && (double)(n_bytes + step->n_bytes) > limit->n_bytes;
 		if (closed[step->set])
 			continue;
 		sets[step->set].chosen = step->to;

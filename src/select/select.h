@@ -3,8 +3,8 @@
  * Which matrices of a checkpoint are quantized, with which recipe, and for all others the reason
  * why they are kept.
  *
- * Order: selection_make(); selection_keep() as needed, then selection_settle();
- * selection_release().
+ * Order: selection_make(); selection_keep() and selection_switch() as needed, then
+ * selection_settle(); selection_release().
  */
 #ifndef FP8CONV_SELECT_SELECT_H
 #define FP8CONV_SELECT_SELECT_H
@@ -77,6 +77,11 @@ int selection_make(struct selection *selection, const struct checkpoint *checkpo
 /* Keeps unit i for `reason`, and its joint set: the weights that engines merge with it, all experts
  * of its layer.  Indices stay.  selection_settle() must follow before the units are used. */
 void selection_keep(struct selection *selection, size_t i, const char *reason);
+
+/* Gives unit i, which is quantized, the recipe that unit j, the same matrix, has in another
+ * selection of the same source.  The caller does so for all of a joint set. */
+void selection_switch(struct selection *selection, size_t i, const struct selection *other,
+		      size_t j, const char *reason);
 
 /* Joins the matrices of kept fused experts into one unit again, and counts units.  INDICES CHANGE
  * if there were any.  ERR_USAGE if no unit is left to quantize, or an FP8 tensor would be kept. */

@@ -38,7 +38,8 @@ struct unit {
 	const struct low_bit_weight *low_bit;
 	/* NULL: kept, copied byte for byte under its own name and shape */
 	const struct recipe *recipe;
-	char *reason;		 /* kept: a phrase such as "router gate"; else NULL */
+	/* kept: a phrase such as "router gate"; quantized: why by another recipe, or NULL */
+	char *reason;
 	const char *rule_source; /* of a vendor's or engine's rule: "TensorRT-LLM #14759" */
 	enum unit_rule rule;
 	bool passed; /* kept: a low-bit weight or a part of one, as the source has it */

@@ -44,8 +44,7 @@ static void deal(struct game *game, uint64_t *seed)
 				.n_bytes = 90 + (int64_t)(next_random(seed) % 40),
 			};
 			if (game->options[s][0].kld - game->options[s][i].kld > game->largest)
-				game->largest =
-					game->options[s][0].kld - game->options[s][i].kld;
+				game->largest = game->options[s][0].kld - game->options[s][i].kld;
 		}
 		game->sets[s] = (struct keep_set){ game->options[s], n, 99 };
 	}

@@ -19,20 +19,23 @@ sets = {}
 for g in table["groups"]:
     # engines need all experts of a layer in one type
     name = g["group"].split(".expert.")[0] + ".experts" if ".expert." in g["group"] else g["group"]
-    one = sets.setdefault(name, {"kld": 0, "bytes": 0, "modules": []})
+    one = sets.setdefault(name, {"kld": 0, "bytes": 0, "added": 0, "modules": []})
     one["kld"] += g["kld"]["mean"]
     one["bytes"] += g["bytes"]["bf16"]
+    one["added"] += g["bytes"]["bf16"] - g["bytes"]["fp8"]
     one["modules"] += [m["name"] for m in g["modules"]]
-everything, total, used, kept = sum(s["bytes"] for s in sets.values()), sum(s["kld"] for s in sets.values()), 0, []
-left = total
-for name in sorted(sets, key=lambda n: -sets[n]["kld"] / sets[n]["bytes"]):
+everything, saved, total = (sum(s[key] for s in sets.values()) for key in ("bytes", "added", "kld"))
+left, used, added, kept = total, 0, 0, []
+for name in sorted(sets, key=lambda n: -sets[n]["kld"] / sets[n]["added"]):
     one = sets[name]
-    if used + one["bytes"] <= budget * everything if budget else left > max_kld:
-        used, left = used + one["bytes"], left - one["kld"]
+    if added + one["added"] <= budget * saved if budget else left > max_kld:
+        used, added, left = used + one["bytes"], added + one["added"], left - one["kld"]
         kept += one["modules"]
 keep = plan["keep"]
 assert abs(keep["predicted_kld"] - left) < 1e-8 and abs(keep["kld_without"] - total) < 1e-8, (keep, left, total)
 assert (keep["kept_bytes"], keep["all_bytes"]) == (used, everything), (keep, used, everything)
+assert abs(keep["added_share"] - added / saved) < 1e-6, (keep, added, saved)
+assert all(g["recipe"] is None and g["kld_left"] == 0 for g in keep["groups"])
 found = {t["name"].removesuffix(".weight") for t in plan["tensors"] if t["reason"] == "sensitive"}
 assert found == set(kept), (found ^ set(kept))
 assert all(t["action"] == "keep" and t["rule"] == "user" for t in plan["tensors"] if t["reason"] == "sensitive")
@@ -51,7 +54,8 @@ done
 "$FP8CONV" quantize "$model" --dry-run --json >plan.json
 python3 "$CLI/json_check.py" plan.json "'keep' not in j"
 "$FP8CONV" quantize "$model" --keep S.json --budget 10% --dry-run >plan.txt
-grep -q '^keep      1 group, 8.3 % of bytes; predicted KLD 0.00[0-9]*, else 0.00[0-9]*$' plan.txt || cat plan.txt
+grep -q '^keep      1 group in BF16: 8.3 % of what FP8 saves$' plan.txt || cat plan.txt
+grep -q '^          predicted KLD 0.00[0-9]*, else 0.00[0-9]*$' plan.txt || cat plan.txt
 
 # The result: its configuration names what is kept, and all commands read it.
 "$FP8CONV" quantize "$model" -o out --keep S.json --budget 10%
