@@ -39,7 +39,7 @@ const struct option_row convert_options[] = {
 	{ SECTION_ALIAS, "force", 'f', NULL, "The same as --restart", option_flag,
 	  PLACE(params.restart) },
 	{ SECTION_RUNNING, "part", 0, "I/N",
-	  "Convert part I of N, or 'finish' after all parts", read_part, PLACE(params) },
+	  "Convert part I of N; 'auto': this task's part", read_part, PLACE(params) },
 	{ SECTION_REPORTING, "dry-run", 0, NULL, "Print the plan and exit", option_flag,
 	  PLACE(dry_run) },
 	{ 0 },

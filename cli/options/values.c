@@ -10,15 +10,14 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/words.h"
+#include "cli/place.h"
 #include "select/select.h"
 
 #define MAX_COUNT 1024
 #define MAX_LARGE 1000000000
 #define MAX_PARTS 1000000
 
-/* Reads digits; *end becomes the text after them.  Returns false if there are none, or more than 64
- * bits. */
-static bool digits(const char *text, uint64_t *value, const char **end)
+bool option_digits(const char *text, uint64_t *value, const char **end)
 {
 	uint64_t n = 0;
 	const char *p = text;
@@ -39,7 +38,7 @@ int option_number(const struct option_row *option, const char *text, uint64_t mi
 {
 	const char *end;
 
-	if (!digits(text, value, &end) || *end || *value < min || *value > max)
+	if (!option_digits(text, value, &end) || *end || *value < min || *value > max)
 		return err_set(err, ERR_USAGE,
 			       "option '--%s': '%s' is not a number from %" PRIu64 " to %" PRIu64,
 			       option->name, text, min, max);
@@ -49,7 +48,7 @@ int option_number(const struct option_row *option, const char *text, uint64_t mi
 static int read_int(const struct option_row *option, const char *value, uint64_t max, int *n,
 		    struct err *err)
 {
-	uint64_t number;
+	uint64_t number = 0;
 
 	if (option_number(option, value, 1, max, &number, err))
 		return -1;
@@ -99,7 +98,7 @@ int option_size(const struct option_row *option, const char *value, void *place,
 {
 	const char *end;
 	uint64_t n;
-	int shift = digits(value, &n, &end) ? unit_shift(end) : -1;
+	int shift = option_digits(value, &n, &end) ? unit_shift(end) : -1;
 
 	if (shift < 0 || n == 0 || n > UINT64_MAX >> shift)
 		return err_set(err, ERR_USAGE,
@@ -256,6 +255,25 @@ bool option_repeats(const struct option_row *option)
 	return option->read == option_append || option->read == option_append_rule;
 }
 
+/* Reads "auto", or "auto/N" where the engine does not tell the number of tasks. */
+static int auto_part(const struct option_row *option, const char *text, int *part, int *n_parts,
+		     struct err *err)
+{
+	const char *end = text + strlen("auto");
+	struct place place;
+	uint64_t n = 0;
+
+	if (*end && (!option_digits(end + 1, &n, &end) || *end || n < 1 || n > MAX_PARTS))
+		return err_set(err, ERR_USAGE,
+			       "option '--%s': '%s' is not auto/N with N from 1 to %d",
+			       option->name, text, MAX_PARTS);
+	if (place_find(&place, n, err))
+		return err_wrap(err, "option '--%s': '%s'", option->name, text);
+	*part = (int)place.index + 1;
+	*n_parts = (int)place.n;
+	return 0;
+}
+
 int option_part(const struct option_row *option, const char *text, int *part, int *n_parts,
 		bool *finish, struct err *err)
 {
@@ -265,10 +283,13 @@ int option_part(const struct option_row *option, const char *text, int *part, in
 	*finish = strcmp(text, "finish") == 0;
 	if (*finish)
 		return 0;
-	if (!digits(text, &i, &end) || *end != '/' || !digits(end + 1, &n, &end) || *end || i < 1 ||
-	    i > n || n > MAX_PARTS)
+	if (!strncmp(text, "auto", 4) && (!text[4] || text[4] == '/'))
+		return auto_part(option, text, part, n_parts, err);
+	if (!option_digits(text, &i, &end) || *end != '/' || !option_digits(end + 1, &n, &end) ||
+	    *end || i < 1 || i > n || n > MAX_PARTS)
 		return err_set(err, ERR_USAGE,
-			       "option '--%s': '%s' is not I/N with I from 1 to N, or 'finish'",
+			       "option '--%s': '%s' is not I/N with I from 1 to N, 'auto' or "
+			       "'finish'",
 			       option->name, text);
 	*part = (int)i;
 	*n_parts = (int)n;

@@ -43,12 +43,16 @@ struct option_rules {
 /* May the option be repeated? */
 bool option_repeats(const struct option_row *option);
 
+/* Reads decimal digits; *end becomes the text after them.  Returns false if there are none, or more
+ * than 64 bits. */
+bool option_digits(const char *text, uint64_t *value, const char **end);
+
 /* Reads decimal digits as a number from min to max.  ERR_USAGE otherwise. */
 int option_number(const struct option_row *option, const char *text, uint64_t min, uint64_t max,
 		  uint64_t *value, struct err *err);
 
-/* Reads "I/N" with 1 <= I <= N into *part and *n_parts, or "finish" into *finish.  ERR_USAGE
- * otherwise. */
+/* Reads "I/N" with 1 <= I <= N into *part and *n_parts, or "auto" or "auto/N", for the place that
+ * place_find() finds, or "finish" into *finish.  ERR_USAGE otherwise. */
 int option_part(const struct option_row *option, const char *text, int *part, int *n_parts,
 		bool *finish, struct err *err);
 

@@ -63,7 +63,8 @@ static void print_next(const struct conversion_report *report)
 	struct buf text = { 0 };
 
 	if (!report->result->complete) {
-		fputs("next       run the other parts, then --part finish\n", stderr);
+		fputs("next       run the other parts: the last one to end completes OUT\n",
+		      stderr);
 		return;
 	}
 	if (report->plan->dtype)
@@ -137,6 +138,9 @@ void conversion_print_text(const struct conversion_report *report)
 	text.len = 0;
 	speed(report, &text);
 	fprintf(stderr, "time       %s\n", text.data);
+	if (report->params->part)
+		fprintf(stderr, "part       %d of %d\n", report->params->part,
+			report->params->n_parts);
 	if (result->shards_found)
 		fprintf(stderr, "files      %zu written, %zu already finished\n",
 			result->shards_done, result->shards_found);

@@ -31,7 +31,7 @@ for bad in abc =mxfp8 =skip abc= =; do
 	value --tensor "$bad" 'not RE=RECIPE or RE=skip'
 done
 for bad in 0/2 3/2 1/0 1 1/ /2 1/2/3 -1/2 1/2x 1/1000001 end '' 'finish '; do
-	value --part "$bad" "not I/N with I from 1 to N, or 'finish'"
+	value --part "$bad" "not I/N with I from 1 to N, 'auto' or 'finish'"
 done
 [ -z "$(ls)" ] || ls
 # Sizes are binary, however they are written.

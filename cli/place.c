@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Variables: sbatch(1) and srun(1); Open MPI, "Environment variables set by mpirun"; torch,
+ * distributed/elastic/agent; Kubernetes, "Indexed Job for Parallel Processing".
+ */
+#include "cli/place.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "cli/options/values.h"
+
+#define MAX_TASKS 1000000
+
+/* An engine that starts tasks: the variable with the index of a task, and those with their number,
+ * of which the first one that is set counts. */
+struct launcher {
+	const char *name, *index, *counts[3];
+	/* set in a job, and in a job's steps: the script of a job is one task, whatever the number
+	 * says; NULL: all processes are tasks */
+	const char *job, *step;
+};
+
+/* Those that start tasks within a task of another one come first. */
+static const struct launcher launchers[] = {
+	{ "Open MPI", "OMPI_COMM_WORLD_RANK", { "OMPI_COMM_WORLD_SIZE" }, NULL, NULL },
+	{ "MPI", "PMI_RANK", { "PMI_SIZE" }, NULL, NULL },
+	{ "torchrun", "RANK", { "WORLD_SIZE" }, NULL, NULL },
+	{ "Slurm",
+	  "SLURM_PROCID",
+	  { "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS" },
+	  "SLURM_JOB_ID",
+	  "SLURM_STEP_ID" },
+	{ "PMIx", "PMIX_RANK", { NULL }, NULL, NULL },
+	{ "Kubernetes", "JOB_COMPLETION_INDEX", { NULL }, NULL, NULL },
+};
+
+#define N_LAUNCHERS (sizeof launchers / sizeof *launchers)
+
+/* Returns the value of a variable; NULL if it is not set or empty. */
+static const char *variable(const char *name)
+{
+	const char *value = name ? getenv(name) : NULL;
+
+	return value && *value ? value : NULL;
+}
+
+/* Reads a variable, whose value is below `end`. */
+static int read_number(const char *name, uint64_t end, uint64_t *value, struct err *err)
+{
+	const char *text = variable(name), *rest;
+
+	if (!text)
+		return err_set(err, ERR_USAGE, "environment variable '%s' is not set", name);
+	if (!option_digits(text, value, &rest) || *rest || *value >= end)
+		return err_set(err, ERR_USAGE,
+			       "environment variable '%s' is '%s', not a number below %" PRIu64,
+			       name, text, end);
+	return 0;
+}
+
+/* Returns the name of the variable with the number of tasks; NULL: none is set. */
+static const char *count_name(const struct launcher *launcher)
+{
+	for (size_t i = 0; i < 3; i++)
+		if (variable(launcher->counts[i]))
+			return launcher->counts[i];
+	return NULL;
+}
+
+static bool is_script(const struct launcher *launcher)
+{
+	return variable(launcher->job) && !variable(launcher->step);
+}
+
+/* Reads the place that a launcher tells; place->n becomes 0 where it does not tell the number. */
+static int read_place(const struct launcher *launcher, struct place *place, struct err *err)
+{
+	const char *count = count_name(launcher);
+
+	*place = (struct place){ .launcher = launcher->name };
+	if (is_script(launcher)) {
+		place->n = 1;
+		return 0;
+	}
+	if (count && read_number(count, MAX_TASKS + 1, &place->n, err))
+		return -1;
+	if (count && !place->n)
+		return err_set(err, ERR_USAGE, "environment variable '%s' is 0: a job has tasks",
+			       count);
+	return read_number(launcher->index, count ? place->n : MAX_TASKS, &place->index, err);
+}
+
+/* Finds the launcher that tells most: the first one with index and number, or with an index. */
+static const struct launcher *find_launcher(void)
+{
+	const struct launcher *found = NULL;
+
+	for (size_t i = 0; i < N_LAUNCHERS; i++) {
+		const struct launcher *launcher = &launchers[i];
+
+		if (!variable(launcher->index))
+			continue;
+		if (count_name(launcher) || is_script(launcher))
+			return launcher;
+		found = found ? found : launcher;
+	}
+	return found;
+}
+
+/* The tasks of a Slurm array run the same script, and each may be a job of several tasks. */
+static int read_array(struct place *array, struct err *err)
+{
+	static const char count[] = "SLURM_ARRAY_TASK_COUNT";
+	uint64_t here, first = 0, last, step = 1;
+
+	*array = (struct place){ .launcher = "Slurm" };
+	if (read_number("SLURM_ARRAY_TASK_ID", UINT32_MAX, &here, err) ||
+	    read_number("SLURM_ARRAY_TASK_MAX", UINT32_MAX, &last, err) ||
+	    read_number("SLURM_ARRAY_TASK_MIN", UINT32_MAX, &first, err) ||
+	    (variable("SLURM_ARRAY_TASK_STEP") &&
+	     read_number("SLURM_ARRAY_TASK_STEP", UINT32_MAX, &step, err)) ||
+	    read_number(count, MAX_TASKS + 1, &array->n, err))
+		return -1;
+	if (!step || here < first || here > last || (here - first) % step ||
+	    (last - first) / step + 1 != array->n)
+		return err_set(err, ERR_USAGE,
+			       "the %" PRIu64 " tasks of the Slurm array are not evenly spaced from "
+			       "%" PRIu64 " to %" PRIu64 ": use --array=0-N",
+			       array->n, first, last);
+	array->index = (here - first) / step;
+	return 0;
+}
+
+/* Settles the number of tasks, which the launcher, the user or both have told. */
+static int settle(struct place *place, uint64_t n_given, struct err *err)
+{
+	if (!place->n && !n_given)
+		return err_set(err, ERR_USAGE,
+			       "%s does not tell how many tasks there are: give their number, as "
+			       "auto/8",
+			       place->launcher);
+	if (place->n && n_given && place->n != n_given)
+		return err_set(err, ERR_USAGE,
+			       "there are %" PRIu64 " tasks by %s, and %" PRIu64
+			       " by the option: leave the number out",
+			       place->n, place->launcher, n_given);
+	place->n = place->n ? place->n : n_given;
+	if (place->index >= place->n)
+		return err_set(err, ERR_USAGE,
+			       "this is task %" PRIu64 " by %s, counted from 0, and there are "
+			       "%" PRIu64 " tasks by the option",
+			       place->index, place->launcher, place->n);
+	return 0;
+}
+
+int place_find(struct place *place, uint64_t n_given, struct err *err)
+{
+	const struct launcher *launcher = find_launcher();
+	bool is_array = variable("SLURM_ARRAY_TASK_ID");
+	struct place array = { .n = 1 };
+
+	if (!launcher && !is_array)
+		return err_set(err, ERR_USAGE,
+			       "no variable of Slurm, Open MPI, MPI, torchrun, PMIx or Kubernetes "
+			       "tells the place of this task");
+	*place = (struct place){ .n = 1, .launcher = "Slurm" };
+	if ((launcher && read_place(launcher, place, err)) || (is_array && read_array(&array, err)))
+		return -1;
+	if (place->n) {
+		place->index += array.index * place->n;
+		place->n *= array.n;
+	} else if (is_array) {
+		return err_set(err, ERR_USAGE,
+			       "%s does not tell how many tasks there are in each task of the "
+			       "Slurm array: give I/N",
+			       place->launcher);
+	}
+	return settle(place, n_given, err);
+}
