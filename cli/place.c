@@ -126,7 +126,8 @@ static int read_array(struct place *array, struct err *err)
 	if (!step || here < first || here > last || (here - first) % step ||
 	    (last - first) / step + 1 != array->n)
 		return err_set(err, ERR_USAGE,
-			       "the %" PRIu64 " tasks of the Slurm array are not evenly spaced from "
+			       "the %" PRIu64
+			       " tasks of the Slurm array are not evenly spaced from "
 			       "%" PRIu64 " to %" PRIu64 ": use --array=0-N",
 			       array->n, first, last);
 	array->index = (here - first) / step;

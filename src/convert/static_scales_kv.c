@@ -40,11 +40,11 @@ static uint64_t layers_of(const struct plan *plan)
 	return n ? n : UINT64_MAX;
 }
 
-static int check_attention(const struct static_scales *scales, const char *name, uint64_t n_layers,
-			   struct err *err)
+static int check_attention(const struct static_scales *scales, const struct plan *plan,
+			   const char *name, uint64_t n_layers, struct err *err)
 {
 	bool latent;
-	size_t n = cached_projection(name, &latent);
+	size_t n = cached_projection(&plan->source, name, &latent);
 	uint32_t layer;
 	char *site;
 	int rc = 0;
@@ -182,7 +182,7 @@ int static_scales_kv(const struct static_scales *scales, struct plan *plan, stru
 	uint64_t n_layers = layers_of(plan);
 
 	for (size_t u = 0; u < plan->selection.n_units; u++)
-		if (check_attention(scales, plan->selection.units[u].name, n_layers, err))
+		if (check_attention(scales, plan, plan->selection.units[u].name, n_layers, err))
 			return -1;
 	for (size_t i = 0; i < scales->stats.n_sites; i++) {
 		const struct amax_site *site = scales->stats.sites[i];

@@ -28,7 +28,20 @@ static size_t latent_parent(const char *name)
 	return 0;
 }
 
-size_t cached_projection(const char *name, bool *latent)
+/* Whether the keys that a tensor gives are those of a recurrence or of an indexer; n: the length of
+ * "A." in its name. */
+static bool is_elsewhere(const struct checkpoint *checkpoint, const char *name, size_t n)
+{
+	static const char indexer[] = ".indexer.";
+	size_t n_indexer = sizeof indexer - 1;
+	char *decays = xasprintf("%.*sA_log", (int)n, name);
+	bool found = checkpoint_find(checkpoint, decays);
+
+	free(decays);
+	return found || (n >= n_indexer && !strncmp(name + n - n_indexer, indexer, n_indexer));
+}
+
+size_t cached_projection(const struct checkpoint *checkpoint, const char *name, bool *latent)
 {
 	struct role_facts facts;
 	struct fusion fusion;
@@ -39,7 +52,7 @@ size_t cached_projection(const char *name, bool *latent)
 	if (facts.role != ROLE_LINEAR)
 		return 0;
 	if (!n && fusion_of_name(&fusion, name) && fusion.position == 1 &&
-	    strchr("qne", fusion.kind))
+	    strchr("qne", fusion.kind) && !is_elsewhere(checkpoint, name, fusion.parent_len))
 		n = fusion.parent_len;
 	return n ? n - 1 : 0;
 }

@@ -151,7 +151,7 @@ static void check_missing(struct verify *verify)
 	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
 		const struct tensor_ref *ref = &checkpoint->by_name[i];
 		bool latent;
-		size_t n = cached_projection(ref->tensor->name, &latent);
+		size_t n = cached_projection(checkpoint, ref->tensor->name, &latent);
 		char *attention;
 		uint32_t layer;
 

@@ -14,6 +14,7 @@
 #include "model/experts.h"
 #include "model/fusion.h"
 #include "model/role_cache.h"
+#include "support/memory_checkpoint.h"
 
 /* Linear weights that are quantized, and how tensor parallelism cuts them. */
 static const struct {
@@ -318,16 +319,22 @@ static void projections_tell_what_attention_caches(void **state)
 		{ "model.layers.0.self_attn.kv_a_proj_with_mqa.weight_scale", 0, false },
 		{ "visual.blocks.0.attn.k_proj.weight", 0, false },
 		{ "k_proj.weight", 0, false },
+		/* keys of Kimi Delta Attention and of DeepSeek-V3.2's indexer */
+		{ "model.layers.1.self_attn.k_proj.weight", 0, false },
+		{ "model.layers.0.self_attn.indexer.wk.weight", 0, false },
 	};
+	struct checkpoint checkpoint;
 
 	(void)state;
+	memory_checkpoint_init(&checkpoint, NULL, "model.layers.1.self_attn.A_log F32 1 1 4 1\n");
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		bool latent;
 
-		assert_int_equal(cached_projection(rows[i].name, &latent), rows[i].n);
+		assert_int_equal(cached_projection(&checkpoint, rows[i].name, &latent), rows[i].n);
 		if (rows[i].n)
 			assert_int_equal(latent, rows[i].latent);
 	}
+	memory_checkpoint_release(&checkpoint);
 }
 
 static void odd_names_end_in_a_role(void **state)
