@@ -113,7 +113,7 @@ static const struct launcher *find_launcher(void)
 static int read_array(struct place *array, struct err *err)
 {
 	static const char count[] = "SLURM_ARRAY_TASK_COUNT";
-	uint64_t here, first = 0, last, step = 1;
+	uint64_t here = 0, first = 0, last = 0, step = 1;
 
 	*array = (struct place){ .launcher = "Slurm" };
 	if (read_number("SLURM_ARRAY_TASK_ID", UINT32_MAX, &here, err) ||

@@ -105,7 +105,8 @@ static struct needs needs_of(const struct sweep_plan *plan)
 {
 	struct needs needs = { 0 };
 
-	for (size_t m = 0; m < plan->params.n_models; m++)
+	needs_add(&needs, plan, &plan->params.models[0]);
+	for (size_t m = 1; m < plan->params.n_models; m++)
 		needs_add(&needs, plan, &plan->params.models[m]);
 	return needs;
 }
