@@ -302,10 +302,8 @@ static void add_measured(struct keep_sets *sets, struct sum *sums, bool *seen,
 		whole &= s != SIZE_MAX && (!m || s == first) && !seen[u] &&
 			 unit->rows == module->rows && unit->cols == module->cols;
 		first = m ? first : s;
-		if (s == SIZE_MAX)
-			continue;
-		seen[u] = true;
-		sums[s * n].refused |= !whole;
+		if (s != SIZE_MAX)
+			seen[u] = true;
 	}
 	if (first == SIZE_MAX)
 		return;

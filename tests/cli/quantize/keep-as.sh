@@ -208,3 +208,27 @@ python3 "$CLI/json_check.py" plan.json "not any(g['group'] in ('layers.0.qkv', '
 # Without --ragged channelwise takes shapes that blockwise does not: they stay channelwise.
 plan "$moe" --recipe channelwise --format compressed-tensors --keep moe.json --keep-as blockwise --budget 60%
 json plan.json "all(t['recipe'] != 'blockwise' for t in j['tensors'] if any(n % 128 for n in t['shape']))"
+
+# What the format or engines do not have by another recipe stays as it is: a table that finds blocks best of all.
+python3 "$CLI/tiny.py" make qwen3_moe odd
+"$FP8CONV" sensitivity odd --data ids.jsonl --format compressed-tensors --recipe blockwise,channelwise --ragged -o odd.json -q
+for table in S odd; do
+	python3 -c '
+import json, sys
+table = json.load(open(sys.argv[1]))
+for g in table["groups"]:
+    g["kld"]["mean"] *= 0.01 if g["recipe"] == "blockwise" else 1
+json.dump(table, open("best-" + sys.argv[1], "w"))' $table.json
+done
+for format in compressed-tensors modelopt; do
+	plan odd --recipe channelwise --ragged --format $format --keep best-odd.json --keep-as blockwise --budget 60% >/dev/null
+	json plan.json "any(t['recipe'] == 'blockwise' for t in j['tensors']) == ('$format' != 'modelopt')"
+done
+"$FP8CONV" quantize "$model" --format compressed-tensors --dry-run --json >blocks.json
+"$FP8CONV" quantize "$model" --recipe channelwise --dry-run --json >channels.json
+plan "$model" --recipe channelwise --keep best-S.json --keep-as blockwise --budget 60%
+python3 - <<'END'
+import json
+mixed, *alone = (json.load(open(name))["tp"] for name in ("plan.json", "blocks.json", "channels.json"))
+assert mixed == [n for n in alone[1] if n in alone[0]] and mixed != alone[1], (mixed, alone)
+END
