@@ -19,12 +19,12 @@ static int run_copy(const struct inputs *inputs, int worker, size_t i, struct er
 	struct pass pass = runner_pass(runner, worker, i);
 	struct sequence sequence = *pass.sequence;
 	struct executor_stream *stream = runner->memory.workspaces[worker]->stream;
-	size_t hidden = runner->from->model->hidden;
-	const struct copy_args copy = { .y = { inputs->streams[worker], hidden },
-					.x = { sequence.residual, hidden },
+	size_t width = runner->from->model->stream.width;
+	const struct copy_args copy = { .y = { inputs->streams[worker], width },
+					.x = { sequence.residual, width },
 					.repeat = 1,
 					.n_rows = sequence.n_tokens,
-					.n_cols = hidden };
+					.n_cols = width };
 
 	stream->executor->ops->copy(stream, &copy);
 	sequence.residual = inputs->streams[worker];

@@ -43,27 +43,34 @@ static void split_queries(const struct pass *pass)
 		  pass->sequence->n_tokens * model->n_heads, n);
 }
 
-/* Computes q, k and v by their matrices. */
+/* Computes q, k and v by their matrices.  Those of k and v in a layer that uses the keys and values
+ * of another one, which caches_take() puts in their place, are for observers alone. */
 static int project_apart(const struct pass *pass, struct err *err)
 {
-	const struct model *model = pass->forward->model;
+	static const enum linear_role roles[] = { LINEAR_Q, LINEAR_K, LINEAR_V };
 	const struct layer_ref *ref = pass->layer->ref;
-	const struct linear *l = pass->layer->linear;
 	struct workspace *w = pass->workspace;
 	struct attention_arrays *a = &w->attention;
-	const struct linear *const three[] = { &l[LINEAR_Q], &l[LINEAR_K], &l[LINEAR_V] };
-	bool gated = model->arch->gated_attention;
-	float *const ys[] = { gated ? w->fused_out : a->q, a->k, a->v };
-	const struct products products = { .linears = three,
-					   .n = ref->keys_are_values ? 2 : 3,
-					   .x = w->own->normed,
-					   .m = pass->sequence->n_tokens,
-					   .ys = ys };
+	bool gated = pass->forward->model->arch->gated_attention;
+	float *const places[] = { gated ? w->fused_out : a->q, a->k, a->v };
+	const struct linear *linears[3];
+	float *ys[3];
+	struct products products = {
+		.linears = linears, .x = w->own->normed, .m = pass->sequence->n_tokens, .ys = ys
+	};
 	size_t n_keys = ref->n_kv_heads * ref->head_dim;
 
+	for (int i = 0; i < 3; i++) {
+		const struct linear *linear = &pass->layer->linear[roles[i]];
+
+		if (!linear->weight.data)
+			continue;
+		linears[products.n] = linear;
+		ys[products.n++] = places[i];
+	}
 	if (pass_products(pass, &products, err))
 		return -1;
-	if (ref->keys_are_values)
+	if (ref->keys_are_values && !ref->kv_source)
 		copy_rows(w, (struct rows_out){ a->v, n_keys }, (struct rows_in){ a->k, n_keys }, 1,
 			  products.m, n_keys);
 	if (gated)
@@ -222,11 +229,16 @@ static void norm_heads(const struct pass *pass, enum vector_role role, float *x,
 static void norm_queries_and_keys(const struct pass *pass)
 {
 	const struct model *model = pass->forward->model;
-	const struct layer_ref *ref = pass->layer->ref;
 	struct attention_arrays *a = &pass->workspace->attention;
 
 	norm_heads(pass, VECTOR_NORM_Q, a->q, model->n_heads);
-	norm_heads(pass, VECTOR_NORM_K, a->k, ref->n_kv_heads);
+	norm_heads(pass, VECTOR_NORM_K, a->k, pass->layer->ref->n_kv_heads);
+}
+
+/* Returns the number of heads of keys that the layer computes. */
+static size_t own_kv_heads(const struct layer_ref *ref)
+{
+	return ref->kv_source ? 0 : ref->n_kv_heads;
 }
 
 /* Computes the angles, which depend on the rope and on positions, if one of these has changed. */
@@ -330,46 +342,6 @@ static void observe_qkv(const struct pass *pass)
 	observe(pass, OBSERVED_V, w->own->n_slots_used++, a->v, ref->n_kv_heads * ref->value_dim);
 }
 
-/* Rounds keys and values as a cache in FP8 does. */
-static void round_caches(const struct pass *pass)
-{
-	const struct layer_ref *ref = pass->layer->ref;
-	const struct attention_arrays *a = &pass->workspace->attention;
-	const struct round_e4m3_args caches[] = {
-		{ .x = a->k, .head_dim = ref->head_dim, .scales = pass->layer->key_scales },
-		{ .x = a->v, .head_dim = ref->value_dim, .scales = pass->layer->value_scales },
-	};
-
-	for (size_t i = 0; i < sizeof caches / sizeof *caches; i++) {
-		struct round_e4m3_args args = caches[i];
-
-		args.n_rows = pass->sequence->n_tokens;
-		args.n_heads = ref->n_kv_heads;
-		if (args.scales)
-			pass->workspace->ops->round_e4m3(pass->workspace->stream, &args);
-	}
-}
-
-/* Rounds what latent attention caches: the latent vector and the rotated values, by one scale. */
-static void round_latent(const struct pass *pass)
-{
-	const struct latent *latent = &pass->forward->model->latent;
-	const struct attention_arrays *a = &pass->workspace->attention;
-	const struct round_e4m3_args parts[] = {
-		{ .x = a->kv_latent, .head_dim = latent->kv_lora_rank },
-		{ .x = a->k_rope, .head_dim = latent->rope_dim },
-	};
-
-	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-		struct round_e4m3_args args = parts[i];
-
-		args.n_rows = pass->sequence->n_tokens;
-		args.n_heads = 1;
-		args.scales = pass->layer->latent_scale;
-		pass->workspace->ops->round_e4m3(pass->workspace->stream, &args);
-	}
-}
-
 /* Ends what project_latent() began: rotates, rounds as a cache in FP8 does, and computes k and v of
  * every head from the result. */
 static int expand_latent(const struct pass *pass, struct err *err)
@@ -389,7 +361,7 @@ static int expand_latent(const struct pass *pass, struct err *err)
 	observe(pass, OBSERVED_CACHED, slot, a->k_rope, latent->rope_dim);
 	observe(pass, OBSERVED_LATENT, slot + 1, a->kv_latent, latent->kv_lora_rank);
 	if (layer->latent_scale)
-		round_latent(pass);
+		caches_round_latent(pass);
 	if (pass_linear(pass, &layer->linear[LINEAR_KV_B], a->kv_latent, n, a->kv_expanded, err))
 		return -1;
 	join_kv(pass);
@@ -463,7 +435,7 @@ int attention_run(const struct pass *pass, struct err *err)
 		angles_put(w, ref->rope, n);
 		rotate(pass, a->q + model->latent.nope_dim, model->n_heads, ref->head_dim);
 		if (!latent)
-			rotate(pass, a->k, ref->n_kv_heads, ref->head_dim);
+			rotate(pass, a->k, own_kv_heads(ref), ref->head_dim);
 		if (model->rotated_norm) {
 			norm_plainly(pass, a->q, model->n_heads);
 			norm_plainly(pass, a->k, ref->n_kv_heads);
@@ -472,11 +444,15 @@ int attention_run(const struct pass *pass, struct err *err)
 	if (model->arch->norm_after_rope)
 		norm_queries_and_keys(pass);
 	if (model->arch->normed_values)
-		norm_plainly(pass, a->v, ref->n_kv_heads);
+		norm_plainly(pass, a->v, own_kv_heads(ref));
+	if (ref->kv_source)
+		caches_take(pass);
 	if (ref->query_scale != 0)
 		scale_queries(pass);
 	observe_qkv(pass);
-	round_caches(pass);
+	caches_round(pass);
+	if (ref->kv_place)
+		caches_keep(pass);
 	attend(pass);
 	if (model->arch->gated_attention)
 		gate_heads(pass);

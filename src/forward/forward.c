@@ -44,11 +44,29 @@ int forward_embed(const struct pass *pass, const float *table, size_t n_rows,
 	return 0;
 }
 
+int forward_embed_layers(const struct pass *pass, const float *table, size_t n_rows,
+			 struct err *err)
+{
+	const struct model *model = pass->forward->model;
+	size_t n = pass->sequence->n_tokens, n_cols = model->n_layers * model->layer_input_dim;
+	float *inputs = pass->sequence->residual + n * model->stream.layer_inputs;
+	struct workspace *w = pass->workspace;
+
+	w->ops->put(w->stream, w->fused_out, table, n_rows * n_cols * sizeof *table);
+	w->ops->gather(w->stream, inputs, w->fused_out, w->token_rows, n, n_cols);
+	if (w->ops->wait(w->stream, err))
+		return err_wrap(err, "the layers' embeddings of sequence %zu",
+				pass->sequence->index);
+	return 0;
+}
+
+#define NO_NORM N_VECTORS
+
 /* A residual block is residual += norm_after(f(norm_before(residual))); most models have the first
  * norm alone.  The mlp of a parallel layer takes what attention took, which is still there. */
 static void block_begin(const struct pass *pass, enum vector_role before)
 {
-	const float *norm = pass->layer->vector[before];
+	const float *norm = before == NO_NORM ? NULL : pass->layer->vector[before];
 	struct workspace *w = pass->workspace;
 
 	if (norm)
@@ -83,6 +101,8 @@ static int layer_begin(const struct pass *pass, struct err *err)
 	const struct layer_ref *ref = pass->layer->ref;
 
 	pass->workspace->own->n_slots_used = 0;
+	if (ref->linear[LINEAR_LAYER_INPUTS].weight && layer_inputs_run(pass, err))
+		return -1;
 	if (ref->mixer != MIXER_NONE) {
 		block_begin(pass, VECTOR_NORM_ATTENTION);
 		if (mixers[ref->mixer](pass, err))
@@ -105,6 +125,12 @@ static int layer_end(const struct pass *pass, struct err *err)
 		return -1;
 	if (ref->has_mlp)
 		block_end(pass, VECTOR_NORM_MLP_OUT);
+	if (ref->linear[LINEAR_LAYER_GATE].weight) {
+		block_begin(pass, NO_NORM);
+		if (layer_input_run(pass, err))
+			return -1;
+		block_end(pass, VECTOR_NORM_LAYER_OUT);
+	}
 	if (scale)
 		pass_scale(pass, pass->sequence->residual, *scale, pass->sequence->n_tokens,
 			   pass->forward->model->hidden);

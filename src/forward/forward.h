@@ -112,7 +112,9 @@ struct sequence {
 	size_t index; /* for observers and messages */
 	size_t n_tokens;
 	const uint32_t *tokens; /* (n_tokens), the host's */
-	float *residual;	/* (n_tokens, hidden) */
+	/* (n_tokens, hidden), the first of the arrays of struct stream_places: n_tokens *
+	 * model->stream.width values together */
+	float *residual;
 	/* (forward_slots()): forward_layer() and forward_head() add to them, in the order of
 	 * computation */
 	struct value_stats *stats;
@@ -149,6 +151,11 @@ size_t forward_slots(const struct model *model);
  * sequence has tokens; token_rows is (n_tokens).  Both are the host's. */
 int forward_embed(const struct pass *pass, const float *table, size_t n_rows,
 		  const uint32_t *token_rows, struct err *err);
+
+/* The same for the inputs that layers have of their own: table is (n_rows, layers *
+ * layer_input_dim).  Follows forward_embed() with the same sequence and workspace. */
+int forward_embed_layers(const struct pass *pass, const float *table, size_t n_rows,
+			 struct err *err);
 
 /* residual += attention, then residual += mlp.  Fails only as the executor, the filter or memory
  * does. */

@@ -68,6 +68,21 @@ int mamba1_run(const struct pass *pass, struct err *err);
 int conv_run(const struct pass *pass, struct err *err);
 int mlp_run(const struct pass *pass, struct err *err);
 
+/* Round as a cache in FP8 does: keys and values, unless they are of another layer; or what latent
+ * attention caches, the latent vector and the rotated values, by one scale. */
+void caches_round(const struct pass *pass);
+void caches_round_latent(const struct pass *pass);
+
+/* Keep the layer's keys and values with the sequence, for layers that use them; and take those that
+ * the layer uses. */
+void caches_keep(const struct pass *pass);
+void caches_take(const struct pass *pass);
+
+/* The inputs that layers have of their own: adds to those of all layers what the residual stream
+ * before the first layer gives; and the third step of a layer, from normed to out as above. */
+int layer_inputs_run(const struct pass *pass, struct err *err);
+int layer_input_run(const struct pass *pass, struct err *err);
+
 /* The second step of a layer of experts, in parts: routes the tokens of workspace->own->normed;
  * runs an expert on the sequence's tokens; adds what comes after the experts. */
 int experts_begin(const struct pass *pass, struct err *err);

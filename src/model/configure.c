@@ -266,15 +266,20 @@ static int configure_indexer(struct model *model, const json_t *facts, struct er
 	return 0;
 }
 
-static int configure_layer_inputs(const json_t *facts, struct err *err)
+static int configure_layer_inputs(struct model *model, const json_t *facts, struct err *err)
 {
-	size_t size = fact_count(facts, "hidden_size_per_layer_input", 0);
+	static const char key[] = "hidden_size_per_layer_input";
+	size_t n_rows = fact_count(facts, "vocab_size_per_layer_input", 0);
 
-	return size ? err_set(err, ERR_INPUT,
-			      "config.json: 'hidden_size_per_layer_input' is %zu, but embeddings "
-			      "for each layer are not supported",
-			      size)
-		    : 0;
+	if (!fact_count(facts, key, 0))
+		return 0;
+	if (n_rows < model->vocab_size)
+		return err_set(err, ERR_INPUT,
+			       "config.json: 'vocab_size_per_layer_input' is %zu, less than "
+			       "'vocab_size', %zu",
+			       n_rows, model->vocab_size);
+	model->layer_vocab_size = n_rows;
+	return fact_size(facts, key, MODEL_MAX_HEAD_DIM, &model->layer_input_dim, err);
 }
 
 int model_configure(struct model *model, const struct model_config *config, const json_t *facts,
@@ -282,16 +287,39 @@ int model_configure(struct model *model, const struct model_config *config, cons
 {
 	if (configure_sizes(model, config, facts, err) ||
 	    configure_heads(model, config, facts, err) || configure_activation(model, facts, err) ||
-	    configure_layer_inputs(facts, err) || configure_latent(model, facts, err) ||
+	    configure_layer_inputs(model, facts, err) || configure_latent(model, facts, err) ||
 	    configure_indexer(model, facts, err))
 		return -1;
 	model->layers = xcalloc(model->n_layers, sizeof *model->layers);
 	if (model_configure_windows(model, facts, err) ||
-	    model_configure_heads(model, facts, err) || model_configure_ropes(model, facts, err) ||
-	    configure_numbers(model, facts, err) || configure_experts(model, facts, err) ||
-	    model_read_multipliers(model, facts, err))
+	    model_configure_heads(model, facts, err) ||
+	    model_configure_sharing(model, facts, err) ||
+	    model_configure_ropes(model, facts, err) || configure_numbers(model, facts, err) ||
+	    configure_experts(model, facts, err) || model_read_multipliers(model, facts, err))
 		return -1;
 	return model_find_mixers(model, facts, err);
+}
+
+/* Gemma 4: the mlp of layers that use other layers' keys and values may be twice as wide. */
+int model_check_widths(const struct model *model, const struct model_config *config,
+		       const json_t *facts, struct err *err)
+{
+	bool wide = fact_flag(facts, "use_double_wide_mlp");
+
+	for (size_t i = 0; i < model->n_layers; i++) {
+		const struct layer_ref *layer = &model->layers[i];
+		size_t times = wide && layer->kv_source ? 2 : 1;
+
+		if (!json_object_get(facts, "use_double_wide_mlp") ||
+		    layer->width == times * config->size[CONFIG_INTERMEDIATE_SIZE])
+			continue;
+		return err_set(err, ERR_INPUT,
+			       "tensor '%s' has %zu columns, but 'intermediate_size' and "
+			       "'use_double_wide_mlp' of config.json imply %zu",
+			       layer->linear[LINEAR_DOWN].weight->tensor->name, layer->width,
+			       times * (size_t)config->size[CONFIG_INTERMEDIATE_SIZE]);
+	}
+	return 0;
 }
 
 /* A flag of config.json on tensors that layers have or have not. */

@@ -98,6 +98,7 @@ static const struct {
 	{ "num_experts_per_token", FACT_COUNT },
 	{ "num_global_key_value_heads", FACT_COUNT },
 	{ "num_heads", FACT_COUNT },
+	{ "num_kv_shared_layers", FACT_COUNT },
 	{ "original_max_position_embeddings", FACT_COUNT },
 	{ "partial_rotary_factor", FACT_NUMBER },
 	{ "per_layer_config", FACT_OBJECT },
@@ -128,9 +129,11 @@ static const struct {
 	{ "topk_method", FACT_TEXT },
 	{ "use_bias", FACT_FLAG },
 	{ "use_conv_bias", FACT_FLAG },
+	{ "use_double_wide_mlp", FACT_FLAG },
 	{ "use_qk_norm", FACT_FLAG },
 	{ "use_sliding_window", FACT_FLAG },
 	{ "v_head_dim", FACT_COUNT },
+	{ "vocab_size_per_layer_input", FACT_COUNT },
 };
 
 /* What all architectures read. */

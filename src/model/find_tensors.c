@@ -58,13 +58,15 @@ static int find_attention(struct search *search, const char *prefix, struct laye
 	size_t q = model->n_heads * layer->head_dim, kv = layer->n_kv_heads * layer->head_dim,
 	       hidden = model->hidden, gate = model->arch->gated_attention ? q : 0;
 	const struct expected expected[] = {
-		{ LINEAR_Q, q + gate, hidden },	    { LINEAR_K, kv, hidden },
-		{ LINEAR_QKV, q + 2 * kv, hidden }, { LINEAR_O, hidden, q },
+		{ LINEAR_Q, q + gate, hidden },	    { LINEAR_O, hidden, q },
+		{ LINEAR_QKV, q + 2 * kv, hidden }, { LINEAR_K, kv, hidden },
 		{ LINEAR_V, kv, hidden },
 	};
 	static const enum linear_role fused[] = { LINEAR_QKV, LINEAR_O };
-	static const enum linear_role apart[] = { LINEAR_Q, LINEAR_K, LINEAR_O, LINEAR_V };
+	static const enum linear_role apart[] = { LINEAR_Q, LINEAR_O, LINEAR_K, LINEAR_V };
 	size_t n_less = layer->keys_are_values ? 1 : 0; /* without v */
+	/* releases have matrices of k and v also where they are not used */
+	size_t n_apart = layer->kv_source ? 2 : COUNT(apart) - n_less;
 
 	if (model->latent.kv_lora_rank)
 		return find_latent_attention(search, prefix, layer);
@@ -73,7 +75,7 @@ static int find_attention(struct search *search, const char *prefix, struct laye
 		return -1;
 	return layer->linear[LINEAR_QKV].weight
 		       ? search_need(search, prefix, layer, fused, COUNT(fused))
-		       : search_need(search, prefix, layer, apart, COUNT(apart) - n_less);
+		       : search_need(search, prefix, layer, apart, n_apart);
 }
 
 static int find_mlp(struct search *search, const char *prefix, struct layer_ref *layer)
@@ -251,6 +253,53 @@ static int find_mixer(struct search *search, const char *prefix, struct layer_re
 	return mixers[layer->mixer].find(search, prefix, layer);
 }
 
+/* What all inputs of layers are made of, which the first layer has. */
+static int find_layer_inputs(struct search *search, struct model *model)
+{
+	const char *body = model->place->body, *table = model->arch->layer_embedding;
+	const char *norm = search_vector_name(search, VECTOR_NORM_LAYER_INPUTS);
+	struct layer_ref *first = &model->layers[0];
+	size_t dim = model->layer_input_dim, n = model->n_layers * dim;
+	const struct expected expected[] = { { LINEAR_LAYER_INPUTS, n, model->hidden } };
+	static const enum linear_role need[] = { LINEAR_LAYER_INPUTS };
+
+	if (!dim)
+		return 0;
+	model->layer_embedding = search_tensor(search, body, table, ".weight");
+	if (!model->layer_embedding)
+		return search_missing(search, body, table, ".weight");
+	first->vector[VECTOR_NORM_LAYER_INPUTS] = search_tensor(search, body, norm, "");
+	if (!first->vector[VECTOR_NORM_LAYER_INPUTS])
+		return search_missing(search, body, norm, "");
+	if (search_linears(search, body, first, expected, 1) ||
+	    search_need(search, body, first, need, 1) ||
+	    search_check_vector(first->vector[VECTOR_NORM_LAYER_INPUTS], dim, search->err))
+		return -1;
+	return search_check_matrix(model->layer_embedding, model->layer_vocab_size, n, search->err);
+}
+
+/* The gate of a layer's own input, and the matrix behind it. */
+static int find_layer_input(struct search *search, const char *prefix, struct layer_ref *layer)
+{
+	size_t hidden = search->model->hidden, dim = search->model->layer_input_dim;
+	const struct expected expected[] = {
+		{ LINEAR_LAYER_GATE, dim, hidden },
+		{ LINEAR_LAYER_OUT, hidden, dim },
+	};
+	static const enum linear_role both[] = { LINEAR_LAYER_GATE, LINEAR_LAYER_OUT };
+	const struct tensor_ref *gate;
+
+	if (search_linears(search, prefix, layer, expected, COUNT(expected)))
+		return -1;
+	gate = layer->linear[LINEAR_LAYER_GATE].weight;
+	if (gate && !dim)
+		return err_set(search->err, ERR_INPUT,
+			       "tensor '%s' has no effect by config.json, where "
+			       "'hidden_size_per_layer_input' is 0: correct one of them",
+			       gate->tensor->name);
+	return !dim ? 0 : search_need(search, prefix, layer, both, COUNT(both));
+}
+
 static int find_layer(struct search *search, size_t i)
 {
 	struct layer_ref *layer = &search->model->layers[i];
@@ -258,7 +307,8 @@ static int find_layer(struct search *search, size_t i)
 	int rc = -1;
 
 	if (!find_mixer(search, prefix, layer) &&
-	    !(layer->has_mlp && find_mlp(search, prefix, layer)))
+	    !(layer->has_mlp && find_mlp(search, prefix, layer)) &&
+	    !find_layer_input(search, prefix, layer))
 		rc = search_vectors(search, prefix, layer);
 	free(prefix);
 	return rc;
@@ -328,6 +378,24 @@ static const struct model_place *find_place(const struct checkpoint *checkpoint,
 	return &places[0];
 }
 
+/* Whether a tensor norms keys or values in a layer that uses those of another one: releases have
+ * them all the same.  rest: "20.self_attn.k_norm.weight". */
+static bool is_unused(const struct model *model, const char *rest)
+{
+	static const char *const parts[] = { "k_norm.", "v_norm." };
+	static const char attention[] = ".self_attn.";
+	char *end;
+	unsigned long i = strtoul(rest, &end, 10);
+
+	if (i >= model->n_layers || !model->layers[i].kv_source ||
+	    strncmp(end, attention, strlen(attention)) != 0)
+		return false;
+	for (size_t p = 0; p < COUNT(parts); p++)
+		if (!strncmp(end + strlen(attention), parts[p], strlen(parts[p])))
+			return true;
+	return false;
+}
+
 /* Returns what follows the prefix of layers in the name of a tensor of a layer; NULL for others. */
 static const char *below_layers(const struct model *model, const char *name)
 {
@@ -335,7 +403,7 @@ static const char *below_layers(const struct model *model, const char *name)
 
 	if (strncmp(name, body, strlen(body)) != 0 || strncmp(rest, "layers.", 7) != 0)
 		return NULL;
-	return is_accessory(model, name) ? NULL : rest + 7;
+	return is_accessory(model, name) || is_unused(model, rest + 7) ? NULL : rest + 7;
 }
 
 /* Fails for a tensor of a layer that has no role. */
@@ -399,7 +467,8 @@ int model_find_tensors(struct model *model, const struct model_config *config, s
 		return search_missing(&search, body, norm, ".weight");
 	if (search_check_matrix(model->embedding, model->vocab_size, model->hidden, err) ||
 	    search_check_vector(model->norm, model->hidden, err) ||
-	    find_head(&search, model, config->tie_word_embeddings || model->arch->tied))
+	    find_head(&search, model, config->tie_word_embeddings || model->arch->tied) ||
+	    find_layer_inputs(&search, model))
 		return -1;
 	search.n_found = 0;
 	for (size_t i = 0; i < model->n_layers; i++) {

@@ -11,12 +11,17 @@
 static bool vector_is_of(const struct layer_ref *layer, int role)
 {
 	switch (role) {
-	case VECTOR_NORM_Q:
 	case VECTOR_NORM_K:
+		return layer_has_attention(layer) && !layer->kv_source;
+	case VECTOR_NORM_Q:
 	case VECTOR_NORM_Q_A:
 	case VECTOR_NORM_KV_A:
 	case VECTOR_SINKS:
 		return layer_has_attention(layer);
+	case VECTOR_NORM_LAYER_INPUTS: /* found with its matrix, which is no layer's alone */
+		return false;
+	case VECTOR_NORM_LAYER_OUT:
+		return layer->linear[LINEAR_LAYER_OUT].weight;
 	case VECTOR_NORM_ATTENTION:
 	case VECTOR_NORM_ATTENTION_OUT:
 		return layer->mixer != MIXER_NONE;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The heads of each layer's attention, where layers differ, by config.json: Gemma 4's layers
- * without a window have heads of another size, and another number of them for keys and values.
+ * without a window have heads of another size, and another number of them for keys and values.  Its
+ * last layers may use keys and values of layers before them.
  *
  * Source: transformers 5.23, configuration_gemma4.py, which turns global_head_dim and
  * num_global_key_value_heads into a per_layer_config, and saves only that.
@@ -150,4 +151,39 @@ int model_configure_heads(struct model *model, const json_t *facts, struct err *
 		if (model->layers[i].n_kv_heads > model->max_kv_heads)
 			model->max_kv_heads = model->layers[i].n_kv_heads;
 	return check_layers(model, err);
+}
+
+/* Returns the last layer before `end` with a window as this one has; NULL: there is none. */
+static struct layer_ref *last_alike(struct model *model, const struct layer_ref *layer, size_t end)
+{
+	for (size_t i = end; i > 0; i--)
+		if ((model->layers[i - 1].window > 0) == (layer->window > 0))
+			return &model->layers[i - 1];
+	return NULL;
+}
+
+int model_configure_sharing(struct model *model, const json_t *facts, struct err *err)
+{
+	size_t n = fact_count(facts, "num_kv_shared_layers", 0), end;
+
+	model->stream.layer_inputs = model->hidden;
+	model->stream.width = model->hidden + model->n_layers * model->layer_input_dim;
+	end = n < model->n_layers ? model->n_layers - n : 0;
+	for (size_t i = end; i < model->n_layers; i++) {
+		struct layer_ref *layer = &model->layers[i];
+		struct layer_ref *source = last_alike(model, layer, end);
+
+		if (!source)
+			return err_set(err, ERR_INPUT,
+				       "config.json: 'num_kv_shared_layers' is %zu of %zu layers, "
+				       "but layer %zu has no layer of its type ('layer_types') "
+				       "before them",
+				       n, model->n_layers, i);
+		layer->kv_source = source;
+		if (source->kv_place)
+			continue;
+		source->kv_place = model->stream.width;
+		model->stream.width += source->n_kv_heads * (source->head_dim + source->value_dim);
+	}
+	return 0;
 }

@@ -47,6 +47,9 @@ static const enum input_kind linear_kinds[N_LINEARS] = {
 	[LINEAR_CONV_OUT] = INPUT_O,
 	[LINEAR_LATENT_IN] = INPUT_MLP,
 	[LINEAR_LATENT_OUT] = INPUT_LATENT,
+	[LINEAR_LAYER_INPUTS] = INPUT_LAYER_INPUTS,
+	[LINEAR_LAYER_GATE] = INPUT_LAYER_GATE,
+	[LINEAR_LAYER_OUT] = INPUT_LAYER_OUT,
 };
 
 static const enum input_kind expert_kinds[N_EXPERT_ROLES] = {

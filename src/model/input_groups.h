@@ -9,6 +9,7 @@
 #include "model/model.h"
 
 enum input_kind {
+	INPUT_LAYER_INPUTS, /* the residual stream before the first layer */
 	/* the normed residual stream: q, k, v, and what compresses them; DeltaNet's but its last */
 	INPUT_MIXER,
 	INPUT_DECAYS, /* the compressed decays and gates of Kimi Delta Attention */
@@ -24,6 +25,8 @@ enum input_kind {
 	INPUT_MLP,    /* the normed residual stream: gate, up, shared router, gate and up */
 	INPUT_DOWN,   /* the gated values */
 	INPUT_SHARED_DOWN,
+	INPUT_LAYER_GATE,  /* the residual stream behind the mlp */
+	INPUT_LAYER_OUT,   /* the gated input of a layer */
 	INPUT_LATENT,	   /* the sum of the experts' outputs, in a layer with LINEAR_LATENT_OUT */
 	INPUT_EXPERT,	   /* gate and up of one expert: the tokens that it gets */
 	INPUT_EXPERT_DOWN, /* its gated values */

@@ -96,7 +96,8 @@ static int open_steps(struct model *model, const struct model_config *config, co
 	facts = facts_read(language_level(root), &model->arch->facts, err);
 	if (facts && !model_configure(model, config, facts, err) &&
 	    !model_find_tensors(model, config, err))
-		rc = model_check_features(model, facts, err);
+		rc = model_check_widths(model, config, facts, err) ||
+		     model_check_features(model, facts, err);
 	json_decref(facts);
 	return rc;
 }

@@ -69,6 +69,11 @@ enum linear_role {
 	LINEAR_CONV_OUT,
 	LINEAR_LATENT_IN,  /* (latent, hidden): its output is the input of all experts */
 	LINEAR_LATENT_OUT, /* (hidden, latent): its input is the sum of their outputs */
+	/* (layers * layer_input_dim, hidden), of the first layer alone: what embeddings add to the
+	 * inputs of all layers; */
+	LINEAR_LAYER_INPUTS,
+	LINEAR_LAYER_GATE, /* (layer_input_dim, hidden): the gate of a layer's own input; */
+	LINEAR_LAYER_OUT,  /* (hidden, layer_input_dim): of the gated input */
 	N_LINEARS
 };
 
@@ -84,7 +89,9 @@ enum vector_role {
 	VECTOR_NORM_EXPERTS,
 	VECTOR_NORM_EXPERTS_OUT,
 	VECTOR_NORM_DENSE_OUT,
-	VECTOR_NORM_Q, /* (head_dim), the same for each head */
+	VECTOR_NORM_LAYER_INPUTS, /* (layer_input_dim): of LINEAR_LAYER_INPUTS, for each layer */
+	VECTOR_NORM_LAYER_OUT,	  /* (hidden): of LINEAR_LAYER_OUT */
+	VECTOR_NORM_Q,		  /* (head_dim), the same for each head */
 	VECTOR_NORM_K,
 	VECTOR_NORM_Q_A,      /* (q_lora_rank) */
 	VECTOR_NORM_KV_A,     /* (kv_lora_rank) */
@@ -150,10 +157,13 @@ struct layer_ref {
 	size_t shared_width; /* intermediate size of the shared expert; 0: the layer has no one */
 	/* intermediate size of the dense mlp, beside the experts or alone; 0: experts only */
 	size_t width;
-	size_t n_kv_heads;	 /* of attention */
-	size_t head_dim;	 /* of q and k */
-	size_t value_dim;	 /* of v */
-	bool keys_are_values;	 /* v is the output of k's matrix */
+	size_t n_kv_heads;    /* of attention */
+	size_t head_dim;      /* of q and k */
+	size_t value_dim;     /* of v */
+	bool keys_are_values; /* v is the output of k's matrix */
+	/* the layer whose keys and values this one uses, whatever matrices it has; NULL: its own */
+	const struct layer_ref *kv_source;
+	size_t kv_place;	 /* of keys that stay for other layers, in the stream; 0: none do */
 	size_t window;		 /* tokens that a query attends to, its own included; 0: all */
 	size_t chunk;		 /* tokens that attend to each other and to no others; 0: all */
 	const struct rope *rope; /* NULL: attention does not know positions */
@@ -201,6 +211,15 @@ struct latent {
 struct indexer {
 	size_t top_k; /* tokens that it chooses; 0: the model has no indexer */
 	size_t n_heads, head_dim;
+};
+
+/* What a sequence takes from layer to layer, as arrays behind each other: the residual stream
+ * (tokens, hidden), the inputs of all layers (tokens, layers, layer_input_dim), and keys and values
+ * that later layers use (tokens, kv heads * head_dim).  An array begins behind as many values for
+ * each token as the arrays before it have together: its place. */
+struct stream_places {
+	size_t layer_inputs;
+	size_t width; /* values of a token */
 };
 
 /* Where the language model is in the names of a checkpoint. */
@@ -277,6 +296,12 @@ struct model {
 	struct mamba1 mamba1;
 	size_t conv_width; /* of gated convolutions, as above; 0: no layer has one */
 	struct multipliers multipliers;
+	/* Gemma 4's small models: each layer has an input of its own, from an embedding and from
+	 * the residual stream before the first layer */
+	size_t layer_input_dim; /* 0: the model has none */
+	size_t layer_vocab_size;
+	const struct tensor_ref *layer_embedding; /* (layer_vocab_size, layers * layer_input_dim) */
+	struct stream_places stream;
 	float norm_eps;
 	bool rotated_norm; /* heads of q and k are normed after their rotation, without weights */
 	float norm_offset; /* a norm multiplies by offset + weight */
@@ -348,6 +373,7 @@ struct arch {
 	enum rotating_layers rotating;
 	const struct mamba_keys *mamba; /* of layers with Mamba-2; NULL: no layer has it */
 	const char *embedding, *norm;	/* modules below root; NULL: "embed_tokens", "norm" */
+	const char *layer_embedding;	/* below root, of models with layer_input_dim */
 	bool norm_heads_together;	/* the norms of q and k are over all heads of a token */
 	bool grown_queries;		/* queries grow with their position, by keys of the rope */
 	bool latent_part; /* head_dim is of whole heads, of which partial_rotary_factor rotates */

@@ -28,6 +28,10 @@ int model_configure(struct model *model, const struct model_config *config, cons
  * the key. */
 int model_configure_heads(struct model *model, const json_t *facts, struct err *err);
 
+/* Sets which layers use the keys and values of others, and the places of what goes from layer to
+ * layer.  ERR_INPUT with the key. */
+int model_configure_sharing(struct model *model, const json_t *facts, struct err *err);
+
 /* Reads the ropes; sets the window and the rope of each layer, and how its queries grow.  ERR_INPUT
  * with the key. */
 int model_configure_ropes(struct model *model, const json_t *facts, struct err *err);
@@ -49,6 +53,11 @@ int model_read_multipliers(struct model *model, const json_t *facts, struct err 
 /* Finds every tensor of the model by the names of its architecture.  ERR_INPUT for a tensor that is
  * missing, unexpected or of another shape than config.json implies. */
 int model_find_tensors(struct model *model, const struct model_config *config, struct err *err);
+
+/* Fails with ERR_INPUT where the widths of dense mlps are not those of config.json, in models whose
+ * layers may have two. */
+int model_check_widths(const struct model *model, const struct model_config *config,
+		       const json_t *facts, struct err *err);
 
 /* Fails with ERR_INPUT where a flag of config.json contradicts the tensors of a layer. */
 int model_check_features(const struct model *model, const json_t *facts, struct err *err);

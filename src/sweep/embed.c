@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sweep/embed.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/sort.h"
+#include "num/float16.h"
 
 uint64_t embed_size(const struct model *model, size_t max_tokens)
 {
-	return max_tokens * (model->hidden * sizeof(float) + 2 * sizeof(uint32_t));
+	size_t n = model->hidden + model->n_layers * model->layer_input_dim;
+
+	return max_tokens * (n * sizeof(float) + 2 * sizeof(uint32_t));
 }
 
 int embed_init(struct embed_workspace *workspace, const struct model *model, size_t max_tokens,
@@ -17,14 +21,15 @@ int embed_init(struct embed_workspace *workspace, const struct model *model, siz
 {
 	static const char what[] = "the embedding of a sequence";
 
-	return buffer_alloc((void **)&workspace->distinct, max_tokens * sizeof(uint32_t), what,
-			    err) ||
-			       buffer_alloc((void **)&workspace->token_rows,
-					    max_tokens * sizeof(uint32_t), what, err) ||
-			       buffer_alloc((void **)&workspace->rows,
-					    max_tokens * model->hidden * sizeof(float), what, err)
-		       ? -1
-		       : 0;
+	uint64_t layers = max_tokens * model->n_layers * model->layer_input_dim * sizeof(float);
+
+	if (buffer_alloc((void **)&workspace->distinct, max_tokens * sizeof(uint32_t), what, err) ||
+	    buffer_alloc((void **)&workspace->token_rows, max_tokens * sizeof(uint32_t), what,
+			 err) ||
+	    buffer_alloc((void **)&workspace->rows, max_tokens * model->hidden * sizeof(float),
+			 what, err))
+		return -1;
+	return layers ? buffer_alloc((void **)&workspace->layer_rows, layers, what, err) : 0;
 }
 
 void embed_release(struct embed_workspace *workspace)
@@ -32,6 +37,7 @@ void embed_release(struct embed_workspace *workspace)
 	free(workspace->distinct);
 	free(workspace->token_rows);
 	free(workspace->rows);
+	free(workspace->layer_rows);
 	*workspace = (struct embed_workspace){ 0 };
 }
 
@@ -63,13 +69,52 @@ static size_t find_distinct(struct embed_workspace *workspace, const uint32_t *t
 	return n;
 }
 
+/* An embedding: rows of width values, and their factor. */
+struct table {
+	const struct tensor_ref *ref;
+	size_t width;
+	float scale;
+};
+
+/* Reads the rows of n tokens, with their scaling. */
+static int read_rows(struct weights *weights, const struct table *table, const uint32_t *tokens,
+		     size_t n, float *rows, struct err *err)
+{
+	const struct forward *forward = weights->forward;
+	float scale = table->scale;
+
+	if (forward->round && forward->model->arch->scaled_embedding)
+		scale = bf16_to_f32(bf16_from_f32(scale));
+	for (size_t t = 0; t < n; t++, rows += table->width) {
+		struct floats_request request = { .ref = table->ref,
+						  .first = (uint64_t)tokens[t] * table->width,
+						  .n = table->width };
+
+		if (source_read_floats(&weights->source, &request, rows, err))
+			return -1;
+		for (size_t i = 0; scale != 1 && i < table->width; i++)
+			rows[i] *= scale;
+	}
+	return 0;
+}
+
 int embed_run(struct embed_workspace *workspace, struct weights *weights, struct workspace *lane,
 	      const struct sequence *sequence, struct err *err)
 {
+	const struct model *model = weights->forward->model;
+	const struct table tokens = { model->embedding, model->hidden, model->embedding_scale };
+	const struct table layers = { model->layer_embedding,
+				      model->n_layers * model->layer_input_dim,
+				      sqrtf((float)model->layer_input_dim) };
 	const struct pass pass = { weights->forward, lane, NULL, sequence };
 	size_t n = find_distinct(workspace, sequence->tokens, sequence->n_tokens);
 
-	if (weights_read_embeddings(weights, workspace->distinct, n, workspace->rows, err))
+	if (read_rows(weights, &tokens, workspace->distinct, n, workspace->rows, err) ||
+	    forward_embed(&pass, workspace->rows, n, workspace->token_rows, err))
 		return -1;
-	return forward_embed(&pass, workspace->rows, n, workspace->token_rows, err);
+	if (!model->layer_embedding)
+		return 0;
+	if (read_rows(weights, &layers, workspace->distinct, n, workspace->layer_rows, err))
+		return -1;
+	return forward_embed_layers(&pass, workspace->layer_rows, n, err);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The beginning of a pass: reads the rows of the embedding that a sequence needs, once each, and
+ * The beginning of a pass: reads the rows of the embeddings that a sequence needs, once each, and
  * the executor gathers them.
  *
  * Order: embed_init() for each thread; embed_run() for each sequence; embed_release().
@@ -15,6 +15,8 @@ struct embed_workspace {
 	/* (max_tokens): the distinct tokens of a sequence in ascending order */
 	uint32_t *distinct;
 	float *rows; /* (max_tokens, hidden): the embeddings of these tokens */
+	/* (max_tokens, layers * layer_input_dim): those for each layer; NULL: the model has none */
+	float *layer_rows;
 	/* (max_tokens): for each token of the sequence, its index in distinct */
 	uint32_t *token_rows;
 };
@@ -27,8 +29,8 @@ int embed_init(struct embed_workspace *workspace, const struct model *model, siz
 	       struct err *err);
 void embed_release(struct embed_workspace *workspace);
 
-/* Sets sequence->residual (n_tokens, hidden) to the scaled embeddings of its tokens.  ERR_INPUT
- * where the checkpoint cannot be read. */
+/* Sets sequence->residual (n_tokens, hidden), and the inputs of layers behind it, to the scaled
+ * embeddings of its tokens.  ERR_INPUT where the checkpoint cannot be read. */
 int embed_run(struct embed_workspace *workspace, struct weights *weights, struct workspace *lane,
 	      const struct sequence *sequence, struct err *err);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sweep/plan.h"
 
+#include <assert.h>
 #include <inttypes.h>
 
 #include "forward/workspace.h"
@@ -83,7 +84,7 @@ static void needs_add(struct needs *needs, const struct sweep_plan *plan,
 	needs->threads += (workspace_size(params->executor, model, shape, filtered) +
 			   embed_size(model, plan->longest)) *
 			  (uint64_t)params->n_threads;
-	needs->sequence += (uint64_t)plan->longest * model->hidden * sizeof(float) +
+	needs->sequence += (uint64_t)plan->longest * model->stream.width * sizeof(float) +
 			   2 * forward_slots(model) * sizeof(struct value_stats);
 	needs->weights += layer;
 	needs->second += weights_layer_size(model, &kind, params->n_threads, true) - layer;
@@ -158,6 +159,7 @@ static int fit_passes(struct sweep_plan *plan, struct err *err)
 	memory = memory_of(params, &needs);
 	room = memory > needs.threads ? memory - needs.threads : 0;
 	pass = needs.sequence * params->batch;
+	assert(pass); /* value stats alone have some bytes */
 	plan->ahead = !params->lean && !fp8 && needs.second <= room / AHEAD_SHARE &&
 		      (room - needs.second) / pass > 0;
 	if (plan->ahead)

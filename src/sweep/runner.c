@@ -14,7 +14,7 @@ static int memory_init(struct runner *runner, struct err *err)
 	const struct executor_ops *ops = executor->ops;
 	size_t n = plan->max_sequences, n_threads = (size_t)plan->params.n_threads;
 	const struct workspace_shape shape = { plan->longest, plan->max_group };
-	uint64_t stream_size = (uint64_t)plan->longest * model->hidden * sizeof(float);
+	uint64_t stream_size = (uint64_t)plan->longest * model->stream.width * sizeof(float);
 
 	runner->n_slots = forward_slots(model);
 	memory->sequences = xcalloc(n, sizeof *memory->sequences);
@@ -120,7 +120,7 @@ void runner_begin(struct runner *runner, size_t first, size_t n)
 			.residual = residual,
 			.stats = memory->stats + i * runner->n_slots,
 		};
-		residual += sequence->n_tokens * runner->from->model->hidden;
+		residual += sequence->n_tokens * runner->from->model->stream.width;
 	}
 }
 

@@ -18,7 +18,7 @@ uint64_t variants_size(const struct sweep_plan *plan, const struct model *model,
 
 static uint64_t stream_size(const struct sweep_plan *plan, const struct model *model)
 {
-	return (uint64_t)plan->longest * model->hidden * sizeof(float);
+	return (uint64_t)plan->longest * model->stream.width * sizeof(float);
 }
 
 uint64_t variant_size(const struct sweep_plan *plan, const struct model *model, size_t n)
@@ -102,13 +102,12 @@ int variant_begin(struct variant *variant, int worker, size_t sequence, struct e
 	const struct sequence *to = &variant->sequences[variant->places[sequence]];
 	struct executor_stream *stream = variant->variants->workspaces[worker]->stream;
 	const struct executor_ops *ops = stream->executor->ops;
-	size_t hidden = runner->from->model->hidden;
-	const struct copy_args copy = { .y = { to->residual, hidden },
-					.x = { runner->memory.sequences[sequence].residual,
-					       hidden },
+	size_t width = runner->from->model->stream.width;
+	const struct copy_args copy = { .y = { to->residual, width },
+					.x = { runner->memory.sequences[sequence].residual, width },
 					.repeat = 1,
 					.n_rows = to->n_tokens,
-					.n_cols = hidden };
+					.n_cols = width };
 
 	ops->copy(stream, &copy);
 	ops->zero(stream, to->stats, runner->n_slots * sizeof *to->stats);

@@ -468,24 +468,3 @@ void layer_release(struct layer *layer, struct executor *executor)
 	free(layer->experts);
 	*layer = (struct layer){ 0 };
 }
-
-int weights_read_embeddings(struct weights *weights, const uint32_t *tokens, size_t n_tokens,
-			    float *rows, struct err *err)
-{
-	const struct model *model = weights->forward->model;
-	float scale = model->embedding_scale;
-
-	if (weights->forward->round && model->arch->scaled_embedding)
-		scale = bf16_to_f32(bf16_from_f32(scale));
-	for (size_t t = 0; t < n_tokens; t++, rows += model->hidden) {
-		struct floats_request request = { .ref = model->embedding,
-						  .first = (uint64_t)tokens[t] * model->hidden,
-						  .n = model->hidden };
-
-		if (source_read_floats(&weights->source, &request, rows, err))
-			return -1;
-		for (size_t i = 0; scale != 1 && i < model->hidden; i++)
-			rows[i] *= scale;
-	}
-	return 0;
-}

@@ -83,10 +83,6 @@ void linear_release(struct linear *linear);
 int weights_load_vector(struct weights *weights, struct executor_stream *stream,
 			const struct tensor_ref *ref, float **vector, struct err *err);
 
-/* Reads rows of the embedding, with the model's scaling, to rows (n_tokens, hidden) on the host. */
-int weights_read_embeddings(struct weights *weights, const uint32_t *tokens, size_t n_tokens,
-			    float *rows, struct err *err);
-
 /* The facts that determine the memory of weights. */
 struct weights_kind {
 	const struct executor_ops *executor;

@@ -140,8 +140,8 @@ int main(int argc, char **argv)
 	check(workspace_new(&workspace, &forward, (struct workspace_shape){ sequence.n_tokens, 1 },
 			    0, &err),
 	      &err);
-	sequence.residual =
-		memory_new(forward.executor, sequence.n_tokens * model.hidden * sizeof(float));
+	sequence.residual = memory_new(forward.executor,
+				       sequence.n_tokens * model.stream.width * sizeof(float));
 	sequence.stats =
 		memory_new(forward.executor, forward_slots(&model) * sizeof *sequence.stats);
 	logits = malloc(sequence.n_tokens * model.vocab_size * sizeof(float));

@@ -34,6 +34,8 @@ MODELS = {
     "qwen3_moe": {"qkv", "o", "gate_up", "down", "experts"},
     "deepseek_v3": {"qkv", "q_b", "kv_b", "o", "gate_up", "down", "experts", "shared_expert"},
     "gpt_oss": {"qkv", "o", "experts"},
+    "gemma4": {"qkv", "o", "gate_up", "down", "experts"},
+    "gemma4, small": {"qkv", "o", "gate_up", "down"},
     "granitemoehybrid": {"qkv", "o", "in_proj", "out_proj", "gate_up", "down", "experts"},
 }
 

@@ -61,6 +61,8 @@ GEMMA4_ROPES = {"full_attention": {"rope_type": "proportional", "rope_theta": 1e
                 "sliding_attention": {"rope_type": "linear", "rope_theta": 1e2, "factor": 3.0}}
 GEMMA4_MOE = {"enable_moe_block": True, "num_experts": 6, "top_k_experts": 3, "moe_intermediate_size": 44}
 
+GEMMA4_SMALL = {"hidden_size_per_layer_input": 28, "vocab_size_per_layer_input": 300}
+
 
 def beside_tower(**changes: object) -> dict:
     """The configuration of a language model that is a part of another one."""
@@ -93,10 +95,16 @@ MODELS: dict[str, tuple] = {
                {"head_dim": 32, "query_pre_attn_scalar": 48, "sliding_window": 20, "num_hidden_layers": 7,
                 "rope_parameters": GEMMA3}),
     "gemma4": (t.Gemma4TextConfig, t.Gemma4ForCausalLM,
-               GEMMA4 | GEMMA4_MOE | {"attention_k_eq_v": True, "num_global_key_value_heads": 3}),
+               GEMMA4 | GEMMA4_SMALL | GEMMA4_MOE | {"attention_k_eq_v": True, "num_global_key_value_heads": 3,
+                                                     "num_kv_shared_layers": 1, "vocab_size_per_layer_input": 310}),
+    "gemma4, experts": (t.Gemma4TextConfig, t.Gemma4ForCausalLM,
+                        GEMMA4 | GEMMA4_MOE | {"attention_k_eq_v": True, "num_global_key_value_heads": 3}),
     "gemma4, dense, biases": (t.Gemma4TextConfig, t.Gemma4ForCausalLM,
                               GEMMA4 | {"attention_bias": True, "final_logit_softcapping": None, "num_hidden_layers": 7, "layer_types": None,
                                         "num_global_key_value_heads": 3, "rope_parameters": GEMMA4_ROPES}),
+    "gemma4, small": (t.Gemma4TextConfig, t.Gemma4ForCausalLM,
+                      GEMMA4 | GEMMA4_SMALL | {"use_double_wide_mlp": True, "num_hidden_layers": 6, "num_kv_shared_layers": 3,
+                                               "layer_types": [f"{kind}_attention" for kind in ("sliding", "full", "sliding", "sliding", "sliding", "full")]}),
     "phi3": (t.Phi3Config, t.Phi3ForCausalLM, {"pad_token_id": 0, "sliding_window": 30}),
     "phi3, longrope": (t.Phi3Config, t.Phi3ForCausalLM,
                        {"pad_token_id": 0, "original_max_position_embeddings": 64, "rope_parameters": LONGROPE}),

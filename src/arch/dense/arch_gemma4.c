@@ -7,12 +7,18 @@ static const char default_ropes[] =
 	"\"rope_theta\": 1000000.0}}";
 
 /* Gemma 4, its language model: layers without a window have larger heads, whose keys may be their
- * values; values are normed; experts run beside the dense mlp, with norms of their own. */
+ * values; values are normed; experts run beside the dense mlp, with norms of their own.  Small
+ * models have embeddings for each layer, and their last layers use keys and values of others. */
 const struct arch arch_gemma4 = {
 	.name = "gemma4",
 	.architectures = { "Gemma4ForCausalLM" },
 	.text_types = { "gemma4_text" },
-	.linear = { [LINEAR_ROUTER] = "router.proj" },
+	.linear = {
+		[LINEAR_ROUTER] = "router.proj",
+		[LINEAR_LAYER_INPUTS] = "per_layer_model_projection",
+		[LINEAR_LAYER_GATE] = "per_layer_input_gate",
+		[LINEAR_LAYER_OUT] = "per_layer_projection",
+	},
 	.vector = {
 		[VECTOR_NORM_ATTENTION_OUT] = "post_attention_layernorm.weight",
 		[VECTOR_NORM_MLP] = "pre_feedforward_layernorm.weight",
@@ -23,11 +29,14 @@ const struct arch arch_gemma4 = {
 		[VECTOR_NORM_DENSE_OUT] = "post_feedforward_layernorm_1.weight",
 		[VECTOR_EXPERT_SCALES] = "router.per_expert_scale",
 		[VECTOR_LAYER_SCALE] = "layer_scalar",
+		[VECTOR_NORM_LAYER_INPUTS] = "per_layer_projection_norm.weight",
+		[VECTOR_NORM_LAYER_OUT] = "post_per_layer_input_norm.weight",
 		QK_NORMS,
 	},
 	.expert = { EXPERTS("experts") },
 	.fused_gate_up = "experts.gate_up_proj",
 	.fused_down = "experts.down_proj",
+	.layer_embedding = "embed_tokens_per_layer",
 	.scaled_embedding = true,
 	.tied = true,
 	.plain_scores = true,
@@ -47,16 +56,16 @@ const struct arch arch_gemma4 = {
 		{ "hidden_activation", "\"gelu_pytorch_tanh\"" },
 		{ "hidden_size_per_layer_input", "256" },
 		{ "num_global_key_value_heads", NULL },
+		{ "num_kv_shared_layers", "0" },
 		{ "per_layer_config", NULL },
 		{ "rope_parameters", default_ropes },
 		{ "sliding_window", "512" },
 		{ "top_k_experts", "null" },
+		{ "use_double_wide_mlp", "false" },
+		{ "vocab_size_per_layer_input", "262144" },
 	},
 	.facts.ignored = {
 		{ "hidden_act", NULL },
-		{ "num_kv_shared_layers", "0" },
 		{ "use_bidirectional_attention", "\"vision\"" },
-		{ "use_double_wide_mlp", NULL },
-		{ "vocab_size_per_layer_input", NULL },
 	},
 };
