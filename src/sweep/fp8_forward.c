@@ -99,7 +99,7 @@ static struct module *module_of(struct fp8_forward *fp8, const struct linear_ref
 	return i == SIZE_MAX ? NULL : &fp8->modules[i];
 }
 
-/* Quantizes x of the module, and writes its values without gaps to values. */
+/* Quantizes x of the module, and writes its values to values, as far apart as those of x. */
 static int emulate(const struct fp8_forward *fp8, const struct module *module,
 		   const struct quantizer *quantizer, const struct matrix *x, float *values,
 		   struct err *err)
@@ -110,7 +110,7 @@ static int emulate(const struct fp8_forward *fp8, const struct module *module,
 	if (quantizer_make_empty(quantizer, x->rows, x->cols, &t, err))
 		return -1;
 	quantizer_quantize(quantizer, fp8->backend, x, &t, &stats);
-	quantized_tensor_dequantize(&t, fp8->backend, DT_F32, values, x->cols);
+	quantized_tensor_dequantize(&t, fp8->backend, DT_F32, values, x->stride);
 	quantized_tensor_release(&t);
 	return backend_failed(fp8->backend, module->unit->name, err);
 }
@@ -198,6 +198,24 @@ static int quantize_weight(struct fp8_forward *fp8, struct module *module, float
 	return emulate(fp8, module, &quantizer, x, values, err);
 }
 
+/* Quantizes the rows that belong together: all, or every second one and then the others. */
+static int quantize_rows(struct fp8_forward *fp8, struct module *module,
+			 const struct linear *linear, const struct matrix *x, float *values,
+			 struct err *err)
+{
+	size_t n = fp8_select_alternates(fp8->selected, linear->ref) ? 2 : 1;
+	struct matrix rows = *x;
+
+	rows.rows /= n;
+	rows.stride *= n;
+	for (size_t i = 0; i < n; i++) {
+		rows.data = (const float *)x->data + i * x->stride;
+		if (quantize_weight(fp8, module, linear->amax, &rows, values + i * x->stride, err))
+			return -1;
+	}
+	return 0;
+}
+
 static bool all_bf16(const float *values, size_t n)
 {
 	uint32_t lower = 0;
@@ -214,8 +232,7 @@ int fp8_forward_weight(struct fp8_forward *fp8, struct linear *linear, const str
 
 	if (!module)
 		return 0;
-	if (!module->unit->source_scale.scale &&
-	    quantize_weight(fp8, module, linear->amax, x, values, err))
+	if (!module->unit->source_scale.scale && quantize_rows(fp8, module, linear, x, values, err))
 		return -1;
 	linear->module = module;
 	if (!fp8_select_is_bf16(fp8->selected) || !all_bf16(values, x->rows * x->cols))

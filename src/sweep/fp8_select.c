@@ -85,14 +85,32 @@ size_t fp8_select_find(const struct fp8_selection *selected, const struct linear
 	return SIZE_MAX;
 }
 
-/* A matrix that is quantized as one must also be multiplied as one. */
+bool fp8_select_alternates(const struct fp8_selection *selected, const struct linear_ref *ref)
+{
+	size_t i = fp8_select_find(selected, ref), j;
+	const struct unit *first = i == SIZE_MAX ? NULL : selected->units[i], *second;
+	struct linear_ref next = *ref;
+
+	if (!first || first->slice.row_stride != 2 * ref->slice.row_stride)
+		return false;
+	next.slice.first += ref->slice.row_stride;
+	j = fp8_select_find(selected, &next);
+	second = j == SIZE_MAX ? first : selected->units[j];
+	return second != first && first->rows * 2 == ref->n && second->rows == first->rows &&
+	       second->slice.row_stride == first->slice.row_stride &&
+	       second->scale_group == first->scale_group;
+}
+
+/* A matrix that is quantized as one must also be multiplied as one, or hold another one's rows in
+ * turn with its own. */
 static int check_matrix(const struct fp8_selection *selected, const struct linear_ref *ref,
 			struct err *err)
 {
 	size_t i = ref->weight ? fp8_select_find(selected, ref) : SIZE_MAX;
 
 	if (i == SIZE_MAX ||
-	    (selected->units[i]->rows == ref->n && selected->units[i]->cols == ref->k))
+	    (selected->units[i]->cols == ref->k &&
+	     (selected->units[i]->rows == ref->n || fp8_select_alternates(selected, ref))))
 		return 0;
 	return err_set(err, ERR_USAGE,
 		       "'%s' is multiplied as a matrix of (%zu, %zu), but quantized as (%" PRIu64

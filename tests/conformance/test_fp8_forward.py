@@ -50,11 +50,25 @@ def logits_problems(folder: pathlib.Path, model: torch.nn.Module, plain: torch.n
         yield "the logits are those of high precision"
 
 
+def sites(row: dict[str, tuple[float, float]], fused: bool) -> Iterator[tuple[str, float, float]]:
+    """The amaxes of x and y by the names of the file; gate and up of an expert are one matrix in GPT-OSS."""
+    for name, (x, y) in row.items():
+        at, _, last = name.rpartition(".")
+        if fused and last == "w1":
+            yield f"{at}.gate_up_proj", x, max(y, row[f"{at}.w3"][1])
+        elif fused and last == "w2":
+            yield f"{at}.down_proj", x, y
+        elif not fused and (".experts." in name or last == "gate"):
+            yield name.replace(".mlp.", ".block_sparse_moe."), x, y
+        elif last != "w3":
+            yield name, x, y
+
+
 def amax_problems(rows: list[dict], found: dict[str, np.ndarray]) -> Iterator[str]:
     errors = []
+    fused = any(".gate_up_proj." in name and ".experts." in name for name in found)
     for p, row in enumerate(rows):
-        for name, (x, y) in row.items():
-            site = name.replace(".mlp.", ".block_sparse_moe.") if ".experts." in name or name.endswith(".gate") else name
+        for site, x, y in sites(row, fused):
             history = found[f"{site}.amax_history"][p]
             errors += [abs(history[0] / x - 1), abs(history[2] / y - 1)]
     yield from near(errors, "amaxes")
@@ -85,7 +99,7 @@ def problems(name: str, recipe: str) -> Iterator[str]:
 def main() -> None:
     logging.disable_progress_bar()
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    for name in ("llama", "gemma2", "phi3", "mixtral"):
+    for name in ("llama", "gemma2", "phi3", "mixtral", "gpt_oss"):
         for recipe in RECIPES:
             report(f"fp8 forward of {name}, {recipe}", problems(name, recipe))
     finish()

@@ -14,12 +14,9 @@ python3 "$CLI/tiny.py" list >models
 "$FP8CONV" families | sed -n 's/\t.*\teval$//p' >archs
 diff models archs
 
-# GPT-OSS multiplies gate and up as one matrix, which is quantized as two.
 in_fp8() {
-	kept=""
-	[ "$1" = gpt_oss ] && kept="--exclude gate_up_proj"
 	# shellcheck disable=SC2086
-	"$FP8CONV" calibrate model $data -o fp8.amax --fp8-forward --recipe current $kept --json >fp8.json
+	"$FP8CONV" calibrate model $data -o fp8.amax --fp8-forward --recipe current --json >fp8.json
 	json fp8.json "abs(j['perplexity'] / json.load(open('model.json'))['perplexity'] - 1) < 0.1"
 	rm fp8.amax fp8.json model.json
 }
@@ -28,7 +25,7 @@ whole_way() {
 	python3 "$CLI/tiny.py" make "$1" model
 	# shellcheck disable=SC2086
 	"$FP8CONV" calibrate model $data -o model.amax --json >model.json
-	in_fp8 "$1"
+	in_fp8
 	# shellcheck disable=SC2086
 	"$FP8CONV" quantize model -o compensated --recipe channelwise --rounding compensated $data
 	"$FP8CONV" quantize model -o static --recipe delayed --calibration model.amax --kv-cache --uncovered group-max --quiet

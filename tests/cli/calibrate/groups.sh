@@ -31,14 +31,14 @@ measure() {
 	cmp 1.json 12.json
 }
 
-for arch in qwen3_moe gpt_oss deepseek_v3 nemotron_h llama4 granitemoehybrid; do
+for arch in qwen3_moe gpt_oss deepseek_v3 nemotron_h llama4 granitemoehybrid kimi_linear; do
 	python3 "$CLI/tiny.py" make $arch model
 	"$FP8CONV" quantize model -o out --recipe channelwise --quiet
 	both calibrate model
 	measure
 	measure --source model
 	case $arch in
-	deepseek_v3 | nemotron_h) both calibrate model --fp8-forward --recipe delayed --batch 6 2>notes ;;
+	deepseek_v3 | nemotron_h | gpt_oss) both calibrate model --fp8-forward --recipe delayed --batch 6 2>notes ;;
 	esac
 	rm -rf model out
 done
