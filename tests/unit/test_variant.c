@@ -120,7 +120,7 @@ static void run_layer(struct test *test, size_t stage, int worker, size_t sequen
 			assert_int_equal(variant_begin(variant, worker, sequence, &err), 0);
 		assert_int_equal(variant_run(variant, &test->stage[i], worker, sequence, &err), 0);
 	}
-	assert_int_equal(runner_run(runner, worker, sequence, &err), 0);
+	assert_int_equal(runner_run(runner, worker, (struct span){ sequence, 1 }, &err), 0);
 	for (int i = 0; i < N_VARIANTS; i++)
 		if (stage == FIRST_STAGE && variant_has(&test->variant[i], sequence))
 			check_stream(test, i, sequence);
@@ -172,14 +172,15 @@ static int stage_begins(void *context, struct sweep *sweep, struct err *err)
 	return 0;
 }
 
-static int run_sequence(void *context, struct sweep *sweep, int worker, size_t sequence,
-			struct err *err)
+static int run_sequences(void *context, struct sweep *sweep, int worker, struct span sequences,
+			 struct err *err)
 {
 	(void)err;
-	if (runner_layer(&sweep->runners[0]))
-		run_layer(context, stage_number(sweep), worker, sequence);
-	else
-		run_heads(context, worker, sequence);
+	for (size_t i = 0; i < sequences.n; i++)
+		if (runner_layer(&sweep->runners[0]))
+			run_layer(context, stage_number(sweep), worker, sequences.first + i);
+		else
+			run_heads(context, worker, sequences.first + i);
 	return 0;
 }
 
@@ -223,7 +224,7 @@ static void run(struct test *test, const struct model *model, const struct datas
 	const struct sweep_events events = { .context = test,
 					     .observers = { { test, observe } },
 					     .stage_begins = stage_begins,
-					     .run = run_sequence,
+					     .run = run_sequences,
 					     .stage_ends = stage_ends,
 					     .sweep_ends = sweep_ends };
 	struct sweep_progress progress = { 0 };
