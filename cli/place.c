@@ -139,20 +139,20 @@ static int settle(struct place *place, uint64_t n_given, struct err *err)
 {
 	if (!place->n && !n_given)
 		return err_set(err, ERR_USAGE,
-			       "%s does not tell how many tasks there are: give their number, as "
-			       "auto/8",
+			       "%s does not tell how many tasks there are: give their number, for "
+			       "example auto/8",
 			       place->launcher);
 	if (place->n && n_given && place->n != n_given)
 		return err_set(err, ERR_USAGE,
-			       "there are %" PRIu64 " tasks by %s, and %" PRIu64
-			       " by the option: leave the number out",
-			       place->n, place->launcher, n_given);
+			       "%s says that there are %" PRIu64 " tasks, the option says "
+			       "%" PRIu64 ": leave the number out",
+			       place->launcher, place->n, n_given);
 	place->n = place->n ? place->n : n_given;
 	if (place->index >= place->n)
 		return err_set(err, ERR_USAGE,
-			       "this is task %" PRIu64 " by %s, counted from 0, and there are "
-			       "%" PRIu64 " tasks by the option",
-			       place->index, place->launcher, place->n);
+			       "%s says that this is task %" PRIu64 ", counted from 0; the option "
+			       "says that there are %" PRIu64 " tasks: give the right number",
+			       place->launcher, place->index, place->n);
 	return 0;
 }
 
@@ -165,7 +165,8 @@ int place_find(struct place *place, uint64_t n_given, struct err *err)
 	if (!launcher && !is_array)
 		return err_set(err, ERR_USAGE,
 			       "no variable of Slurm, Open MPI, MPI, torchrun, PMIx or Kubernetes "
-			       "tells the place of this task");
+			       "tells which task this is: give I/N, or start the tasks with "
+			       "one of them");
 	*place = (struct place){ .n = 1, .launcher = "Slurm" };
 	if ((launcher && read_place(launcher, place, err)) || (is_array && read_array(&array, err)))
 		return -1;

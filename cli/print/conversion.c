@@ -63,7 +63,7 @@ static void print_next(const struct conversion_report *report)
 	struct buf text = { 0 };
 
 	if (!report->result->complete) {
-		fputs("next       run the other parts: the last one to end completes OUT\n",
+		fputs("next       run the other parts; the last one completes the output\n",
 		      stderr);
 		return;
 	}

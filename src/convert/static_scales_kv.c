@@ -172,8 +172,8 @@ static void note_not_loaded(struct plan *plan)
 		if (i == plan->caches.n)
 			continue;
 		attention = plan->caches.list[i].attention;
-		notes_add(&plan->selection.notes, NOTE_NOT_LOADED, attention, "%s, as of '%s' [%s]",
-			  row->said, attention, row->source);
+		notes_add(&plan->selection.notes, NOTE_NOT_LOADED, attention,
+			  "%s, first for '%s' [%s]", row->said, attention, row->source);
 	}
 }
 

@@ -135,10 +135,10 @@ const struct profile_row profile_rows[] = {
 	  "transformers models/granitemoe" },
 
 	{ MLA, "*.self_attn", PROFILE_CACHE, ENGINE, FOR_VLLM,
-	  "vLLM 0.23 and later does not load the scale of a latent cache, and uses 1.0",
+	  "from 0.23 on, vLLM does not load the scale of a latent cache: it uses 1.0",
 	  "auto-round #2370" },
 	{ QWEN3_5, "*.self_attn", PROFILE_CACHE, ENGINE, FOR_VLLM,
-	  "vLLM does not load scales of the KV cache of this model, and uses 1.0", "vllm #54623" },
+	  "vLLM does not load the KV cache scales of this model: it uses 1.0", "vllm #54623" },
 
 	{ "longcat_flash* Longcat*", "*.post_projs.*", PROFILE_KEEP, ENGINE, 0,
 	  "vLLM stops at a scale of it", "vllm longcat_flash_ngram.py" },

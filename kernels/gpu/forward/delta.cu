@@ -168,7 +168,7 @@ uint64_t gpu_delta_scratch(const struct delta_args *args)
 	return 0;
 }
 
-typedef void (*delta_kernel)(struct delta_args);
+using delta_kernel = void (*)(struct delta_args);
 
 /* Returns the smallest kernel whose threads have room for the features. */
 template <bool FEATURES> static delta_kernel delta_choose(size_t key_dim)

@@ -91,7 +91,7 @@ for target in vllm sglang; do
 		--calibration s.amax --kv-cache 2>$target.note
 	"$FP8CONV" verify $target --target $target
 done
-grep -qx "fp8conv quantize: note: vLLM 0.23 and later does not load the scale of a latent cache, and uses 1.0, as of '.*layers.0.self_attn' \[auto-round #2370\]" \
+grep -qx "fp8conv quantize: note: from 0.23 on, vLLM does not load the scale of a latent cache: it uses 1.0, first for '.*layers.0.self_attn' \[auto-round #2370\]" \
 	vllm.note || cat vllm.note
 cat sglang.note
 
