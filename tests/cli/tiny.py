@@ -3,6 +3,7 @@
 
 tiny.py list            the architectures
 tiny.py make ARCH DIR   a model
+tiny.py ids N...        sequences of N token ids, a line each, as data
 """
 import itertools
 import json
@@ -52,5 +53,9 @@ def make(arch, folder):
 
 if sys.argv[1] == "list":
     print(*MODELS, sep="\n")
+elif sys.argv[1] == "ids":
+    chosen = random.Random(5)
+    for n in sys.argv[2:]:
+        print(json.dumps({"input_ids": [chosen.randrange(300) for _ in range(int(n))]}))
 else:
     make(sys.argv[2], pathlib.Path(sys.argv[3]))

@@ -4,11 +4,7 @@
 # Each architecture that calibrate runs goes the whole way: calibrate, also in FP8, compensated rounding, static scales, those
 # of caches too, verify, eval.
 need "python3()"
-python3 -c "
-import random
-random.seed(5)
-for n in (40, 7, 33, 40):
-    print('{\"input_ids\": %s}' % [random.randrange(300) for _ in range(n)])" >ids.jsonl
+python3 "$CLI/tiny.py" ids 40 7 33 40 >ids.jsonl
 data="--data ids.jsonl --seq-len 40 --quiet"
 python3 "$CLI/tiny.py" list >models
 "$FP8CONV" families | sed -n 's/\t.*\teval$//p' >archs

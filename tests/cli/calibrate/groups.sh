@@ -4,11 +4,7 @@
 # One thread takes several sequences through the experts of a layer together; twelve threads take one each.  Both give the
 # same bytes: of calibrate, and with one model or two of eval.
 need "python3()"
-python3 -c "
-import random
-random.seed(7)
-for n in (40, 1, 33, 7, 40, 25, 2, 39, 40, 40, 11, 40):
-    print('{\"input_ids\": %s}' % [random.randrange(300) for _ in range(n)])" >ids.jsonl
+python3 "$CLI/tiny.py" ids 40 1 33 7 40 25 2 39 40 40 11 40 >ids.jsonl
 data="--data ids.jsonl --seq-len 40 --quiet"
 
 # both OPTION...: the two ways.

@@ -6,11 +6,7 @@
 need "python3()"
 python3 "$CLI/tiny.py" make kimi_linear model
 cp -r model changed
-python3 -c "
-import random
-random.seed(3)
-for n in (150, 3, 70):
-    print('{\"input_ids\": %s}' % [random.randrange(300) for _ in range(n)])" >ids.jsonl
+python3 "$CLI/tiny.py" ids 150 3 70 >ids.jsonl
 sed -n 1,2p ids.jsonl >two.jsonl
 data="--data ids.jsonl --seq-len 150 --quiet"
 

@@ -4,11 +4,7 @@
 # The cache of latent attention (MLA) the whole way: its amax, its one scale under the name that engines load, in every command.
 need "python3()"
 python3 "$CLI/tiny.py" make deepseek_v3 model
-python3 -c "
-import random
-random.seed(7)
-for n in (40, 25, 33, 12):
-    print('{\"input_ids\": %s}' % [random.randrange(300) for _ in range(n)])" >ids.jsonl
+python3 "$CLI/tiny.py" ids 40 25 33 12 >ids.jsonl
 data="--seq-len 40 --quiet"
 # shellcheck disable=SC2086
 "$FP8CONV" calibrate model --data ids.jsonl $data -o s.amax

@@ -4,11 +4,7 @@
 # Layers that use the keys and values of others: the scales of their caches are those of the others.  Matrices that they have
 # all the same, as releases do, have a history, with the input of their queries.
 need "python3()"
-python3 -c "
-import random
-random.seed(5)
-for n in (40, 7, 33, 40):
-    print('{\"input_ids\": %s}' % [random.randrange(300) for _ in range(n)])" >ids.jsonl
+python3 "$CLI/tiny.py" ids 40 7 33 40 >ids.jsonl
 python3 "$CLI/tiny.py" make gemma4 model
 # Layer 3 has no keys of its own; now layer 2 does not use its own either.
 sed 's/"num_kv_shared_layers": 1/"num_kv_shared_layers": 2/' model/config.json >config.json

@@ -3,11 +3,7 @@
 . "$CLI/lib.sh"
 # Of a model with a branch for images the language model runs, and a note counts what does not.
 need "python3()"
-python3 -c "
-import random
-random.seed(5)
-print('{\"input_ids\": %s}' % [random.randrange(300) for _ in range(70)])
-print('{\"input_ids\": %s}' % [random.randrange(300) for _ in range(70)])" >ids.jsonl
+python3 "$CLI/tiny.py" ids 70 70 >ids.jsonl
 data="--data ids.jsonl --seq-len 70"
 python3 "$CLI/tiny.py" make qwen3_vl model
 n=$(python3 "$CLI/checkpoint.py" list model | cut -f 1 | grep -c '\.visual\.')
