@@ -13,7 +13,10 @@ double sweep_length_now(const struct sweep_length *length)
 
 static size_t within(const struct sweep_length *length, size_t n)
 {
-	return n < 1 ? 1 : n < length->max ? n : length->max;
+	size_t step = length->step ? length->step : 1,
+	       even = n < 1 ? step : (n + step - 1) / step * step;
+
+	return even < length->max ? even : length->max;
 }
 
 size_t sweep_length_begin(struct sweep_length *length, size_t max)

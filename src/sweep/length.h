@@ -14,6 +14,7 @@
 struct sweep_length {
 	double (*now)(void);	/* seconds; NULL: every sweep has `first` passes */
 	size_t first, max;	/* passes of the first sweep, and at most of any */
+	size_t step;		/* a multiple of it leaves no thread without a sequence; 0: 1 */
 	double began;		/* when the current sweep began */
 	_Atomic double loading; /* seconds of loading in it, summed over all threads */
 };
@@ -28,7 +29,7 @@ void sweep_length_loaded(struct sweep_length *length, double since, int n_thread
 
 /* Ends a sweep of n passes, whose loading n_threads threads shared, and begins the next one.
  * Returns its passes: as many as take a minute, or as many as make loading a quarter of the sweep,
- * whichever is more. */
+ * whichever is more, rounded up to a multiple of the step. */
 size_t sweep_length_next(struct sweep_length *length, size_t n, int n_threads);
 
 #endif

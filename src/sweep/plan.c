@@ -59,6 +59,14 @@ static size_t first_passes(const struct sweep_plan *plan)
 	return quick > min ? quick : min;
 }
 
+/* Threads that share a pass never wait long for each other. */
+static size_t step_passes(const struct sweep_plan *plan)
+{
+	size_t threads = (size_t)plan->params.n_threads, batch = plan->params.batch;
+
+	return threads % batch ? 1 : threads / batch;
+}
+
 /* The needs of memory, in bytes. */
 struct needs {
 	uint64_t threads;  /* workspaces of all threads */
@@ -196,6 +204,7 @@ int sweep_plan_make(struct sweep_plan *plan, const struct sweep_params *params, 
 		plan->longest = len > plan->longest ? len : plan->longest;
 	}
 	plan->first_passes = first_passes(plan);
+	plan->step_passes = step_passes(plan);
 	for (size_t m = 0; m < params->n_models; m++)
 		if (model_check_length(params->models[m].model, plan->longest, err))
 			return -1;

@@ -46,6 +46,7 @@ struct sweep_plan {
 	uint64_t n_tokens;
 	size_t max_sequences; /* that go through the model at once: whole passes */
 	size_t first_passes;  /* of the first sweep */
+	size_t step_passes;   /* whose multiples give every thread as many sequences */
 	bool ahead;	      /* the next layer is loaded beside the passes through one */
 	size_t max_group; /* sequences that a thread takes through a layer of experts together */
 	/* of the sequences, of what threads and FP8 work with, and of the largest layer or two */

@@ -15,7 +15,8 @@ int sweep_open(struct sweep *sweep, const struct sweep_plan *plan, const struct 
 				 .stop = stop,
 				 .progress = progress,
 				 .length = { .now = plan->params.now,
-					     .first = plan->first_passes } };
+					     .first = plan->first_passes,
+					     .step = plan->step_passes } };
 	for (size_t m = 0; m < n_models(sweep); m++)
 		if (runner_open(&sweep->runners[m], plan, &plan->params.models[m], backend, stop,
 				err))

@@ -77,12 +77,28 @@ static void the_length_keeps_its_bounds(void **state)
 	assert_int_equal(sweep_length_begin(&still, 2), 2);
 }
 
+/* Three sequences take two threads as long as four. */
+static void a_sweep_gives_all_threads_as_much(void **state)
+{
+	struct sweep_length length = { .now = now, .first = 3, .step = 2 };
+
+	(void)state;
+	assert_int_equal(sweep_length_begin(&length, 15), 4);
+	/* (60 - 2) / 4 is 14.5, (60 - 2) / 4.3 is 13.5, (60 - 2) / 5.5 is 10.5; never above the most. */
+	assert_int_equal(sweep(&length, 2, 2, 10, 1), 14);
+	assert_int_equal(sweep(&length, 2, 2, 10.6, 1), 14);
+	assert_int_equal(sweep(&length, 2, 2, 13, 1), 10);
+	assert_int_equal(sweep(&length, 2, 0, 0.1, 1), 15);
+	assert_int_equal(sweep(&length, 2, 1, 10000, 1), 2);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_sweep_takes_a_minute),
 		cmocka_unit_test(loading_is_a_quarter_of_the_passes),
 		cmocka_unit_test(the_length_keeps_its_bounds),
+		cmocka_unit_test(a_sweep_gives_all_threads_as_much),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
