@@ -84,7 +84,7 @@ static void a_sweep_gives_all_threads_as_much(void **state)
 
 	(void)state;
 	assert_int_equal(sweep_length_begin(&length, 15), 4);
-	/* (60 - 2) / 4 is 14.5, (60 - 2) / 4.3 is 13.5, (60 - 2) / 5.5 is 10.5; never above the most. */
+	/* (60 - 2) / 4 is 14.5, / 4.3 is 13.5, / 5.5 is 10.5; never above the most. */
 	assert_int_equal(sweep(&length, 2, 2, 10, 1), 14);
 	assert_int_equal(sweep(&length, 2, 2, 10.6, 1), 14);
 	assert_int_equal(sweep(&length, 2, 2, 13, 1), 10);
