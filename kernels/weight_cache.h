@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory of released weights, kept for the weights of the next layer, which have the same sizes.
- * On a CPU, a page that was used before costs nothing; on a GPU, freeing memory would stop all
- * streams.  Thread-safe.
+ * Memory of released weights on a GPU, kept for the weights of the next layer, which have the same
+ * sizes: freeing memory would stop all streams.  Thread-safe.
  *
  * Order: weight_cache_init(); weight_cache_take() and weight_cache_give() for each weight;
  * weight_cache_release().

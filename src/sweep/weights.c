@@ -19,6 +19,7 @@ int weights_open(struct weights *weights, const struct weights_params *params, s
 	*weights = (struct weights){ .forward = params->forward,
 				     .n_threads = params->n_threads,
 				     .stop = params->stop };
+	weights->rows = xcalloc((size_t)weights->n_threads, sizeof *weights->rows);
 	source_init(&weights->source, params->io, checkpoint, params->backend, -1);
 	return fp8_source_detect(&weights->detection, checkpoint, params->io, err);
 }
@@ -30,6 +31,9 @@ int weights_close(struct weights *weights, struct err *err)
 
 void weights_release(struct weights *weights)
 {
+	for (int i = 0; weights->rows && i < weights->n_threads; i++)
+		buffer_release(&weights->rows[i]);
+	free(weights->rows);
 	source_release(&weights->source);
 	detection_release(&weights->detection);
 }
@@ -136,7 +140,6 @@ static void load_init(struct weights_load *load, struct weights *weights,
 		      struct executor_stream *stream)
 {
 	*load = (struct weights_load){ .weights = weights, .stream = stream };
-	load->rows = xcalloc((size_t)weights->n_threads, sizeof *load->rows);
 }
 
 static void piece_add(struct weights_load *load, const struct weights_piece *piece)
@@ -272,7 +275,7 @@ int weights_load_piece(struct weights_load *load, int worker, size_t i, struct e
 	struct weights_piece *piece = &load->pieces[i];
 
 	return weights->fp8 ? set_quantized(weights, piece, err)
-			    : set_part(weights, piece, &load->rows[worker], err);
+			    : set_part(weights, piece, &weights->rows[worker], err);
 }
 
 static int load_piece(void *context, int worker, size_t item, struct err *err)
@@ -294,9 +297,6 @@ void weights_load_end(struct weights_load *load)
 		if (piece->amax > piece->to->amax)
 			piece->to->amax = piece->amax;
 	}
-	for (int i = 0; load->rows && i < load->weights->n_threads; i++)
-		buffer_release(&load->rows[i]);
-	free(load->rows);
 	free(load->pieces);
 	*load = (struct weights_load){ 0 };
 }

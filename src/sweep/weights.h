@@ -24,6 +24,7 @@ struct weights {
 	int n_threads;
 	const atomic_int *stop;
 	struct fp8_forward *fp8; /* quantizes its modules; NULL: no matrix is quantized */
+	struct buffer *rows;	 /* by thread: a piece as it is read; kept, as its pages are */
 };
 
 /* Matrices that are being loaded: n pieces, which any threads load in any order. */
@@ -32,7 +33,6 @@ struct weights_load {
 	struct executor_stream *stream; /* of the thread that began the loading */
 	size_t n;
 	struct weights_piece *pieces;
-	struct buffer *rows; /* by thread: memory for reading pieces, until weights_load_end() */
 };
 
 /* All pointers must stay valid until weights_release(). */
@@ -91,8 +91,8 @@ struct weights_kind {
 };
 
 /* Return bytes: of a matrix in memory; of a piece of it while a thread loads it; of the largest
- * layer, or the head, with a piece for each thread, and if `ahead` with the stage before it (the
- * head comes before the first layer). */
+ * layer, or the head, and if `ahead` of the stage before it (the head comes before the first
+ * layer), with the memory for the largest pieces, which each thread keeps. */
 uint64_t weights_linear_size(const struct linear_ref *ref, const struct weights_kind *kind);
 uint64_t weights_piece_size(const struct linear_ref *ref, const struct weights_kind *kind);
 uint64_t weights_layer_size(const struct model *model, const struct weights_kind *kind,

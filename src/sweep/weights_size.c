@@ -37,12 +37,12 @@ static void load_size_add(struct load_size *size, const struct linear_ref *ref,
 	size->n_pieces += (ref->n + rows - 1) / rows;
 }
 
-/* Returns the bytes at most: each thread has one piece at a time. */
-static uint64_t load_size_most(const struct load_size *size, int n_threads)
+/* Returns the bytes at most of the pieces of a loading: each thread has one at a time. */
+static uint64_t load_size_pieces(const struct load_size *size, int n_threads)
 {
 	uint64_t n = size->n_pieces < (uint64_t)n_threads ? size->n_pieces : (uint64_t)n_threads;
 
-	return size->weights + n * size->largest_piece;
+	return n * size->largest_piece;
 }
 
 static struct load_size layer_load_size(const struct layer_ref *layer,
@@ -62,15 +62,17 @@ uint64_t weights_layer_size(const struct model *model, const struct weights_kind
 			    int n_threads, bool ahead)
 {
 	struct load_size size, head = { 0 };
-	uint64_t most = 0, bytes, before;
+	uint64_t most = 0, most_pieces = 0, bytes, pieces, before;
 
 	load_size_add(&head, &model->head, kind);
 	before = head.weights;
 	for (size_t i = 0; i <= model->n_layers; i++) {
 		size = i < model->n_layers ? layer_load_size(&model->layers[i], kind) : head;
-		bytes = load_size_most(&size, n_threads) + (ahead ? before : 0);
+		bytes = size.weights + (ahead ? before : 0);
+		pieces = load_size_pieces(&size, n_threads);
 		most = bytes > most ? bytes : most;
+		most_pieces = pieces > most_pieces ? pieces : most_pieces;
 		before = size.weights;
 	}
-	return most;
+	return most + most_pieces;
 }

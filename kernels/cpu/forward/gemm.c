@@ -14,7 +14,7 @@
 
 #include "kernels/cpu/forward/gemm.h"
 #include "kernels/cpu/forward/onednn.h"
-#include "kernels/weight_cache.h"
+#include "kernels/cpu/forward/page_heap.h"
 #include "base/mem.h"
 
 /* The rows of x for which the library chooses the layout of weights. */
@@ -36,7 +36,7 @@ struct gram {
 
 struct gemm {
 	struct onednn onednn;
-	struct weight_cache weights;
+	struct page_heap weights;
 	pthread_mutex_t lock; /* of the members below */
 	size_t n_shapes;
 	struct shape **shapes;
@@ -89,14 +89,12 @@ enum dtype gemm_bf16_type(void)
 	return DT_F32;
 }
 
-static const struct weight_allocator allocator = { buffer_alloc, free };
-
 int gemm_open(struct gemm **result, struct err *err)
 {
 	struct gemm *gemm = xcalloc(1, sizeof *gemm);
 
 	pthread_mutex_init(&gemm->lock, NULL);
-	weight_cache_init(&gemm->weights, &allocator);
+	page_heap_init(&gemm->weights);
 	if (onednn_init(&gemm->onednn, err)) {
 		gemm_close(gemm);
 		return -1;
@@ -126,7 +124,7 @@ void gemm_close(struct gemm *gemm)
 	free(gemm->shapes);
 	gram_release(gemm, &gemm->bf16_gram);
 	gram_release(gemm, &gemm->f32_gram);
-	weight_cache_release(&gemm->weights);
+	page_heap_release(&gemm->weights);
 	onednn_release(&gemm->onednn);
 	pthread_mutex_destroy(&gemm->lock);
 	free(gemm);
@@ -305,7 +303,7 @@ static int panel_init(struct gemm_weight *weight, struct panel *panel, struct er
 		return -1;
 	panel->layout = gemm->onednn.primitive_desc_query_md(shape->desc, dnnl_query_weights_md, 0);
 	panel->size = gemm->onednn.memory_desc_get_size(panel->layout);
-	return weight_cache_take(&gemm->weights, &panel->memory, panel->size, err);
+	return page_heap_take(&gemm->weights, &panel->memory, panel->size, "a weight", err);
 }
 
 int gemm_weight_new(struct gemm_weight **result, struct gemm *gemm, enum dtype dtype, size_t n,
@@ -341,8 +339,8 @@ void gemm_weight_free(struct gemm_weight *weight)
 	if (!weight)
 		return;
 	for (size_t i = 0; i < weight->n_panels; i++)
-		weight_cache_give(&weight->gemm->weights, weight->panels[i].memory,
-				  weight->panels[i].size);
+		page_heap_give(&weight->gemm->weights, weight->panels[i].memory,
+			       weight->panels[i].size);
 	free(weight->panels);
 	free(weight);
 }

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * kernels/cpu/forward/page_heap.h: blocks that never overlap, pages that serve again, and never
+ * more of them than blocks were in use at one time.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+
+#include "kernels/cpu/forward/page_heap.h"
+
+#define PAGE	 4096
+#define N_BLOCKS 24
+
+struct block {
+	unsigned char *memory;
+	size_t size;
+	unsigned char mark;
+};
+
+static void block_take(struct page_heap *heap, struct block *block, size_t size, int mark)
+{
+	struct err err = { 0 };
+	void *memory;
+
+	assert_int_equal(page_heap_take(heap, &memory, size, "a test", &err), 0);
+	assert_int_equal((uintptr_t)memory % PAGE, 0);
+	*block = (struct block){ memory, size, (unsigned char)mark };
+	memset(memory, mark, size);
+}
+
+static void block_give(struct page_heap *heap, struct block *block)
+{
+	for (size_t i = 0; i < block->size; i++)
+		if (block->memory[i] != block->mark)
+			fail_msg("byte %zu of a block of %zu was changed", i, block->size);
+	page_heap_give(heap, block->memory, block->size);
+	*block = (struct block){ 0 };
+}
+
+/* Returns the bytes of the heap that have pages. */
+static size_t resident(const struct page_heap *heap)
+{
+	size_t n = heap->end / PAGE, sum = 0;
+	unsigned char *in = calloc(n + 1, 1);
+
+	assert_non_null(in);
+	if (n)
+		assert_int_equal(mincore(heap->base, heap->end, in), 0);
+	for (size_t i = 0; i < n; i++)
+		sum += in[i] & 1;
+	free(in);
+	return sum * PAGE;
+}
+
+static size_t next(uint32_t *state, size_t end)
+{
+	*state = *state * 1664525u + 1013904223u;
+	return (*state >> 8) % end;
+}
+
+static void blocks_of_any_order_keep_their_bytes(void **state)
+{
+	struct block blocks[N_BLOCKS] = { 0 };
+	struct page_heap heap;
+	uint32_t seed = 1;
+
+	(void)state;
+	page_heap_init(&heap);
+	for (int step = 0; step < 4000; step++) {
+		struct block *block = &blocks[next(&seed, N_BLOCKS)];
+
+		if (block->memory)
+			block_give(&heap, block);
+		else
+			block_take(&heap, block, 1 + next(&seed, 40 * PAGE), step);
+		if (step % 16 == 0)
+			assert_true(resident(&heap) <= heap.most);
+	}
+	for (int i = 0; i < N_BLOCKS; i++)
+		if (blocks[i].memory)
+			block_give(&heap, &blocks[i]);
+	/* All gaps have met. */
+	assert_int_equal(heap.in_use, 0);
+	assert_int_equal(heap.n_gaps, 1);
+	assert_int_equal(heap.gaps[0].begin, 0);
+	assert_int_equal(heap.gaps[0].end, heap.end);
+	page_heap_release(&heap);
+}
+
+static long faults(void)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_SELF, &usage);
+	return usage.ru_minflt;
+}
+
+/* Layers of 57 and 60 pages by turns, of other sizes each. */
+static void pages_serve_layers_of_other_sizes(void **state)
+{
+	static const size_t layers[2][3] = { { 40, 17, 0 }, { 30, 20, 10 } };
+	struct block blocks[3] = { 0 };
+	struct page_heap heap;
+	long before = 0;
+
+	(void)state;
+	page_heap_init(&heap);
+	for (int layer = 0; layer < 20; layer++) {
+		if (layer == 2)
+			before = faults();
+		for (int i = 0; i < 3; i++)
+			if (layers[layer % 2][i])
+				block_take(&heap, &blocks[i], 64 * PAGE * layers[layer % 2][i],
+					   layer);
+		for (int i = 0; i < 3; i++)
+			if (blocks[i].memory)
+				block_give(&heap, &blocks[i]);
+	}
+	/* Without the heap: 18 layers of 64 * 57 pages. */
+	assert_in_range(faults() - before, 0, 64);
+	assert_int_equal(heap.end, 64 * PAGE * 60);
+	page_heap_release(&heap);
+}
+
+/* Where addresses are limited (ulimit -v), blocks are of malloc(). */
+static void limited_addresses_are_enough(void **state)
+{
+	const struct rlimit limit = { (rlim_t)1 << 39, RLIM_INFINITY };
+	struct rlimit before;
+	struct page_heap heap;
+	struct block block;
+
+	(void)state;
+	assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+	if (setrlimit(RLIMIT_AS, &limit))
+		skip();
+	page_heap_init(&heap);
+	assert_null(heap.base);
+	block_take(&heap, &block, 3 * PAGE + 1, 7);
+	block_give(&heap, &block);
+	page_heap_release(&heap);
+	assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+}
+
+static void more_than_the_machine_has_is_an_error(void **state)
+{
+	struct page_heap heap;
+	struct err err = { 0 };
+	void *memory;
+
+	(void)state;
+	page_heap_init(&heap);
+	assert_int_equal(page_heap_take(&heap, &memory, (uint64_t)1 << 60, "a test", &err), -1);
+	assert_null(memory);
+	assert_non_null(strstr(err.message, "a test"));
+	assert_int_equal(heap.in_use, 0);
+	page_heap_release(&heap);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(blocks_of_any_order_keep_their_bytes),
+		cmocka_unit_test(pages_serve_layers_of_other_sizes),
+		cmocka_unit_test(limited_addresses_are_enough),
+		cmocka_unit_test(more_than_the_machine_has_is_an_error),
+	};
+
+	prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0); /* a page is 4 KiB */
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
