@@ -299,14 +299,14 @@ int amax_stats_read(struct amax_stats *stats, const struct io *io, const char *p
 	if (st_open_fd(&file, io, reader.fd, path, err) || read_metadata(stats, &file, err) ||
 	    read_tensors(&reader, true, err) || read_tensors(&reader, false, err) ||
 	    check_partners(&reader, err) ||
-	    io_check_unchanged(reader.fd, &file.identity, path, err))
+	    io_check_unchanged(&(struct file){ io, reader.fd, path }, &file.identity, err))
 		goto out;
 	rc = 0;
 out:
 	if (rc)
 		amax_stats_release(stats);
 	st_release(&file);
-	io->close(reader.fd);
+	io->close(io, reader.fd);
 	return rc;
 }
 

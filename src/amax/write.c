@@ -146,7 +146,7 @@ int amax_outfile_check(const struct outfile *place, const char *path, struct err
 	st_release(&file);
 	/* Clang-tidy believes that err_set() may return 0. */
 	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
-	io->close(fd);
+	io->close(io, fd);
 	if (is_one || (rc && err->kind == ERR_SYSTEM))
 		return rc;
 	return err_set(err, ERR_USAGE,

@@ -7,42 +7,166 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdio.h> /* renameat */
+#include <stdarg.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include "base/mem.h"
 
-static int system_openat(int dirfd, const char *path, int flags, mode_t mode)
+static int system_openat(const struct io *io, int dirfd, const char *path, int flags, mode_t mode)
 {
+	(void)io;
 	return openat(dirfd, path, flags, mode);
+}
+
+static int system_close(const struct io *io, int fd)
+{
+	(void)io;
+	return close(fd);
+}
+
+static ssize_t system_read(const struct io *io, int fd, void *data, size_t n)
+{
+	(void)io;
+	return read(fd, data, n);
+}
+
+static ssize_t system_write(const struct io *io, int fd, const void *data, size_t n)
+{
+	(void)io;
+	return write(fd, data, n);
+}
+
+static ssize_t system_pread(const struct io *io, int fd, void *data, size_t n, off_t offset)
+{
+	(void)io;
+	return pread(fd, data, n, offset);
+}
+
+static ssize_t system_pwrite(const struct io *io, int fd, const void *data, size_t n, off_t offset)
+{
+	(void)io;
+	return pwrite(fd, data, n, offset);
 }
 
 /* Unlike posix_fallocate(), which writes the whole file where the file system cannot reserve space,
  * this reserves nothing there; a later write then reports a full disk. */
-static int system_fallocate(int fd, off_t offset, off_t n)
+static int system_fallocate(const struct io *io, int fd, off_t offset, off_t n)
 {
 	int rc;
 
+	(void)io;
 	do
 		rc = fallocate(fd, 0, offset, n) ? errno : 0;
 	while (rc == EINTR);
 	return rc == EOPNOTSUPP || rc == ENOSYS ? 0 : rc;
 }
 
+static int system_ftruncate(const struct io *io, int fd, off_t size)
+{
+	(void)io;
+	return ftruncate(fd, size);
+}
+
+static int system_fsync(const struct io *io, int fd)
+{
+	(void)io;
+	return fsync(fd);
+}
+
+static int system_renameat(const struct io *io, int olddirfd, const char *oldpath, int newdirfd,
+			   const char *newpath)
+{
+	(void)io;
+	return renameat(olddirfd, oldpath, newdirfd, newpath);
+}
+
+static int system_unlinkat(const struct io *io, int dirfd, const char *path, int flags)
+{
+	(void)io;
+	return unlinkat(dirfd, path, flags);
+}
+
+static int system_mkdirat(const struct io *io, int dirfd, const char *path, mode_t mode)
+{
+	(void)io;
+	return mkdirat(dirfd, path, mode);
+}
+
+static int system_fstat(const struct io *io, int fd, struct stat *st)
+{
+	(void)io;
+	return fstat(fd, st);
+}
+
+static int system_fstatat(const struct io *io, int dirfd, const char *path, struct stat *st,
+			  int flags)
+{
+	(void)io;
+	return fstatat(dirfd, path, st, flags);
+}
+
+static void system_fadvise(const struct io *io, int fd, off_t offset, off_t n, int advice)
+{
+	(void)io;
+	posix_fadvise(fd, offset, n, advice);
+}
+
+static int system_list(const struct io *io, int fd, int (*take)(void *context, const char *name),
+		       void *context)
+{
+	DIR *stream = fdopendir(fd);
+	const struct dirent *entry = NULL;
+	int number;
+
+	if (!stream) {
+		number = errno;
+		io->close(io, fd);
+		errno = number;
+		return -1;
+	}
+	while ((errno = 0, entry = readdir(stream)))
+		if (take(context, entry->d_name))
+			break;
+	number = entry ? 0 : errno;
+	closedir(stream);
+	errno = number;
+	return number ? -1 : 0;
+}
+
 const struct io io_system = {
 	.openat = system_openat,
-	.close = close,
-	.read = read,
-	.write = write,
-	.pread = pread,
-	.pwrite = pwrite,
+	.close = system_close,
+	.read = system_read,
+	.write = system_write,
+	.pread = system_pread,
+	.pwrite = system_pwrite,
 	.fallocate = system_fallocate,
-	.ftruncate = ftruncate,
-	.fsync = fsync,
-	.renameat = renameat,
-	.unlinkat = unlinkat,
-	.mkdirat = mkdirat,
+	.ftruncate = system_ftruncate,
+	.fsync = system_fsync,
+	.renameat = system_renameat,
+	.unlinkat = system_unlinkat,
+	.mkdirat = system_mkdirat,
+	.fstat = system_fstat,
+	.fstatat = system_fstatat,
+	.fadvise = system_fadvise,
+	.list = system_list,
 };
+
+int io_failed(const struct io *io, struct err *err, const char *format, ...)
+{
+	char text[sizeof err->message];
+	int number = errno;
+	va_list args;
+
+	if (io->explain && io->explain(io, err))
+		return -1;
+	va_start(args, format);
+	vsnprintf(text, sizeof text, format, args);
+	va_end(args);
+	errno = number;
+	return err_errno(err, "%s", text);
+}
 
 static struct file_identity identity_of(const struct stat *st)
 {
@@ -66,12 +190,13 @@ bool file_identity_equal(const struct file_identity *a, const struct file_identi
 	       same_time(&a->mtime, &b->mtime) && same_time(&a->ctime, &b->ctime);
 }
 
-int io_identity(int fd, struct file_identity *identity, const char *name, struct err *err)
+int io_identity(const struct io *io, int fd, struct file_identity *identity, const char *name,
+		struct err *err)
 {
 	struct stat st;
 
-	if (fstat(fd, &st))
-		return err_errno(err, "cannot read the state of '%s'", name);
+	if (io->fstat(io, fd, &st))
+		return io_failed(io, err, "cannot read the state of '%s'", name);
 	if (S_ISDIR(st.st_mode))
 		return err_set(err, ERR_INPUT, "'%s' is a directory, not a file", name);
 	if (!S_ISREG(st.st_mode))
@@ -85,7 +210,7 @@ int io_openat(const struct io *io, int dirfd, const char *path, int flags, mode_
 	int fd;
 
 	do
-		fd = io->openat(dirfd, path, flags, mode);
+		fd = io->openat(io, dirfd, path, flags, mode);
 	while (fd < 0 && errno == EINTR);
 	return fd;
 }
@@ -99,8 +224,27 @@ DIR *io_open_directory(const struct io *io, int dirfd, const char *path, const c
 	if (!stream)
 		err_errno(err, "cannot open '%s'", name);
 	if (!stream && fd >= 0)
-		io->close(fd);
+		io->close(io, fd);
 	return stream;
+}
+
+int io_list(const struct io *io, const char *path, int (*take)(void *context, const char *name),
+	    void *context, struct err *err)
+{
+	int fd = io_openat(io, AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+
+	if (fd < 0)
+		return io_failed(io, err, "cannot open '%s'", path);
+	if (io->list(io, fd, take, context))
+		return io_failed(io, err, "cannot read '%s'", path);
+	return 0;
+}
+
+bool io_exists(const struct io *io, const char *path)
+{
+	struct stat st;
+
+	return !io->fstatat(io, AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW);
 }
 
 int io_open_regular(const struct io *io, int dirfd, const char *path, int *fd,
@@ -111,24 +255,24 @@ int io_open_regular(const struct io *io, int dirfd, const char *path, int *fd,
 	    (errno == ENXIO || errno == ENODEV)) /* a socket, a device without a driver */
 		return err_set(err, ERR_INPUT, "'%s' is not a regular file", path);
 	if (*fd < 0)
-		return err_errno(err, "cannot open '%s'", path);
-	if (io_identity(*fd, identity, path, err)) {
-		io->close(*fd);
+		return io_failed(io, err, "cannot open '%s'", path);
+	if (io_identity(io, *fd, identity, path, err)) {
+		io->close(io, *fd);
 		*fd = -1;
 		return -1;
 	}
 	return 0;
 }
 
-int io_check_unchanged(int fd, const struct file_identity *identity, const char *name,
+int io_check_unchanged(const struct file *file, const struct file_identity *identity,
 		       struct err *err)
 {
 	struct file_identity now = { 0 };
 
-	if (io_identity(fd, &now, name, err))
+	if (io_identity(file->io, file->fd, &now, file->name, err))
 		return -1;
 	if (!file_identity_equal(identity, &now))
-		return err_set(err, ERR_INPUT, "'%s' changed while it was read", name);
+		return err_set(err, ERR_INPUT, "'%s' changed while it was read", file->name);
 	return 0;
 }
 
@@ -140,13 +284,13 @@ int io_pread_full(const struct file *file, void *data, size_t n, uint64_t offset
 		return err_set(err, ERR_INPUT, "'%s' ends before byte %" PRIu64, file->name,
 			       offset);
 	while (n) {
-		ssize_t got = file->io->pread(file->fd, p, n, (off_t)offset);
+		ssize_t got = file->io->pread(file->io, file->fd, p, n, (off_t)offset);
 
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got < 0)
-			return err_errno(err, "cannot read '%s' at byte %" PRIu64, file->name,
-					 offset);
+			return io_failed(file->io, err, "cannot read '%s' at byte %" PRIu64,
+					 file->name, offset);
 		if (!got)
 			return err_set(err, ERR_INPUT,
 				       "'%s' is truncated: it ends at byte %" PRIu64
@@ -165,7 +309,7 @@ int io_pwrite_full(const struct file *file, const void *data, size_t n, uint64_t
 	const char *p = data;
 
 	while (n) {
-		ssize_t put = file->io->pwrite(file->fd, p, n, (off_t)offset);
+		ssize_t put = file->io->pwrite(file->io, file->fd, p, n, (off_t)offset);
 
 		if (put < 0 && errno == EINTR)
 			continue;
@@ -187,7 +331,7 @@ int io_write_full(const struct file *file, const void *data, size_t n, struct er
 	const char *p = data;
 
 	while (n) {
-		ssize_t put = file->io->write(file->fd, p, n);
+		ssize_t put = file->io->write(file->io, file->fd, p, n);
 
 		if (put < 0 && errno == EINTR)
 			continue;
@@ -206,12 +350,12 @@ int io_read_full(const struct file *file, void *data, size_t n, size_t *got, str
 {
 	*got = 0;
 	while (*got < n) {
-		ssize_t more = file->io->read(file->fd, (char *)data + *got, n - *got);
+		ssize_t more = file->io->read(file->io, file->fd, (char *)data + *got, n - *got);
 
 		if (more < 0 && errno == EINTR)
 			continue;
 		if (more < 0)
-			return err_errno(err, "cannot read '%s'", file->name);
+			return io_failed(file->io, err, "cannot read '%s'", file->name);
 		if (!more)
 			break;
 		*got += (size_t)more;
@@ -239,12 +383,12 @@ int io_read_file(const struct io *io, int dirfd, const char *path, size_t limit,
 	buf->data = xmalloc(buf->cap);
 	buf->data[buf->len] = '\0';
 	if (io_pread_full(&file, buf->data, buf->len, 0, err) ||
-	    io_check_unchanged(file.fd, &identity, path, err))
+	    io_check_unchanged(&file, &identity, err))
 		goto out;
 	rc = 0;
 out:
 	if (rc)
 		buf_release(buf);
-	io->close(file.fd);
+	io->close(io, file.fd);
 	return rc;
 }

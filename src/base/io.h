@@ -4,10 +4,12 @@
  * test can let the N-th call fail.  A function that opens files takes a `const struct io *`;
  * programs pass &io_system.
  *
- * The entries behave as the system calls of their names (result, errno).  The functions below
- * repeat short transfers and EINTR, and turn failures into errors that name the file: ERR_SYSTEM,
- * or ERR_INPUT where the path is wrong (err_errno()).  Calls that move no byte and make no name use
- * the system itself: stat, statvfs, locks, listing a directory that was opened here.
+ * The entries behave as the system calls of their names (result, errno).  The first argument is the
+ * table itself, so that a table can be the first member of a struct with state.
+ *
+ * The functions below repeat short transfers and EINTR, and turn failures into errors that name the
+ * file: ERR_SYSTEM, or ERR_INPUT where the path is wrong (err_errno()).  What concerns outputs and
+ * neither moves a byte nor makes a name uses the system itself: statvfs, locks, their state.
  */
 #ifndef FP8CONV_BASE_IO_H
 #define FP8CONV_BASE_IO_H
@@ -23,19 +25,32 @@
 #include "base/err.h"
 
 struct io {
-	int (*openat)(int dirfd, const char *path, int flags, mode_t mode);
-	int (*close)(int fd);
-	ssize_t (*read)(int fd, void *data, size_t n);
-	ssize_t (*write)(int fd, const void *data, size_t n);
-	ssize_t (*pread)(int fd, void *data, size_t n, off_t offset);
-	ssize_t (*pwrite)(int fd, const void *data, size_t n, off_t offset);
+	int (*openat)(const struct io *io, int dirfd, const char *path, int flags, mode_t mode);
+	int (*close)(const struct io *io, int fd);
+	ssize_t (*read)(const struct io *io, int fd, void *data, size_t n);
+	ssize_t (*write)(const struct io *io, int fd, const void *data, size_t n);
+	ssize_t (*pread)(const struct io *io, int fd, void *data, size_t n, off_t offset);
+	ssize_t (*pwrite)(const struct io *io, int fd, const void *data, size_t n, off_t offset);
 	/* 0 or an errno; 0 where the file system cannot reserve space */
-	int (*fallocate)(int fd, off_t offset, off_t n);
-	int (*ftruncate)(int fd, off_t size);
-	int (*fsync)(int fd);
-	int (*renameat)(int olddirfd, const char *oldpath, int newdirfd, const char *newpath);
-	int (*unlinkat)(int dirfd, const char *path, int flags);
-	int (*mkdirat)(int dirfd, const char *path, mode_t mode);
+	int (*fallocate)(const struct io *io, int fd, off_t offset, off_t n);
+	int (*ftruncate)(const struct io *io, int fd, off_t size);
+	int (*fsync)(const struct io *io, int fd);
+	int (*renameat)(const struct io *io, int olddirfd, const char *oldpath, int newdirfd,
+			const char *newpath);
+	int (*unlinkat)(const struct io *io, int dirfd, const char *path, int flags);
+	int (*mkdirat)(const struct io *io, int dirfd, const char *path, mode_t mode);
+	int (*fstat)(const struct io *io, int fd, struct stat *st);
+	int (*fstatat)(const struct io *io, int dirfd, const char *path, struct stat *st,
+		       int flags);
+	/* A hint; a failure means nothing. */
+	void (*fadvise)(const struct io *io, int fd, off_t offset, off_t n, int advice);
+	/* Calls take() with every name in the open directory fd, until it returns other than 0, and
+	 * closes fd.  -1 with errno. */
+	int (*list)(const struct io *io, int fd, int (*take)(void *context, const char *name),
+		    void *context);
+	/* Sets err to the reason of the failure that left errno, and returns true; false, or a
+	 * NULL entry, where errno says all. */
+	bool (*explain)(const struct io *io, struct err *err);
 };
 
 extern const struct io io_system;
@@ -60,9 +75,20 @@ int io_openat(const struct io *io, int dirfd, const char *path, int flags, mode_
 int io_open_regular(const struct io *io, int dirfd, const char *path, int *fd,
 		    struct file_identity *identity, struct err *err);
 
-/* Opens a directory to list; the caller calls closedir().  NULL on failure. */
+/* Opens a directory of the system to list; the caller calls closedir().  NULL on failure. */
 DIR *io_open_directory(const struct io *io, int dirfd, const char *path, const char *name,
 		       struct err *err);
+
+/* Calls take() with every name in a directory of any table, until take() returns other than 0. */
+int io_list(const struct io *io, const char *path, int (*take)(void *context, const char *name),
+	    void *context, struct err *err);
+
+/* Is there a file or a directory at path, of any table?  A broken link is one. */
+bool io_exists(const struct io *io, const char *path);
+
+/* As err_errno(), with the reason that the table knows. */
+int io_failed(const struct io *io, struct err *err, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
 
 /* An open file.  The name is for messages. */
 struct file {
@@ -87,10 +113,11 @@ int io_read_file(const struct io *io, int dirfd, const char *path, size_t limit,
 		 struct err *err);
 
 /* Reads the identity of the open file fd.  ERR_INPUT unless it is a regular file. */
-int io_identity(int fd, struct file_identity *identity, const char *name, struct err *err);
+int io_identity(const struct io *io, int fd, struct file_identity *identity, const char *name,
+		struct err *err);
 
-/* ERR_INPUT "changed while it was read" unless fd still has this identity. */
-int io_check_unchanged(int fd, const struct file_identity *identity, const char *name,
+/* ERR_INPUT "changed while it was read" unless the open file still has this identity. */
+int io_check_unchanged(const struct file *file, const struct file_identity *identity,
 		       struct err *err);
 
 bool file_identity_equal(const struct file_identity *a, const struct file_identity *b);

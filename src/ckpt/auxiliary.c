@@ -6,14 +6,11 @@
  */
 #include "ckpt/checkpoint.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/mem.h"
 #include "ckpt/manifest.h"
@@ -60,36 +57,62 @@ static bool is_left_out(const char *name, bool at_top)
 	       matches(name, weights, sizeof weights / sizeof *weights);
 }
 
-/* Takes one entry of the directory dirfd.  path is its path from the top, which the lists take
- * over. */
-static int take(int dirfd, const char *name, char *path, struct list *files,
-		struct list *directories, struct err *err)
+/* A directory while it is read. */
+struct reading {
+	const struct checkpoint *checkpoint;
+	const char *directory; /* below the top; "": the top */
+	struct list *files, *directories;
+	struct err *err;
+	bool failed;
+};
+
+/* Is it an output of this program inside the model's directory? */
+static bool is_output(const struct io *io, const char *full)
 {
+	char *record = xasprintf("%s/" MANIFEST_NAME, full);
+	bool found = io_exists(io, record);
+
+	free(record);
+	return found;
+}
+
+/* path: from the top; full: with the top. */
+static int take_path(struct reading *reading, const char *path, const char *full)
+{
+	const struct io *io = reading->checkpoint->io;
 	struct stat st;
 
-	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW)) {
-		err_errno(err, "cannot read the state of '%s'", path);
-		free(path);
-		return -1;
+	if (io->fstatat(io, AT_FDCWD, full, &st, AT_SYMLINK_NOFOLLOW)) {
+		reading->failed = true;
+		return io_failed(io, reading->err, "cannot read the state of '%s'", path);
 	}
 	if (S_ISDIR(st.st_mode)) {
-		char *record = xasprintf("%s/" MANIFEST_NAME, name);
-		bool is_output = !faccessat(dirfd, record, F_OK, AT_SYMLINK_NOFOLLOW);
-
-		free(record);
-		if (is_output) /* an output of this program inside the model's directory */
-			free(path);
-		else
-			list_add(directories, path);
+		if (!is_output(io, full))
+			list_add(reading->directories, xstrdup(path));
 		return 0;
 	}
-	if (S_ISLNK(st.st_mode) && fstatat(dirfd, name, &st, 0))
+	if (S_ISLNK(st.st_mode) && io->fstatat(io, AT_FDCWD, full, &st, 0))
 		st.st_mode = 0; /* a broken link: not a file */
-	if (S_ISREG(st.st_mode) && !is_left_out(name, !strchr(path, '/')))
-		list_add(files, path);
-	else
-		free(path);
+	if (S_ISREG(st.st_mode) && !is_left_out(path, !strchr(path, '/')))
+		list_add(reading->files, xstrdup(path));
 	return 0;
+}
+
+static int take(void *context, const char *name)
+{
+	struct reading *reading = context;
+	const char *directory = reading->directory;
+	char *path, *full;
+	int rc;
+
+	if (name[0] == '.')
+		return 0;
+	path = *directory ? xasprintf("%s/%s", directory, name) : xstrdup(name);
+	full = xasprintf("%s/%s", reading->checkpoint->directory, path);
+	rc = take_path(reading, path, full);
+	free(path);
+	free(full);
+	return rc;
 }
 
 /* Reads one directory; "" is the top. */
@@ -98,32 +121,11 @@ static int read_directory(const struct checkpoint *checkpoint, const char *direc
 {
 	const char *top = checkpoint->directory;
 	char *full = *directory ? xasprintf("%s/%s", top, directory) : xstrdup(top);
-	const struct dirent *entry;
-	int rc = -1;
-	DIR *dir;
+	struct reading reading = { checkpoint, directory, files, directories, err, false };
+	int rc = io_list(checkpoint->io, full, take, &reading, err);
 
-	dir = io_open_directory(checkpoint->io, AT_FDCWD, full, full, err);
-	if (!dir)
-		goto out;
-	while ((errno = 0, entry = readdir(dir))) {
-		const char *name = entry->d_name;
-
-		if (name[0] != '.' &&
-		    take(dirfd(dir), name,
-			 *directory ? xasprintf("%s/%s", directory, name) : xstrdup(name), files,
-			 directories, err))
-			goto out;
-	}
-	if (errno) {
-		err_errno(err, "cannot read '%s'", full);
-		goto out;
-	}
-	rc = 0;
-out:
-	if (dir)
-		closedir(dir);
 	free(full);
-	return rc;
+	return reading.failed ? -1 : rc;
 }
 
 static int compare_strings(const void *a, const void *b)

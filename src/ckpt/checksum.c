@@ -42,11 +42,11 @@ static int read_all(const struct file *file, const struct file_identity *identit
 {
 	int rc;
 
-	posix_fadvise(file->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+	file->io->fadvise(file->io, file->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
 	rc = read_chunks(file, sink, progress, err);
 	if (!rc)
-		rc = io_check_unchanged(file->fd, identity, file->name, err);
-	posix_fadvise(file->fd, 0, 0, POSIX_FADV_DONTNEED);
+		rc = io_check_unchanged(file, identity, err);
+	file->io->fadvise(file->io, file->fd, 0, 0, POSIX_FADV_DONTNEED);
 	return rc;
 }
 
@@ -69,7 +69,7 @@ int checksum_crc32(const struct io *io, int dirfd, const char *path, struct prog
 	if (io_open_regular(io, dirfd, path, &file.fd, &identity, err))
 		return -1;
 	rc = read_all(&file, &identity, &sink, progress, err);
-	io->close(file.fd);
+	io->close(io, file.fd);
 	return rc;
 }
 
@@ -109,6 +109,6 @@ int checksum_sha256(const struct io *io, int dirfd, const char *path, struct pro
 	if (io_open_regular(io, dirfd, path, &file.fd, &identity, err))
 		return -1;
 	rc = sha256_read(&file, &identity, progress, sha256, err);
-	io->close(file.fd);
+	io->close(io, file.fd);
 	return rc;
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ckpt/listing.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -43,34 +42,50 @@ struct walk {
 	struct listing directories; /* to be read */
 };
 
-/* Lists one directory's regular files and subdirectories, as paths below the top.  directory: "" or
- * "original/". */
+/* A directory while it is listed: "" or "original/". */
+struct listed {
+	struct walk *walk;
+	const char *directory;
+	int number; /* errno of a file whose state cannot be read */
+};
+
+static int take_entry(void *context, const char *name)
+{
+	struct listed *listed = context;
+	struct walk *walk = listed->walk;
+	char *path = xasprintf("%s%s", listed->directory, name);
+	struct stat st = { 0 };
+
+	if (name[0] == '.' || !strcmp(name, walk->except)) {
+		free(path);
+		return 0;
+	}
+	if (walk->io->fstatat(walk->io, walk->dirfd, path, &st, AT_SYMLINK_NOFOLLOW))
+		listed->number = errno;
+	else if (S_ISREG(st.st_mode))
+		listing_add(walk->files, xstrdup(path));
+	else if (S_ISDIR(st.st_mode))
+		listing_add(&walk->directories, xasprintf("%s/", path));
+	free(path);
+	return listed->number;
+}
+
+/* Lists one directory's regular files and subdirectories, as paths below the top. */
 static int list_directory(struct walk *walk, const char *directory, struct err *err)
 {
-	DIR *stream = io_open_directory(walk->io, walk->dirfd, *directory ? directory : ".",
-					*directory ? directory : walk->path, err);
-	const struct dirent *entry;
-	struct stat st;
-	int rc = 0;
+	struct listed listed = { .walk = walk, .directory = directory };
+	int fd = io_openat(walk->io, walk->dirfd, *directory ? directory : ".",
+			   O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
 
-	if (!stream)
-		return -1;
-	while ((errno = 0, entry = readdir(stream))) {
-		const char *name = entry->d_name;
-
-		if (name[0] == '.' || !strcmp(name, walk->except))
-			continue;
-		if (fstatat(dirfd(stream), name, &st, AT_SYMLINK_NOFOLLOW))
-			break;
-		if (S_ISREG(st.st_mode))
-			listing_add(walk->files, xasprintf("%s%s", directory, name));
-		else if (S_ISDIR(st.st_mode))
-			listing_add(&walk->directories, xasprintf("%s%s/", directory, name));
-	}
+	if (fd < 0)
+		return io_failed(walk->io, err, "cannot open '%s'",
+				 *directory ? directory : walk->path);
+	if (walk->io->list(walk->io, fd, take_entry, &listed))
+		listed.number = errno;
+	errno = listed.number;
 	if (errno)
-		rc = err_errno(err, "cannot list '%s/%s'", walk->path, directory);
-	closedir(stream);
-	return rc;
+		return io_failed(walk->io, err, "cannot list '%s/%s'", walk->path, directory);
+	return 0;
 }
 
 int listing_files(const struct io *io, int dirfd, const char *path, const char *except,
@@ -101,21 +116,18 @@ static bool is_safetensors(const char *name)
 	return name[0] != '.' && n >= n_suffix && !strcmp(name + n - n_suffix, suffix);
 }
 
+static int take_safetensors(void *context, const char *name)
+{
+	if (is_safetensors(name))
+		listing_add(context, xstrdup(name));
+	return 0;
+}
+
 int listing_safetensors(const struct io *io, const char *directory, struct listing *listing,
 			struct err *err)
 {
-	DIR *stream = io_open_directory(io, AT_FDCWD, directory, directory, err);
-	const struct dirent *entry;
-	int rc = 0;
+	int rc = io_list(io, directory, take_safetensors, listing, err);
 
-	if (!stream)
-		return -1;
-	while ((errno = 0, entry = readdir(stream)))
-		if (is_safetensors(entry->d_name))
-			listing_add(listing, xstrdup(entry->d_name));
-	if (errno)
-		rc = err_errno(err, "cannot read '%s'", directory);
-	closedir(stream);
 	listing_sort(listing);
 	return rc;
 }

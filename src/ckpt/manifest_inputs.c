@@ -72,7 +72,7 @@ static int add_configuration(json_t *inputs, const struct checkpoint *source,
 
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		char *path = xasprintf("%s/%s", source->directory, names[i]);
-		bool exists = !access(path, F_OK);
+		bool exists = io_exists(source->io, path);
 
 		free(path);
 		if (exists && add_file(inputs, source, names[i], progress, err))

@@ -6,7 +6,6 @@
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/mem.h"
 #include "ckpt/checkpoint.h"
@@ -95,18 +94,27 @@ int mistaken_name(const char *path, struct err *err)
 	return err_errno(err, "cannot open '%s'", path);
 }
 
+/* The names that match a pattern. */
+struct matching {
+	const char *pattern;
+	struct listing *names;
+};
+
+static int take_matching(void *context, const char *name)
+{
+	const struct matching *matching = context;
+
+	if (name[0] != '.' && !fnmatch(matching->pattern, name, FNM_CASEFOLD))
+		listing_add(matching->names, xstrdup(name));
+	return 0;
+}
+
 /* Lists the names in a directory that match a pattern, sorted; none where it cannot be read. */
 static void list(const struct io *io, const char *directory, const char *pattern,
 		 struct listing *names)
 {
-	DIR *stream = io_open_directory(io, AT_FDCWD, directory, directory, &(struct err){ 0 });
-	const struct dirent *entry;
-
-	while (stream && (entry = readdir(stream)))
-		if (entry->d_name[0] != '.' && !fnmatch(pattern, entry->d_name, FNM_CASEFOLD))
-			listing_add(names, xstrdup(entry->d_name));
-	if (stream)
-		closedir(stream);
+	io_list(io, directory, take_matching, &(struct matching){ pattern, names },
+		&(struct err){ 0 });
 	listing_sort(names);
 }
 
@@ -140,11 +148,10 @@ static int check_cache(const struct io *io, const char *directory, struct err *e
 	const char *slash = strrchr(directory, '/');
 	char *snapshots = xasprintf("%s/snapshots", directory);
 	struct listing models = { 0 };
-	struct stat st;
 	int rc = 0;
 
 	list(io, directory, "models--*", &models);
-	if (!stat(snapshots, &st))
+	if (io_exists(io, snapshots))
 		rc = tell_snapshots(io, directory, snapshots, err);
 	else if (!strcmp(slash ? slash + 1 : directory, "snapshots"))
 		rc = tell_snapshots(io, directory, directory, err);

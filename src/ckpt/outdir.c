@@ -59,7 +59,7 @@ static int lock_take(const struct outdir *dir, const char *name, int operation, 
 			bool held = errno == EWOULDBLOCK;
 
 			if (errno == EINTR) {
-				dir->io->close(*fd);
+				dir->io->close(dir->io, *fd);
 				continue;
 			}
 
@@ -70,13 +70,13 @@ static int lock_take(const struct outdir *dir, const char *name, int operation, 
 					dir->path);
 			else
 				err_errno(err, "cannot lock '%s/%s'", dir->path, name);
-			dir->io->close(*fd);
+			dir->io->close(dir->io, *fd);
 			*fd = -1;
 			return held ? 1 : -1;
 		}
 		if (same_file(dir->fd, name, *fd))
 			return 0;
-		dir->io->close(*fd);
+		dir->io->close(dir->io, *fd);
 	}
 }
 
@@ -89,10 +89,10 @@ static int sync_above(const struct io *io, int fd, const char *path, struct err 
 
 	if (above < 0 && errno == EACCES)
 		return 0;
-	if (above < 0 || io->fsync(above))
+	if (above < 0 || io->fsync(io, above))
 		rc = err_errno(err, "cannot write the parent directory of '%s'", path);
 	if (above >= 0)
-		io->close(above);
+		io->close(io, above);
 	return rc;
 }
 
@@ -102,13 +102,13 @@ static int parent_make(const struct io *io, const char *path, struct err *err)
 {
 	int fd, rc;
 
-	if (io->mkdirat(AT_FDCWD, path, 0777))
+	if (io->mkdirat(io, AT_FDCWD, path, 0777))
 		return 0;
 	fd = io_openat(io, AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
 	if (fd < 0)
 		return err_errno(err, "cannot open directory '%s'", path);
 	rc = sync_above(io, fd, path, err);
-	io->close(fd);
+	io->close(io, fd);
 	return rc;
 }
 
@@ -138,7 +138,7 @@ static int directory_open(struct outdir *dir, struct err *err)
 			       dir->path);
 	if (*dir->path && faccessat(AT_FDCWD, dir->path, F_OK, 0) && parents_make(dir, err))
 		return -1;
-	if (!dir->io->mkdirat(AT_FDCWD, dir->path, 0777))
+	if (!dir->io->mkdirat(dir->io, AT_FDCWD, dir->path, 0777))
 		dir->created = true;
 	else if (errno != EEXIST)
 		return err_errno(err, "cannot create directory '%s'", dir->path);
@@ -173,10 +173,10 @@ static int subdirectory_open(const struct outdir *dir, int parent, const char *n
 			     const char *path, struct err *err)
 {
 	const struct io *io = dir->io;
-	bool created = !io->mkdirat(parent, name, 0777);
+	bool created = !io->mkdirat(io, parent, name, 0777);
 	int fd = -1;
 
-	if (created && io->fsync(parent))
+	if (created && io->fsync(io, parent))
 		return err_errno(err, "cannot create directory '%s' in '%s'", path, dir->path);
 	if (created || errno == EEXIST)
 		fd = io_openat(io, parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
@@ -201,7 +201,7 @@ static int parent_open(const struct outdir *dir, const char *name, int *fd, cons
 		int next = subdirectory_open(dir, *fd, path + (*base - name), path, err);
 
 		free(path);
-		dir->io->close(*fd);
+		dir->io->close(dir->io, *fd);
 		*fd = next;
 		if (next < 0)
 			return -1;
@@ -225,7 +225,7 @@ static int put_open(struct put *put, const struct outdir *dir, const char *name,
 	if (parent_open(dir, name, &put->parent, &put->base, err))
 		return -1;
 	put->partial = outdir_partial_name(put->base);
-	if (dir->io->unlinkat(put->parent, put->partial, 0) && errno != ENOENT)
+	if (dir->io->unlinkat(dir->io, put->parent, put->partial, 0) && errno != ENOENT)
 		return err_errno(err, "cannot remove the unfinished file of '%s/%s'", dir->path,
 				 name);
 	put->fd = io_openat(dir->io, put->parent, put->partial,
@@ -240,11 +240,12 @@ static int put_commit(struct put *put, struct err *err)
 	const struct io *io = put->dir->io;
 	int fd = put->fd;
 
-	if (io->fsync(fd))
+	if (io->fsync(io, fd))
 		return err_errno(err, "cannot write '%s/%s'", put->dir->path, put->name);
 	put->fd = -1;
-	if (io->close(fd) || io->renameat(put->parent, put->partial, put->parent, put->base) ||
-	    io->fsync(put->parent))
+	if (io->close(io, fd) ||
+	    io->renameat(io, put->parent, put->partial, put->parent, put->base) ||
+	    io->fsync(io, put->parent))
 		return err_errno(err, "cannot write '%s/%s'", put->dir->path, put->name);
 	return 0;
 }
@@ -253,11 +254,11 @@ static int put_commit(struct put *put, struct err *err)
 static void put_release(struct put *put)
 {
 	if (put->fd >= 0)
-		put->dir->io->close(put->fd);
+		put->dir->io->close(put->dir->io, put->fd);
 	if (put->parent >= 0 && put->partial)
-		put->dir->io->unlinkat(put->parent, put->partial, 0);
+		put->dir->io->unlinkat(put->dir->io, put->parent, put->partial, 0);
 	if (put->parent >= 0)
-		put->dir->io->close(put->parent);
+		put->dir->io->close(put->dir->io, put->parent);
 	free(put->partial);
 }
 
@@ -335,21 +336,22 @@ int outdir_copy(const struct outdir *dir, const char *from_dir, const char *name
 
 	if (io_open_regular(dir->io, AT_FDCWD, from, &fd, &identity, err) ||
 	    put_open(&put, dir, name, err) || copy_bytes(dir->io, fd, put.fd, name, stop, err) ||
-	    io_check_unchanged(fd, &identity, from, err) || put_commit(&put, err))
+	    io_check_unchanged(&(struct file){ dir->io, fd, from }, &identity, err) ||
+	    put_commit(&put, err))
 		goto out;
 	rc = 0;
 out:
 	if (put.dir)
 		put_release(&put);
 	if (fd >= 0)
-		dir->io->close(fd);
+		dir->io->close(dir->io, fd);
 	free(from);
 	return rc;
 }
 
 int outdir_remove(const struct outdir *dir, const char *name, struct err *err)
 {
-	if (dir->io->unlinkat(dir->fd, name, 0) && errno != ENOENT)
+	if (dir->io->unlinkat(dir->io, dir->fd, name, 0) && errno != ENOENT)
 		return err_errno(err, "cannot remove '%s/%s'", dir->path, name);
 	return 0;
 }
@@ -361,7 +363,7 @@ bool outdir_has(const struct outdir *dir, const char *name)
 
 int outdir_sync(const struct outdir *dir, struct err *err)
 {
-	if (dir->io->fsync(dir->fd))
+	if (dir->io->fsync(dir->io, dir->fd))
 		return err_errno(err, "cannot write directory '%s'", dir->path);
 	return 0;
 }
@@ -392,8 +394,8 @@ int outdir_guard(const struct outdir *dir, int *guard, struct err *err)
 /* Unlinks the file while its lock is held: waiting processes notice that and open a new one. */
 void outdir_unguard(const struct outdir *dir, int guard)
 {
-	dir->io->unlinkat(dir->fd, ".fp8conv.guard", 0);
-	dir->io->close(guard);
+	dir->io->unlinkat(dir->io, dir->fd, ".fp8conv.guard", 0);
+	dir->io->close(dir->io, guard);
 }
 
 void outdir_close(struct outdir *dir)
@@ -404,13 +406,13 @@ void outdir_close(struct outdir *dir)
 	 * removed. */
 	if (dir->lock_fd >= 0) {
 		if (!flock(dir->lock_fd, LOCK_EX | LOCK_NB))
-			dir->io->unlinkat(dir->fd, dir->lock_name, 0);
-		dir->io->close(dir->lock_fd);
+			dir->io->unlinkat(dir->io, dir->fd, dir->lock_name, 0);
+		dir->io->close(dir->io, dir->lock_fd);
 	}
 	if (dir->fd >= 0)
-		dir->io->close(dir->fd);
+		dir->io->close(dir->io, dir->fd);
 	if (dir->created)
-		dir->io->unlinkat(AT_FDCWD, dir->path, AT_REMOVEDIR);
+		dir->io->unlinkat(dir->io, AT_FDCWD, dir->path, AT_REMOVEDIR);
 	free(dir->lock_name);
 	free(dir->path);
 	*dir = (struct outdir){ 0 };

@@ -76,7 +76,7 @@ static int read_header(struct st_file *file, const struct io *io, int fd, struct
 	    io_pread_full(&(struct file){ io, fd, file->path }, header, (size_t)n, 8, err) ||
 	    st_parse_header(file, header, (size_t)n, file_size, err))
 		goto out;
-	rc = io_check_unchanged(fd, &file->identity, file->path, err);
+	rc = io_check_unchanged(&(struct file){ io, fd, file->path }, &file->identity, err);
 out:
 	free(header);
 	return rc;
@@ -85,7 +85,7 @@ out:
 int st_open_fd(struct st_file *file, const struct io *io, int fd, const char *path, struct err *err)
 {
 	*file = (struct st_file){ .path = xstrdup(path) };
-	if (io_identity(fd, &file->identity, path, err) || read_header(file, io, fd, err)) {
+	if (io_identity(io, fd, &file->identity, path, err) || read_header(file, io, fd, err)) {
 		st_release(file);
 		return -1;
 	}
@@ -101,7 +101,7 @@ int st_open(struct st_file *file, const struct io *io, const char *path, struct 
 	if (io_open_regular(io, AT_FDCWD, path, &fd, &identity, err))
 		return -1;
 	rc = st_open_fd(file, io, fd, path, err);
-	io->close(fd);
+	io->close(io, fd);
 	return rc;
 }
 

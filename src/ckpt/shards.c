@@ -40,14 +40,6 @@ static char *join(const char *directory, const char *name)
 	return xasprintf(ends_in(directory, "/") ? "%s%s" : "%s/%s", directory, name);
 }
 
-/* Does something have that name, even a broken link? */
-static bool exists(const char *path)
-{
-	struct stat st;
-
-	return !lstat(path, &st);
-}
-
 void shards_add(struct checkpoint *checkpoint, const char *path, const struct st_file *file)
 {
 	ARRAY_GROW(checkpoint->shards, checkpoint->n_shards);
@@ -102,7 +94,7 @@ static int open_shard(void *context, int worker, size_t item, struct err *err)
 	int rc = 0;
 
 	(void)worker;
-	if (exists(path)) {
+	if (io_exists(checkpoint->io, path)) {
 		if (st_open(&opened->file, checkpoint->io, path, err))
 			rc = defect_add(defects, DEFECT_FILE_INVALID, NULL, entry->shard, err);
 		else
@@ -147,7 +139,7 @@ static int count_shards(struct checkpoint *checkpoint, const struct opening *ope
 		const char *name = opening->index->entries[opening->shards[i].first].shard;
 		char *path = join(checkpoint->directory, name);
 
-		if (exists(path))
+		if (io_exists(checkpoint->io, path))
 			n++;
 		else if (!missing)
 			missing = name;
@@ -274,11 +266,11 @@ static int open_directory(struct checkpoint *checkpoint, const struct shards_req
 	char *model = join(checkpoint->directory, MODEL_NAME);
 	int rc;
 
-	if (exists(index))
+	if (io_exists(checkpoint->io, index))
 		rc = open_index(checkpoint, index, request, err);
 	else if (unfinished->found)
 		rc = open_found(checkpoint, &unfinished->files, request->defects, err);
-	else if (exists(model))
+	else if (io_exists(checkpoint->io, model))
 		rc = open_file(checkpoint, model, err);
 	else
 		rc = open_only_file(checkpoint, err);
@@ -292,7 +284,7 @@ static int read_config(struct checkpoint *checkpoint, struct err *err)
 	char *path = join(checkpoint->directory, CONFIG_NAME);
 	int rc = 0;
 
-	if (exists(path) &&
+	if (io_exists(checkpoint->io, path) &&
 	    (io_read_file(checkpoint->io, AT_FDCWD, path, CONFIG_LIMIT, &checkpoint->config, err) ||
 	     mistaken_text(path, &checkpoint->config, err)))
 		rc = -1;
@@ -336,9 +328,9 @@ int shards_open(struct checkpoint *checkpoint, const struct shards_request *requ
 	const char *path = checkpoint->path;
 	struct stat st;
 
-	if (stat(path, &st))
+	if (checkpoint->io->fstatat(checkpoint->io, AT_FDCWD, path, &st, 0))
 		return errno == ENOENT ? mistaken_name(path, err)
-				       : err_errno(err, "cannot open '%s'", path);
+				       : io_failed(checkpoint->io, err, "cannot open '%s'", path);
 	if (S_ISREG(st.st_mode) && !strcmp(base_name(path), CONFIG_NAME))
 		return err_set(err, ERR_INPUT,
 			       "'%s' is the configuration of a model: give its directory", path);

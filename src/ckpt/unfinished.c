@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/json.h"
 #include "base/mem.h"
@@ -13,18 +12,17 @@
 
 #define SUFFIX ".safetensors"
 
-static bool exists(const char *directory, const char *name)
+static bool exists(const struct io *io, const char *directory, const char *name)
 {
 	char *path = xasprintf("%s/%s", directory, name);
-	struct stat st;
-	bool found = !lstat(path, &st);
+	bool found = io_exists(io, path);
 
 	free(path);
 	return found;
 }
 
 /* Takes the files of an unfinished job from its manifest: each has the name of an input. */
-static void read_inputs(struct unfinished *unfinished, const json_t *manifest,
+static void read_inputs(struct unfinished *unfinished, const struct io *io, const json_t *manifest,
 			const char *directory)
 {
 	size_t i;
@@ -37,7 +35,7 @@ static void read_inputs(struct unfinished *unfinished, const json_t *manifest,
 		if (!name || strchr(name, '/') || !manifest_is_weights(input))
 			continue;
 		unfinished->n_expected++;
-		if (exists(directory, name))
+		if (exists(io, directory, name))
 			listing_add(&unfinished->files, xstrdup(name));
 	}
 	listing_sort(&unfinished->files);
@@ -53,14 +51,14 @@ static int read_manifest(struct unfinished *unfinished, const struct io *io, con
 	json_t *manifest = NULL;
 	int rc = 0;
 
-	if (exists(directory, MANIFEST_NAME)) {
+	if (exists(io, directory, MANIFEST_NAME)) {
 		rc = io_read_file(io, AT_FDCWD, path, MANIFEST_LIMIT, &text, err);
 		manifest = rc ? NULL
 			      : json_decode((struct json_text){ text.data, text.len }, &ignored);
 	}
 	unfinished->found = json_is_false(json_object_get(manifest, "finished"));
 	if (unfinished->found)
-		read_inputs(unfinished, manifest, directory);
+		read_inputs(unfinished, io, manifest, directory);
 	json_decref(manifest);
 	buf_release(&text);
 	free(path);
@@ -117,7 +115,8 @@ int unfinished_find(struct unfinished *unfinished, const struct io *io, const ch
 	*unfinished = (struct unfinished){ 0 };
 	if (read_manifest(unfinished, io, directory, err))
 		return -1;
-	if (unfinished->found || exists(directory, INDEX_NAME) || exists(directory, MODEL_NAME))
+	if (unfinished->found || exists(io, directory, INDEX_NAME) ||
+	    exists(io, directory, MODEL_NAME))
 		return 0;
 	rc = listing_safetensors(io, directory, &names, err);
 	if (!rc)

@@ -41,10 +41,11 @@ static int writer_begin(struct writer *writer, const struct buf *header, struct 
 	int number = EOPNOTSUPP;
 
 	if (writer->size && !is_in_memory(writer->fd))
-		number = writer->io->fallocate(writer->fd, 0, (off_t)writer->size);
+		number = writer->io->fallocate(writer->io, writer->fd, 0, (off_t)writer->size);
 
 	if (number == EOPNOTSUPP || number == EINVAL)
-		number = writer->io->ftruncate(writer->fd, (off_t)writer->size) ? errno : 0;
+		number = writer->io->ftruncate(writer->io, writer->fd, (off_t)writer->size) ? errno
+											    : 0;
 	if (number) {
 		errno = number;
 		return err_errno(err, "cannot reserve %" PRIu64 " bytes for '%s'", writer->size,
@@ -77,7 +78,7 @@ static int remove_stale(const struct outdir *dir, const char *partial, struct er
 			    dir->path, partial)
 		  : outdir_remove(dir, partial, err);
 	if (fd >= 0)
-		dir->io->close(fd);
+		dir->io->close(dir->io, fd);
 	return rc;
 }
 
@@ -220,7 +221,7 @@ static int writer_close(struct writer *writer, int *fd, struct err *err)
 	int closing = *fd;
 
 	*fd = -1;
-	if (closing >= 0 && writer->io->close(closing))
+	if (closing >= 0 && writer->io->close(writer->io, closing))
 		return err_errno(err, "cannot write '%s'", writer->name);
 	return 0;
 }
@@ -233,11 +234,11 @@ int writer_commit(struct writer *writer, uint32_t *crc, struct err *err)
 		return -1;
 	if (!writer->dir)
 		return 0;
-	if (io->fsync(writer->fd))
+	if (io->fsync(io, writer->fd))
 		return err_errno(err, "cannot write '%s'", writer->name);
 	if (writer_close(writer, &writer->direct_fd, err) || writer_close(writer, &writer->fd, err))
 		return -1;
-	if (io->renameat(writer->dir->fd, writer->partial, writer->dir->fd, writer->name))
+	if (io->renameat(io, writer->dir->fd, writer->partial, writer->dir->fd, writer->name))
 		return err_errno(err, "cannot rename '%s' to '%s'", writer->partial, writer->name);
 	free(writer->partial);
 	writer->partial = NULL;
@@ -249,11 +250,11 @@ void writer_release(struct writer *writer)
 	if (!writer->name)
 		return;
 	if (writer->direct_fd >= 0)
-		writer->io->close(writer->direct_fd);
+		writer->io->close(writer->io, writer->direct_fd);
 	if (writer->fd >= 0)
-		writer->io->close(writer->fd);
+		writer->io->close(writer->io, writer->fd);
 	if (writer->partial)
-		writer->io->unlinkat(writer->dir->fd, writer->partial, 0);
+		writer->io->unlinkat(writer->io, writer->dir->fd, writer->partial, 0);
 	pthread_mutex_destroy(&writer->lock);
 	pthread_mutex_destroy(&writer->turn);
 	free(writer->pieces);

@@ -304,7 +304,7 @@ void store_close(struct store *store)
 		return;
 	for (size_t i = 0; i < store->shape.n_stages; i++)
 		if (store->fds[i] >= 0)
-			store->dir->io->close(store->fds[i]);
+			store->dir->io->close(store->dir->io, store->fds[i]);
 	free(store->fds);
 	json_decref(store->record);
 	pthread_mutex_destroy(&store->lock);

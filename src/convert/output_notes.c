@@ -33,11 +33,11 @@ static bool lies_inside(const struct io *io, const char *output, const char *dir
 
 		found = same_directory(&here, &target);
 		before = here;
-		io->close(fd);
+		io->close(io, fd);
 		fd = above;
 	}
 	if (fd >= 0)
-		io->close(fd);
+		io->close(io, fd);
 	return found;
 }
 
@@ -94,7 +94,7 @@ static void note_files(struct plan *plan)
 	if (!plan->source.directory)
 		return;
 	path = xasprintf("%s/README.md", plan->source.directory);
-	if (!access(path, F_OK))
+	if (io_exists(plan->source.io, path))
 		notes_add(notes, NOTE_README_COPIED, NULL,
 			  "README.md is copied from '%s' and describes the source model: write one "
 			  "that describes the output, as 'fp8conv report' does, before you "

@@ -39,7 +39,7 @@ static int open_source(struct plan *plan, const struct convert_params *params,
 	if (spool_read(params->io, params->temp_dir, progress, &plan->stream_fd, err))
 		return -1;
 	if (checkpoint_open_fd(&plan->source, params->io, plan->stream_fd, "-", err)) {
-		params->io->close(plan->stream_fd);
+		params->io->close(params->io, plan->stream_fd);
 		plan->stream_fd = -1;
 		return -1;
 	}
@@ -386,7 +386,7 @@ const char *plan_command(const struct plan *plan)
 void plan_release(struct plan *plan)
 {
 	if (plan->source.io && plan->stream_fd >= 0) /* in a zeroed plan, 0 is not a descriptor */
-		plan->source.io->close(plan->stream_fd);
+		plan->source.io->close(plan->source.io, plan->stream_fd);
 	shards_release(plan->shards, plan->n_shards);
 	shards_release(plan->preserved, plan->n_shards);
 	arena_release(&plan->texts);

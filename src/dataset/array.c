@@ -211,7 +211,7 @@ int dataset_read_npy(const struct dataset_reader *reader, int fd, struct err *er
 	struct file_identity identity = { 0 };
 	struct id_array array = { 0 };
 
-	if (io_identity(fd, &identity, reader->path, err) ||
+	if (io_identity(reader->params->io, fd, &identity, reader->path, err) ||
 	    read_npy_header(reader, fd, identity.size, &array, err))
 		return -1;
 	return read_array(reader, fd, &array, err);

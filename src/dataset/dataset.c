@@ -225,7 +225,7 @@ static int read_copied_array(const struct dataset_reader *reader, const char *ex
 	rc = copy_array(reader, stream, fd, err);
 	if (!rc)
 		rc = read_array(reader, extension, fd, err);
-	reader->params->io->close(fd);
+	reader->params->io->close(reader->params->io, fd);
 	return rc;
 }
 
@@ -276,7 +276,7 @@ int dataset_tokenizer(struct tokenizer **tokenizer, const struct io *io, const c
 	if (!directory)
 		return 0;
 	path = xasprintf("%s/tokenizer.json", directory);
-	if (access(path, F_OK) == 0) {
+	if (io_exists(io, path)) {
 		rc = io_read_file(io, AT_FDCWD, path, TOKENIZER_MAX_SIZE, &text, err);
 		rc = rc ? rc : mistaken_text(path, &text, err);
 		rc = rc ? rc : tokenizer_new(tokenizer, &text, path, err);

@@ -34,7 +34,7 @@ static int open_input(struct stream *stream, const char *path, struct err *err)
 		return err_errno(err, "cannot open '%s'", path);
 	stream->is_file = S_ISREG(status.st_mode);
 	if (stream->is_file)
-		return io_identity(stream->fd, &stream->identity, path, err);
+		return io_identity(stream->io, stream->fd, &stream->identity, path, err);
 	if (S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode))
 		return 0;
 	return err_set(err, ERR_INPUT, "'%s' is neither a regular file nor a pipe", path);
@@ -59,7 +59,7 @@ static int read_pipe(struct stream *stream, struct err *err)
 	do {
 		if (stream_wait(stream, err))
 			return -1;
-		got = stream->io->read(stream->fd, stream->raw, RAW_SIZE);
+		got = stream->io->read(stream->io, stream->fd, stream->raw, RAW_SIZE);
 	} while (got < 0 && (errno == EINTR || errno == EAGAIN));
 	if (got < 0)
 		return err_errno(err, "cannot read '%s'", stream->name);
@@ -167,9 +167,10 @@ int stream_open(struct stream *stream, const struct io *io, const char *path,
 int stream_close(struct stream *stream, int rc, struct err *err)
 {
 	if (!rc && stream->is_file)
-		rc = io_check_unchanged(stream->fd, &stream->identity, stream->name, err);
+		rc = io_check_unchanged(&(struct file){ stream->io, stream->fd, stream->name },
+					&stream->identity, err);
 	if (stream->fd > STDIN_FILENO)
-		stream->io->close(stream->fd);
+		stream->io->close(stream->io, stream->fd);
 	unpacker_free(stream->unpacker);
 	free(stream->raw);
 	buf_release(&stream->text);

@@ -40,6 +40,6 @@ void inspect_release(struct inspection *inspection)
 	detection_release(&inspection->detection);
 	low_bit_release(&inspection->low_bit);
 	if (inspection->spooled)
-		inspection->io->close(inspection->stream_fd);
+		inspection->io->close(inspection->io, inspection->stream_fd);
 	checkpoint_release(&inspection->checkpoint);
 }

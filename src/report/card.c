@@ -245,7 +245,7 @@ int card_read(struct card *card, const struct io *io, const char *directory, str
 		rc = errno == ENOENT ? 0 : -1;
 	} else {
 		rc = io_read_full(&(struct file){ io, fd, path }, text, CARD_LIMIT, &n, err);
-		io->close(fd);
+		io->close(io, fd);
 		if (!rc)
 			card_parse(card, text, n);
 	}

@@ -27,7 +27,7 @@ static int read_beside(const struct checkpoint *checkpoint, const struct io *io,
 	if (!checkpoint->directory)
 		return 0;
 	path = xasprintf("%s/%s", checkpoint->directory, name);
-	if (access(path, F_OK) == 0)
+	if (io_exists(io, path))
 		rc = io_read_file(io, AT_FDCWD, path, CONFIG_MAX, text, err);
 	free(path);
 	return rc;

@@ -38,10 +38,10 @@ static int source_open_shard(struct source *source, size_t shard, struct err *er
 	if (io_open_regular(source->io, AT_FDCWD, file->path, &fd, &identity, err))
 		return -1;
 	if (!file_identity_equal(&identity, &file->identity)) {
-		source->io->close(fd);
+		source->io->close(source->io, fd);
 		return err_set(err, ERR_INPUT, "'%s' changed while it was read", file->path);
 	}
-	posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+	source->io->fadvise(source->io, fd, 0, 0, POSIX_FADV_SEQUENTIAL);
 	source->fds[shard] = fd;
 	return 0;
 }
@@ -353,8 +353,8 @@ int source_read_ahead(struct source *source, const struct tensor_ref *ref, uint6
 
 	if (source_shard_fd(source, ref->shard, &fd, err))
 		return -1;
-	posix_fadvise(fd, (off_t)(file->data_start + ref->tensor->begin + offset), (off_t)n,
-		      POSIX_FADV_WILLNEED);
+	source->io->fadvise(source->io, fd, (off_t)(file->data_start + ref->tensor->begin + offset),
+			    (off_t)n, POSIX_FADV_WILLNEED);
 	return 0;
 }
 
@@ -362,7 +362,7 @@ void source_drop_cache(struct source *source)
 {
 	for (size_t i = 0; i < source->checkpoint->n_shards; i++) {
 		if (source->fds[i] >= 0)
-			posix_fadvise(source->fds[i], 0, 0, POSIX_FADV_DONTNEED);
+			source->io->fadvise(source->io, source->fds[i], 0, 0, POSIX_FADV_DONTNEED);
 	}
 }
 
@@ -372,17 +372,19 @@ int source_close(struct source *source, struct err *err)
 
 	/* Standard input may be a file that another process writes. */
 	if (source->stream_fd >= 0)
-		rc = io_check_unchanged(source->stream_fd,
-					&source->checkpoint->shards[0].file.identity,
-					source->checkpoint->shards[0].file.path, err);
+		rc = io_check_unchanged(&(struct file){ source->io, source->stream_fd,
+							source->checkpoint->shards[0].file.path },
+					&source->checkpoint->shards[0].file.identity, err);
 	for (size_t i = 0; i < source->checkpoint->n_shards; i++) {
 		const struct st_file *file = &source->checkpoint->shards[i].file;
 
 		if (source->fds[i] < 0)
 			continue;
 		if (!rc)
-			rc = io_check_unchanged(source->fds[i], &file->identity, file->path, err);
-		source->io->close(source->fds[i]);
+			rc = io_check_unchanged(
+				&(struct file){ source->io, source->fds[i], file->path },
+				&file->identity, err);
+		source->io->close(source->io, source->fds[i]);
 		source->fds[i] = -1;
 	}
 	return rc;

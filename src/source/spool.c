@@ -37,7 +37,7 @@ static int copy_all(const struct io *io, int to, const char *name, struct progre
 		rc = wait_ready(STDIN_FILENO, POLLIN, progress->stop, err);
 		if (rc)
 			break;
-		got = io->read(STDIN_FILENO, chunk, STREAM_CHUNK);
+		got = io->read(io, STDIN_FILENO, chunk, STREAM_CHUNK);
 		if (got < 0 && (errno == EINTR || errno == EAGAIN))
 			continue;
 		if (got < 0)
@@ -61,7 +61,7 @@ static int send_all(const struct io *io, const char *data, size_t n, const atomi
 
 		if (wait_ready(STDOUT_FILENO, POLLOUT, stop, err))
 			return -1;
-		put = io->write(STDOUT_FILENO, data + at,
+		put = io->write(io, STDOUT_FILENO, data + at,
 				n - at < PIPE_CHUNK ? n - at : PIPE_CHUNK);
 		if (put < 0 && (errno == EINTR || errno == EAGAIN))
 			continue;
@@ -94,7 +94,7 @@ int spool_read(const struct io *io, const char *temp_dir, struct progress *progr
 	rc = copy_all(io, *fd, name, progress, err);
 	free(name);
 	if (rc) {
-		io->close(*fd);
+		io->close(io, *fd);
 		*fd = -1;
 	}
 	return rc;

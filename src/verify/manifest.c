@@ -89,7 +89,7 @@ static int hash_record(void *context, int worker, size_t item, struct err *err)
 	struct stat st;
 
 	(void)worker;
-	if (fstatat(AT_FDCWD, record->path, &st, 0) || !S_ISREG(st.st_mode)) {
+	if (io->fstatat(io, AT_FDCWD, record->path, &st, 0) || !S_ISREG(st.st_mode)) {
 		record->missing = true;
 		return 0;
 	}
@@ -147,7 +147,7 @@ static int find_unlisted(const struct records *records, struct err *err)
 				    files.items[i]);
 out:
 	if (dirfd >= 0)
-		io->close(dirfd);
+		io->close(io, dirfd);
 	listing_release(&files);
 	free(names);
 	return rc;

@@ -222,8 +222,10 @@ static inline int trouble(enum op op, const char *name, int flags)
 
 /* --- the table --- */
 
-static inline int faulty_openat(int dirfd, const char *path, int flags, mode_t mode)
+static inline int faulty_openat(const struct io *io, int dirfd, const char *path, int flags,
+				mode_t mode)
 {
+	(void)io;
 	bool known = dirfd >= 0 && (!strcmp(path, ".") || !strcmp(path, ".."));
 	const char *name = known ? faulty.names[dirfd] : path;
 	bool nameless = (flags & O_TMPFILE) == O_TMPFILE;
@@ -231,7 +233,7 @@ static inline int faulty_openat(int dirfd, const char *path, int flags, mode_t m
 
 	if (trouble(flags & O_CREAT || nameless ? CREATE : OPEN, name, flags))
 		return -1;
-	fd = io_system.openat(dirfd, path, flags, mode);
+	fd = io_system.openat(&io_system, dirfd, path, flags, mode);
 	if (fd >= 0 && fd < N_FDS) {
 		snprintf(faulty.names[fd], sizeof faulty.names[fd], "%s", nameless ? "" : name);
 		faulty.flags[fd] = flags;
@@ -239,13 +241,14 @@ static inline int faulty_openat(int dirfd, const char *path, int flags, mode_t m
 	return fd;
 }
 
-static inline int faulty_close(int fd)
+static inline int faulty_close(const struct io *io, int fd)
 {
+	(void)io;
 	bool written = (faulty.flags[fd] & O_ACCMODE) == O_WRONLY;
 	int rc = trouble(written ? CLOSE_WRITTEN : CLOSE, faulty.names[fd], 0);
 	int number = errno;
 
-	io_system.close(fd);
+	io_system.close(&io_system, fd);
 	errno = number;
 	return rc;
 }
@@ -262,18 +265,20 @@ static inline size_t half(size_t n)
 	return n > 1 ? n / 2 : n;
 }
 
-static inline ssize_t faulty_read(int fd, void *data, size_t n)
+static inline ssize_t faulty_read(const struct io *io, int fd, void *data, size_t n)
 {
+	(void)io;
 	int rc = trouble(READ, stream_name(fd), 0);
 
-	return rc < 0 ? -1 : io_system.read(fd, data, rc ? half(n) : n);
+	return rc < 0 ? -1 : io_system.read(&io_system, fd, data, rc ? half(n) : n);
 }
 
-static inline ssize_t faulty_pread(int fd, void *data, size_t n, off_t offset)
+static inline ssize_t faulty_pread(const struct io *io, int fd, void *data, size_t n, off_t offset)
 {
+	(void)io;
 	int rc = trouble(READ, faulty.names[fd], 0);
 
-	return rc < 0 ? -1 : io_system.pread(fd, data, rc ? half(n) : n, offset);
+	return rc < 0 ? -1 : io_system.pread(&io_system, fd, data, rc ? half(n) : n, offset);
 }
 
 static inline void note_written(int fd)
@@ -283,38 +288,47 @@ static inline void note_written(int fd)
 	pthread_mutex_unlock(&faulty.lock);
 }
 
-static inline ssize_t faulty_write(int fd, const void *data, size_t n)
+static inline ssize_t faulty_write(const struct io *io, int fd, const void *data, size_t n)
 {
+	(void)io;
 	int rc = trouble(WRITE, stream_name(fd), 0);
 
 	if (rc < 0)
 		return -1;
 	note_written(fd);
-	return io_system.write(fd, data, rc ? half(n) : n);
+	return io_system.write(&io_system, fd, data, rc ? half(n) : n);
 }
 
-static inline ssize_t faulty_pwrite(int fd, const void *data, size_t n, off_t offset)
+static inline ssize_t faulty_pwrite(const struct io *io, int fd, const void *data, size_t n,
+				    off_t offset)
 {
+	(void)io;
 	int rc = trouble(PWRITE, faulty.names[fd], 0);
 
 	if (rc < 0)
 		return -1;
 	note_written(fd);
-	return io_system.pwrite(fd, data, rc ? half(n) : n, offset);
+	return io_system.pwrite(&io_system, fd, data, rc ? half(n) : n, offset);
 }
 
-static inline int faulty_fallocate(int fd, off_t offset, off_t n)
+static inline int faulty_fallocate(const struct io *io, int fd, off_t offset, off_t n)
 {
-	return trouble(FALLOCATE, faulty.names[fd], 0) ? errno : io_system.fallocate(fd, offset, n);
+	(void)io;
+	return trouble(FALLOCATE, faulty.names[fd], 0)
+		       ? errno
+		       : io_system.fallocate(&io_system, fd, offset, n);
 }
 
-static inline int faulty_ftruncate(int fd, off_t size)
+static inline int faulty_ftruncate(const struct io *io, int fd, off_t size)
 {
-	return trouble(FTRUNCATE, faulty.names[fd], 0) ? -1 : io_system.ftruncate(fd, size);
+	(void)io;
+	return trouble(FTRUNCATE, faulty.names[fd], 0) ? -1
+						       : io_system.ftruncate(&io_system, fd, size);
 }
 
-static inline int faulty_fsync(int fd)
+static inline int faulty_fsync(const struct io *io, int fd)
 {
+	(void)io;
 	char key[32];
 
 	if (trouble(faulty.flags[fd] & O_DIRECTORY ? FSYNC_FOLDER : FSYNC, faulty.names[fd], 0))
@@ -325,9 +339,10 @@ static inline int faulty_fsync(int fd)
 	return 0;
 }
 
-static inline int faulty_renameat(int olddirfd, const char *oldpath, int newdirfd,
-				  const char *newpath)
+static inline int faulty_renameat(const struct io *io, int olddirfd, const char *oldpath,
+				  int newdirfd, const char *newpath)
 {
+	(void)io;
 	char key[32];
 
 	if (trouble(RENAME, newpath, 0))
@@ -336,27 +351,56 @@ static inline int faulty_renameat(int olddirfd, const char *oldpath, int newdirf
 	folder_key(newdirfd, key);
 	unsynced_add(key);
 	unsynced_drop(oldpath);
-	return io_system.renameat(olddirfd, oldpath, newdirfd, newpath);
+	return io_system.renameat(&io_system, olddirfd, oldpath, newdirfd, newpath);
 }
 
-static inline int faulty_unlinkat(int dirfd, const char *path, int flags)
+static inline int faulty_unlinkat(const struct io *io, int dirfd, const char *path, int flags)
 {
+	(void)io;
 	if (trouble(UNLINK, path, flags))
 		return -1;
 	unsynced_drop(path);
-	return io_system.unlinkat(dirfd, path, flags);
+	return io_system.unlinkat(&io_system, dirfd, path, flags);
 }
 
-static inline int faulty_mkdirat(int dirfd, const char *path, mode_t mode)
+static inline int faulty_mkdirat(const struct io *io, int dirfd, const char *path, mode_t mode)
 {
+	(void)io;
 	char key[32];
-	int rc = trouble(MKDIR, path, 0) ? -1 : io_system.mkdirat(dirfd, path, mode);
+	int rc = trouble(MKDIR, path, 0) ? -1 : io_system.mkdirat(&io_system, dirfd, path, mode);
 
 	if (!rc) {
 		folder_key(dirfd, key);
 		unsynced_add(key);
 	}
 	return rc;
+}
+
+/* The rest moves no byte and makes no name. */
+static inline int faulty_fstat(const struct io *io, int fd, struct stat *st)
+{
+	(void)io;
+	return io_system.fstat(&io_system, fd, st);
+}
+
+static inline int faulty_fstatat(const struct io *io, int dirfd, const char *path, struct stat *st,
+				 int flags)
+{
+	(void)io;
+	return io_system.fstatat(&io_system, dirfd, path, st, flags);
+}
+
+static inline void faulty_fadvise(const struct io *io, int fd, off_t offset, off_t n, int advice)
+{
+	(void)io;
+	io_system.fadvise(&io_system, fd, offset, n, advice);
+}
+
+static inline int faulty_list(const struct io *io, int fd,
+			      int (*take)(void *context, const char *name), void *context)
+{
+	(void)io;
+	return io_system.list(&io_system, fd, take, context);
 }
 
 static const struct io io_faulty = {
@@ -372,6 +416,10 @@ static const struct io io_faulty = {
 	.renameat = faulty_renameat,
 	.unlinkat = faulty_unlinkat,
 	.mkdirat = faulty_mkdirat,
+	.fstat = faulty_fstat,
+	.fstatat = faulty_fstatat,
+	.fadvise = faulty_fadvise,
+	.list = faulty_list,
 };
 
 #endif

@@ -38,10 +38,11 @@ static const char tokenizer_json[] =
 
 static size_t n_read; /* bytes */
 
-static ssize_t counting_pread(int fd, void *data, size_t n, off_t offset)
+static ssize_t counting_pread(const struct io *io, int fd, void *data, size_t n, off_t offset)
 {
+	(void)io;
 	n_read += n;
-	return io_system.pread(fd, data, n, offset);
+	return io_system.pread(&io_system, fd, data, n, offset);
 }
 
 /* "1 2 3|4 5": the sequences, or the message without the folder. */

@@ -209,8 +209,9 @@ static void vanish(void)
 	assert_int_equal(unlink(scene.in), 0);
 }
 
-static ssize_t eventful_pread(int fd, void *data, size_t n, off_t offset)
+static ssize_t eventful_pread(const struct io *io, int fd, void *data, size_t n, off_t offset)
 {
+	(void)io;
 	if (scene.reads_left-- == 0)
 		scene.event();
 	return pread(fd, data, n, offset);

@@ -50,8 +50,9 @@ static size_t min(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
-static ssize_t device_pread(int fd, void *data, size_t n, off_t offset)
+static ssize_t device_pread(const struct io *io, int fd, void *data, size_t n, off_t offset)
 {
+	(void)io;
 	(void)fd;
 	if (trouble())
 		return -1;
@@ -62,8 +63,9 @@ static ssize_t device_pread(int fd, void *data, size_t n, off_t offset)
 	return (ssize_t)n;
 }
 
-static ssize_t device_pwrite(int fd, const void *data, size_t n, off_t offset)
+static ssize_t device_pwrite(const struct io *io, int fd, const void *data, size_t n, off_t offset)
 {
+	(void)io;
 	(void)fd;
 	if (trouble())
 		return -1;
@@ -76,17 +78,19 @@ static ssize_t device_pwrite(int fd, const void *data, size_t n, off_t offset)
 	return (ssize_t)n;
 }
 
-static ssize_t device_read(int fd, void *data, size_t n)
+static ssize_t device_read(const struct io *io, int fd, void *data, size_t n)
 {
-	ssize_t got = device_pread(fd, data, n, (off_t)device.at);
+	(void)io;
+	ssize_t got = device_pread(io, fd, data, n, (off_t)device.at);
 
 	device.at += got > 0 ? (size_t)got : 0;
 	return got;
 }
 
-static ssize_t device_write(int fd, const void *data, size_t n)
+static ssize_t device_write(const struct io *io, int fd, const void *data, size_t n)
 {
-	ssize_t put = device_pwrite(fd, data, n, (off_t)device.at);
+	(void)io;
+	ssize_t put = device_pwrite(io, fd, data, n, (off_t)device.at);
 
 	device.at += put > 0 ? (size_t)put : 0;
 	return put;
@@ -180,9 +184,9 @@ static void failures_name_file_and_byte(void **state)
 	assert_string_equal(err.message, "cannot write 'F': No space left on device");
 }
 
-static ssize_t write_nothing(int fd, const void *data, size_t n)
+static ssize_t write_nothing(const struct io *io, int fd, const void *data, size_t n)
 {
-	(void)fd, (void)data, (void)n;
+	(void)io, (void)fd, (void)data, (void)n;
 	return 0;
 }
 
@@ -315,9 +319,11 @@ static void a_change_while_reading_is_told(void **state)
 	(void)state;
 	write_file("file", "12345");
 	assert_int_equal(io_open_regular(&io_system, scratch, "file", &fd, &identity, &err), 0);
-	assert_int_equal(io_check_unchanged(fd, &identity, "F", &err), 0);
+	assert_int_equal(io_check_unchanged(&(struct file){ &io_system, fd, "F" }, &identity, &err),
+			 0);
 	write_file("file", "123456");
-	assert_int_equal(io_check_unchanged(fd, &identity, "F", &err), -1);
+	assert_int_equal(io_check_unchanged(&(struct file){ &io_system, fd, "F" }, &identity, &err),
+			 -1);
 	assert_int_equal(err.kind, ERR_INPUT);
 	assert_string_equal(err.message, "'F' changed while it was read");
 	close(fd);
