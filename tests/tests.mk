@@ -94,6 +94,16 @@ conformance: deps
 	@$(MAKE) --no-print-directory all $(patsubst %,$(BUILD)/tests/conformance/%,tokenize forward compensate)
 	@FP8CONV=$(abspath $(BUILD)/fp8conv) sh tests/conformance/run.sh
 
+## make engines      conversions by tasks of Open MPI, torchrun and Kubernetes (root)
+ENGINES_DEPS := iproute2 openmpi-bin
+.PHONY: engines
+engines:
+	@$(MAKE) --no-print-directory deps EXTRA="$(ENGINES_DEPS)"
+	@$(MAKE) --no-print-directory all $(BUILD)/bench/model
+	@venv=$$(sh tests/conformance/venv.sh) && FP8CONV=$(abspath $(BUILD)/fp8conv) \
+		MODEL_MAKER=$(abspath $(BUILD)/bench/model) PYTHON=$$venv/bin/python \
+		sh tests/engines/run.sh $(ENGINES)
+
 ## make fuzz         SECONDS=60 of libFuzzer for each parser and for a whole conversion (clang)
 SECONDS ?= 60
 .PHONY: fuzz fuzz-targets

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+# The pods of an indexed Job as Kubernetes documents them: JOB_COMPLETION_INDEX, nothing else.  One pod is killed, and
+# the Job starts it again; two pods of one index may run at once for a moment.
+. "$1/lib.sh"
+engines=$1
+
+# pod INDEX: as its own process, with the variables of a pod.
+pod() {
+	env -i PATH="$PATH" HOSTNAME="convert-$1" KUBERNETES_SERVICE_HOST=10.96.0.1 JOB_COMPLETION_INDEX="$1" \
+		"${2-fp8conv}" quantize model -o kubernetes/out --part auto/4 --threads 1 --verbose 2>>kubernetes/err."$1"
+}
+
+pids=
+for index in 3 0 2; do
+	pod $index &
+	pids="$pids $!"
+done
+pod 1 "$engines/killed.sh" && fail "pod 1 was not killed"
+for pid in $pids; do
+	wait "$pid" || fail "a pod failed"
+done
+[ -e kubernetes/out/config.json ] && fail "the output is finished without part 2"
+pod 1 || fail "pod 1 failed in its second run"
+cat kubernetes/err.* >kubernetes/err
+parts kubernetes/err 4
+converted kubernetes/out

@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+# Open MPI starts the tasks: 2, and 4 on fewer processors.
+. "$1/lib.sh"
+need mpirun
+
+for n in 2 4; do
+	mpirun --allow-run-as-root --oversubscribe -n "$n" \
+		fp8conv quantize model -o "openmpi/$n" --part auto --threads 1 --verbose 2>"openmpi/$n.log" || {
+		cat "openmpi/$n.log"
+		fail "mpirun failed"
+	}
+	parts "openmpi/$n.log" "$n"
+	converted "openmpi/$n"
+done
