@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/mem.h"
 #include "cli/print/calibration.h"
 #include "cli/print/data.h"
 #include "cli/print/plan.h"
@@ -26,6 +27,7 @@ struct settings {
 	struct calibrate_params params; /* completed by run() */
 	struct option_list data, include, exclude;
 	struct run_settings run;
+	int rank[2]; /* of [1]; 0: one process */
 	int min_tokens;
 	bool dry_run;
 };
@@ -85,6 +87,9 @@ static const struct option_row options[] = {
 	{ SECTION_RUNNING, "precision", 0, "bf16|f32",
 	  "Input type of matrix products (default bf16)",
 	  option_text, PLACE(params.precision) },
+	{ SECTION_RUNNING, "ranks", 0, "I/N",
+	  "Run the sequences of rank I of N, into S.amax.I-of-N; 'auto': this task's",
+	  option_rank, PLACE(rank) },
 	{ SECTION_RUNNING, "resume", 0, NULL, "Continue from the passes in the output file",
 	  option_flag, PLACE(params.resume) },
 	{ SECTION_RUNNING, "restart", 0, NULL, "Overwrite an existing output", option_flag,
@@ -103,9 +108,12 @@ static const struct option_row options[] = {
 /* Notes properties of the data that the user may not expect. */
 static void note_data(const struct calibrate_plan *plan, const struct calibrate_params *params)
 {
-	size_t n_passes = plan->sweep.n_passes, asked = (size_t)params->passes;
+	size_t n_passes, asked = (size_t)params->passes;
 
-	if (params->n_data && n_passes < asked)
+	if (!params->n_data)
+		return;
+	n_passes = share_n_passes(&plan->share);
+	if (n_passes < asked)
 		fprintf(stderr,
 			"fp8conv calibrate: note: the data is enough for %zu of %zu "
 			"passes\n",
@@ -219,6 +227,10 @@ static int check_source(const struct calibrate_params *params, struct err *err)
 		return err_set(err, ERR_USAGE,
 			       "option '--data' is missing: give text or token ids to run the "
 			       "model on, or --activations DIR");
+	if (params->activations && params->n_ranks)
+		return err_set(err, ERR_USAGE,
+			       "option '--ranks' requires '--data': with '--activations', give "
+			       "each process a directory of its own, and merge the files");
 	if (params->activations && (params->seq_len || params->batch || params->seed))
 		return err_set(err, ERR_USAGE,
 			       "option '--%s' requires '--data': with '--activations' each file "
@@ -235,10 +247,22 @@ static int check_source(const struct calibrate_params *params, struct err *err)
 	return 0;
 }
 
+/* Returns the path of this rank's file, which the caller frees; NULL: --output itself. */
+static char *rank_output(const struct calibrate_params *params)
+{
+	if (params->n_ranks < 2 || !params->output)
+		return NULL;
+	return xasprintf("%s.%d-of-%d", params->output, params->rank, params->n_ranks);
+}
+
 static int check_and_run(struct settings *settings, struct err *err)
 {
 	struct calibrate_params *params = &settings->params;
+	char *path;
+	int rc;
 
+	params->rank = settings->rank[0];
+	params->n_ranks = settings->rank[1];
 	params->data = settings->data.texts;
 	params->n_data = settings->data.n;
 	params->stop = signals_watch();
@@ -257,7 +281,11 @@ static int check_and_run(struct settings *settings, struct err *err)
 		return -1;
 	params->max_memory = settings->run.max_memory;
 	params->n_threads = run_threads(&settings->run);
-	return open_and_run(settings, err);
+	path = rank_output(params);
+	params->output = path ? path : params->output;
+	rc = open_and_run(settings, err);
+	free(path);
+	return rc;
 }
 
 static int run(const struct command *command, int argc, char **argv, struct err *err)

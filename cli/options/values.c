@@ -274,24 +274,37 @@ static int auto_part(const struct option_row *option, const char *text, int *par
 	return 0;
 }
 
-int option_part(const struct option_row *option, const char *text, int *part, int *n_parts,
-		bool *finish, struct err *err)
+/* Reads "I/N", "auto" or "auto/N"; `others` names them, and what else the option takes. */
+static int read_place(const struct option_row *option, const char *text, int *part, int *n_parts,
+		      const char *others, struct err *err)
 {
 	const char *end;
 	uint64_t i, n;
 
-	*finish = strcmp(text, "finish") == 0;
-	if (*finish)
-		return 0;
 	if (!strncmp(text, "auto", 4) && (!text[4] || text[4] == '/'))
 		return auto_part(option, text, part, n_parts, err);
 	if (!option_digits(text, &i, &end) || *end != '/' || !option_digits(end + 1, &n, &end) ||
 	    *end || i < 1 || i > n || n > MAX_PARTS)
 		return err_set(err, ERR_USAGE,
-			       "option '--%s': '%s' is not I/N with I from 1 to N, 'auto' or "
-			       "'finish'",
-			       option->name, text);
+			       "option '--%s': '%s' is not I/N with I from 1 to N%s", option->name,
+			       text, others);
 	*part = (int)i;
 	*n_parts = (int)n;
 	return 0;
+}
+
+int option_part(const struct option_row *option, const char *text, int *part, int *n_parts,
+		bool *finish, struct err *err)
+{
+	*finish = strcmp(text, "finish") == 0;
+	if (*finish)
+		return 0;
+	return read_place(option, text, part, n_parts, ", 'auto' or 'finish'", err);
+}
+
+int option_rank(const struct option_row *option, const char *text, void *place, struct err *err)
+{
+	int *rank = place;
+
+	return read_place(option, text, &rank[0], &rank[1], " or 'auto'", err);
 }

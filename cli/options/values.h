@@ -51,6 +51,9 @@ bool option_digits(const char *text, uint64_t *value, const char **end);
 int option_number(const struct option_row *option, const char *text, uint64_t min, uint64_t max,
 		  uint64_t *value, struct err *err);
 
+/* Reads "I/N" with 1 <= I <= N into int place[0] and [1], or "auto" or "auto/N". */
+option_reader option_rank;
+
 /* Reads "I/N" with 1 <= I <= N into *part and *n_parts, or "auto" or "auto/N", for the place that
  * place_find() finds, or "finish" into *finish.  ERR_USAGE otherwise. */
 int option_part(const struct option_row *option, const char *text, int *part, int *n_parts,

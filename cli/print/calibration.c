@@ -3,8 +3,11 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/buf.h"
+#include "base/mem.h"
 #include "cli/print/json.h"
 #include "cli/print/path.h"
 #include "cli/print/units.h"
@@ -23,8 +26,8 @@ void calibrate_print_text(const struct calibrate_plan *plan)
 {
 	printf("architecture %s, %zu layers, %zu modules\n", plan->model.arch->name,
 	       plan->model.n_layers, plan->n_modules);
-	printf("%zu passes, %zu sequences, %llu tokens\n", plan->sweep.n_passes, plan->data.n,
-	       (unsigned long long)plan->sweep.n_tokens);
+	printf("%zu passes, %zu sequences, %llu tokens\n", share_n_passes(&plan->share),
+	       plan->share.own.n, (unsigned long long)plan->sweep.n_tokens);
 	if (plan->fp8.n)
 		printf("%s, %zu matrices in FP8\n", plan->fp8.recipe.name, plan->fp8.n);
 	print_memory(plan->memory_bytes);
@@ -37,16 +40,16 @@ void calibrate_print_json(const struct calibrate_plan *plan)
 	json_out_begin(&out);
 	json_out_text(&out, "architecture", plan->model.arch->name);
 	json_out_count(&out, "modules", plan->n_modules);
-	json_out_count(&out, "passes", plan->sweep.n_passes);
+	json_out_count(&out, "passes", share_n_passes(&plan->share));
 	json_out_count(&out, "tokens", plan->sweep.n_tokens);
 	json_out_count(&out, "memory_bytes", plan->memory_bytes);
 	json_out_count(&out, "fp8_modules", plan->fp8.n);
 	json_out_open(&out, "input_ids", '[');
-	for (size_t i = 0; i < plan->data.n; i++) {
+	for (size_t i = 0; i < plan->share.own.n; i++) {
 		const uint32_t *tokens = sweep_plan_tokens(&plan->sweep, i);
 
 		json_out_open(&out, NULL, '[');
-		for (size_t t = 0; t < plan->data.sequences[i].len; t++)
+		for (size_t t = 0; t < plan->share.own.sequences[i].len; t++)
 			json_out_count(&out, NULL, tokens[t]);
 		json_out_close(&out, ']');
 	}
@@ -124,6 +127,22 @@ void history_print_next(const char *model, const char *history)
 	buf_release(&text);
 }
 
+/* Prints the command that joins the files of all ranks, OUTPUT.I-of-N. */
+static void ranks_print_next(const struct calibrate_params *params)
+{
+	size_t n = (size_t)(strrchr(params->output, '.') - params->output);
+	char *output = xstrndup(params->output, n);
+	struct buf text = { 0 };
+
+	buf_puts(&text, "merge --ranks ");
+	path_put(&text, output);
+	buf_printf(&text, ".*-of-%d -o ", params->n_ranks);
+	path_put(&text, output);
+	path_print_next(text.data);
+	buf_release(&text);
+	free(output);
+}
+
 void calibrate_report_text(const struct calibrate_report *report)
 {
 	const struct calibrate_result *result = report->result;
@@ -144,7 +163,10 @@ void calibrate_report_text(const struct calibrate_report *report)
 	fprintf(stderr, "time       %s\n", text.data);
 	buf_release(&text);
 	path_print_output(report->params->output);
-	history_print_next(report->params->input, report->params->output);
+	if (report->stats->rank.n)
+		ranks_print_next(report->params);
+	else
+		history_print_next(report->params->input, report->params->output);
 }
 
 void calibrate_report_uncovered(const struct calibrate_report *report)

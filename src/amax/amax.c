@@ -2,6 +2,7 @@
 #include "amax/amax.h"
 
 #include <endian.h>
+#include <inttypes.h>
 #include <openssl/sha.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,6 +87,18 @@ struct amax_site *amax_stats_find(const struct amax_stats *stats, const char *na
 	size_t at = position(stats, name, &found);
 
 	return found && stats->sites[at]->kind == kind ? stats->sites[at] : NULL;
+}
+
+int amax_stats_check_whole(const struct amax_stats *stats, const char *path, struct err *err)
+{
+	const struct amax_rank *rank = &stats->rank;
+
+	if (!rank->n)
+		return 0;
+	return err_set(err, ERR_INPUT,
+		       "'%s' is of rank %" PRIu64 " of %" PRIu64
+		       ": join the files of all ranks by 'fp8conv merge --ranks'",
+		       path, rank->index, rank->n);
 }
 
 void amax_data_add(uint64_t sum[2], const uint64_t data[2])

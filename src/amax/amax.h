@@ -51,6 +51,15 @@ struct amax_site {
 	uint64_t (*histogram)[2];
 };
 
+/* The place of a history among those of the data-parallel ranks of one calibration.  A zeroed
+ * struct: the history is whole. */
+struct amax_rank {
+	uint64_t index, n; /* from 1 to n */
+	char job[33];	   /* 32 hexadecimal digits, the same for all ranks of one calibration */
+};
+
+#define AMAX_RANKS_MAX 1000000
+
 struct amax_stats {
 	size_t n_sites;
 	/* by name, bytewise; a site keeps its address while the table grows */
@@ -64,6 +73,7 @@ struct amax_stats {
 	uint64_t n_planned;   /* passes of the whole calibration; at most n_passes: it ended */
 	uint64_t n_tokens;    /* of all passes */
 	uint64_t seq_len;     /* tokens of the longest sequence */
+	struct amax_rank rank;
 };
 
 /* Makes an empty table, with copies of the texts.  history_len: 1 to AMAX_HISTORY_LEN_MAX. */
@@ -94,6 +104,9 @@ void amax_site_append(struct amax_site *site, const float amax[3], int64_t n_tok
 
 /* Returns the site's histogram, zeroed if it is new; counts of x are [bin][0], of y [bin][1]. */
 uint64_t (*amax_site_histogram(struct amax_site *site))[2];
+
+/* ERR_INPUT, naming the file, for the history of one rank among several. */
+int amax_stats_check_whole(const struct amax_stats *stats, const char *path, struct err *err);
 
 /* Is a safetensors file an amax file, by its metadata? */
 bool amax_is_file(const struct st_file *file);

@@ -192,15 +192,73 @@ static int check_places(const struct amax_merge_params *params, struct err *err)
 	return 0;
 }
 
+/* The ranks of one calibration that were read; n 0: the inputs do not tell. */
+struct rank_set {
+	struct amax_rank first;
+	size_t *inputs; /* by rank from 1: the number of its input, from 1; 0: missing */
+};
+
+/* Adds an input, which must be of the same calibration as the first one. */
+static int rank_set_add(struct rank_set *set, const struct amax_merge_params *params, size_t i,
+			const struct amax_stats *stats, struct err *err)
+{
+	const struct amax_rank *rank = &stats->rank;
+	const char *path = params->inputs[i];
+
+	if (params->how != AMAX_RANKS && amax_stats_check_whole(stats, path, err))
+		return -1;
+	if (i == 0) {
+		set->first = *rank;
+		set->inputs = xcalloc((size_t)rank->n + 1, sizeof *set->inputs);
+	}
+	if (rank->n != set->first.n || strcmp(rank->job, set->first.job) != 0)
+		return err_set(err, ERR_INPUT,
+			       "'%s' and '%s' are not ranks of the same calibration: give the "
+			       "files of ranks with the same data and options",
+			       params->inputs[0], path);
+	if (!rank->n)
+		return 0;
+	if (stats->n_planned > stats->n_passes)
+		return err_set(err, ERR_INPUT,
+			       "'%s' has %" PRIu64 " of %" PRIu64
+			       " passes: complete it by 'fp8conv calibrate --resume' first",
+			       path, stats->n_passes, stats->n_planned);
+	if (set->inputs[rank->index])
+		return err_set(err, ERR_INPUT,
+			       "'%s' and '%s' are both of rank %" PRIu64 " of %" PRIu64
+			       ": give each rank once",
+			       params->inputs[set->inputs[rank->index] - 1], path, rank->index,
+			       rank->n);
+	set->inputs[rank->index] = i + 1;
+	return 0;
+}
+
+/* Checks that no rank is missing. */
+static int rank_set_check(const struct rank_set *set, struct err *err)
+{
+	for (uint64_t i = 1; i <= set->first.n; i++)
+		if (!set->inputs[i])
+			return err_set(err, ERR_INPUT,
+				       "the file of rank %" PRIu64 " of %" PRIu64
+				       " is missing: give those of all ranks",
+				       i, set->first.n);
+	return 0;
+}
+
 /* Returns the number of passes that an interrupted calibration did not run. */
 static uint64_t passes_missing(const struct amax_stats *stats)
 {
 	return stats->n_planned > stats->n_passes ? stats->n_planned - stats->n_passes : 0;
 }
 
-/* data[i]: the fingerprint of input i, of all before i so far. */
+/* The inputs that were read. */
+struct merged_inputs {
+	uint64_t (*data)[2]; /* the fingerprint of each */
+	struct rank_set ranks;
+};
+
 static int merge_file(struct amax_stats *stats, const struct amax_merge_params *params, size_t i,
-		      uint64_t data[][2], struct err *err)
+		      struct merged_inputs *inputs, struct err *err)
 {
 	uint64_t missing = passes_missing(stats);
 	struct amax_stats from;
@@ -208,9 +266,11 @@ static int merge_file(struct amax_stats *stats, const struct amax_merge_params *
 
 	if (amax_stats_read(&from, params->io, params->inputs[i], err))
 		return -1;
-	memcpy(data[i], from.data, sizeof from.data);
+	memcpy(inputs->data[i], from.data, sizeof from.data);
 	missing += passes_missing(&from);
-	rc = amax_stats_merge(stats, &from, params->how, params->inputs[i], err);
+	rc = rank_set_add(&inputs->ranks, params, i, &from, err);
+	if (!rc)
+		rc = amax_stats_merge(stats, &from, params->how, params->inputs[i], err);
 	stats->n_planned = stats->n_passes + missing;
 	amax_stats_release(&from);
 	return rc;
@@ -231,22 +291,29 @@ int amax_merge_files(const struct amax_merge_params *params, struct amax_merged 
 		     struct err *err)
 {
 	struct amax_stats stats = { 0 };
-	uint64_t(*data)[2];
+	struct merged_inputs inputs = { 0 };
 	int rc = -1;
 
 	if (check_places(params, err) ||
 	    amax_stats_read(&stats, params->io, params->inputs[0], err))
 		return -1;
-	data = xcalloc(params->n_inputs, sizeof *data);
-	memcpy(data[0], stats.data, sizeof stats.data);
+	inputs.data = xcalloc(params->n_inputs, sizeof *inputs.data);
+	memcpy(inputs.data[0], stats.data, sizeof stats.data);
+	if (rank_set_add(&inputs.ranks, params, 0, &stats, err))
+		goto out;
 	for (size_t i = 1; i < params->n_inputs; i++)
-		if (merge_file(&stats, params, i, data, err))
+		if (merge_file(&stats, params, i, &inputs, err))
 			goto out;
+	if (rank_set_check(&inputs.ranks, err))
+		goto out;
+	stats.rank = (struct amax_rank){ 0 };
 	*merged = (struct amax_merged){ .n_passes = stats.n_passes, .n_tokens = stats.n_tokens };
-	find_repeated(data, params->n_inputs, merged->repeated);
+	if (!inputs.ranks.first.n)
+		find_repeated(inputs.data, params->n_inputs, merged->repeated);
 	rc = amax_stats_write(&stats, params->io, params->output, err);
 out:
-	free(data);
+	free(inputs.data);
+	free(inputs.ranks.inputs);
 	amax_stats_release(&stats);
 	return rc;
 }

@@ -37,7 +37,8 @@ struct amax_merged {
 
 /* Reads the inputs one after the other, with at most two in memory, and writes the output, whole or
  * not at all.  ERR_USAGE where the output is one of the inputs, ERR_INPUT where the inputs do not
- * belong together. */
+ * belong together: histories of ranks of one calibration must be all of them, each once, with all
+ * passes. */
 int amax_merge_files(const struct amax_merge_params *params, struct amax_merged *merged,
 		     struct err *err);
 

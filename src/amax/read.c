@@ -92,6 +92,38 @@ static int read_data(const struct st_file *file, uint64_t data[2], struct err *e
 	return 0;
 }
 
+/* Reads "I/N" and the fingerprint, which only the history of a rank has. */
+static int read_rank(const struct st_file *file, struct amax_rank *rank, struct err *err)
+{
+	const char *text = metadata_get(file, AMAX_RANK_KEY, err), *job;
+	char *end = NULL, *canonical;
+	bool good;
+
+	if (!text)
+		return -1;
+	rank->index = strtoull(text, &end, 10);
+	rank->n = *end == '/' ? strtoull(end + 1, NULL, 10) : 0;
+	canonical = xasprintf("%" PRIu64 "/%" PRIu64, rank->index, rank->n);
+	good = !strcmp(text, canonical) && rank->index >= 1 && rank->index <= rank->n &&
+	       rank->n <= AMAX_RANKS_MAX;
+	free(canonical);
+	if (!good)
+		return err_set(err, ERR_INPUT,
+			       "metadata '" AMAX_RANK_KEY
+			       "' of '%s' is '%s', not I/N with I from 1 to N, at most %d",
+			       file->path, text, AMAX_RANKS_MAX);
+	job = metadata_get(file, AMAX_JOB_KEY, err);
+	if (!job)
+		return -1;
+	if (strlen(job) != sizeof rank->job - 1 || strspn(job, "0123456789abcdef") != strlen(job))
+		return err_set(err, ERR_INPUT,
+			       "metadata '" AMAX_JOB_KEY
+			       "' of '%s' is '%s', not 32 hexadecimal digits",
+			       file->path, job);
+	memcpy(rank->job, job, sizeof rank->job);
+	return 0;
+}
+
 static int read_metadata(struct amax_stats *stats, const struct st_file *file, struct err *err)
 {
 	char *base = (char *)stats;
@@ -103,6 +135,9 @@ static int read_metadata(struct amax_stats *stats, const struct st_file *file, s
 			return -1;
 	if (metadata_value(file, amax_planned.key) &&
 	    read_count(file, &amax_planned, &stats->n_planned, err))
+		return -1;
+	if ((metadata_value(file, AMAX_RANK_KEY) || metadata_value(file, AMAX_JOB_KEY)) &&
+	    read_rank(file, &stats->rank, err))
 		return -1;
 	for (const struct amax_text *row = amax_texts; row->key; row++) {
 		const char *text = metadata_get(file, row->key, err);

@@ -10,6 +10,9 @@
 
 #define AMAX_VERSION	 "1"
 #define AMAX_VERSION_KEY "fp8conv_amax"
+/* of one rank among several: "I/N", and the fingerprint of their common calibration */
+#define AMAX_RANK_KEY "rank"
+#define AMAX_JOB_KEY  "ranks"
 
 /* The parts of a site, one tensor each. */
 enum amax_part {

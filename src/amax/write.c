@@ -83,6 +83,11 @@ static size_t metadata_make(struct st_metadata *metadata, const struct amax_stat
 	if (stats->n_planned > stats->n_passes)
 		metadata_add(metadata, &n, amax_planned.key,
 			     xasprintf("%" PRIu64, stats->n_planned));
+	if (stats->rank.n) {
+		metadata_add(metadata, &n, AMAX_RANK_KEY,
+			     xasprintf("%" PRIu64 "/%" PRIu64, stats->rank.index, stats->rank.n));
+		metadata_add(metadata, &n, AMAX_JOB_KEY, xstrdup(stats->rank.job));
+	}
 	for (const struct amax_text *text = amax_texts; text->key; text++)
 		metadata_add(metadata, &n, text->key,
 			     xstrdup(*(char *const *)(base + text->offset)));

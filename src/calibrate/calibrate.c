@@ -43,18 +43,29 @@ static int stage_ends(void *context, const struct sweep *sweep, struct err *err)
 			    runner->memory.fetched, runner->n_slots, err);
 }
 
+/* Returns the end of the sequences, from s on, that are of the same pass. */
+static size_t pass_end(const struct share *share, const struct sweep *sweep, size_t s)
+{
+	size_t pass = share_pass(share, sweep->first + s);
+
+	while (s < sweep->n_sequences && share_pass(share, sweep->first + s) == pass)
+		s++;
+	return s;
+}
+
 /* Adds the mean loss of each pass, and updates the perplexity. */
 static void count_losses(struct calibration *calibration, const struct sweep *sweep)
 {
 	struct calibrate_result *result = calibration->result;
 	const struct runner_memory *memory = &sweep->runners[0].memory;
-	size_t batch = sweep->plan->params.batch;
+	const struct share *share = &calibration->plan->share;
 
-	for (size_t s = 0; s < sweep->n_sequences; s += batch) {
+	for (size_t s = 0, end; s < sweep->n_sequences; s = end) {
 		double nll = 0;
 		uint64_t n = 0;
 
-		for (size_t i = s; i < s + batch && i < sweep->n_sequences; i++) {
+		end = pass_end(share, sweep, s);
+		for (size_t i = s; i < end; i++) {
 			nll += memory->nll[i];
 			n += memory->sequences[i].n_tokens - 1;
 			result->n_tokens += memory->sequences[i].n_tokens;
@@ -70,12 +81,12 @@ static void count_losses(struct calibration *calibration, const struct sweep *sw
 	atomic_store(&calibration->progress->tokens, calibration->n_losses);
 }
 
-/* Adds sequences [first, first + n) to the history's fingerprint. */
+/* Adds sequences [first, first + n) of the share to the history's fingerprint. */
 static void count_data(struct amax_stats *stats, const struct calibrate_plan *plan, size_t first,
 		       size_t n)
 {
 	for (size_t i = first; i < first + n; i++) {
-		size_t len = plan->data.sequences[i].len;
+		size_t len = plan->share.own.sequences[i].len;
 
 		amax_stats_data(stats, sweep_plan_tokens(&plan->sweep, i), len * sizeof(uint32_t),
 				len);
@@ -86,12 +97,12 @@ static int sweep_ends(void *context, const struct sweep *sweep, struct err *err)
 {
 	struct calibration *calibration = context;
 	struct amax_stats *stats = calibration->stats;
-	size_t batch = sweep->plan->params.batch;
+	const struct calibrate_plan *plan = calibration->plan;
 
 	count_losses(calibration, sweep);
 	recorder_commit(calibration->recorder, stats);
-	count_data(stats, calibration->plan, sweep->first, sweep->n_sequences);
-	stats->n_passes += (sweep->n_sequences + batch - 1) / batch;
+	count_data(stats, plan, sweep->first, sweep->n_sequences);
+	stats->n_passes = share_passes_done(&plan->share, sweep->first + sweep->n_sequences);
 	return amax_stats_put(stats, &calibration->file.place, err);
 }
 
@@ -133,7 +144,6 @@ static int check_resumed(const struct calibration *calibration, struct err *err)
 {
 	const struct calibrate_plan *plan = calibration->plan;
 	const struct amax_stats *stats = calibration->stats;
-	size_t n = stats->n_passes * plan->sweep.params.batch;
 	struct amax_stats expected;
 	int rc;
 
@@ -146,7 +156,7 @@ static int check_resumed(const struct calibration *calibration, struct err *err)
 		if (layer_has_attention(layer))
 			expect_attention(&expected, layer);
 	}
-	count_data(&expected, plan, 0, n < plan->data.n ? n : plan->data.n);
+	count_data(&expected, plan, 0, share_sequences_of(&plan->share, stats->n_passes));
 	rc = resume_check(&calibration->file, stats, &expected, err);
 	amax_stats_release(&expected);
 	return rc;
@@ -184,7 +194,7 @@ static int resume_fp8(struct calibration *calibration, struct err *err)
 
 static int run(struct calibration *calibration, const struct backend *backend, struct err *err)
 {
-	const struct sweep_params *params = &calibration->plan->sweep.params;
+	const struct calibrate_plan *plan = calibration->plan;
 	const struct amax_stats *stats = calibration->stats;
 	struct sweep *sweep = &calibration->sweep;
 	const struct calibrate_params *asked = calibration->file.params;
@@ -192,19 +202,20 @@ static int run(struct calibration *calibration, const struct backend *backend, s
 	struct sweep_events events = { calibration, .stage_begins = stage_begins,
 				       .stage_ends = stage_ends, .sweep_ends = sweep_ends };
 
-	if (sweep_open(sweep, &calibration->plan->sweep, backend, asked->stop, progress, err) ||
+	if (sweep_open(sweep, &plan->sweep, backend, asked->stop, progress, err) ||
 	    resume_open(&calibration->file, &sweep->runners[0].weights.source,
 			backend->executor->name, calibration->stats, err) ||
 	    check_resumed(calibration, err) || resume_fp8(calibration, err))
 		return -1;
 	calibration->stats->n_planned = calibration->file.n_passes;
 	calibration->result->n_resumed = stats->n_passes;
-	calibration->recorder = recorder_new(&sweep->runners[0].forward, sweep->plan->max_sequences,
-					     params->batch, params->n_threads, asked->histogram);
+	calibration->recorder =
+		recorder_new(&sweep->runners[0].forward, &plan->share, plan->sweep.max_sequences,
+			     plan->sweep.params.n_threads, asked->histogram);
 	events.observers[0] = recorder_observer(calibration->recorder);
-	atomic_store(&progress->total, (calibration->plan->sweep.n_tokens - stats->n_tokens) *
-					       (calibration->plan->model.n_layers + 1));
-	if (sweep_run(sweep, stats->n_passes * params->batch, &events, err) ||
+	atomic_store(&progress->total,
+		     (plan->sweep.n_tokens - stats->n_tokens) * (plan->model.n_layers + 1));
+	if (sweep_run(sweep, share_sequences_of(&plan->share, stats->n_passes), &events, err) ||
 	    sweep_close(sweep, err))
 		return resume_failed(&calibration->file, stats, calibration->result->n_resumed,
 				     err);
@@ -222,9 +233,14 @@ int calibrate_run(const struct calibrate_plan *plan, const struct calibrate_para
 					   .file = { .params = params,
 						     .data = params->n_data == 1 ? params->data[0]
 										 : "--data",
-						     .n_passes = plan->sweep.n_passes } };
+						     .n_passes = share_n_passes(&plan->share) } };
+	struct amax_rank *rank = &calibration.file.rank;
 	int rc;
 
+	if (plan->share.n_ranks > 1) {
+		*rank = (struct amax_rank){ plan->share.rank + 1, plan->share.n_ranks, "" };
+		share_fingerprint(&plan->share, &plan->data, resume_history_len(params), rank->job);
+	}
 	rc = run(&calibration, params->backend, err);
 	recorder_free(calibration.recorder);
 	outfile_close(&calibration.file.place);

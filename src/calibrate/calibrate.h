@@ -19,6 +19,7 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "amax/amax.h"
+#include "calibrate/share.h"
 #include "dataset/dataset.h"
 #include "model/model.h"
 #include "sweep/plan.h"
@@ -38,6 +39,7 @@ struct calibrate_params {
 	int seed;		    /* for sequences from all of the data; 0: the first ones */
 	int history_len;	    /* 0: 1024 */
 	bool histogram;
+	int rank, n_ranks;   /* from 1; n_ranks 0 or 1: this process runs all sequences */
 	bool resume;	     /* continue after the passes in output */
 	bool restart;	     /* replace output */
 	int n_threads;	     /* >= 1 */
@@ -52,7 +54,8 @@ struct calibrate_params {
 struct calibrate_plan {
 	struct checkpoint checkpoint;
 	struct model model;
-	struct dataset data;
+	struct dataset data; /* of all ranks */
+	struct share share;  /* of this rank: its sequences go through the sweep */
 	struct fp8_selection fp8;
 	struct sweep_plan sweep;
 	size_t n_modules;      /* matrices with a history */
@@ -60,8 +63,10 @@ struct calibrate_plan {
 };
 
 struct calibrate_result {
-	double *nll;	   /* of each pass of this run: the mean over its tokens; free() */
-	size_t n_passes;   /* passes of this run */
+	/* of each pass of this run in which this rank has sequences: the mean over their tokens;
+	 * free() */
+	double *nll;
+	size_t n_passes;
 	size_t n_resumed;  /* passes that were already in the file */
 	uint64_t n_tokens; /* tokens of this run */
 	double perplexity; /* over all tokens of this run */

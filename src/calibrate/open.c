@@ -82,27 +82,42 @@ bool calibrate_is_f32(const struct calibrate_params *params)
 }
 
 /* Delayed scaling uses as many passes as the file keeps, but no more than there are. */
-static void plan_history(struct calibrate_plan *plan, const struct calibrate_params *params,
-			 size_t batch)
+static void plan_history(struct calibrate_plan *plan, const struct calibrate_params *params)
 {
 	size_t len = or_default(params->history_len, AMAX_HISTORY_LEN);
-	size_t n_passes = (plan->data.n + batch - 1) / batch;
+	size_t n_passes = share_n_passes(&plan->share);
 
 	plan->fp8.recipe.amax_history_len = (int)(len < n_passes ? len : n_passes);
+}
+
+/* Takes the sequences of this rank. */
+static int open_share(struct calibrate_plan *plan, const struct calibrate_params *params,
+		      struct err *err)
+{
+	const size_t whole[2] = { 0, 1 };
+	const size_t rank[2] = { (size_t)params->rank - 1, (size_t)params->n_ranks };
+	bool shared = params->n_ranks > 1;
+
+	if (shared && params->fp8.forward && plan->fp8.recipe.needs_history)
+		return err_set(err, ERR_USAGE,
+			       "option '--ranks' cannot be combined with --fp8-forward and recipe "
+			       "'%s': its scales depend on the earlier passes of all ranks",
+			       plan->fp8.recipe.name);
+	return share_open(&plan->share, &plan->data, or_default(params->batch, 1),
+			  shared ? rank : whole, err);
 }
 
 static int plan_make(struct calibrate_plan *plan, const struct calibrate_params *params,
 		     struct err *err)
 {
-	const struct sweep_params sweep = {
+	struct sweep_params sweep = {
 		.io = params->io,
 		.models = { { .model = &plan->model,
 			      .fp8 = params->fp8.forward ? &plan->fp8 : NULL } },
 		.n_models = 1,
-		.data = &plan->data,
+		.data = &plan->share.own,
 		.executor = params->backend->executor,
 		.is_f32 = calibrate_is_f32(params),
-		.batch = or_default(params->batch, 1),
 		.n_threads = params->n_threads,
 		.max_memory = params->max_memory,
 		.now = params->now,
@@ -111,9 +126,10 @@ static int plan_make(struct calibrate_plan *plan, const struct calibrate_params 
 	if (checkpoint_open(&plan->checkpoint, params->io, params->input, params->n_threads, err) ||
 	    model_open(&plan->model, &plan->checkpoint, ADVICE, err) ||
 	    fp8_select_make(&plan->fp8, &params->fp8, &plan->model, err) ||
-	    open_data(plan, params, err))
+	    open_data(plan, params, err) || open_share(plan, params, err))
 		return -1;
-	plan_history(plan, params, sweep.batch);
+	plan_history(plan, params);
+	sweep.batch = share_unit(&plan->share);
 	if (sweep_plan_make(&plan->sweep, &sweep, err))
 		return -1;
 	plan->n_modules = count_modules(&plan->model);
@@ -136,6 +152,7 @@ int calibrate_plan_make(struct calibrate_plan *plan, const struct calibrate_para
 
 void calibrate_plan_release(struct calibrate_plan *plan)
 {
+	share_release(&plan->share);
 	dataset_release(&plan->data);
 	fp8_select_release(&plan->fp8);
 	model_release(&plan->model);

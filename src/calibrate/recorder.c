@@ -33,7 +33,8 @@ enum { SITE_HEAD };
 
 struct recorder {
 	const struct forward *forward;
-	size_t most_sequences, batch;
+	const struct share *share;
+	size_t most_sequences;
 	int n_lanes;
 	bool histogram;
 
@@ -49,14 +50,14 @@ struct recorder {
 	struct kept_site *kept;
 };
 
-struct recorder *recorder_new(const struct forward *forward, size_t n_sequences, size_t batch,
-			      int n_lanes, bool histogram)
+struct recorder *recorder_new(const struct forward *forward, const struct share *share,
+			      size_t n_sequences, int n_lanes, bool histogram)
 {
 	struct recorder *recorder = xcalloc(1, sizeof *recorder);
 
 	*recorder = (struct recorder){ .forward = forward,
+				       .share = share,
 				       .most_sequences = n_sequences,
-				       .batch = batch,
 				       .n_lanes = n_lanes,
 				       .histogram = histogram };
 	return recorder;
@@ -216,7 +217,7 @@ static int refuse(const struct recorder *recorder, size_t site, int column, size
 		       : site == SITE_LATENT_CACHE ? "latent cache"
 						   : of_attention[column],
 		       linear ? linear->ref->module : recorder->layer->ref->mixer_module,
-		       recorder->first + sequence);
+		       share_sequence(recorder->share, recorder->first + sequence));
 }
 
 /* Fails with the first observed values of a sequence that are not finite. */
@@ -251,26 +252,30 @@ struct layer_stats {
 	const struct value_stats *stats;
 };
 
-/* Makes one row of the sequences of a pass. */
+/* Makes one row of the sequences of a pass; of zeros where the share has none. */
 static void keep_rows(const struct recorder *recorder, size_t site, float amax_w,
 		      const struct layer_stats *layer, struct kept_site *kept)
 {
-	kept->n_passes = (layer->n_sequences + recorder->batch - 1) / recorder->batch;
+	const struct share *share = recorder->share;
+	size_t first_pass = share_passes_done(share, recorder->first);
+
+	kept->n_passes =
+		share_passes_done(share, recorder->first + layer->n_sequences) - first_pass;
 	kept->rows = xcalloc(kept->n_passes, sizeof *kept->rows);
 	kept->tokens = xcalloc(kept->n_passes, sizeof *kept->tokens);
 	for (size_t s = 0; s < layer->n_sequences; s++) {
 		const struct recorder_row *row =
 			&recorder->rows[site * recorder->most_sequences + s];
 		const struct value_stats *stats = layer->stats + s * layer->n_slots;
-		float *amax = kept->rows[s / recorder->batch];
+		size_t p = share_pass(share, recorder->first + s) - first_pass;
 
 		for (int i = 0; i < 3; i++) {
 			const struct value_stats *of = stats_of(row, i, stats);
 
-			if (of && of->amax > amax[i])
-				amax[i] = of->amax;
+			if (of && of->amax > kept->rows[p][i])
+				kept->rows[p][i] = of->amax;
 		}
-		kept->tokens[s / recorder->batch] += row->n_tokens;
+		kept->tokens[p] += row->n_tokens;
 	}
 	for (size_t p = 0; kept->kind == AMAX_GEMM && p < kept->n_passes; p++)
 		kept->rows[p][AMAX_W] = amax_w;

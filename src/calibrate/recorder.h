@@ -10,13 +10,14 @@
 #define FP8CONV_CALIBRATE_RECORDER_H
 
 #include "amax/amax.h"
+#include "calibrate/share.h"
 #include "forward/forward.h"
 
 struct recorder;
 
-/* Makes a recorder for sweeps of up to n_sequences sequences, `batch` of them in each pass. */
-struct recorder *recorder_new(const struct forward *forward, size_t n_sequences, size_t batch,
-			      int n_lanes, bool histogram);
+/* Makes a recorder for sweeps of up to n_sequences sequences of the share, which outlives it. */
+struct recorder *recorder_new(const struct forward *forward, const struct share *share,
+			      size_t n_sequences, int n_lanes, bool histogram);
 void recorder_free(struct recorder *recorder);
 
 /* Returns the observer for the forward pass. */

@@ -76,7 +76,7 @@ int resume_check(const struct history_file *file, const struct amax_stats *stats
 	return check_sites(file, stats, expected, err);
 }
 
-static uint64_t history_len(const struct calibrate_params *params)
+uint64_t resume_history_len(const struct calibrate_params *params)
 {
 	return params->history_len ? (uint64_t)params->history_len : AMAX_HISTORY_LEN;
 }
@@ -85,9 +85,31 @@ static int history_differs(const struct history_file *file, const struct amax_st
 			   struct err *err)
 {
 	char *there = xasprintf("%" PRIu64, stats->history_len);
-	char *here = xasprintf("%" PRIu64, history_len(file->params));
+	char *here = xasprintf("%" PRIu64, resume_history_len(file->params));
 	int rc = differs(file, "--amax-history-len", there, here, err);
 
+	free(there);
+	free(here);
+	return rc;
+}
+
+/* Checks that the history is of the same rank, with the same sequences in all ranks. */
+static int check_rank(const struct history_file *file, const struct amax_rank *rank,
+		      struct err *err)
+{
+	char *there = xasprintf("%" PRIu64 "/%" PRIu64, rank->index, rank->n);
+	char *here = xasprintf("%" PRIu64 "/%" PRIu64, file->rank.index, file->rank.n);
+	int rc = 0;
+
+	if (strcmp(there, here) != 0)
+		rc = differs(file, "--ranks", rank->n ? there : "none",
+			     file->rank.n ? here : "none", err);
+	else if (strcmp(rank->job, file->rank.job) != 0)
+		rc = err_set(err, ERR_INPUT,
+			     "'%s' was made with other data, --passes, --batch or "
+			     "--amax-history-len, which all ranks share: repeat the options of the "
+			     "first run, or use --restart to start over",
+			     file->params->output);
 	free(there);
 	free(here);
 	return rc;
@@ -107,6 +129,8 @@ static int read_history(const struct history_file *file, const struct amax_stats
 		return differs(file, "backend", stats->backend, expected->backend, err);
 	if (stats->history_len != expected->history_len)
 		return history_differs(file, stats, err);
+	if (check_rank(file, &stats->rank, err))
+		return -1;
 	if (stats->n_passes > file->n_passes)
 		return err_set(err, ERR_INPUT,
 			       "'%s' holds %" PRIu64
@@ -129,9 +153,10 @@ static int check_precision(const char *text, struct err *err)
 }
 
 /* Makes an empty history with the metadata of this run. */
-static int begin_history(const struct calibrate_params *params, struct source *source,
+static int begin_history(const struct history_file *file, struct source *source,
 			 const char *backend, struct amax_stats *stats, struct err *err)
 {
+	const struct calibrate_params *params = file->params;
 	char *precision =
 		fp8_select_precision(&params->fp8, params->precision ? params->precision : "bf16");
 	char fingerprint[FINGERPRINT_SIZE];
@@ -139,8 +164,10 @@ static int begin_history(const struct calibrate_params *params, struct source *s
 
 	if (!rc)
 		rc = fingerprint_make(source, fingerprint, err);
-	if (!rc)
-		amax_stats_init(stats, fingerprint, precision, backend, history_len(params));
+	if (!rc) {
+		amax_stats_init(stats, fingerprint, precision, backend, resume_history_len(params));
+		stats->rank = file->rank;
+	}
 	free(precision);
 	return rc;
 }
@@ -165,8 +192,8 @@ int resume_open(struct history_file *file, struct source *source, const char *ba
 	if (params->restart && amax_outfile_check(&file->place, params->output, err))
 		return -1;
 	if (!exists || !params->resume)
-		return begin_history(params, source, backend, stats, err);
-	if (begin_history(params, source, backend, &expected, err))
+		return begin_history(file, source, backend, stats, err);
+	if (begin_history(file, source, backend, &expected, err))
 		return -1;
 	rc = read_history(file, &expected, stats, err);
 	amax_stats_release(&expected);

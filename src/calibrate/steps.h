@@ -22,9 +22,13 @@ bool calibrate_is_f32(const struct calibrate_params *params);
 struct history_file {
 	const struct calibrate_params *params;
 	struct outfile place;
-	const char *data; /* origin of the passes, for messages */
-	size_t n_passes;  /* passes requested */
+	const char *data;      /* origin of the passes, for messages */
+	struct amax_rank rank; /* zeroed: one process */
+	size_t n_passes;       /* passes requested */
 };
+
+/* Returns the passes that the history keeps. */
+uint64_t resume_history_len(const struct calibrate_params *params);
 
 /* Opens the place, and the history to continue: an empty one, or with --resume that of
  * params->output.  source: of the model.  backend: the name of the computing one, for the metadata.

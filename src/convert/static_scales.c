@@ -49,7 +49,8 @@ int static_scales_open(struct static_scales *scales, const struct io *io,
 
 		return option ? refuse_useless(option, err) : 0;
 	}
-	if (amax_stats_read(&scales->stats, io, params->path, err))
+	if (amax_stats_read(&scales->stats, io, params->path, err) ||
+	    amax_stats_check_whole(&scales->stats, params->path, err))
 		return -1;
 	if (static_choice_needs_counts(&scales->choice) && !has_counts(&scales->stats))
 		return err_set(err, ERR_USAGE,

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "calibrate/share.h"
+
+#include <endian.h>
+#include <openssl/sha.h>
+#include <stdlib.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+
+int share_open(struct share *share, const struct dataset *data, size_t batch, const size_t rank[2],
+	       struct err *err)
+{
+	size_t n_ranks = rank[1];
+
+	*share = (struct share){ .rank = rank[0],
+				 .n_ranks = n_ranks,
+				 .batch = batch < data->n ? batch : data->n,
+				 .n_sequences = data->n,
+				 .own = { .ids = data->ids } };
+	if (n_ranks > data->n)
+		return err_set(err, ERR_USAGE,
+			       "option '--ranks': there are %zu sequences for %zu ranks: use at "
+			       "most %zu ranks, or more data",
+			       data->n, n_ranks, data->n);
+	share->own.n = (data->n - share->rank + n_ranks - 1) / n_ranks;
+	share->own.sequences = xreallocarray(NULL, share->own.n, sizeof *share->own.sequences);
+	for (size_t i = 0; i < share->own.n; i++)
+		share->own.sequences[i] = data->sequences[share_sequence(share, i)];
+	return 0;
+}
+
+void share_release(struct share *share)
+{
+	free(share->own.sequences);
+	*share = (struct share){ 0 };
+}
+
+size_t share_n_passes(const struct share *share)
+{
+	return (share->n_sequences + share->batch - 1) / share->batch;
+}
+
+size_t share_unit(const struct share *share)
+{
+	size_t a = share->batch, b = share->n_ranks;
+
+	while (b) {
+		size_t rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return share->batch / a;
+}
+
+size_t share_sequence(const struct share *share, size_t i)
+{
+	return share->rank + i * share->n_ranks;
+}
+
+size_t share_pass(const struct share *share, size_t i)
+{
+	return share_sequence(share, i) / share->batch;
+}
+
+size_t share_passes_done(const struct share *share, size_t i)
+{
+	return i < share->own.n ? i * share->n_ranks / share->batch : share_n_passes(share);
+}
+
+size_t share_sequences_of(const struct share *share, uint64_t n_passes)
+{
+	size_t n = n_passes < share_n_passes(share) ? (size_t)n_passes * share->batch
+						    : share->n_sequences;
+
+	return n > share->rank ? (n - share->rank + share->n_ranks - 1) / share->n_ranks : 0;
+}
+
+static void put_number(struct buf *buf, uint64_t number)
+{
+	number = htole64(number);
+	buf_add(buf, &number, sizeof number);
+}
+
+void share_fingerprint(const struct share *share, const struct dataset *data, uint64_t history_len,
+		       char text[SHARE_FINGERPRINT])
+{
+	unsigned char digest[SHA256_DIGEST_LENGTH];
+	struct buf all = { 0 };
+
+	put_number(&all, share->n_ranks);
+	put_number(&all, share->batch);
+	put_number(&all, history_len);
+	for (size_t i = 0; i < data->n; i++) {
+		const struct dataset_sequence *sequence = &data->sequences[i];
+
+		SHA256((const unsigned char *)(data->ids.ids + sequence->begin),
+		       sequence->len * sizeof(uint32_t), digest);
+		put_number(&all, sequence->len);
+		buf_add(&all, digest, sizeof digest);
+	}
+	SHA256((const unsigned char *)all.data, all.len, digest);
+	text_hex(text, digest, (SHARE_FINGERPRINT - 1) / 2);
+	buf_release(&all);
+}
