@@ -94,8 +94,8 @@ conformance: deps
 	@$(MAKE) --no-print-directory all $(patsubst %,$(BUILD)/tests/conformance/%,tokenize forward compensate)
 	@FP8CONV=$(abspath $(BUILD)/fp8conv) sh tests/conformance/run.sh
 
-## make engines      conversions by tasks of Open MPI, torchrun and Kubernetes (root)
-ENGINES_DEPS := iproute2 openmpi-bin
+## make engines      conversions by tasks of Slurm, Open MPI, torchrun and Kubernetes (root)
+ENGINES_DEPS := iproute2 openmpi-bin munge slurm-client slurmctld slurmd
 .PHONY: engines
 engines:
 	@$(MAKE) --no-print-directory deps EXTRA="$(ENGINES_DEPS)"

@@ -1,13 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-# The pods of an indexed Job as Kubernetes documents them: JOB_COMPLETION_INDEX, nothing else.  One pod is killed, and
+# The pods of the example of an indexed Job, as Kubernetes documents them: JOB_COMPLETION_INDEX, nothing else.  One pod is killed, and
 # the Job starts it again; two pods of one index may run at once for a moment.
 . "$1/lib.sh"
 engines=$1
+"$PYTHON" -c 'import yaml' 2>/dev/null || {
+	echo "no PyYAML: PYTHON names no interpreter that has it"
+	exit 77
+}
+command=$("$PYTHON" "$engines/job.py" "$engines/../../examples/kubernetes-job.yaml" model kubernetes/out) ||
+	fail "the Job is wrong"
 
-# pod INDEX: as its own process, with the variables of a pod.
+# pod INDEX [PROGRAM]: the command of the example with the variables of a pod, by another program than fp8conv.
 pod() {
-	env -i PATH="$PATH" HOSTNAME="convert-$1" KUBERNETES_SERVICE_HOST=10.96.0.1 JOB_COMPLETION_INDEX="$1" \
-		"${2-fp8conv}" quantize model -o kubernetes/out --part auto/4 --threads 1 --verbose 2>>kubernetes/err."$1"
+	# shellcheck disable=SC2086
+	env -i PATH="$PATH" FP8CONV="$FP8CONV" HOSTNAME="convert-$1" KUBERNETES_SERVICE_HOST=10.96.0.1 JOB_COMPLETION_INDEX="$1" \
+		"${2-fp8conv}" ${command#fp8conv } 2>>kubernetes/err."$1"
 }
 
 pids=

@@ -14,6 +14,7 @@ if [ "${ENGINES_INSIDE-}" ]; then
 	hostname localhost
 	mount -t proc proc /proc
 	ip link set lo up
+	ip address add 127.0.0.2/8 dev lo # without a second address, Slurm resolves no name
 else
 	if [ "$(id -u)" != 0 ]; then
 		echo "tests/engines: namespaces need root: run 'sudo make engines'" >&2
@@ -53,7 +54,7 @@ export PATH FP8CONV PYTHON
 fp8conv quantize model -o wanted --quiet || exit 1
 
 asked=$#
-[ $# -gt 0 ] || set -- kubernetes openmpi torchrun
+[ $# -gt 0 ] || set -- kubernetes openmpi torchrun slurm
 passed=0
 failed=0
 skipped=0
