@@ -442,7 +442,7 @@ int main(int argc, char **argv)
 
 	options.threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
-	io_system.mkdirat(AT_FDCWD, options.directory, 0777);
+	io_system.mkdirat(&io_system, AT_FDCWD, options.directory, 0777);
 	make_quantiles(model->quantiles);
 	make_tensors(model, &options);
 	cut_shards(model, &options);
