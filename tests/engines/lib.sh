@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # What the scripts of the engines share.  $1: this folder; $2: the folder that has `model` and `wanted`.
+here=$1
 cd "$2" || exit 2
+for i in 1 2 3 4 5 6 7; do
+	echo "{\"input_ids\": [$i, 2, 30, 4, $((i * 7)), $((i * 3))]}"
+done >calibration.jsonl
 
 # need COMMAND...: skips the engine where a command is missing.
 need() {
@@ -22,6 +26,20 @@ converted() {
 	python3 -c 'import json, sys; sys.exit(not json.load(open(sys.argv[1]))["finished"])' \
 		"$1/fp8conv-manifest.json" || fail "$1 is not finished"
 	diff -r --exclude=fp8conv-manifest.json --exclude='.*' wanted "$1" || fail "$1 differs from what one process writes"
+}
+
+# The model and the options of a calibration, which its tasks share.
+calibration() {
+	echo "$here/../../sample_checkpoints/tiny-llama --data calibration.jsonl --batch 2 --histogram --threads 1 --quiet"
+}
+
+# calibrated NAME N: the histories of N ranks give the bytes that one process writes.
+calibrated() {
+	# shellcheck disable=SC2046
+	fp8conv calibrate $(calibration) -o "$1.one" || fail "one process failed"
+	[ ! -e "$1" ] || fail "a rank wrote $1 itself"
+	fp8conv merge --ranks "$1".*-of-"$2" -o "$1" || fail "merge failed"
+	cmp "$1" "$1.one" || fail "$1 differs from what one process writes"
 }
 
 # parts FILE N: the summaries in FILE are those of parts 1 to N of N, each once.

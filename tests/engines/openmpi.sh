@@ -11,4 +11,8 @@ for n in 2 4; do
 	}
 	parts "openmpi/$n.log" "$n"
 	converted "openmpi/$n"
+	# shellcheck disable=SC2046
+	mpirun --allow-run-as-root --oversubscribe -n "$n" \
+		fp8conv calibrate $(calibration) -o "openmpi/$n.amax" --ranks auto || fail "calibrate failed"
+	calibrated "openmpi/$n.amax" "$n"
 done

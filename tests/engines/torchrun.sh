@@ -13,3 +13,11 @@
 }
 parts torchrun/err 2
 converted torchrun/out
+
+# shellcheck disable=SC2046
+"$PYTHON" -m torch.distributed.run --nproc-per-node 2 --master-addr 127.0.0.1 --master-port 29511 --no-python \
+	fp8conv calibrate $(calibration) -o torchrun/s.amax --ranks auto 2>torchrun/err || {
+	cat torchrun/err
+	fail "torchrun failed"
+}
+calibrated torchrun/s.amax 2
