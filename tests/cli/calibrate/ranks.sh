@@ -103,3 +103,23 @@ fails 2 " calibrate: option '--ranks' cannot be combined with --fp8-forward and 
 	calibrate "$f" --data ids.jsonl --fp8-forward --recipe delayed -o d.amax --ranks 1/2
 fails 2 " calibrate: option '--ranks': '3/2' is not I/N with I from 1 to N or 'auto'" calibrate "$@" --ranks 3/2
 fails 2 " calibrate: option '--ranks' requires '--data': *" calibrate "$f" --activations . -o d.amax --ranks 1/2
+
+# Metadata that no rank writes.
+edit() {
+	python3 - "$1" "$2" <<-'END'
+		import sys, amax
+		m, t = amax.read("s.amax.1-of-4")
+		exec(sys.argv[2])
+		amax.write(sys.argv[1], m, t)
+	END
+}
+for rank in 0/4 5/4 1/0 1/1000001 01/4 1/4x -1/4 14 1/18446744073709551617; do
+	edit bad.amax "m['rank'] = '$rank'"
+	fails 3 "*'rank' of 'bad.amax' is '$rank', not I/N with I from 1 to N, at most 1000000" inspect bad.amax
+done
+edit bad.amax "m['ranks'] = 'A' * 32"
+fails 3 "*'ranks' of 'bad.amax' is '*', not 32 hexadecimal digits" inspect bad.amax
+edit bad.amax "del m['ranks']"
+fails 3 "*'ranks' of 'bad.amax' is missing" inspect bad.amax
+edit bad.amax "del m['rank']"
+fails 3 "*'rank' of 'bad.amax' is missing" inspect bad.amax
