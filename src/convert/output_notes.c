@@ -108,7 +108,7 @@ static void note_pointers(struct plan *plan, const struct io *io)
 {
 	char **paths, *first = NULL;
 	size_t n, n_pointers = 0;
-	struct err ignored;
+	struct err ignored = { 0 };
 
 	if (checkpoint_auxiliary(&plan->source, &paths, &n, &ignored))
 		return;
