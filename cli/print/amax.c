@@ -49,6 +49,10 @@ static void print_head(struct table *table, const struct amax_stats *stats)
 	static const char *const heading[] = { "module", "passes",	"tokens", "x, q", "w, k",
 					       "y, v",	 "latest x, q", "w, k",	  "y, v" };
 
+	if (stats->rank.n)
+		printf("share of rank %llu of %llu: "
+		       "'fp8conv merge --ranks' joins the files of all\n",
+		       (unsigned long long)stats->rank.index, (unsigned long long)stats->rank.n);
 	printf("amax history of model %s\n%llu passes, %llu tokens in sequences of %llu at most, "
 	       "%s, %s\ndata %016llx%016llx\n\n",
 	       stats->model, (unsigned long long)stats->n_passes,
@@ -109,9 +113,16 @@ static void site_json(struct json_out *out, const struct amax_site *site)
 
 void amax_print_json(struct json_out *out, const struct amax_stats *stats)
 {
+	char rank[48];
+
 	json_out_text(out, "model", stats->model);
 	json_out_text(out, "precision", stats->precision);
 	json_out_text(out, "backend", stats->backend);
+	if (stats->rank.n) {
+		snprintf(rank, sizeof rank, "%llu/%llu", (unsigned long long)stats->rank.index,
+			 (unsigned long long)stats->rank.n);
+		json_out_text(out, "rank", rank);
+	}
 	json_out_count(out, "passes", stats->n_passes);
 	json_out_count(out, "tokens", stats->n_tokens);
 	json_out_count(out, "seq_len", stats->seq_len);

@@ -118,7 +118,9 @@ def main():
     check("inspect", keys["Checkpoint"], [stats, packed, part])
     check("inspect", keys[progress], [told])
     amax, _ = fp8conv("inspect", str(SAMPLES / "amax/tiny-llama-1.amax"), "--json")
-    check("inspect", keys["Checkpoint"] + keys["Amax history, in addition"], [stats, packed, part, amax])
+    fp8conv("calibrate", dense, "--data", str(text), "--seq-len", "16", "--passes", "2", "-o", str(folder / "r.amax"), "--ranks", "1/2")
+    share, _ = fp8conv("inspect", str(folder / "r.amax.1-of-2"), "--json")
+    check("inspect", keys["Checkpoint"] + keys["Amax history, in addition"], [stats, packed, part, amax, share])
 
     keys = page_keys("calibrate")
     arguments = ["calibrate", dense, "--data", str(text), "--seq-len", "16", "--passes", "2"]

@@ -104,6 +104,13 @@ fails 2 " calibrate: option '--ranks' cannot be combined with --fp8-forward and 
 fails 2 " calibrate: option '--ranks': '3/2' is not I/N with I from 1 to N or 'auto'" calibrate "$@" --ranks 3/2
 fails 2 " calibrate: option '--ranks' requires '--data': *" calibrate "$f" --activations . -o d.amax --ranks 1/2
 
+# inspect tells a share from a history.
+"$FP8CONV" inspect s.amax.2-of-4 --json >share.json
+python3 -c 'import json; assert json.load(open("share.json"))["rank"] == "2/4"'
+"$FP8CONV" merge --ranks s.amax.*-of-4 -o whole.amax --quiet
+"$FP8CONV" inspect whole.amax --json >whole.json
+python3 -c 'import json; assert "rank" not in json.load(open("whole.json"))'
+
 # Metadata that no rank writes.
 edit() {
 	python3 - "$1" "$2" <<-'END'
