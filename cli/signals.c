@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A thread waits for the signals, and all others block them: a handler must not run on a thread
- * that computes.  With one, an interrupted run of --rounding compensated damaged its memory in 12 of
- * 151 runs, with none in 0 of 150; code that oneDNN generates seems to keep values below its stack
+ * that computes.  With one, 12 of 151 interrupted runs of --rounding compensated damaged their
+ * memory, with none 0 of 150; code that oneDNN generates seems to keep values below its stack
  * pointer, where the frame of a handler lies.
  */
 #include "cli/signals.h"
@@ -75,7 +75,7 @@ const atomic_int *signals_watch(void)
 	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
 	pthread_attr_setstacksize(&attributes, STACK_SIZE);
 	is_watching = !pthread_create(&thread, &attributes, wait_for_signals, &watched);
-	if (!is_watching) /* without memory for a thread, a signal ends the process as SIGKILL does */
+	if (!is_watching) /* no memory for a thread: a signal ends the process as SIGKILL does */
 		pthread_sigmask(SIG_UNBLOCK, &watched, NULL);
 	pthread_attr_destroy(&attributes);
 	return &caught;
