@@ -181,6 +181,7 @@ int main(int argc, char **argv)
 	status = dispatch(argc, argv, &command, &err);
 	if (status >= 0 && close_stdout(&failed, &err))
 		status = -1;
+	signals_unwatch();
 	if (status >= 0)
 		return status;
 	if (failed != EPIPE) /* the reader closed the pipe: `| head` */

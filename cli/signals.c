@@ -17,6 +17,8 @@
 /* Globals, because a signal is of the process. */
 static atomic_int caught;
 static atomic_bool line_drawn;
+static bool is_watching; /* of the first thread, as watcher is */
+static pthread_t watcher;
 
 static void on_signal(int number)
 {
@@ -63,22 +65,28 @@ static sigset_t signals_that_end(void)
 const atomic_int *signals_watch(void)
 {
 	static sigset_t watched;
-	static bool is_watching; /* only the first thread asks */
 	pthread_attr_t attributes;
-	pthread_t thread;
 
 	if (is_watching)
 		return &caught;
 	watched = signals_that_end();
 	pthread_sigmask(SIG_BLOCK, &watched, NULL);
 	pthread_attr_init(&attributes);
-	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
 	pthread_attr_setstacksize(&attributes, STACK_SIZE);
-	is_watching = !pthread_create(&thread, &attributes, wait_for_signals, &watched);
+	is_watching = !pthread_create(&watcher, &attributes, wait_for_signals, &watched);
 	if (!is_watching) /* no memory for a thread: a signal ends the process as SIGKILL does */
 		pthread_sigmask(SIG_UNBLOCK, &watched, NULL);
 	pthread_attr_destroy(&attributes);
 	return &caught;
+}
+
+void signals_unwatch(void)
+{
+	if (!is_watching)
+		return;
+	pthread_cancel(watcher);
+	pthread_join(watcher, NULL);
+	is_watching = false;
 }
 
 int signals_caught(void)

@@ -3,7 +3,7 @@
  * Signals that end a job.
  *
  * Order: signals_to_errors() at the start of main(); signals_watch() before a job; signals_caught()
- * after it.
+ * after it; signals_unwatch() at the end of main().
  */
 #ifndef FP8CONV_CLI_SIGNALS_H
 #define FP8CONV_CLI_SIGNALS_H
@@ -18,6 +18,9 @@ void signals_to_errors(void);
  * reads.  A second signal ends the process at once, with status 128 + number.  A signal that was
  * ignored at the start (nohup) stays ignored. */
 const atomic_int *signals_watch(void);
+
+/* Ends that at the end of main(): signals are then ignored until the process has ended. */
+void signals_unwatch(void);
 
 /* Returns the number of the received signal; 0 if there was none. */
 int signals_caught(void);
