@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <unistd.h>
 
+#define WAKE	   SIGUSR1
 #define STACK_SIZE ((size_t)256 << 10)
 
 /* Globals, because a signal is of the process. */
@@ -19,6 +20,7 @@ static atomic_int caught;
 static atomic_bool line_drawn;
 static bool is_watching; /* of the first thread, as watcher is */
 static pthread_t watcher;
+static atomic_bool is_ending; /* the watcher returns at the next signal */
 
 static void on_signal(int number)
 {
@@ -43,9 +45,12 @@ static void *wait_for_signals(void *context)
 	int number;
 
 	for (;;)
-		if (!sigwait(watched, &number))
-			on_signal(number);
-	return NULL;
+		if (!sigwait(watched, &number)) {
+			if (atomic_load(&is_ending))
+				return NULL;
+			if (number != WAKE)
+				on_signal(number);
+		}
 }
 
 /* Returns the signals that end a job, without those that were ignored at the start. */
@@ -56,6 +61,7 @@ static sigset_t signals_that_end(void)
 	sigset_t set;
 
 	sigemptyset(&set);
+	sigaddset(&set, WAKE);
 	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
 		if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
 			sigaddset(&set, numbers[i]);
@@ -84,7 +90,8 @@ void signals_unwatch(void)
 {
 	if (!is_watching)
 		return;
-	pthread_cancel(watcher);
+	atomic_store(&is_ending, true);
+	pthread_kill(watcher, WAKE);
 	pthread_join(watcher, NULL);
 	is_watching = false;
 }
