@@ -4,6 +4,7 @@
  */
 #include "base/io.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -215,28 +216,17 @@ int io_openat(const struct io *io, int dirfd, const char *path, int flags, mode_
 	return fd;
 }
 
-DIR *io_open_directory(const struct io *io, int dirfd, const char *path, const char *name,
-		       struct err *err)
-{
-	int fd = io_openat(io, dirfd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
-
-	if (!stream)
-		err_errno(err, "cannot open '%s'", name);
-	if (!stream && fd >= 0)
-		io->close(io, fd);
-	return stream;
-}
-
-int io_list(const struct io *io, const char *path, int (*take)(void *context, const char *name),
+int io_list(const struct directory *directory, int (*take)(void *context, const char *name),
 	    void *context, struct err *err)
 {
-	int fd = io_openat(io, AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+	const struct io *io = directory->io;
+	int fd = io_openat(io, directory->dirfd, directory->path,
+			   O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
 
 	if (fd < 0)
-		return io_failed(io, err, "cannot open '%s'", path);
+		return io_failed(io, err, "cannot open '%s'", directory->name);
 	if (io->list(io, fd, take, context))
-		return io_failed(io, err, "cannot read '%s'", path);
+		return io_failed(io, err, "cannot read '%s'", directory->name);
 	return 0;
 }
 

@@ -14,7 +14,6 @@
 #ifndef FP8CONV_BASE_IO_H
 #define FP8CONV_BASE_IO_H
 
-#include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -75,12 +74,15 @@ int io_openat(const struct io *io, int dirfd, const char *path, int flags, mode_
 int io_open_regular(const struct io *io, int dirfd, const char *path, int *fd,
 		    struct file_identity *identity, struct err *err);
 
-/* Opens a directory of the system to list; the caller calls closedir().  NULL on failure. */
-DIR *io_open_directory(const struct io *io, int dirfd, const char *path, const char *name,
-		       struct err *err);
+/* A directory: path from dirfd on.  The name is for messages. */
+struct directory {
+	const struct io *io;
+	int dirfd;
+	const char *path, *name;
+};
 
-/* Calls take() with every name in a directory of any table, until take() returns other than 0. */
-int io_list(const struct io *io, const char *path, int (*take)(void *context, const char *name),
+/* Calls take() with every name in a directory, until take() returns other than 0. */
+int io_list(const struct directory *directory, int (*take)(void *context, const char *name),
 	    void *context, struct err *err);
 
 /* Is there a file or a directory at path, of any table?  A broken link is one. */

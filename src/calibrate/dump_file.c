@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "calibrate/dump_file.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/sort.h"
 
 #define INPUT	  ".input"
 #define EXTENSION ".safetensors"
@@ -19,37 +17,30 @@ static bool ends_in(const char *text, const char *end)
 	return n > n_end && !strcmp(text + n - n_end, end);
 }
 
-static int compare_paths(const void *a, const void *b)
+static bool is_dump(const void *context, const char *name)
 {
-	return strcmp(*(char *const *)a, *(char *const *)b);
+	(void)context;
+	return *name != '.' && ends_in(name, EXTENSION);
 }
 
 int dumps_list(const struct io *io, const char *directory, struct listing *paths, struct err *err)
 {
-	DIR *stream = io_open_directory(io, AT_FDCWD, directory, directory, err);
-	const struct dirent *entry;
-	int rc = 0;
+	const struct directory dumps = { io, AT_FDCWD, directory, directory };
 
-	if (!stream)
+	if (listing_names(paths, &dumps, is_dump, NULL, err))
 		return -1;
-	while ((errno = 0, entry = readdir(stream))) {
-		if (*entry->d_name == '.' || !ends_in(entry->d_name, EXTENSION))
-			continue;
-		ARRAY_GROW(paths->items, paths->n);
-		paths->items[paths->n++] = xasprintf("%s/%s", directory, entry->d_name);
+	for (size_t i = 0; i < paths->n; i++) {
+		char *name = paths->items[i];
+
+		paths->items[i] = xasprintf("%s/%s", directory, name);
+		free(name);
 	}
-	if (errno)
-		rc = err_set(err, ERR_SYSTEM, "cannot read directory '%s': %s", directory,
-			     strerror(errno));
-	else if (!paths->n)
-		rc = err_set(err, ERR_INPUT,
-			     "'%s' contains no dumps (files that end in " EXTENSION
-			     ", one per pass)",
-			     directory);
-	else
-		sort(paths->items, paths->n, sizeof *paths->items, compare_paths);
-	closedir(stream);
-	return rc;
+	if (!paths->n)
+		return err_set(err, ERR_INPUT,
+			       "'%s' contains no dumps (files that end in " EXTENSION
+			       ", one per pass)",
+			       directory);
+	return 0;
 }
 
 static int check_input(const struct st_tensor *tensor, const char *path, struct err *err)

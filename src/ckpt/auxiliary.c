@@ -13,26 +13,8 @@
 #include <sys/stat.h>
 
 #include "base/mem.h"
+#include "ckpt/listing.h"
 #include "ckpt/manifest.h"
-
-struct list {
-	size_t n;
-	char **items;
-};
-
-static void list_add(struct list *list, char *item)
-{
-	ARRAY_GROW(list->items, list->n);
-	list->items[list->n++] = item;
-}
-
-static void list_release(struct list *list)
-{
-	for (size_t i = 0; i < list->n; i++)
-		free(list->items[i]);
-	free(list->items);
-	*list = (struct list){ 0 };
-}
 
 static bool matches(const char *name, const char *const *patterns, size_t n)
 {
@@ -57,15 +39,6 @@ static bool is_left_out(const char *name, bool at_top)
 	       matches(name, weights, sizeof weights / sizeof *weights);
 }
 
-/* A directory while it is read. */
-struct reading {
-	const struct checkpoint *checkpoint;
-	const char *directory; /* below the top; "": the top */
-	struct list *files, *directories;
-	struct err *err;
-	bool failed;
-};
-
 /* Is it an output of this program inside the model's directory? */
 static bool is_output(const struct io *io, const char *full)
 {
@@ -76,83 +49,83 @@ static bool is_output(const struct io *io, const char *full)
 	return found;
 }
 
-/* path: from the top; full: with the top. */
-static int take_path(struct reading *reading, const char *path, const char *full)
+/* The walk over the model's directory; paths are from it on. */
+struct walk {
+	const struct checkpoint *checkpoint;
+	struct listing files, directories;
+};
+
+/* Takes what lies at a path.  full: with the model's directory. */
+static int take(struct walk *walk, const char *path, const char *full, struct err *err)
 {
-	const struct io *io = reading->checkpoint->io;
+	const struct io *io = walk->checkpoint->io;
+	const char *slash = strrchr(path, '/');
 	struct stat st;
 
-	if (io->fstatat(io, AT_FDCWD, full, &st, AT_SYMLINK_NOFOLLOW)) {
-		reading->failed = true;
-		return io_failed(io, reading->err, "cannot read the state of '%s'", path);
-	}
+	if (io->fstatat(io, AT_FDCWD, full, &st, AT_SYMLINK_NOFOLLOW))
+		return io_failed(io, err, "cannot read the state of '%s'", path);
 	if (S_ISDIR(st.st_mode)) {
 		if (!is_output(io, full))
-			list_add(reading->directories, xstrdup(path));
+			listing_add(&walk->directories, xstrdup(path));
 		return 0;
 	}
 	if (S_ISLNK(st.st_mode) && io->fstatat(io, AT_FDCWD, full, &st, 0))
 		st.st_mode = 0; /* a broken link: not a file */
-	if (S_ISREG(st.st_mode) && !is_left_out(path, !strchr(path, '/')))
-		list_add(reading->files, xstrdup(path));
+	if (S_ISREG(st.st_mode) && !is_left_out(slash ? slash + 1 : path, !slash))
+		listing_add(&walk->files, xstrdup(path));
 	return 0;
 }
 
-static int take(void *context, const char *name)
+static bool is_visible(const void *context, const char *name)
 {
-	struct reading *reading = context;
-	const char *directory = reading->directory;
-	char *path, *full;
-	int rc;
-
-	if (name[0] == '.')
-		return 0;
-	path = *directory ? xasprintf("%s/%s", directory, name) : xstrdup(name);
-	full = xasprintf("%s/%s", reading->checkpoint->directory, path);
-	rc = take_path(reading, path, full);
-	free(path);
-	free(full);
-	return rc;
+	(void)context;
+	return name[0] != '.';
 }
 
 /* Reads one directory; "" is the top. */
-static int read_directory(const struct checkpoint *checkpoint, const char *directory,
-			  struct list *files, struct list *directories, struct err *err)
+static int read_directory(struct walk *walk, const char *below, struct err *err)
 {
-	const char *top = checkpoint->directory;
-	char *full = *directory ? xasprintf("%s/%s", top, directory) : xstrdup(top);
-	struct reading reading = { checkpoint, directory, files, directories, err, false };
-	int rc = io_list(checkpoint->io, full, take, &reading, err);
+	const char *top = walk->checkpoint->directory;
+	char *full = *below ? xasprintf("%s/%s", top, below) : xstrdup(top);
+	struct listing names = { 0 };
+	int rc = listing_names(&names,
+			       &(struct directory){ walk->checkpoint->io, AT_FDCWD, full, full },
+			       is_visible, NULL, err);
 
+	for (size_t i = 0; i < names.n && !rc; i++) {
+		char *path = xasprintf("%s%s%s", below, *below ? "/" : "", names.items[i]);
+		char *name = xasprintf("%s/%s", full, names.items[i]);
+
+		rc = take(walk, path, name, err);
+		free(path);
+		free(name);
+	}
+	listing_release(&names);
 	free(full);
-	return reading.failed ? -1 : rc;
-}
-
-static int compare_strings(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
+	return rc;
 }
 
 int checkpoint_auxiliary(const struct checkpoint *checkpoint, char ***paths, size_t *n,
 			 struct err *err)
 {
-	struct list files = { 0 }, directories = { 0 };
+	struct walk walk = { .checkpoint = checkpoint };
 	int rc = 0;
 
 	if (checkpoint->directory)
-		list_add(&directories, xstrdup(""));
-	while (directories.n && !rc) {
-		char *directory = directories.items[--directories.n];
+		listing_add(&walk.directories, xstrdup(""));
+	while (walk.directories.n && !rc) {
+		char *below = walk.directories.items[--walk.directories.n];
 
-		rc = read_directory(checkpoint, directory, &files, &directories, err);
-		free(directory);
+		rc = read_directory(&walk, below, err);
+		free(below);
 	}
-	list_release(&directories);
-	if (rc)
-		list_release(&files);
-	if (files.n)
-		qsort(files.items, files.n, sizeof *files.items, compare_strings);
-	*paths = files.items;
-	*n = files.n;
+	listing_release(&walk.directories);
+	if (rc) {
+		listing_release(&walk.files);
+		walk.files = (struct listing){ 0 };
+	}
+	listing_sort(&walk.files);
+	*paths = walk.files.items;
+	*n = walk.files.n;
 	return rc;
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ckpt/listing.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -34,58 +33,76 @@ void listing_release(struct listing *listing)
 	free(listing->items);
 }
 
+/* The names that are wanted, while they are listed. */
+struct choice {
+	struct listing *listing;
+	bool (*wanted)(const void *context, const char *name);
+	const void *context;
+};
+
+static int take(void *context, const char *name)
+{
+	const struct choice *choice = context;
+
+	if (choice->wanted(choice->context, name))
+		listing_add(choice->listing, xstrdup(name));
+	return 0;
+}
+
+int listing_names(struct listing *listing, const struct directory *directory,
+		  bool (*wanted)(const void *context, const char *name), const void *context,
+		  struct err *err)
+{
+	struct choice choice = { listing, wanted, context };
+	int rc = io_list(directory, take, &choice, err);
+
+	listing_sort(listing);
+	return rc;
+}
+
 struct walk {
 	const struct io *io;
 	int dirfd;
 	const char *path, *except;
 	struct listing *files;
-	struct listing directories; /* to be read */
+	struct listing directories; /* to be read: "" or "original/" */
 };
 
-/* A directory while it is listed: "" or "original/". */
-struct listed {
-	struct walk *walk;
-	const char *directory;
-	int number; /* errno of a file whose state cannot be read */
-};
-
-static int take_entry(void *context, const char *name)
+static bool is_in_walk(const void *context, const char *name)
 {
-	struct listed *listed = context;
-	struct walk *walk = listed->walk;
-	char *path = xasprintf("%s%s", listed->directory, name);
-	struct stat st = { 0 };
+	const struct walk *walk = context;
 
-	if (name[0] == '.' || !strcmp(name, walk->except)) {
-		free(path);
-		return 0;
-	}
+	return name[0] != '.' && strcmp(name, walk->except) != 0;
+}
+
+/* Takes what lies at a path below the top, and frees the path. */
+static int take_path(struct walk *walk, char *path, struct err *err)
+{
+	struct stat st;
+	int rc = 0;
+
 	if (walk->io->fstatat(walk->io, walk->dirfd, path, &st, AT_SYMLINK_NOFOLLOW))
-		listed->number = errno;
+		rc = io_failed(walk->io, err, "cannot read the state of '%s/%s'", walk->path, path);
 	else if (S_ISREG(st.st_mode))
 		listing_add(walk->files, xstrdup(path));
 	else if (S_ISDIR(st.st_mode))
 		listing_add(&walk->directories, xasprintf("%s/", path));
 	free(path);
-	return listed->number;
+	return rc;
 }
 
 /* Lists one directory's regular files and subdirectories, as paths below the top. */
-static int list_directory(struct walk *walk, const char *directory, struct err *err)
+static int list_directory(struct walk *walk, const char *below, struct err *err)
 {
-	struct listed listed = { .walk = walk, .directory = directory };
-	int fd = io_openat(walk->io, walk->dirfd, *directory ? directory : ".",
-			   O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+	const struct directory directory = { walk->io, walk->dirfd, *below ? below : ".",
+					     *below ? below : walk->path };
+	struct listing names = { 0 };
+	int rc = listing_names(&names, &directory, is_in_walk, walk, err);
 
-	if (fd < 0)
-		return io_failed(walk->io, err, "cannot open '%s'",
-				 *directory ? directory : walk->path);
-	if (walk->io->list(walk->io, fd, take_entry, &listed))
-		listed.number = errno;
-	errno = listed.number;
-	if (errno)
-		return io_failed(walk->io, err, "cannot list '%s/%s'", walk->path, directory);
-	return 0;
+	for (size_t i = 0; i < names.n && !rc; i++)
+		rc = take_path(walk, xasprintf("%s%s", below, names.items[i]), err);
+	listing_release(&names);
+	return rc;
 }
 
 int listing_files(const struct io *io, int dirfd, const char *path, const char *except,
@@ -98,36 +115,28 @@ int listing_files(const struct io *io, int dirfd, const char *path, const char *
 
 	listing_add(&walk.directories, xstrdup(""));
 	while (walk.directories.n && !rc) {
-		char *directory = walk.directories.items[--walk.directories.n];
+		char *below = walk.directories.items[--walk.directories.n];
 
-		rc = list_directory(&walk, directory, err);
-		free(directory);
+		rc = list_directory(&walk, below, err);
+		free(below);
 	}
 	listing_release(&walk.directories);
 	listing_sort(listing);
 	return rc;
 }
 
-static bool is_safetensors(const char *name)
+static bool is_safetensors(const void *context, const char *name)
 {
 	static const char suffix[] = ".safetensors";
 	size_t n = strlen(name), n_suffix = sizeof suffix - 1;
 
+	(void)context;
 	return name[0] != '.' && n >= n_suffix && !strcmp(name + n - n_suffix, suffix);
-}
-
-static int take_safetensors(void *context, const char *name)
-{
-	if (is_safetensors(name))
-		listing_add(context, xstrdup(name));
-	return 0;
 }
 
 int listing_safetensors(const struct io *io, const char *directory, struct listing *listing,
 			struct err *err)
 {
-	int rc = io_list(io, directory, take_safetensors, listing, err);
-
-	listing_sort(listing);
-	return rc;
+	return listing_names(listing, &(struct directory){ io, AT_FDCWD, directory, directory },
+			     is_safetensors, NULL, err);
 }

@@ -5,6 +5,7 @@
 #ifndef FP8CONV_CKPT_LISTING_H
 #define FP8CONV_CKPT_LISTING_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/err.h"
@@ -15,6 +16,12 @@ struct listing {
 	size_t n;
 	char **items;
 };
+
+/* Adds the names in a directory that are wanted, and sorts the listing bytewise.  The caller zeroes
+ * it before, and releases it, also on failure. */
+int listing_names(struct listing *listing, const struct directory *directory,
+		  bool (*wanted)(const void *context, const char *name), const void *context,
+		  struct err *err);
 
 /* Lists all regular files of the open directory dirfd and of its subdirectories, sorted bytewise.
  * Leaves out links, names that begin with a dot, and the path `except`. path is for messages.  The

@@ -94,28 +94,17 @@ int mistaken_name(const char *path, struct err *err)
 	return err_errno(err, "cannot open '%s'", path);
 }
 
-/* The names that match a pattern. */
-struct matching {
-	const char *pattern;
-	struct listing *names;
-};
-
-static int take_matching(void *context, const char *name)
+static bool is_match(const void *pattern, const char *name)
 {
-	const struct matching *matching = context;
-
-	if (name[0] != '.' && !fnmatch(matching->pattern, name, FNM_CASEFOLD))
-		listing_add(matching->names, xstrdup(name));
-	return 0;
+	return name[0] != '.' && !fnmatch(pattern, name, FNM_CASEFOLD);
 }
 
 /* Lists the names in a directory that match a pattern, sorted; none where it cannot be read. */
 static void list(const struct io *io, const char *directory, const char *pattern,
 		 struct listing *names)
 {
-	io_list(io, directory, take_matching, &(struct matching){ pattern, names },
-		&(struct err){ 0 });
-	listing_sort(names);
+	listing_names(names, &(struct directory){ io, AT_FDCWD, directory, directory }, is_match,
+		      pattern, &(struct err){ 0 });
 }
 
 /* Tells which snapshot of a model in the Hub's cache to give.  directory: of the snapshots. */

@@ -11,8 +11,6 @@
  */
 #include "compensate/store.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <isa-l/crc.h>
 #include <math.h>
@@ -22,6 +20,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "ckpt/listing.h"
 #include "ckpt/checksum.h"
 
 #define STORE_PREFIX ".fp8conv.rounding"
@@ -101,45 +100,24 @@ static bool is_whole(json_t *record, const char *job)
 }
 
 /* Is the name of a file of a store, or of one that a killed run has not finished? */
-static bool is_of_store(const char *name)
+static bool is_of_store(const void *context, const char *name)
 {
+	(void)context;
 	if (name[0] == '.' && name[1] == '.')
 		name++;
 	return !strncmp(name, STORE_PREFIX, strlen(STORE_PREFIX));
 }
 
-/* Lists the files of a store by what the directory has: a record that is damaged does not tell. */
-static int list_files(const struct outdir *dir, char ***names, size_t *n, struct err *err)
-{
-	DIR *stream = io_open_directory(dir->io, dir->fd, ".", dir->path, err);
-	const struct dirent *entry;
-	int rc = 0;
-
-	if (!stream)
-		return -1;
-	while ((errno = 0, entry = readdir(stream))) {
-		if (!is_of_store(entry->d_name))
-			continue;
-		ARRAY_GROW(*names, *n);
-		(*names)[(*n)++] = xstrdup(entry->d_name);
-	}
-	if (errno)
-		rc = err_errno(err, "cannot list '%s'", dir->path);
-	closedir(stream);
-	return rc;
-}
-
+/* By what the directory has: a record that is damaged does not tell. */
 int store_remove(const struct outdir *dir, struct err *err)
 {
-	char **names = NULL;
-	size_t n = 0;
-	int rc = list_files(dir, &names, &n, err);
+	const struct directory directory = { dir->io, dir->fd, ".", dir->path };
+	struct listing names = { 0 };
+	int rc = listing_names(&names, &directory, is_of_store, NULL, err);
 
-	for (size_t i = 0; i < n; i++) {
-		rc = rc ? rc : outdir_remove(dir, names[i], err);
-		free(names[i]);
-	}
-	free(names);
+	for (size_t i = 0; i < names.n && !rc; i++)
+		rc = outdir_remove(dir, names.items[i], err);
+	listing_release(&names);
 	return rc;
 }
 

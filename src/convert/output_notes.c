@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "ckpt/listing.h"
 #include "ckpt/mistaken.h"
 #include "convert/convert.h"
 
@@ -49,27 +50,25 @@ static bool is_planned(const struct plan *plan, const char *name)
 	return false;
 }
 
+static bool is_foreign(const void *plan, const char *name)
+{
+	return name[0] != '.' && destination_of(name) == DESTINATION_FILE &&
+	       !is_planned(plan, name);
+}
+
 /* Returns the first name, bytewise, of a weight file in the output that is not of this job; the
  * caller frees it. */
 static char *find_foreign(const struct plan *plan, const struct convert_params *params)
 {
-	DIR *stream = io_open_directory(params->io, AT_FDCWD, params->output, params->output,
-					&(struct err){ 0 });
-	const struct dirent *entry;
-	char *found = NULL;
+	struct listing names = { 0 };
+	char *first;
 
-	while (stream && (entry = readdir(stream))) {
-		const char *name = entry->d_name;
-
-		if (name[0] == '.' || destination_of(name) != DESTINATION_FILE ||
-		    is_planned(plan, name) || (found && strcmp(found, name) <= 0))
-			continue;
-		free(found);
-		found = xstrdup(name);
-	}
-	if (stream)
-		closedir(stream);
-	return found;
+	listing_names(&names,
+		      &(struct directory){ params->io, AT_FDCWD, params->output, params->output },
+		      is_foreign, plan, &(struct err){ 0 });
+	first = names.n ? xstrdup(names.items[0]) : NULL;
+	listing_release(&names);
+	return first;
 }
 
 /* Notes on the small files of the model. */

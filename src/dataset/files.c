@@ -2,13 +2,11 @@
  *
  * Which files the data are in.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/sort.h"
 #include "dataset/steps.h"
 
 static bool ends_in(const char *text, size_t n, const char *end)
@@ -36,53 +34,38 @@ const char *dataset_extension(const char *path)
 	return NULL;
 }
 
-static int compare_paths(const void *a, const void *b)
+static bool is_data(const void *context, const char *name)
 {
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-static void add(struct listing *files, char *path)
-{
-	ARRAY_GROW(files->items, files->n);
-	files->items[files->n++] = path;
+	(void)context;
+	return *name != '.' && dataset_extension(name);
 }
 
 /* Lists the data files of a directory, without those of its subdirectories. */
 static int list_directory(const struct io *io, const char *directory, struct listing *files,
 			  struct err *err)
 {
-	DIR *stream = io_open_directory(io, AT_FDCWD, directory, directory, err);
-	const struct dirent *entry;
+	struct listing names = { 0 };
 	struct stat status;
 	size_t first = files->n;
+	int rc = listing_names(&names, &(struct directory){ io, AT_FDCWD, directory, directory },
+			       is_data, NULL, err);
 
-	if (!stream)
-		return -1;
-	while ((errno = 0, entry = readdir(stream))) {
-		char *path;
+	for (size_t i = 0; i < names.n && !rc; i++) {
+		char *path = xasprintf("%s/%s", directory, names.items[i]);
 
-		if (*entry->d_name == '.' || !dataset_extension(entry->d_name))
-			continue;
-		path = xasprintf("%s/%s", directory, entry->d_name);
 		if (!stat(path, &status) && S_ISDIR(status.st_mode))
 			free(path);
 		else
-			add(files, path);
+			listing_add(files, path);
 	}
-	if (errno) {
-		err_errno(err, "cannot read directory '%s'", directory);
-		closedir(stream);
-		return -1;
-	}
-	closedir(stream);
-	if (files->n == first)
+	listing_release(&names);
+	if (!rc && files->n == first)
 		return err_set(
 			err, ERR_INPUT,
 			"'%s' contains no .txt, .jsonl, .json, .npy or .safetensors file (also "
 			".gz or .zst)",
 			directory);
-	sort(files->items + first, files->n - first, sizeof *files->items, compare_paths);
-	return 0;
+	return rc;
 }
 
 int dataset_list(const struct dataset_params *params, struct listing *files, struct err *err)
@@ -98,7 +81,7 @@ int dataset_list(const struct dataset_params *params, struct listing *files, str
 			return err_set(err, ERR_USAGE, "standard input ('-') is given twice");
 		has_input |= is_input;
 		if (is_input || stat(path, &status) || !S_ISDIR(status.st_mode))
-			add(files, xstrdup(path));
+			listing_add(files, xstrdup(path));
 		else if (list_directory(params->io, path, files, err))
 			return -1;
 	}
