@@ -233,6 +233,19 @@ static int rank_set_add(struct rank_set *set, const struct amax_merge_params *pa
 	return 0;
 }
 
+/* Ranks on several backends would not give the history of one process. */
+static int check_backend(const struct amax_stats *stats, const struct amax_stats *from,
+			 const char *path, struct err *err)
+{
+	if (!from->rank.n || !strcmp(stats->backend, from->backend))
+		return 0;
+	return err_set(
+		err, ERR_INPUT,
+		"'%s' was made by backend '%s', the earlier ranks by '%s': run all ranks with "
+		"the same '--backend'",
+		path, from->backend, stats->backend);
+}
+
 /* Checks that no rank is missing. */
 static int rank_set_check(const struct rank_set *set, struct err *err)
 {
@@ -269,6 +282,8 @@ static int merge_file(struct amax_stats *stats, const struct amax_merge_params *
 	memcpy(inputs->data[i], from.data, sizeof from.data);
 	missing += passes_missing(&from);
 	rc = rank_set_add(&inputs->ranks, params, i, &from, err);
+	if (!rc)
+		rc = check_backend(stats, &from, params->inputs[i], err);
 	if (!rc)
 		rc = amax_stats_merge(stats, &from, params->how, params->inputs[i], err);
 	stats->n_planned = stats->n_passes + missing;

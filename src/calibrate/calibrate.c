@@ -234,13 +234,10 @@ int calibrate_run(const struct calibrate_plan *plan, const struct calibrate_para
 						     .data = params->n_data == 1 ? params->data[0]
 										 : "--data",
 						     .n_passes = share_n_passes(&plan->share) } };
-	struct amax_rank *rank = &calibration.file.rank;
 	int rc;
 
-	if (plan->share.n_ranks > 1) {
-		*rank = (struct amax_rank){ plan->share.rank + 1, plan->share.n_ranks, "" };
-		share_fingerprint(&plan->share, &plan->data, resume_history_len(params), rank->job);
-	}
+	share_place(&plan->share, &plan->data, calibrate_history_len(params),
+		    &calibration.file.rank);
 	rc = run(&calibration, params->backend, err);
 	recorder_free(calibration.recorder);
 	outfile_close(&calibration.file.place);

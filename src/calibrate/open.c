@@ -81,10 +81,15 @@ bool calibrate_is_f32(const struct calibrate_params *params)
 	return params->precision && !strcmp(params->precision, "f32");
 }
 
+uint64_t calibrate_history_len(const struct calibrate_params *params)
+{
+	return or_default(params->history_len, AMAX_HISTORY_LEN);
+}
+
 /* Delayed scaling uses as many passes as the file keeps, but no more than there are. */
 static void plan_history(struct calibrate_plan *plan, const struct calibrate_params *params)
 {
-	size_t len = or_default(params->history_len, AMAX_HISTORY_LEN);
+	uint64_t len = calibrate_history_len(params);
 	size_t n_passes = share_n_passes(&plan->share);
 
 	plan->fp8.recipe.amax_history_len = (int)(len < n_passes ? len : n_passes);
@@ -94,17 +99,16 @@ static void plan_history(struct calibrate_plan *plan, const struct calibrate_par
 static int open_share(struct calibrate_plan *plan, const struct calibrate_params *params,
 		      struct err *err)
 {
-	const size_t whole[2] = { 0, 1 };
-	const size_t rank[2] = { (size_t)params->rank - 1, (size_t)params->n_ranks };
 	bool shared = params->n_ranks > 1;
+	const struct rank rank = { shared ? (size_t)params->rank - 1 : 0,
+				   shared ? (size_t)params->n_ranks : 1 };
 
 	if (shared && params->fp8.forward && plan->fp8.recipe.needs_history)
 		return err_set(err, ERR_USAGE,
 			       "option '--ranks' cannot be combined with --fp8-forward and recipe "
 			       "'%s': its scales depend on the earlier passes of all ranks",
 			       plan->fp8.recipe.name);
-	return share_open(&plan->share, &plan->data, or_default(params->batch, 1),
-			  shared ? rank : whole, err);
+	return share_open(&plan->share, &plan->data, or_default(params->batch, 1), rank, err);
 }
 
 static int plan_make(struct calibrate_plan *plan, const struct calibrate_params *params,

@@ -76,16 +76,11 @@ int resume_check(const struct history_file *file, const struct amax_stats *stats
 	return check_sites(file, stats, expected, err);
 }
 
-uint64_t resume_history_len(const struct calibrate_params *params)
-{
-	return params->history_len ? (uint64_t)params->history_len : AMAX_HISTORY_LEN;
-}
-
 static int history_differs(const struct history_file *file, const struct amax_stats *stats,
 			   struct err *err)
 {
 	char *there = xasprintf("%" PRIu64, stats->history_len);
-	char *here = xasprintf("%" PRIu64, resume_history_len(file->params));
+	char *here = xasprintf("%" PRIu64, calibrate_history_len(file->params));
 	int rc = differs(file, "--amax-history-len", there, here, err);
 
 	free(there);
@@ -165,7 +160,8 @@ static int begin_history(const struct history_file *file, struct source *source,
 	if (!rc)
 		rc = fingerprint_make(source, fingerprint, err);
 	if (!rc) {
-		amax_stats_init(stats, fingerprint, precision, backend, resume_history_len(params));
+		amax_stats_init(stats, fingerprint, precision, backend,
+				calibrate_history_len(params));
 		stats->rank = file->rank;
 	}
 	free(precision);

@@ -8,22 +8,19 @@
 #include "base/buf.h"
 #include "base/mem.h"
 
-int share_open(struct share *share, const struct dataset *data, size_t batch, const size_t rank[2],
+int share_open(struct share *share, const struct dataset *data, size_t batch, struct rank rank,
 	       struct err *err)
 {
-	size_t n_ranks = rank[1];
-
-	*share = (struct share){ .rank = rank[0],
-				 .n_ranks = n_ranks,
+	*share = (struct share){ .rank = rank,
 				 .batch = batch < data->n ? batch : data->n,
 				 .n_sequences = data->n,
 				 .own = { .ids = data->ids } };
-	if (n_ranks > data->n)
+	if (rank.n > data->n)
 		return err_set(err, ERR_USAGE,
 			       "option '--ranks': there are %zu sequences for %zu ranks: use at "
 			       "most %zu ranks, or more data",
-			       data->n, n_ranks, data->n);
-	share->own.n = (data->n - share->rank + n_ranks - 1) / n_ranks;
+			       data->n, rank.n, data->n);
+	share->own.n = (data->n - rank.index + rank.n - 1) / rank.n;
 	share->own.sequences = xreallocarray(NULL, share->own.n, sizeof *share->own.sequences);
 	for (size_t i = 0; i < share->own.n; i++)
 		share->own.sequences[i] = data->sequences[share_sequence(share, i)];
@@ -43,7 +40,7 @@ size_t share_n_passes(const struct share *share)
 
 size_t share_unit(const struct share *share)
 {
-	size_t a = share->batch, b = share->n_ranks;
+	size_t a = share->batch, b = share->rank.n;
 
 	while (b) {
 		size_t rest = a % b;
@@ -56,7 +53,7 @@ size_t share_unit(const struct share *share)
 
 size_t share_sequence(const struct share *share, size_t i)
 {
-	return share->rank + i * share->n_ranks;
+	return share->rank.index + i * share->rank.n;
 }
 
 size_t share_pass(const struct share *share, size_t i)
@@ -66,7 +63,7 @@ size_t share_pass(const struct share *share, size_t i)
 
 size_t share_passes_done(const struct share *share, size_t i)
 {
-	return i < share->own.n ? i * share->n_ranks / share->batch : share_n_passes(share);
+	return i < share->own.n ? i * share->rank.n / share->batch : share_n_passes(share);
 }
 
 size_t share_sequences_of(const struct share *share, uint64_t n_passes)
@@ -74,7 +71,8 @@ size_t share_sequences_of(const struct share *share, uint64_t n_passes)
 	size_t n = n_passes < share_n_passes(share) ? (size_t)n_passes * share->batch
 						    : share->n_sequences;
 
-	return n > share->rank ? (n - share->rank + share->n_ranks - 1) / share->n_ranks : 0;
+	return n > share->rank.index ? (n - share->rank.index + share->rank.n - 1) / share->rank.n
+				     : 0;
 }
 
 static void put_number(struct buf *buf, uint64_t number)
@@ -83,13 +81,16 @@ static void put_number(struct buf *buf, uint64_t number)
 	buf_add(buf, &number, sizeof number);
 }
 
-void share_fingerprint(const struct share *share, const struct dataset *data, uint64_t history_len,
-		       char text[SHARE_FINGERPRINT])
+void share_place(const struct share *share, const struct dataset *data, uint64_t history_len,
+		 struct amax_rank *place)
 {
 	unsigned char digest[SHA256_DIGEST_LENGTH];
 	struct buf all = { 0 };
 
-	put_number(&all, share->n_ranks);
+	*place = (struct amax_rank){ 0 };
+	if (share->rank.n == 1)
+		return;
+	put_number(&all, share->rank.n);
 	put_number(&all, share->batch);
 	put_number(&all, history_len);
 	for (size_t i = 0; i < data->n; i++) {
@@ -101,6 +102,8 @@ void share_fingerprint(const struct share *share, const struct dataset *data, ui
 		buf_add(&all, digest, sizeof digest);
 	}
 	SHA256((const unsigned char *)all.data, all.len, digest);
-	text_hex(text, digest, (SHARE_FINGERPRINT - 1) / 2);
+	place->index = share->rank.index + 1;
+	place->n = share->rank.n;
+	text_hex(place->job, digest, (sizeof place->job - 1) / 2);
 	buf_release(&all);
 }

@@ -7,18 +7,23 @@
 #ifndef FP8CONV_CALIBRATE_SHARE_H
 #define FP8CONV_CALIBRATE_SHARE_H
 
+#include "amax/amax.h"
 #include "dataset/dataset.h"
+
+struct rank {
+	size_t index, n; /* index from 0 */
+};
 
 /* One process is rank 0 of 1.  `sequence`: its number in the data; i: in the share. */
 struct share {
-	size_t rank, n_ranks;
+	struct rank rank;
 	size_t batch;	    /* sequences of a pass, at most all */
 	size_t n_sequences; /* of all ranks */
 	struct dataset own; /* of this rank; the token ids belong to the whole data */
 };
 
-/* Takes the share of a rank, from 0.  ERR_USAGE if a rank would have no sequence. */
-int share_open(struct share *share, const struct dataset *data, size_t batch, const size_t rank[2],
+/* Takes the share of a rank.  ERR_USAGE if a rank would have no sequence. */
+int share_open(struct share *share, const struct dataset *data, size_t batch, struct rank rank,
 	       struct err *err);
 void share_release(struct share *share);
 
@@ -34,10 +39,10 @@ size_t share_passes_done(const struct share *share, size_t i);
 /* The sequences of the share in the first n_passes passes. */
 size_t share_sequences_of(const struct share *share, uint64_t n_passes);
 
-/* Writes a fingerprint of what all ranks must agree on: their number, the batch, history_len, and
- * all sequences in their order.  The first half of a SHA-256. */
-#define SHARE_FINGERPRINT 33 /* digits and a NUL */
-void share_fingerprint(const struct share *share, const struct dataset *data, uint64_t history_len,
-		       char text[SHARE_FINGERPRINT]);
+/* Sets the place that the history of this share has among those of all ranks, with a fingerprint of
+ * what these must agree on: their number, the batch, history_len, and all sequences of the data in
+ * their order.  Of one process the place is zeroed. */
+void share_place(const struct share *share, const struct dataset *data, uint64_t history_len,
+		 struct amax_rank *place);
 
 #endif

@@ -18,6 +18,9 @@
 /* Does the precision of the parameters mean fp32 products? */
 bool calibrate_is_f32(const struct calibrate_params *params);
 
+/* Returns the passes that the history keeps. */
+uint64_t calibrate_history_len(const struct calibrate_params *params);
+
 /* The place of a history, and the origin of its passes.  A zeroed struct is safe to close. */
 struct history_file {
 	const struct calibrate_params *params;
@@ -26,9 +29,6 @@ struct history_file {
 	struct amax_rank rank; /* zeroed: one process */
 	size_t n_passes;       /* passes requested */
 };
-
-/* Returns the passes that the history keeps. */
-uint64_t resume_history_len(const struct calibrate_params *params);
 
 /* Opens the place, and the history to continue: an empty one, or with --resume that of
  * params->output.  source: of the model.  backend: the name of the computing one, for the metadata.

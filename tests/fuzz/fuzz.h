@@ -30,7 +30,7 @@ void fuzz_check_error(const struct err *err);
 struct json_text fuzz_part(const uint8_t **data, size_t *size);
 
 /* io_system without fsync(), which would be all that is measured. */
-extern struct io fuzz_io;
+const struct io *fuzz_io(void);
 
 /* An empty folder of this process, removed at its end.  The same one in each call, emptied. */
 const char *fuzz_folder(void);

@@ -59,8 +59,8 @@ static void look(struct amax_stats *stats, const char *path)
 	struct err err = { 0 };
 
 	check_sites(stats);
-	FUZZ_CHECK(!amax_stats_write(stats, &fuzz_io, path, &err));
-	FUZZ_CHECK(!amax_stats_read(&again, &fuzz_io, path, &err));
+	FUZZ_CHECK(!amax_stats_write(stats, fuzz_io(), path, &err));
+	FUZZ_CHECK(!amax_stats_read(&again, fuzz_io(), path, &err));
 	check_same(stats, &again);
 	if (amax_stats_merge(&again, stats, AMAX_RANKS, path, &err))
 		fuzz_check_error(&err);
@@ -79,7 +79,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct err err = { 0 };
 
 	write_input(path, header, data, size);
-	if (amax_stats_read(&stats, &fuzz_io, path, &err)) {
+	if (amax_stats_read(&stats, fuzz_io(), path, &err)) {
 		fuzz_check_error(&err);
 		FUZZ_CHECK(err.kind == ERR_INPUT && !stats.n_sites);
 	} else {

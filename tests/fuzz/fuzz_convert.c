@@ -39,7 +39,7 @@ static struct quantize_params params_of(uint8_t kind, uint8_t options)
 		.format = kinds[i].format,
 		.tuning.fp8_format = options & E5M2 ? "e5m2" : NULL,
 		.select = { .ragged = options & RAGGED, .requantize = options & REQUANTIZE },
-		.convert = { .io = &fuzz_io,
+		.convert = { .io = fuzz_io(),
 			     .on_nonfinite = (enum on_nonfinite)(options / NONFINITE % 3),
 			     .n_threads = 1,
 			     .max_memory = 25u << 20 },
@@ -62,7 +62,7 @@ static void check_failed(const char *folder)
 		FUZZ_CHECK(name[0] != '.' || strlen(name) < 3);
 		FUZZ_CHECK(strcmp(name, "config.json") && !strstr(name, ".index.json"));
 		if (strstr(name, ".safetensors")) {
-			FUZZ_CHECK(!st_open(&file, &fuzz_io, path, &err));
+			FUZZ_CHECK(!st_open(&file, fuzz_io(), path, &err));
 			st_release(&file);
 		}
 		free(path);
@@ -79,7 +79,7 @@ static void check_output(const char *path)
 	struct progress progress = { 0 };
 	struct err err;
 
-	FUZZ_CHECK(!inspect_make(&inspection, &fuzz_io, path, path, &progress, &err));
+	FUZZ_CHECK(!inspect_make(&inspection, fuzz_io(), path, path, &progress, &err));
 	FUZZ_CHECK(inspection.detection.n_weights > 0);
 	for (size_t i = 0; i < inspection.checkpoint.n_tensors; i++) {
 		const struct tensor_ref *ref = &inspection.checkpoint.tensors[i];
@@ -113,14 +113,14 @@ static void check_same(const char *a, const char *b)
 	struct checkpoint checkpoint;
 	struct err err;
 
-	FUZZ_CHECK(!checkpoint_open(&checkpoint, &fuzz_io, a, 1, &err));
+	FUZZ_CHECK(!checkpoint_open(&checkpoint, fuzz_io(), a, 1, &err));
 	for (size_t i = 0; i < checkpoint.n_shards; i++) {
 		char *other = xasprintf("%s/%s", b, checkpoint.shards[i].name);
 		struct buf x = { 0 }, y = { 0 };
 
-		FUZZ_CHECK(!io_read_file(&fuzz_io, AT_FDCWD, checkpoint.shards[i].file.path,
+		FUZZ_CHECK(!io_read_file(fuzz_io(), AT_FDCWD, checkpoint.shards[i].file.path,
 					 SIZE_MAX, &x, &err));
-		FUZZ_CHECK(!io_read_file(&fuzz_io, AT_FDCWD, other, SIZE_MAX, &y, &err));
+		FUZZ_CHECK(!io_read_file(fuzz_io(), AT_FDCWD, other, SIZE_MAX, &y, &err));
 		FUZZ_CHECK(x.len == y.len && !memcmp(x.data, y.data, x.len));
 		buf_release(&x);
 		buf_release(&y);
@@ -162,7 +162,7 @@ static void to_file(struct quantize_params *params, const char *folder)
 	if (!run(params)) {
 		check_output(out);
 	} else {
-		FUZZ_CHECK(io_open_regular(&fuzz_io, AT_FDCWD, out, &fd, &identity, &err));
+		FUZZ_CHECK(io_open_regular(fuzz_io(), AT_FDCWD, out, &fd, &identity, &err));
 	}
 	free(out);
 }
@@ -187,7 +187,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	folder = fuzz_folder();
 	in = xasprintf("%s/in", folder);
 	preserve = xasprintf("%s/preserve", folder);
-	FUZZ_CHECK(!fuzz_io.mkdirat(&fuzz_io, AT_FDCWD, in, 0700));
+	FUZZ_CHECK(!fuzz_io.mkdirat(fuzz_io(), AT_FDCWD, in, 0700));
 	fuzz_checkpoint_write(in, &checkpoint);
 	params.convert.input = in;
 	params.convert.temp_dir = folder;

@@ -64,7 +64,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	const char *folder = fuzz_folder();
 	struct fuzz_checkpoint checkpoint = { 0 }, source = { 0 };
-	struct eval_params params = { .io = &fuzz_io,
+	struct eval_params params = { .io = fuzz_io(),
 				      .input = folder,
 				      .seq_len = 8,
 				      .passes = 4,

@@ -31,7 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct err err = { 0 };
 	char *source_folder = NULL;
 	struct verify_params params = {
-		.io = &fuzz_io, .input = folder, .backend = backends[0], .n_threads = 1
+		.io = fuzz_io(), .input = folder, .backend = backends[0], .n_threads = 1
 	};
 
 	checkpoint.config = fuzz_part(&data, &size);

@@ -44,13 +44,13 @@ static int no_fsync(const struct io *io, int fd)
 	return 0;
 }
 
-struct io fuzz_io;
-
-/* Before main(), and so before the first input. */
-__attribute__((constructor)) static void fuzz_io_init(void)
+const struct io *fuzz_io(void)
 {
-	fuzz_io = io_system;
-	fuzz_io.fsync = no_fsync;
+	static struct io io;
+
+	io = io_system;
+	io.fsync = no_fsync;
+	return &io;
 }
 
 static char folder[PATH_MAX];

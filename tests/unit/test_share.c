@@ -24,7 +24,7 @@ static void check_boundary(const struct walk *walk, const struct share *share, s
 {
 	size_t passes = share_passes_done(share, i), before = 0;
 
-	for (size_t s = share->rank; s < walk->n; s += walk->n_ranks)
+	for (size_t s = share->rank.index; s < walk->n; s += walk->n_ranks)
 		before += s < passes * walk->batch;
 	assert_int_equal(before, i);
 	assert_int_equal(share_sequences_of(share, passes), i);
@@ -32,12 +32,13 @@ static void check_boundary(const struct walk *walk, const struct share *share, s
 
 static void check_rank(struct walk *walk, const struct dataset *data, size_t rank)
 {
-	const size_t place[2] = { rank, walk->n_ranks };
 	struct share share;
 	struct err err;
 	size_t unit;
 
-	assert_int_equal(share_open(&share, data, walk->batch, place, &err), 0);
+	assert_int_equal(
+		share_open(&share, data, walk->batch, (struct rank){ rank, walk->n_ranks }, &err),
+		0);
 	unit = share_unit(&share);
 	for (size_t i = 0; i < share.own.n; i++) {
 		size_t s = share_sequence(&share, i);

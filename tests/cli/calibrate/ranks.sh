@@ -39,6 +39,12 @@ done
 ranks 4 s "$moe" "$@" --seed 5 --passes 7 --amax-history-len 3
 "$FP8CONV" calibrate "$SAMPLES/tiny-llama" "$@" --fp8-forward --recipe current -o one.amax --restart
 keep=1 ranks 4 s "$SAMPLES/tiny-llama" "$@" --fp8-forward --recipe current
+for batch in 2 3; do
+	"$FP8CONV" calibrate "$SAMPLES/tiny-llama" "$@" --batch $batch --fp8-forward --recipe current -o batch.amax --restart
+	mv one.amax kept.amax && mv batch.amax one.amax
+	ranks 2 b "$SAMPLES/tiny-llama" "$@" --batch $batch --fp8-forward --recipe current
+	mv kept.amax one.amax
+done
 "$FP8CONV" calibrate "$SAMPLES/tiny-llama" "$@" --ranks 1/1 --fp8-forward --recipe current -o whole.amax
 cmp whole.amax one.amax
 
@@ -87,6 +93,14 @@ for other in "--data other.jsonl" "--data ids.jsonl --batch 2" "--data ids.jsonl
 	fails 3 " merge: 's.amax.1-of-4' and 'x.amax.4-of-4' are not ranks of the same calibration: *" \
 		merge --ranks s.amax.1-of-4 s.amax.2-of-4 s.amax.3-of-4 x.amax.4-of-4 -o no.amax
 done
+python3 - <<'END'
+import amax
+m, t = amax.read("s.amax.3-of-4")
+m["backend"] = "cuda"
+amax.write("cuda.amax", m, t)
+END
+fails 3 " merge: 'cuda.amax' was made by backend 'cuda', the earlier ranks by 'cpu': run all ranks with *" \
+	merge --ranks s.amax.1-of-4 s.amax.2-of-4 cuda.amax s.amax.4-of-4 -o no.amax
 [ ! -e no.amax ] || echo "a refused merge wrote a file"
 
 # Resuming: the same rank of the same calibration.
