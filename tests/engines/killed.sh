@@ -1,12 +1,17 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# killed.sh ARG...: fp8conv, killed with SIGKILL while it writes a file of weights.
-# Exit status 137; that of fp8conv where it was faster.
-"$FP8CONV" "$@" &
+# killed.sh SIGNAL ARG...: fp8conv, which gets a signal while it writes a file of weights.
+# Exit status 128 + the signal; that of fp8conv where it was faster.
+signal=$1
+shift
+fp8conv "$@" &
 pid=$!
 while kill -0 "$pid" 2>/dev/null; do
 	case $(readlink /proc/"$pid"/fd/*) in
-	*.safetensors*partial*) kill -9 "$pid" ;;
+	*.safetensors*partial*)
+		kill -s "$signal" "$pid"
+		break
+		;;
 	esac
 done
 wait "$pid"

@@ -14,7 +14,7 @@ command=$("$PYTHON" "$engines/job.py" "$engines/../../examples/kubernetes-job.ya
 pod() {
 	# shellcheck disable=SC2086
 	env -i PATH="$PATH" FP8CONV="$FP8CONV" HOSTNAME="convert-$1" KUBERNETES_SERVICE_HOST=10.96.0.1 JOB_COMPLETION_INDEX="$1" \
-		"${2-fp8conv}" ${command#fp8conv } 2>>kubernetes/err."$1"
+		${2-fp8conv} ${command#fp8conv } 2>>kubernetes/err."$1"
 }
 
 pids=
@@ -22,7 +22,7 @@ for index in 3 0 2; do
 	pod $index &
 	pids="$pids $!"
 done
-pod 1 "$engines/killed.sh" && fail "pod 1 was not killed"
+pod 1 "$engines/killed.sh KILL" && fail "pod 1 was not killed"
 for pid in $pids; do
 	wait "$pid" || fail "a pod failed"
 done

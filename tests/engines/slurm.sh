@@ -2,6 +2,7 @@
 # A Slurm of two nodes on this host: tasks of srun, the two scripts of examples/, a script without srun.
 . "$1/lib.sh"
 engines=$1
+work=$2
 examples=$(cd "$1/../../examples" && pwd) || exit 2
 need munged slurmctld slurmd srun sbatch scontrol
 
@@ -70,33 +71,47 @@ srun -N 2 -n 4 fp8conv quantize model -o slurm/srun --part auto --threads 1 --ve
 parts slurm/srun.log 4
 converted slurm/srun
 
-# An array, of which task 2 is killed in its first run.
+# The program, of which task 2 gets a signal in the job's first run: of an array SIGKILL, of a step SIGTERM.
 cat >slurm/bin/fp8conv <<END
 #!/bin/sh
-[ "\${SLURM_ARRAY_TASK_ID-}" != 2 ] || [ "\${SLURM_RESTART_COUNT-}" ] || exec sh "$engines/killed.sh" "\$@"
-exec "$FP8CONV" "\$@"
+PATH=$work/bin:\$PATH
+if [ -z "\${SLURM_RESTART_COUNT-}" ]; then
+	[ "\${SLURM_ARRAY_TASK_ID-}" != 2 ] || exec sh "$engines/killed.sh" KILL "\$@"
+	[ -z "\${STOPPED-}" ] || [ "\$STOPPED" != "\${SLURM_PROCID-}" ] || exec sh "$engines/killed.sh" TERM "\$@"
+fi
+exec fp8conv "\$@"
 END
 chmod +x slurm/bin/fp8conv
 PATH=$PWD/slurm/bin:$PATH
 export PATH
 
-# state JOB WORD: is the job in that state?
-state() { scontrol show job "$1" -o | grep -q "JobState=$2 "; }
+# shows JOB WORD: is that among what Slurm says of the job?
+shows() { scontrol show job "$1" -o | grep -q " $2 "; }
 
 job=$(MODEL=model OUT=slurm/array sbatch --parsable --cpus-per-task 1 --output slurm/array.%a.log \
 	"$examples/slurm-array.sbatch") || fail "sbatch failed"
-until_true 60 state "${job}_2" FAILED
+until_true 60 shows "${job}_2" JobState=FAILED
 for task in 0 1 3; do
-	until_true 60 state "${job}_$task" COMPLETED
+	until_true 60 shows "${job}_$task" JobState=COMPLETED
 done
 [ -e slurm/array/config.json ] && fail "the output is finished without part 3"
 scontrol requeue "${job}_2" || fail "task 2 was not requeued"
 # Slurm holds it for two minutes.
 scontrol update JobId="${job}_2" StartTime=now || fail "task 2 did not get another time"
-until_true 60 state "${job}_2" COMPLETED
+until_true 60 shows "${job}_2" JobState=COMPLETED
 cat slurm/array.*.log >slurm/array.log
 parts slurm/array.log 4
 converted slurm/array
+
+# A step whose task 2 is stopped as by a time limit: its script sends the job back to the queue.
+job=$(MODEL=model OUT=slurm/stopped STOPPED=2 sbatch --parsable --cpus-per-task 1 --output slurm/stopped.log \
+	"$examples/slurm-srun.sbatch") || fail "sbatch failed"
+until_true 60 shows "$job" Restarts=1
+until_true 60 shows "$job" JobState=PENDING
+[ -e slurm/stopped/config.json ] && fail "the output is finished without part 3"
+scontrol update JobId="$job" StartTime=now || fail "the job did not get another time"
+until_true 60 shows "$job" JobState=COMPLETED
+converted slurm/stopped
 
 # srun in a script; then a script for three tasks that does not call srun, which is one task.
 MODEL=model OUT=slurm/inside sbatch --wait --cpus-per-task 1 --output slurm/inside.log \
