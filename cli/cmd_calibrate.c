@@ -88,7 +88,7 @@ static const struct option_row options[] = {
 	  "Input type of matrix products (default bf16)",
 	  option_text, PLACE(params.precision) },
 	{ SECTION_RUNNING, "ranks", 0, "I/N",
-	  "Run the sequences of rank I of N, into S.amax.I-of-N; 'auto': this task's",
+	  "Run the share of rank I of N, or of this task ('auto'); write S.amax.I-of-N",
 	  option_rank, PLACE(rank) },
 	{ SECTION_RUNNING, "resume", 0, NULL, "Continue from the passes in the output file",
 	  option_flag, PLACE(params.resume) },
