@@ -19,7 +19,7 @@ void signals_to_errors(void);
  * ignored at the start (nohup) stays ignored. */
 const atomic_int *signals_watch(void);
 
-/* Ends that at the end of main(): signals are then ignored until the process has ended. */
+/* Ends the watch.  The signals stay blocked until the process has ended. */
 void signals_unwatch(void);
 
 /* Returns the number of the received signal; 0 if there was none. */

@@ -133,7 +133,7 @@ static void pages_serve_layers_of_other_sizes(void **state)
 /* Where addresses are limited (ulimit -v), blocks are of malloc(). */
 static void limited_addresses_are_enough(void **state)
 {
-	const struct rlimit limit = { (rlim_t)1 << 39, RLIM_INFINITY };
+	const struct rlimit limit = { (rlim_t)1 << 30, RLIM_INFINITY };
 	struct rlimit before;
 	struct page_heap heap;
 	struct block block;

@@ -13,22 +13,25 @@
 
 #include "base/mem.h"
 
-/* Addresses are no memory: this is more than the weights of any layer have. */
-#define RESERVED ((size_t)1 << 40)
+#define NONE UINT64_MAX
 
 void page_heap_init(struct page_heap *heap)
 {
-	void *base = mmap(NULL, RESERVED, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	/* Gaps take addresses, not memory. */
+	uint64_t reserved = 2 * page * (uint64_t)sysconf(_SC_PHYS_PAGES);
+	void *base = mmap(NULL, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	*heap = (struct page_heap){ .base = base == MAP_FAILED ? NULL : base,
-				    .page = (uint64_t)sysconf(_SC_PAGESIZE) };
+				    .reserved = reserved,
+				    .page = page };
 	pthread_mutex_init(&heap->lock, NULL);
 }
 
 void page_heap_release(struct page_heap *heap)
 {
 	if (heap->base)
-		munmap(heap->base, RESERVED);
+		munmap(heap->base, heap->reserved);
 	free(heap->gaps);
 	pthread_mutex_destroy(&heap->lock);
 }
@@ -45,7 +48,7 @@ static void gap_insert(struct page_heap *heap, size_t i, struct page_gap gap)
 	heap->gaps[i] = gap;
 }
 
-/* Takes size bytes from the first gap that has them.  Returns their address, RESERVED: none. */
+/* Takes size bytes from the first gap that has them.  Returns where, NONE: no gap. */
 static uint64_t take_gap(struct page_heap *heap, uint64_t size)
 {
 	for (size_t i = 0; i < heap->n_gaps; i++) {
@@ -61,7 +64,7 @@ static uint64_t take_gap(struct page_heap *heap, uint64_t size)
 			gap_remove(heap, i);
 		return begin;
 	}
-	return RESERVED;
+	return NONE;
 }
 
 static uint64_t kept(const struct page_heap *heap)
@@ -84,18 +87,18 @@ static void drop_pages(struct page_heap *heap)
 }
 
 /* Adds size bytes at the end of the heap, where the last gap is a part of them if it lies there.
- * Returns their address, RESERVED: no memory. */
+ * Returns where, NONE: no memory. */
 static uint64_t take_end(struct page_heap *heap, uint64_t size)
 {
 	struct page_gap *last = heap->n_gaps ? &heap->gaps[heap->n_gaps - 1] : NULL;
 	uint64_t begin = last && last->end == heap->end ? last->begin : heap->end;
 	uint64_t from = heap->end, added;
 
-	if (size > RESERVED - begin)
-		return RESERVED;
+	if (size > heap->reserved - begin)
+		return NONE;
 	added = begin + size - from;
 	if (mprotect(heap->base + from, added, PROT_READ | PROT_WRITE))
-		return RESERVED;
+		return NONE;
 	heap->end += added;
 	if (begin < from)
 		heap->n_gaps--;
@@ -106,9 +109,9 @@ static void *take(struct page_heap *heap, uint64_t size)
 {
 	uint64_t begin = take_gap(heap, size);
 
-	if (begin == RESERVED)
+	if (begin == NONE)
 		begin = take_end(heap, size);
-	if (begin == RESERVED)
+	if (begin == NONE)
 		return NULL;
 	heap->in_use += size;
 	if (heap->in_use > heap->most)
@@ -127,7 +130,7 @@ int page_heap_take(struct page_heap *heap, void **memory, uint64_t size, const c
 		   struct err *err)
 {
 	*memory = NULL;
-	if (heap->base && size <= RESERVED) {
+	if (heap->base && size <= heap->reserved) {
 		pthread_mutex_lock(&heap->lock);
 		*memory = take(heap, whole_pages(heap, size));
 		pthread_mutex_unlock(&heap->lock);
@@ -140,7 +143,7 @@ static bool is_block(const struct page_heap *heap, const void *memory)
 {
 	uintptr_t address = (uintptr_t)memory, base = (uintptr_t)heap->base;
 
-	return heap->base && address >= base && address - base < RESERVED;
+	return heap->base && address >= base && address - base < heap->reserved;
 }
 
 /* Adds a gap, together with those that it touches. */
