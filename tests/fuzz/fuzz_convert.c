@@ -187,7 +187,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	folder = fuzz_folder();
 	in = xasprintf("%s/in", folder);
 	preserve = xasprintf("%s/preserve", folder);
-	FUZZ_CHECK(!fuzz_io.mkdirat(fuzz_io(), AT_FDCWD, in, 0700));
+	FUZZ_CHECK(!fuzz_io()->mkdirat(fuzz_io(), AT_FDCWD, in, 0700));
 	fuzz_checkpoint_write(in, &checkpoint);
 	params.convert.input = in;
 	params.convert.temp_dir = folder;
