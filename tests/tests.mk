@@ -33,8 +33,9 @@ PARITY    := test_kernels test_kernels_values test_cast_transpose test_golden te
 	     test_executor test_executor_rows test_executor_attention test_executor_products \
 	     test_executor_gram test_executor_delta test_executor_scan \
 	     test_executor_channels
-SIMT      := $(patsubst %,$(BUILD)/simt/%,\
-	     $(basename $(notdir $(wildcard tests/simt/test_*.c))) $(PARITY))
+# test_counts takes the place of ThreadSanitizer's library.
+SIMT      := $(patsubst %,$(BUILD)/simt/%,$(filter-out $(if $(filter thread,$(SANITIZE)),test_counts),\
+	     $(basename $(notdir $(wildcard tests/simt/test_*.c)))) $(PARITY))
 .PHONY: print-parity
 print-parity:
 	@echo $(PARITY)
@@ -49,6 +50,15 @@ $(BUILD)/simt/%.c.o: %.c
 	@mkdir -p $(@D); echo "  SIMT $<"
 	$(Q)$(C) -DFP8CONV_CUDA -c -o $@ $<
 vpath test_%.c tests/simt tests/unit
+# What tests/simt/counts.cc counts: the accesses of these kernels, by calls as for ThreadSanitizer.
+SIMT_COUNTED := $(patsubst %,$(BUILD)/simt/counted/%.o,$(wildcard kernels/gpu/forward/*.cu))
+$(BUILD)/simt/counted/%.cu.o: %.cu
+	@mkdir -p $(@D); echo "  SIMT $< (counted)"
+	$(Q)$(CXX) -x c++ $(filter-out $(SAN),$(CXX_FLAGS)) -fsanitize=thread -Itests/simt -c -o $@ $<
+$(BUILD)/simt/test_counts: test_counts.c tests/simt/accesses.c $(SUPPORT) $(SIMT_COUNTED) $(SIMT_OBJ) $(BUILD)/libfp8conv.a
+	@echo "  SIMT $@"
+	$(Q)$(C) -fPIE -pie -rdynamic -o $@ $(filter-out $(BUILD)/simt/kernels/gpu/forward/%.o,\
+		$(filter %.c %.o %.a,$^)) $(LDFLAGS) -lcmocka -lstdc++ $(LIBS)
 $(BUILD)/simt/test_%: test_%.c $(SUPPORT) $(SIMT_OBJ) $(BUILD)/libfp8conv.a
 	@echo "  SIMT $@"
 	$(Q)$(C) -fPIE -pie -rdynamic -o $@ $(filter %.c %.o %.a,$^) $(LDFLAGS) \

@@ -395,8 +395,8 @@ static int run_all(struct dumps_run *run, const struct backend *backend, const c
 	const struct dumps_plan *plan = run->plan;
 	const struct calibrate_params *params = run->params;
 	const struct amax_stats *stats = run->stats;
-	const struct weights_params weights = { &run->forward, params->io, backend,
-						params->n_threads, params->stop };
+	const struct weights_params weights = { &run->forward, params->io, params->n_threads,
+						params->stop };
 
 	if (forward_init(&run->forward, backend->executor, &run->model, calibrate_is_f32(params),
 			 err) ||

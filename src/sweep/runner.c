@@ -61,8 +61,8 @@ int runner_open(struct runner *runner, const struct sweep_plan *plan,
 		const atomic_int *stop, struct err *err)
 {
 	const struct sweep_params *params = &plan->params;
-	const struct weights_params weights = { &runner->forward, params->io, backend,
-						params->n_threads, stop };
+	const struct weights_params weights = { &runner->forward, params->io, params->n_threads,
+						stop };
 
 	*runner = (struct runner){ .plan = plan, .from = from, .contexts = { .backend = backend } };
 	if (forward_init(&runner->forward, backend->executor, from->model, params->is_f32, err) ||

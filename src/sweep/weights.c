@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/dispatch.h"
 #include "backend/host_ops.h"
 #include "base/mem.h"
 #include "base/pool.h"
@@ -15,12 +16,15 @@
 int weights_open(struct weights *weights, const struct weights_params *params, struct err *err)
 {
 	const struct checkpoint *checkpoint = params->forward->model->checkpoint;
+	const struct backend *host = backend_select(NULL, err);
 
 	*weights = (struct weights){ .forward = params->forward,
 				     .n_threads = params->n_threads,
 				     .stop = params->stop };
+	if (!host)
+		return -1;
 	weights->rows = xcalloc((size_t)weights->n_threads, sizeof *weights->rows);
-	source_init(&weights->source, params->io, checkpoint, params->backend, -1);
+	source_init(&weights->source, params->io, checkpoint, host, -1);
 	return fp8_source_detect(&weights->detection, checkpoint, params->io, err);
 }
 

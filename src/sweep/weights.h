@@ -39,12 +39,12 @@ struct weights_load {
 struct weights_params {
 	const struct forward *forward;
 	const struct io *io;
-	const struct backend *backend;
 	int n_threads;
 	const atomic_int *stop; /* NULL: never */
 };
 
-/* Opens the source of the weights. */
+/* Opens the source of the weights.  Their values are decoded on the CPU, which also finds their
+ * amax, and go to the executor once. */
 int weights_open(struct weights *weights, const struct weights_params *params, struct err *err);
 /* ERR_INPUT if a file was changed since its header was read. */
 int weights_close(struct weights *weights, struct err *err);

@@ -133,7 +133,7 @@ int main(int argc, char **argv)
 	ops = *backend->executor;
 	ops.rows = few_rows;
 	forward.executor->ops = &ops;
-	params = (struct weights_params){ &forward, &io_system, backend, 2, NULL };
+	params = (struct weights_params){ &forward, &io_system, 2, NULL };
 	check(weights_open(&weights, &params, &err), &err);
 	if (argc > 5)
 		weights.fp8 = fp8_ready(&forward, backend, argv[5], argv[6]);

@@ -6,6 +6,7 @@
 extern "C" {
 #include "base/mem.h"
 #include "kernels/gpu/device.h"
+#include "tests/simt/counts.h"
 #include "tests/simt/device.h"
 }
 
@@ -59,10 +60,33 @@ struct device_stream *device_stream_here(void)
 	return &here.stream;
 }
 
+static void add_to(uint64_t *count, uint64_t n)
+{
+	__atomic_add_fetch(count, n, __ATOMIC_RELAXED);
+}
+
+/* Exactly as large as was asked for, so that a sanitizer sees what goes beyond. */
+static void *poisoned(size_t n)
+{
+	void *memory;
+
+	if (posix_memalign(&memory, 256, n ? n : 1))
+		abort();
+	simt_counts_add(memory, n);
+	return memset(memory, POISON, n);
+}
+
+static void memory_drop(void *memory)
+{
+	if (memory)
+		simt_counts_remove(memory);
+	free(memory);
+}
+
 void device_begin(struct device_stream *stream)
 {
 	while (stream->n_taken > 0)
-		free(stream->taken[--stream->n_taken]);
+		memory_drop(stream->taken[--stream->n_taken]);
 	stream->size = 0;
 }
 
@@ -153,16 +177,6 @@ static void log_use(const char *what)
 	fclose(file);
 }
 
-/* Exactly as large as was asked for, so that a sanitizer sees what goes beyond. */
-static void *poisoned(size_t n)
-{
-	void *memory;
-
-	if (posix_memalign(&memory, 256, n ? n : 1))
-		abort();
-	return memset(memory, POISON, n);
-}
-
 int device_memory_new(int device, void **memory, uint64_t size, const char *what, struct err *err)
 {
 	*memory = NULL;
@@ -177,13 +191,14 @@ int device_memory_new(int device, void **memory, uint64_t size, const char *what
 		simt_calls_left--;
 	log_use(what);
 	*memory = poisoned(size);
+	add_to(&simt_counts.n_allocations, 1);
 	__atomic_add_fetch(&simt_held, 1, __ATOMIC_RELAXED);
 	return 0;
 }
 
 void device_memory_free(void *memory)
 {
-	free(memory);
+	memory_drop(memory);
 	if (memory)
 		__atomic_sub_fetch(&simt_held, 1, __ATOMIC_RELAXED);
 }
@@ -220,8 +235,11 @@ static void copy_rows(const struct device_copy *copy)
 
 void device_copy_in(struct device_stream *stream, const struct device_copy *copy)
 {
-	if (succeeds(stream, "device_copy_in"))
-		copy_rows(copy);
+	if (!succeeds(stream, "device_copy_in"))
+		return;
+	copy_rows(copy);
+	add_to(&simt_counts.n_copies_in, 1);
+	add_to(&simt_counts.n_bytes_in, copy->row_size * copy->n_rows);
 }
 
 void device_copy_out(struct device_stream *stream, const struct device_copy *copy)
@@ -229,6 +247,8 @@ void device_copy_out(struct device_stream *stream, const struct device_copy *cop
 	if (!succeeds(stream, "device_copy_out"))
 		return;
 	copy_rows(copy);
+	add_to(&simt_counts.n_copies_out, 1);
+	add_to(&simt_counts.n_bytes_out, copy->row_size * copy->n_rows);
 	if (simt_copies_left >= 0 && simt_copies_left-- == 0)
 		for (size_t i = 0; i < copy->row_size; i++)
 			static_cast<char *>(copy->to)[i] ^= 0x40;
@@ -236,8 +256,10 @@ void device_copy_out(struct device_stream *stream, const struct device_copy *cop
 
 void device_zero(struct device_stream *stream, void *memory, size_t n)
 {
-	if (succeeds(stream, "device_zero"))
-		memset(memory, 0, n);
+	if (!succeeds(stream, "device_zero"))
+		return;
+	memset(memory, 0, n);
+	add_to(&simt_counts.n_launches, 1);
 }
 
 void device_launched(struct device_stream *stream, const char *kernel)
@@ -248,4 +270,5 @@ void device_launched(struct device_stream *stream, const char *kernel)
 void device_wait(struct device_stream *stream)
 {
 	succeeds(stream, "device_wait");
+	add_to(&simt_counts.n_waits, 1);
 }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "counts.h"
 #include "fiber.h"
 #include <gpu.h>
 
@@ -159,6 +160,7 @@ void simt_launch(size_t n_blocks, unsigned n_threads, const std::function<void()
 	if (n_threads > MAX_THREADS || n_threads % WARP)
 		fail("a block of that many threads");
 	pthread_mutex_lock(&one_launch);
+	simt_counts_begin();
 	body = &kernel;
 	gridDim = { (unsigned)n_blocks, 1, 1 };
 	blockDim = { n_threads, 1, 1 };
@@ -168,6 +170,7 @@ void simt_launch(size_t n_blocks, unsigned n_threads, const std::function<void()
 		block_run(n_threads);
 	}
 	n_launches++;
+	simt_counts_end();
 	pthread_mutex_unlock(&one_launch);
 }
 

@@ -77,7 +77,7 @@ static struct outcome *run(const char *path, size_t (*rows)(size_t n))
 	struct workspace *workspace;
 	struct forward forward;
 	const struct workspace_shape shape = { N_TOKENS, 1 };
-	const struct weights_params params = { &forward, &io_system, backend, 1, NULL };
+	const struct weights_params params = { &forward, &io_system, 1, NULL };
 	struct weights weights;
 	struct model model;
 	struct err err;

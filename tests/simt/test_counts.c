@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a calibration asks of a GPU, with limits: launches, bytes that kernels move, copies, waits.
+ * Two calibrations differ by one layer, or by one sequence, so their counts differ by what that
+ * layer or sequence takes.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include <unistd.h>
+
+#include "backend/dispatch.h"
+#include "calibrate/calibrate.h"
+#include "num/float16.h"
+#include "tests/simt/counts.h"
+#include "tests/simt/cublaslt.h"
+#include "tests/simt/device.h"
+#include "tests/unit/support/scratch.h"
+
+/* An eighth of a layer of Llama-3-8B (4096 x 14336, 32 heads, 8 of keys): all bytes but those of
+ * attention's sums are in proportion. */
+#define SHARE  8
+#define HIDDEN 512
+#define WIDTH  1792
+#define HEADS  4
+#define DIM    128
+#define KEYS   (1 * DIM)
+#define VOCAB  64
+
+/* Tokens of a sequence: few, as the scores of attention grow with their square. */
+#define TOKENS 32
+
+struct tensor {
+	const char *name;
+	size_t rows, cols; /* cols 0: a vector */
+};
+
+struct checkpoint_text {
+	FILE *file;
+	size_t n_bytes; /* of the tensors so far */
+	char header[1 << 14];
+	size_t length;
+};
+
+static void tensor_add(struct checkpoint_text *text, const char *name, size_t rows, size_t cols)
+{
+	size_t n = 2 * rows * (cols ? cols : 1);
+	char shape[64];
+
+	snprintf(shape, sizeof shape, cols ? "%zu,%zu" : "%zu", rows, cols);
+	text->length += (size_t)snprintf(text->header + text->length,
+					 sizeof text->header - text->length,
+					 "%c\"%s\":{\"dtype\":\"BF16\",\"shape\":[%s],"
+					 "\"data_offsets\":[%zu,%zu]}",
+					 text->n_bytes ? ',' : '{', name, shape, text->n_bytes,
+					 text->n_bytes + n);
+	text->n_bytes += n;
+}
+
+static void layer_add(struct checkpoint_text *text, size_t layer)
+{
+	static const struct tensor rows[] = {
+		{ "input_layernorm", HIDDEN, 0 },
+		{ "post_attention_layernorm", HIDDEN, 0 },
+		{ "self_attn.q_proj", HEADS * DIM, HIDDEN },
+		{ "self_attn.k_proj", KEYS, HIDDEN },
+		{ "self_attn.v_proj", KEYS, HIDDEN },
+		{ "self_attn.o_proj", HIDDEN, HEADS * DIM },
+		{ "mlp.gate_proj", WIDTH, HIDDEN },
+		{ "mlp.up_proj", WIDTH, HIDDEN },
+		{ "mlp.down_proj", HIDDEN, WIDTH },
+	};
+	char name[160];
+
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		snprintf(name, sizeof name, "model.layers.%zu.%s.weight", layer, rows[i].name);
+		tensor_add(text, name, rows[i].rows, rows[i].cols);
+	}
+}
+
+static FILE *file_new(const char *folder, const char *name)
+{
+	char path[512];
+	FILE *file;
+
+	snprintf(path, sizeof path, "%s/%s", folder, name);
+	file = fopen(path, "wb");
+	assert_non_null(file);
+	return file;
+}
+
+static void config_write(const char *folder, size_t n_layers)
+{
+	FILE *file = file_new(folder, "config.json");
+
+	fprintf(file,
+		"{\"architectures\":[\"LlamaForCausalLM\"],\"model_type\":\"llama\","
+		"\"hidden_size\":%d,\"intermediate_size\":%d,\"num_attention_heads\":%d,"
+		"\"num_key_value_heads\":%d,\"head_dim\":%d,\"num_hidden_layers\":%zu,"
+		"\"vocab_size\":%d,\"rms_norm_eps\":1e-6,\"rope_theta\":10000.0,"
+		"\"hidden_act\":\"silu\",\"max_position_embeddings\":512,"
+		"\"tie_word_embeddings\":true}",
+		HIDDEN, WIDTH, HEADS, KEYS / DIM, DIM, n_layers, VOCAB);
+	fclose(file);
+}
+
+/* Writes a model of random weights; returns the bytes of its tensors. */
+static size_t model_write(const char *folder, size_t n_layers)
+{
+	struct checkpoint_text text = { .file = file_new(folder, "model.safetensors") };
+	uint32_t random = 1;
+	uint64_t length;
+
+	config_write(folder, n_layers);
+	tensor_add(&text, "model.embed_tokens.weight", VOCAB, HIDDEN);
+	tensor_add(&text, "model.norm.weight", HIDDEN, 0);
+	for (size_t i = 0; i < n_layers; i++)
+		layer_add(&text, i);
+	text.header[text.length++] = '}';
+	while (text.length % 8)
+		text.header[text.length++] = ' ';
+	length = text.length;
+	fwrite(&length, sizeof length, 1, text.file);
+	fwrite(text.header, 1, text.length, text.file);
+	for (size_t i = 0; i < text.n_bytes / 2; i++) {
+		uint16_t value;
+
+		random = random * 1664525 + 1013904223;
+		value = bf16_from_f32(((float)(random >> 8) / (1 << 23) - 1) / 16);
+		fwrite(&value, sizeof value, 1, text.file);
+	}
+	fclose(text.file);
+	return text.n_bytes;
+}
+
+static void data_write(const char *folder, size_t n_sequences)
+{
+	FILE *file = file_new(folder, "data.jsonl");
+
+	for (size_t i = 0; i < n_sequences; i++) {
+		fputs("{\"input_ids\": [1", file);
+		for (size_t t = 1; t < TOKENS; t++)
+			fprintf(file, ", %zu", (i + t * t) % VOCAB);
+		fputs("]}\n", file);
+	}
+	fclose(file);
+}
+
+/* A calibration, and what it took. */
+struct job {
+	const char *model;
+	size_t n_sequences;
+	int n_threads;
+	uint64_t max_memory; /* 0: the default */
+	struct simt_counts counts;
+	uint64_t n_products;
+};
+
+static void job_run(const char *folder, struct job *job)
+{
+	char data[512], output[512];
+	const char *const path = data;
+	struct err err = { 0 };
+	const struct calibrate_params params = { .io = &io_system,
+						 .input = job->model,
+						 .data = &path,
+						 .n_data = 1,
+						 .output = output,
+						 .backend = backend_select("cuda", &err),
+						 .seq_len = TOKENS,
+						 .n_threads = job->n_threads,
+						 .max_memory = job->max_memory,
+						 .restart = true };
+	struct sweep_progress progress = { 0 };
+	struct calibrate_result result = { 0 };
+	struct amax_stats stats = { 0 };
+	struct calibrate_plan plan;
+
+	data_write(folder, job->n_sequences);
+	snprintf(data, sizeof data, "%s/data.jsonl", folder);
+	snprintf(output, sizeof output, "%s/out.amax", folder);
+	assert_non_null(params.backend);
+	memset(&simt_counts, 0, sizeof simt_counts);
+	simt_lt_products = 0;
+	if (calibrate_plan_make(&plan, &params, &err) ||
+	    calibrate_run(&plan, &params, &progress, &result, &stats, &err))
+		fail_msg("%s", err.message);
+	job->counts = simt_counts;
+	job->n_products = (uint64_t)simt_lt_products;
+	free(result.nll);
+	amax_stats_release(&stats);
+	calibrate_plan_release(&plan);
+	unlink(data);
+	unlink(output);
+}
+
+struct folder {
+	char *path;
+};
+
+static struct folder folder_new(void)
+{
+	struct folder folder = { scratch_new() };
+
+	assert_non_null(folder.path);
+	return folder;
+}
+
+static void folder_remove(struct folder folder)
+{
+	static const char *const names[] = { "config.json", "model.safetensors" };
+	char path[512];
+
+	for (size_t i = 0; i < 2; i++) {
+		snprintf(path, sizeof path, "%s/%s", folder.path, names[i]);
+		unlink(path);
+	}
+	rmdir(folder.path);
+	free(folder.path);
+}
+
+/* What one more layer takes, for n_sequences. */
+static struct job layer_of(const char *folder, size_t n_sequences)
+{
+	struct job one = { folder, n_sequences, 1, 0, { 0 }, 0 }, two = one;
+
+	model_write(folder, 1);
+	job_run(folder, &one);
+	model_write(folder, 2);
+	job_run(folder, &two);
+	two.n_products -= one.n_products;
+	two.counts.n_launches -= one.counts.n_launches;
+	two.counts.n_read -= one.counts.n_read;
+	two.counts.n_written -= one.counts.n_written;
+	two.counts.n_copies_in -= one.counts.n_copies_in;
+	two.counts.n_bytes_in -= one.counts.n_bytes_in;
+	two.counts.n_copies_out -= one.counts.n_copies_out;
+	two.counts.n_waits -= one.counts.n_waits;
+	return two;
+}
+
+static void at_most(const char *what, double n, double limit)
+{
+	print_message("%s: %g (at most %g)\n", what, n, limit);
+	if (n > limit)
+		fail_msg("%s: %g, limit %g", what, n, limit);
+}
+
+/* The most of one sequence more, in a layer of Llama's shape. */
+#define MAX_LAUNCHES  35   /* with products */
+#define MAX_MEGABYTES 1.03 /* of a token, at 4096 x 14336, that kernels read and write */
+
+static void a_dense_layer_has_its_limits(void **state)
+{
+	struct folder folder = folder_new();
+	const struct job few = layer_of(folder.path, 2), more = layer_of(folder.path, 3);
+	const struct simt_counts *a = &few.counts, *b = &more.counts;
+
+	(void)state;
+	folder_remove(folder);
+	at_most("launches of a layer and sequence",
+		(double)(b->n_launches + more.n_products - a->n_launches - few.n_products),
+		MAX_LAUNCHES);
+	at_most("megabytes of a token and layer",
+		(double)(b->n_read + b->n_written - a->n_read - a->n_written) * SHARE / TOKENS /
+			1e6,
+		MAX_MEGABYTES);
+	at_most("waits of a layer and sequence", (double)(b->n_waits - a->n_waits), 1);
+	at_most("copies of a layer and sequence",
+		(double)(b->n_copies_in - a->n_copies_in + b->n_copies_out - a->n_copies_out), 0);
+}
+
+/* The most of one sequence more, in the layers of a model of 3 experts, of which a token goes to
+ * 2. */
+#define MAX_EXPERT_LAUNCHES 147
+#define MAX_EXPERT_WAITS    6
+
+static void experts_have_their_limits(void **state)
+{
+	struct folder folder = folder_new();
+	struct job few = { "sample_checkpoints/tiny-moe/per-expert", 4, 1, 0, { 0 }, 0 };
+	struct job more = few;
+
+	(void)state;
+	more.n_sequences = 8;
+	job_run(folder.path, &few);
+	job_run(folder.path, &more);
+	folder_remove(folder);
+	at_most("launches of a sequence, with experts",
+		(double)(more.counts.n_launches + more.n_products - few.counts.n_launches -
+			 few.n_products) /
+			4,
+		MAX_EXPERT_LAUNCHES);
+	at_most("waits of a sequence, with experts",
+		(double)(more.counts.n_waits - few.counts.n_waits) / 4, MAX_EXPERT_WAITS);
+}
+
+/* Returns how often the weights of a model of 2 layers are copied to the device, in bytes of
+ * them. */
+static double loads_of(struct job job)
+{
+	struct folder folder = folder_new();
+	size_t size = model_write(folder.path, 2);
+
+	job.model = folder.path;
+	job_run(folder.path, &job);
+	folder_remove(folder);
+	return (double)job.counts.n_bytes_in / (double)size;
+}
+
+static void weights_are_loaded_once(void **state)
+{
+	(void)state;
+	at_most("loads of the weights",
+		loads_of((struct job){ .n_sequences = 6, .n_threads = 2 }), 1.1);
+	at_most("loads of the weights, in memory for a few sequences",
+		loads_of((struct job){ .n_sequences = 6, .n_threads = 1, .max_memory = 1200000 }),
+		6.1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_dense_layer_has_its_limits),
+		cmocka_unit_test(experts_have_their_limits),
+		cmocka_unit_test(weights_are_loaded_once),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
