@@ -148,7 +148,7 @@ static int check_and_run(struct settings *settings, struct err *err)
 	if (!params->backend)
 		return -1;
 	params->max_memory = settings->run.max_memory;
-	params->n_threads = run_threads(&settings->run);
+	params->n_threads = run_streams(&settings->run, params->backend->executor);
 	return open_and_run(settings, err);
 }
 

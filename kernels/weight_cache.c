@@ -27,6 +27,13 @@ void weight_cache_release(struct weight_cache *cache)
 	pthread_mutex_destroy(&cache->lock);
 }
 
+void weight_cache_clear(struct weight_cache *cache)
+{
+	pthread_mutex_lock(&cache->lock);
+	free_all(cache);
+	pthread_mutex_unlock(&cache->lock);
+}
+
 int weight_cache_take(struct weight_cache *cache, void **memory, uint64_t size, struct err *err)
 {
 	size_t i = 0;

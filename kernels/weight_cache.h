@@ -41,6 +41,9 @@ void weight_cache_release(struct weight_cache *cache);
  * it first frees all its memory, which is not of the next layer. */
 int weight_cache_take(struct weight_cache *cache, void **memory, uint64_t size, struct err *err);
 
+/* Frees the memory that no weight has. */
+void weight_cache_clear(struct weight_cache *cache);
+
 /* Keeps memory of this size for a later weight; memory may be NULL. */
 void weight_cache_give(struct weight_cache *cache, void *memory, uint64_t size);
 

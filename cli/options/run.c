@@ -38,6 +38,16 @@ int run_threads(const struct run_settings *settings)
 	return settings->n_threads ? settings->n_threads : process_cpus();
 }
 
+int run_streams(const struct run_settings *settings, const struct executor_ops *executor)
+{
+	int n = run_threads(settings);
+
+	if (settings->n_threads || !executor->max_streams)
+		return n;
+	n = n < executor->min_streams ? executor->min_streams : n;
+	return n < executor->max_streams ? n : executor->max_streams;
+}
+
 const struct backend *run_forward_backend(const struct run_settings *settings, const char *command,
 					  struct err *err)
 {

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "backend/executor.h"
 #include "cli/options/option.h"
 #include "cli/progress/progress.h"
 
@@ -27,6 +28,10 @@ extern const struct option_row run_options[];
 
 /* Returns the number of threads: as given, or one for each CPU. */
 int run_threads(const struct run_settings *settings);
+
+/* The same for forward passes: a device has a number of streams that keep it busy, whatever the
+ * CPUs. */
+int run_streams(const struct run_settings *settings, const struct executor_ops *executor);
 
 /* Returns the backend for forward passes, and says on standard error for which reason a GPU is not
  * used.  NULL as backend_select_forward() returns it. */

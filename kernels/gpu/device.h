@@ -36,8 +36,8 @@ const char *device_missing(void);
 /* Returns the compute capability of the calling thread's GPU, 90 for 9.0; 0 without a GPU. */
 int device_capability(void);
 
-/* Returns the stream of the calling thread, made on the first call and freed when the thread ends.
- * Threads get the GPUs in turn. */
+/* Returns the stream of the calling thread, taken on the first call: a new one, or with its memory
+ * that of a thread that has ended.  Threads get the GPUs in turn. */
 struct device_stream *device_stream_here(void);
 
 /* Returns a new stream that belongs to no thread, on that GPU.  NULL with ERR_SYSTEM. */
@@ -46,8 +46,11 @@ struct device_stream *device_stream_new(int device, struct err *err);
 /* Waits for the stream's work and frees it.  Accepts NULL. */
 void device_stream_free(struct device_stream *stream);
 
+/* Returns the bytes that are free on that GPU, 0 if that is unknown. */
+uint64_t device_memory_left(int device);
+
 /* Allocates size bytes on that GPU, aligned to 256, for all streams; size 0 gives one byte.
- * ERR_SYSTEM with `what`, the size and the free memory.  Not for each operation:
+ * Fails with err->no_memory, `what`, the size and the free memory.  Not for each operation:
  * device_memory_free() waits for all work of the GPU. */
 int device_memory_new(int device, void **memory, uint64_t size, const char *what, struct err *err);
 void device_memory_free(void *memory); /* accepts NULL */

@@ -58,8 +58,7 @@ static struct device_stream *device_of(struct executor_stream *stream)
 
 /* --- streams --- */
 
-static int gpu_stream_new(struct executor_stream **result, struct executor *executor,
-			  struct err *err)
+static int stream_new(struct executor_stream **result, struct executor *executor, struct err *err)
 {
 	struct device_stream *device = device_stream_new(GPU, err);
 	struct gpu_stream *stream;
@@ -81,6 +80,20 @@ static void gpu_stream_free(struct executor_stream *stream)
 	free(gpu_stream(stream));
 }
 
+/* A stream that computes. */
+static int gpu_stream_new(struct executor_stream **result, struct executor *executor,
+			  struct err *err)
+{
+	if (stream_new(result, executor, err))
+		return -1;
+	gpu_gemm_reserve(device_of(*result), &gpu_stream(*result)->space);
+	if (!device_stream_failed(device_of(*result), err))
+		return 0;
+	gpu_stream_free(*result);
+	*result = NULL;
+	return -1;
+}
+
 static int gpu_wait(struct executor_stream *stream, struct err *err)
 {
 	device_wait(device_of(stream));
@@ -98,7 +111,7 @@ static int idle_take(struct executor_stream **stream, struct executor *executor,
 		gpu->idle = idle->next;
 	pthread_mutex_unlock(&gpu->lock);
 	if (!idle)
-		return gpu_stream_new(stream, executor, err);
+		return stream_new(stream, executor, err);
 	*stream = &idle->stream;
 	return 0;
 }
@@ -166,10 +179,20 @@ static void gpu_close(struct executor *executor)
 
 /* --- memory --- */
 
+static uint64_t gpu_memory_left(void)
+{
+	return device_memory_left(GPU);
+}
+
+/* Where memory is missing, the memory of released weights is used for it. */
 static int gpu_memory_new(struct executor *executor, void **memory, uint64_t size, const char *what,
 			  struct err *err)
 {
-	(void)executor;
+	if (!device_memory_new(GPU, memory, size, what, err))
+		return 0;
+	if (!err->no_memory)
+		return -1;
+	weight_cache_clear(&gpu_executor(executor)->weights);
 	return device_memory_new(GPU, memory, size, what, err);
 }
 
@@ -334,12 +357,15 @@ struct on_stream<Operation> {
 extern "C" const struct executor_ops executor_gpu = {
 	.name = GPU_NAME,
 	.tokens_per_load = (size_t)1 << 18, /* at 2 GB/s and 500 TFLOP/s in bf16 */
+	.min_streams = 4,
+	.max_streams = 8,
 	.library = gpu_library,
 	.open = gpu_open,
 	.close = gpu_close,
 	.stream_new = gpu_stream_new,
 	.stream_free = gpu_stream_free,
 	.wait = gpu_wait,
+	.memory_left = gpu_memory_left,
 	.memory_new = gpu_memory_new,
 	.memory_free = gpu_memory_free,
 	.zero = on_stream<device_zero>::run,

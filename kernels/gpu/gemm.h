@@ -73,6 +73,10 @@ struct gpu_gemm_space {
 	float *amax;
 };
 
+/* Takes the most that any product needs, so that later ones cannot lack it.  The stream remembers a
+ * failure. */
+void gpu_gemm_reserve(struct device_stream *stream, struct gpu_gemm_space *space);
+
 /* Writes the name and version of the library to a text of size bytes.  ERR_SYSTEM if it is
  * missing. */
 int gpu_gemm_library(char *text, size_t size, struct err *err);

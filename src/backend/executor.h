@@ -295,6 +295,9 @@ struct executor_ops {
 	const char *name; /* "cpu" */
 	/* the number of tokens whose product takes as long as loading the weights */
 	size_t tokens_per_load;
+	/* The streams that keep it busy: the threads of a command are by default at least and at
+	 * most so many.  0: one for each CPU. */
+	int min_streams, max_streams;
 
 	/* Writes the library of the products and its version, such as "oneDNN 2.6.3", to a text of
 	 * size bytes.  ERR_SYSTEM with the missing library. */
@@ -315,7 +318,11 @@ struct executor_ops {
 
 	/* --- memory --- */
 
-	/* Allocates size bytes, or fails with ERR_SYSTEM, which names the size and `what`. */
+	/* Returns the bytes that are free now, with those of released weights.  NULL: the memory is
+	 * the host's, and others need it too. */
+	uint64_t (*memory_left)(void);
+
+	/* Allocates size bytes, or fails with err->no_memory, and names the size and `what`. */
 	int (*memory_new)(struct executor *executor, void **memory, uint64_t size, const char *what,
 			  struct err *err);
 	void (*memory_free)(struct executor *executor, void *memory);
@@ -338,7 +345,8 @@ struct executor_ops {
 	 * write n values for each row stay in the cache between two operations. */
 	size_t (*rows)(size_t n);
 
-	/* Allocates the weight.  The caller has set all members but data. */
+	/* Allocates the weight, or fails as memory_new().  The caller has set all members but
+	 * data. */
 	int (*weight_init)(struct executor_weight *weight, struct err *err);
 	void (*weight_release)(struct executor_weight *weight);
 

@@ -66,6 +66,7 @@ static int err_vset(struct err *err, enum err_kind kind, const char *format, va_
 	char *text = format_text(format, args);
 
 	err->kind = kind;
+	err->no_memory = false;
 	set_message(err, text);
 	free(text);
 	return -1;
@@ -78,6 +79,17 @@ int err_set(struct err *err, enum err_kind kind, const char *format, ...)
 	va_start(args, format);
 	err_vset(err, kind, format, args);
 	va_end(args);
+	return -1;
+}
+
+int err_no_memory(struct err *err, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	err_vset(err, ERR_SYSTEM, format, args);
+	va_end(args);
+	err->no_memory = true;
 	return -1;
 }
 
@@ -111,6 +123,7 @@ int err_errno(struct err *err, const char *format, ...)
 
 int err_wrap(struct err *err, const char *format, ...)
 {
+	bool no_memory = err->no_memory;
 	va_list args;
 	char *text;
 
@@ -118,6 +131,7 @@ int err_wrap(struct err *err, const char *format, ...)
 	text = format_text(format, args);
 	va_end(args);
 	err_set(err, err->kind, "%s: %s", text, err->message);
+	err->no_memory = no_memory;
 	free(text);
 	return -1;
 }

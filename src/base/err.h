@@ -12,6 +12,7 @@
 #define FP8CONV_BASE_ERR_H
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 /* The value is the exit status of the program, except for ERR_INTERRUPTED (128 + signal). */
@@ -25,12 +26,16 @@ enum err_kind {
 
 struct err {
 	enum err_kind kind;
+	bool no_memory; /* ERR_SYSTEM: less work may fit */
 	char message[1024];
 };
 
 /* Records a failure and returns -1, so that `return err_set(...)` reads well. */
 int err_set(struct err *err, enum err_kind kind, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
+
+/* Calls err_set() with ERR_SYSTEM for memory that is not there. */
+int err_no_memory(struct err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Calls err_set() with ": " and the text of errno appended.  The kind is ERR_INPUT where the path
  * is wrong (ENOENT, ENOTDIR, ELOOP, ENAMETOOLONG), else ERR_SYSTEM. */

@@ -66,7 +66,7 @@ static int stage_begins(void *context, struct sweep *sweep, struct err *err)
 	const struct eval_plan *plan = evaluation->plan;
 	struct stage *stage = runner_of_out(evaluation)->stage;
 
-	for (size_t m = 0; m < sweep->plan->params.n_models; m++)
+	for (size_t m = 0; m < sweep->plan.params.n_models; m++)
 		memset(evaluation->outputs[m], 0,
 		       sweep->n_sequences * sweep->runners[m].n_slots *
 			       sizeof *evaluation->outputs[m]);
@@ -104,7 +104,7 @@ static int run_sequences(void *context, struct sweep *sweep, int worker, struct 
 	int rc = 0;
 
 	if (!is_head && !evaluation->layers) {
-		for (size_t m = 0; m < sweep->plan->params.n_models && !rc; m++)
+		for (size_t m = 0; m < sweep->plan.params.n_models && !rc; m++)
 			rc = runner_run(&sweep->runners[m], worker, sequences, err);
 		return rc;
 	}
@@ -121,7 +121,7 @@ static int run_sequences(void *context, struct sweep *sweep, int worker, struct 
 static int check_outputs(const struct evaluation *evaluation, size_t model, struct err *err)
 {
 	const struct sweep *sweep = &evaluation->sweep;
-	bool is_out = model + 1 == sweep->plan->params.n_models;
+	bool is_out = model + 1 == sweep->plan.params.n_models;
 	const struct eval_params *params = evaluation->params;
 	const struct runner *runner = &sweep->runners[model];
 
@@ -145,7 +145,7 @@ static int stage_ends(void *context, const struct sweep *sweep, struct err *err)
 
 	if (evaluation->layers && runner_layer(&sweep->runners[0]))
 		layers_end(evaluation->layers);
-	for (size_t m = 0; m < sweep->plan->params.n_models; m++)
+	for (size_t m = 0; m < sweep->plan.params.n_models; m++)
 		if (check_outputs(evaluation, m, err))
 			return -1;
 	return 0;

@@ -40,8 +40,8 @@ struct layers *layers_new(struct sweep *sweep, const struct engine_inputs *input
 	struct layers *layers = xcalloc(1, sizeof *layers);
 
 	*layers = (struct layers){ .sweep = sweep, .inputs = inputs, .list = list };
-	layers->lanes = xcalloc((size_t)sweep->plan->params.n_threads, sizeof *layers->lanes);
-	layers->residuals = xcalloc(sweep->plan->max_sequences, sizeof *layers->residuals);
+	layers->lanes = xcalloc((size_t)sweep->plan.params.n_threads, sizeof *layers->lanes);
+	layers->residuals = xcalloc(sweep->plan.max_sequences, sizeof *layers->residuals);
 	return layers;
 }
 
@@ -49,7 +49,7 @@ void layers_free(struct layers *layers)
 {
 	if (!layers)
 		return;
-	for (int i = 0; i < layers->sweep->plan->params.n_threads; i++) {
+	for (int i = 0; i < layers->sweep->plan.params.n_threads; i++) {
 		struct layers_lane *lane = &layers->lanes[i];
 		struct executor *executor = layers->sweep->runners[1].forward.executor;
 
@@ -206,9 +206,8 @@ int layers_begin(struct layers *layers, struct err *err)
 
 	layers->layer = &layers->sweep->runners[1].stage->layer;
 	layers->n_modules = N_LINEARS + layers->layer->ref->n_experts * N_EXPERT_ROLES;
-	size = layers->sweep->plan->max_sequences * layers->n_modules * sizeof *layers->sums;
-	memset(layers->residuals, 0,
-	       layers->sweep->plan->max_sequences * sizeof *layers->residuals);
+	size = layers->sweep->plan.max_sequences * layers->n_modules * sizeof *layers->sums;
+	memset(layers->residuals, 0, layers->sweep->plan.max_sequences * sizeof *layers->residuals);
 	free(layers->sums);
 	layers->sums = NULL;
 	if (buffer_alloc((void **)&layers->sums, size, "the numbers of a layer", err))

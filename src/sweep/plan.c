@@ -73,6 +73,7 @@ struct needs {
 	uint64_t sequence; /* residual stream and value stats of one */
 	uint64_t weights;  /* of the largest layer */
 	uint64_t second;   /* of the largest layer and the next one */
+	uint64_t all;	   /* of all layers and the head */
 };
 
 /* Adds the needs of a model. */
@@ -95,19 +96,55 @@ static void needs_add(struct needs *needs, const struct sweep_plan *plan,
 	needs->sequence += (uint64_t)plan->longest * model->stream.width * sizeof(float) +
 			   2 * forward_slots(model) * sizeof(struct value_stats);
 	needs->weights += layer;
+	needs->all += weights_model_size(model, &kind);
 	needs->second += weights_layer_size(model, &kind, params->n_threads, true) - layer;
 }
 
-/* Returns the given memory, or else enough for a pass and for a sequence of each thread. */
-static uint64_t memory_of(const struct sweep_params *params, const struct needs *needs)
+/* Memory of a device that is left alone: a share, and what the products of a stream need. */
+#define DEVICE_SHARE	 16
+#define DEVICE_OF_STREAM ((uint64_t)48 << 20)
+
+/* Returns the memory of a device for weights and sequences, 0 if it has none of its own or if the
+ * caller gives a limit. */
+static uint64_t device_memory_of(const struct sweep_params *params)
+{
+	uint64_t left, kept = (uint64_t)params->n_threads * DEVICE_OF_STREAM;
+
+	if (params->max_memory || params->lean || !params->executor->memory_left)
+		return 0;
+	left = params->executor->memory_left();
+	left -= left / DEVICE_SHARE;
+	return left > kept ? left - kept : 0;
+}
+
+/* Returns the least memory by default: enough for a pass and for a sequence of each thread. */
+static uint64_t min_memory(const struct sweep_params *params, const struct needs *needs)
 {
 	size_t threads = (size_t)params->n_threads;
-	size_t n = params->batch > threads ? params->batch : threads;
-	uint64_t min = needs->threads + n * needs->sequence;
 
-	if (params->max_memory)
-		return params->max_memory;
-	return min > DEFAULT_MEMORY ? min : DEFAULT_MEMORY;
+	return needs->threads +
+	       (params->batch > threads ? params->batch : threads) * needs->sequence;
+}
+
+/* Do all layers fit beside those sequences? */
+static bool all_fit(const struct sweep_plan *plan, const struct needs *needs)
+{
+	return !plan->params.models[0].fp8 && plan->device_memory >= needs->all &&
+	       plan->device_memory - needs->all >= min_memory(&plan->params, needs);
+}
+
+/* Returns the given memory, or what a device has besides weights, or the default. */
+static uint64_t memory_of(const struct sweep_plan *plan, const struct needs *needs)
+{
+	uint64_t device = plan->device_memory, min = min_memory(&plan->params, needs);
+	uint64_t weights = all_fit(plan, needs) ? needs->all : needs->weights;
+	uint64_t memory = DEFAULT_MEMORY;
+
+	if (plan->params.max_memory)
+		return plan->params.max_memory;
+	if (device)
+		memory = device > weights ? device - weights : 0;
+	return min > memory ? min : memory;
 }
 
 static struct needs needs_of(const struct sweep_plan *plan)
@@ -146,7 +183,7 @@ static void choose_group(struct sweep_plan *plan)
 
 	plan->max_group = 1;
 	one = needs_of(plan);
-	memory = memory_of(params, &one);
+	memory = memory_of(plan, &one);
 	room = memory > one.threads ? memory - one.threads : 0;
 	for (n = n < MAX_GROUP ? n : MAX_GROUP; n > 1; n--) {
 		plan->max_group = n;
@@ -164,13 +201,15 @@ static int fit_passes(struct sweep_plan *plan, struct err *err)
 	const struct needs needs = needs_of(plan);
 	uint64_t memory, room, pass, n;
 
-	memory = memory_of(params, &needs);
+	memory = memory_of(plan, &needs);
 	room = memory > needs.threads ? memory - needs.threads : 0;
 	pass = needs.sequence * params->batch;
 	assert(pass); /* value stats alone have some bytes */
-	plan->ahead = !params->lean && !fp8 && needs.second <= room / AHEAD_SHARE &&
-		      (room - needs.second) / pass > 0;
-	if (plan->ahead)
+	plan->resident = all_fit(plan, &needs);
+	plan->ahead =
+		plan->resident || (!params->lean && !fp8 && needs.second <= room / AHEAD_SHARE &&
+				   (room - needs.second) / pass > 0);
+	if (plan->ahead && !plan->resident)
 		room -= needs.second;
 	n = room / pass;
 	if (n == 0)
@@ -181,12 +220,30 @@ static int fit_passes(struct sweep_plan *plan, struct err *err)
 			       memory, needs.threads + pass);
 	n = n < plan->n_passes ? n : plan->n_passes;
 	plan->max_sequences = (size_t)n * params->batch;
-	plan->memory_bytes = needs.threads + n * pass + needs.weights;
-	if (plan->ahead)
+	plan->memory_bytes = needs.threads + n * pass;
+	plan->memory_bytes += plan->resident ? needs.all : needs.weights;
+	if (plan->ahead && !plan->resident)
 		plan->memory_bytes += needs.second;
 	if (fp8)
 		plan->memory_bytes += fp8_forward_size(fp8, plan->longest, params->n_threads);
 	return 0;
+}
+
+bool sweep_plan_reduce(struct sweep_plan *plan)
+{
+	size_t batch = plan->params.batch, passes = plan->max_sequences / batch;
+
+	if (plan->resident)
+		plan->resident = false;
+	else if (plan->max_group > 1)
+		plan->max_group = 1;
+	else if (passes > 1)
+		plan->max_sequences = (passes + 1) / 2 * batch;
+	else if (plan->params.n_threads > 1)
+		plan->params.n_threads /= 2;
+	else
+		return false;
+	return true;
 }
 
 int sweep_plan_make(struct sweep_plan *plan, const struct sweep_params *params, struct err *err)
@@ -208,6 +265,7 @@ int sweep_plan_make(struct sweep_plan *plan, const struct sweep_params *params, 
 	for (size_t m = 0; m < params->n_models; m++)
 		if (model_check_length(params->models[m].model, plan->longest, err))
 			return -1;
+	plan->device_memory = device_memory_of(&plan->params);
 	choose_group(plan);
 	return fit_passes(plan, err);
 }

@@ -29,10 +29,12 @@ struct sweep_params {
 	size_t n_models;			 /* at least 1 */
 	const struct dataset *data;
 	const struct executor_ops *executor;
-	bool is_f32;	     /* products take fp32, not bf16 */
-	size_t batch;	     /* sequences of a pass */
-	int n_threads;	     /* >= 1 */
-	uint64_t max_memory; /* bytes, besides one layer; 0: 1 GiB, or what the threads need */
+	bool is_f32;   /* products take fp32, not bf16 */
+	size_t batch;  /* sequences of a pass */
+	int n_threads; /* >= 1 */
+	/* bytes, besides one layer; 0: 1 GiB, or what the threads need, or on a device what is free
+	 * there */
+	uint64_t max_memory;
 	/* memory is for other work: no next layer is loaded beside the current one, and sequences
 	 * go through it one by one */
 	bool lean;
@@ -44,10 +46,13 @@ struct sweep_plan {
 	size_t n_passes; /* the last one may have fewer sequences */
 	size_t longest;	 /* tokens of the longest sequence */
 	uint64_t n_tokens;
-	size_t max_sequences; /* that go through the model at once: whole passes */
-	size_t first_passes;  /* of the first sweep */
-	size_t step_passes;   /* whose multiples give every thread as many sequences */
-	bool ahead;	      /* the next layer is loaded beside the passes through one */
+	uint64_t
+		device_memory; /* for weights and sequences, of a device; 0: no limit but params' */
+	size_t max_sequences;  /* that go through the model at once: whole passes */
+	size_t first_passes;   /* of the first sweep */
+	size_t step_passes;    /* whose multiples give every thread as many sequences */
+	bool ahead;	       /* the next layer is loaded beside the passes through one */
+	bool resident;	       /* all layers stay loaded, from the first sweep on */
 	size_t max_group; /* sequences that a thread takes through a layer of experts together */
 	/* of the sequences, of what threads and FP8 work with, and of the largest layer or two */
 	uint64_t memory_bytes;
@@ -55,6 +60,10 @@ struct sweep_plan {
 
 /* ERR_USAGE where the memory does not hold one pass. */
 int sweep_plan_make(struct sweep_plan *plan, const struct sweep_params *params, struct err *err);
+
+/* Makes a plan that needs less memory on a device that has less than it reported: without layers
+ * that stay, then with half of the sequences or threads.  Returns false if it cannot be less. */
+bool sweep_plan_reduce(struct sweep_plan *plan);
 
 /* The tokens of a sequence of the data. */
 static inline const uint32_t *sweep_plan_tokens(const struct sweep_plan *plan, size_t sequence)

@@ -64,10 +64,15 @@ int runner_open(struct runner *runner, const struct sweep_plan *plan,
 	const struct weights_params weights = { &runner->forward, params->io, params->n_threads,
 						stop };
 
-	*runner = (struct runner){ .plan = plan, .from = from, .contexts = { .backend = backend } };
+	*runner = (struct runner){ .plan = plan,
+				   .from = from,
+				   .contexts = { .backend = backend },
+				   .resident = plan->resident };
 	if (forward_init(&runner->forward, backend->executor, from->model, params->is_f32, err) ||
 	    weights_open(&runner->weights, &weights, err))
 		return -1;
+	runner->n_stages = plan->resident ? from->model->n_layers + 1 : 2;
+	runner->stages = xcalloc(runner->n_stages, sizeof *runner->stages);
 	runner->forward.filter = from->filter;
 	if (from->fp8) {
 		runner->fp8 = fp8_forward_new(from->fp8, backend, params->n_threads);
@@ -93,8 +98,9 @@ static void stage_release(const struct runner *runner, struct stage *stage)
 
 void runner_release(struct runner *runner)
 {
-	for (int i = 0; runner->forward.executor && i < 2; i++)
+	for (size_t i = 0; i < runner->n_stages; i++)
 		stage_release(runner, &runner->stages[i]);
+	free(runner->stages);
 	if (runner->plan)
 		memory_release(runner, runner->plan->params.n_threads);
 	fp8_forward_free(runner->fp8);
@@ -132,11 +138,12 @@ int runner_embed(struct runner *runner, int worker, size_t sequence, struct err 
 			 &memory->sequences[sequence], err);
 }
 
-static int load_begin(struct runner *runner, struct stage *stage, size_t i, struct err *err)
+static int load_stage(struct runner *runner, struct stage *stage, size_t i, struct err *err)
 {
 	const struct model *model = runner->from->model;
 	struct executor_stream *stream = runner_stream(runner);
 
+	stage->begun = true;
 	if (i < model->n_layers)
 		return weights_begin_layer(&stage->load, &runner->weights, stream,
 					   &model->layers[i], &stage->layer, err);
@@ -146,32 +153,64 @@ static int load_begin(struct runner *runner, struct stage *stage, size_t i, stru
 				    &stage->head, err);
 }
 
+/* Begins to load a stage.  Where memory is missing, it takes that of the stages that stayed, but
+ * the current one. */
+static int load_begin(struct runner *runner, struct stage *stage, size_t i, struct err *err)
+{
+	if (!load_stage(runner, stage, i, err))
+		return 0;
+	if (!err->no_memory)
+		return -1;
+	stage_release(runner, stage);
+	if (!runner->resident)
+		return -1;
+	runner->resident = false;
+	for (size_t s = 0; s < runner->n_stages; s++)
+		if (&runner->stages[s] != runner->stage)
+			stage_release(runner, &runner->stages[s]);
+	return load_stage(runner, stage, i, err);
+}
+
+/* Begins to load the stage after the current one, unless memory is missing. */
+static int next_begin(struct runner *runner, size_t i, struct err *err)
+{
+	struct stage *next = &runner->stages[i % runner->n_stages];
+
+	if (!runner->plan->ahead || i > runner->from->model->n_layers || next->begun)
+		return 0;
+	if (load_begin(runner, next, i, err)) {
+		if (!err->no_memory)
+			return -1;
+		stage_release(runner, next);
+		return 0;
+	}
+	runner->next = next;
+	return 0;
+}
+
 int runner_stage_begin(struct runner *runner, size_t i, struct sweep_length *length,
 		       struct err *err)
 {
-	struct stage *stage = &runner->stages[i % 2], *next = &runner->stages[(i + 1) % 2];
-	bool two = runner->plan->ahead, ahead = two && i < runner->from->model->n_layers;
+	struct stage *stage = &runner->stages[i % runner->n_stages];
 	double began = sweep_length_now(length);
 	int rc = 0;
 
 	runner->stage = stage;
 	runner->next = NULL;
-	if (i == 0 || !two) {
+	if (!stage->begun) {
 		rc = load_begin(runner, stage, i, err);
 		rc = rc ? rc : weights_load_pieces(&stage->load, err);
 	}
 	weights_load_end(&stage->load);
-	if (!rc && ahead) {
-		rc = load_begin(runner, next, i + 1, err);
-		runner->next = next;
-	}
+	rc = rc ? rc : next_begin(runner, i + 1, err);
 	sweep_length_loaded(length, began, runner->plan->params.n_threads);
 	return rc;
 }
 
 void runner_stage_end(struct runner *runner)
 {
-	stage_release(runner, runner->stage);
+	if (!runner->resident)
+		stage_release(runner, runner->stage);
 }
 
 size_t runner_n_pieces(const struct runner *runner)

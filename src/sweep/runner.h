@@ -23,6 +23,7 @@ struct stage {
 	struct linear head;
 	float *norm;
 	struct weights_load load;
+	bool begun; /* to load */
 };
 
 /* The arrays of the sequences of a sweep, and those of each thread. */
@@ -46,8 +47,10 @@ struct runner {
 	struct context_stack contexts;
 	struct context outer; /* of contexts, during a step */
 	struct runner_memory memory;
-	size_t n_slots; /* value stats of a sequence in a stage */
-	struct stage stages[2];
+	size_t n_slots;	      /* value stats of a sequence in a stage */
+	struct stage *stages; /* (n_stages): of all layers and the head, or of two in turn */
+	size_t n_stages;
+	bool resident;	     /* stages stay loaded */
 	struct stage *stage; /* the current one */
 	struct stage *next;  /* loaded while the current one runs; NULL: none */
 };
@@ -67,8 +70,9 @@ int runner_close(struct runner *runner, struct err *err);
 void runner_begin(struct runner *runner, size_t first, size_t n);
 int runner_embed(struct runner *runner, int worker, size_t sequence, struct err *err);
 
-/* Loads stage i, unless that was done while the stage before ran, and if the plan says so begins to
- * load the next one.  Times the loading in *length. */
+/* Loads stage i, unless that was done while the stage before ran or in an earlier sweep, and if the
+ * plan says so begins to load the next one.  Times the loading in *length.  Where a device has no
+ * memory for that, no next stage is loaded and stages do not stay. */
 int runner_stage_begin(struct runner *runner, size_t i, struct sweep_length *length,
 		       struct err *err);
 void runner_stage_end(struct runner *runner);

@@ -5,22 +5,35 @@
 
 static size_t n_models(const struct sweep *sweep)
 {
-	return sweep->plan->params.n_models;
+	return sweep->plan.params.n_models;
+}
+
+static int runners_open(struct sweep *sweep, const struct backend *backend, struct err *err)
+{
+	for (size_t m = 0; m < n_models(sweep); m++)
+		if (runner_open(&sweep->runners[m], &sweep->plan, &sweep->plan.params.models[m],
+				backend, sweep->stop, err))
+			return -1;
+	return 0;
 }
 
 int sweep_open(struct sweep *sweep, const struct sweep_plan *plan, const struct backend *backend,
 	       const atomic_int *stop, struct sweep_progress *progress, struct err *err)
 {
-	*sweep = (struct sweep){ .plan = plan,
+	*sweep = (struct sweep){ .plan = *plan,
 				 .stop = stop,
 				 .progress = progress,
 				 .length = { .now = plan->params.now,
 					     .first = plan->first_passes,
 					     .step = plan->step_passes } };
-	for (size_t m = 0; m < n_models(sweep); m++)
-		if (runner_open(&sweep->runners[m], plan, &plan->params.models[m], backend, stop,
-				err))
+	while (runners_open(sweep, backend, err)) {
+		if (!err->no_memory)
 			return -1;
+		for (size_t m = 0; m < SWEEP_MODELS; m++)
+			runner_release(&sweep->runners[m]);
+		if (!sweep_plan_reduce(&sweep->plan))
+			return -1;
+	}
 	return 0;
 }
 
@@ -100,7 +113,7 @@ static int run_step(struct sweep *sweep, struct err *err)
 	if (rc)
 		n_begun--;
 	else
-		rc = pool_run(sweep->plan->params.n_threads, n, run_item, sweep, sweep->stop, err);
+		rc = pool_run(sweep->plan.params.n_threads, n, run_item, sweep, sweep->stop, err);
 	for (size_t m = 0; m < n_begun; m++)
 		if (runner_step_end(&sweep->runners[m], rc ? &second : err))
 			rc = -1;
@@ -110,7 +123,7 @@ static int run_step(struct sweep *sweep, struct err *err)
 /* Runs all sequences through the current stage: at once, or with delayed scaling pass by pass. */
 static int run_steps(struct sweep *sweep, struct err *err)
 {
-	const struct sweep_params *params = &sweep->plan->params;
+	const struct sweep_params *params = &sweep->plan.params;
 	const struct fp8_selection *fp8 = params->models[0].fp8;
 	size_t max = fp8 && fp8->recipe.needs_history ? params->batch : sweep->n_sequences;
 
@@ -128,7 +141,7 @@ static int run_steps(struct sweep *sweep, struct err *err)
 static void show_stage(struct sweep *sweep, size_t i)
 {
 	struct sweep_progress *progress = sweep->progress;
-	size_t left = sweep->plan->params.data->n - sweep->first;
+	size_t left = sweep->plan.params.data->n - sweep->first;
 	size_t n = (left + sweep->n_sequences - 1) / sweep->n_sequences;
 
 	if (i == 0)
@@ -171,7 +184,7 @@ static int embed_sequence(void *context, int worker, size_t item, struct err *er
 
 static int sweep_sequences(struct sweep *sweep, struct err *err)
 {
-	const struct sweep_params *params = &sweep->plan->params;
+	const struct sweep_params *params = &sweep->plan.params;
 
 	for (size_t m = 0; m < n_models(sweep); m++)
 		runner_begin(&sweep->runners[m], sweep->first, sweep->n_sequences);
@@ -186,7 +199,7 @@ static int sweep_sequences(struct sweep *sweep, struct err *err)
 
 int sweep_run(struct sweep *sweep, size_t first, const struct sweep_events *events, struct err *err)
 {
-	const struct sweep_plan *plan = sweep->plan;
+	const struct sweep_plan *plan = &sweep->plan;
 	size_t batch = plan->params.batch;
 	size_t n = sweep_length_begin(&sweep->length, plan->max_sequences / batch);
 

@@ -19,7 +19,7 @@
 #include "sweep/runner.h"
 
 struct sweep {
-	const struct sweep_plan *plan;
+	struct sweep_plan plan;		   /* or a smaller one, for what a device has of memory */
 	const struct sweep_events *events; /* valid during sweep_run() */
 	const atomic_int *stop;
 	struct sweep_progress *progress; /* total and losses are its owner's */
@@ -47,9 +47,10 @@ struct sweep_events {
 	int (*sweep_ends)(void *context, const struct sweep *sweep, struct err *err);
 };
 
-/* Opens a sweep; plan, stop and progress must outlive it.  A signal number in *stop (stop may be
- * NULL) ends the sweep after the current items.  ERR_SYSTEM without memory.  A zeroed struct is
- * safe to release. */
+/* Opens a sweep, which must not move; stop and progress must outlive it.  Where a device has less
+ * memory than it reported, fewer sequences go through it at once.  A signal number in *stop (stop
+ * may be NULL) ends the sweep after the current items.  ERR_SYSTEM without memory.  A zeroed struct
+ * is safe to release. */
 int sweep_open(struct sweep *sweep, const struct sweep_plan *plan, const struct backend *backend,
 	       const atomic_int *stop, struct sweep_progress *progress, struct err *err);
 void sweep_release(struct sweep *sweep);

@@ -80,13 +80,12 @@ static int load_floats(struct weights *weights, struct executor_stream *stream,
 		       const struct floats_request *request, float **values, struct err *err)
 {
 	float *floats;
-	int rc = read_floats(weights, request, &floats, err) ||
-		 send_floats(stream, floats, request->n, values, err);
+	int rc = read_floats(weights, request, &floats, err);
 
+	if (!rc && send_floats(stream, floats, request->n, values, err))
+		rc = err_wrap(err, "tensor '%s'", request->ref->tensor->name);
 	free(floats);
-	if (rc)
-		return -1;
-	return 0;
+	return rc;
 }
 
 static struct weight_reader reader_of(struct weights *weights, bool round)

@@ -58,6 +58,16 @@ static struct load_size layer_load_size(const struct layer_ref *layer,
 	return size;
 }
 
+uint64_t weights_model_size(const struct model *model, const struct weights_kind *kind)
+{
+	struct load_size size = { 0 };
+
+	load_size_add(&size, &model->head, kind);
+	for (size_t i = 0; i < model->n_layers; i++)
+		size.weights += layer_load_size(&model->layers[i], kind).weights;
+	return size.weights;
+}
+
 uint64_t weights_layer_size(const struct model *model, const struct weights_kind *kind,
 			    int n_threads, bool ahead)
 {

@@ -5,26 +5,26 @@
  */
 #include "tests/simt/counts.h"
 
-#define ACCESSES(size)                             \
-	void __tsan_read##size(void *at);              \
-	void __tsan_write##size(void *at);             \
-	void __tsan_unaligned_read##size(void *at);    \
-	void __tsan_unaligned_write##size(void *at);   \
-	void __tsan_read##size(void *at)               \
-	{                                              \
-		simt_counts_access(at, size, false);   \
-	}                                              \
-	void __tsan_write##size(void *at)              \
-	{                                              \
-		simt_counts_access(at, size, true);    \
-	}                                              \
-	void __tsan_unaligned_read##size(void *at)     \
-	{                                              \
-		simt_counts_access(at, size, false);   \
-	}                                              \
-	void __tsan_unaligned_write##size(void *at)    \
-	{                                              \
-		simt_counts_access(at, size, true);    \
+#define ACCESSES(size)                               \
+	void __tsan_read##size(void *at);            \
+	void __tsan_write##size(void *at);           \
+	void __tsan_unaligned_read##size(void *at);  \
+	void __tsan_unaligned_write##size(void *at); \
+	void __tsan_read##size(void *at)             \
+	{                                            \
+		simt_counts_access(at, size, false); \
+	}                                            \
+	void __tsan_write##size(void *at)            \
+	{                                            \
+		simt_counts_access(at, size, true);  \
+	}                                            \
+	void __tsan_unaligned_read##size(void *at)   \
+	{                                            \
+		simt_counts_access(at, size, false); \
+	}                                            \
+	void __tsan_unaligned_write##size(void *at)  \
+	{                                            \
+		simt_counts_access(at, size, true);  \
 	}
 
 ACCESSES(2)

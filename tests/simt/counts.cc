@@ -36,12 +36,15 @@ void simt_counts_add(void *memory, size_t size)
 	pthread_mutex_unlock(&lock);
 }
 
-void simt_counts_remove(void *memory)
+size_t simt_counts_remove(void *memory)
 {
+	size_t size = 0;
+
 	pthread_mutex_lock(&lock);
 	for (size_t i = 0; i < n_memories; i++) {
 		if (memories[i].begin != reinterpret_cast<uintptr_t>(memory))
 			continue;
+		size = memories[i].size;
 		free(memories[i].read);
 		free(memories[i].written);
 		memories[i] = memories[--n_memories];
@@ -49,6 +52,7 @@ void simt_counts_remove(void *memory)
 	}
 	last = memories;
 	pthread_mutex_unlock(&lock);
+	return size;
 }
 
 void simt_counts_begin(void)

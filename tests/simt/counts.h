@@ -17,7 +17,7 @@ extern "C" {
 #endif
 
 struct simt_counts {
-	uint64_t n_launches; /* of kernels, and of fills of memory; without products */
+	uint64_t n_launches;	    /* of kernels, and of fills of memory; without products */
 	uint64_t n_read, n_written; /* bytes */
 	uint64_t n_copies_in, n_bytes_in, n_copies_out, n_bytes_out;
 	uint64_t n_waits;
@@ -26,9 +26,9 @@ struct simt_counts {
 
 extern struct simt_counts simt_counts;
 
-/* Add memory of the device, whose accesses count from then on, and forget it. */
+/* Add memory of the device, whose accesses count from then on, and forget it: returns its size. */
 void simt_counts_add(void *memory, size_t size);
-void simt_counts_remove(void *memory);
+size_t simt_counts_remove(void *memory);
 
 /* Begin and end the count of a launch. */
 void simt_counts_begin(void);

@@ -12,6 +12,7 @@ enum cudaError_t { cudaSuccess = 0, cudaErrorMemoryAllocation = 2, cudaErrorUnkn
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2 };
 
 #define cudaEventDisableTiming 2
+#define cudaEventBlockingSync  0x01
 #define cudaHostAllocDefault   0
 
 typedef struct simt_stream *cudaStream_t;

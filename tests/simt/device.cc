@@ -10,12 +10,14 @@ extern "C" {
 #include "tests/simt/device.h"
 }
 
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define POISON	    0xA5
+#define POISONED    ((size_t)4 << 20)
 #define MAX_TAKEN   64
 #define MEMORY_MOST ((uint64_t)1 << 40)
 
@@ -37,12 +39,15 @@ struct thread_stream {
 };
 
 static thread_local struct thread_stream here;
+static pthread_mutex_t room_lock = PTHREAD_MUTEX_INITIALIZER; /* of the memory that is left */
 
 int simt_capability = 90;
 const char *simt_missing;
 long simt_calls_left = -1;
 long simt_copies_left = -1;
 size_t simt_room = SIZE_MAX;
+uint64_t simt_memory = UINT64_MAX, simt_reported = UINT64_MAX;
+long simt_allocations_left = -1;
 long simt_held;
 
 const char *device_missing(void)
@@ -65,6 +70,40 @@ static void add_to(uint64_t *count, uint64_t n)
 	__atomic_add_fetch(count, n, __ATOMIC_RELAXED);
 }
 
+/* Takes size bytes of what is free, unless a test wants that to fail. */
+static bool room_take(uint64_t size)
+{
+	bool taken = false;
+
+	pthread_mutex_lock(&room_lock);
+	if (simt_allocations_left == 0)
+		simt_allocations_left = -1;
+	else if (size <= simt_memory && size <= MEMORY_MOST)
+		taken = true;
+	if (taken && simt_allocations_left > 0)
+		simt_allocations_left--;
+	if (taken && simt_memory != UINT64_MAX)
+		simt_memory -= size;
+	pthread_mutex_unlock(&room_lock);
+	return taken;
+}
+
+static void room_give(uint64_t size)
+{
+	pthread_mutex_lock(&room_lock);
+	if (simt_memory != UINT64_MAX)
+		simt_memory += size;
+	pthread_mutex_unlock(&room_lock);
+}
+
+uint64_t device_memory_left(int device)
+{
+	(void)device;
+	return simt_reported < simt_memory ? simt_reported
+	       : simt_memory < MEMORY_MOST ? simt_memory
+					   : MEMORY_MOST;
+}
+
 /* Exactly as large as was asked for, so that a sanitizer sees what goes beyond. */
 static void *poisoned(size_t n)
 {
@@ -73,13 +112,14 @@ static void *poisoned(size_t n)
 	if (posix_memalign(&memory, 256, n ? n : 1))
 		abort();
 	simt_counts_add(memory, n);
-	return memset(memory, POISON, n);
+	/* the rest of the memory of products takes too long */
+	return memset(memory, POISON, n < POISONED ? n : POISONED);
 }
 
 static void memory_drop(void *memory)
 {
 	if (memory)
-		simt_counts_remove(memory);
+		room_give(simt_counts_remove(memory));
 	free(memory);
 }
 
@@ -93,9 +133,12 @@ void device_begin(struct device_stream *stream)
 int device_stream_failed(struct device_stream *stream, struct err *err)
 {
 	const char *call = stream->failed;
+	bool full = stream->full;
 
 	stream->failed = NULL;
 	stream->full = false;
+	if (call && full)
+		return err_no_memory(err, "%s on GPU 0: %s", call, stream->why);
 	return call ? err_set(err, ERR_SYSTEM, "%s on GPU 0: %s", call, stream->why) : 0;
 }
 
@@ -182,11 +225,11 @@ int device_memory_new(int device, void **memory, uint64_t size, const char *what
 	*memory = NULL;
 	if (device != 0)
 		abort();
-	if (simt_calls_left == 0 || size > MEMORY_MOST)
-		return err_set(err, ERR_SYSTEM,
-			       "%s on GPU 0: %llu MiB needed, 0 of 80 MiB free: reduce "
-			       "--max-memory or --threads",
-			       what, (unsigned long long)(size >> 20));
+	if (simt_calls_left == 0 || !room_take(size))
+		return err_no_memory(err,
+				     "%s on GPU 0: %llu MiB needed, 0 of 80 MiB free: reduce "
+				     "--max-memory or --threads",
+				     what, (unsigned long long)(size >> 20));
 	if (simt_calls_left > 0)
 		simt_calls_left--;
 	log_use(what);
@@ -213,7 +256,7 @@ void *device_take(struct device_stream *stream, size_t n)
 {
 	if (!succeeds(stream, "device_take"))
 		return NULL;
-	if (n > simt_room - stream->size) {
+	if (n > simt_room - stream->size || !room_take(n)) {
 		stream->full = true;
 		device_fail(stream, "device_take", "no room");
 		return NULL;

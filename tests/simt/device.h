@@ -6,13 +6,17 @@
 #define FP8CONV_TESTS_SIMT_DEVICE_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 extern const char *simt_missing; /* why there is no GPU; NULL: there is one */
 extern int simt_capability;	 /* 90 for 9.0 */
 extern long simt_calls_left;	 /* that go well, then all fail; -1: no end */
 /* to the host that go well, then the first row of the next is wrong; -1: none is */
 extern long simt_copies_left;
-extern size_t simt_room; /* bytes that a stream may take at once */
+extern size_t simt_room;	   /* bytes that a stream may take at once */
+extern uint64_t simt_memory;	   /* bytes that are free; UINT64_MAX: no end */
+extern uint64_t simt_reported;	   /* bytes that the device reports as free, at most */
+extern long simt_allocations_left; /* that go well, then one fails for memory; -1: none */
 extern long
 	simt_held; /* streams and pieces of memory that were made by device_*_new() and not freed */
 

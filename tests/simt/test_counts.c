@@ -53,12 +53,11 @@ static void tensor_add(struct checkpoint_text *text, const char *name, size_t ro
 	char shape[64];
 
 	snprintf(shape, sizeof shape, cols ? "%zu,%zu" : "%zu", rows, cols);
-	text->length += (size_t)snprintf(text->header + text->length,
-					 sizeof text->header - text->length,
-					 "%c\"%s\":{\"dtype\":\"BF16\",\"shape\":[%s],"
-					 "\"data_offsets\":[%zu,%zu]}",
-					 text->n_bytes ? ',' : '{', name, shape, text->n_bytes,
-					 text->n_bytes + n);
+	text->length += (size_t)snprintf(
+		text->header + text->length, sizeof text->header - text->length,
+		"%c\"%s\":{\"dtype\":\"BF16\",\"shape\":[%s],"
+		"\"data_offsets\":[%zu,%zu]}",
+		text->n_bytes ? ',' : '{', name, shape, text->n_bytes, text->n_bytes + n);
 	text->n_bytes += n;
 }
 
@@ -157,6 +156,7 @@ struct job {
 	size_t n_sequences;
 	int n_threads;
 	uint64_t max_memory; /* 0: the default */
+	uint64_t device;     /* bytes that are free there; 0: no limit */
 	struct simt_counts counts;
 	uint64_t n_products;
 };
@@ -187,9 +187,11 @@ static void job_run(const char *folder, struct job *job)
 	assert_non_null(params.backend);
 	memset(&simt_counts, 0, sizeof simt_counts);
 	simt_lt_products = 0;
+	simt_memory = job->device ? job->device : UINT64_MAX;
 	if (calibrate_plan_make(&plan, &params, &err) ||
 	    calibrate_run(&plan, &params, &progress, &result, &stats, &err))
 		fail_msg("%s", err.message);
+	simt_memory = UINT64_MAX;
 	job->counts = simt_counts;
 	job->n_products = (uint64_t)simt_lt_products;
 	free(result.nll);
@@ -227,7 +229,7 @@ static void folder_remove(struct folder folder)
 /* What one more layer takes, for n_sequences. */
 static struct job layer_of(const char *folder, size_t n_sequences)
 {
-	struct job one = { folder, n_sequences, 1, 0, { 0 }, 0 }, two = one;
+	struct job one = { .model = folder, .n_sequences = n_sequences, .n_threads = 1 }, two = one;
 
 	model_write(folder, 1);
 	job_run(folder, &one);
@@ -283,7 +285,9 @@ static void a_dense_layer_has_its_limits(void **state)
 static void experts_have_their_limits(void **state)
 {
 	struct folder folder = folder_new();
-	struct job few = { "sample_checkpoints/tiny-moe/per-expert", 4, 1, 0, { 0 }, 0 };
+	struct job few = { .model = "sample_checkpoints/tiny-moe/per-expert",
+			   .n_sequences = 4,
+			   .n_threads = 1 };
 	struct job more = few;
 
 	(void)state;
@@ -316,11 +320,14 @@ static double loads_of(struct job job)
 static void weights_are_loaded_once(void **state)
 {
 	(void)state;
-	at_most("loads of the weights",
-		loads_of((struct job){ .n_sequences = 6, .n_threads = 2 }), 1.1);
+	at_most("loads of the weights", loads_of((struct job){ .n_sequences = 6, .n_threads = 2 }),
+		1.1);
 	at_most("loads of the weights, in memory for a few sequences",
 		loads_of((struct job){ .n_sequences = 6, .n_threads = 1, .max_memory = 1200000 }),
 		6.1);
+	at_most("loads of the weights, which fit on the device beside a few sequences",
+		loads_of((struct job){ .n_sequences = 6, .n_threads = 1, .device = 69600000 }),
+		1.1);
 }
 
 int main(void)

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "backend/dispatch.h"
+#include "base/mem.h"
 #include "calibrate/calibrate.h"
 #include "tests/simt/device.h"
 #include "tests/unit/support/scratch.h"
@@ -97,10 +98,97 @@ static void a_failed_call_ends_the_calibration(void **state)
 	free(folder);
 }
 
+/* Writes sequences, of which only the first differ in length. */
+static void data_write(const char *path)
+{
+	FILE *file = fopen(path, "w");
+
+	assert_non_null(file);
+	for (int i = 0; i < 12; i++)
+		fprintf(file, "{\"input_ids\": [%d, 2, 3%s]}\n", i, i < 3 ? ", 5, 8, 13" : "");
+	fclose(file);
+}
+
+static char *file_read(const char *path, size_t *size)
+{
+	FILE *file = fopen(path, "rb");
+	char *bytes = xcalloc(1, 1 << 24);
+
+	assert_non_null(file);
+	*size = fread(bytes, 1, 1 << 24, file);
+	fclose(file);
+	return bytes;
+}
+
+/* Calibrates with so much memory on the device; returns whether that was enough, and then the
+ * result is the expected one. */
+static bool fits(const char *model, const char *data, const char *output, uint64_t memory,
+		 const char *expected, size_t expected_size)
+{
+	struct err err = { 0 };
+	size_t size;
+	char *bytes;
+	int rc;
+
+	simt_memory = memory;
+	rc = calibrate(model, false, data, output, &err);
+	simt_memory = UINT64_MAX;
+	assert_int_equal(simt_held, 0);
+	if (rc) {
+		assert_true(err.no_memory);
+		return false;
+	}
+	bytes = file_read(output, &size);
+	assert_int_equal(size, expected_size);
+	assert_memory_equal(bytes, expected, size);
+	free(bytes);
+	unlink(output);
+	return true;
+}
+
+/* A device that reports more memory than it has, or loses some to others, at any allocation: the
+ * calibration takes smaller steps, and its result is the same. */
+static void less_memory_gives_the_same_history(void **state)
+{
+	char *folder = scratch_new(), *data = xasprintf("%s/ids.jsonl", folder);
+	char *output = xasprintf("%s/out.amax", folder), *expected;
+	const uint64_t most = (uint64_t)64 << 20;
+	uint64_t memory = most, n_fit = 0;
+	struct err err = { 0 };
+	size_t size;
+
+	(void)state;
+	data_write(data);
+	for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+		assert_int_equal(calibrate(models[i], false, data, output, &err), 0);
+		expected = file_read(output, &size);
+		unlink(output);
+		simt_reported = most * 16;
+		for (memory = most; fits(models[i], data, output, memory, expected, size); n_fit++)
+			memory -= memory / 16;
+		simt_reported = UINT64_MAX;
+		print_message("%s: %llu bytes are too few\n", models[i],
+			      (unsigned long long)memory);
+		for (long n = 0; n < 200; n += 1 + n / 4) {
+			simt_allocations_left = n;
+			assert_true(fits(models[i], data, output, UINT64_MAX, expected, size));
+		}
+		simt_allocations_left = -1;
+		free(expected);
+	}
+	assert_true(n_fit > 4);
+	unlink(data);
+	rmdir(folder);
+	free(data);
+	free(output);
+	free(folder);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_failed_call_ends_the_calibration),
+		cmocka_unit_test(less_memory_gives_the_same_history),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

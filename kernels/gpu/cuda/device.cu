@@ -30,24 +30,26 @@ struct device_stream {
 	bool open;
 	int device;
 	cudaStream_t native;
+	cudaEvent_t done; /* for device_wait(): a thread that waits leaves its CPU to others */
 	struct block blocks[MAX_BLOCKS]; /* each at least as large as all before it together */
 	size_t n_blocks;
 	size_t least;		 /* bytes of the first block: the sum of the last step's blocks */
 	struct staging *staging; /* NULL: no copy yet */
 	const char *failed;	 /* the failed call; NULL: none */
 	cudaError_t error;
-	const char *why; /* its message, if it is not a call of the runtime */
-	size_t wanted;	 /* bytes wanted by device_take() */
+	const char *why;	    /* its message, if it is not a call of the runtime */
+	size_t wanted;		    /* bytes wanted by device_take() */
+	struct device_stream *next; /* another idle one */
 };
 
-static void stream_close(struct device_stream *stream);
+static void stream_give(struct device_stream *stream);
 
 struct thread_stream {
-	struct device_stream stream;
+	struct device_stream *stream;
 
 	~thread_stream()
 	{
-		stream_close(&stream);
+		stream_give(stream);
 	}
 };
 
@@ -60,7 +62,9 @@ struct devices {
 
 static struct devices devices;
 static pthread_once_t devices_once = PTHREAD_ONCE_INIT;
-static unsigned n_threads; /* threads that have had a stream */
+static unsigned n_threads;			 /* threads that have had a stream */
+static struct device_stream *idle[DEVICES_MOST]; /* of threads that have ended, with their memory */
+static pthread_mutex_t idle_lock = PTHREAD_MUTEX_INITIALIZER;
 static thread_local struct thread_stream here;
 static thread_local int device_here = -1; /* the current GPU of this thread; -1: unknown */
 
@@ -137,24 +141,52 @@ static void stream_open(struct device_stream *stream, int device)
 	stream_fail(stream, "cudaSetDevice", make_current(device));
 	stream_fail(stream, "cudaStreamCreate",
 		    cudaStreamCreateWithFlags(&stream->native, cudaStreamNonBlocking));
+	stream_fail(stream, "cudaEventCreate",
+		    cudaEventCreateWithFlags(&stream->done,
+					     cudaEventDisableTiming | cudaEventBlockingSync));
+}
+
+static struct device_stream *stream_alloc(void)
+{
+	return static_cast<struct device_stream *>(xcalloc(1, sizeof(struct device_stream)));
+}
+
+static struct device_stream *idle_take(int device)
+{
+	struct device_stream *stream;
+
+	pthread_mutex_lock(&idle_lock);
+	stream = idle[device];
+	if (stream)
+		idle[device] = stream->next;
+	pthread_mutex_unlock(&idle_lock);
+	return stream;
 }
 
 struct device_stream *device_stream_here(void)
 {
-	struct device_stream *stream = &here.stream;
 	unsigned n;
+	int device;
 
-	if (stream->open || device_missing())
-		return stream;
+	if (here.stream)
+		return here.stream;
+	if (device_missing()) {
+		here.stream = stream_alloc();
+		return here.stream;
+	}
 	n = __atomic_fetch_add(&n_threads, 1, __ATOMIC_RELAXED);
-	stream_open(stream, (int)(n % (unsigned)devices.n));
-	return stream;
+	device = (int)(n % (unsigned)devices.n);
+	here.stream = idle_take(device);
+	if (!here.stream) {
+		here.stream = stream_alloc();
+		stream_open(here.stream, device);
+	}
+	return here.stream;
 }
 
 struct device_stream *device_stream_new(int device, struct err *err)
 {
-	struct device_stream *stream =
-		static_cast<struct device_stream *>(xcalloc(1, sizeof *stream));
+	struct device_stream *stream = stream_alloc();
 
 	stream_open(stream, device);
 	if (!device_stream_failed(stream, err))
@@ -187,6 +219,8 @@ static void stream_close(struct device_stream *stream)
 		cudaStreamSynchronize(stream->native);
 	staging_free(stream->staging);
 	blocks_free(stream);
+	if (stream->done)
+		cudaEventDestroy(stream->done);
 	if (stream->native)
 		cudaStreamDestroy(stream->native);
 	cudaGetLastError();
@@ -199,17 +233,44 @@ void device_stream_free(struct device_stream *stream)
 	free(stream);
 }
 
+uint64_t device_memory_left(int device)
+{
+	size_t free_size = 0, size = 0;
+
+	if (device_missing() || make_current(device) || cudaMemGetInfo(&free_size, &size)) {
+		cudaGetLastError();
+		return 0;
+	}
+	return free_size;
+}
+
+/* Takes the stream of a thread that ends: the threads of the next step use it. */
+static void stream_give(struct device_stream *stream)
+{
+	if (!stream || !stream->open || stream->failed) {
+		device_stream_free(stream);
+		return;
+	}
+	device_wait(stream);
+	device_begin(stream);
+	pthread_mutex_lock(&idle_lock);
+	stream->next = idle[stream->device];
+	idle[stream->device] = stream;
+	pthread_mutex_unlock(&idle_lock);
+}
+
 static int no_room(int device, const char *what, uint64_t wanted, struct err *err)
 {
 	size_t free_size = 0, size = 0;
 
 	if (!make_current(device))
 		cudaMemGetInfo(&free_size, &size);
-	return err_set(err, ERR_SYSTEM,
-		       "%s on GPU %d: %llu MiB needed, %zu of %zu MiB free: reduce "
-		       "--max-memory or --threads",
-		       what, devices.number[device], (unsigned long long)((wanted + MIB - 1) / MIB),
-		       free_size / MIB, size / MIB);
+	return err_no_memory(err,
+			     "%s on GPU %d: %llu MiB needed, %zu of %zu MiB free: reduce "
+			     "--max-memory or --threads",
+			     what, devices.number[device],
+			     (unsigned long long)((wanted + MIB - 1) / MIB), free_size / MIB,
+			     size / MIB);
 }
 
 int device_stream_failed(struct device_stream *stream, struct err *err)
@@ -366,7 +427,14 @@ void device_launched(struct device_stream *stream, const char *kernel)
 
 void device_wait(struct device_stream *stream)
 {
+	cudaError_t error;
+
 	if (stream->staging)
 		staging_settle(stream->staging, stream);
-	stream_fail(stream, "cudaStreamSynchronize", cudaStreamSynchronize(stream_of(stream)));
+	error = cudaEventRecord(stream->done, stream_of(stream));
+	stream_fail(stream, "cudaEventRecord", error);
+	if (error)
+		cudaStreamSynchronize(stream->native);
+	else
+		stream_fail(stream, "cudaEventSynchronize", cudaEventSynchronize(stream->done));
 }

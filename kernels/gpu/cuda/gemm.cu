@@ -356,6 +356,11 @@ static bool multiply(struct call *c, struct gpu_gemm_space *space)
 		    space->workspace, shape->workspace_size, c->native);
 }
 
+void gpu_gemm_reserve(struct device_stream *stream, struct gpu_gemm_space *space)
+{
+	space_ready(stream, space, WORKSPACE_MOST);
+}
+
 int gpu_gemm_library(char *text, size_t size, struct err *err)
 {
 	const char *why = NULL;

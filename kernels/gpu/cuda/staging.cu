@@ -43,7 +43,8 @@ static void stage_release(struct stage *stage)
 
 static cudaError_t stage_init(struct stage *stage)
 {
-	cudaError_t error = cudaEventCreateWithFlags(&stage->copied, cudaEventDisableTiming);
+	cudaError_t error = cudaEventCreateWithFlags(&stage->copied, cudaEventDisableTiming |
+									     cudaEventBlockingSync);
 
 	if (error)
 		return error;
