@@ -296,7 +296,7 @@ struct executor_ops {
 	/* the number of tokens whose product takes as long as loading the weights */
 	size_t tokens_per_load;
 	/* The streams that keep it busy: the threads of a command are by default at least and at
-	 * most so many.  0: one for each CPU. */
+	 * most so many.  0: the CPUs compute, a thread for each. */
 	int min_streams, max_streams;
 
 	/* Writes the library of the products and its version, such as "oneDNN 2.6.3", to a text of

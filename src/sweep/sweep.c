@@ -86,16 +86,39 @@ static size_t n_groups(const struct sweep *sweep)
 	return (sweep->step.n + sweep->group - 1) / sweep->group;
 }
 
-/* Runs a group of sequences, or after the last one loads a piece of a next stage. */
+static size_t n_pieces(const struct sweep *sweep)
+{
+	size_t n = 0;
+
+	for (size_t m = 0; m < n_models(sweep); m++)
+		n += runner_n_pieces(&sweep->runners[m]);
+	return n;
+}
+
+/* Returns how many of the first `item` items load a piece.  Threads that compute load after the
+ * last sequence.  Where a device computes, pieces lie evenly among the sequences, so that reading,
+ * copying and multiplying go on at the same time. */
+static size_t pieces_before(const struct sweep *sweep, size_t item)
+{
+	size_t groups = n_groups(sweep), pieces = n_pieces(sweep);
+
+	if (sweep->plan.params.executor->max_streams)
+		return item * pieces / (groups + pieces);
+	return item > groups ? item - groups : 0;
+}
+
+/* Runs a group of sequences, or loads a piece of a next stage. */
 static int run_item(void *context, int worker, size_t item, struct err *err)
 {
 	struct sweep *sweep = context;
-	size_t at = item * sweep->group, left = sweep->step.n - at;
+	size_t piece = pieces_before(sweep, item);
+	size_t at = (item - piece) * sweep->group, left = sweep->step.n - at;
 	const struct span sequences = { sweep->step.first + at,
 					left < sweep->group ? left : sweep->group };
 
-	return item < n_groups(sweep) ? run_sequences(sweep, worker, sequences, err)
-				      : load_piece(sweep, worker, item - n_groups(sweep), err);
+	return pieces_before(sweep, item + 1) > piece
+		       ? load_piece(sweep, worker, piece, err)
+		       : run_sequences(sweep, worker, sequences, err);
 }
 
 static int run_step(struct sweep *sweep, struct err *err)
@@ -105,11 +128,9 @@ static int run_step(struct sweep *sweep, struct err *err)
 	int rc = 0;
 
 	sweep->group = runner_group(&sweep->runners[0], sweep->step.n);
-	n = n_groups(sweep);
+	n = n_groups(sweep) + n_pieces(sweep);
 	for (; n_begun < n_models(sweep) && !rc; n_begun++)
 		rc = runner_step_begin(&sweep->runners[n_begun], err);
-	for (size_t m = 0; m < n_models(sweep); m++)
-		n += runner_n_pieces(&sweep->runners[m]);
 	if (rc)
 		n_begun--;
 	else

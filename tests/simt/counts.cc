@@ -25,6 +25,7 @@ static struct memory memories[MAX_MEMORIES];
 static size_t n_memories;
 static struct memory *last = memories; /* that was met */
 static uint32_t launch;
+static uint64_t n_bytes_before; /* to the device, before the last launch */
 static bool counting;
 
 void simt_counts_add(void *memory, size_t size)
@@ -59,6 +60,8 @@ void simt_counts_begin(void)
 {
 	pthread_mutex_lock(&lock);
 	simt_counts.n_launches++;
+	simt_counts.n_copies_between += simt_counts.n_bytes_in != n_bytes_before;
+	n_bytes_before = simt_counts.n_bytes_in;
 	launch++;
 	counting = true;
 }

@@ -20,6 +20,7 @@ struct simt_counts {
 	uint64_t n_launches;	    /* of kernels, and of fills of memory; without products */
 	uint64_t n_read, n_written; /* bytes */
 	uint64_t n_copies_in, n_bytes_in, n_copies_out, n_bytes_out;
+	uint64_t n_copies_between; /* runs of copies to the device with launches before and after */
 	uint64_t n_waits;
 	uint64_t n_allocations; /* of memory that all streams share */
 };

@@ -242,6 +242,7 @@ static struct job layer_of(const char *folder, size_t n_sequences)
 	two.counts.n_copies_in -= one.counts.n_copies_in;
 	two.counts.n_bytes_in -= one.counts.n_bytes_in;
 	two.counts.n_copies_out -= one.counts.n_copies_out;
+	two.counts.n_copies_between -= one.counts.n_copies_between;
 	two.counts.n_waits -= one.counts.n_waits;
 	return two;
 }
@@ -275,6 +276,18 @@ static void a_dense_layer_has_its_limits(void **state)
 	at_most("waits of a layer and sequence", (double)(b->n_waits - a->n_waits), 1);
 	at_most("copies of a layer and sequence",
 		(double)(b->n_copies_in - a->n_copies_in + b->n_copies_out - a->n_copies_out), 0);
+}
+
+/* The 7 weights of a layer are copied between the sequences of the layer before it. */
+static void weights_are_loaded_beside_sequences(void **state)
+{
+	struct folder folder = folder_new();
+	const struct job layer = layer_of(folder.path, 5);
+
+	(void)state;
+	folder_remove(folder);
+	at_most("runs of copies of a layer that are missing",
+		5 - (double)layer.counts.n_copies_between, 0);
 }
 
 /* The most of one sequence more, in the layers of a model of 3 experts, of which a token goes to
@@ -334,6 +347,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_dense_layer_has_its_limits),
+		cmocka_unit_test(weights_are_loaded_beside_sequences),
 		cmocka_unit_test(experts_have_their_limits),
 		cmocka_unit_test(weights_are_loaded_once),
 	};
