@@ -152,6 +152,13 @@ static void limited_addresses_are_enough(void **state)
 	assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
 }
 
+/* AddressSanitizer ends a program that asks malloc() for as much as the next test does. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+	return "allocator_may_return_null=1";
+}
+
 static void more_than_the_machine_has_is_an_error(void **state)
 {
 	struct page_heap heap;
