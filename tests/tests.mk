@@ -32,7 +32,7 @@ SIMT_OBJ  := $(SIMT_SRC:%=$(BUILD)/simt/%.o) $(BUILD)/simt/kernels/backends.c.o
 PARITY    := test_kernels test_kernels_values test_cast_transpose test_golden test_delayed \
 	     test_executor test_executor_rows test_executor_attention test_executor_products \
 	     test_executor_gram test_executor_delta test_executor_scan \
-	     test_executor_channels
+	     test_executor_channels test_executor_observed
 # test_counts takes the place of ThreadSanitizer's library.
 SIMT      := $(patsubst %,$(BUILD)/simt/%,$(filter-out $(if $(filter thread,$(SANITIZE)),test_counts),\
 	     $(basename $(notdir $(wildcard tests/simt/test_*.c)))) $(PARITY))

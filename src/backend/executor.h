@@ -26,8 +26,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backend/executor_args.h"
 #include "base/err.h"
-#include "num/activation.h"
 #include "num/dtype.h"
 
 struct executor_ops;
@@ -65,231 +65,6 @@ static inline size_t executor_weight_panel_rows(const struct executor_weight *we
 
 	return left < weight->panel_rows ? left : weight->panel_rows;
 }
-
-/* The sums of products of inputs with each other, for a Hessian: h += x^T x, in the columns [first,
- * first + n) and the rows [0, first + n) of h.  These panels of all columns together are the upper
- * triangle, and parts of the lower one. */
-struct gram_args {
-	const void *x;	  /* (m, k), of dtype */
-	enum dtype dtype; /* BF16 or F32 */
-	size_t m, k;
-	size_t first, n; /* first + n is at most k */
-	float *h;	 /* (k, k) */
-};
-
-/* Statistics of values: max |x| (ignores NaN, counts inf), and the number of NaN and inf.  A zeroed
- * struct is of no values.  Operations add to it. */
-struct value_stats {
-	uint64_t n_nonfinite;
-	float amax;
-	uint32_t padding;
-};
-
-/* Rows to read, which begin `stride` elements apart. */
-struct rows_in {
-	const float *data;
-	size_t stride;
-};
-
-/* Rows to write, which begin `stride` elements apart. */
-struct rows_out {
-	float *data;
-	size_t stride;
-};
-
-/* y = activation(gate) * up (num/activation.h).  y may be gate or up if their strides are equal. */
-struct gate_args {
-	enum activation activation;
-	struct rows_in gate, up;
-	size_t n_rows, n_cols;
-	struct rows_out y;
-};
-
-/* x = factor x, in rows; or a factor for each row. */
-struct scale_args {
-	struct rows_out x;
-	float factor;
-	const float *factors; /* (n_rows), in the place of factor; NULL: none */
-	size_t n_rows, n_cols;
-};
-
-/* GPT-OSS: y = (up + 1) gate sigmoid(alpha gate), after gate is clamped to clamp from above and up
- * to it from both sides.  y and x do not overlap. */
-struct gate_interleaved_args {
-	const float *x; /* (n, 2): pairs (gate, up) */
-	float clamp, alpha;
-	size_t n;
-	float *y; /* (n) */
-};
-
-/* y[r] = x[r / repeat], for rows r of y.  y and x do not overlap. */
-struct copy_args {
-	struct rows_out y;
-	struct rows_in x;
-	size_t repeat, n_rows, n_cols;
-};
-
-/* Moves the elements of pairs half a row apart: y[i] = x[2 i], y[i + n_cols / 2] = x[2 i + 1].  y
- * and x do not overlap. */
-struct deinterleave_args {
-	struct rows_out y;
-	struct rows_in x;
-	size_t n_rows, n_cols;
-};
-
-/* y[rows[r]] += factors[r] * x[r], for each row r of x.  No row of y occurs twice. */
-struct scatter_add_args {
-	float *y;
-	const float *x;
-	const uint32_t *rows;
-	const float *factors; /* NULL: 1 */
-	size_t n_rows, n_cols;
-};
-
-/* y = x * (1 / sqrt(mean(x^2) + eps)) * (offset + weight), row by row.  centered: the mean of x is
- * subtracted from x first, which makes it LayerNorm.  y may be x. */
-struct rms_norm_args {
-	bool centered;
-	struct rows_in x;
-	const float *weight; /* (n_cols); NULL: zeros */
-	float offset, eps;
-	size_t n_rows, n_cols;
-	struct rows_out y;
-};
-
-/* Rotates the pairs (i, i + rope_dim / 2) of the first rope_dim of each head's head_dim values, in
- * place. */
-struct rope_args {
-	struct rows_out x; /* a row is a token with n_heads heads */
-	size_t n_tokens, n_heads, head_dim;
-	const float *cosines, *sines; /* (n_tokens, rope_dim / 2), of the angles */
-	size_t rope_dim;
-};
-
-/* The values of a cache in E4M3: x = e4m3(x / scale) scale, with a scale for each head. */
-struct round_e4m3_args {
-	float *x; /* (n_rows, n_heads, head_dim) */
-	size_t n_rows, n_heads, head_dim;
-	const float *scales; /* (n_heads) */
-};
-
-/* The causal attention of a sequence: a query attends to its own token and those before it. */
-struct attention_args {
-	size_t n_tokens, n_heads, n_kv_heads, head_dim,
-		value_dim;    /* n_heads: a multiple of n_kv_heads */
-	size_t window;	      /* tokens that a query attends to; 0: all */
-	float scale, softcap; /* score = q k scale; then softcap tanh(score / softcap), 0: no cap */
-	/* (n_heads): one more score for each head, which adds to the softmax's sum and has no
-	 * value; or NULL */
-	const float *sinks;
-	/* v: (n_tokens, n_heads * head_dim), (n_tokens, n_kv_heads * head_dim or value_dim) */
-	const float *q, *k, *v;
-	float *y;      /* (n_tokens, n_heads * value_dim) */
-	void *scratch; /* of attention_scratch() bytes */
-};
-
-#define SCAN_MAX_STATE 1024 /* values of a row of a scan's state */
-
-/* The scan of Mamba-2 (arXiv 2405.21060) over a sequence.  A head has a state S (head_dim,
- * state_size), of zeros before the first token.  A token gives it a step d = softplus(steps +
- * step_bias), clamped to [step_min, step_max], and computes
- *     S = exp(-d exp(a_log)) S + (d x) b^T,  y = S c + skip x. */
-struct scan_args {
-	size_t n_tokens, n_heads, head_dim;
-	size_t n_groups;      /* heads of a group, adjacent, share b and c; n_heads is a multiple */
-	size_t state_size;    /* at most SCAN_MAX_STATE */
-	struct rows_in x;     /* (n_tokens, n_heads * head_dim) */
-	struct rows_in b, c;  /* (n_tokens, n_groups * state_size) */
-	struct rows_in steps; /* (n_tokens, n_heads) */
-	float step_min, step_max;
-	const float *step_bias, *a_log, *skip; /* (n_heads) */
-	struct rows_out y; /* (n_tokens, n_heads * head_dim); overlaps no other */
-	void *scratch;	   /* of scan_scratch() bytes */
-};
-
-#define SCAN_CHANNELS_MAX_STATE 256
-
-/* The scan of Mamba-1 (arXiv 2312.00752) over a sequence.  A channel has a state S (state_size), of
- * zeros before the first token.  A token gives it a step d = softplus(steps), and computes
- *     S = exp(-d exp(a_log)) S + (d x) b,  y = S c + skip x. */
-struct scan_channels_args {
-	size_t n_tokens, n_channels;
-	size_t state_size;	 /* at most SCAN_CHANNELS_MAX_STATE */
-	struct rows_in x, steps; /* (n_tokens, n_channels) */
-	struct rows_in b, c;	 /* (n_tokens, state_size) */
-	const float *a_log;	 /* (state_size, n_channels) */
-	const float *skip;	 /* (n_channels) */
-	struct rows_out y;	 /* (n_tokens, n_channels); overlaps no other */
-};
-
-/* A causal convolution of each column with its own kernel: y[t] = activation(bias + the sum of
- * weight[i] * x[t - width + 1 + i]), in the order of i.  Rows before the first token are left
- * out. */
-struct convolve_args {
-	enum activation activation;
-	struct rows_in x;
-	struct rows_in weight; /* (width, n_cols): the last row is multiplied by x[t] */
-	const float *bias;     /* (n_cols); NULL: none */
-	size_t width, n_tokens, n_cols;
-	struct rows_out y; /* does not overlap x */
-};
-
-/* The gates of gated DeltaNet: a = exp(-exp(a_log) softplus(a + dt_bias)), the decays of a state,
- * and b = sigmoid(b), the rate at which it learns; in place. */
-struct delta_gates_args {
-	float *a;	      /* (n_tokens, n_heads * n_decays) */
-	float *b;	      /* (n_tokens, n_heads) */
-	const float *a_log;   /* (n_heads) */
-	const float *dt_bias; /* (n_heads * n_decays) */
-	size_t n_tokens, n_heads, n_decays;
-};
-
-#define DELTA_MAX_KEY_DIM 256
-
-/* The gated delta rule (arXiv 2412.06464) over a sequence.  A value head has a state S (key_dim,
- * value_dim), of zeros before the first token.  For a token with its q, k, v, decay a and rate b:
- *     d = b (v - a S^T k),  y = a S^T q + (q k) d,  S = k d^T + a S.
- * Or a is a decay for each feature of keys, which multiplies a row of S: Kimi Delta Attention,
- * arXiv 2510.26692. */
-struct delta_args {
-	/* value heads of a key head are adjacent; n_heads is a multiple of n_key_heads */
-	size_t n_tokens, n_heads, n_key_heads;
-	size_t key_dim; /* at most DELTA_MAX_KEY_DIM */
-	size_t value_dim;
-	size_t n_decays;    /* of a head: 1, or key_dim */
-	const float *q, *k; /* (n_tokens, n_key_heads * key_dim) */
-	const float *v;	    /* (n_tokens, n_heads * value_dim) */
-	const float *a, *b; /* (n_tokens, n_heads * n_decays), (n_tokens, n_heads): the gates */
-	float *y;	    /* (n_tokens, n_heads * value_dim); does not overlap the others */
-	void *scratch;	    /* of delta_scratch() bytes */
-};
-
-/* The loss: from logits to the terms of the cross-entropy. */
-struct cross_entropy_args {
-	/* (n_rows, n_cols): columns [first, first + n_cols) of a wider matrix; capped in place */
-	float *logits;
-	size_t n_rows, n_cols, first;
-	float softcap;		/* 0: no cap */
-	const uint32_t *labels; /* (n_rows) */
-	float *log_sums;	/* (n_rows): written, log(sum exp) of each row */
-	float *label_logits;	/* (n_rows): written where the label is one of the columns */
-};
-
-/* Sums over some columns of the logits p and q of one row. */
-struct divergence_sums {
-	float max_p, max_q;	 /* the largest logits */
-	uint32_t top_p, top_q;	 /* their columns; of equal ones the first */
-	double sum_p, sum_q;	 /* of exp(p - max_p); of exp(q - max_q) */
-	double cross_p, cross_q; /* of exp(p - max_p) (p - q); of exp(q - max_q) (q - p) */
-};
-
-/* The divergence of two distributions from each other, by their logits. */
-struct divergence_args {
-	const float *p,
-		*q; /* (n_rows, n_cols): columns [first, first + n_cols) of wider matrices */
-	size_t n_rows, n_cols, first;
-	struct divergence_sums *sums; /* (n_rows): written */
-};
 
 struct executor_ops {
 	const char *name; /* "cpu" */
@@ -380,9 +155,7 @@ struct executor_ops {
 	void (*amax)(struct executor_stream *stream, const float *x, size_t n,
 		     struct value_stats *stats);
 
-	/* Rounds x to bf16 in place, and adds the result to *stats. */
-	void (*round_amax)(struct executor_stream *stream, float *x, size_t n,
-			   struct value_stats *stats);
+	void (*round)(struct executor_stream *stream, const struct round_args *args);
 
 	/* Counts each value: counts[2 * (bits of |x| >> 20)]++. The bin is the exponent and 3 bits
 	 * of the mantissa: 2048 counts, which use every second element. */
@@ -394,8 +167,7 @@ struct executor_ops {
 	/* y = bf16(x), to nearest even. */
 	void (*round_bf16)(struct executor_stream *stream, const float *x, size_t n, uint16_t *y);
 
-	/* x += y. */
-	void (*add)(struct executor_stream *stream, float *x, const float *y, size_t n);
+	void (*add)(struct executor_stream *stream, const struct add_args *args);
 
 	/* Adds the row (n_cols) to each row of x. */
 	void (*add_row)(struct executor_stream *stream, float *x, const float *row, size_t n_rows,

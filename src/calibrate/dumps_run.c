@@ -72,18 +72,23 @@ static void multiply(const struct forward *forward, const struct dumps_worker *w
 	const struct executor_ops *ops = worker->stream->executor->ops;
 	size_t n = linear->ref->n, k = linear->ref->k;
 	const void *input = worker->x;
+	const struct round_args round = {
+		.x = worker->x,
+		.n = n_rows * k,
+		.y = worker->x,
+		.rounded = { &worker->stats[SLOT_X],
+			     forward->input == DT_BF16 ? worker->rounded : NULL },
+	};
 
 	ops->zero(worker->stream, worker->stats, N_SLOTS * sizeof *worker->stats);
 	ops->put(worker->stream, worker->x, worker->host, n_rows * k * sizeof(float));
 	if (forward->round)
-		ops->round_amax(worker->stream, worker->x, n_rows * k, &worker->stats[SLOT_X]);
+		ops->round(worker->stream, &round);
 	else
 		ops->amax(worker->stream, worker->x, n_rows * k, &worker->stats[SLOT_X]);
 	count(worker, worker->x, n_rows * k, SLOT_X);
-	if (forward->input == DT_BF16) {
-		ops->round_bf16(worker->stream, worker->x, n_rows * k, worker->rounded);
+	if (forward->input == DT_BF16)
 		input = worker->rounded;
-	}
 	ops->multiply(worker->stream, &linear->weight, input, n_rows, worker->y);
 	if (linear->bias)
 		ops->add_row(worker->stream, worker->y, linear->bias, n_rows, n);

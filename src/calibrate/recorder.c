@@ -164,7 +164,9 @@ static void recorder_observe(void *context, const struct observation *observatio
 
 struct observer recorder_observer(struct recorder *recorder)
 {
-	return (struct observer){ recorder, recorder_observe };
+	return (struct observer){ .context = recorder,
+				  .reads_no_inputs = !recorder->histogram,
+				  .observe = recorder_observe };
 }
 
 int recorder_begin(struct recorder *recorder, struct executor_stream *lane,

@@ -161,7 +161,7 @@ int inputs_open(struct inputs *inputs, struct compensation *job, const struct tu
 				   .turn = turn,
 				   .n = turn->end - turn->first,
 				   .dtype = compensate_input_type(plan) };
-	inputs->observer = (struct observer){ inputs, observe };
+	inputs->observer = (struct observer){ .context = inputs, .observe = observe };
 	find_groups(inputs, layer ? layer->ref : NULL);
 	place_regions(inputs);
 	for (size_t g = 0; g < inputs->n; g++)

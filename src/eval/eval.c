@@ -212,13 +212,15 @@ static int prepare(struct evaluation *evaluation, struct err *err)
 static int run(struct evaluation *evaluation, struct eval_result *result, struct err *err)
 {
 	const struct eval_params *params = evaluation->params;
-	const struct sweep_events events = { .context = evaluation,
-					     .observers = { { evaluation, observe_first },
-							    { evaluation, observe_second } },
-					     .stage_begins = stage_begins,
-					     .run = run_sequences,
-					     .stage_ends = stage_ends,
-					     .sweep_ends = sweep_ends };
+	const struct sweep_events events = {
+		.context = evaluation,
+		.observers = { { evaluation, !evaluation->layers, observe_first },
+			       { evaluation, !evaluation->layers, observe_second } },
+		.stage_begins = stage_begins,
+		.run = run_sequences,
+		.stage_ends = stage_ends,
+		.sweep_ends = sweep_ends
+	};
 	struct sweep *sweep = &evaluation->sweep;
 
 	if (sweep_open(sweep, &evaluation->plan->sweep, params->backend, params->stop,

@@ -197,7 +197,8 @@ static void observe_out(void *context, const struct observation *observation)
 
 struct observer layers_observer(struct layers *layers, int model)
 {
-	return (struct observer){ layers, model ? observe_out : observe_source };
+	return (struct observer){ .context = layers,
+				  .observe = model ? observe_out : observe_source };
 }
 
 int layers_begin(struct layers *layers, struct err *err)

@@ -53,11 +53,15 @@ static int project_apart(const struct pass *pass, struct err *err)
 	struct attention_arrays *a = &w->attention;
 	bool gated = pass->forward->model->arch->gated_attention;
 	float *const places[] = { gated ? w->fused_out : a->q, a->k, a->v };
+	bool parallel = pass->forward->model->arch->parallel;
 	const struct linear *linears[3];
+	struct value_stats *stats[3];
 	float *ys[3];
-	struct products products = {
-		.linears = linears, .x = w->own->normed, .m = pass->sequence->n_tokens, .ys = ys
-	};
+	struct products products = { .linears = linears,
+				     .x = w->own->normed,
+				     .m = pass->sequence->n_tokens,
+				     .ys = ys,
+				     .x_ends = !parallel && ref->mixer == MIXER_ATTENTION };
 	size_t n_keys = ref->n_kv_heads * ref->head_dim;
 
 	for (int i = 0; i < 3; i++) {
@@ -68,8 +72,15 @@ static int project_apart(const struct pass *pass, struct err *err)
 		linears[products.n] = linear;
 		ys[products.n++] = places[i];
 	}
+	if (products.n == 3 && rotation_is_first(pass))
+		products.y_stats = stats;
 	if (pass_products(pass, &products, err))
 		return -1;
+	if (products.y_stats) {
+		a->q_stats = stats[0];
+		a->k_stats = stats[1];
+		w->ops->amax(w->stream, a->v, products.m * linears[2]->ref->n, stats[2]);
+	}
 	if (ref->keys_are_values && !ref->kv_source)
 		copy_rows(w, (struct rows_out){ a->v, n_keys }, (struct rows_in){ a->k, n_keys }, 1,
 			  products.m, n_keys);
@@ -85,6 +96,7 @@ static int project_qkv(const struct pass *pass, struct err *err)
 	const struct linear *fused = &pass->layer->linear[LINEAR_QKV];
 	struct workspace *w = pass->workspace;
 
+	w->attention.q_stats = w->attention.k_stats = NULL;
 	if (!fused->weight.data)
 		return project_apart(pass, err);
 	if (pass_linear(pass, fused, w->own->normed, pass->sequence->n_tokens, w->fused_out, err))
@@ -235,46 +247,6 @@ static void norm_queries_and_keys(const struct pass *pass)
 	norm_heads(pass, VECTOR_NORM_K, a->k, pass->layer->ref->n_kv_heads);
 }
 
-/* Returns the number of heads of keys that the layer computes. */
-static size_t own_kv_heads(const struct layer_ref *ref)
-{
-	return ref->kv_source ? 0 : ref->n_kv_heads;
-}
-
-/* Computes the angles, which depend on the rope and on positions, if one of these has changed. */
-static void angles_put(struct workspace *w, const struct rope *rope, size_t n_tokens)
-{
-	struct attention_arrays *a = &w->attention;
-	const float *inverse = rope_inverse(rope, n_tokens);
-	size_t n = rope->n / 2, size = n_tokens * n * sizeof(float);
-
-	if (a->inverse == inverse && a->n_angles >= n_tokens)
-		return;
-	a->inverse = inverse;
-	a->n_angles = n_tokens;
-	for (size_t t = 0; t < n_tokens; t++)
-		rope_angles(rope, inverse, t, w->host.cosines + t * n, w->host.sines + t * n);
-	w->ops->put(w->stream, a->cosines, w->host.cosines, size);
-	w->ops->put(w->stream, a->sines, w->host.sines, size);
-}
-
-/* Rotates the first values of each head in place; x: from the first such value on. */
-static void rotate(const struct pass *pass, float *x, size_t n_heads, size_t head_dim)
-{
-	struct workspace *w = pass->workspace;
-	const struct rope_args args = {
-		.x = { x, n_heads * head_dim },
-		.n_tokens = pass->sequence->n_tokens,
-		.n_heads = n_heads,
-		.head_dim = head_dim,
-		.cosines = w->attention.cosines,
-		.sines = w->attention.sines,
-		.rope_dim = pass->layer->ref->rope->n,
-	};
-
-	w->ops->rope(w->stream, &args);
-}
-
 /* Norms each head of x, without weights. */
 static void norm_plainly(const struct pass *pass, float *x, size_t n_heads)
 {
@@ -313,19 +285,25 @@ static void scale_queries(const struct pass *pass)
 	w->ops->scale(w->stream, &args);
 }
 
-/* Tells the observers of values of attention, n_cols of each token. */
+/* What the observers are told of values of attention, n_cols of each token. */
+static struct observation observation_of(const struct pass *pass, enum observed what, size_t slot,
+					 const float *values, size_t n_cols)
+{
+	return (struct observation){ .what = what,
+				     .layer = pass->layer->ref,
+				     .worker = pass->workspace->number,
+				     .stream = pass->workspace->stream,
+				     .sequence = pass->sequence->index,
+				     .values = values,
+				     .n_rows = pass->sequence->n_tokens,
+				     .n_cols = n_cols,
+				     .slot = slot };
+}
+
 static void observe(const struct pass *pass, enum observed what, size_t slot, const float *values,
 		    size_t n_cols)
 {
-	const struct observation observation = { .what = what,
-						 .layer = pass->layer->ref,
-						 .worker = pass->workspace->number,
-						 .stream = pass->workspace->stream,
-						 .sequence = pass->sequence->index,
-						 .values = values,
-						 .n_rows = pass->sequence->n_tokens,
-						 .n_cols = n_cols,
-						 .slot = slot };
+	const struct observation observation = observation_of(pass, what, slot, values, n_cols);
 
 	pass_observe(pass, &observation);
 }
@@ -336,9 +314,17 @@ static void observe_qkv(const struct pass *pass)
 	const struct layer_ref *ref = pass->layer->ref;
 	struct workspace *w = pass->workspace;
 	const struct attention_arrays *a = &w->attention;
+	void (*tell)(const struct pass *, const struct observation *) =
+		rotation_is_last(pass) ? pass_observed : pass_observe;
+	size_t slot = w->own->n_slots_used;
+	const struct observation q =
+		observation_of(pass, OBSERVED_Q, slot, a->q, model->n_heads * ref->head_dim);
+	const struct observation k =
+		observation_of(pass, OBSERVED_K, slot + 1, a->k, ref->n_kv_heads * ref->head_dim);
 
-	observe(pass, OBSERVED_Q, w->own->n_slots_used++, a->q, model->n_heads * ref->head_dim);
-	observe(pass, OBSERVED_K, w->own->n_slots_used++, a->k, ref->n_kv_heads * ref->head_dim);
+	w->own->n_slots_used += 2;
+	tell(pass, &q);
+	tell(pass, &k);
 	observe(pass, OBSERVED_V, w->own->n_slots_used++, a->v, ref->n_kv_heads * ref->value_dim);
 }
 
@@ -353,8 +339,9 @@ static int expand_latent(const struct pass *pass, struct err *err)
 	size_t n = pass->sequence->n_tokens, slot = w->own->n_slots_used;
 
 	if (layer->ref->rope) {
-		angles_put(w, layer->ref->rope, n);
-		rotate(pass, a->k_rope, 1, latent->rope_dim);
+		rotation_put_angles(w, layer->ref->rope, n);
+		rotation_run_on(pass, (struct rows_out){ a->k_rope, latent->rope_dim }, 1, NULL,
+				NULL);
 	}
 	w->own->n_slots_used += 2;
 	observe(pass, OBSERVED_CACHED, slot, a->kv_latent, latent->kv_lora_rank);
@@ -413,6 +400,21 @@ static void gate_heads(const struct pass *pass)
 	w->ops->gate(w->stream, &args);
 }
 
+static int project_out(const struct pass *pass, struct err *err)
+{
+	const struct linear *linear = &pass->layer->linear[LINEAR_O];
+	struct workspace *w = pass->workspace;
+	const struct products products = { .linears = &linear,
+					   .n = 1,
+					   .x = w->attention.attn_out,
+					   .m = pass->sequence->n_tokens,
+					   .ys = &w->own->out,
+					   .x_ends = true,
+					   .y_stats = &w->own->out_stats };
+
+	return pass_products(pass, &products, err);
+}
+
 int attention_run(const struct pass *pass, struct err *err)
 {
 	const struct model *model = pass->forward->model;
@@ -432,10 +434,8 @@ int attention_run(const struct pass *pass, struct err *err)
 			deinterleave_heads(pass, a->q, model->n_heads);
 			deinterleave_heads(pass, a->k, ref->n_kv_heads);
 		}
-		angles_put(w, ref->rope, n);
-		rotate(pass, a->q + model->latent.nope_dim, model->n_heads, ref->head_dim);
-		if (!latent)
-			rotate(pass, a->k, own_kv_heads(ref), ref->head_dim);
+		rotation_put_angles(w, ref->rope, n);
+		rotation_run(pass);
 		if (model->rotated_norm) {
 			norm_plainly(pass, a->q, model->n_heads);
 			norm_plainly(pass, a->k, ref->n_kv_heads);
@@ -444,7 +444,7 @@ int attention_run(const struct pass *pass, struct err *err)
 	if (model->arch->norm_after_rope)
 		norm_queries_and_keys(pass);
 	if (model->arch->normed_values)
-		norm_plainly(pass, a->v, own_kv_heads(ref));
+		norm_plainly(pass, a->v, rotation_key_heads(ref));
 	if (ref->kv_source)
 		caches_take(pass);
 	if (ref->query_scale != 0)
@@ -456,5 +456,5 @@ int attention_run(const struct pass *pass, struct err *err)
 	attend(pass);
 	if (model->arch->gated_attention)
 		gate_heads(pass);
-	return pass_linear(pass, &pass->layer->linear[LINEAR_O], a->attn_out, n, w->own->out, err);
+	return project_out(pass, err);
 }

@@ -69,24 +69,95 @@ static void block_begin(const struct pass *pass, enum vector_role before)
 	const float *norm = before == NO_NORM ? NULL : pass->layer->vector[before];
 	struct workspace *w = pass->workspace;
 
+	w->own->ready = (struct ready_input){ 0 };
 	if (norm)
 		pass_norm_tokens(pass, pass->sequence->residual, norm, w->own->normed);
 	else if (!pass->forward->model->arch->parallel)
 		pass_copy_tokens(pass, pass->sequence->residual, w->own->normed);
 }
 
-static void block_end(const struct pass *pass, enum vector_role after)
+/* Norm and scale of a block's output. */
+static void output_end(const struct pass *pass, const float *norm)
 {
 	const struct model *model = pass->forward->model;
-	const float *norm = pass->layer->vector[after];
-	const struct sequence *sequence = pass->sequence;
 	struct workspace *w = pass->workspace;
+	float factor = model->multipliers.residual;
 
+	if (norm || factor != 1)
+		pass_observe_out(pass);
 	if (norm)
 		pass_norm_tokens(pass, w->own->out, norm, w->own->out);
-	pass_scale(pass, w->own->out, model->multipliers.residual, sequence->n_tokens,
-		   model->hidden);
-	w->ops->add(w->stream, sequence->residual, w->own->out, sequence->n_tokens * model->hidden);
+	pass_scale(pass, w->own->out, factor, pass->sequence->n_tokens, model->hidden);
+}
+
+static void block_end(const struct pass *pass, enum vector_role after)
+{
+	const struct sequence *sequence = pass->sequence;
+	struct workspace *w = pass->workspace;
+	struct add_args add = { .x = sequence->residual,
+				.y = w->own->out,
+				.n = sequence->n_tokens * pass->forward->model->hidden };
+
+	output_end(pass, pass->layer->vector[after]);
+	add.y_stats = w->own->out_stats;
+	w->ops->add(w->stream, &add);
+	w->own->out_stats = NULL;
+}
+
+/* The input of a block that is a norm alone, rounded for the block's first products in the same
+ * operation; ends: nothing else takes it.  after: NO_NORM, or the end of the block before, whose
+ * output is added to the residual stream in that operation, too. */
+static void block_begin_rounded(const struct pass *pass, enum vector_role before,
+				enum vector_role after, bool ends)
+{
+	struct own_arrays *own = pass->workspace->own;
+	const struct sequence *sequence = pass->sequence;
+	struct rms_norm_args args =
+		pass_norm_args(pass, sequence->residual, pass->layer->vector[before], own->normed);
+
+	if (after != NO_NORM) {
+		output_end(pass, pass->layer->vector[after]);
+		args.sum = sequence->residual;
+		args.add = own->out;
+		args.add_stats = own->out_stats;
+		own->out_stats = NULL;
+	}
+	args.rounded =
+		pass_ready(pass, &own->ready, own->normed, args.n_rows * args.n_cols, own->rounded);
+	if (args.rounded.codes && !pass_keeps(pass, ends))
+		args.y.data = NULL;
+	pass->workspace->ops->rms_norm(pass->workspace->stream, &args);
+}
+
+/* The first block's input.  Other mixers than attention do not begin with a product of it. */
+static void mixer_begin(const struct pass *pass)
+{
+	const struct model *model = pass->forward->model;
+	const struct layer *layer = pass->layer;
+	bool latent = model->latent.kv_lora_rank;
+
+	if (layer->ref->mixer == MIXER_ATTENTION && layer->vector[VECTOR_NORM_ATTENTION])
+		block_begin_rounded(pass, VECTOR_NORM_ATTENTION, NO_NORM,
+				    !latent && !model->arch->parallel);
+	else
+		block_begin(pass, VECTOR_NORM_ATTENTION);
+}
+
+/* The end of the first block, and the second one's input. */
+static void mlp_begin(const struct pass *pass)
+{
+	const struct layer *layer = pass->layer;
+	bool mixed = layer->ref->mixer != MIXER_NONE;
+
+	if (layer->ref->has_mlp && !layer->ref->n_experts && layer->vector[VECTOR_NORM_MLP]) {
+		block_begin_rounded(pass, VECTOR_NORM_MLP,
+				    mixed ? VECTOR_NORM_ATTENTION_OUT : NO_NORM, true);
+		return;
+	}
+	if (mixed)
+		block_end(pass, VECTOR_NORM_ATTENTION_OUT);
+	if (layer->ref->has_mlp)
+		block_begin(pass, VECTOR_NORM_MLP);
 }
 
 /* What computes the first block of a layer. */
@@ -101,17 +172,18 @@ static int layer_begin(const struct pass *pass, struct err *err)
 	const struct layer_ref *ref = pass->layer->ref;
 
 	pass->workspace->own->n_slots_used = 0;
+	pass->workspace->own->out_stats = NULL;
+	pass->workspace->own->ready = (struct ready_input){ 0 };
 	if (ref->linear[LINEAR_LAYER_INPUTS].weight && layer_inputs_run(pass, err))
 		return -1;
 	if (ref->mixer != MIXER_NONE) {
-		block_begin(pass, VECTOR_NORM_ATTENTION);
+		mixer_begin(pass);
 		if (mixers[ref->mixer](pass, err))
 			return -1;
-		block_end(pass, VECTOR_NORM_ATTENTION_OUT);
 	}
+	mlp_begin(pass);
 	if (!ref->has_mlp)
 		return 0;
-	block_begin(pass, VECTOR_NORM_MLP);
 	return ref->n_experts ? experts_begin(pass, err) : mlp_run(pass, err);
 }
 

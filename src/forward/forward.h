@@ -78,6 +78,7 @@ struct observation {
 /* Called with values during a pass, by several threads, each with its own worker and sequence. */
 struct observer {
 	void *context;
+	bool reads_no_inputs; /* the values of OBSERVED_X may be missing */
 	void (*observe)(void *context, const struct observation *observation);
 };
 

@@ -64,7 +64,8 @@ int head_block_begin(const struct head_pass *run, size_t first, struct head_bloc
 	*block = (struct head_block){ .first = first, .m = head_block_tokens(run, first) };
 	block->n_labels = first + block->m < n ? block->m : block->m - 1;
 	w->own->n_slots_used = SLOT_X;
-	x = pass_round(pass, w->own->normed + first * hidden, block->m, hidden);
+	w->own->ready = (struct ready_input){ 0 };
+	x = pass_round(pass, w->own->normed + first * hidden, block->m, hidden, false);
 	x.linear = run->head.linear->ref;
 	if (pass_input(pass, run->head.linear, &x, &block->input, err))
 		return -1;

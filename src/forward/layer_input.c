@@ -30,7 +30,7 @@ int layer_inputs_run(const struct pass *pass, struct err *err)
 	pass_norm(pass, (struct rows_in){ projected, dim },
 		  pass->layer->vector[VECTOR_NORM_LAYER_INPUTS],
 		  (struct rows_out){ projected, dim }, n_rows, dim);
-	w->ops->add(w->stream, inputs, projected, n_rows * dim);
+	pass_add(pass, inputs, projected, n_rows * dim);
 	pass_scale(pass, inputs, sqrtf(0.5f), n_rows, dim);
 	return 0;
 }

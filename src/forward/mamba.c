@@ -175,7 +175,8 @@ int mamba_run_beside(const struct pass *pass, struct err *err)
 	pass_scale(pass, w->own->normed, m->attention_in, n, hidden);
 	if (attention_run(pass, err))
 		return -1;
+	pass_observe_out(pass);
 	pass_scale(pass, w->own->out, m->attention_out, n, hidden);
-	w->ops->add(w->stream, w->own->out, w->mamba.out, n * hidden);
+	pass_add(pass, w->own->out, w->mamba.out, n * hidden);
 	return 0;
 }

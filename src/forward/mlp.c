@@ -14,26 +14,37 @@ struct mlp {
 	/* GPT-OSS's activation: gate and up are fused row by row; else up lies below gate */
 	bool clamped;
 	const struct linear *down;
+	bool x_ends;			/* nothing else takes the input */
+	struct value_stats **out_stats; /* products.y_stats of `down`; NULL: none */
 };
 
-/* mlp.gate (m, width) = activation(gate) * up.  gate and up have rows of `stride` elements. */
-static void gate_rows(const struct pass *pass, const float *gate, const float *up, size_t stride,
-		      size_t m, size_t width)
+/* mlp.gate (m, width) = activation(gate) * up, rounded for the next product.  gate and up have rows
+ * of `stride` elements, and are added to stats, which may be NULL. */
+static void gate_rows(const struct pass *pass, struct rows_in gate, struct rows_in up,
+		      struct value_stats *const *stats, size_t m, size_t width)
 {
 	struct workspace *w = pass->workspace;
-	const struct gate_args args = { .activation = pass->forward->model->activation,
-					.gate = { gate, stride },
-					.up = { up, stride },
-					.n_rows = m,
-					.n_cols = width,
-					.y = { w->mlp.gate, width } };
+	struct gate_args args = { .activation = pass->forward->model->activation,
+				  .gate = gate,
+				  .up = up,
+				  .gate_stats = stats[0],
+				  .up_stats = stats[1],
+				  .n_rows = m,
+				  .n_cols = width,
+				  .y = { w->mlp.gate, width } };
 
+	args.rounded = pass_ready(pass, &w->ready, w->mlp.gate, m * width, w->input.rounded);
+	if (args.rounded.codes && !pass_keeps(pass, true))
+		args.y.data = NULL;
 	w->ops->gate(w->stream, &args);
 }
 
-/* Turns workspace->fused_out (m, 2 width) into mlp.gate (m, width). */
-static void gate_fused(const struct pass *pass, const struct mlp *mlp, size_t m)
+/* Turns workspace->fused_out (m, 2 width) into mlp.gate (m, width), unless the gates are clamped
+ * adding fused_out to stats, which may be NULL. */
+static void gate_fused(const struct pass *pass, const struct mlp *mlp, size_t m,
+		       struct value_stats *stats)
 {
+	struct value_stats *const both[] = { stats, stats };
 	struct workspace *w = pass->workspace;
 	size_t width = mlp->down->ref->k;
 	const struct gate_interleaved_args args = { .x = w->fused_out,
@@ -45,7 +56,8 @@ static void gate_fused(const struct pass *pass, const struct mlp *mlp, size_t m)
 	if (mlp->clamped)
 		w->ops->gate_interleaved(w->stream, &args);
 	else
-		gate_rows(pass, w->fused_out, w->fused_out + width, 2 * width, m, width);
+		gate_rows(pass, (struct rows_in){ w->fused_out, 2 * width },
+			  (struct rows_in){ w->fused_out + width, 2 * width }, both, m, width);
 }
 
 /* Writes gate and up of two matrices to workspace->fused_out as one matrix would. */
@@ -70,17 +82,26 @@ static int gate_up(const struct pass *pass, const struct mlp *mlp, float *x, siz
 	struct workspace *w = pass->workspace;
 	const struct linear *const both[] = { mlp->gate, mlp->up };
 	float *const ys[] = { w->mlp.gate, w->mlp.up };
-	const struct products products = { .linears = both, .n = 2, .x = x, .m = m, .ys = ys };
+	float factor = pass->forward->model->multipliers.gate;
+	struct value_stats *stats[2] = { NULL, NULL };
+	const struct products products = { .linears = both,
+					   .n = 2,
+					   .x = x,
+					   .m = m,
+					   .ys = ys,
+					   .x_ends = mlp->x_ends,
+					   .y_stats = mlp->clamped || factor != 1 ? NULL : stats };
 	size_t width = mlp->down->ref->k;
 
 	if (pass_products(pass, &products, err))
 		return -1;
-	pass_scale(pass, w->mlp.gate, pass->forward->model->multipliers.gate, m, width);
+	pass_scale(pass, w->mlp.gate, factor, m, width);
 	if (mlp->clamped) {
 		interleave(w, m * width);
-		gate_fused(pass, mlp, m);
+		gate_fused(pass, mlp, m, NULL);
 	} else {
-		gate_rows(pass, w->mlp.gate, w->mlp.up, width, m, width);
+		gate_rows(pass, (struct rows_in){ w->mlp.gate, width },
+			  (struct rows_in){ w->mlp.up, width }, stats, m, width);
 	}
 	return 0;
 }
@@ -89,11 +110,17 @@ static int run_rows(const struct pass *pass, const struct mlp *mlp, float *x, si
 		    struct err *err)
 {
 	struct workspace *w = pass->workspace;
+	struct products products = {
+		.linears = &mlp->fused, .n = 1, .x = x, .m = m, .ys = &w->fused_out
+	};
+	struct value_stats *stats = NULL;
 
+	products.x_ends = mlp->x_ends;
 	if (mlp->fused) {
-		if (pass_linear(pass, mlp->fused, x, m, w->fused_out, err))
+		products.y_stats = mlp->clamped ? NULL : &stats;
+		if (pass_products(pass, &products, err))
 			return -1;
-		gate_fused(pass, mlp, m);
+		gate_fused(pass, mlp, m, stats);
 	} else if (pass->forward->model->activation == ACT_SRELU) {
 		if (pass_linear(pass, mlp->up, x, m, w->mlp.gate, err))
 			return -1;
@@ -102,7 +129,12 @@ static int run_rows(const struct pass *pass, const struct mlp *mlp, float *x, si
 	} else if (gate_up(pass, mlp, x, m, err)) {
 		return -1;
 	}
-	return pass_linear(pass, mlp->down, w->mlp.gate, m, out, err);
+	products.linears = &mlp->down;
+	products.x = w->mlp.gate;
+	products.ys = &out;
+	products.x_ends = true;
+	products.y_stats = mlp->out_stats;
+	return pass_products(pass, &products, err);
 }
 
 /* Computes out (m, n) from x (m, n), where n is the rows of `down`: a few rows at a time, so that
@@ -122,8 +154,10 @@ static int run(const struct pass *pass, const struct mlp *mlp, float *x, size_t 
 	return 0;
 }
 
-/* Computes out (tokens, hidden) by the mlp that all tokens pass. */
-static int run_dense(const struct pass *pass, float *out, struct err *err)
+/* Computes out (tokens, hidden) by the mlp that all tokens pass.  ends: nothing else takes its
+ * input; out_stats: as in struct mlp. */
+static int run_dense(const struct pass *pass, float *out, bool ends, struct value_stats **out_stats,
+		     struct err *err)
 {
 	const struct model *model = pass->forward->model;
 	const struct linear *l = pass->layer->linear;
@@ -131,7 +165,9 @@ static int run_dense(const struct pass *pass, float *out, struct err *err)
 	const struct mlp mlp = { .gate = &l[LINEAR_GATE],
 				 .up = &l[LINEAR_UP],
 				 .fused = fused->weight.data ? fused : NULL,
-				 .down = &l[LINEAR_DOWN] };
+				 .down = &l[LINEAR_DOWN],
+				 .x_ends = ends,
+				 .out_stats = model->multipliers.down == 1 ? out_stats : NULL };
 	struct workspace *w = pass->workspace;
 
 	if (run(pass, &mlp, w->own->normed, pass->sequence->n_tokens, out, err))
@@ -166,7 +202,8 @@ int experts_run_one(const struct pass *pass, size_t expert, struct err *err)
 				 .up = &l[EXPERT_ROLE_UP],
 				 .fused = fused->weight.data ? fused : NULL,
 				 .clamped = pass->forward->model->clamped,
-				 .down = &l[EXPERT_ROLE_DOWN] };
+				 .down = &l[EXPERT_ROLE_DOWN],
+				 .x_ends = true };
 	const struct expert_rows rows = rows_of(pass);
 	struct workspace *w = pass->workspace;
 	size_t first = w->own->begins[expert], m = w->own->begins[expert + 1] - first;
@@ -197,6 +234,8 @@ int experts_run_one(const struct pass *pass, size_t expert, struct err *err)
  * have norms of their own. */
 static void norm_input(const struct pass *pass, enum vector_role role)
 {
+	if (pass->layer->vector[role])
+		pass->workspace->own->ready = (struct ready_input){ 0 };
 	if (pass->layer->vector[role])
 		pass_norm_tokens(pass, pass->sequence->residual, pass->layer->vector[role],
 				 pass->workspace->own->normed);
@@ -260,7 +299,7 @@ static int run_shared(const struct pass *pass, struct err *err)
 	if (l[LINEAR_SHARED_ROUTER].weight.data)
 		w->ops->scatter_add(w->stream, &add);
 	else
-		w->ops->add(w->stream, w->own->out, w->mlp.expert_out, n * model->hidden);
+		pass_add(pass, w->own->out, w->mlp.expert_out, n * model->hidden);
 	return 0;
 }
 
@@ -278,14 +317,16 @@ int experts_end(const struct pass *pass, struct err *err)
 		return 0;
 	if (pass->layer->vector[VECTOR_NORM_EXPERTS])
 		norm_input(pass, VECTOR_NORM_MLP);
-	if (run_dense(pass, w->mlp.expert_out, err))
+	if (run_dense(pass, w->mlp.expert_out, false, NULL, err))
 		return -1;
 	norm_output(pass, VECTOR_NORM_DENSE_OUT, w->mlp.expert_out);
-	w->ops->add(w->stream, w->own->out, w->mlp.expert_out, n * pass->forward->model->hidden);
+	pass_add(pass, w->own->out, w->mlp.expert_out, n * pass->forward->model->hidden);
 	return 0;
 }
 
 int mlp_run(const struct pass *pass, struct err *err)
 {
-	return run_dense(pass, pass->workspace->own->out, err);
+	struct own_arrays *own = pass->workspace->own;
+
+	return run_dense(pass, own->out, true, &own->out_stats, err);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "forward/pass.h"
 
-static void observer_call(const struct pass *pass, const struct observation *observation)
+void pass_observed(const struct pass *pass, const struct observation *observation)
 {
 	const struct observer *observer = pass->forward->observer;
 
@@ -15,10 +15,72 @@ void pass_observe(const struct pass *pass, const struct observation *observation
 
 	w->ops->amax(w->stream, observation->values, observation->n_rows * observation->n_cols,
 		     &pass->sequence->stats[observation->slot]);
-	observer_call(pass, observation);
+	pass_observed(pass, observation);
 }
 
-struct observation pass_round(const struct pass *pass, float *x, size_t m, size_t k)
+bool pass_keeps(const struct pass *pass, bool ends)
+{
+	const struct forward *forward = pass->forward;
+
+	return !ends || forward->input != DT_BF16 || forward->filter.apply ||
+	       (forward->observer && !forward->observer->reads_no_inputs);
+}
+
+/* Returns the codes to which inputs are rounded; NULL if they are not, or filtered before. */
+static uint16_t *codes_for(const struct pass *pass, uint16_t *codes)
+{
+	const struct forward *forward = pass->forward;
+
+	return forward->input == DT_BF16 && !forward->filter.apply ? codes : NULL;
+}
+
+struct rounded_out pass_ready(const struct pass *pass, struct ready_input *ready, const float *x,
+			      size_t n, uint16_t *codes)
+{
+	size_t slot = pass->workspace->own->n_slots_used;
+
+	*ready = (struct ready_input){ 0 };
+	if (!pass->forward->round)
+		return (struct rounded_out){ 0 };
+	*ready = (struct ready_input){
+		.x = x, .n = n, .codes = codes_for(pass, codes), .slot = slot
+	};
+	return (struct rounded_out){ &pass->sequence->stats[slot], codes_for(pass, codes) };
+}
+
+/* Takes an input that is ready; returns whether x in this slot is one. */
+static bool ready_take(struct workspace *w, const struct ready_input *ready, const float *x,
+		       size_t slot)
+{
+	if (!ready->x || ready->slot != slot || x < ready->x || x >= ready->x + ready->n)
+		return false;
+	w->input.rounded_from = ready->codes ? x : NULL;
+	w->input.codes = ready->codes + (ready->codes ? x - ready->x : 0);
+	return true;
+}
+
+static void input_round(const struct pass *pass, const struct observation *x, bool ends)
+{
+	struct workspace *w = pass->workspace;
+	uint16_t *codes = codes_for(pass, w->input.rounded);
+	struct value_stats *stats = &pass->sequence->stats[x->slot];
+	size_t n = x->n_rows * x->n_cols;
+	const struct round_args args = { .x = x->values,
+					 .n = n,
+					 .y = pass_keeps(pass, ends) ? (float *)x->values : NULL,
+					 .rounded = { stats, codes } };
+
+	w->input.rounded_from = NULL;
+	if (!pass->forward->round) {
+		w->ops->amax(w->stream, x->values, n, stats);
+		return;
+	}
+	w->ops->round(w->stream, &args);
+	w->input.rounded_from = codes ? x->values : NULL;
+	w->input.codes = codes;
+}
+
+struct observation pass_round(const struct pass *pass, float *x, size_t m, size_t k, bool ends)
 {
 	struct workspace *w = pass->workspace;
 	const struct observation observation = { .what = OBSERVED_X,
@@ -30,14 +92,24 @@ struct observation pass_round(const struct pass *pass, float *x, size_t m, size_
 						 .n_rows = m,
 						 .n_cols = k,
 						 .slot = w->own->n_slots_used++ };
-	struct value_stats *stats = &pass->sequence->stats[observation.slot];
 
-	if (pass->forward->round)
-		w->ops->round_amax(w->stream, x, m * k, stats);
-	else
-		w->ops->amax(w->stream, x, m * k, stats);
-	w->input.rounded_from = w->input.filtered_from = w->host.fetched_from = NULL;
+	if (!ready_take(w, &w->own->ready, x, observation.slot) &&
+	    !ready_take(w, &w->ready, x, observation.slot))
+		input_round(pass, &observation, ends);
+	w->ready = (struct ready_input){ 0 };
+	w->input.filtered_from = w->host.fetched_from = NULL;
 	return observation;
+}
+
+void pass_observe_out(const struct pass *pass)
+{
+	struct workspace *w = pass->workspace;
+
+	if (w->own->out_stats)
+		w->ops->amax(w->stream, w->own->out,
+			     pass->sequence->n_tokens * pass->forward->model->hidden,
+			     w->own->out_stats);
+	w->own->out_stats = NULL;
 }
 
 /* Filters an input into workspace->input.filtered. */
@@ -79,9 +151,11 @@ static int prepare(const struct pass *pass, const struct linear *linear,
 	*input = values;
 	if (linear->input != DT_BF16)
 		return 0;
-	*input = w->input.rounded;
-	if (w->input.rounded_from == values)
+	if (w->input.rounded_from == values) {
+		*input = w->input.codes;
 		return 0;
+	}
+	*input = w->input.codes = w->input.rounded;
 	w->ops->round_bf16(w->stream, values, x->n_rows * x->n_cols, w->input.rounded);
 	w->input.rounded_from = values;
 	return 0;
@@ -90,7 +164,7 @@ static int prepare(const struct pass *pass, const struct linear *linear,
 int pass_input(const struct pass *pass, const struct linear *linear, const struct observation *x,
 	       const void **input, struct err *err)
 {
-	observer_call(pass, x);
+	pass_observed(pass, x);
 	return prepare(pass, linear, x, input, err);
 }
 
@@ -113,17 +187,28 @@ int forward_linear(const struct pass *pass, const struct linear *linear, const f
 	return w->ops->wait(w->stream, err);
 }
 
+/* Adds the bias to y, and calls the observer. */
+static void output(const struct pass *pass, const struct linear *linear, float *y, size_t first,
+		   struct observation *observation)
+{
+	struct workspace *w = pass->workspace;
+
+	if (linear->bias)
+		w->ops->add_row(w->stream, y, linear->bias + first, observation->n_rows,
+				observation->n_cols);
+	observation->what = OBSERVED_Y;
+	observation->values = y;
+	pass_observed(pass, observation);
+}
+
 void pass_output(const struct pass *pass, const struct linear *linear, float *y, size_t first,
 		 struct observation observation)
 {
 	struct workspace *w = pass->workspace;
 
-	if (linear->bias)
-		w->ops->add_row(w->stream, y, linear->bias + first, observation.n_rows,
-				observation.n_cols);
-	observation.what = OBSERVED_Y;
-	observation.values = y;
-	pass_observe(pass, &observation);
+	output(pass, linear, y, first, &observation);
+	w->ops->amax(w->stream, y, observation.n_rows * observation.n_cols,
+		     &pass->sequence->stats[observation.slot]);
 }
 
 size_t pass_rows(const struct pass *pass, size_t n)
@@ -137,22 +222,27 @@ static int products_rows(const struct pass *pass, const struct products *product
 {
 	struct workspace *w = pass->workspace;
 	size_t k = products->linears[0]->ref->k;
-	struct observation x = pass_round(pass, products->x + first * k, m, k);
+	struct observation x = pass_round(pass, products->x + first * k, m, k, products->x_ends);
 
 	for (size_t i = 0; i < products->n; i++) {
 		const struct linear *linear = products->linears[i];
 		float *y = products->ys[i] + first * linear->ref->n;
-		struct observation output;
+		struct observation observed;
 		const void *input;
 
 		x.linear = linear->ref;
 		if (pass_input(pass, linear, &x, &input, err))
 			return -1;
 		w->ops->multiply(w->stream, &linear->weight, input, m, y);
-		output = x;
-		output.n_cols = linear->ref->n;
-		output.slot = w->own->n_slots_used++;
-		pass_output(pass, linear, y, 0, output);
+		observed = x;
+		observed.n_cols = linear->ref->n;
+		observed.slot = w->own->n_slots_used++;
+		if (products->y_stats) {
+			output(pass, linear, y, 0, &observed);
+			products->y_stats[i] = &pass->sequence->stats[observed.slot];
+		} else {
+			pass_output(pass, linear, y, 0, observed);
+		}
 	}
 	return 0;
 }
@@ -183,6 +273,21 @@ int pass_linear(const struct pass *pass, const struct linear *linear, float *x, 
 	return pass_products(pass, &products, err);
 }
 
+struct rms_norm_args pass_norm_args(const struct pass *pass, const float *x, const float *weight,
+				    float *y)
+{
+	const struct model *model = pass->forward->model;
+
+	return (struct rms_norm_args){ .x = { x, model->hidden },
+				       .weight = weight,
+				       .centered = model->arch->layer_norm,
+				       .offset = model->norm_offset,
+				       .eps = model->norm_eps,
+				       .n_rows = pass->sequence->n_tokens,
+				       .n_cols = model->hidden,
+				       .y = { y, model->hidden } };
+}
+
 void pass_norm(const struct pass *pass, struct rows_in x, const float *weight, struct rows_out y,
 	       size_t n_rows, size_t n_cols)
 {
@@ -200,10 +305,16 @@ void pass_norm(const struct pass *pass, struct rows_in x, const float *weight, s
 
 void pass_norm_tokens(const struct pass *pass, const float *x, const float *weight, float *y)
 {
-	size_t hidden = pass->forward->model->hidden;
+	const struct rms_norm_args args = pass_norm_args(pass, x, weight, y);
 
-	pass_norm(pass, (struct rows_in){ x, hidden }, weight, (struct rows_out){ y, hidden },
-		  pass->sequence->n_tokens, hidden);
+	pass->workspace->ops->rms_norm(pass->workspace->stream, &args);
+}
+
+void pass_add(const struct pass *pass, float *x, const float *y, size_t n)
+{
+	const struct add_args args = { .x = x, .y = y, .n = n };
+
+	pass->workspace->ops->add(pass->workspace->stream, &args);
 }
 
 void pass_scale(const struct pass *pass, float *x, float factor, size_t n_rows, size_t n_cols)

@@ -16,6 +16,9 @@ struct products {
 	float *x;
 	size_t m;
 	float *const *ys;
+	bool x_ends; /* nothing else takes x: its values need not be there as fp32 */
+	/* NULL, or (n), written: the stats to which the caller adds ys[i], after its bias */
+	struct value_stats **y_stats;
 };
 
 /* Computes the products.  x is rounded in place, once.  Observers are called with x and y of each
@@ -26,8 +29,20 @@ int pass_products(const struct pass *pass, const struct products *products, stru
 int pass_linear(const struct pass *pass, const struct linear *linear, float *x, size_t m, float *y,
 		struct err *err);
 
-/* Part one: rounds x (m, k) in place, and adds it to the stats of the next slot. */
-struct observation pass_round(const struct pass *pass, float *x, size_t m, size_t k);
+/* Part one: rounds x (m, k) in place, and adds it to the stats of the next slot; does nothing of
+ * that to an input that is ready.  ends: products.x_ends. */
+struct observation pass_round(const struct pass *pass, float *x, size_t m, size_t k, bool ends);
+
+/* Returns the place of the stats and codes of an input x (n) that is rounded by the operation that
+ * makes it, for the next slot, and remembers in *ready that it is.  stats NULL: it cannot be. */
+struct rounded_out pass_ready(const struct pass *pass, struct ready_input *ready, const float *x,
+			      size_t n, uint16_t *codes);
+
+/* Whether the fp32 values of such an input are needed beside the codes: ends as above. */
+bool pass_keeps(const struct pass *pass, bool ends);
+
+/* Adds workspace->own->out to the stats that wait for it. */
+void pass_observe_out(const struct pass *pass);
 
 /* Part two: calls the observer with x, and sets *input to the values to multiply. */
 int pass_input(const struct pass *pass, const struct linear *linear, const struct observation *x,
@@ -38,12 +53,23 @@ int pass_input(const struct pass *pass, const struct linear *linear, const struc
 void pass_output(const struct pass *pass, const struct linear *linear, float *y, size_t first,
 		 struct observation observation);
 
+/* x += y, of n values. */
+void pass_add(const struct pass *pass, float *x, const float *y, size_t n);
+
+/* Calls the observer with values that an operation has added to the stats of observation->slot. */
+void pass_observed(const struct pass *pass, const struct observation *observation);
+
 /* Adds the values to the stats of observation->slot, and calls the observer. */
 void pass_observe(const struct pass *pass, const struct observation *observation);
 
 /* Returns how many rows to take at a time through matrices that read and write n values a row.  A
  * filter takes all rows at once, because its scales are of the whole input. */
 size_t pass_rows(const struct pass *pass, size_t n);
+
+/* The arguments of the model's RMS norm of the hidden values of each token, by weight: from x to
+ * y. */
+struct rms_norm_args pass_norm_args(const struct pass *pass, const float *x, const float *weight,
+				    float *y);
 
 /* y = the model's RMS norm of x by weight (n_cols); x and y are (n_rows, n_cols).  y may be x. */
 void pass_norm(const struct pass *pass, struct rows_in x, const float *weight, struct rows_out y,
@@ -67,6 +93,23 @@ int mamba_run_beside(const struct pass *pass, struct err *err); /* attention */
 int mamba1_run(const struct pass *pass, struct err *err);
 int conv_run(const struct pass *pass, struct err *err);
 int mlp_run(const struct pass *pass, struct err *err);
+
+/* Computes the angles, which depend on the rope and on positions, if one of these has changed. */
+void rotation_put_angles(struct workspace *w, const struct rope *rope, size_t n_tokens);
+
+/* Whether the rotation takes all values of q and k, and nothing else changes them between their
+ * matrices and it, or after it: then it adds them to their stats. */
+bool rotation_is_first(const struct pass *pass);
+bool rotation_is_last(const struct pass *pass);
+
+/* Rotates queries and, unless they are latent, keys; or the first values of each head of x in
+ * place, from the first such value on.  before, after: as in rope_args. */
+void rotation_run(const struct pass *pass);
+void rotation_run_on(const struct pass *pass, struct rows_out x, size_t n_heads,
+		     struct value_stats *before, struct value_stats *after);
+
+/* Returns the number of heads of keys that the layer computes. */
+size_t rotation_key_heads(const struct layer_ref *ref);
 
 /* Round as a cache in FP8 does: keys and values, unless they are of another layer; or what latent
  * attention caches, the latent vector and the rotated values, by one scale. */

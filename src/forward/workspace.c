@@ -132,6 +132,7 @@ static void own_arrays(struct array_list *list, struct own_arrays *own, const st
 	uint64_t latent = d->experts ? d->tokens * d->latent : 0;
 
 	add(list, &own->normed, d->tokens * d->hidden * sizeof *own->normed);
+	add(list, &own->rounded, d->tokens * d->hidden * sizeof *own->rounded);
 	add(list, &own->out, d->tokens * d->hidden * sizeof *own->out);
 	add(list, &own->latent_in, latent * sizeof *own->latent_in);
 	add(list, &own->latent_out, latent * sizeof *own->latent_out);

@@ -17,17 +17,29 @@
 /* The input of a product, rounded and filtered, kept while several matrices share it. */
 struct input_arrays {
 	uint16_t *rounded;	    /* (tokens, widest input): bf16 */
-	const float *rounded_from;  /* the values that rounded is made of; NULL: none */
+	const float *rounded_from;  /* the values that codes are made of; NULL: none */
+	const uint16_t *codes;	    /* in rounded, or in own->rounded */
 	float *filtered;	    /* (tokens, widest input): the filter's result */
 	const float *filtered_from; /* the values that filtered is made of; NULL: none */
 	const void *filtered_by;    /* the module that they were filtered for */
 };
 
+/* An input of products that the operation before them has rounded, and added to the stats of a
+ * slot. */
+struct ready_input {
+	const float *x; /* (n); without meaning themselves if codes have all that is needed */
+	size_t n;
+	const uint16_t *codes; /* (n): as bf16; NULL: none */
+	size_t slot;
+};
+
 struct attention_arrays {
-	float *q;	    /* (tokens, heads * head_dim) */
-	float *k;	    /* (tokens, kv heads * head_dim) */
-	float *v;	    /* (tokens, kv heads * value_dim) */
-	float *lora;	    /* (tokens, q_lora_rank), or (tokens, kv_lora_rank + rope_dim) */
+	float *q;    /* (tokens, heads * head_dim) */
+	float *k;    /* (tokens, kv heads * head_dim) */
+	float *v;    /* (tokens, kv heads * value_dim) */
+	float *lora; /* (tokens, q_lora_rank), or (tokens, kv_lora_rank + rope_dim) */
+	/* of q_proj's and k_proj's output, to which the rotation adds them; NULL: they are added */
+	struct value_stats *q_stats, *k_stats;
 	float *kv_latent;   /* (tokens, kv_lora_rank), normed */
 	float *k_rope;	    /* (tokens, rope_dim), shared by all heads, rotated */
 	float *kv_expanded; /* (tokens, heads * (nope_dim + value_dim)) */
@@ -106,7 +118,11 @@ struct host_arrays {
 
 /* What a sequence keeps while the other sequences of its group take the same step. */
 struct own_arrays {
-	float *normed;		       /* (tokens, hidden) */
+	float *normed;		  /* (tokens, hidden) */
+	uint16_t *rounded;	  /* (tokens, hidden): normed as bf16 */
+	struct ready_input ready; /* normed; x NULL: it is not rounded yet */
+	/* to which out is still to be added; NULL: none */
+	struct value_stats *out_stats;
 	float *out;		       /* (tokens, hidden): of attention or mlp */
 	float *latent_in, *latent_out; /* (tokens, latent): of all experts */
 	/* Tokens sorted by expert, and all of them once more for the shared expert. */
@@ -117,7 +133,7 @@ struct own_arrays {
 };
 
 #define MAX_GROUP  8 /* sequences that take the experts of a layer together */
-#define MAX_ARRAYS (80 + 7 * MAX_GROUP)
+#define MAX_ARRAYS (80 + 8 * MAX_GROUP)
 
 /* Every array of a workspace. */
 struct array_list {
@@ -151,6 +167,7 @@ struct workspace {
 	uint32_t *token_rows; /* (tokens): rows of the table of embeddings, which is in normed */
 
 	struct input_arrays input;
+	struct ready_input ready; /* mlp.gate; x NULL: it is not rounded yet */
 	struct attention_arrays attention;
 	struct delta_arrays delta;
 	struct mamba_arrays mamba;

@@ -254,7 +254,8 @@ static void variants_end(struct round *round)
 int round_run(struct round *round, size_t first, size_t n, struct err *err)
 {
 	const struct sweep_events events = { .context = round,
-					     .observers = { { round, observe } },
+					     .observers = { { .context = round,
+							      .observe = observe } },
 					     .stage_begins = stage_begins,
 					     .run = run_sequences,
 					     .stage_ends = stage_ends,

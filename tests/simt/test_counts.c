@@ -255,8 +255,8 @@ static void at_most(const char *what, double n, double limit)
 }
 
 /* The most of one sequence more, in a layer of Llama's shape. */
-#define MAX_LAUNCHES  35   /* with products */
-#define MAX_MEGABYTES 1.03 /* of a token, at 4096 x 14336, that kernels read and write */
+#define MAX_LAUNCHES  20   /* with products */
+#define MAX_MEGABYTES 0.45 /* of a token, at 4096 x 14336, that kernels read and write */
 
 static void a_dense_layer_has_its_limits(void **state)
 {
@@ -292,7 +292,7 @@ static void weights_are_loaded_beside_sequences(void **state)
 
 /* The most of one sequence more, in the layers of a model of 3 experts, of which a token goes to
  * 2. */
-#define MAX_EXPERT_LAUNCHES 147
+#define MAX_EXPERT_LAUNCHES 102
 #define MAX_EXPERT_WAITS    6
 
 static void experts_have_their_limits(void **state)

@@ -71,7 +71,7 @@ static int chain_run(struct bench *b, struct chain *c)
 	ops->put(stream, c->row_there, c->row, N * sizeof *c->row);
 	ops->add_row(stream, c->y, c->row_there, M, N);
 	ops->put(stream, c->p.y_there, c->more, sizeof c->added);
-	ops->add(stream, c->y, c->p.y_there, M * N);
+	ops->add(stream, &(const struct add_args){ .x = c->y, .y = c->p.y_there, .n = M * N });
 	ops->fetch(stream, c->added, c->y, sizeof c->added);
 	ops->round_bf16(stream, c->y, M * N, c->rounded_there);
 	ops->fetch(stream, c->rounded, c->rounded_there, sizeof c->rounded);

@@ -22,10 +22,10 @@ static void run_all(size_t n)
 	const struct divergence_args divergence = { .n_rows = n, .n_cols = 4 };
 
 	gpu_amax(stream, NULL, n, NULL);
-	gpu_round_amax(stream, NULL, n, NULL);
+	gpu_round(stream, &(const struct round_args){ .n = n });
 	gpu_histogram(stream, NULL, n, NULL);
 	gpu_round_bf16(stream, NULL, n, NULL);
-	gpu_add(stream, NULL, NULL, n);
+	gpu_add(stream, &(const struct add_args){ .n = n });
 	gpu_add_row(stream, NULL, NULL, n, 4);
 	gpu_gate(stream, &(const struct gate_args){ .activation = ACT_SILU,
 						    .gate = { NULL, 4 },

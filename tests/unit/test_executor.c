@@ -65,33 +65,6 @@ static void bytes_go_there_and_back(void **state)
 
 /* --- looking at values --- */
 
-/* Every kind of number among others, where i says so. */
-static void specials_put(struct values *v, size_t every)
-{
-	static const float special[] = { NAN,	INFINITY, -INFINITY,	-NAN,	     3.4e38f,
-					 -0.0f, 1e-40f,	  -1.4013e-45f, -7.0078125f, 2.01171875f };
-
-	for (size_t i = every; every && i < v->n; i += every)
-		values_set(v, i, special[i / every % N_OF(special)]);
-}
-
-static void stats_raise(struct value_stats *stats, const float *x, size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		stats->n_nonfinite += !isfinite(x[i]);
-		stats->amax = fabsf(x[i]) > stats->amax ? fabsf(x[i]) : stats->amax;
-	}
-}
-
-static void stats_back(const struct side *s, const struct value_stats *wanted, void *there)
-{
-	struct value_stats got;
-
-	side_take(s, there, &got, sizeof got);
-	assert_int_equal(got.n_nonfinite, wanted->n_nonfinite);
-	assert_int_equal(f32_bits(got.amax), f32_bits(wanted->amax));
-}
-
 /* Stats of earlier values count too. */
 static void amax_at(const struct values *x, bool round, struct value_stats before)
 {
@@ -106,11 +79,15 @@ static void amax_at(const struct values *x, bool round, struct value_stats befor
 		struct value_stats *stats = side_put(s, &before, sizeof before);
 
 		if (round)
-			s->ops->round_amax(s->stream, there, x->n, stats);
+			s->ops->round(s->stream,
+				      &(const struct round_args){ .x = there,
+								  .n = x->n,
+								  .y = there,
+								  .rounded = { stats, NULL } });
 		else
 			s->ops->amax(s->stream, there, x->n, stats);
 		stats_back(s, &wanted, stats);
-		values_check(s, x, there, round ? "round_amax" : "amax");
+		values_check(s, x, there, round ? "round" : "amax");
 	}
 }
 
@@ -203,7 +180,8 @@ static void additions_keep_their_order(void **state)
 		{
 			float *x_there = values_send(s, &x), *y_there = values_send(s, &y);
 
-			s->ops->add(s->stream, x_there, y_there, x.n);
+			s->ops->add(s->stream, &(const struct add_args){
+						       .x = x_there, .y = y_there, .n = x.n });
 			s->ops->add_row(s->stream, x_there, y_there, n_rows, n);
 			values_check(s, &x, x_there, "add");
 			values_check(s, &y, y_there, "what was added");
@@ -367,10 +345,12 @@ static void run_none(const struct side *s, float *x, size_t n_rows, size_t n_col
 	ops->zero(s->stream, x, n);
 	ops->put(s->stream, x, x, n);
 	ops->amax(s->stream, x, n, (struct value_stats *)x);
-	ops->round_amax(s->stream, x, n, (struct value_stats *)x);
+	ops->round(s->stream,
+		   &(const struct round_args){
+			   .x = x, .n = n, .y = x, .rounded = { (struct value_stats *)x } });
 	ops->histogram(s->stream, x, n, (uint64_t *)x);
 	ops->round_bf16(s->stream, x, n, (uint16_t *)x);
-	ops->add(s->stream, x, x + 8, n);
+	ops->add(s->stream, &(const struct add_args){ .x = x, .y = x + 8, .n = n });
 	ops->add_row(s->stream, x, x + 8, n_rows, n_cols);
 	ops->gate(s->stream, &(const struct gate_args){ .activation = ACT_SILU,
 							.gate = { x, 4 },

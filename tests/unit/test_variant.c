@@ -222,7 +222,8 @@ static void run(struct test *test, const struct model *model, const struct datas
 					     .batch = 1,
 					     .n_threads = 1 };
 	const struct sweep_events events = { .context = test,
-					     .observers = { { test, observe } },
+					     .observers = { { .context = test,
+							      .observe = observe } },
 					     .stage_begins = stage_begins,
 					     .run = run_sequences,
 					     .stage_ends = stage_ends,

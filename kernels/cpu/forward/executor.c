@@ -12,6 +12,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/forward/attention.h"
 #include "kernels/cpu/forward/gemm.h"
+#include "kernels/cpu/forward/observed.h"
 #include "kernels/cpu/forward/ops.h"
 #include "num/fp8.h"
 
@@ -201,21 +202,15 @@ static size_t cpu_rows(size_t n)
 
 /* --- statistics of values --- */
 
-static void stats_raise(struct value_stats *stats, float amax)
-{
-	stats->amax = amax > stats->amax ? amax : stats->amax;
-}
-
 static void cpu_amax(struct executor_stream *stream, const float *x, size_t n,
 		     struct value_stats *stats)
 {
-	stats_raise(stats, ops_of(stream)->amax(x, n, &stats->n_nonfinite));
+	observed_amax(ops_of(stream), x, n, stats);
 }
 
-static void cpu_round_amax(struct executor_stream *stream, float *x, size_t n,
-			   struct value_stats *stats)
+static void cpu_round(struct executor_stream *stream, const struct round_args *args)
 {
-	stats_raise(stats, ops_of(stream)->round_amax(x, n, &stats->n_nonfinite));
+	observed_round(ops_of(stream), args);
 }
 
 static void cpu_histogram(struct executor_stream *stream, const float *x, size_t n,
@@ -231,9 +226,9 @@ static void cpu_round_bf16(struct executor_stream *stream, const float *x, size_
 	ops_of(stream)->host.round_bf16(x, n, y);
 }
 
-static void cpu_add(struct executor_stream *stream, float *x, const float *y, size_t n)
+static void cpu_add(struct executor_stream *stream, const struct add_args *args)
 {
-	ops_of(stream)->add(x, y, n);
+	observed_add(ops_of(stream), args);
 }
 
 static void cpu_add_row(struct executor_stream *stream, float *x, const float *row, size_t n_rows,
@@ -242,12 +237,9 @@ static void cpu_add_row(struct executor_stream *stream, float *x, const float *r
 	ops_of(stream)->add_row(x, row, n_rows, n_cols);
 }
 
-static void cpu_gate(struct executor_stream *stream, const struct gate_args *a)
+static void cpu_gate(struct executor_stream *stream, const struct gate_args *args)
 {
-	for (size_t r = 0; r < a->n_rows; r++)
-		ops_of(stream)->gate(a->activation, a->gate.data + r * a->gate.stride,
-				     a->up.data + r * a->up.stride, a->n_cols,
-				     a->y.data + r * a->y.stride);
+	observed_gate(ops_of(stream), args);
 }
 
 static void cpu_activate(struct executor_stream *stream, enum activation activation, const float *x,
@@ -312,16 +304,12 @@ static void cpu_scatter_add(struct executor_stream *stream, const struct scatter
 
 static void cpu_rms_norm(struct executor_stream *stream, const struct rms_norm_args *args)
 {
-	ops_of(stream)->rms_norm(args);
+	observed_norm(ops_of(stream), args);
 }
 
-static void cpu_rope(struct executor_stream *stream, const struct rope_args *a)
+static void cpu_rope(struct executor_stream *stream, const struct rope_args *args)
 {
-	size_t half = a->rope_dim / 2;
-
-	for (size_t t = 0; t < a->n_tokens; t++)
-		ops_of(stream)->rope(a->x.data + t * a->x.stride, a->n_heads, a->head_dim,
-				     a->cosines + t * half, a->sines + t * half, a->rope_dim);
+	observed_rope(ops_of(stream), args);
 }
 
 static void cpu_round_e4m3(struct executor_stream *stream, const struct round_e4m3_args *args)
@@ -428,7 +416,7 @@ const struct executor_ops executor_cpu = {
 	.gram_cols = gemm_gram_cols,
 	.gram = cpu_gram,
 	.amax = cpu_amax,
-	.round_amax = cpu_round_amax,
+	.round = cpu_round,
 	.histogram = cpu_histogram,
 	.round_bf16 = cpu_round_bf16,
 	.add = cpu_add,

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Amax, number of non-finite values and histogram of an array, in one read: 4 bytes for each
- * element, and 4 more written if it is also rounded.  A few blocks share the array, so that few
+ * element, and 2 or 6 more written if it is also rounded.  A few blocks share the array, so few
  * atomics combine their results.
  */
-#include "kernels/gpu/forward/float4_rows.h"
 #include "kernels/gpu/forward/forward.h"
+#include "kernels/gpu/forward/magnitudes.h"
 #include "kernels/gpu/reduce.h"
 #include "num/amax_bin.h"
 
-#define LOADS	   4 /* of a thread at once */
-#define CHUNK	   (THREADS * LOADS * 4)
-#define MAX_BLOCKS 1024 /* about what a large GPU runs at once */
+#define LOADS 4 /* of a thread at once */
+#define CHUNK (THREADS * LOADS * 4)
 
 /* Returns the position of the thread's k-th four values in the chunk at first. */
 static __device__ inline size_t chunk_at(size_t first, int k)
@@ -19,40 +18,8 @@ static __device__ inline size_t chunk_at(size_t first, int k)
 	return first + ((size_t)k * THREADS + threadIdx.x) * 4;
 }
 
-static __device__ inline float rounded(float v)
-{
-	return f32_is_nan(v) ? f32_from_bits(F32_NAN) : bf16_to_f32(bf16_from_f32(v));
-}
-
-/* Returns the sum over the block to the first thread.  Once in a kernel. */
-static __device__ inline unsigned block_total(unsigned n)
-{
-	__shared__ unsigned of_warp[N_WARPS];
-
-	for (int step = 16; step > 0; step /= 2)
-		n += __shfl_xor_sync(GPU_ALL_LANES, n, step);
-	if (threadIdx.x % 32 == 0)
-		of_warp[threadIdx.x / 32] = n;
-	__syncthreads();
-	n = 0;
-	for (int i = 0; i < N_WARPS; i++)
-		n += of_warp[i];
-	return n;
-}
-
-/* The statistics of a thread's values. */
-struct magnitudes {
-	unsigned max, n_nonfinite;
-
-	__device__ void add(float v)
-	{
-		max = max_of(max, magnitude_bits(v));
-		n_nonfinite += f32_magnitude(v) >= F32_INF;
-	}
-};
-
-template <bool ROUND>
-static __global__ void amax_values(float *x, size_t n, bool aligned, struct value_stats *stats)
+static __global__ void amax_values(const float *x, size_t n, bool aligned,
+				   struct value_stats *stats)
 {
 	struct magnitudes found = { 0, 0 };
 	float4 v[LOADS];
@@ -64,49 +31,58 @@ static __global__ void amax_values(float *x, size_t n, bool aligned, struct valu
 			v[k] = fours_load(x + chunk_at(first, k), fours_left(chunk_at(first, k), n),
 					  aligned);
 		GPU_UNROLL
+		for (int k = 0; k < LOADS; k++)
+			found.add(v[k], fours_left(chunk_at(first, k), n));
+	}
+	magnitudes_raise<1>(&found, &stats);
+}
+
+static __global__ void round_values(struct round_args a, bool aligned)
+{
+	struct magnitudes found = { 0, 0 };
+	float4 v[LOADS];
+
+	for (size_t first = (size_t)blockIdx.x * CHUNK; first < a.n;
+	     first += (size_t)gridDim.x * CHUNK) {
+		GPU_UNROLL
+		for (int k = 0; k < LOADS; k++)
+			v[k] = fours_load(a.x + chunk_at(first, k),
+					  fours_left(chunk_at(first, k), a.n), aligned);
+		GPU_UNROLL
 		for (int k = 0; k < LOADS; k++) {
-			if (ROUND) {
-				v[k] = fours_each(v[k], rounded);
-				fours_store(x + chunk_at(first, k), v[k],
-					    fours_left(chunk_at(first, k), n), aligned);
-			}
-			found.add(v[k].x);
-			found.add(v[k].y);
-			found.add(v[k].z);
-			found.add(v[k].w);
+			size_t at = chunk_at(first, k);
+
+			rounded_store(a.rounded, at, a.y ? a.y + at : NULL, v[k],
+				      { 0, at, fours_left(at, a.n), aligned }, &found);
 		}
 	}
-	found.max = block_max(found.max);
-	found.n_nonfinite = block_total(found.n_nonfinite);
-	if (threadIdx.x > 0)
-		return;
-	atomicMax(reinterpret_cast<unsigned *>(&stats->amax), found.max);
-	count_add(reinterpret_cast<unsigned long long *>(&stats->n_nonfinite), found.n_nonfinite);
+	magnitudes_raise<1>(&found, &a.rounded.stats);
 }
 
 static size_t blocks_for(size_t n)
 {
 	size_t n_blocks = (n + CHUNK - 1) / CHUNK;
 
-	return n_blocks < MAX_BLOCKS ? n_blocks : MAX_BLOCKS;
+	return n_blocks < OBSERVED_BLOCKS ? n_blocks : OBSERVED_BLOCKS;
 }
 
 void gpu_amax(struct device_stream *stream, const float *x, size_t n, struct value_stats *stats)
 {
 	if (n == 0 || device_stream_stopped(stream))
 		return;
-	GPU_LAUNCH(amax_values<false>, blocks_for(n), THREADS, device_stream_native(stream),
-		   const_cast<float *>(x), n, fours_aligned(x, 0), stats);
+	GPU_LAUNCH(amax_values, blocks_for(n), THREADS, device_stream_native(stream), x, n,
+		   fours_aligned(x, 0), stats);
 	device_launched(stream, "amax_values");
 }
 
-void gpu_round_amax(struct device_stream *stream, float *x, size_t n, struct value_stats *stats)
+void gpu_round(struct device_stream *stream, const struct round_args *args)
 {
-	if (n == 0 || device_stream_stopped(stream))
+	if (args->n == 0 || device_stream_stopped(stream))
 		return;
-	GPU_LAUNCH(amax_values<true>, blocks_for(n), THREADS, device_stream_native(stream), x, n,
-		   fours_aligned(x, 0), stats);
-	device_launched(stream, "amax_values");
+	GPU_LAUNCH(round_values, blocks_for(args->n), THREADS, device_stream_native(stream), *args,
+		   fours_aligned(args->x, 0) && fours_aligned(args->y, 0) &&
+			   codes_aligned(args->rounded, 0));
+	device_launched(stream, "round_values");
 }
 
 /* A block counts in shared memory, because most values are in a few bins. */

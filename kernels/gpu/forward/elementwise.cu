@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "kernels/gpu/forward/forward.h"
-#include "kernels/gpu/forward/float4_rows.h"
+#include "kernels/gpu/forward/magnitudes.h"
 
 struct round_bf16 {
 	const float *x;
@@ -33,6 +33,22 @@ void gpu_round_bf16(struct device_stream *stream, const float *x, size_t n, uint
 		     fours_aligned(x, 0) && (uintptr_t)y % 8 == 0);
 }
 
+struct add_observed {
+	float *x;
+	const float *y;
+	struct value_stats *stats[1];
+
+	__device__ void operator()(const struct fours &at, struct magnitudes *found) const
+	{
+		float4 a = fours_load(x + at.col, at.n, at.aligned),
+		       b = fours_load(y + at.col, at.n, at.aligned);
+
+		found->add(b, at.n);
+		fours_store(x + at.col, { a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w }, at.n,
+			    at.aligned);
+	}
+};
+
 /* Adds rows without gaps; those of y may all be the same row. */
 struct add {
 	float *x;
@@ -49,10 +65,16 @@ struct add {
 	}
 };
 
-void gpu_add(struct device_stream *stream, float *x, const float *y, size_t n)
+void gpu_add(struct device_stream *stream, const struct add_args *args)
 {
-	fours_launch(stream, "add", add{ x, n, y }, 1, n,
-		     fours_aligned(x, 0) && fours_aligned(y, 0));
+	bool aligned = fours_aligned(args->x, 0) && fours_aligned(args->y, 0);
+
+	if (args->y_stats)
+		observed_launch<1>(stream, "add_observed",
+				   add_observed{ args->x, args->y, { args->y_stats } }, 1, args->n,
+				   aligned);
+	else
+		fours_launch(stream, "add", add{ args->x, args->n, args->y }, 1, args->n, aligned);
 }
 
 void gpu_add_row(struct device_stream *stream, float *x, const float *row, size_t n_rows,
@@ -81,10 +103,46 @@ struct gate {
 	}
 };
 
+/* The same with the statistics of gate, up and y, which is rounded: 8 bytes read for each element,
+ * and 2 or 6 written. */
+struct gate_observed {
+	struct gate_args a;
+	struct value_stats *stats[3];
+
+	__device__ void operator()(const struct fours &at, struct magnitudes *found) const
+	{
+		float4 g =
+			fours_load(a.gate.data + at.row * a.gate.stride + at.col, at.n, at.aligned);
+		float4 u = fours_load(a.up.data + at.row * a.up.stride + at.col, at.n, at.aligned);
+		float *y = a.y.data ? a.y.data + at.row * a.y.stride + at.col : NULL;
+		enum activation activation = a.activation;
+		float4 v = fours_each(g, u, [activation](float v, float w) {
+			return activation_apply(activation, v) * w;
+		});
+
+		found[0].add(g, at.n);
+		found[1].add(u, at.n);
+		if (a.rounded.stats)
+			rounded_store(a.rounded, at.row * a.n_cols + at.col, y, v, at, &found[2]);
+		else
+			fours_store(y, v, at.n, at.aligned);
+	}
+};
+
 void gpu_gate(struct device_stream *stream, const struct gate_args *args)
 {
-	fours_launch(stream, "gate", gate{ *args }, args->n_rows, args->n_cols,
-		     rows_aligned(args->gate) && rows_aligned(args->up) && rows_aligned(args->y));
+	bool aligned = rows_aligned(args->gate) && rows_aligned(args->up) &&
+		       (!args->y.data || rows_aligned(args->y)) &&
+		       codes_aligned(args->rounded, args->n_cols);
+
+	if (args->gate_stats || args->up_stats || args->rounded.stats)
+		observed_launch<3>(
+			stream, "gate_observed",
+			gate_observed{ *args,
+				       { args->gate_stats, args->up_stats, args->rounded.stats } },
+			args->n_rows, args->n_cols, aligned);
+	else
+		fours_launch(stream, "gate", gate{ *args }, args->n_rows, args->n_cols, aligned);
 }
 
 struct activate {

@@ -20,13 +20,13 @@ extern "C" {
 /* --- statistics of values --- */
 
 void gpu_amax(struct device_stream *stream, const float *x, size_t n, struct value_stats *stats);
-void gpu_round_amax(struct device_stream *stream, float *x, size_t n, struct value_stats *stats);
+void gpu_round(struct device_stream *stream, const struct round_args *args);
 void gpu_histogram(struct device_stream *stream, const float *x, size_t n, uint64_t *counts);
 
 /* --- element by element --- */
 
 void gpu_round_bf16(struct device_stream *stream, const float *x, size_t n, uint16_t *y);
-void gpu_add(struct device_stream *stream, float *x, const float *y, size_t n);
+void gpu_add(struct device_stream *stream, const struct add_args *args);
 void gpu_add_row(struct device_stream *stream, float *x, const float *row, size_t n_rows,
 		 size_t n_cols);
 void gpu_gate(struct device_stream *stream, const struct gate_args *args);

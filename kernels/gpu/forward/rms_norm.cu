@@ -7,7 +7,7 @@
 #include <math.h>
 
 #include "kernels/gpu/forward/forward.h"
-#include "kernels/gpu/reduce.h"
+#include "kernels/gpu/forward/magnitudes.h"
 
 #define SHORT	      512		    /* columns */
 #define ROWS_OF_SHORT (THREADS / SUM_LANES) /* rows of a block */
@@ -16,6 +16,9 @@ static __device__ inline float factor_of(const struct rms_norm_args &a, float sq
 {
 	return 1.0f / sqrtf(squares / (float)a.n_cols + a.eps);
 }
+
+/* What is found in the values that are added, and in the rounded ones. */
+enum { FOUND_ADD, FOUND_Y, N_FOUND };
 
 /* Writes the elements of a row that belong to one of `n` threads. */
 static __device__ inline void row_put(const struct rms_norm_args &a, size_t row, float mean,
@@ -26,6 +29,41 @@ static __device__ inline void row_put(const struct rms_norm_args &a, size_t row,
 
 	for (size_t i = thread; i < a.n_cols; i += n)
 		y[i] = (x[i] - mean) * factor * (a.offset + (a.weight ? a.weight[i] : 0));
+}
+
+/* The same for all threads of a block, rounded if that is wanted. */
+static __device__ inline void row_put_observed(const struct rms_norm_args &a, size_t row,
+					       float mean, float factor, struct magnitudes *found)
+{
+	const float *x = a.x.data + row * a.x.stride;
+	uint16_t *codes = a.rounded.codes;
+
+	for (size_t i = threadIdx.x; i < a.n_cols; i += THREADS) {
+		float v = (x[i] - mean) * factor * (a.offset + (a.weight ? a.weight[i] : 0));
+
+		if (a.rounded.stats) {
+			v = rounded(v);
+			found[FOUND_Y].add(v);
+		}
+		if (codes)
+			codes[row * a.n_cols + i] = (uint16_t)(f32_bits(v) >> 16);
+		if (a.y.data)
+			a.y.data[row * a.y.stride + i] = v;
+	}
+}
+
+/* Returns element i of a row, of a sum that is made on the way. */
+static __device__ inline float sum_put(const struct rms_norm_args &a, size_t row, size_t i,
+				       struct magnitudes *found)
+{
+	float v = a.x.data[row * a.x.stride + i], more;
+
+	if (!a.sum)
+		return v;
+	more = a.add[row * a.n_cols + i];
+	found[FOUND_ADD].add(more);
+	a.sum[row * a.x.stride + i] = v + more;
+	return v + more;
 }
 
 static __global__ void rms_norm_short(struct rms_norm_args a)
@@ -63,11 +101,42 @@ static __global__ void rms_norm_long(struct rms_norm_args a)
 	row_put(a, blockIdx.x, mean, factor_of(a, sum), threadIdx.x, THREADS);
 }
 
+/* A block for a row, of any length.  A thread reads in the later passes what it wrote itself. */
+static __global__ void rms_norm_observed(struct rms_norm_args a)
+{
+	__shared__ struct sum_space space;
+	struct value_stats *const stats[N_FOUND] = { a.add_stats, a.rounded.stats };
+	struct magnitudes found[N_FOUND] = {};
+	const float *x = a.x.data + blockIdx.x * a.x.stride;
+	float mean = 0, sum;
+
+	if (a.centered) {
+		mean = block_sum(&space, a.n_cols,
+				 [&a, &found](size_t i) {
+					 return sum_put(a, blockIdx.x, i, found);
+				 }) /
+		       (float)a.n_cols;
+		sum = block_sum(&space, a.n_cols,
+				[x, mean](size_t i) { return (x[i] - mean) * (x[i] - mean); });
+	} else {
+		sum = block_sum(&space, a.n_cols, [&a, &found](size_t i) {
+			float v = sum_put(a, blockIdx.x, i, found);
+
+			return v * v;
+		});
+	}
+	row_put_observed(a, blockIdx.x, mean, factor_of(a, sum), found);
+	magnitudes_raise<N_FOUND>(found, stats);
+}
+
 void gpu_rms_norm(struct device_stream *stream, const struct rms_norm_args *args)
 {
 	if (args->n_rows == 0 || args->n_cols == 0 || device_stream_stopped(stream))
 		return;
-	if (args->n_cols <= SHORT)
+	if (args->sum || args->rounded.stats)
+		GPU_LAUNCH(rms_norm_observed, args->n_rows, THREADS, device_stream_native(stream),
+			   *args);
+	else if (args->n_cols <= SHORT)
 		GPU_LAUNCH(rms_norm_short, (args->n_rows + ROWS_OF_SHORT - 1) / ROWS_OF_SHORT,
 			   THREADS, device_stream_native(stream), *args);
 	else

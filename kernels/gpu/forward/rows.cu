@@ -3,7 +3,7 @@
  * Operations that copy, reorder or rotate rows, and add no elements of a row.
  */
 #include "kernels/gpu/forward/forward.h"
-#include "kernels/gpu/forward/float4_rows.h"
+#include "kernels/gpu/forward/magnitudes.h"
 
 struct copy {
 	struct copy_args a;
@@ -118,12 +118,45 @@ struct rope {
 	}
 };
 
+/* The same with the statistics of all values before and after. */
+struct rope_observed {
+	struct rope_args a;
+	struct value_stats *stats[2];
+
+	__device__ void operator()(const struct fours &at, struct magnitudes *found) const
+	{
+		size_t token = quotient(at.row, a.n_heads), head = at.row - token * a.n_heads;
+		size_t half = a.rope_dim / 2;
+		float *x = a.x.data + token * a.x.stride + head * a.head_dim + at.col;
+		float4 u = fours_load(x, at.n, at.aligned);
+		float4 v = fours_load(x + half, at.n, at.aligned);
+		float4 c = fours_load(a.cosines + token * half + at.col, at.n, at.aligned);
+		float4 s = fours_load(a.sines + token * half + at.col, at.n, at.aligned);
+		float4 first = { u.x * c.x - v.x * s.x, u.y * c.y - v.y * s.y,
+				 u.z * c.z - v.z * s.z, u.w * c.w - v.w * s.w };
+		float4 second = { v.x * c.x + u.x * s.x, v.y * c.y + u.y * s.y,
+				  v.z * c.z + u.z * s.z, v.w * c.w + u.w * s.w };
+
+		found[0].add(u, at.n);
+		found[0].add(v, at.n);
+		found[1].add(first, at.n);
+		found[1].add(second, at.n);
+		fours_store(x, first, at.n, at.aligned);
+		fours_store(x + half, second, at.n, at.aligned);
+	}
+};
+
 void gpu_rope(struct device_stream *stream, const struct rope_args *args)
 {
 	size_t half = args->rope_dim / 2;
+	bool aligned = rows_aligned(args->x) && fours_aligned(args->x.data, args->head_dim) &&
+		       fours_aligned(args->cosines, half) && fours_aligned(args->sines, half);
 
-	fours_launch(stream, "rope", rope{ *args }, args->n_tokens * args->n_heads, half,
-		     rows_aligned(args->x) && fours_aligned(args->x.data, args->head_dim) &&
-			     fours_aligned(args->cosines, half) &&
-			     fours_aligned(args->sines, half));
+	if (args->before || args->after)
+		observed_launch<2>(stream, "rope_observed",
+				   rope_observed{ *args, { args->before, args->after } },
+				   args->n_tokens * args->n_heads, half, aligned);
+	else
+		fours_launch(stream, "rope", rope{ *args }, args->n_tokens * args->n_heads, half,
+			     aligned);
 }

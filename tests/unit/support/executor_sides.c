@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "backend/backend.h"
+#include "num/bits.h"
 #include "num/exp.h"
 #include "tests/unit/support/skipped.h"
 
@@ -207,3 +208,29 @@ float plain_lanes_sum(float *lanes)
 }
 
 const size_t edge_sizes[14] = { 1, 2, 3, 4, 5, 6, 15, 16, 17, 63, 64, 65, 127, 1000 };
+
+void specials_put(struct values *v, size_t every)
+{
+	static const float special[] = { NAN,	INFINITY, -INFINITY,	-NAN,	     3.4e38f,
+					 -0.0f, 1e-40f,	  -1.4013e-45f, -7.0078125f, 2.01171875f };
+
+	for (size_t i = every; every && i < v->n; i += every)
+		values_set(v, i, special[i / every % N_OF(special)]);
+}
+
+void stats_raise(struct value_stats *stats, const float *x, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		stats->n_nonfinite += !isfinite(x[i]);
+		stats->amax = fabsf(x[i]) > stats->amax ? fabsf(x[i]) : stats->amax;
+	}
+}
+
+void stats_back(const struct side *s, const struct value_stats *wanted, void *there)
+{
+	struct value_stats got;
+
+	side_take(s, there, &got, sizeof got);
+	assert_int_equal(got.n_nonfinite, wanted->n_nonfinite);
+	assert_int_equal(f32_bits(got.amax), f32_bits(wanted->amax));
+}

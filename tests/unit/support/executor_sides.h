@@ -88,6 +88,13 @@ void values_check_near(const struct side *s, const struct values *v, float *memo
 /* The same bits; one NaN is like another. */
 bool floats_same(float a, float b);
 
+/* Puts every kind of number among the others, one in `every`; 0: none. */
+void specials_put(struct values *v, size_t every);
+
+/* Adds x to stats, by a plain loop; compares with stats of the side, and frees those. */
+void stats_raise(struct value_stats *stats, const float *x, size_t n);
+void stats_back(const struct side *s, const struct value_stats *wanted, void *there);
+
 /* --- what plain loops share --- */
 
 /* softcap tanh(x / softcap) as executors compute it. */

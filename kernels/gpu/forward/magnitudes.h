@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Statistics of the values that a kernel reads or writes anyway, and rounding of those that a
+ * product takes next: no bytes but a few atomics of each block.
+ */
+#ifndef FP8CONV_KERNELS_GPU_FORWARD_MAGNITUDES_H
+#define FP8CONV_KERNELS_GPU_FORWARD_MAGNITUDES_H
+
+#include "kernels/gpu/forward/float4_rows.h"
+#include "kernels/gpu/reduce.h"
+
+#define OBSERVED_BLOCKS 1024 /* about what a large GPU runs at once: few blocks, few atomics */
+
+/* The statistics of a thread's values. */
+struct magnitudes {
+	unsigned max, n_nonfinite;
+
+	__device__ void add(float v)
+	{
+		max = max_of(max, magnitude_bits(v));
+		n_nonfinite += f32_magnitude(v) >= F32_INF;
+	}
+
+	/* The first n of four. */
+	__device__ void add(float4 v, int n)
+	{
+		if (n > 0)
+			add(v.x);
+		if (n > 1)
+			add(v.y);
+		if (n > 2)
+			add(v.z);
+		if (n > 3)
+			add(v.w);
+	}
+};
+
+/* Adds the magnitudes of all threads of a block to N stats; those that are NULL are left out.  All
+ * threads call it, once in a kernel. */
+template <int N>
+static __device__ inline void magnitudes_raise(const struct magnitudes *found,
+					       struct value_stats *const *stats)
+{
+	__shared__ unsigned max[N][N_WARPS], n_nonfinite[N][N_WARPS];
+
+	GPU_UNROLL
+	for (int k = 0; k < N; k++) {
+		unsigned m = found[k].max, n = found[k].n_nonfinite;
+
+		for (int step = 16; step > 0; step /= 2) {
+			m = max_of(m, __shfl_xor_sync(GPU_ALL_LANES, m, step));
+			n += __shfl_xor_sync(GPU_ALL_LANES, n, step);
+		}
+		if (threadIdx.x % 32 == 0) {
+			max[k][threadIdx.x / 32] = m;
+			n_nonfinite[k][threadIdx.x / 32] = n;
+		}
+	}
+	__syncthreads();
+	GPU_UNROLL
+	for (int k = 0; k < N; k++) { /* no run-time index into the arguments */
+		if ((int)threadIdx.x != k || !stats[k])
+			continue;
+		for (int i = 1; i < N_WARPS; i++) {
+			max[k][0] = max_of(max[k][0], max[k][i]);
+			n_nonfinite[k][0] += n_nonfinite[k][i];
+		}
+		atomicMax(reinterpret_cast<unsigned *>(&stats[k]->amax), max[k][0]);
+		count_add(reinterpret_cast<unsigned long long *>(&stats[k]->n_nonfinite),
+			  n_nonfinite[k][0]);
+	}
+}
+
+/* bf16(v) as fp32; a NaN becomes the usual one. */
+static __device__ inline float rounded(float v)
+{
+	return f32_is_nan(v) ? f32_from_bits(F32_NAN) : bf16_to_f32(bf16_from_f32(v));
+}
+
+/* Writes up to 4 values that are bf16 already. */
+static __device__ inline void codes_store(uint16_t *y, float4 v, int n, bool aligned)
+{
+	unsigned code[] = { f32_bits(v.x) >> 16, f32_bits(v.y) >> 16, f32_bits(v.z) >> 16,
+			    f32_bits(v.w) >> 16 };
+
+	if (n == 4 && aligned) {
+		*reinterpret_cast<uint2 *>(y) = { code[0] | code[1] << 16,
+						  code[2] | code[3] << 16 };
+		return;
+	}
+	for (int i = 0; i < n; i++)
+		y[i] = (uint16_t)code[i];
+}
+
+/* Are rows of n_cols codes, or none, at multiples of 8 bytes? */
+static inline bool codes_aligned(const struct rounded_out &rounded, size_t n_cols)
+{
+	return ((uintptr_t)rounded.codes | (rounded.codes ? n_cols * 2 : 0)) % 8 == 0;
+}
+
+/* Rounds up to 4 values of a row, and writes them as codes and, if y is not NULL, as fp32. */
+static __device__ inline void rounded_store(const struct rounded_out &out, size_t first, float *y,
+					    float4 v, const struct fours &at,
+					    struct magnitudes *found)
+{
+	v = fours_each(v, rounded);
+	found->add(v, at.n);
+	if (out.codes)
+		codes_store(out.codes + first, v, at.n, at.aligned);
+	if (y)
+		fours_store(y, v, at.n, at.aligned);
+}
+
+/* As each_four of float4_rows.h, of operations that add to the magnitudes of N stats. */
+template <int N, typename Operation>
+static __global__ void each_observed(Operation operation, size_t n_rows, size_t n_cols,
+				     bool aligned)
+{
+	size_t n_across = (n_cols + 3) / 4, n = n_rows * n_across;
+	struct magnitudes found[N] = {};
+
+	for (size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x; i < n;
+	     i += (size_t)gridDim.x * THREADS) {
+		size_t row = quotient(i, n_across), col = (i - row * n_across) * 4;
+
+		operation(fours{ row, col, fours_left(col, n_cols), aligned }, found);
+	}
+	magnitudes_raise<N>(found, operation.stats);
+}
+
+template <int N, typename Operation>
+static void observed_launch(struct device_stream *stream, const char *name,
+			    const Operation &operation, size_t n_rows, size_t n_cols, bool aligned)
+{
+	size_t n = n_rows * ((n_cols + 3) / 4), n_blocks = (n + THREADS - 1) / THREADS;
+
+	if (n == 0 || device_stream_stopped(stream))
+		return;
+	n_blocks = n_blocks < OBSERVED_BLOCKS ? n_blocks : OBSERVED_BLOCKS;
+	GPU_LAUNCH((each_observed<N, Operation>), n_blocks, THREADS, device_stream_native(stream),
+		   operation, n_rows, n_cols, aligned);
+	device_launched(stream, name);
+}
+
+#endif

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The rotation of queries and keys, and whether it can take their statistics on the way.
+ */
+#include "forward/pass.h"
+
+static bool has_norms(const struct layer *layer)
+{
+	return layer->vector[VECTOR_NORM_Q] || layer->vector[VECTOR_NORM_K];
+}
+
+static bool rotates_all(const struct pass *pass)
+{
+	const struct model *model = pass->forward->model;
+	const struct layer_ref *ref = pass->layer->ref;
+
+	return ref->rope && ref->rope->n == ref->head_dim && !model->latent.kv_lora_rank &&
+	       !ref->kv_source;
+}
+
+bool rotation_is_first(const struct pass *pass)
+{
+	const struct model *model = pass->forward->model;
+
+	return rotates_all(pass) && !model->arch->gated_attention && !model->arch->adjacent_pairs &&
+	       model->multipliers.key == 1 &&
+	       (model->arch->norm_after_rope || !has_norms(pass->layer));
+}
+
+bool rotation_is_last(const struct pass *pass)
+{
+	const struct model *model = pass->forward->model;
+
+	return rotates_all(pass) && !model->rotated_norm && pass->layer->ref->query_scale == 0 &&
+	       !(model->arch->norm_after_rope && has_norms(pass->layer));
+}
+
+void rotation_put_angles(struct workspace *w, const struct rope *rope, size_t n_tokens)
+{
+	struct attention_arrays *a = &w->attention;
+	const float *inverse = rope_inverse(rope, n_tokens);
+	size_t n = rope->n / 2, size = n_tokens * n * sizeof(float);
+
+	if (a->inverse == inverse && a->n_angles >= n_tokens)
+		return;
+	a->inverse = inverse;
+	a->n_angles = n_tokens;
+	for (size_t t = 0; t < n_tokens; t++)
+		rope_angles(rope, inverse, t, w->host.cosines + t * n, w->host.sines + t * n);
+	w->ops->put(w->stream, a->cosines, w->host.cosines, size);
+	w->ops->put(w->stream, a->sines, w->host.sines, size);
+}
+
+void rotation_run_on(const struct pass *pass, struct rows_out x, size_t n_heads,
+		     struct value_stats *before, struct value_stats *after)
+{
+	struct workspace *w = pass->workspace;
+	size_t head_dim = x.stride;
+	const struct rope_args args = {
+		.x = { x.data, n_heads * head_dim },
+		.before = before,
+		.after = after,
+		.n_tokens = pass->sequence->n_tokens,
+		.n_heads = n_heads,
+		.head_dim = head_dim,
+		.cosines = w->attention.cosines,
+		.sines = w->attention.sines,
+		.rope_dim = pass->layer->ref->rope->n,
+	};
+
+	w->ops->rope(w->stream, &args);
+}
+
+size_t rotation_key_heads(const struct layer_ref *ref)
+{
+	return ref->kv_source ? 0 : ref->n_kv_heads;
+}
+
+void rotation_run(const struct pass *pass)
+{
+	const struct model *model = pass->forward->model;
+	const struct layer_ref *ref = pass->layer->ref;
+	struct attention_arrays *a = &pass->workspace->attention;
+	struct value_stats *next = NULL;
+
+	if (rotation_is_last(pass))
+		next = pass->sequence->stats + pass->workspace->own->n_slots_used;
+	rotation_run_on(pass, (struct rows_out){ a->q + model->latent.nope_dim, ref->head_dim },
+			model->n_heads, a->q_stats, next);
+	if (!model->latent.kv_lora_rank)
+		rotation_run_on(pass, (struct rows_out){ a->k, ref->head_dim },
+				rotation_key_heads(ref), a->k_stats, next ? next + 1 : NULL);
+}
