@@ -35,11 +35,11 @@ ACCESSES(16)
 /* A byte is never a value of the device here: only flags of the arguments are read so. */
 void __tsan_read1(void *at);
 void __tsan_write1(void *at);
-void __tsan_read_range(void *at, size_t size);
-void __tsan_write_range(void *at, size_t size);
+void __tsan_read_range(void *at, long size);
+void __tsan_write_range(void *at, long size);
 void __tsan_init(void);
 void __tsan_func_entry(void *caller);
-void __tsan_func_exit(void);
+void __tsan_func_exit(void *unused);
 
 void __tsan_read1(void *at)
 {
@@ -51,14 +51,14 @@ void __tsan_write1(void *at)
 	(void)at;
 }
 
-void __tsan_read_range(void *at, size_t size)
+void __tsan_read_range(void *at, long size)
 {
-	simt_counts_access(at, size, false);
+	simt_counts_access(at, (size_t)size, false);
 }
 
-void __tsan_write_range(void *at, size_t size)
+void __tsan_write_range(void *at, long size)
 {
-	simt_counts_access(at, size, true);
+	simt_counts_access(at, (size_t)size, true);
 }
 
 void __tsan_init(void)
@@ -70,6 +70,8 @@ void __tsan_func_entry(void *caller)
 	(void)caller;
 }
 
-void __tsan_func_exit(void)
+/* Called without arguments; declared as compilers with a sanitizer know it. */
+void __tsan_func_exit(void *unused)
 {
+	(void)unused;
 }
