@@ -98,4 +98,9 @@ static inline float gpu_f16_to_f32(uint16_t v)
 	return f16_to_f32(v);
 }
 
+static inline uint4 gpu_load_once(const uint4 *from)
+{
+	return *from;
+}
+
 #endif

@@ -57,6 +57,11 @@ static __device__ inline void region_load(struct region *r, const struct source 
 	r->col = blockIdx.x % n_across * REGION + threadIdx.x % ROW_LANES * GROUP;
 	left = r->col < cols ? cols - r->col : 0;
 	r->n_cols = left < GROUP ? (int)left : GROUP;
+	if (x.kind == SOURCE_ELEMENTS && x.x.packs() && r->n_cols == GROUP &&
+	    region_has(r, N_ROWS - 1)) {
+		x.x.load_groups<N_ROWS>(r->v, r->row * x.x.stride + r->col, ROW_STEP * x.x.stride);
+		return;
+	}
 	GPU_UNROLL
 	for (int k = 0; k < N_ROWS; k++)
 		x.load(r->v[k], r->row + (size_t)k * ROW_STEP, r->col,

@@ -142,6 +142,34 @@ static __device__ inline uint8_t *rowwise_at(const struct cast_args *a, size_t r
 	return copy->codes + row * copy->row_stride + col * copy->col_stride;
 }
 
+/* The codes of scaled[], two in each. */
+template <enum fp8_format F>
+static __device__ inline void group_codes(uint16_t codes[GROUP / 2], const struct group &scaled)
+{
+	GPU_UNROLL
+	for (int i = 0; i < GROUP; i += 2)
+		codes[i / 2] = gpu_fp8x2(F, scaled.v[i], scaled.v[i + 1]);
+}
+
+/* Scales a group: how is decided once for all of it. */
+static __device__ inline void group_scale(struct group *scaled, struct scaling s,
+					  const struct group &group)
+{
+	if (s.divide) {
+		GPU_UNROLL
+		for (int i = 0; i < GROUP; i += 2) {
+			struct pair pair = pair_divide(s.factor, group.v[i], group.v[i + 1]);
+
+			scaled->v[i] = pair.low;
+			scaled->v[i + 1] = pair.high;
+		}
+		return;
+	}
+	GPU_UNROLL
+	for (int i = 0; i < GROUP; i++)
+		scaled->v[i] = group.v[i] * s.factor;
+}
+
 /* Writes the codes of v[0 .. n-1], neighbors in a row, from `to` on. */
 static __device__ inline void group_write(const struct cast_args *a, uint8_t *to,
 					  const float v[GROUP], int n, struct scaling s,
@@ -151,23 +179,26 @@ static __device__ inline void group_write(const struct cast_args *a, uint8_t *to
 	struct group group, scaled;
 	uint16_t codes[GROUP / 2];
 
-	for (int i = 0; i < GROUP; i += 2) {
-		struct pair pair = pair_scale(s, v[i], v[i + 1]);
-
+	GPU_UNROLL
+	for (int i = 0; i < GROUP; i++)
 		group.v[i] = v[i];
-		group.v[i + 1] = v[i + 1];
-		scaled.v[i] = pair.low;
-		scaled.v[i + 1] = pair.high;
-		codes[i / 2] = gpu_fp8x2(a->spec.format, pair.low, pair.high);
-	}
+	group_scale(&scaled, s, group);
+	if (a->spec.format == FP8_E4M3)
+		group_codes<FP8_E4M3>(codes, scaled);
+	else
+		group_codes<FP8_E5M2>(codes, scaled);
 	count_group(counts, a->spec.format, &group, &scaled, n);
 	if (n == GROUP && col_stride == 1 && (uintptr_t)to % GROUP == 0) {
 		*reinterpret_cast<uint2 *>(to) = { codes[0] | (unsigned)codes[1] << 16,
 						   codes[2] | (unsigned)codes[3] << 16 };
 		return;
 	}
-	for (int i = 0; i < n; i++)
-		to[(size_t)i * col_stride] = (uint8_t)(codes[i / 2] >> 8 * (i % 2));
+	GPU_UNROLL /* an index known when compiled keeps codes[] in registers */
+		for (int i = 0; i < GROUP; i++)
+	{
+		if (i < n)
+			to[(size_t)i * col_stride] = (uint8_t)(codes[i / 2] >> 8 * (i % 2));
+	}
 }
 
 /* Tiles may begin anywhere: each element finds its own.  turned: the columnwise copy. */

@@ -31,21 +31,30 @@ static __device__ inline struct turning *turning_memory(void)
 	return &turning;
 }
 
-/* Computes the amax of each column's tiles of tile_rows rows, 128 or 32, as bits. */
-static __device__ inline void column_maxima(const struct region *r, int tile_rows,
+/* Computes the amax of each column's tiles of TILE_ROWS rows, 128 or 32, as bits: in registers, then
+ * over the two rows of a warp, then one atomic of 16 threads for each column and tile. */
+template <int TILE_ROWS>
+static __device__ inline void column_maxima(const struct region *r,
 					    unsigned max[MAX_COLUMN_TILES][REGION])
 {
+	const int rows_of_thread = TILE_ROWS / ROW_STEP;
 	unsigned col = threadIdx.x % ROW_LANES * GROUP;
-	int rows_of_thread = tile_rows / ROW_STEP;
 
 	for (unsigned i = threadIdx.x; i < MAX_COLUMN_TILES * REGION; i += THREADS)
 		max[i / REGION][i % REGION] = 0;
 	__syncthreads();
 	GPU_UNROLL
-	for (int c = 0; c < GROUP; c++) {
+	for (int i = 0; i < REGION / TILE_ROWS * GROUP; i++) {
+		int tile = i / GROUP, c = i % GROUP;
+		unsigned of_tile = 0;
+
 		GPU_UNROLL
-		for (int k = 0; k < N_ROWS; k++)
-			atomicMax(&max[k / rows_of_thread][col + c], magnitude_bits(r->v[k][c]));
+		for (int k = 0; k < rows_of_thread; k++)
+			of_tile =
+				max_of(of_tile, magnitude_bits(r->v[tile * rows_of_thread + k][c]));
+		of_tile = max_of(of_tile, __shfl_xor_sync(GPU_ALL_LANES, of_tile, ROW_LANES));
+		if (threadIdx.x % 32 < ROW_LANES)
+			atomicMax(&max[tile][col + c], of_tile);
 	}
 	__syncthreads();
 }
@@ -134,8 +143,10 @@ static __device__ void columnwise_write(const struct region *r, const struct cas
 	struct turning *turning = turning_memory();
 	uint8_t *codes = reinterpret_cast<uint8_t *>(turning->codes);
 
-	if (G == ROW_128 || G == ROW_32)
-		column_maxima(r, G == ROW_128 ? 128 : 32, turning->max);
+	if (G == ROW_128)
+		column_maxima<128>(r, turning->max);
+	else if (G == ROW_32)
+		column_maxima<32>(r, turning->max);
 	columns_cast<G>(r, a, turning->max, whole, counts, codes);
 	__syncthreads();
 	columns_store(a, codes);

@@ -42,14 +42,20 @@ static __device__ inline float widen(float v)
 	return v;
 }
 
+/* The GROUP elements of 16 bits that one load of 128 bits brings. */
+template <typename T> static __device__ inline void unpack(float v[GROUP], const uint4 &packed)
+{
+	const unsigned word[] = { packed.x, packed.y, packed.z, packed.w };
+
+	GPU_UNROLL
+	for (int i = 0; i < GROUP; i++)
+		v[i] = widen(T{ (uint16_t)(word[i / 2] >> 16 * (i % 2)) });
+}
+
 /* GROUP elements at a multiple of 16 bytes. */
 template <typename T> static __device__ inline void load_group(float v[GROUP], const T *from)
 {
-	const uint4 packed = *reinterpret_cast<const uint4 *>(from);
-	const unsigned word[] = { packed.x, packed.y, packed.z, packed.w };
-
-	for (int i = 0; i < GROUP; i++)
-		v[i] = widen(T{ (uint16_t)(word[i / 2] >> 16 * (i % 2)) });
+	unpack<T>(v, *reinterpret_cast<const uint4 *>(from));
 }
 
 template <> __device__ inline void load_group(float v[GROUP], const float *from)
@@ -81,6 +87,34 @@ struct elements {
 			load_group(v, static_cast<const f16 *>(data) + i);
 		else
 			load_group(v, static_cast<const float *>(data) + i);
+	}
+
+	/* Can load_groups() load whole groups? */
+	__device__ bool packs(void) const
+	{
+		return aligned && dtype != DT_F32;
+	}
+
+	/* v[k] = elements i + k * step ...: all loads before the first use, so that memory has N
+	 * requests of a thread at a time. */
+	template <int N> __device__ void load_groups(float v[N][GROUP], size_t i, size_t step) const
+	{
+		const uint16_t *from = static_cast<const uint16_t *>(data) + i;
+		uint4 packed[N];
+
+		GPU_UNROLL
+		for (int k = 0; k < N; k++)
+			packed[k] = gpu_load_once(
+				reinterpret_cast<const uint4 *>(from + (size_t)k * step));
+		if (dtype == DT_BF16) {
+			GPU_UNROLL
+			for (int k = 0; k < N; k++)
+				unpack<bf16>(v[k], packed[k]);
+		} else {
+			GPU_UNROLL
+			for (int k = 0; k < N; k++)
+				unpack<f16>(v[k], packed[k]);
+		}
 	}
 
 	/* v[0 .. n-1] = elements (row, col ...); the rest of v is 0. */

@@ -82,6 +82,11 @@ static __device__ inline void strip_load(struct strip *s, const struct source &x
 	s->col = begin + in_strip;
 	s->left = s->row < cut->rows && s->col < end ? end - s->col : 0;
 	s->step = (size_t)cut->lanes * GROUP;
+	if (x.kind == SOURCE_ELEMENTS && x.x.packs() && strip_has(s, STRIP_GROUPS - 1) == GROUP &&
+	    s->col % GROUP == 0) {
+		x.x.load_groups<STRIP_GROUPS>(s->v, s->row * x.x.stride + s->col, s->step);
+		return;
+	}
 	GPU_UNROLL
 	for (int k = 0; k < STRIP_GROUPS; k++) {
 		int n = strip_has(s, k);
