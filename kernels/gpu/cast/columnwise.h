@@ -31,7 +31,7 @@ static __device__ inline struct turning *turning_memory(void)
 	return &turning;
 }
 
-/* Computes the amax of each column's tiles of TILE_ROWS rows, 128 or 32, as bits: in registers, then
+/* Computes the amax of the tiles of TILE_ROWS rows of each column, as bits: in registers, then
  * over the two rows of a warp, then one atomic of 16 threads for each column and tile. */
 template <int TILE_ROWS>
 static __device__ inline void column_maxima(const struct region *r,
