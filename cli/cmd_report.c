@@ -228,7 +228,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 		return rc < 0 ? -1 : 0;
 	if (check_settings(&settings, err))
 		return -1;
-	job.backend = backend_select(settings.run.backend, err);
+	job.backend = run_backend(&settings.run, err);
 	if (!job.backend)
 		return -1;
 	job.progress.stop = signals_watch();

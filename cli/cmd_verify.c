@@ -116,7 +116,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 	settings.params.sqnr = settings.run.json || settings.run.verbose;
 	if (check_settings(&settings.params, err))
 		return -1;
-	settings.params.backend = backend_select(settings.run.backend, err);
+	settings.params.backend = run_backend(&settings.run, err);
 	if (!settings.params.backend)
 		return -1;
 	settings.params.max_memory = settings.run.max_memory;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Variables: sbatch(1) and srun(1); Open MPI, "Environment variables set by mpirun"; torch,
- * distributed/elastic/agent; Kubernetes, "Indexed Job for Parallel Processing".
+ * Variables: sbatch(1) and srun(1); Open MPI, "Environment variables set by mpirun"; MPICH, Hydra;
+ * torch, distributed/elastic/agent; Kubernetes, "Indexed Job for Parallel Processing".
  */
 #include "cli/place.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/options/values.h"
 
@@ -20,20 +21,36 @@ struct launcher {
 	/* set in a job, and in a job's steps: the script of a job is one task, whatever the number
 	 * says; NULL: all processes are tasks */
 	const char *job, *step;
+	/* the index of a task among those of its machine, and their number; NULL: not told */
+	const char *local, *n_local;
 };
 
 /* Those that start tasks within a task of another one come first. */
 static const struct launcher launchers[] = {
-	{ "Open MPI", "OMPI_COMM_WORLD_RANK", { "OMPI_COMM_WORLD_SIZE" }, NULL, NULL },
-	{ "MPI", "PMI_RANK", { "PMI_SIZE" }, NULL, NULL },
-	{ "torchrun", "RANK", { "WORLD_SIZE" }, NULL, NULL },
-	{ "Slurm",
-	  "SLURM_PROCID",
-	  { "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS" },
-	  "SLURM_JOB_ID",
-	  "SLURM_STEP_ID" },
-	{ "PMIx", "PMIX_RANK", { NULL }, NULL, NULL },
-	{ "Kubernetes", "JOB_COMPLETION_INDEX", { NULL }, NULL, NULL },
+	{ .name = "Open MPI",
+	  .index = "OMPI_COMM_WORLD_RANK",
+	  .counts = { "OMPI_COMM_WORLD_SIZE" },
+	  .local = "OMPI_COMM_WORLD_LOCAL_RANK",
+	  .n_local = "OMPI_COMM_WORLD_LOCAL_SIZE" },
+	{ .name = "MPI",
+	  .index = "PMI_RANK",
+	  .counts = { "PMI_SIZE" },
+	  .local = "MPI_LOCALRANKID",
+	  .n_local = "MPI_LOCALNRANKS" },
+	{ .name = "torchrun",
+	  .index = "RANK",
+	  .counts = { "WORLD_SIZE" },
+	  .local = "LOCAL_RANK",
+	  .n_local = "LOCAL_WORLD_SIZE" },
+	{ .name = "Slurm",
+	  .index = "SLURM_PROCID",
+	  .counts = { "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS" },
+	  .job = "SLURM_JOB_ID",
+	  .step = "SLURM_STEP_ID",
+	  .local = "SLURM_LOCALID",
+	  .n_local = "SLURM_STEP_TASKS_PER_NODE" },
+	{ .name = "PMIx", .index = "PMIX_RANK" },
+	{ .name = "Kubernetes", .index = "JOB_COMPLETION_INDEX" },
 };
 
 #define N_LAUNCHERS (sizeof launchers / sizeof *launchers)
@@ -180,4 +197,28 @@ int place_find(struct place *place, uint64_t n_given, struct err *err)
 			       place->launcher);
 	}
 	return settle(place, n_given, err);
+}
+
+/* Is there one task on each machine?  Slurm writes a list of numbers of tasks: "1(x3)". */
+static bool is_alone(const struct launcher *launcher)
+{
+	const char *n = variable(launcher->n_local);
+
+	return n && n[0] == '1' && (!n[1] || (n[1] == '(' && !strchr(n, ',')));
+}
+
+int place_local(uint64_t *local, bool *told, struct err *err)
+{
+	*told = false;
+	for (size_t i = 0; i < N_LAUNCHERS; i++) {
+		const struct launcher *launcher = &launchers[i];
+
+		if (!variable(launcher->local))
+			continue;
+		if (is_script(launcher) || is_alone(launcher))
+			return 0;
+		*told = true;
+		return read_number(launcher->local, MAX_TASKS, local, err);
+	}
+	return 0;
 }

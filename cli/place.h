@@ -6,6 +6,7 @@
 #ifndef FP8CONV_CLI_PLACE_H
 #define FP8CONV_CLI_PLACE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -20,5 +21,11 @@ struct place {
  * it; 0: not said.  ERR_USAGE where no engine tells the place, or tells what cannot be, or tells
  * another number of tasks. */
 int place_find(struct place *place, uint64_t n_given, struct err *err);
+
+/* Sets *local to the index, from 0, of this task among those that the engine started on the same
+ * machine.  *told becomes false, and nothing else is set, where no engine tells it, in the script
+ * of a Slurm job, and where the task is the only one there.  ERR_USAGE for a value that is no
+ * index. */
+int place_local(uint64_t *local, bool *told, struct err *err);
 
 #endif

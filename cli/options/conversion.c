@@ -70,7 +70,7 @@ int convert_settings_finish(struct convert_settings *settings, struct err *err)
 		if (isatty(STDOUT_FILENO))
 			return err_set(err, ERR_USAGE, "cannot write a checkpoint to a terminal");
 	}
-	params->backend = backend_select(settings->run.backend, err);
+	params->backend = run_backend(&settings->run, err);
 	if (!params->backend)
 		return -1;
 	params->n_threads = run_threads(&settings->run);

@@ -5,6 +5,7 @@
 
 #include "backend/dispatch.h"
 #include "cli/options/values.h"
+#include "cli/place.h"
 #include "cli/process.h"
 
 #define PLACE(member) offsetof(struct run_settings, member)
@@ -48,12 +49,39 @@ int run_streams(const struct run_settings *settings, const struct executor_ops *
 	return n < executor->max_streams ? n : executor->max_streams;
 }
 
+/* Tasks of an engine on one machine take its devices in turn. */
+static int take_device(struct err *err)
+{
+	uint64_t local = 0;
+	bool told;
+	int n, device;
+
+	if (place_local(&local, &told, err))
+		return -1;
+	n = told ? backend_n_devices() : 0;
+	if (n < 2)
+		return 0;
+	device = (int)(local % (uint64_t)n);
+	backend_use_devices(&device, 1);
+	return 0;
+}
+
+const struct backend *run_backend(const struct run_settings *settings, struct err *err)
+{
+	const struct backend *backend = backend_select(settings->backend, err);
+
+	return backend && backend->on_device && take_device(err) ? NULL : backend;
+}
+
 const struct backend *run_forward_backend(const struct run_settings *settings, const char *command,
 					  struct err *err)
 {
 	struct err refused;
-	const struct backend *backend = backend_select_forward(settings->backend, &refused, err);
+	const struct backend *backend;
 
+	if (take_device(err))
+		return NULL;
+	backend = backend_select_forward(settings->backend, &refused, err);
 	if (backend && refused.kind != ERR_NONE && !settings->quiet)
 		fprintf(stderr,
 			"fp8conv %s: note: a GPU failed its self-test and is not used: %s\n",

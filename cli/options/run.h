@@ -33,8 +33,12 @@ int run_threads(const struct run_settings *settings);
  * CPUs. */
 int run_streams(const struct run_settings *settings, const struct executor_ops *executor);
 
-/* Returns the backend for forward passes, and says on standard error for which reason a GPU is not
- * used.  NULL as backend_select_forward() returns it. */
+/* Returns the backend for conversions.  Where an engine started several tasks on this machine, each
+ * uses one of its devices, by its place among them.  NULL as backend_select() returns it. */
+const struct backend *run_backend(const struct run_settings *settings, struct err *err);
+
+/* Returns the backend for forward passes, with devices in the same way, and says on standard error
+ * for which reason a GPU is not used.  NULL as backend_select_forward() returns it. */
 const struct backend *run_forward_backend(const struct run_settings *settings, const char *command,
 					  struct err *err);
 

@@ -9,6 +9,7 @@
  *
  * Order: device_stream_here() or device_stream_new(); device_begin(); device_take(), copies and
  * launches, each followed by device_launched(); device_wait(); device_stream_failed().
+ * device_use(), if at all, comes before them.
  */
 #ifndef FP8CONV_KERNELS_GPU_DEVICE_H
 #define FP8CONV_KERNELS_GPU_DEVICE_H
@@ -32,6 +33,13 @@ struct device_stream;
 /* Returns NULL if a GPU can run the kernels, else the reason why not.  Computed once; any
  * thread. */
 const char *device_missing(void);
+
+/* Returns how many GPUs can run the kernels; 0 where device_missing(). */
+int device_count(void);
+
+/* Takes n >= 1 of these GPUs, by their indices, and no others: index i is then GPU chosen[i].  At
+ * most once, before the first stream. */
+void device_use(const int *chosen, int n);
 
 /* Returns the compute capability of the calling thread's GPU, 90 for 9.0; 0 without a GPU. */
 int device_capability(void);

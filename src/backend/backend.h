@@ -128,6 +128,12 @@ struct backend {
 	/* Returns NULL where this machine can run it, else the reason ("no AVX-512VBMI"). */
 	const char *(*unusable)(void);
 
+	/* Of a backend on_device, else NULL.  The first returns how many devices it can use, 0
+	 * where it is unusable.  The second makes it use n >= 1 of them alone, by their numbers,
+	 * in that order; called at most once, before any work. */
+	int (*n_devices)(void);
+	void (*use_devices)(const int *devices, int n);
+
 	/* Returns 0, or ERR_SYSTEM with the call, the device and its message where something failed
 	 * on the calling thread since the last call.  Then all results since that call are
 	 * invalid. */

@@ -67,6 +67,21 @@ const struct backend *backend_select(const char *name, struct err *err)
 	return backend;
 }
 
+int backend_n_devices(void)
+{
+	const struct backend *device = backend_best(true);
+
+	return device ? device->n_devices() : 0;
+}
+
+void backend_use_devices(const int *devices, int n)
+{
+	const struct backend *device = backend_best(true);
+
+	assert(device && n > 0);
+	device->use_devices(devices, n);
+}
+
 const struct backend *backend_select_forward(const char *name, struct err *refused, struct err *err)
 {
 	const struct backend *device = is_auto(name) ? backend_best(true) : NULL;

@@ -16,6 +16,13 @@
  * machine cannot run (the message has the reason). */
 const struct backend *backend_select(const char *name, struct err *err);
 
+/* Returns the number of devices that this process can use besides the CPU.  The second makes it use
+ * n >= 1 of them alone, by their numbers from 0 on, in that order: work that goes to "the first
+ * device" goes to devices[0].  At most once, before any other work of a device, which includes
+ * backend_select_forward(). */
+int backend_n_devices(void);
+void backend_use_devices(const int *devices, int n);
+
 /* Returns a backend for forward passes: "auto" takes a device that this machine has and that passes
  * its self-test.  The test takes a moment, so a program calls this once.  *refused becomes
  * ERR_SYSTEM with the failure of that test, else ERR_NONE.  Returns NULL as backend_select()

@@ -22,6 +22,7 @@ extern "C" {
 #define MEMORY_MOST ((uint64_t)1 << 40)
 
 struct device_stream {
+	int device; /* index among the used ones */
 	void *taken[MAX_TAKEN];
 	size_t n_taken, size; /* bytes of them */
 	bool full;
@@ -31,6 +32,7 @@ struct device_stream {
 
 struct thread_stream {
 	struct device_stream stream;
+	bool known; /* its GPU */
 
 	~thread_stream()
 	{
@@ -49,6 +51,9 @@ size_t simt_room = SIZE_MAX;
 uint64_t simt_memory = UINT64_MAX, simt_reported = UINT64_MAX;
 long simt_allocations_left = -1;
 long simt_held;
+int simt_devices = 1;
+static int used[DEVICES_MOST], n_used; /* n_used 0: all */
+static unsigned n_streams;	       /* of threads */
 
 const char *device_missing(void)
 {
@@ -60,8 +65,46 @@ int device_capability(void)
 	return simt_capability;
 }
 
+/* A whole program is told by SIMT_DEVICES how many GPUs there are. */
+static __attribute__((constructor)) void devices_told(void)
+{
+	const char *n = getenv("SIMT_DEVICES");
+
+	simt_devices = n ? atoi(n) : simt_devices;
+}
+
+int device_count(void)
+{
+	return simt_missing ? 0 : n_used ? n_used : simt_devices;
+}
+
+void device_use(const int *chosen, int n)
+{
+	int all[DEVICES_MOST];
+
+	for (int i = 0; i < simt_devices; i++)
+		all[i] = n_used ? used[i] : i;
+	for (int i = 0; i < n; i++)
+		used[i] = all[chosen[i]];
+	n_used = n;
+}
+
+/* Returns the number of a GPU that is used. */
+static int number_of(int device)
+{
+	if (device < 0 || device >= (n_used ? n_used : simt_devices))
+		abort();
+	return n_used ? used[device] : device;
+}
+
+/* The threads get the GPUs in turn. */
 struct device_stream *device_stream_here(void)
 {
+	if (!here.known && device_count()) {
+		here.stream.device = (int)(__atomic_fetch_add(&n_streams, 1, __ATOMIC_RELAXED) %
+					   (unsigned)device_count());
+		here.known = true;
+	}
 	return &here.stream;
 }
 
@@ -138,8 +181,11 @@ int device_stream_failed(struct device_stream *stream, struct err *err)
 	stream->failed = NULL;
 	stream->full = false;
 	if (call && full)
-		return err_no_memory(err, "%s on GPU 0: %s", call, stream->why);
-	return call ? err_set(err, ERR_SYSTEM, "%s on GPU 0: %s", call, stream->why) : 0;
+		return err_no_memory(err, "%s on GPU %d: %s", call, number_of(stream->device),
+				     stream->why);
+	return call ? err_set(err, ERR_SYSTEM, "%s on GPU %d: %s", call, number_of(stream->device),
+			      stream->why)
+		    : 0;
 }
 
 void device_fail(struct device_stream *stream, const char *call, const char *why)
@@ -152,8 +198,7 @@ void device_fail(struct device_stream *stream, const char *call, const char *why
 
 int device_index(const struct device_stream *stream)
 {
-	(void)stream;
-	return 0;
+	return stream->device;
 }
 
 bool device_stream_stopped(const struct device_stream *stream)
@@ -187,9 +232,9 @@ struct device_stream *device_stream_new(int device, struct err *err)
 {
 	struct device_stream *stream;
 
-	if (device != 0)
-		abort();
+	number_of(device);
 	stream = static_cast<struct device_stream *>(xcalloc(1, sizeof *stream));
+	stream->device = device;
 	if (succeeds(stream, "device_stream_new")) {
 		__atomic_add_fetch(&simt_held, 1, __ATOMIC_RELAXED);
 		return stream;
@@ -208,31 +253,30 @@ void device_stream_free(struct device_stream *stream)
 	__atomic_sub_fetch(&simt_held, 1, __ATOMIC_RELAXED);
 }
 
-/* Appends a line to the file that SIMT_LOG names: whether and for what the device is used. */
-static void log_use(const char *what)
+/* Appends a line to the file that SIMT_LOG names: whether and for what a GPU is used. */
+static void log_use(int device, const char *what)
 {
 	const char *path = getenv("SIMT_LOG");
 	FILE *file = path ? fopen(path, "a") : NULL;
 
 	if (!file)
 		return;
-	fprintf(file, "%s\n", what);
+	fprintf(file, "GPU %d: %s\n", number_of(device), what);
 	fclose(file);
 }
 
 int device_memory_new(int device, void **memory, uint64_t size, const char *what, struct err *err)
 {
 	*memory = NULL;
-	if (device != 0)
-		abort();
+	number_of(device);
 	if (simt_calls_left == 0 || !room_take(size))
 		return err_no_memory(err,
-				     "%s on GPU 0: %llu MiB needed, 0 of 80 MiB free: reduce "
+				     "%s on GPU %d: %llu MiB needed, 0 of 80 MiB free: reduce "
 				     "--max-memory or --threads",
-				     what, (unsigned long long)(size >> 20));
+				     what, number_of(device), (unsigned long long)(size >> 20));
 	if (simt_calls_left > 0)
 		simt_calls_left--;
-	log_use(what);
+	log_use(device, what);
 	*memory = poisoned(size);
 	add_to(&simt_counts.n_allocations, 1);
 	__atomic_add_fetch(&simt_held, 1, __ATOMIC_RELAXED);
@@ -263,7 +307,7 @@ void *device_take(struct device_stream *stream, size_t n)
 	}
 	if (stream->n_taken == MAX_TAKEN)
 		abort();
-	log_use("a stream's memory");
+	log_use(stream->device, "a stream's memory");
 	stream->size += n;
 	return stream->taken[stream->n_taken++] = poisoned(n);
 }

@@ -70,8 +70,8 @@ close sample_checkpoints/tiny-llama 0.1 --fp8-forward --recipe mxfp8
 if [ -z "${PROGRAM:-}" ]; then
 	log=$scratch/log
 	SIMT_LOG=$log "$program" calibrate sample_checkpoints/tiny-llama --data "$scratch/ids.jsonl" -o "$scratch/auto.amax" --quiet || status=1
-	[ "$(grep -c '^x of the self-test$' "$log")" = 1 ] || { echo "calibrate: not one self-test"; sort "$log" | uniq -c; status=1; }
-	grep -q '^a weight$' "$log" || { echo "calibrate: not on the GPU"; status=1; }
+	[ "$(grep -c '^GPU 0: x of the self-test$' "$log")" = 1 ] || { echo "calibrate: not one self-test"; sort "$log" | uniq -c; status=1; }
+	grep -q '^GPU 0: a weight$' "$log" || { echo "calibrate: not on the GPU"; status=1; }
 	rm -f "$log" "$scratch/auto.amax"
 	SIMT_LOG=$log "$program" quantize sample_checkpoints/tiny-llama -o "$scratch/out" --quiet || status=1
 	SIMT_LOG=$log "$program" verify "$scratch/out" >"$scratch/ignored" || status=1
@@ -79,6 +79,36 @@ if [ -z "${PROGRAM:-}" ]; then
 	SIMT_LOG=$log "$program" version >"$scratch/ignored" || status=1
 	[ ! -e "$log" ] || { echo "a command that must run on the CPU used the GPU"; sort "$log" | uniq -c; status=1; }
 	rm -rf "$scratch/out"
+fi
+
+# took WANTED COMMAND...: of three GPUs the command takes these alone.
+took() {
+	wanted=$1
+	shift
+	rm -rf "$scratch/log" "$scratch/out"
+	env SIMT_LOG="$scratch/log" SIMT_DEVICES=3 "$@" --quiet || status=1
+	found=$(sed 's/:.*//' "$scratch/log" | sort -u | tr '\n' ' ')
+	[ "$found" = "$wanted" ] || { echo "$*: took $found, expected $wanted"; status=1; }
+}
+
+# The tasks of an engine on one machine take its GPUs in turn.
+if [ -z "${PROGRAM:-}" ]; then
+	set -- "$program" calibrate sample_checkpoints/tiny-llama --data "$scratch/ids.jsonl" -o "$scratch/out"
+	took 'GPU 0 ' "$@"
+	took 'GPU 1 ' LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 "$@"
+	took 'GPU 2 ' OMPI_COMM_WORLD_LOCAL_RANK=5 OMPI_COMM_WORLD_LOCAL_SIZE=8 LOCAL_RANK=1 "$@"
+	took 'GPU 1 ' MPI_LOCALRANKID=1 "$@"
+	took 'GPU 2 ' SLURM_LOCALID=2 SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_STEP_TASKS_PER_NODE='3(x2)' "$@"
+	took 'GPU 1 ' SLURM_LOCALID=1 SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_STEP_TASKS_PER_NODE='1(x2),2' "$@"
+	# Alone on its machine: an index that cannot be shows that it is not used.
+	took 'GPU 0 ' LOCAL_RANK=1 LOCAL_WORLD_SIZE=1 "$@"
+	took 'GPU 0 ' SLURM_LOCALID=1 SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_STEP_TASKS_PER_NODE='1(x2)' "$@"
+	took 'GPU 0 ' SLURM_LOCALID=1 SLURM_JOB_ID=7 "$@"
+	set -- "$program" quantize sample_checkpoints/tiny-llama -o "$scratch/out" --backend cuda --threads 8
+	took 'GPU 2 ' LOCAL_RANK=2 "$@"
+	SIMT_DEVICES=3 LOCAL_RANK=x "$program" inspect sample_checkpoints/tiny-llama >"$scratch/ignored" || status=1
+	SIMT_DEVICES=3 LOCAL_RANK=x "$@" 2>"$scratch/err"
+	[ $? = 2 ] && grep -q "'LOCAL_RANK' is 'x', not a number below" "$scratch/err" || { cat "$scratch/err"; status=1; }
 fi
 
 # Products of what another program dumped: the history names the GPU, and a CPU cannot continue it.

@@ -322,6 +322,31 @@ static void a_wrong_product_refuses_the_gpu(void **state)
 		    7); /* a stream, three pieces of memory, a weight, a product, what it gave */
 }
 
+/* Last in this program: a process chooses once.  GPU 2 becomes the first of two, and messages name
+ * it. */
+static void chosen_devices_are_the_only_ones(void **state)
+{
+	static const int chosen[] = { 2, 0 };
+	struct err err = { 0 };
+	struct executor *executor;
+	struct executor_stream *stream;
+
+	(void)state;
+	simt_devices = 3;
+	assert_int_equal(backend_n_devices(), 3);
+	backend_use_devices(chosen, 2);
+	assert_int_equal(backend_n_devices(), 2);
+	assert_int_equal(cuda()->executor->open(&executor, &err), 0);
+	simt_calls_left = 0;
+	assert_int_equal(cuda()->executor->stream_new(&stream, executor, &err), -1);
+	simt_calls_left = -1;
+	assert_string_equal(err.message, "device_stream_new on GPU 2: unspecified launch failure");
+	cuda()->executor->close(executor);
+	simt_missing = "no driver";
+	assert_int_equal(backend_n_devices(), 0);
+	simt_missing = NULL;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -332,6 +357,7 @@ int main(void)
 		cmocka_unit_test(auto_takes_a_gpu_for_forward_passes_alone),
 		cmocka_unit_test(a_failed_self_test_refuses_the_gpu),
 		cmocka_unit_test(a_wrong_product_refuses_the_gpu),
+		cmocka_unit_test(chosen_devices_are_the_only_ones),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

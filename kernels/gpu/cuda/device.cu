@@ -102,6 +102,25 @@ const char *device_missing(void)
 	return devices.n ? NULL : devices.why;
 }
 
+int device_count(void)
+{
+	return device_missing() ? 0 : devices.n;
+}
+
+void device_use(const int *chosen, int n)
+{
+	struct devices all;
+
+	if (device_missing())
+		return;
+	all = devices;
+	devices.n = n;
+	for (int i = 0; i < n; i++) {
+		devices.number[i] = all.number[chosen[i]];
+		devices.capability[i] = all.capability[chosen[i]];
+	}
+}
+
 /* Clears the runtime's record of a failure, which the next launch of another stream in this thread
  * would report. */
 static void stream_fail(struct device_stream *stream, const char *call, cudaError_t error)
