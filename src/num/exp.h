@@ -3,7 +3,7 @@
  * e^x in fp32 with the same bits on every machine: one rounded operation at a time, no libm.  The
  * error is at most 1.1 ulp where the exact value is a normal number
  * (tests/unit/test_cast_transpose.c).  The polynomial is that of Cephes' expf().
- * kernels/cpu/forward/vec16.h has the same steps for vectors.
+ * kernels/cpu/forward/lanes.h has the same steps for vectors.
  */
 #ifndef FP8CONV_NUM_EXP_H
 #define FP8CONV_NUM_EXP_H

@@ -2,7 +2,7 @@
  *
  * log(1 + e^x) in fp32 with the same bits on every machine: one rounded operation at a time, no
  * libm.  The error is at most 2 ulp (tests/unit/test_executor_scan.c).  The polynomial is that of
- * Cephes' logf().  kernels/cpu/forward/vec16.h has the same steps for vectors.
+ * Cephes' logf().  kernels/cpu/forward/lanes.h has the same steps for vectors.
  */
 #ifndef FP8CONV_NUM_SOFTPLUS_H
 #define FP8CONV_NUM_SOFTPLUS_H

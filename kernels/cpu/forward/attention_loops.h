@@ -10,18 +10,19 @@
 
 #include "kernels/cpu/forward/ops.h"
 #include "kernels/cpu/forward/tiles.h"
-#include "kernels/cpu/forward/vec16.h"
+#include "kernels/cpu/forward/lanes.h"
 
 #define PANEL ATTENTION_PANEL
 
 /* Replaces x, scaled and capped, by exp(x - max), and returns the sum.  After the last x there is
- * room for a whole vector, which becomes 0. */
+ * room for 16 in all, which become 0. */
 static float softmax_row(float *x, size_t n, const struct softmax *how)
 {
-	lanes maxima = lanes_all(-INFINITY), sum = { 0 };
+	lanes maxima = lanes_all(-INFINITY);
+	struct sums sum = { 0 };
 	float max, total;
 
-	for (size_t i = n; i % LANES; i++)
+	for (size_t i = n; i % SUM_LANES; i++)
 		x[i] = -INFINITY;
 	for (size_t i = 0; i < n; i += LANES) {
 		lanes v = how->scale * lanes_load(x + i);
@@ -35,12 +36,15 @@ static float softmax_row(float *x, size_t n, const struct softmax *how)
 	max = lanes_max(maxima);
 	if (how->sink && *how->sink > max)
 		max = *how->sink;
-	for (size_t i = 0; i < n; i += LANES) {
-		lanes v = lanes_exp(lanes_load(x + i) - max);
+	for (size_t i = 0; i < n; i += SUM_LANES)
+		UNROLL for (size_t j = 0; j < SUM_PARTS; j++)
+		{
+			float *at = x + i + j * LANES;
+			lanes v = lanes_exp(lanes_load(at) - max);
 
-		sum += v;
-		lanes_store(x + i, v);
-	}
+			sum.part[j] += v;
+			lanes_store(at, v);
+		}
 	total = lanes_sum(sum);
 	if (how->sink)
 		total += lanes_exp(lanes_all(*how->sink - max))[0];

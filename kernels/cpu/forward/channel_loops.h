@@ -9,7 +9,7 @@
 #define FP8CONV_KERNELS_CPU_FORWARD_CHANNEL_LOOPS_H
 
 #include "kernels/cpu/forward/ops.h"
-#include "kernels/cpu/forward/vec16.h"
+#include "kernels/cpu/forward/lanes.h"
 
 /* Channels from col on, through all tokens. */
 static void scan_channels_from(const struct scan_channels_args *a, size_t col)

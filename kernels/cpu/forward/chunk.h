@@ -50,7 +50,7 @@ static void chunk_transpose(float *y, struct rows_in x, struct chunk chunk, size
 	}
 }
 
-/* Computes the rows of a product of n columns, a multiple of 16, a few at a time. */
+/* Computes the rows of a product of n columns, a multiple of LANES, a few at a time. */
 static void chunk_product(const struct tiled *product, size_t n_rows, size_t n)
 {
 	struct tiled rows = *product;

@@ -11,21 +11,17 @@
 #define FP8CONV_KERNELS_CPU_FORWARD_COMPENSATE_LOOPS_H
 
 #include "kernels/cpu/forward/ops.h"
-#include "kernels/cpu/forward/tile_vector.h"
+#include "kernels/cpu/forward/lanes.h"
 #include "num/fp8.h"
 
 /* The sums that registers hold: GROUP columns of SUM_VECTORS vectors of rows. */
 #define SUM_VECTORS 2
-#if TILE_LANES == 16
+#if LANES == 16
 #define GROUP 8
 #else
 #define GROUP 4
 #endif
 #define CHUNK 128 /* columns of a chunk: 16 KiB of errors */
-
-typedef uint32_t tile_bits __attribute__((vector_size(4 * TILE_LANES)));
-typedef int32_t tile_int __attribute__((vector_size(4 * TILE_LANES)));
-typedef uint8_t tile_bytes __attribute__((vector_size(TILE_LANES)));
 
 /* Sums of rows in lanes, and where their terms are: left x right, n times. */
 struct chain {
@@ -38,25 +34,25 @@ struct chain {
 
 /* Adds the terms, or subtracts them. */
 LANE_FN void chain_run(const struct chain *chain, size_t n, size_t vectors, bool subtract,
-		       tile_vector sum[GROUP][SUM_VECTORS])
+		       lanes sum[GROUP][SUM_VECTORS])
 {
 	const float *right = chain->right, *left[SUM_VECTORS];
 
 	UNROLL for (size_t v = 0; v < vectors; v++) left[v] = chain->left[v];
 	for (size_t i = 0; i < n; i++, right += chain->right_step) {
-		tile_vector of_rows[SUM_VECTORS];
+		lanes of_rows[SUM_VECTORS];
 
 		UNROLL for (size_t v = 0; v < vectors; v++)
 		{
-			of_rows[v] = subtract ? -tile_load(left[v]) : tile_load(left[v]);
+			of_rows[v] = subtract ? -lanes_load(left[v]) : lanes_load(left[v]);
 			left[v] += chain->left_step;
 		}
 		UNROLL for (size_t c = 0; c < GROUP; c++)
 		{
-			tile_vector of_column = tile_all(right[(ptrdiff_t)c * chain->right_column]);
+			lanes of_column = lanes_all(right[(ptrdiff_t)c * chain->right_column]);
 
 			UNROLL for (size_t v = 0; v < vectors; v++) sum[c][v] =
-				tile_multiply_add(of_rows[v], of_column, sum[c][v]);
+				lanes_multiply_add(of_rows[v], of_column, sum[c][v]);
 		}
 	}
 }
@@ -73,22 +69,22 @@ struct factor_tile {
 };
 
 LANE_FN void factor_load(const struct factor_tile *at, size_t vectors,
-			 tile_vector sum[GROUP][SUM_VECTORS])
+			 lanes sum[GROUP][SUM_VECTORS])
 {
 	UNROLL for (size_t c = 0; c < GROUP; c++) UNROLL for (size_t v = 0; v < vectors; v++)
-		sum[c][v] = tile_load(factor_at(at->t, at->row + v * TILE_LANES, at->col + c));
+		sum[c][v] = lanes_load(factor_at(at->t, at->row + v * LANES, at->col + c));
 }
 
 LANE_FN void factor_store(const struct factor_tile *at, size_t vectors,
-			  tile_vector sum[GROUP][SUM_VECTORS])
+			  lanes sum[GROUP][SUM_VECTORS])
 {
 	UNROLL for (size_t c = 0; c < GROUP; c++) UNROLL for (size_t v = 0; v < vectors; v++)
-		tile_store(factor_at(at->t, at->row + v * TILE_LANES, at->col + c), sum[c][v]);
+		lanes_store(factor_at(at->t, at->row + v * LANES, at->col + c), sum[c][v]);
 }
 
 /* Subtracts the terms of columns end - 1 down to begin. */
 LANE_FN void factor_terms(const struct factor_tile *at, size_t begin, size_t end, size_t vectors,
-			  tile_vector sum[GROUP][SUM_VECTORS])
+			  lanes sum[GROUP][SUM_VECTORS])
 {
 	struct chain chain = { .left_step = -TRIANGLE_PANEL,
 			       .right_step = -TRIANGLE_PANEL,
@@ -97,14 +93,14 @@ LANE_FN void factor_terms(const struct factor_tile *at, size_t begin, size_t end
 	if (begin == end)
 		return;
 	UNROLL for (size_t v = 0; v < vectors; v++) chain.left[v] =
-		factor_at(at->t, at->row + v * TILE_LANES, end - 1);
+		factor_at(at->t, at->row + v * LANES, end - 1);
 	chain.right = factor_at(at->t, at->col, end - 1);
 	chain_run(&chain, end - begin, vectors, true, sum);
 }
 
 LANE_FN void factor_take(const struct factor_tile *at, size_t begin, size_t end, size_t vectors)
 {
-	tile_vector sum[GROUP][SUM_VECTORS];
+	lanes sum[GROUP][SUM_VECTORS];
 
 	factor_load(at, vectors, sum);
 	factor_terms(at, begin, end, vectors, sum);
@@ -133,7 +129,7 @@ LANE_FN void factor_after(const struct triangle *t, size_t first, size_t row, si
  * them. */
 LANE_FN void factor_group(const struct factor_tile *at, size_t last, size_t vectors)
 {
-	tile_vector sum[GROUP][SUM_VECTORS];
+	lanes sum[GROUP][SUM_VECTORS];
 
 	factor_load(at, vectors, sum);
 	factor_terms(at, at->col + GROUP, last, vectors, sum);
@@ -141,17 +137,17 @@ LANE_FN void factor_group(const struct factor_tile *at, size_t last, size_t vect
 	{
 		const size_t c = left - 1;
 		const float *right = factor_at(at->t, at->col, at->col + c);
-		tile_vector pivot = tile_all(right[c]);
+		lanes pivot = lanes_all(right[c]);
 
 		UNROLL for (size_t v = 0; v < vectors; v++) sum[c][v] /= pivot;
 		UNROLL for (size_t i = 0; i < GROUP; i++)
 		{
-			tile_vector of_column = tile_all(right[i]);
+			lanes of_column = lanes_all(right[i]);
 
 			if (i >= c)
 				continue;
 			UNROLL for (size_t v = 0; v < vectors; v++) sum[i][v] =
-				tile_multiply_add(-sum[c][v], of_column, sum[i][v]);
+				lanes_multiply_add(-sum[c][v], of_column, sum[i][v]);
 		}
 	}
 	factor_store(at, vectors, sum);
@@ -182,8 +178,8 @@ static bool factor_corner(const struct triangle *t, size_t col)
 }
 
 /* The vectors whose rows are of one panel. */
-#define PANEL_VECTORS (TILE_LANES == TRIANGLE_PANEL ? 1 : SUM_VECTORS)
-#define PANEL_STEP    (PANEL_VECTORS * TILE_LANES)
+#define PANEL_VECTORS (LANES == TRIANGLE_PANEL ? 1 : SUM_VECTORS)
+#define PANEL_STEP    (PANEL_VECTORS * LANES)
 
 static bool CPU_OP(factor_diagonal)(const struct triangle *t, size_t first)
 {
@@ -208,7 +204,7 @@ static void CPU_OP(factor_rows)(const struct triangle *t, size_t first, size_t r
 {
 	size_t row_end = row + ROUND_ROWS, last = block_end(t->n, first);
 
-	for (; row < row_end; row += SUM_VECTORS * TILE_LANES) {
+	for (; row < row_end; row += SUM_VECTORS * LANES) {
 		factor_after(t, first, row, SUM_VECTORS);
 		for (size_t end = last; end > first; end -= GROUP)
 			factor_group(&(struct factor_tile){ t, row, end - GROUP }, last,
@@ -221,7 +217,8 @@ static void CPU_OP(factor_unit)(const struct triangle *t, size_t row, const floa
 	for (size_t col = row; col < t->n; col++) {
 		float *x = triangle_at(t, row, col);
 
-		lanes_store(x, lanes_load(x) / pivots[col]);
+		for (size_t i = 0; i < TRIANGLE_PANEL; i += LANES)
+			lanes_store(x + i, lanes_load(x + i) / pivots[col]);
 	}
 }
 
@@ -234,7 +231,7 @@ struct round_tile {
 /* Adds the terms of columns [begin, end); begin is a multiple of 16.  Fetches the factor of the
  * next chunk, which comes from memory if there are many columns. */
 LANE_FN void round_terms(const struct round_tile *at, size_t begin, size_t end,
-			 tile_vector sum[GROUP][SUM_VECTORS])
+			 lanes sum[GROUP][SUM_VECTORS])
 {
 	struct chain chain = { .left_step = ROUND_ROWS,
 			       .right_step = 1,
@@ -244,7 +241,7 @@ LANE_FN void round_terms(const struct round_tile *at, size_t begin, size_t end,
 		size_t n = end - i < TRIANGLE_PANEL ? end - i : TRIANGLE_PANEL;
 
 		UNROLL for (size_t v = 0; v < SUM_VECTORS; v++) chain.left[v] =
-			at->args->e + i * ROUND_ROWS + at->row + v * TILE_LANES;
+			at->args->e + i * ROUND_ROWS + at->row + v * LANES;
 		chain.right = triangle_at(&at->args->u, i, at->col);
 		if (i + CHUNK + TRIANGLE_PANEL <= at->col)
 			UNROLL for (size_t c = 0; c < GROUP; c++) __builtin_prefetch(
@@ -253,56 +250,56 @@ LANE_FN void round_terms(const struct round_tile *at, size_t begin, size_t end,
 	}
 }
 
-LANE_FN tile_bits tile_choose(tile_int mask, tile_bits yes, tile_bits no)
+LANE_FN lanes_bits bits_choose(lanes_int mask, lanes_bits yes, lanes_bits no)
 {
-	return ((tile_bits)mask & yes) | (~(tile_bits)mask & no);
+	return ((lanes_bits)mask & yes) | (~(lanes_bits)mask & no);
 }
 
 /* Returns fp8_from_f32() of each value, and its fp8_to_f32(), to the bit. */
-LANE_FN tile_bits tile_fp8(tile_vector x, enum fp8_format format, tile_vector *value)
+LANE_FN lanes_bits tile_fp8(lanes x, enum fp8_format format, lanes *value)
 {
 	const uint32_t m_bits = format == FP8_E4M3 ? FP8_E4M3_M_BITS : FP8_E5M2_M_BITS;
 	const int e_min = format == FP8_E4M3 ? FP8_E4M3_E_MIN : FP8_E5M2_E_MIN;
 	const uint32_t drop = 23 - m_bits, max = fp8_max_code(format);
 	const uint32_t base = (uint32_t)(e_min + 126) << m_bits;
 	/* The bits of a number below 2^e_min, plus this, are those of its code, plus this. */
-	const tile_vector magic = tile_all(f32_pow2(e_min + (int)drop));
-	tile_bits bits = (tile_bits)x, magnitude = bits & 0x7FFFFFFF, sign = bits & 0x80000000;
-	tile_vector shifted = (tile_vector)magnitude + magic;
-	tile_int is_subnormal = (tile_int)magnitude < (e_min + 127) << 23;
-	tile_int is_nan = (tile_int)magnitude > (int)F32_INF;
-	tile_bits code = magnitude + ((1u << (drop - 1)) - 1) + (magnitude >> drop & 1);
+	const lanes magic = lanes_all(f32_pow2(e_min + (int)drop));
+	lanes_bits bits = (lanes_bits)x, magnitude = bits & 0x7FFFFFFF, sign = bits & 0x80000000;
+	lanes shifted = (lanes)magnitude + magic;
+	lanes_int is_subnormal = (lanes_int)magnitude < (e_min + 127) << 23;
+	lanes_int is_nan = (lanes_int)magnitude > (int)F32_INF;
+	lanes_bits code = magnitude + ((1u << (drop - 1)) - 1) + (magnitude >> drop & 1);
 
 	code = (code >> drop) - base;
-	code = tile_choose((tile_int)code > (int)max, max - (tile_bits){ 0 }, code);
-	*value = (tile_vector)(sign | tile_choose(is_subnormal, (tile_bits)(shifted - magic),
-						  (code + base) << drop));
-	*value = (tile_vector)tile_choose(is_nan, bits, (tile_bits)*value);
-	code = sign >> 24 | tile_choose(is_subnormal, (tile_bits)shifted - (tile_bits)magic, code);
-	return tile_choose(is_nan, FP8_NAN - (tile_bits){ 0 }, code);
+	code = bits_choose((lanes_int)code > (int)max, max - (lanes_bits){ 0 }, code);
+	*value = (lanes)(sign | bits_choose(is_subnormal, (lanes_bits)(shifted - magic),
+					    (code + base) << drop));
+	*value = (lanes)bits_choose(is_nan, bits, (lanes_bits)*value);
+	code = sign >> 24 |
+	       bits_choose(is_subnormal, (lanes_bits)shifted - (lanes_bits)magic, code);
+	return bits_choose(is_nan, FP8_NAN - (lanes_bits){ 0 }, code);
 }
 
 /* Rounds column col at rows from row on, which have this sum.  Returns the errors. */
-LANE_FN tile_vector round_column(const struct round_rows_args *a, size_t row, size_t col,
-				 tile_vector sum)
+LANE_FN lanes round_column(const struct round_rows_args *a, size_t row, size_t col, lanes sum)
 {
 	size_t scale = (size_t)a->tile_col[col] * ROUND_ROWS + row;
-	tile_vector factor = tile_load(a->factor + scale), value, error;
+	lanes factor = lanes_load(a->factor + scale), value, error;
 	float *e = a->e + col * ROUND_ROWS + row;
-	tile_bits codes = tile_fp8(a->divide ? sum / factor : sum * factor, a->format, &value);
-	tile_bytes bytes = __builtin_convertvector(codes, tile_bytes);
-	tile_int is_finite;
+	lanes_bits codes = tile_fp8(a->divide ? sum / factor : sum * factor, a->format, &value);
+	lanes_bytes bytes = __builtin_convertvector(codes, lanes_bytes);
+	lanes_int is_finite;
 
 	memcpy(a->codes + col * ROUND_ROWS + row, &bytes, sizeof bytes);
-	error = tile_load(e) - value * tile_load(a->scale_inv + scale);
-	is_finite = ((tile_int)error & 0x7FFFFFFF) < (int)F32_INF;
-	error = (tile_vector)((tile_int)error & is_finite);
-	tile_store(e, error);
+	error = lanes_load(e) - value * lanes_load(a->scale_inv + scale);
+	is_finite = ((lanes_int)error & 0x7FFFFFFF) < (int)F32_INF;
+	error = (lanes)((lanes_int)error & is_finite);
+	lanes_store(e, error);
 	return error;
 }
 
 /* Rounds a group of columns, whose sums lack only the terms of its own columns. */
-LANE_FN void round_group(const struct round_tile *at, tile_vector sum[GROUP][SUM_VECTORS])
+LANE_FN void round_group(const struct round_tile *at, lanes sum[GROUP][SUM_VECTORS])
 {
 	const struct round_rows_args *a = at->args;
 	size_t panel = at->col - at->col % TRIANGLE_PANEL;
@@ -315,16 +312,15 @@ LANE_FN void round_group(const struct round_tile *at, tile_vector sum[GROUP][SUM
 			right = triangle_at(&a->u, panel, at->col) + (at->col - panel) + c;
 		UNROLL for (size_t v = 0; v < SUM_VECTORS; v++)
 		{
-			tile_vector error =
-				round_column(a, at->row + v * TILE_LANES, at->col + c, sum[c][v]);
+			lanes error = round_column(a, at->row + v * LANES, at->col + c, sum[c][v]);
 
 			if (!right)
 				continue;
 			UNROLL for (size_t i = 0; i < GROUP; i++)
 			{
 				if (i > c)
-					sum[i][v] = tile_multiply_add(
-						error, tile_all(right[i * TRIANGLE_PANEL]),
+					sum[i][v] = lanes_multiply_add(
+						error, lanes_all(right[i * TRIANGLE_PANEL]),
 						sum[i][v]);
 			}
 		}
@@ -335,34 +331,34 @@ LANE_FN void round_group(const struct round_tile *at, tile_vector sum[GROUP][SUM
 typedef float round_sums[TRIANGLE_BLOCK][ROUND_ROWS];
 
 LANE_FN void round_load(const struct round_tile *at, size_t first, round_sums sums,
-			tile_vector sum[GROUP][SUM_VECTORS])
+			lanes sum[GROUP][SUM_VECTORS])
 {
 	UNROLL for (size_t c = 0; c < GROUP; c++) UNROLL for (size_t v = 0; v < SUM_VECTORS; v++)
-		sum[c][v] = tile_load(sums[at->col - first + c] + at->row + v * TILE_LANES);
+		sum[c][v] = lanes_load(sums[at->col - first + c] + at->row + v * LANES);
 }
 
 /* Adds the terms of columns [begin, end) to the sums of the columns [first, last). */
 LANE_FN void round_before(const struct round_rows_args *a, size_t first, size_t last, size_t begin,
 			  size_t end, round_sums sums)
 {
-	tile_vector sum[GROUP][SUM_VECTORS];
+	lanes sum[GROUP][SUM_VECTORS];
 
 	for (size_t col = first; col < last; col += GROUP)
-		for (size_t row = 0; row < ROUND_ROWS; row += SUM_VECTORS * TILE_LANES) {
+		for (size_t row = 0; row < ROUND_ROWS; row += SUM_VECTORS * LANES) {
 			const struct round_tile at = { a, row, col };
 
 			round_load(&at, first, sums, sum);
 			round_terms(&at, begin, end, sum);
 			UNROLL for (size_t c = 0; c < GROUP; c++) UNROLL for (size_t v = 0;
 									      v < SUM_VECTORS; v++)
-				tile_store(sums[col - first + c] + row + v * TILE_LANES, sum[c][v]);
+				lanes_store(sums[col - first + c] + row + v * LANES, sum[c][v]);
 		}
 }
 
 static void CPU_OP(round_rows)(const struct round_rows_args *a)
 {
 	size_t n = a->u.n, last;
-	tile_vector sum[GROUP][SUM_VECTORS];
+	lanes sum[GROUP][SUM_VECTORS];
 	round_sums sums;
 
 	for (size_t first = 0; first < n; first = last) {
@@ -372,7 +368,7 @@ static void CPU_OP(round_rows)(const struct round_rows_args *a)
 			round_before(a, first, last, begin,
 				     first - begin < CHUNK ? first : begin + CHUNK, sums);
 		for (size_t col = first; col < last; col += GROUP)
-			for (size_t row = 0; row < ROUND_ROWS; row += SUM_VECTORS * TILE_LANES) {
+			for (size_t row = 0; row < ROUND_ROWS; row += SUM_VECTORS * LANES) {
 				const struct round_tile at = { a, row, col };
 
 				round_load(&at, first, sums, sum);

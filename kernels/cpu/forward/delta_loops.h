@@ -108,41 +108,43 @@ struct delta_token {
  * vectors of tokens from s on. */
 LANE_FN void delta_token_tile(const struct delta_token *token, size_t s, size_t vectors)
 {
-	tile_vector q_sum[TILE_VECTORS] = { { 0 } }, k_sum[TILE_VECTORS] = { { 0 } };
+	lanes q_sum[TILE_VECTORS] = { { 0 } }, k_sum[TILE_VECTORS] = { { 0 } };
 
 	for (size_t f = 0; f < token->n; f++) {
-		tile_vector decay = tile_all(token->decays[f]), q = tile_all(token->q[f]),
-			    k = tile_all(token->k[f]);
+		lanes decay = lanes_all(token->decays[f]), q = lanes_all(token->q[f]),
+		      k = lanes_all(token->k[f]);
 
 		UNROLL for (size_t i = 0; i < vectors; i++)
 		{
-			float *at = token->keys + f * SCAN_CHUNK + s + i * TILE_LANES;
-			tile_vector key = decay * tile_load(at);
+			float *at = token->keys + f * SCAN_CHUNK + s + i * LANES;
+			lanes key = decay * lanes_load(at);
 
-			tile_store(at, key);
-			q_sum[i] = tile_multiply_add(q, key, q_sum[i]);
-			k_sum[i] = tile_multiply_add(k, key, k_sum[i]);
+			lanes_store(at, key);
+			q_sum[i] = lanes_multiply_add(q, key, q_sum[i]);
+			k_sum[i] = lanes_multiply_add(k, key, k_sum[i]);
 		}
 	}
 	UNROLL for (size_t i = 0; i < vectors; i++)
 	{
-		tile_store(token->q_scores + s + i * TILE_LANES, q_sum[i]);
-		tile_store(token->k_scores + s + i * TILE_LANES, k_sum[i]);
+		lanes_store(token->q_scores + s + i * LANES, q_sum[i]);
+		lanes_store(token->k_scores + s + i * LANES, k_sum[i]);
 	}
 }
 
 /* The scores of token t of a chunk with those before it, and with itself. */
 static void delta_token_scores(const struct delta_token *token, size_t t)
 {
-	lanes own = lanes_all(0);
+	struct sums own = { 0 };
 	size_t s = 0;
 
-	for (; s + TILE_VECTORS * TILE_LANES <= t; s += TILE_VECTORS * TILE_LANES)
+	for (; s + TILE_VECTORS * LANES <= t; s += TILE_VECTORS * LANES)
 		delta_token_tile(token, s, TILE_VECTORS);
-	for (; s < t; s += TILE_LANES)
+	for (; s < t; s += LANES)
 		delta_token_tile(token, s, 1);
-	for (size_t f = 0; f < token->n; f += LANES)
-		own += lanes_at(token->q, f, token->n) * lanes_at(token->k, f, token->n);
+	for (size_t f = 0; f < token->n; f += SUM_LANES)
+		UNROLL for (size_t i = 0; i < SUM_PARTS; i++) own.part[i] +=
+			lanes_at(token->q, f + i * LANES, token->n) *
+			lanes_at(token->k, f + i * LANES, token->n);
 	token->q_scores[t] = lanes_sum(own);
 	for (size_t f = 0; f < token->n; f++)
 		token->keys[f * SCAN_CHUNK + t] = token->k[f];

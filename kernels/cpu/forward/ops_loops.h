@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The functions of ops.h over vectors of 16 floats, compiled once for each instruction set by the
+ * The functions of ops.h over vectors of floats, compiled once for each instruction set by the
  * file that includes this one, which names them CPU_OP(function).
  */
 #ifndef FP8CONV_KERNELS_CPU_FORWARD_OPS_LOOPS_H
@@ -12,7 +12,7 @@
 #include "kernels/cpu/forward/channel_loops.h"
 #include "kernels/cpu/forward/delta_loops.h"
 #include "kernels/cpu/forward/scan_loops.h"
-#include "kernels/cpu/forward/vec16.h"
+#include "kernels/cpu/forward/lanes.h"
 
 /* Returns the largest of the bits of |x|. */
 LANE_FN uint32_t largest_magnitude(const float *x, size_t n)
@@ -21,9 +21,8 @@ LANE_FN uint32_t largest_magnitude(const float *x, size_t n)
 	size_t i = 0;
 
 	for (; n - i >= 4 * LANES; i += 4 * LANES)
-		for (size_t j = 0; j < 4; j++)
-			max[j] = lanes_larger_bits(
-				(lanes_bits)lanes_load(x + i + j * LANES) & 0x7FFFFFFF, max[j]);
+		UNROLL for (size_t j = 0; j < 4; j++) max[j] = lanes_larger_bits(
+			(lanes_bits)lanes_load(x + i + j * LANES) & 0x7FFFFFFF, max[j]);
 	for (; i < n; i += LANES)
 		max[0] = lanes_larger_bits((lanes_bits)lanes_at(x, i, n) & 0x7FFFFFFF, max[0]);
 	max[0] = lanes_larger_bits(lanes_larger_bits(max[0], max[1]),
@@ -117,11 +116,26 @@ LANE_FN lanes weight_at(const float *weight, size_t i, size_t n)
 
 LANE_FN float mean_of(const float *x, size_t n)
 {
-	lanes sum = { 0 };
+	struct sums sum = { 0 };
 
-	for (size_t i = 0; i < n; i += LANES)
-		sum += lanes_at(x, i, n);
+	for (size_t i = 0; i < n; i += SUM_LANES)
+		UNROLL for (size_t j = 0; j < SUM_PARTS; j++) sum.part[j] +=
+			lanes_at(x, i + j * LANES, n);
 	return lanes_sum(sum) / (float)n;
+}
+
+LANE_FN float squares_of(const float *x, size_t n, float mean)
+{
+	struct sums sum = { 0 };
+
+	for (size_t i = 0; i < n; i += SUM_LANES)
+		UNROLL for (size_t j = 0; j < SUM_PARTS; j++)
+		{
+			lanes v = lanes_at_or(x, i + j * LANES, n, mean) - mean;
+
+			sum.part[j] += v * v;
+		}
+	return lanes_sum(sum);
 }
 
 static void CPU_OP(rms_norm)(const struct rms_norm_args *a)
@@ -130,14 +144,8 @@ static void CPU_OP(rms_norm)(const struct rms_norm_args *a)
 		const float *x = a->x.data + r * a->x.stride;
 		float *y = a->y.data + r * a->y.stride;
 		float mean = a->centered ? mean_of(x, a->n_cols) : 0, factor;
-		lanes squares = { 0 };
 
-		for (size_t i = 0; i < a->n_cols; i += LANES) {
-			lanes v = lanes_at_or(x, i, a->n_cols, mean) - mean;
-
-			squares += v * v;
-		}
-		factor = 1.0f / sqrtf(lanes_sum(squares) / (float)a->n_cols + a->eps);
+		factor = 1.0f / sqrtf(squares_of(x, a->n_cols, mean) / (float)a->n_cols + a->eps);
 		for (size_t i = 0; i < a->n_cols; i += LANES)
 			lanes_put(y, i, a->n_cols,
 				  (lanes_at(x, i, a->n_cols) - mean) * factor *
@@ -172,11 +180,12 @@ LANE_FN float largest(const float *x, size_t n)
 
 static float CPU_OP(log_sum_exp)(const float *x, size_t n)
 {
-	lanes sum = { 0 };
+	struct sums sum = { 0 };
 	float highest = largest(x, n);
 
-	for (size_t i = 0; i < n; i += LANES)
-		sum += lanes_exp(lanes_at_or(x, i, n, -INFINITY) - highest);
+	for (size_t i = 0; i < n; i += SUM_LANES)
+		UNROLL for (size_t j = 0; j < SUM_PARTS; j++) sum.part[j] +=
+			lanes_exp(lanes_at_or(x, i + j * LANES, n, -INFINITY) - highest);
 	return highest + logf(lanes_sum(sum));
 }
 
@@ -244,22 +253,25 @@ LANE_FN uint32_t place_of(const float *x, size_t n, float value)
 static void CPU_OP(divergence)(const float *p, const float *q, size_t n,
 			       struct divergence_sums *sums)
 {
-	lanes_double sum_p = { 0 }, sum_q = { 0 }, cross_p = { 0 }, cross_q = { 0 };
+	struct double_sums sum_p = { 0 }, sum_q = { 0 }, cross_p = { 0 }, cross_q = { 0 };
 
 	sums->max_p = largest(p, n);
 	sums->max_q = largest(q, n);
 	sums->top_p = place_of(p, n, sums->max_p);
 	sums->top_q = place_of(q, n, sums->max_q);
-	for (size_t i = 0; i < n; i += LANES) {
-		lanes difference = lanes_at(p, i, n) - lanes_at(q, i, n);
-		lanes of_p = lanes_exp(lanes_at_or(p, i, n, -INFINITY) - sums->max_p);
-		lanes of_q = lanes_exp(lanes_at_or(q, i, n, -INFINITY) - sums->max_q);
+	for (size_t i = 0; i < n; i += SUM_LANES)
+		UNROLL for (size_t j = 0; j < SUM_PARTS; j++)
+		{
+			size_t at = i + j * LANES;
+			lanes difference = lanes_at(p, at, n) - lanes_at(q, at, n);
+			lanes of_p = lanes_exp(lanes_at_or(p, at, n, -INFINITY) - sums->max_p);
+			lanes of_q = lanes_exp(lanes_at_or(q, at, n, -INFINITY) - sums->max_q);
 
-		sum_p += lanes_widen(of_p);
-		sum_q += lanes_widen(of_q);
-		cross_p += lanes_widen(of_p) * lanes_widen(difference);
-		cross_q += lanes_widen(of_q) * lanes_widen(-difference);
-	}
+			sum_p.part[j] += lanes_widen(of_p);
+			sum_q.part[j] += lanes_widen(of_q);
+			cross_p.part[j] += lanes_widen(of_p) * lanes_widen(difference);
+			cross_q.part[j] += lanes_widen(of_q) * lanes_widen(-difference);
+		}
 	sums->sum_p = lanes_sum_double(sum_p);
 	sums->sum_q = lanes_sum_double(sum_q);
 	sums->cross_p = lanes_sum_double(cross_p);

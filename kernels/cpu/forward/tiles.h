@@ -7,12 +7,12 @@
 #ifndef FP8CONV_KERNELS_CPU_FORWARD_TILES_H
 #define FP8CONV_KERNELS_CPU_FORWARD_TILES_H
 
-#include "kernels/cpu/forward/tile_vector.h"
+#include "kernels/cpu/forward/lanes.h"
 
 #define TILE_ROWS 4
 
 /* The sums that registers hold: 16 vectors of 16, or 8 of 8 or 4. */
-#if TILE_LANES == 16
+#if LANES == 16
 #define TILE_VECTORS 4
 #else
 #define TILE_VECTORS 2
@@ -35,36 +35,36 @@ LANE_FN void tile(const struct tiled *p, size_t row, size_t col, size_t rows, si
 {
 	const float *a = p->a + row * p->a_stride, *b = p->b + col;
 	float *c = p->c + row * p->c_stride + col;
-	tile_vector sum[TILE_ROWS][TILE_VECTORS] = { { { 0 } } }, right[TILE_VECTORS];
+	lanes sum[TILE_ROWS][TILE_VECTORS] = { { { 0 } } }, right[TILE_VECTORS];
 
 	if (p->add) {
 		UNROLL for (size_t i = 0; i < rows; i++) UNROLL for (size_t j = 0; j < vectors; j++)
-			memcpy(&sum[i][j], c + i * p->c_stride + j * TILE_LANES, sizeof sum[i][j]);
+			memcpy(&sum[i][j], c + i * p->c_stride + j * LANES, sizeof sum[i][j]);
 	}
 	for (size_t s = 0; s < p->k; s++, b += p->b_stride) {
 		UNROLL for (size_t j = 0; j < vectors; j++)
-			memcpy(&right[j], b + j * TILE_LANES, sizeof right[j]);
+			memcpy(&right[j], b + j * LANES, sizeof right[j]);
 		UNROLL for (size_t i = 0; i < rows; i++)
 		{
-			tile_vector left = a[i * p->a_stride + s] - (tile_vector){ 0 };
+			lanes left = a[i * p->a_stride + s] - (lanes){ 0 };
 
 			UNROLL for (size_t j = 0; j < vectors; j++) sum[i][j] =
-				tile_multiply_add(left, right[j], sum[i][j]);
+				lanes_multiply_add(left, right[j], sum[i][j]);
 		}
 	}
 	UNROLL for (size_t i = 0; i < rows; i++) UNROLL for (size_t j = 0; j < vectors; j++)
-		memcpy(c + i * p->c_stride + j * TILE_LANES, &sum[i][j], sizeof sum[i][j]);
+		memcpy(c + i * p->c_stride + j * LANES, &sum[i][j], sizeof sum[i][j]);
 }
 
 /* Computes as many tiles as fit columns [col, n).  Returns the column after them. */
 LANE_FN size_t tiles_wide(const struct tiled *p, size_t col, size_t n, size_t vectors)
 {
-	for (; col + vectors * TILE_LANES <= n; col += vectors * TILE_LANES)
+	for (; col + vectors * LANES <= n; col += vectors * LANES)
 		tile(p, 0, col, TILE_ROWS, vectors);
 	return col;
 }
 
-/* Computes m <= TILE_ROWS rows; n is a multiple of 16. */
+/* Computes m <= TILE_ROWS rows; n is a multiple of LANES. */
 LANE_FN void tiles(const struct tiled *p, size_t m, size_t n)
 {
 	size_t col = 0;
@@ -74,7 +74,7 @@ LANE_FN void tiles(const struct tiled *p, size_t m, size_t n)
 		col = tiles_wide(p, col, n, TILE_VECTORS / 2);
 		col = tiles_wide(p, col, n, 1);
 	}
-	for (; col < n; col += TILE_LANES)
+	for (; col < n; col += LANES)
 		for (size_t row = 0; row < m; row++)
 			tile(p, row, col, 1, 1);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The soft cap of values: c tanh(x / c), in the steps of the CPU (kernels/cpu/forward/vec16.h).
+ * The soft cap of values: c tanh(x / c), in the steps of the CPU (kernels/cpu/forward/lanes.h).
  */
 #ifndef FP8CONV_KERNELS_GPU_FORWARD_SOFTCAP_H
 #define FP8CONV_KERNELS_GPU_FORWARD_SOFTCAP_H

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Vectors of 16 floats for the instruction set of the including file, with num/exp.h,
- * num/softplus.h and num/activation.h on them.
+ * Vectors as wide as a register of the including file's instruction set, with num/exp.h,
+ * num/softplus.h and num/activation.h on them.  Compilers keep wider vectors, which take several
+ * registers, in memory.
  */
-#ifndef FP8CONV_KERNELS_CPU_FORWARD_VEC16_H
-#define FP8CONV_KERNELS_CPU_FORWARD_VEC16_H
+#ifndef FP8CONV_KERNELS_CPU_FORWARD_LANES_H
+#define FP8CONV_KERNELS_CPU_FORWARD_LANES_H
 
 #include <math.h>
 #include <string.h>
@@ -18,14 +19,39 @@
 #include "num/float16.h"
 #include "num/softplus.h"
 
+#if defined __AVX512F__
 #define LANES 16
+#elif defined __AVX2__
+#define LANES 8
+#else
+#define LANES 4
+#endif
 
-typedef float lanes __attribute__((vector_size(64)));
-typedef int32_t lanes_int __attribute__((vector_size(64)));
-typedef uint32_t lanes_bits __attribute__((vector_size(64)));
-typedef uint16_t lanes_half __attribute__((vector_size(32)));
+typedef float lanes __attribute__((vector_size(4 * LANES)));
+typedef int32_t lanes_int __attribute__((vector_size(4 * LANES)));
+typedef uint32_t lanes_bits __attribute__((vector_size(4 * LANES)));
+typedef uint16_t lanes_half __attribute__((vector_size(2 * LANES)));
+typedef uint8_t lanes_bytes __attribute__((vector_size(LANES)));
+typedef double lanes_double __attribute__((vector_size(8 * LANES)));
 
-typedef double lanes_double __attribute__((vector_size(128)));
+/* Sums in 16 lanes (ops.h), whatever the width of a vector: value i is in lane i % 16. */
+#define SUM_LANES 16
+#define SUM_PARTS (SUM_LANES / LANES)
+
+struct sums {
+	lanes part[SUM_PARTS];
+};
+
+struct double_sums {
+	lanes_double part[SUM_PARTS];
+};
+
+/* Compilers keep vectors of an array in registers only if the loops over them are unrolled. */
+#ifdef __clang__
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 8")
+#endif
 
 #define LANE_FN static inline __attribute__((always_inline))
 
@@ -58,13 +84,37 @@ LANE_FN void lanes_store(float *x, lanes v)
 	memcpy(x, &v, sizeof v);
 }
 
-LANE_FN lanes lanes_choose(lanes_int mask, lanes yes, lanes no)
+/* Returns c + a b, rounded once. */
+LANE_FN lanes lanes_multiply_add(lanes a, lanes b, lanes c)
 {
-	return (lanes)((mask & (lanes_int)yes) | (~mask & (lanes_int)no));
+#if defined __AVX512F__
+	return (lanes)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined __FMA__
+	return (lanes)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#else
+	for (int i = 0; i < LANES; i++)
+		c[i] = fmaf(a[i], b[i], c[i]);
+	return c;
+#endif
 }
 
-LANE_FN float lanes_sum(lanes v)
+/* Chooses value by value; a mask is -1 or 0. */
+LANE_FN lanes lanes_choose(lanes_int mask, lanes yes, lanes no)
 {
+#if defined __AVX2__ && !defined __AVX512F__
+	return (lanes)_mm256_blendv_ps((__m256)no, (__m256)yes, (__m256)mask);
+#else
+	return (lanes)((mask & (lanes_int)yes) | (~mask & (lanes_int)no));
+#endif
+}
+
+LANE_FN float lanes_sum(struct sums sums)
+{
+	lanes v;
+
+	UNROLL for (size_t step = SUM_PARTS / 2; step; step /= 2)
+		UNROLL for (size_t i = 0; i < step; i++) sums.part[i] += sums.part[i + step];
+	v = sums.part[0];
 	for (int step = LANES / 2; step; step /= 2)
 		for (int i = 0; i < step; i++)
 			v[i] += v[i + step];
@@ -76,8 +126,13 @@ LANE_FN lanes_double lanes_widen(lanes v)
 	return __builtin_convertvector(v, lanes_double);
 }
 
-LANE_FN double lanes_sum_double(lanes_double v)
+LANE_FN double lanes_sum_double(struct double_sums sums)
 {
+	lanes_double v;
+
+	UNROLL for (size_t step = SUM_PARTS / 2; step; step /= 2)
+		UNROLL for (size_t i = 0; i < step; i++) sums.part[i] += sums.part[i + step];
+	v = sums.part[0];
 	for (int step = LANES / 2; step; step /= 2)
 		for (int i = 0; i < step; i++)
 			v[i] += v[i + step];
@@ -101,8 +156,10 @@ LANE_FN float lanes_max(lanes v)
 /* Returns a where a > b, else b; so b where a is NaN. */
 LANE_FN lanes lanes_larger(lanes a, lanes b)
 {
-#ifdef __AVX512F__
+#if defined __AVX512F__
 	return (lanes)_mm512_max_ps((__m512)a, (__m512)b);
+#elif defined __AVX2__
+	return (lanes)_mm256_max_ps((__m256)a, (__m256)b);
 #else
 	return lanes_choose(a > b, a, b);
 #endif
@@ -111,8 +168,10 @@ LANE_FN lanes lanes_larger(lanes a, lanes b)
 /* Returns a where a < b, else b. */
 LANE_FN lanes lanes_smaller(lanes a, lanes b)
 {
-#ifdef __AVX512F__
+#if defined __AVX512F__
 	return (lanes)_mm512_min_ps((__m512)a, (__m512)b);
+#elif defined __AVX2__
+	return (lanes)_mm256_min_ps((__m256)a, (__m256)b);
 #else
 	return lanes_choose(a < b, a, b);
 #endif
@@ -120,8 +179,10 @@ LANE_FN lanes lanes_smaller(lanes a, lanes b)
 
 LANE_FN lanes_bits lanes_larger_bits(lanes_bits a, lanes_bits b)
 {
-#ifdef __AVX512F__
+#if defined __AVX512F__
 	return (lanes_bits)_mm512_max_epu32((__m512i)a, (__m512i)b);
+#elif defined __AVX2__
+	return (lanes_bits)_mm256_max_epu32((__m256i)a, (__m256i)b);
 #else
 	return (lanes_bits)lanes_choose(a > b, (lanes)a, (lanes)b);
 #endif
@@ -267,9 +328,11 @@ LANE_FN lanes lanes_round_bf16(lanes x)
 	return lanes_choose(x == x, (lanes)rounded, lanes_all(NAN));
 }
 
-/* Returns the 16 values from x[i] on, of n values; `rest` after the last. */
+/* Returns the values from x[i] on, of n values; `rest` after the last. */
 LANE_FN lanes lanes_at_or(const float *x, size_t i, size_t n, float rest)
 {
+	if (i >= n)
+		return lanes_all(rest);
 	return n - i >= LANES ? lanes_load(x + i) : lanes_load_some(x + i, n - i, rest);
 }
 
