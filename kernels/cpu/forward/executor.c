@@ -188,16 +188,13 @@ static void cpu_gram(struct executor_stream *stream, const struct gram_args *arg
 		remember(cpu, gemm_gram(gemm_of(stream->executor), &cpu->gemm, args, &err), &err);
 }
 
-#define NEAR_SIZE  \
-	((size_t)5 \
-	 << 18)	    /* bytes that products leave of the L2 that a core has in servers, 2 MiB */
-#define MIN_ROWS 48 /* rows that are worth reading the weights again */
+#define NEAR_SIZE ((size_t)5 << 18) /* bytes that products leave of a server core's 2 MiB of L2 */
 
 static size_t cpu_rows(size_t n)
 {
 	size_t rows = NEAR_SIZE / (n * sizeof(float)) / 16 * 16;
 
-	return rows < MIN_ROWS ? SIZE_MAX : rows;
+	return rows < gemm_min_rows() ? SIZE_MAX : rows;
 }
 
 /* --- statistics of values --- */

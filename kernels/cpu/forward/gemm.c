@@ -3,9 +3,6 @@
  * gemm.h by oneDNN: a primitive for each shape of a product, and weights in the layout that it
  * prefers.  Sums of products (gemm_gram()) have one primitive for all shapes.
  */
-#ifdef __x86_64__
-#include <cpuid.h>
-#endif
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -69,24 +66,6 @@ int gemm_library(char *text, size_t size, struct err *err)
 		 onednn.version->patch);
 	onednn_release(&onednn);
 	return 0;
-}
-
-/* bf16 products are twice as fast as fp32 ones on AMD since Zen 4 and in Intel's tiles (AMX).
- * Intel's vectors without tiles (VDPBF16PS, half the rate of FMA) are slower in bf16. */
-#define AMX_BF16    (1u << 22) /* of edx, leaf 7.0 */
-#define AVX512_BF16 (1u << 5)  /* of eax, leaf 7.1 */
-
-enum dtype gemm_bf16_type(void)
-{
-#ifdef __x86_64__
-	unsigned a, b, c, d;
-
-	if (__get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & AMX_BF16))
-		return DT_BF16;
-	if (__builtin_cpu_is("amd") && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & AVX512_BF16))
-		return DT_BF16;
-#endif
-	return DT_F32;
 }
 
 int gemm_open(struct gemm **result, struct err *err)

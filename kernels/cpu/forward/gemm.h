@@ -41,6 +41,9 @@ void gemm_stream_release(struct gemm *gemm, struct gemm_stream *stream);
  * the same values. */
 enum dtype gemm_bf16_type(void);
 
+/* Returns the fewest rows of x that multiply about as fast as many. */
+size_t gemm_min_rows(void);
+
 /* Allocates a weight (n, k) of BF16 or F32, which is also the type of its x.  n and k are at least
  * 1.  A weight of many rows is split into panels, in order: any thread may set a panel, and each
  * must be set before it is multiplied. */
