@@ -19,13 +19,10 @@
 	[LINEAR_SHARED_GATE] = module ".gate_proj", [LINEAR_SHARED_UP] = module ".up_proj", \
 	[LINEAR_SHARED_DOWN] = module ".down_proj"
 
-/* Kimi Delta Attention. */
-#define KDA_MATRICES(module)                                                              \
-	[LINEAR_DELTA_Q] = module ".q_proj", [LINEAR_DELTA_K] = module ".k_proj",         \
-	[LINEAR_DELTA_V] = module ".v_proj", [LINEAR_DELTA_B] = module ".b_proj",         \
-	[LINEAR_DELTA_F_A] = module ".f_a_proj", [LINEAR_DELTA_F_B] = module ".f_b_proj", \
-	[LINEAR_DELTA_G_A] = module ".g_a_proj", [LINEAR_DELTA_G_B] = module ".g_b_proj", \
-	[LINEAR_DELTA_OUT] = module ".o_proj"
+/* Kimi Delta Attention: what takes the input of the layer, but for decays and gates. */
+#define KDA_MATRICES(module)                                                      \
+	[LINEAR_DELTA_Q] = module ".q_proj", [LINEAR_DELTA_K] = module ".k_proj", \
+	[LINEAR_DELTA_V] = module ".v_proj", [LINEAR_DELTA_B] = module ".b_proj"
 
 #define LFM2_MATRICES                                                         \
 	[LINEAR_O] = "self_attn.out_proj", [LINEAR_GATE] = "feed_forward.w1", \

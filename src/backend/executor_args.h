@@ -215,12 +215,14 @@ struct convolve_args {
 };
 
 /* The gates of gated DeltaNet: a = exp(-exp(a_log) softplus(a + dt_bias)), the decays of a state,
- * and b = sigmoid(b), the rate at which it learns; in place. */
+ * and b = sigmoid(b), the rate at which it learns; in place.  Or, below 0, lower_bound bounds the
+ * logarithms of decays: a = exp(lower_bound sigmoid(exp(a_log) (a + dt_bias))). */
 struct delta_gates_args {
 	float *a;	      /* (n_tokens, n_heads * n_decays) */
 	float *b;	      /* (n_tokens, n_heads) */
 	const float *a_log;   /* (n_heads) */
 	const float *dt_bias; /* (n_heads * n_decays) */
+	float lower_bound;    /* 0: none */
 	size_t n_tokens, n_heads, n_decays;
 };
 

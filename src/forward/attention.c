@@ -120,18 +120,32 @@ static void norm_latent(const struct pass *pass, enum vector_role role, struct r
 	pass->workspace->ops->rms_norm(pass->workspace->stream, &args);
 }
 
-/* Computes products of latent attention: y from the first matrix.  The others are the indexer's,
- * for observers alone: in sequences of at most its top_k tokens it chooses all of them. */
-static int project_indexed(const struct pass *pass, const struct linear *const *linears, float *x,
-			   float *y, struct err *err)
+/* A matrix of latent attention that a layer may lack, and its output. */
+struct projection {
+	enum linear_role role;
+	float *y;
+};
+
+/* Computes the products of x with up to 4 matrices, of those that the layer has.  The outputs of
+ * the indexer's are for observers alone: in sequences of at most its top_k tokens it chooses all of
+ * them. */
+static int project_present(const struct pass *pass, const struct projection *of, size_t n, float *x,
+			   struct err *err)
 {
-	float *unused = pass->workspace->fused_out, *const ys[] = { y, unused, unused };
+	const struct linear *linears[4];
+	float *ys[4];
 	struct products products = {
-		.linears = linears, .n = 1, .x = x, .m = pass->sequence->n_tokens, .ys = ys
+		.linears = linears, .x = x, .m = pass->sequence->n_tokens, .ys = ys
 	};
 
-	while (products.n < 3 && linears[products.n] && linears[products.n]->weight.data)
-		products.n++;
+	for (size_t i = 0; i < n; i++) {
+		const struct linear *linear = &pass->layer->linear[of[i].role];
+
+		if (!linear->weight.data)
+			continue;
+		linears[products.n] = linear;
+		ys[products.n++] = of[i].y;
+	}
 	return pass_products(pass, &products, err);
 }
 
@@ -141,7 +155,7 @@ static int project_latent_q(const struct pass *pass, struct err *err)
 	const struct linear *l = pass->layer->linear;
 	struct workspace *w = pass->workspace;
 	struct attention_arrays *a = &w->attention;
-	const struct linear *const last[] = { &l[LINEAR_Q_B], &l[LINEAR_INDEX_Q], NULL };
+	const struct projection last[] = { { LINEAR_Q_B, a->q }, { LINEAR_INDEX_Q, w->fused_out } };
 	size_t n = pass->sequence->n_tokens, rank = pass->forward->model->latent.q_lora_rank;
 
 	if (!rank)
@@ -149,7 +163,7 @@ static int project_latent_q(const struct pass *pass, struct err *err)
 	if (pass_linear(pass, &l[LINEAR_Q_A], w->own->normed, n, a->lora, err))
 		return -1;
 	norm_latent(pass, VECTOR_NORM_Q_A, (struct rows_in){ a->lora, rank }, a->lora, rank);
-	return project_indexed(pass, last, a->lora, a->q, err);
+	return project_present(pass, last, 2, a->lora, err);
 }
 
 /* Moves the elements of pairs half a length apart in the rotated values of each head of x, where
@@ -196,20 +210,20 @@ static void join_kv(const struct pass *pass)
 static int project_latent(const struct pass *pass, struct err *err)
 {
 	const struct latent *latent = &pass->forward->model->latent;
-	const struct linear *l = pass->layer->linear;
 	struct workspace *w = pass->workspace;
 	struct attention_arrays *a = &w->attention;
 	size_t n = pass->sequence->n_tokens, rank = latent->kv_lora_rank;
 	size_t stride = rank + latent->rope_dim;
-	const struct linear *const first[] = { &l[LINEAR_KV_A], &l[LINEAR_INDEX_K],
-					       &l[LINEAR_INDEX_WEIGHTS] };
+	const struct projection first[] = { { LINEAR_KV_A, a->lora },
+					    { LINEAR_HEAD_GATE, a->head_gates },
+					    { LINEAR_INDEX_K, w->fused_out },
+					    { LINEAR_INDEX_WEIGHTS, w->fused_out } };
 	const struct deinterleave_args pairs = { .y = { a->k_rope, latent->rope_dim },
 						 .x = { a->lora + rank, stride },
 						 .n_rows = n,
 						 .n_cols = latent->rope_dim };
 
-	if (project_latent_q(pass, err) ||
-	    project_indexed(pass, first, w->own->normed, a->lora, err))
+	if (project_latent_q(pass, err) || project_present(pass, first, 4, w->own->normed, err))
 		return -1;
 	norm_latent(pass, VECTOR_NORM_KV_A, (struct rows_in){ a->lora, stride }, a->kv_latent,
 		    rank);
@@ -400,6 +414,21 @@ static void gate_heads(const struct pass *pass)
 	w->ops->gate(w->stream, &args);
 }
 
+/* Multiplies the output of each head by the sigmoid of its gate, one value. */
+static void gate_whole_heads(const struct pass *pass)
+{
+	size_t dim = pass->layer->ref->value_dim, heads = pass->forward->model->n_heads;
+	struct workspace *w = pass->workspace;
+	float *gates = w->attention.head_gates;
+	const struct scale_args args = { .x = { w->attention.attn_out, dim },
+					 .factors = gates,
+					 .n_rows = pass->sequence->n_tokens * heads,
+					 .n_cols = dim };
+
+	w->ops->activate(w->stream, ACT_SIGMOID, gates, args.n_rows, gates);
+	w->ops->scale(w->stream, &args);
+}
+
 static int project_out(const struct pass *pass, struct err *err)
 {
 	const struct linear *linear = &pass->layer->linear[LINEAR_O];
@@ -456,5 +485,7 @@ int attention_run(const struct pass *pass, struct err *err)
 	attend(pass);
 	if (model->arch->gated_attention)
 		gate_heads(pass);
+	if (pass->layer->linear[LINEAR_HEAD_GATE].weight.data)
+		gate_whole_heads(pass);
 	return project_out(pass, err);
 }

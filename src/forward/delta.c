@@ -103,19 +103,23 @@ static int project_apart(const struct pass *pass, struct channels *channels, str
 	return pass_products(pass, &products, err);
 }
 
-/* Kimi Linear: q, k, v and the rates from one matrix each, decays and gates through fewer
- * values. */
+/* Kimi Delta Attention: q, k, v and the rates from one matrix each, and so are decays and gates, or
+ * they come through fewer values. */
 static int project_kda(const struct pass *pass, struct channels *channels, struct err *err)
 {
 	const struct linear *l = pass->layer->linear;
 	const struct sizes s = sizes_of(pass);
 	struct workspace *w = pass->workspace;
 	struct delta_arrays *d = &w->delta;
-	const struct linear *const six[] = { &l[LINEAR_DELTA_Q],   &l[LINEAR_DELTA_K],
-					     &l[LINEAR_DELTA_V],   &l[LINEAR_DELTA_B],
-					     &l[LINEAR_DELTA_F_A], &l[LINEAR_DELTA_G_A] };
-	float *const ys[] = { d->qkv, d->qkv + s.n * s.keys, d->qkv + 2 * s.n * s.keys,
-			      d->b,   d->few_decays,	     d->few_gates };
+	bool whole = !l[LINEAR_DELTA_F_A].weight.data;
+	const struct linear *const six[] = { &l[LINEAR_DELTA_Q],
+					     &l[LINEAR_DELTA_K],
+					     &l[LINEAR_DELTA_V],
+					     &l[LINEAR_DELTA_B],
+					     &l[whole ? LINEAR_DELTA_A : LINEAR_DELTA_F_A],
+					     &l[whole ? LINEAR_DELTA_Z : LINEAR_DELTA_G_A] };
+	float *const ys[] = { d->qkv, d->qkv + s.n * s.keys,	    d->qkv + 2 * s.n * s.keys,
+			      d->b,   whole ? d->a : d->few_decays, whole ? d->z : d->few_gates };
 	const struct products products = {
 		.linears = six, .n = 6, .x = w->own->normed, .m = s.n, .ys = ys
 	};
@@ -125,8 +129,11 @@ static int project_kda(const struct pass *pass, struct channels *channels, struc
 		channels[i].weight =
 			(struct rows_in){ pass->layer->vector[VECTOR_CONV_Q + i], channels[i].n };
 	}
-	if (pass_products(pass, &products, err) ||
-	    pass_linear(pass, &l[LINEAR_DELTA_F_B], d->few_decays, s.n, d->a, err))
+	if (pass_products(pass, &products, err))
+		return -1;
+	if (whole)
+		return 0;
+	if (pass_linear(pass, &l[LINEAR_DELTA_F_B], d->few_decays, s.n, d->a, err))
 		return -1;
 	return pass_linear(pass, &l[LINEAR_DELTA_G_B], d->few_gates, s.n, d->z, err);
 }
@@ -137,7 +144,7 @@ static int project(const struct pass *pass, struct channels *channels, struct er
 	const struct sizes s = sizes_of(pass);
 	const float *weight = pass->layer->vector[VECTOR_CONV];
 
-	if (l[LINEAR_DELTA_F_A].weight.data)
+	if (l[LINEAR_DELTA_Q].weight.data)
 		return project_kda(pass, channels, err);
 	for (int i = 0; i < 3; i++)
 		channels[i].weight =
@@ -186,6 +193,7 @@ static void scan(const struct pass *pass)
 						.b = d->b,
 						.a_log = vector[VECTOR_A_LOG],
 						.dt_bias = vector[VECTOR_DT_BIAS],
+						.lower_bound = delta->lower_bound,
 						.n_tokens = pass->sequence->n_tokens,
 						.n_heads = delta->n_heads,
 						.n_decays = delta->n_decays };

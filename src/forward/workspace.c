@@ -18,6 +18,7 @@ struct dims {
 	uint64_t chosen, routed;		      /* experts, without and with the shared one */
 	uint64_t latent;			      /* of each token, for experts */
 	uint64_t q, k, v, attended, angles;	      /* of each token, for attention */
+	uint64_t head_gates;			      /* of each token */
 	uint64_t attention_scratch;		      /* bytes */
 	uint64_t keys, values, value_heads, few;      /* of gated DeltaNet */
 	uint64_t block, panel, n_panels;	      /* tokens and columns of the head */
@@ -37,6 +38,7 @@ static void dims_of_layer(struct dims *d, const struct model *model, const struc
 			larger(larger(layer->width, layer->shared_width), layer->expert_width));
 	d->lora = larger(d->lora, larger(linear[LINEAR_Q_A].n, linear[LINEAR_KV_A].n));
 	d->expanded = larger(d->expanded, linear[LINEAR_KV_B].n);
+	d->head_gates = larger(d->head_gates, linear[LINEAR_HEAD_GATE].n);
 	d->few = larger(d->few, larger(linear[LINEAR_DELTA_F_A].n, linear[LINEAR_DELTA_G_A].n));
 	d->experts = larger(d->experts, layer->n_experts);
 	d->latent = larger(d->latent, linear[LINEAR_LATENT_IN].n);
@@ -157,6 +159,7 @@ static void attention_arrays(struct workspace *w, const struct dims *d, const st
 	add(list, &a->kv_expanded, row * d->expanded);
 	/* the rope_dim values of queries are here before */
 	add(list, &a->attn_out, row * larger(d->attended, model->n_heads * latent->rope_dim));
+	add(list, &a->head_gates, row * d->head_gates);
 	add(list, &a->scratch, d->attention_scratch);
 	add(list, &a->cosines, row * d->angles);
 	add(list, &a->sines, row * d->angles);

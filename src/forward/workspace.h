@@ -44,6 +44,7 @@ struct attention_arrays {
 	float *k_rope;	    /* (tokens, rope_dim), shared by all heads, rotated */
 	float *kv_expanded; /* (tokens, heads * (nope_dim + value_dim)) */
 	float *attn_out;    /* (tokens, heads * value_dim) */
+	float *head_gates;  /* (tokens, heads), of LINEAR_HEAD_GATE */
 	void *scratch;	    /* of executor_ops.attend() */
 	float *cosines;	    /* (tokens, rope->n / 2), of the angles */
 	float *sines;

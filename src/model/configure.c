@@ -189,10 +189,11 @@ static int read_top_k(struct routing *routing, const json_t *facts, struct err *
 static int configure_experts(struct model *model, const json_t *facts, struct err *err)
 {
 	const struct arch *arch = model->arch;
+	const char *norm =
+		json_object_get(facts, "moe_renormalize") ? "moe_renormalize" : "norm_topk_prob";
 
 	model->routing = (struct routing){
-		.norm_top_k = arch->norm_top_k || fact_flag(facts, "norm_topk_prob") ||
-			      fact_flag(facts, "moe_renormalize"),
+		.norm_top_k = arch->norm_top_k || fact_flag(facts, norm),
 		.sigmoid = arch->sigmoid,
 		.choose_first = arch->choose_first,
 		.scale = (float)fact_number(facts, "routed_scaling_factor", 1),
@@ -219,7 +220,7 @@ static int configure_latent(struct model *model, const json_t *facts, struct err
 		if (fact_size(facts, keys[i], MODEL_MAX_HEAD_DIM, &values[i], err))
 			return -1;
 	head = model->arch->latent_part ? values[1] + values[2] : values[2];
-	if (fact_count(facts, "head_dim", head) != head)
+	if (!model->arch->head_dim_of_delta && fact_count(facts, "head_dim", head) != head)
 		return err_set(
 			err, ERR_INPUT, "config.json: 'head_dim' is %zu, but '%s%s' implies %zu",
 			fact_count(facts, "head_dim", 0),

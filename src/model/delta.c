@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Gated DeltaNet and Kimi Delta Attention in config.json.  The keys are those of transformers 5.23
- * (configuration_qwen3_next.py, configuration_kimi_linear.py).
+ * (configuration_qwen3_next.py, configuration_kimi_linear.py, configuration_bailing_hybrid.py).
  */
 #include "model/steps.h"
 
@@ -72,6 +72,14 @@ static int read_size(const json_t *facts, const json_t *inner, const char *const
 	return 0;
 }
 
+/* Kimi Delta Attention has keys and values of one number and size, and decays of features. */
+static void complete_kda(struct delta *delta)
+{
+	delta->n_key_heads = delta->n_heads;
+	delta->value_dim = delta->n_decays = delta->key_dim;
+	delta->gate = ACT_SIGMOID;
+}
+
 static int read_kda_sizes(struct delta *delta, const json_t *facts, const json_t *inner,
 			  struct err *err)
 {
@@ -84,9 +92,7 @@ static int read_kda_sizes(struct delta *delta, const json_t *facts, const json_t
 	    read_size(facts, inner, dim, MODEL_MAX_KEY_DIM, &delta->key_dim, err) ||
 	    read_size(facts, inner, conv, MAX_SIZE, &delta->conv_width, err))
 		return -1;
-	delta->n_key_heads = delta->n_heads;
-	delta->value_dim = delta->n_decays = delta->key_dim;
-	delta->gate = ACT_SIGMOID;
+	complete_kda(delta);
 	return 0;
 }
 
@@ -150,4 +156,43 @@ int kda_configure(struct model *model, const json_t *facts, struct err *err)
 		rc = check_activation(model, err);
 	json_decref(inner);
 	return rc;
+}
+
+/* Reads the bound of the logarithms of decays, where the model has one. */
+static int read_bound(struct delta *delta, const json_t *facts, struct err *err)
+{
+	double bound = fact_number(facts, "kda_lower_bound", 0);
+
+	if (!(bound < 0))
+		return err_set(err, ERR_INPUT, "config.json: 'kda_lower_bound' is %g, not below 0",
+			       bound);
+	delta->lower_bound = fact_flag(facts, "kda_safe_gate") ? (float)bound : 0;
+	return 0;
+}
+
+/* Returns the key that transformers writes if config.json has it, else that of the releases. */
+static const char *first_key(const json_t *facts, const char *written, const char *released)
+{
+	return json_object_get(facts, written) ? written : released;
+}
+
+int ling_configure(struct model *model, const json_t *facts, struct err *err)
+{
+	struct delta *delta = &model->delta;
+	const char *dim = first_key(facts, "linear_head_dim", "head_dim");
+	const char *conv = first_key(facts, "linear_conv_kernel_dim", "short_conv_kernel_size");
+	size_t group;
+
+	delta->n_heads = model->n_heads;
+	if ((json_object_get(facts, "linear_num_heads") &&
+	     fact_size(facts, "linear_num_heads", MAX_SIZE, &delta->n_heads, err)) ||
+	    fact_size(facts, dim, MODEL_MAX_KEY_DIM, &delta->key_dim, err) ||
+	    fact_size(facts, conv, MAX_SIZE, &delta->conv_width, err) ||
+	    fact_size(facts, "layer_group_size", MAX_SIZE, &group, err) ||
+	    read_bound(delta, facts, err))
+		return -1;
+	complete_kda(delta);
+	for (size_t i = 0; i < model->n_layers; i++)
+		model->layers[i].mixer = (i + 1) % group ? MIXER_DELTA : MIXER_ATTENTION;
+	return check_activation(model, err);
 }

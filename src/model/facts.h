@@ -33,7 +33,7 @@ struct ignored_row {
 struct arch_facts {
 	const struct fact_row *shared; /* with other architectures; NULL: nothing */
 	const struct ignored_row *shared_ignored;
-	struct fact_row keys[24]; /* these come first */
+	struct fact_row keys[28]; /* these come first */
 	struct ignored_row ignored[24];
 };
 

@@ -23,6 +23,7 @@ static int find_latent_attention(struct search *search, const char *prefix, stru
 		{ LINEAR_KV_B, model->n_heads * (latent->nope_dim + layer->value_dim),
 		  latent->kv_lora_rank },
 		{ LINEAR_O, hidden, model->n_heads * layer->value_dim },
+		{ LINEAR_HEAD_GATE, model->n_heads, hidden },
 		{ LINEAR_INDEX_Q, indexer->n_heads * indexer->head_dim, latent->q_lora_rank },
 		{ LINEAR_INDEX_K, indexer->head_dim, hidden },
 		{ LINEAR_INDEX_WEIGHTS, indexer->n_heads, hidden },
@@ -31,8 +32,11 @@ static int find_latent_attention(struct search *search, const char *prefix, stru
 	static const enum linear_role low_rank[] = { LINEAR_Q_A, LINEAR_Q_B, LINEAR_KV_A,
 						     LINEAR_KV_B, LINEAR_O };
 	static const enum linear_role plain[] = { LINEAR_Q, LINEAR_KV_A, LINEAR_KV_B, LINEAR_O };
+	static const enum linear_role gate[] = { LINEAR_HEAD_GATE };
 
-	if (search_linears(search, prefix, layer, expected, n_expected))
+	if (search_linears(search, prefix, layer, expected, n_expected) ||
+	    (*search_linear_name(search, LINEAR_HEAD_GATE) &&
+	     search_need(search, prefix, layer, gate, COUNT(gate))))
 		return -1;
 	return latent->q_lora_rank ? search_need(search, prefix, layer, low_rank, COUNT(low_rank))
 				   : search_need(search, prefix, layer, plain, COUNT(plain));
@@ -127,15 +131,22 @@ static int find_kda(struct search *search, const char *prefix, struct layer_ref 
 		{ LINEAR_DELTA_F_B, n, delta->key_dim },
 		{ LINEAR_DELTA_G_A, delta->key_dim, hidden },
 		{ LINEAR_DELTA_G_B, n, delta->key_dim },
+		{ LINEAR_DELTA_A, n, hidden },
+		{ LINEAR_DELTA_Z, n, hidden },
 		{ LINEAR_DELTA_OUT, hidden, n },
 	};
+	static const enum linear_role all[] = { LINEAR_DELTA_Q, LINEAR_DELTA_K, LINEAR_DELTA_V,
+						LINEAR_DELTA_B, LINEAR_DELTA_OUT };
+	static const enum linear_role low_rank[] = { LINEAR_DELTA_F_A, LINEAR_DELTA_F_B,
+						     LINEAR_DELTA_G_A, LINEAR_DELTA_G_B };
+	static const enum linear_role whole[] = { LINEAR_DELTA_A, LINEAR_DELTA_Z };
 
-	if (search_linears(search, prefix, layer, expected, COUNT(expected)))
+	if (search_linears(search, prefix, layer, expected, COUNT(expected)) ||
+	    search_need(search, prefix, layer, all, COUNT(all)))
 		return -1;
-	for (size_t i = 0; i < COUNT(expected); i++)
-		if (search_need(search, prefix, layer, &expected[i].role, 1))
-			return -1;
-	return 0;
+	return *search_linear_name(search, LINEAR_DELTA_F_A)
+		       ? search_need(search, prefix, layer, low_rank, COUNT(low_rank))
+		       : search_need(search, prefix, layer, whole, COUNT(whole));
 }
 
 static int find_delta(struct search *search, const char *prefix, struct layer_ref *layer)
@@ -157,7 +168,7 @@ static int find_delta(struct search *search, const char *prefix, struct layer_re
 	static const enum linear_role apart[] = { LINEAR_DELTA_QKV, LINEAR_DELTA_Z, LINEAR_DELTA_B,
 						  LINEAR_DELTA_A, LINEAR_DELTA_OUT };
 
-	if (*search_linear_name(search, LINEAR_DELTA_F_A))
+	if (*search_linear_name(search, LINEAR_DELTA_Q))
 		return find_kda(search, prefix, layer);
 	if (search_linears(search, prefix, layer, expected, COUNT(expected)))
 		return -1;

@@ -245,7 +245,10 @@ int model_find_mixers(struct model *model, const json_t *facts, struct err *err)
 	    (fact_size(facts, "full_attention_interval", MAX_SIZE, &interval, err) ||
 	     delta_configure(model, facts, err)))
 		return -1;
-	if (json_object_get(facts, "linear_num_heads") && kda_configure(model, facts, err))
+	if (json_object_get(facts, "layer_group_size")
+		    ? ling_configure(model, facts, err)
+		    : json_object_get(facts, "linear_num_heads") &&
+			      kda_configure(model, facts, err))
 		return -1;
 	if (json_is_array(listed) && json_array_size(listed) != model->n_layers)
 		return err_set(err, ERR_INPUT, "config.json has %zu 'layer_types' for %zu layers",

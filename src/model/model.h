@@ -36,6 +36,7 @@ enum linear_role {
 	LINEAR_INDEX_Q,
 	LINEAR_INDEX_K,	      /* hidden to its keys, which all of its heads share, */
 	LINEAR_INDEX_WEIGHTS, /* and hidden to the weights of its heads */
+	LINEAR_HEAD_GATE,     /* (heads, hidden): the sigmoid multiplies the output of a head */
 	LINEAR_O,
 	LINEAR_GATE,
 	LINEAR_UP,
@@ -58,7 +59,7 @@ enum linear_role {
 	LINEAR_DELTA_V,
 	LINEAR_DELTA_F_A, /* hidden to fewer values, */
 	LINEAR_DELTA_F_B, /* and these to the decays a of all features; */
-	LINEAR_DELTA_G_A, /* the same to the gates z */
+	LINEAR_DELTA_G_A, /* the same to the gates z; or A and Z, without fewer values */
 	LINEAR_DELTA_G_B,
 	LINEAR_DELTA_OUT,
 	LINEAR_MAMBA_IN, /* Mamba-2: hidden to z, x, b, c and the steps */
@@ -238,6 +239,7 @@ struct delta {
 	size_t n_heads, value_dim; /* of values; n_heads is a multiple of n_key_heads */
 	size_t n_decays;	   /* of a head: 1, or key_dim, one for each feature of its keys */
 	size_t conv_width;	   /* tokens that a convolution reads, its own included */
+	float lower_bound;	   /* of the logarithms of decays; 0: none */
 	enum activation gate;	   /* of the output of a head */
 };
 
@@ -360,6 +362,7 @@ struct arch {
 	bool normed_values;    /* the heads of v are normed, without weights */
 	bool scaled_router;    /* the normed input of a router is divided by sqrt(hidden) */
 	bool last_is_full;     /* the last layer has no window, whatever config.json states */
+	bool whole_rope;       /* partial_rotary_factor has no meaning for an unscaled rope */
 	bool layer_ropes;      /* rope_parameters has an object for each type of layers */
 	bool yarn_scores;      /* YaRN's mscale_all_dim changes the scale of q k^T */
 	bool norm_top_k;       /* regardless of config.json */
@@ -376,6 +379,7 @@ struct arch {
 	const char *layer_embedding;	/* below root, of models with layer_input_dim */
 	bool norm_heads_together;	/* the norms of q and k are over all heads of a token */
 	bool grown_queries;		/* queries grow with their position, by keys of the rope */
+	bool head_dim_of_delta; /* head_dim is of Kimi Delta Attention, not of latent attention */
 	bool latent_part; /* head_dim is of whole heads, of which partial_rotary_factor rotates */
 	bool norm_after_rope; /* the norms of q and k come after their rotation */
 	bool rope_alpha; /* ropes of the type "dynamic" are static, with a theta by their alpha */

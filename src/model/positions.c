@@ -8,6 +8,17 @@
 #include "model/facts.h"
 #include "model/steps.h"
 
+/* In latent attention all of the rope_dim values are rotated. */
+static int check_latent_rope(const struct model *model, struct err *err)
+{
+	if (model->rope.n != model->latent.rope_dim)
+		return err_set(err, ERR_INPUT,
+			       "config.json: the rotary embedding's 'partial_rotary_factor' "
+			       "rotates %zu values of a head, not 'qk_rope_head_dim', %zu",
+			       model->rope.n, model->latent.rope_dim);
+	return 0;
+}
+
 /* Mistral 4: the part of a head that is rotated is that of partial_rotary_factor, which must be
  * qk_rope_head_dim. */
 static int configure_rope_part(struct model *model, const json_t *facts, struct rope_use *use,
@@ -22,12 +33,7 @@ static int configure_rope_part(struct model *model, const json_t *facts, struct 
 			    json_real((double)latent->rope_dim / (double)model->head_dim));
 	rc = rope_init(&model->rope, own, use, err);
 	json_decref(own);
-	if (!rc && model->rope.n != latent->rope_dim)
-		return err_set(err, ERR_INPUT,
-			       "config.json: the rotary embedding's 'partial_rotary_factor' "
-			       "rotates %zu values of a head, not 'qk_rope_head_dim', %zu",
-			       model->rope.n, latent->rope_dim);
-	return rc;
+	return rc ? -1 : check_latent_rope(model, err);
 }
 
 /* Returns the first layer with a window, or without one; NULL: there is none. */
@@ -49,6 +55,7 @@ int model_configure_ropes(struct model *model, const json_t *facts, struct err *
 		.alpha = model->arch->rope_alpha,
 		.scales_queries = model->arch->grown_queries,
 		.by_layer_type = model->arch->layer_ropes,
+		.whole = model->arch->whole_rope,
 	};
 	struct rope_use sliding = full;
 	json_t *local;
@@ -63,6 +70,8 @@ int model_configure_ropes(struct model *model, const json_t *facts, struct err *
 	sliding.layer_type = "sliding_attention";
 	sliding.head_dim = of[1] && model->arch->layer_ropes ? of[1]->head_dim : head_dim;
 	rc = (of[0] || !full.by_layer_type) && rope_init(&model->rope, facts, &full, err);
+	if (!rc && model->latent.kv_lora_rank)
+		rc = check_latent_rope(model, err);
 	if (!rc && (of[1] || !sliding.by_layer_type))
 		rc = rope_init(&model->rope_local, local, &sliding, err);
 	json_decref(local);

@@ -335,7 +335,7 @@ static int check_keys(const struct levels *levels, const struct scaling_row *row
 	json_object_foreach((json_t *)levels->scaling, key, value)
 	{
 		bool of_type = listed(row->keys, MAX_SCALING_KEYS, key);
-		bool part = !strcmp(key, "partial_rotary_factor") && !of_type &&
+		bool part = !strcmp(key, "partial_rotary_factor") && !of_type && !use->whole &&
 			    !json_object_get(levels->facts, key) && json_is_number(value) &&
 			    json_number_value(value) != 1;
 		bool of_queries = use->scales_queries &&
@@ -399,7 +399,8 @@ int rope_init(struct rope *rope, const json_t *facts, const struct rope_use *use
 	part = fact_number(facts, "rotary_dim", 0) / (double)head_dim;
 	part = number(&levels, "partial_rotary_factor",
 		      part > 0 ? part : fact_number(facts, "partial_rotary_factor", 1));
-	if (!strcmp(rope_type(&levels), "proportional"))
+	if (!strcmp(rope_type(&levels), "proportional") ||
+	    (use->whole && !strcmp(rope_type(&levels), "default")))
 		part = 1;
 	rope->n = part > 0 && part <= 1 ? (size_t)((double)head_dim * part) : 0;
 	if (rope->n == 0 || rope->n % 2 || rope->n > head_dim || !(theta > 1))

@@ -33,6 +33,7 @@ struct rope_use {
 	bool scales_queries; /* rope_query_scale() is called too */
 	/* rope_parameters must have an object for the layer type, and that one has all numbers */
 	bool by_layer_type;
+	bool whole; /* partial_rotary_factor has no meaning for the type "default" */
 };
 
 /* Reads rope_parameters, or rope_scaling, rope_theta and partial_rotary_factor, from the facts of

@@ -26,6 +26,7 @@ static const struct arch arch_names = {
 		[LINEAR_INDEX_Q] = "self_attn.indexer.wq_b",
 		[LINEAR_INDEX_K] = "self_attn.indexer.wk",
 		[LINEAR_INDEX_WEIGHTS] = "self_attn.indexer.weights_proj",
+		[LINEAR_HEAD_GATE] = "",
 		[LINEAR_SHARED_GATE] = "mlp.shared_experts.gate_proj",
 		[LINEAR_SHARED_UP] = "mlp.shared_experts.up_proj",
 		[LINEAR_SHARED_DOWN] = "mlp.shared_experts.down_proj",

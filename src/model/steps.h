@@ -37,10 +37,12 @@ int model_configure_sharing(struct model *model, const json_t *facts, struct err
 int model_configure_ropes(struct model *model, const json_t *facts, struct err *err);
 int model_configure_windows(struct model *model, const json_t *facts, struct err *err);
 
-/* Read the sizes of gated DeltaNet; and those of Kimi Delta Attention, and which layers have it.
- * facts: of facts_read().  ERR_INPUT, with the key, for a value that is out of range. */
+/* Read the sizes of gated DeltaNet; and those of Kimi Delta Attention, and which layers have it, in
+ * Kimi Linear and in Ling 3.  facts: of facts_read().  ERR_INPUT, with the key, for a value that is
+ * out of range. */
 int delta_configure(struct model *model, const json_t *facts, struct err *err);
 int kda_configure(struct model *model, const json_t *facts, struct err *err);
+int ling_configure(struct model *model, const json_t *facts, struct err *err);
 
 /* Reads the sizes of Mamba-1, and which layers have it.  facts: of facts_read().  ERR_INPUT, with
  * the key, for a value that is out of range. */

@@ -12,7 +12,7 @@ See = Callable[[str, torch.Tensor, torch.Tensor], None]
 def mixtral_name(name: str) -> str:
     parts = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
     head, _, last = name.rpartition(".")
-    name = f"{head}.{parts[last]}" if ".experts." in name else name
+    name = f"{head}.{parts.get(last, last)}" if ".experts." in name else name
     return name.replace(".mlp.", ".block_sparse_moe.")
 
 
@@ -31,8 +31,12 @@ def lfm2_name(name: str) -> str:
 def kimi_name(name: str) -> str:
     parts = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
     head, _, last = name.rpartition(".")
-    name = f"{head}.{parts[last]}" if ".experts." in name else name.replace(".forget_gate.", ".")
+    name = f"{head}.{parts.get(last, last)}" if ".experts." in name else name.replace(".forget_gate.", ".")
     return re.sub(r"\.mlp\.(gate$|experts\.|shared_experts\.)", r".block_sparse_moe.\1", name)
+
+
+def ling_name(name: str) -> str:
+    return name.replace(".self_attn.", ".attention.").replace(".forget_gate.", ".").replace(".o_proj", ".dense")
 
 
 def nemotron_name(name: str) -> str:
@@ -82,11 +86,16 @@ def see_steps(see: See, name: str, mixer: torch.nn.Module, y: torch.Tensor) -> N
     see(f"{name}.dt_proj", x, torch.nn.functional.linear(x, mixer.dt_proj.weight, mixer.dt_proj.bias))
 
 
+def names_of(model: torch.nn.Module) -> Callable[[str], str]:
+    """What makes the name of a module in the checkpoint of its name in memory."""
+    renamed = {"Mixtral": mixtral_name, "MiniMaxM2": mixtral_name, "GraniteMoe": granite_name, "Lfm2Moe": lfm2_name, "NemotronH": nemotron_name,
+               "KimiLinear": kimi_name, "BailingHybrid": ling_name}
+    return next((f for start, f in renamed.items() if type(model).__name__.startswith(start)), str)
+
+
 def watch(model: torch.nn.Module, see: See) -> None:
     """see(module, x, y), x and y (tokens, features), for each product of each forward pass from now on."""
-    renamed = {"Mixtral": mixtral_name, "MiniMaxM2": mixtral_name, "GraniteMoe": granite_name, "Lfm2Moe": lfm2_name, "NemotronH": nemotron_name,
-               "KimiLinear": kimi_name}
-    rename = next((f for start, f in renamed.items() if type(model).__name__.startswith(start)), str)
+    rename = names_of(model)
 
     def told(name: str, x: torch.Tensor, y: torch.Tensor) -> None:
         see(rename(name), x.reshape(-1, x.shape[-1]), y.reshape(-1, y.shape[-1]))

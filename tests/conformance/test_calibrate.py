@@ -5,6 +5,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import subprocess
 from collections.abc import Iterator
 
@@ -70,7 +71,7 @@ class Caches(DynamicCache):
 def latent_problems(found: dict, row: int, caches: Caches) -> Iterator[str]:
     """Of latent attention transformers caches the latent vector, after its norm, and the values of k after their rotation."""
     for layer, (latent, rotated) in caches.amax.items():
-        name = next(name for name in found if name.endswith(f"layers.{layer}.self_attn.latent_cache.amax_history_qkv"))
+        name = next(name for name in found if re.search(rf"layers\.{layer}\.(self_attn|attention)\.latent_cache\.amax_history_qkv$", name))
         q, k, v = found[name][row]
         if q != 0 or max(abs(k / max(latent, rotated) - 1), abs(v / latent - 1)) > 1e-3:
             yield f"{name}, pass {row}: {q}, {k} and {v}, transformers caches {latent} and {rotated}"
@@ -111,8 +112,9 @@ def amax_problems(model: torch.nn.Module, folder: pathlib.Path, ids: np.ndarray)
                 yield f"{name}, pass {p}: x {history[0]}, y {history[2]}, hooks see {x} and {y}"
             if found[f"{name}.tokens"][p] != n:
                 yield f"{name}, pass {p}: {found[f'{name}.tokens'][p]} tokens, hooks see {n}"
+    rename = hooks.names_of(model)
     for name, parameter in model.named_parameters():
-        site = f"{name.removesuffix('.weight')}.amax_history"
+        site = f"{rename(name.removesuffix('.weight'))}.amax_history"
         if name.endswith(".weight") and site in found and found[site][0][1] != parameter.abs().max().item():
             yield f"{name}: amax {found[site][0][1]}, not {parameter.abs().max().item()}"
 

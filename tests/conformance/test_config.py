@@ -43,6 +43,7 @@ HOSTILE = {"num_attention_heads": [0, -4, 3, 1e300, "4"], "num_key_value_heads":
                [], {"kda_layers": [1, 2, 3], "full_attn_layers": []}, {"kda_layers": [0, 1, 2, 3], "full_attn_layers": [4]},
                {"kda_layers": [1, 3, 4], "full_attn_layers": ["2"]}, {"kda_layers": 4, "full_attn_layers": [1]}, {"head_dim": 300},
                {"num_heads": 0}, {"short_conv_kernel_size": 2.5}, {"gate_lower_bound": -5.0}],
+           "kda_lower_bound": [0, 1.0, "x", None], "kda_safe_gate": ["x", 1], "short_conv_kernel_size": [0, 2, 2.5, 100000], "layer_group_size": [0, -1, 2.5],
            "no_rope_layers": [[1], [0, "1", 1, 1]], "attn_scale": ["1", [2]], "vocab_size": [7]}
 # Other values that transformers accepts, where the architecture reads the key.
 OTHER = {"rms_norm_eps": [0.01], "layer_norm_eps": [0.01], "logit_scale": [0.7], "rope_theta": [300.0], "sliding_window": [7, None], "use_sliding_window": [False], "max_window_layers": [2],
@@ -58,6 +59,7 @@ OTHER = {"rms_norm_eps": [0.01], "layer_norm_eps": [0.01], "logit_scale": [0.7],
          "use_qk_norm": [True, False], "residual_multiplier": [0.9], "logits_scaling": [3.0], "attention_multiplier": [0.2],
          "mamba_dt_rank": ["auto"], "attn_layer_offset": [0], "attn_layer_period": [2], "conv_bias": [True, False], "conv_L_cache": [2], "norm_eps": [0.01], "full_attn_idxs": [[0], None], "use_expert_bias": [False],
          "moe_renormalize": [True, False], "num_experts_per_token": [1], "num_expert_group": [2], "linear_attn_config": [{}, {"head_dim": 13, "num_heads": 5}],
+         "kda_safe_gate": [True, False], "kda_lower_bound": [-2.0], "layer_group_size": [2], "gated_attention_proj_granularity_type": ["head_wise"],
          "embedding_multiplier": [0.5], "time_step_min": [0.5], "linear_num_key_heads": [1]}
 REMOVED = ("attention_k_eq_v", "enable_moe_block", "per_layer_config", "top_k_experts", "hidden_size_per_layer_input", "num_kv_shared_layers", "use_double_wide_mlp",
            "global_head_dim", "num_global_key_value_heads", "attention_bias", "attn_logit_softcapping", "final_logit_softcapping", "head_dim", "hidden_act", "hidden_activation",
@@ -66,7 +68,7 @@ REMOVED = ("attention_k_eq_v", "enable_moe_block", "per_layer_config", "top_k_ex
            "embedding_multiplier", "attention_multiplier", "logits_scaling", "residual_multiplier", "mamba_conv_bias", "mamba_proj_bias",
            "use_bias", "use_conv_bias", "mamba_expand", "mamba_d_head", "linear_conv_kernel_dim", "rotary_dim", "no_rope_layers", "index_topk",
            "position_embedding_type", "swiglu_limit", "topk_group", "topk_method", "use_qk_norm", "use_sliding_window", "partial_rotary_factor",
-           "linear_attn_config", "linear_head_dim", "linear_num_heads", "moe_renormalize", "num_expert_group", "num_experts_per_token",
+           "kda_lower_bound", "kda_safe_gate", "short_conv_kernel_size", "layer_group_size", "linear_attn_config", "linear_head_dim", "linear_num_heads", "moe_renormalize", "num_expert_group", "num_experts_per_token",
            "mamba_dt_rank", "mamba_d_conv", "mamba_d_state", "attn_layer_offset", "attn_layer_period",
            "attention_chunk_size", "floor_scale", "attn_scale", "attn_temperature_tuning", "no_rope_layer_interval", "conv_bias", "conv_L_cache", "norm_eps", "full_attn_idxs", "use_expert_bias")
 YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 32}
@@ -74,6 +76,7 @@ ROPES = {"yarn with mscale_all_dim": YARN | {"mscale": 0.7, "mscale_all_dim": 1.
          "yarn with betas": YARN | {"beta_fast": 8.0, "beta_slow": 2.0, "attention_factor": 1.1},
          "linear": {"rope_type": "linear", "rope_theta": 1e4, "factor": 3.0},
          "yarn with grown queries": YARN | {"llama_4_scaling_beta": 0.2, "max_position_embeddings": 7},
+         "default with a part": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5},
          "dynamic with alpha": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0, "alpha": 50.0},
          "a factor that llama3 lacks": {"rope_type": "linear", "rope_theta": 1e4, "factor": 3.0, "llama_4_scaling_beta": 0.1}}
 

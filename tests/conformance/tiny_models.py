@@ -46,6 +46,10 @@ FALCON = {"hidden_size": 60, "num_attention_heads": 3, "num_key_value_heads": 1,
 KIMI = {"num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 4, "kv_lora_rank": 16, "qk_nope_head_dim": 16,
         "qk_rope_head_dim": 8, "v_head_dim": 12, "num_experts": 8, "num_experts_per_token": 3, "moe_intermediate_size": 48,
         "num_expert_group": 4, "topk_group": 2, "rms_norm_eps": 1e-3, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+LING = {"num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 4, "kv_lora_rank": 16, "qk_nope_head_dim": 16,
+        "qk_rope_head_dim": 8, "v_head_dim": 12, "head_dim": 13, "num_experts": 16, "num_experts_per_token": 3, "moe_intermediate_size": 48,
+        "num_expert_group": 4, "topk_group": 2, "short_conv_kernel_size": 3, "layer_group_size": 3, "first_k_dense_replace": 1,
+        "rms_norm_eps": 1e-3, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 MULTIPLIERS = {"attention_multiplier": 0.3, "embedding_multiplier": 2.5, "logits_scaling": 1.7, "residual_multiplier": 0.4}
 LLAMA4 = {"num_hidden_layers": 4, "head_dim": 24, "intermediate_size": 52, "intermediate_size_mlp": 90, "num_local_experts": 6,
           "num_experts_per_tok": 3, "interleave_moe_layer_step": 2, "attention_chunk_size": 17, "floor_scale": 11, "attn_scale": 0.7}
@@ -249,6 +253,15 @@ MODELS: dict[str, tuple] = {
                                 KIMI | {"num_hidden_layers": 5, "linear_head_dim": 20, "linear_num_heads": 3, "q_lora_rank": 24,
                                         "attention_bias": True, "num_shared_experts": 2, "moe_renormalize": False,
                                         "mlp_layer_types": ["sparse", "dense", "sparse", "dense", "sparse"]}),
+    "bailing_hybrid": (t.BailingHybridConfig, t.BailingHybridForCausalLM, LING),
+    "bailing_hybrid, as released": (t.BailingHybridConfig, t.BailingHybridForCausalLM, LING | {"head_dim": 8}),
+    "bailing_hybrid, other keys": (t.BailingHybridConfig, t.BailingHybridForCausalLM,
+                                   LING | {"num_hidden_layers": 5, "head_dim": 20, "layer_group_size": 2, "kda_safe_gate": False,
+                                           "attention_bias": True, "num_shared_experts": 2, "moe_renormalize": False,
+                                           "routed_scaling_factor": 1.5, "rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 2.0}}),
+    "bailing_hybrid, shallow decays": (t.BailingHybridConfig, t.BailingHybridForCausalLM,
+                                       LING | {"kda_lower_bound": -0.75, "mlp_layer_types": ["sparse", "dense", "sparse", "sparse"],
+                                               "layer_types": ["full_attention", "linear_attention", "linear_attention", "full_attention"]}),
     "deepseek_v2": (t.DeepseekV2Config, t.DeepseekV2ForCausalLM,
                     GROUPS | LATENT | {"q_lora_rank": None, "n_shared_experts": 2, "topk_method": "greedy", "norm_topk_prob": False,
                                        "attention_bias": True, "mlp_bias": True}),
@@ -285,7 +298,20 @@ RELEASED = {t.Kimi_K25ForConditionalGeneration: (r"model\.blocks\.", "model.laye
             t.KimiLinearForCausalLM: (r"\.block_sparse_moe\.(gate|up|down)_proj\.", r".mlp.\1_proj.")}
 # Keys that transformers writes and the releases do not have: others say the same, or the defaults do.
 UNWRITTEN = {"kimi_linear": ("layer_types", "linear_conv_kernel_dim", "linear_head_dim", "linear_num_heads", "mlp_layer_types"),
-             "kimi_linear, other keys": ("layer_types",)}
+             "kimi_linear, other keys": ("layer_types",),
+             "bailing_hybrid": ("layer_types", "linear_conv_kernel_dim", "linear_num_heads", "mlp_layer_types"),
+             "bailing_hybrid, as released": ("head_dim", "layer_types", "linear_conv_kernel_dim", "linear_num_heads", "mlp_layer_types", "model_max_length",
+                                             "moe_renormalize", "num_expert_group", "num_experts_per_token")}
+# Keys that the releases have in the place of those.
+RELEASED_KEYS = {"bailing_hybrid, as released": {
+    "architectures": ["BailingMoeV3ForCausalLM"], "max_position_embeddings": 512, "norm_topk_prob": True, "n_group": 4, "num_experts_per_tok": 3,
+    "partial_rotary_factor": 0.5, "rope_parameters": {"partial_rotary_factor": 0.5, "rope_theta": 6e6, "rope_type": "default"}, "rotary_dim": 4,
+    "embedding_dropout": 0.0, "expert_swiglu_limit_list": None, "gated_attention_proj_granularity_type": "head_wise", "group_norm_size": 1,
+    "linear_silu": True, "max_window_layers": 20, "moe_router_enable_expert_bias": True, "moe_shared_expert_intermediate_size": 48, "mtp_use_kda": False,
+    "no_kda_lora": True, "num_kv_heads_for_linear_attn": 0, "output_dropout": 0.0, "q_lora_rank": None, "rope_interleave": True, "router_dtype": "fp32",
+    "scale_router_input": False, "score_function": "sigmoid", "scoring_func": "sigmoid", "seq_aux": True, "share_expert_swiglu_limit_list": None,
+    "topk_method": "noaux_tc", "up_proj_norm": False, "use_bias": False, "use_kda_lora": False, "use_mla_nope": False, "use_nGPT": False,
+    "use_qk_norm": True, "use_qkv_bias": False, "value_norm": False}}
 
 
 def save(name: str, folder: pathlib.Path) -> torch.nn.Module:
@@ -316,5 +342,6 @@ def save(name: str, folder: pathlib.Path) -> torch.nn.Module:
                   {"format": "pt"})
     if name in UNWRITTEN:
         config = json.loads((folder / "config.json").read_text())
-        (folder / "config.json").write_text(json.dumps({key: value for key, value in config.items() if key not in UNWRITTEN[name]}))
+        kept = {key: value for key, value in config.items() if key not in UNWRITTEN[name]}
+        (folder / "config.json").write_text(json.dumps(kept | RELEASED_KEYS.get(name, {})))
     return step_by_step(model_class.from_pretrained(folder, dtype=torch.float32).eval())

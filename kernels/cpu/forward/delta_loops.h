@@ -32,15 +32,21 @@ static void CPU_OP(convolve)(const struct convolve_args *a)
 	}
 }
 
-/* The decays of n values of a token: of all heads, or of the features of one head. */
-static void delta_decays(float *a, const float *a_log, const float *dt_bias, size_t n,
-			 bool one_head)
+/* The decays of the heads from `head` on: n values of a token, of all heads or of the features of
+ * one. */
+static void delta_decays(const struct delta_gates_args *args, float *a, size_t head, size_t n)
 {
-	for (size_t i = 0; i < n; i += LANES) {
-		lanes step = lanes_softplus(lanes_at(a, i, n) + lanes_at(dt_bias, i, n));
-		lanes rate = lanes_exp(one_head ? lanes_all(*a_log) : lanes_at(a_log, i, n));
+	const float *a_log = args->a_log + head, *dt_bias = args->dt_bias + head * args->n_decays;
 
-		lanes_put(a, i, n, lanes_exp(-rate * step));
+	for (size_t i = 0; i < n; i += LANES) {
+		lanes x = lanes_at(a, i, n) + lanes_at(dt_bias, i, n);
+		lanes rate =
+			lanes_exp(args->n_decays > 1 ? lanes_all(*a_log) : lanes_at(a_log, i, n));
+
+		lanes_put(a, i, n,
+			  lanes_exp(args->lower_bound < 0
+					    ? args->lower_bound * lanes_sigmoid(rate * x)
+					    : -rate * lanes_softplus(x)));
 	}
 }
 
@@ -52,10 +58,9 @@ static void CPU_OP(delta_gates)(const struct delta_gates_args *args)
 		float *a = args->a + t * n * n_decays, *b = args->b + t * n;
 
 		if (n_decays == 1)
-			delta_decays(a, args->a_log, args->dt_bias, n, false);
+			delta_decays(args, a, 0, n);
 		for (size_t head = 0; n_decays > 1 && head < n; head++)
-			delta_decays(a + head * n_decays, args->a_log + head,
-				     args->dt_bias + head * n_decays, n_decays, true);
+			delta_decays(args, a + head * n_decays, head, n_decays);
 		for (size_t i = 0; i < n; i += LANES)
 			lanes_put(b, i, n, lanes_sigmoid(lanes_at(b, i, n)));
 	}

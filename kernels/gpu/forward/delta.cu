@@ -62,9 +62,10 @@ struct delta_gates {
 		for (int i = 0; i < at.n; i++) {
 			size_t decay = at.col + i, head = decay / a.n_decays;
 			size_t to = at.row * a.n_heads * a.n_decays + decay;
-			float step = f32_softplus(a.a[to] + a.dt_bias[decay]);
+			float x = a.a[to] + a.dt_bias[decay], rate = f32_exp(a.a_log[head]);
 
-			a.a[to] = f32_exp(-f32_exp(a.a_log[head]) * step);
+			a.a[to] = f32_exp(a.lower_bound < 0 ? a.lower_bound * sigmoid(rate * x)
+							    : -rate * f32_softplus(x));
 			if (decay % a.n_decays == 0)
 				a.b[at.row * a.n_heads + head] =
 					sigmoid(a.b[at.row * a.n_heads + head]);

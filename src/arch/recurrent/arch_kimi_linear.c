@@ -8,6 +8,11 @@ const struct arch arch_kimi_linear = {
 	.architectures = { "KimiLinearForCausalLM" },
 	.linear = {
 		KDA_MATRICES("self_attn"),
+		[LINEAR_DELTA_F_A] = "self_attn.f_a_proj",
+		[LINEAR_DELTA_F_B] = "self_attn.f_b_proj",
+		[LINEAR_DELTA_G_A] = "self_attn.g_a_proj",
+		[LINEAR_DELTA_G_B] = "self_attn.g_b_proj",
+		[LINEAR_DELTA_OUT] = "self_attn.o_proj",
 		[LINEAR_ROUTER] = "block_sparse_moe.gate",
 		SHARED_EXPERT("block_sparse_moe.shared_experts"),
 	},
