@@ -18,7 +18,7 @@ SAN    := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-s
 CPPFLAGS += -Isrc -I. -D_GNU_SOURCE -DFP8CONV_VERSION='"$(VERSION)"' -MMD -MP
 C      = $(CC) -std=gnu11 $(CPPFLAGS) $(WARN) $(FP) $(HARDEN) $(SAN) $(CFLAGS) -pthread
 LINK   = $(CC) -pie -Wl,-z,relro,-z,now,-z,noexecstack $(SAN) $(LDFLAGS) -pthread
-LIBS   = $(CUDA_LIBS) -ljansson -lpcre2-8 -lunistring -lcrypto -lisal -lz -lzstd -lm -ldl
+LIBS   = $(CUDA_LIBS) $(MPI_LIBS) -ljansson -lpcre2-8 -lunistring -lcrypto -lisal -lz -lzstd -lm -ldl
 
 # Instruction sets: files of their own with flags of their own, chosen at run time.
 ISA = $(if $(findstring cpu/avx2/,$*),-mavx2 -mf16c) $(if $(findstring cpu/avx2/forward,$*),-mfma) \
@@ -55,6 +55,14 @@ NVCC_FLAGS = $(NVCC_LANG) --threads 2 \
 	     $(if $(WERROR),--Werror all-warnings) \
 	     -Xcompiler "$(FP) $(HARDEN) -Wall -fno-exceptions"
 
+# Ranks by Open MPI, only if asked for: MPI=1.
+MPI ?= 0
+ifeq ($(MPI),1)
+MPI_LIBS := $(shell pkg-config --libs ompi-c)
+$(if $(MPI_LIBS),,$(error MPI=1 needs Open MPI: install libopenmpi-dev and pkg-config))
+$(BUILD)/src/quantizer/group_mpi.o: CPPFLAGS += -DFP8CONV_MPI $(shell pkg-config --cflags ompi-c)
+endif
+
 LIB_SRC := $(wildcard src/*/*.c src/*/*/*.c kernels/*.c kernels/cpu/*/*.c)
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o) $(CUDA_OBJ) \
 	   $(BUILD)/gen/recipes.o $(BUILD)/gen/formats.o $(BUILD)/gen/archs.o
@@ -87,6 +95,12 @@ $(BUILD)/gen/%s.c:
 	@mkdir -p $(@D)
 	$(Q)sh src/registry.sh $* $(filter %.c,$^) > $@.tmp && mv $@.tmp $@
 
+# Rebuilt when MPI comes or goes.
+MPI_BUILT := $(BUILD)/gen/mpi-$(MPI)
+$(MPI_BUILT):
+	@mkdir -p $(@D); rm -f $(@D)/mpi-*; touch $@
+$(BUILD)/src/quantizer/group_mpi.o: $(MPI_BUILT)
+
 # Rebuilt when the list of architectures changes.
 BUILT_FOR := $(BUILD)/gen/cuda-$(subst $() ,-,$(if $(WITH_CUDA),$(SM) ptx $(PTX),none))
 $(BUILT_FOR):
@@ -101,7 +115,7 @@ $(BUILD)/%.cu.o: %.cu
 help:
 	@sed -n 's/^## //p' Makefile tests/tests.mk packaging/packaging.mk
 
-## make              build build/fp8conv
+## make              build build/fp8conv (MPI=1: with Open MPI, for --ranks mpi)
 ## make demo         install what is missing, build, quantize a small model and show the result
 ## make check        the same set-up, then the tests
 ## make deps         install what building and testing need (Debian, Ubuntu), or name it (elsewhere)

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -16,6 +17,7 @@
 #include "cli/options/run.h"
 #include "cli/options/values.h"
 #include "cli/process.h"
+#include "cli/ranks.h"
 #include "cli/progress/progress.h"
 #include "cli/signals.h"
 #include "cli/print/units.h"
@@ -27,7 +29,8 @@ struct settings {
 	struct calibrate_params params; /* completed by run() */
 	struct option_list data, include, exclude;
 	struct run_settings run;
-	int rank[2]; /* of [1]; 0: one process */
+	int rank[2]; /* of [1]; 0: one process, or RANKS_MPI */
+	struct ranks ranks;
 	int min_tokens;
 	bool dry_run;
 };
@@ -88,7 +91,8 @@ static const struct option_row options[] = {
 	  "Input type of matrix products (default bf16)",
 	  option_text, PLACE(params.precision) },
 	{ SECTION_RUNNING, "ranks", 0, "I/N",
-	  "Run the share of rank I of N, or of this task ('auto'); write S.amax.I-of-N",
+	  "Run the share of rank I of N, or of this task ('auto'), and write S.amax.I-of-N; or "
+	  "share the passes with the other processes of MPI ('mpi')",
 	  option_rank, PLACE(rank) },
 	{ SECTION_RUNNING, "resume", 0, NULL, "Continue from the passes in the output file",
 	  option_flag, PLACE(params.resume) },
@@ -201,15 +205,17 @@ static int open_and_run(const struct settings *settings, struct err *err)
 	struct job job = { 0 };
 	int rc = 0;
 
-	if (job_open(&job, settings, err))
+	if (group_settle(settings->params.group, job_open(&job, settings, err), err)) {
+		job_release(&job);
 		return -1;
+	}
 	if (!settings->run.quiet) {
 		notes_print("calibrate", &job.plan.fp8.selection.notes, true);
 		note_data(&job.plan, &settings->params);
 	}
-	if (settings->dry_run)
+	if (settings->dry_run && ranks_print(&settings->ranks))
 		job_print(&job, settings);
-	else
+	else if (!settings->dry_run)
 		rc = job_run(&job, settings, err);
 	job_release(&job);
 	return rc;
@@ -227,10 +233,15 @@ static int check_source(const struct calibrate_params *params, struct err *err)
 		return err_set(err, ERR_USAGE,
 			       "option '--data' is missing: give text or token ids to run the "
 			       "model on, or --activations DIR");
-	if (params->activations && params->n_ranks)
+	if (params->activations && (params->n_ranks || params->group))
 		return err_set(err, ERR_USAGE,
 			       "option '--ranks' requires '--data': with '--activations', give "
 			       "each process a directory of its own, and merge the files");
+	for (size_t i = 0; params->group && i < params->n_data; i++)
+		if (!strcmp(params->data[i], "-"))
+			return err_set(err, ERR_USAGE,
+				       "options '--data -' and '--ranks mpi' cannot be combined: "
+				       "only one process has standard input");
 	if (params->activations && (params->seq_len || params->batch || params->seed))
 		return err_set(err, ERR_USAGE,
 			       "option '--%s' requires '--data': with '--activations' each file "
@@ -255,11 +266,10 @@ static char *rank_output(const struct calibrate_params *params)
 	return xasprintf("%s.%d-of-%d", params->output, params->rank, params->n_ranks);
 }
 
-static int check_and_run(struct settings *settings, struct err *err)
+/* Checks the options, and completes the parameters. */
+static int prepare(struct settings *settings, struct err *err)
 {
 	struct calibrate_params *params = &settings->params;
-	char *path;
-	int rc;
 
 	params->rank = settings->rank[0];
 	params->n_ranks = settings->rank[1];
@@ -281,6 +291,18 @@ static int check_and_run(struct settings *settings, struct err *err)
 		return -1;
 	params->max_memory = settings->run.max_memory;
 	params->n_threads = run_streams(&settings->run, params->backend->executor);
+	return 0;
+}
+
+static int check_and_run(struct settings *settings, struct err *err)
+{
+	struct calibrate_params *params = &settings->params;
+	char *path;
+	int rc;
+
+	params->group = ranks_group(&settings->ranks);
+	if (group_settle(params->group, prepare(settings, err), err))
+		return -1;
 	path = rank_output(params);
 	params->output = path ? path : params->output;
 	rc = open_and_run(settings, err);
@@ -294,7 +316,10 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 				     .min_tokens = DEFAULT_MIN_TOKENS };
 	int rc = command_parse(command, argc, argv, &settings, err);
 
+	rc = rc ? rc
+		: ranks_open(&settings.ranks, settings.rank[0] == RANKS_MPI, &settings.run, err);
 	rc = rc ? rc : check_and_run(&settings, err);
+	rc = ranks_close(&settings.ranks, command->name, rc, err);
 	free(settings.data.texts);
 	free(settings.include.texts);
 	free(settings.exclude.texts);

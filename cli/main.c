@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -184,8 +185,11 @@ int main(int argc, char **argv)
 	signals_unwatch();
 	if (status >= 0)
 		return status;
-	if (failed != EPIPE) /* the reader closed the pipe: `| head` */
+	/* the reader closed the pipe: `| head`; or another rank has the message */
+	if (failed != EPIPE && err.message[0])
 		fprintf(stderr, "fp8conv%s%s: %s\n", command ? " " : "",
 			command ? command->name : "", err.message);
-	return err.kind == ERR_INTERRUPTED ? 128 + signals_caught() : (int)err.kind;
+	if (err.kind != ERR_INTERRUPTED)
+		return (int)err.kind;
+	return 128 + (signals_caught() ? signals_caught() : SIGTERM); /* another rank caught it */
 }

@@ -105,12 +105,14 @@ conformance: deps
 	@FP8CONV=$(abspath $(BUILD)/fp8conv) sh tests/conformance/run.sh
 
 ## make engines      conversions by tasks of Slurm, Open MPI, torchrun and Kubernetes (root)
-ENGINES_DEPS := iproute2 openmpi-bin munge slurm-client slurmctld slurmd
+ENGINES_DEPS := iproute2 libopenmpi-dev openmpi-bin pkg-config munge slurm-client slurmctld slurmd
 .PHONY: engines
 engines:
 	@$(MAKE) --no-print-directory deps EXTRA="$(ENGINES_DEPS)"
 	@$(MAKE) --no-print-directory all $(BUILD)/bench/model
+	@$(MAKE) --no-print-directory all BUILD=$(BUILD)/mpi MPI=1 CUDA=0
 	@venv=$$(sh tests/conformance/venv.sh) && FP8CONV=$(abspath $(BUILD)/fp8conv) \
+		FP8CONV_MPI=$(abspath $(BUILD)/mpi/fp8conv) \
 		MODEL_MAKER=$(abspath $(BUILD)/bench/model) PYTHON=$$venv/bin/python \
 		sh tests/engines/run.sh $(ENGINES)
 

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/words.h"
 #include "cli/place.h"
+#include "cli/ranks.h"
 #include "select/select.h"
 
 #define MAX_COUNT 1024
@@ -306,5 +307,10 @@ int option_rank(const struct option_row *option, const char *text, void *place, 
 {
 	int *rank = place;
 
-	return read_place(option, text, &rank[0], &rank[1], " or 'auto'", err);
+	rank[0] = rank[1] = 0;
+	if (!strcmp(text, "mpi")) {
+		rank[0] = RANKS_MPI;
+		return 0;
+	}
+	return read_place(option, text, &rank[0], &rank[1], ", 'auto' or 'mpi'", err);
 }

@@ -51,7 +51,8 @@ bool option_digits(const char *text, uint64_t *value, const char **end);
 int option_number(const struct option_row *option, const char *text, uint64_t min, uint64_t max,
 		  uint64_t *value, struct err *err);
 
-/* Reads "I/N" with 1 <= I <= N into int place[0] and [1], or "auto" or "auto/N". */
+/* Reads "I/N" with 1 <= I <= N into int place[0] and [1], or "auto" or "auto/N"; of "mpi" place[0]
+ * becomes RANKS_MPI. */
 option_reader option_rank;
 
 /* Reads "I/N" with 1 <= I <= N into *part and *n_parts, or "auto" or "auto/N", for the place that

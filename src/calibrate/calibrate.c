@@ -103,7 +103,9 @@ static int sweep_ends(void *context, const struct sweep *sweep, struct err *err)
 	recorder_commit(calibration->recorder, stats);
 	count_data(stats, plan, sweep->first, sweep->n_sequences);
 	stats->n_passes = share_passes_done(&plan->share, sweep->first + sweep->n_sequences);
-	return amax_stats_put(stats, &calibration->file.place, err);
+	return group_leads(plan->sweep.params.group)
+		       ? amax_stats_put(stats, &calibration->file.place, err)
+		       : 0;
 }
 
 /* Calls visit for every matrix of the model that has a weight. */
@@ -205,13 +207,13 @@ static int run(struct calibration *calibration, const struct backend *backend, s
 	if (sweep_open(sweep, &plan->sweep, backend, asked->stop, progress, err) ||
 	    resume_open(&calibration->file, &sweep->runners[0].weights.source,
 			backend->executor->name, calibration->stats, err) ||
-	    check_resumed(calibration, err) || resume_fp8(calibration, err))
+	    group_settle(asked->group, check_resumed(calibration, err), err) ||
+	    group_settle(asked->group, resume_fp8(calibration, err), err))
 		return -1;
 	calibration->stats->n_planned = calibration->file.n_passes;
 	calibration->result->n_resumed = stats->n_passes;
-	calibration->recorder =
-		recorder_new(&sweep->runners[0].forward, &plan->share, plan->sweep.max_sequences,
-			     plan->sweep.params.n_threads, asked->histogram);
+	calibration->recorder = recorder_new(&sweep->runners[0].forward, &plan->share, &sweep->plan,
+					     asked->histogram);
 	events.observers[0] = recorder_observer(calibration->recorder);
 	atomic_store(&progress->total,
 		     (plan->sweep.n_tokens - stats->n_tokens) * (plan->model.n_layers + 1));

@@ -39,7 +39,9 @@ struct calibrate_params {
 	int seed;		    /* for sequences from all of the data; 0: the first ones */
 	int history_len;	    /* 0: 1024 */
 	bool histogram;
-	int rank, n_ranks;   /* from 1; n_ranks 0 or 1: this process runs all sequences */
+	int rank, n_ranks; /* from 1, for a file of this rank; n_ranks 0 or 1: a file of all */
+	/* ranks that share all passes, and of which the leading one writes the file; NULL: none */
+	const struct group *group;
 	bool resume;	     /* continue after the passes in output */
 	bool restart;	     /* replace output */
 	int n_threads;	     /* >= 1 */
@@ -78,9 +80,10 @@ int calibrate_plan_make(struct calibrate_plan *plan, const struct calibrate_para
 			struct err *err);
 void calibrate_plan_release(struct calibrate_plan *plan);
 
-/* Runs the plan, and writes the history to params->output and to stats.  After a signal:
- * ERR_INTERRUPTED, with the saved passes in the message.  ERR_INPUT, naming layer and module, if a
- * value is NaN or infinite.  The caller frees result->nll and releases stats. */
+/* Runs the plan, and writes the history to params->output and to stats.  All ranks of a group call
+ * it, and have the same results and failures; all must see the output, if it exists.  After a
+ * signal: ERR_INTERRUPTED, with the saved passes in the message.  ERR_INPUT, naming layer and
+ * module, if a value is NaN or infinite.  The caller frees result->nll and releases stats. */
 int calibrate_run(const struct calibrate_plan *plan, const struct calibrate_params *params,
 		  struct sweep_progress *progress, struct calibrate_result *result,
 		  struct amax_stats *stats, struct err *err);

@@ -125,6 +125,7 @@ static int plan_make(struct calibrate_plan *plan, const struct calibrate_params 
 		.n_threads = params->n_threads,
 		.max_memory = params->max_memory,
 		.now = params->now,
+		.group = params->group,
 	};
 
 	if (checkpoint_open(&plan->checkpoint, params->io, params->input, params->n_threads, err) ||

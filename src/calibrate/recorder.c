@@ -34,6 +34,7 @@ enum { SITE_HEAD };
 struct recorder {
 	const struct forward *forward;
 	const struct share *share;
+	const struct group *group;
 	size_t most_sequences;
 	int n_lanes;
 	bool histogram;
@@ -51,14 +52,15 @@ struct recorder {
 };
 
 struct recorder *recorder_new(const struct forward *forward, const struct share *share,
-			      size_t n_sequences, int n_lanes, bool histogram)
+			      const struct sweep_plan *plan, bool histogram)
 {
 	struct recorder *recorder = xcalloc(1, sizeof *recorder);
 
 	*recorder = (struct recorder){ .forward = forward,
 				       .share = share,
-				       .most_sequences = n_sequences,
-				       .n_lanes = n_lanes,
+				       .group = plan->params.group,
+				       .most_sequences = plan->max_sequences,
+				       .n_lanes = plan->params.n_threads,
 				       .histogram = histogram };
 	return recorder;
 }
@@ -313,20 +315,24 @@ static char *site_name(const struct recorder *recorder, size_t site)
 		       : NULL;
 }
 
-static void keep_site(struct recorder *recorder, size_t site, const struct layer_stats *layer,
-		      uint64_t (*counts)[AMAX_BINS][2])
+static int keep_site(struct recorder *recorder, size_t site, const struct layer_stats *layer,
+		     uint64_t (*counts)[AMAX_BINS][2], struct err *err)
 {
 	bool attention = is_attention(recorder, site);
 	struct kept_site kept = { .name = site_name(recorder, site),
 				  .kind = attention ? AMAX_ATTENTION : AMAX_GEMM };
 
 	if (!kept.name)
-		return;
+		return 0;
 	keep_rows(recorder, site, attention ? 0 : linear_of(recorder, site)->amax, layer, &kept);
 	if (counts && !attention)
 		keep_counts(recorder, site, counts, &kept);
 	ARRAY_GROW(recorder->kept, recorder->n_kept);
 	recorder->kept[recorder->n_kept++] = kept;
+	if (!kept.histogram)
+		return 0;
+	return group_reduce(recorder->group, GROUP_SUM, kept.histogram,
+			    AMAX_BINS * sizeof *kept.histogram / sizeof **kept.histogram, err);
 }
 
 /* Copies the counts to the host; without histograms *counts becomes NULL. */
@@ -344,19 +350,27 @@ static int fetch_counts(const struct recorder *recorder, struct executor_stream 
 	return lane->executor->ops->wait(lane, err);
 }
 
+/* Completes the rows by those of sequences of other ranks. */
+static int rows_unite(struct recorder *recorder, struct err *err)
+{
+	return group_reduce(recorder->group, GROUP_UNION, recorder->rows,
+			    recorder->n_sites * recorder->most_sequences * sizeof *recorder->rows,
+			    err);
+}
+
 int recorder_end(struct recorder *recorder, struct executor_stream *lane, size_t n_sequences,
 		 const struct value_stats *stats, size_t n_slots, struct err *err)
 {
 	const struct layer_stats layer = { n_sequences, n_slots, stats };
 	void *counts = NULL;
-	int rc = 0;
+	int rc = rows_unite(recorder, err);
 
 	for (size_t s = 0; s < n_sequences && !rc; s++)
 		rc = check(recorder, s, stats + s * n_slots, err);
 	if (!rc)
-		rc = fetch_counts(recorder, lane, &counts, err);
+		rc = group_settle(recorder->group, fetch_counts(recorder, lane, &counts, err), err);
 	for (size_t site = 0; site < recorder->n_sites && !rc; site++)
-		keep_site(recorder, site, &layer, counts);
+		rc = keep_site(recorder, site, &layer, counts, err);
 	free(counts);
 	layer_done(recorder);
 	return rc;

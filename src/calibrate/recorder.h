@@ -12,12 +12,13 @@
 #include "amax/amax.h"
 #include "calibrate/share.h"
 #include "forward/forward.h"
+#include "sweep/plan.h"
 
 struct recorder;
 
-/* Makes a recorder for sweeps of up to n_sequences sequences of the share, which outlives it. */
+/* Makes a recorder for sweeps with this plan of the sequences of the share; both outlive it. */
 struct recorder *recorder_new(const struct forward *forward, const struct share *share,
-			      size_t n_sequences, int n_lanes, bool histogram);
+			      const struct sweep_plan *plan, bool histogram);
 void recorder_free(struct recorder *recorder);
 
 /* Returns the observer for the forward pass. */
@@ -28,8 +29,9 @@ struct observer recorder_observer(struct recorder *recorder);
 int recorder_begin(struct recorder *recorder, struct executor_stream *lane,
 		   const struct layer *layer, const struct linear *head, size_t first,
 		   struct err *err);
-/* Ends the layer, and keeps its rows for n_sequences sequences.  stats: (n_sequences, n_slots), on
- * the host.  ERR_INPUT for NaN or infinite values, naming the first. */
+/* Ends the layer, and keeps its rows for n_sequences sequences, of all ranks of the plan's group.
+ * stats: (n_sequences, n_slots), on the host, complete.  ERR_INPUT for NaN or infinite values,
+ * naming the first. */
 int recorder_end(struct recorder *recorder, struct executor_stream *lane, size_t n_sequences,
 		 const struct value_stats *stats, size_t n_slots, struct err *err);
 

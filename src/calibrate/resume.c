@@ -168,26 +168,14 @@ static int begin_history(const struct history_file *file, struct source *source,
 	return rc;
 }
 
-int resume_open(struct history_file *file, struct source *source, const char *backend,
-		struct amax_stats *stats, struct err *err)
+/* Begins a history, or reads the one to continue. */
+static int open_history(const struct history_file *file, struct source *source, const char *backend,
+			bool exists, struct amax_stats *stats, struct err *err)
 {
-	const struct calibrate_params *params = file->params;
-	struct stat status;
 	struct amax_stats expected;
-	bool exists;
 	int rc;
 
-	if (outfile_open(&file->place, params->io, params->output, err))
-		return -1;
-	exists = stat(params->output, &status) == 0;
-	if (exists && !params->resume && !params->restart)
-		return err_set(err, ERR_USAGE,
-			       "'%s' exists: use --resume to continue it, or --restart to start "
-			       "over",
-			       params->output);
-	if (params->restart && amax_outfile_check(&file->place, params->output, err))
-		return -1;
-	if (!exists || !params->resume)
+	if (!exists || !file->params->resume)
 		return begin_history(file, source, backend, stats, err);
 	if (begin_history(file, source, backend, &expected, err))
 		return -1;
@@ -196,13 +184,62 @@ int resume_open(struct history_file *file, struct source *source, const char *ba
 	return rc;
 }
 
+/* Takes the place of the history, which one process does. */
+static int open_place(struct history_file *file, bool *exists, struct err *err)
+{
+	const struct calibrate_params *params = file->params;
+	struct stat status;
+
+	if (group_leads(params->group) &&
+	    outfile_open(&file->place, params->io, params->output, err))
+		return -1;
+	*exists = stat(params->output, &status) == 0;
+	if (*exists && !params->resume && !params->restart)
+		return err_set(err, ERR_USAGE,
+			       "'%s' exists: use --resume to continue it, or --restart to start "
+			       "over",
+			       params->output);
+	return params->restart && group_leads(params->group)
+		       ? amax_outfile_check(&file->place, params->output, err)
+		       : 0;
+}
+
+/* Have all ranks read the same passes? */
+static int check_seen(const struct history_file *file, const struct amax_stats *stats,
+		      struct err *err)
+{
+	uint64_t seen[2] = { stats->n_passes, ~stats->n_passes };
+
+	if (group_reduce(file->params->group, GROUP_MIN, seen, 2, err))
+		return -1;
+	if (seen[0] == ~seen[1])
+		return 0;
+	return err_set(err, ERR_SYSTEM,
+		       "the ranks see %" PRIu64 " and %" PRIu64
+		       " passes in '%s': give an output on a file system that all of them share",
+		       seen[0], ~seen[1], file->params->output);
+}
+
+int resume_open(struct history_file *file, struct source *source, const char *backend,
+		struct amax_stats *stats, struct err *err)
+{
+	const struct group *group = file->params->group;
+	bool exists = false;
+
+	if (group_settle(group, open_place(file, &exists, err), err) ||
+	    group_settle(group, open_history(file, source, backend, exists, stats, err), err))
+		return -1;
+	return group ? check_seen(file, stats, err) : 0;
+}
+
 int resume_failed(const struct history_file *file, const struct amax_stats *stats, size_t n_resumed,
 		  struct err *err)
 {
 	struct err ignored;
 
 	/* A history that began with bad input is no use for --resume. */
-	if (err->kind == ERR_INPUT && stats->n_passes && !n_resumed)
+	if (err->kind == ERR_INPUT && stats->n_passes && !n_resumed &&
+	    group_leads(file->params->group))
 		outdir_remove(&file->place.dir, file->place.name, &ignored);
 	if (err->kind != ERR_INTERRUPTED)
 		return -1;

@@ -46,9 +46,10 @@ static double multiplications(const struct model *model)
 static size_t first_passes(const struct sweep_plan *plan)
 {
 	const struct sweep_params *params = &plan->params;
-	size_t pass = plan->longest * params->batch, threads = (size_t)params->n_threads;
+	size_t ranks = group_size(params->group), pass = plan->longest * params->batch;
+	size_t threads = (size_t)params->n_threads * ranks;
 	size_t shared = (threads + params->batch - 1) / params->batch;
-	size_t worth = params->executor->tokens_per_load / pass;
+	size_t worth = params->executor->tokens_per_load * ranks / pass;
 	double work = multiplications(params->models[0].model), minute;
 	size_t quick, min = shared > worth ? shared : worth;
 
@@ -62,7 +63,8 @@ static size_t first_passes(const struct sweep_plan *plan)
 /* Threads that share a pass never wait long for each other. */
 static size_t step_passes(const struct sweep_plan *plan)
 {
-	size_t threads = (size_t)plan->params.n_threads, batch = plan->params.batch;
+	size_t threads = (size_t)plan->params.n_threads * group_size(plan->params.group);
+	size_t batch = plan->params.batch;
 
 	return threads % batch ? 1 : threads / batch;
 }
@@ -120,10 +122,10 @@ static uint64_t device_memory_of(const struct sweep_params *params)
 /* Returns the least memory by default: enough for a pass and for a sequence of each thread. */
 static uint64_t min_memory(const struct sweep_params *params, const struct needs *needs)
 {
-	size_t threads = (size_t)params->n_threads;
+	size_t threads = (size_t)params->n_threads, ranks = group_size(params->group);
+	size_t own = (params->batch + ranks - 1) / ranks;
 
-	return needs->threads +
-	       (params->batch > threads ? params->batch : threads) * needs->sequence;
+	return needs->threads + (own > threads ? own : threads) * needs->sequence;
 }
 
 /* Do all layers fit beside those sequences? */
@@ -194,39 +196,100 @@ static void choose_group(struct sweep_plan *plan)
 	plan->max_group = 1;
 }
 
+static bool is_step_a_pass(const struct sweep_plan *plan)
+{
+	const struct fp8_selection *fp8 = plan->params.models[0].fp8;
+
+	return fp8 && fp8->recipe.needs_history;
+}
+
+struct span sweep_plan_step(const struct sweep_plan *plan, size_t first, size_t n)
+{
+	size_t left = n - first, max = is_step_a_pass(plan) ? plan->params.batch : left;
+
+	return (struct span){ first, left < max ? left : max };
+}
+
+/* The larger parts go to other ranks in each pass. */
+struct span sweep_plan_own(const struct sweep_plan *plan, struct span step)
+{
+	const struct group *group = plan->params.group;
+	size_t ranks = group_size(group), place, begin, end;
+
+	if (ranks == 1)
+		return step;
+	place = ((size_t)group->rank + step.first / plan->params.batch) % ranks;
+	begin = step.n * place / ranks;
+	end = step.n * (place + 1) / ranks;
+	return (struct span){ step.first + begin, end - begin };
+}
+
+/* Returns the most sequences of this rank in a sweep of n_passes.  Steps of several passes are
+ * divided evenly; the last pass may have fewer sequences, of which this rank may have one more. */
+static uint64_t own_sequences(const struct sweep_plan *plan, uint64_t n_passes)
+{
+	uint64_t ranks = group_size(plan->params.group), n = n_passes * plan->params.batch, own = 1;
+
+	if (ranks == 1)
+		return n;
+	if (!is_step_a_pass(plan))
+		return (n + ranks - 1) / ranks;
+	for (uint64_t first = 0; first < n; first += plan->params.batch)
+		own += sweep_plan_own(plan, (struct span){ (size_t)first, plan->params.batch }).n;
+	return own < n ? own : n;
+}
+
+/* Returns the passes whose sequences of this rank fit, at most all. */
+static uint64_t passes_that_fit(const struct sweep_plan *plan, uint64_t room, uint64_t sequence)
+{
+	uint64_t own = room / sequence, batch = plan->params.batch;
+	uint64_t n = own / batch > plan->n_passes ? plan->n_passes
+						  : own * group_size(plan->params.group) / batch;
+
+	n = n < plan->n_passes ? n : plan->n_passes;
+	while (n && own_sequences(plan, n) > own)
+		n--;
+	return n;
+}
+
 static int fit_passes(struct sweep_plan *plan, struct err *err)
 {
 	const struct sweep_params *params = &plan->params;
 	const struct fp8_selection *fp8 = params->models[0].fp8;
 	const struct needs needs = needs_of(plan);
-	uint64_t memory, room, pass, n;
+	uint64_t memory, room, n;
 
 	memory = memory_of(plan, &needs);
 	room = memory > needs.threads ? memory - needs.threads : 0;
-	pass = needs.sequence * params->batch;
-	assert(pass); /* value stats alone have some bytes */
+	assert(needs.sequence); /* value stats alone have some bytes */
 	plan->resident = all_fit(plan, &needs);
 	plan->ahead =
 		plan->resident || (!params->lean && !fp8 && needs.second <= room / AHEAD_SHARE &&
-				   (room - needs.second) / pass > 0);
+				   passes_that_fit(plan, room - needs.second, needs.sequence));
 	if (plan->ahead && !plan->resident)
 		room -= needs.second;
-	n = room / pass;
+	n = passes_that_fit(plan, room, needs.sequence);
 	if (n == 0)
 		return err_set(err, ERR_USAGE,
 			       "option '--max-memory': %" PRIu64
 			       " bytes cannot hold one pass (%" PRIu64
 			       "): reduce --threads or --seq-len",
-			       memory, needs.threads + pass);
-	n = n < plan->n_passes ? n : plan->n_passes;
+			       memory, needs.threads + own_sequences(plan, 1) * needs.sequence);
 	plan->max_sequences = (size_t)n * params->batch;
-	plan->memory_bytes = needs.threads + n * pass;
+	plan->own_sequences = (size_t)own_sequences(plan, n);
+	plan->memory_bytes = needs.threads + plan->own_sequences * needs.sequence;
 	plan->memory_bytes += plan->resident ? needs.all : needs.weights;
 	if (plan->ahead && !plan->resident)
 		plan->memory_bytes += needs.second;
 	if (fp8)
 		plan->memory_bytes += fp8_forward_size(fp8, plan->longest, params->n_threads);
 	return 0;
+}
+
+void sweep_plan_limit(struct sweep_plan *plan, size_t max_sequences)
+{
+	plan->max_sequences = max_sequences;
+	plan->own_sequences = (size_t)own_sequences(plan, max_sequences / plan->params.batch);
 }
 
 bool sweep_plan_reduce(struct sweep_plan *plan)
@@ -238,7 +301,7 @@ bool sweep_plan_reduce(struct sweep_plan *plan)
 	else if (plan->max_group > 1)
 		plan->max_group = 1;
 	else if (passes > 1)
-		plan->max_sequences = (passes + 1) / 2 * batch;
+		sweep_plan_limit(plan, (passes + 1) / 2 * batch);
 	else if (plan->params.n_threads > 1)
 		plan->params.n_threads /= 2;
 	else

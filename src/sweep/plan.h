@@ -10,6 +10,7 @@
 #include "dataset/dataset.h"
 #include "forward/forward.h"
 #include "model/model.h"
+#include "quantizer/group.h"
 #include "sweep/fp8_select.h"
 
 /* A model that the sequences go through. */
@@ -39,6 +40,8 @@ struct sweep_params {
 	 * go through it one by one */
 	bool lean;
 	double (*now)(void); /* seconds, for the length of sweeps; NULL: always the first length */
+	/* the ranks that share the sequences of each step; NULL: this process runs all */
+	const struct group *group;
 };
 
 struct sweep_plan {
@@ -48,7 +51,8 @@ struct sweep_plan {
 	uint64_t n_tokens;
 	uint64_t
 		device_memory; /* for weights and sequences, of a device; 0: no limit but params' */
-	size_t max_sequences;  /* that go through the model at once: whole passes */
+	size_t max_sequences;  /* that go through the model at once, on all ranks: whole passes */
+	size_t own_sequences;  /* of them on this rank, at most */
 	size_t first_passes;   /* of the first sweep */
 	size_t step_passes;    /* whose multiples give every thread as many sequences */
 	bool ahead;	       /* the next layer is loaded beside the passes through one */
@@ -61,9 +65,24 @@ struct sweep_plan {
 /* ERR_USAGE where the memory does not hold one pass. */
 int sweep_plan_make(struct sweep_plan *plan, const struct sweep_params *params, struct err *err);
 
+/* Sequences [first, first + n) of a sweep. */
+struct span {
+	size_t first, n;
+};
+
+/* Returns the sequences that go through a stage in one step, from `first` on, of n in a sweep: all,
+ * or with delayed scaling a pass. */
+struct span sweep_plan_step(const struct sweep_plan *plan, size_t first, size_t n);
+
+/* Returns the part of a step that this rank runs, the same in each stage. */
+struct span sweep_plan_own(const struct sweep_plan *plan, struct span step);
+
 /* Makes a plan that needs less memory on a device that has less than it reported: without layers
  * that stay, then with half of the sequences or threads.  Returns false if it cannot be less. */
 bool sweep_plan_reduce(struct sweep_plan *plan);
+
+/* Lets at most so many sequences, of whole passes, go through the model at once. */
+void sweep_plan_limit(struct sweep_plan *plan, size_t max_sequences);
 
 /* The tokens of a sequence of the data. */
 static inline const uint32_t *sweep_plan_tokens(const struct sweep_plan *plan, size_t sequence)

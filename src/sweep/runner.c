@@ -2,6 +2,7 @@
 #include "sweep/runner.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 
@@ -31,8 +32,9 @@ static int memory_init(struct runner *runner, struct err *err)
 			    n * runner->n_slots * sizeof *memory->stats,
 			    "the value stats of sequences", err))
 		return -1;
-	return ops->memory_new(executor, (void **)&memory->residuals, n * stream_size,
-			       "the residual streams of a sweep", err);
+	return ops->memory_new(executor, (void **)&memory->residuals,
+			       plan->own_sequences * stream_size, "the residual streams of a sweep",
+			       err);
 }
 
 static void memory_release(struct runner *runner, int n_threads)
@@ -110,23 +112,39 @@ void runner_release(struct runner *runner)
 	*runner = (struct runner){ 0 };
 }
 
+/* Gives the sequences of this rank in a step their residual streams, and returns the end of
+ * these. */
+static float *begin_step(struct runner *runner, struct span step, float *residual)
+{
+	struct span own = sweep_plan_own(runner->plan, step);
+
+	for (size_t i = own.first; i < own.first + own.n; i++) {
+		struct sequence *sequence = &runner->memory.sequences[i];
+
+		sequence->residual = residual;
+		residual += sequence->n_tokens * runner->from->model->stream.width;
+	}
+	return residual;
+}
+
 void runner_begin(struct runner *runner, size_t first, size_t n)
 {
 	const struct sweep_plan *plan = runner->plan;
 	struct runner_memory *memory = &runner->memory;
 	float *residual = memory->residuals;
+	struct span step;
 
-	for (size_t i = 0; i < n; i++) {
-		struct sequence *sequence = &memory->sequences[i];
-
-		*sequence = (struct sequence){
+	for (size_t i = 0; i < n; i++)
+		memory->sequences[i] = (struct sequence){
 			.index = first + i,
 			.n_tokens = plan->params.data->sequences[first + i].len,
 			.tokens = sweep_plan_tokens(plan, first + i),
-			.residual = residual,
 			.stats = memory->stats + i * runner->n_slots,
 		};
-		residual += sequence->n_tokens * runner->from->model->stream.width;
+	memset(memory->nll, 0, n * sizeof *memory->nll);
+	for (size_t at = 0; at < n; at += step.n) {
+		step = sweep_plan_step(plan, at, n);
+		residual = begin_step(runner, step, residual);
 	}
 }
 
@@ -229,7 +247,8 @@ int runner_step_begin(struct runner *runner, struct err *err)
 	const struct context inner = { .enabled = fp8,
 				       .calibrating = fp8,
 				       .emulated = true,
-				       .recipe = fp8 ? &fp8->recipe : NULL };
+				       .recipe = fp8 ? &fp8->recipe : NULL,
+				       .group = runner->plan->params.group };
 	const struct layer *layer = runner_layer(runner);
 
 	if (context_enter(&runner->contexts, &inner, &runner->outer, err))
@@ -290,7 +309,7 @@ size_t runner_group(const struct runner *runner, size_t n)
 	size_t n_threads = (size_t)runner->plan->params.n_threads, max = runner->plan->max_group;
 	size_t each = (n + n_threads - 1) / n_threads, n_rounds = (each + max - 1) / max;
 
-	return layer && layer->ref->n_experts ? (each + n_rounds - 1) / n_rounds : 1;
+	return layer && layer->ref->n_experts && n ? (each + n_rounds - 1) / n_rounds : 1;
 }
 
 /* Waits until the value stats of the current stage are where they belong. */

@@ -65,8 +65,8 @@ void runner_release(struct runner *runner);
 /* ERR_INPUT if a file of the model was changed since its header was read. */
 int runner_close(struct runner *runner, struct err *err);
 
-/* Gives sequences [first, first + n) of the data their tokens and places.  Then runner_embed()
- * computes the embedding of one of them on a thread. */
+/* Gives sequences [first, first + n) of the data their tokens and places; those of other ranks have
+ * no residual stream.  Then runner_embed() computes the embedding of one of them on a thread. */
 void runner_begin(struct runner *runner, size_t first, size_t n);
 int runner_embed(struct runner *runner, int worker, size_t sequence, struct err *err);
 
@@ -90,11 +90,6 @@ int runner_step_end(struct runner *runner, struct err *err);
 struct pass runner_pass(const struct runner *runner, int worker, size_t sequence);
 struct head_pass runner_head_pass(const struct runner *runner, int worker, size_t sequence);
 
-/* Sequences [first, first + n) of a sweep. */
-struct span {
-	size_t first, n;
-};
-
 /* Returns how many of n sequences a thread takes through the current stage together: more than one
  * through experts, and as many as leave no thread without work. */
 size_t runner_group(const struct runner *runner, size_t n);
@@ -103,7 +98,8 @@ size_t runner_group(const struct runner *runner, size_t n);
  * of each and their sum. */
 int runner_run(struct runner *runner, int worker, struct span sequences, struct err *err);
 
-/* Clears the value stats of n sequences; copies them to memory.fetched. */
+/* Clears the value stats of n sequences; copies them to memory.fetched, where those of other ranks
+ * are 0. */
 int runner_stats_clear(struct runner *runner, size_t n, struct err *err);
 int runner_stats_fetch(struct runner *runner, size_t n, struct err *err);
 

@@ -17,15 +17,9 @@ static int runners_open(struct sweep *sweep, const struct backend *backend, stru
 	return 0;
 }
 
-int sweep_open(struct sweep *sweep, const struct sweep_plan *plan, const struct backend *backend,
-	       const atomic_int *stop, struct sweep_progress *progress, struct err *err)
+/* Opens the runners, with fewer sequences where a device has less memory than it reported. */
+static int open_all(struct sweep *sweep, const struct backend *backend, struct err *err)
 {
-	*sweep = (struct sweep){ .plan = *plan,
-				 .stop = stop,
-				 .progress = progress,
-				 .length = { .now = plan->params.now,
-					     .first = plan->first_passes,
-					     .step = plan->step_passes } };
 	while (runners_open(sweep, backend, err)) {
 		if (!err->no_memory)
 			return -1;
@@ -37,12 +31,44 @@ int sweep_open(struct sweep *sweep, const struct sweep_plan *plan, const struct 
 	return 0;
 }
 
+/* Sets *n to its minimum over the ranks: what each decides by its memory or its clock. */
+static int agree(const struct sweep *sweep, size_t *n, struct err *err)
+{
+	uint64_t min = *n;
+
+	if (group_reduce(sweep->plan.params.group, GROUP_MIN, &min, 1, err))
+		return -1;
+	*n = (size_t)min;
+	return 0;
+}
+
+int sweep_open(struct sweep *sweep, const struct sweep_plan *plan, const struct backend *backend,
+	       const atomic_int *stop, struct sweep_progress *progress, struct err *err)
+{
+	size_t max;
+
+	*sweep = (struct sweep){ .plan = *plan,
+				 .stop = stop,
+				 .progress = progress,
+				 .length = { .now = plan->params.now,
+					     .first = plan->first_passes,
+					     .step = plan->step_passes } };
+	if (group_settle(plan->params.group, open_all(sweep, backend, err), err))
+		return -1;
+	max = sweep->plan.max_sequences;
+	if (agree(sweep, &max, err))
+		return -1;
+	sweep_plan_limit(&sweep->plan, max);
+	return 0;
+}
+
 int sweep_close(struct sweep *sweep, struct err *err)
 {
-	for (size_t m = 0; m < n_models(sweep); m++)
-		if (runner_close(&sweep->runners[m], err))
-			return -1;
-	return 0;
+	int rc = 0;
+
+	for (size_t m = 0; m < n_models(sweep) && !rc; m++)
+		rc = runner_close(&sweep->runners[m], err);
+	return group_settle(sweep->plan.params.group, rc, err);
 }
 
 void sweep_release(struct sweep *sweep)
@@ -135,23 +161,21 @@ static int run_step(struct sweep *sweep, struct err *err)
 		n_begun--;
 	else
 		rc = pool_run(sweep->plan.params.n_threads, n, run_item, sweep, sweep->stop, err);
+	rc = group_settle(sweep->plan.params.group, rc, err);
 	for (size_t m = 0; m < n_begun; m++)
 		if (runner_step_end(&sweep->runners[m], rc ? &second : err))
 			rc = -1;
 	return rc;
 }
 
-/* Runs all sequences through the current stage: at once, or with delayed scaling pass by pass. */
+/* Runs all sequences of this rank through the current stage, step by step. */
 static int run_steps(struct sweep *sweep, struct err *err)
 {
-	const struct sweep_params *params = &sweep->plan.params;
-	const struct fp8_selection *fp8 = params->models[0].fp8;
-	size_t max = fp8 && fp8->recipe.needs_history ? params->batch : sweep->n_sequences;
+	struct span step;
 
-	for (size_t first = 0; first < sweep->n_sequences; first += max) {
-		size_t left = sweep->n_sequences - first;
-
-		sweep->step = (struct span){ first, left < max ? left : max };
+	for (size_t first = 0; first < sweep->n_sequences; first += step.n) {
+		step = sweep_plan_step(&sweep->plan, first, sweep->n_sequences);
+		sweep->step = sweep_plan_own(&sweep->plan, step);
 		if (run_step(sweep, err))
 			return -1;
 	}
@@ -171,23 +195,58 @@ static void show_stage(struct sweep *sweep, size_t i)
 	atomic_store(&progress->layer, i + 1);
 }
 
+static int stage_begin(struct sweep *sweep, size_t i, struct err *err)
+{
+	for (size_t m = 0; m < n_models(sweep); m++)
+		if (runner_stage_begin(&sweep->runners[m], i, &sweep->length, err) ||
+		    runner_stats_clear(&sweep->runners[m], sweep->n_sequences, err))
+			return -1;
+	show_stage(sweep, i);
+	return sweep->events->stage_begins(sweep->events->context, sweep, err);
+}
+
+static int stats_fetch(struct sweep *sweep, struct err *err)
+{
+	for (size_t m = 0; m < n_models(sweep); m++)
+		if (runner_stats_fetch(&sweep->runners[m], sweep->n_sequences, err))
+			return -1;
+	return 0;
+}
+
+/* Completes the value stats of all sequences by those of the other ranks. */
+static int stats_unite(struct sweep *sweep, struct err *err)
+{
+	for (size_t m = 0; m < n_models(sweep); m++) {
+		struct runner *runner = &sweep->runners[m];
+		struct value_stats *fetched = runner->memory.fetched;
+
+		if (group_reduce(sweep->plan.params.group, GROUP_UNION, fetched,
+				 sweep->n_sequences * runner->n_slots * sizeof *fetched, err))
+			return -1;
+	}
+	return 0;
+}
+
+/* Counts the tokens that other ranks ran through a stage. */
+static void show_others(struct sweep *sweep)
+{
+	const struct sequence *all = sweep->runners[0].memory.sequences;
+
+	for (size_t i = 0; i < sweep->n_sequences; i++)
+		if (!all[i].residual)
+			atomic_fetch_add(&sweep->progress->done, all[i].n_tokens);
+}
+
 static int sweep_stage(struct sweep *sweep, size_t i, struct err *err)
 {
 	const struct sweep_events *events = sweep->events;
-	size_t n = sweep->n_sequences;
+	const struct group *group = sweep->plan.params.group;
 
-	for (size_t m = 0; m < n_models(sweep); m++)
-		if (runner_stage_begin(&sweep->runners[m], i, &sweep->length, err) ||
-		    runner_stats_clear(&sweep->runners[m], n, err))
-			return -1;
-	show_stage(sweep, i);
-	if (events->stage_begins(events->context, sweep, err) || run_steps(sweep, err))
+	if (group_settle(group, stage_begin(sweep, i, err), err) || run_steps(sweep, err) ||
+	    group_settle(group, stats_fetch(sweep, err), err) || stats_unite(sweep, err) ||
+	    group_settle(group, events->stage_ends(events->context, sweep, err), err))
 		return -1;
-	for (size_t m = 0; m < n_models(sweep); m++)
-		if (runner_stats_fetch(&sweep->runners[m], n, err))
-			return -1;
-	if (events->stage_ends(events->context, sweep, err))
-		return -1;
+	show_others(sweep);
 	for (size_t m = 0; m < n_models(sweep); m++)
 		runner_stage_end(&sweep->runners[m]);
 	return 0;
@@ -197,25 +256,45 @@ static int embed_sequence(void *context, int worker, size_t item, struct err *er
 {
 	struct sweep *sweep = context;
 
+	if (!sweep->runners[0].memory.sequences[item].residual) /* of another rank */
+		return 0;
 	for (size_t m = 0; m < n_models(sweep); m++)
 		if (runner_embed(&sweep->runners[m], worker, item, err))
 			return -1;
 	return 0;
 }
 
+/* Completes the losses of all sequences by those of the other ranks. */
+static int losses_unite(struct sweep *sweep, struct err *err)
+{
+	for (size_t m = 0; m < n_models(sweep); m++) {
+		double *nll = sweep->runners[m].memory.nll;
+
+		if (group_reduce(sweep->plan.params.group, GROUP_UNION, nll,
+				 sweep->n_sequences * sizeof *nll, err))
+			return -1;
+	}
+	return 0;
+}
+
 static int sweep_sequences(struct sweep *sweep, struct err *err)
 {
 	const struct sweep_params *params = &sweep->plan.params;
+	const struct sweep_events *events = sweep->events;
 
 	for (size_t m = 0; m < n_models(sweep); m++)
 		runner_begin(&sweep->runners[m], sweep->first, sweep->n_sequences);
-	if (pool_run(params->n_threads, sweep->n_sequences, embed_sequence, sweep, sweep->stop,
-		     err))
+	if (group_settle(params->group,
+			 pool_run(params->n_threads, sweep->n_sequences, embed_sequence, sweep,
+				  sweep->stop, err),
+			 err))
 		return -1;
 	for (size_t i = 0; i <= params->models[0].model->n_layers; i++)
 		if (sweep_stage(sweep, i, err))
 			return -1;
-	return sweep->events->sweep_ends(sweep->events->context, sweep, err);
+	if (losses_unite(sweep, err))
+		return -1;
+	return group_settle(params->group, events->sweep_ends(events->context, sweep, err), err);
 }
 
 int sweep_run(struct sweep *sweep, size_t first, const struct sweep_events *events, struct err *err)
@@ -231,6 +310,8 @@ int sweep_run(struct sweep *sweep, size_t first, const struct sweep_events *even
 	     sweep->first += sweep->n_sequences) {
 		size_t left = plan->params.data->n - sweep->first;
 
+		if (agree(sweep, &n, err))
+			return -1;
 		sweep->n_sequences = left < n * batch ? left : n * batch;
 		if (sweep_sequences(sweep, err))
 			return -1;

@@ -9,6 +9,10 @@
  *  sweep_close    checks that no file was changed meanwhile
  *  sweep_release
  *
+ * Of several ranks (params.group), each runs its own sequences, and all of them meet after each
+ * step and stage: value stats and losses are those of all sequences, and a failure is that of
+ * all.
+ *
  * A sweep keeps no history.  Its owner uses the values: struct sweep_events tells it the beginning
  * and end of stages, the end of sweeps, and every value between them.
  */
@@ -28,7 +32,7 @@ struct sweep {
 
 	/* The current sweep: sequences [first, first + n_sequences) of the data, */
 	size_t first, n_sequences;
-	struct span step; /* of which the current step runs these, */
+	struct span step; /* of which this rank runs these in the current step, */
 	size_t group;	  /* so many at a time on a thread. */
 };
 

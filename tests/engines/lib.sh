@@ -47,3 +47,25 @@ parts() {
 	sed -n 's/^.*part  *\([0-9]* of [0-9]*\)$/\1/p' "$1" | sort -n >found.parts
 	seq "$2" | sed "s/\$/ of $2/" | diff - found.parts || fail "not every part of $2 ran once"
 }
+
+# shared NAME OPTION... -- COMMAND...: `calibrate` by COMMAND, whose processes know each other by MPI, writes the bytes of one
+# process.
+shared() {
+	name=$1
+	shift
+	options=
+	while [ "$1" != -- ]; do
+		options="$options $1"
+		shift
+	done
+	shift
+	rm -f "$name" "$name.one"
+	# shellcheck disable=SC2086
+	{
+		fp8conv calibrate "$here/../../sample_checkpoints/tiny-llama" --data calibration.jsonl --threads 1 --quiet \
+			-o "$name.one" $options || fail "one process failed"
+		"$@" fp8conv-mpi calibrate "$here/../../sample_checkpoints/tiny-llama" --data calibration.jsonl --threads 1 --quiet \
+			-o "$name" --ranks mpi $options || fail "$* failed"
+	}
+	cmp "$name" "$name.one" || fail "$name differs from what one process writes"
+}

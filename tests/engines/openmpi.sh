@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Open MPI starts the tasks: 2, and 4 on fewer processors.
+# Open MPI starts the tasks: 2, and 4 on fewer processors.  The program that was built with it shares a calibration.
 . "$1/lib.sh"
-need mpirun
+need mpirun fp8conv-mpi
 export OMPI_MCA_oob_tcp_if_include=127.0.0.1/8 # the loopback alone, whatever its addresses
 
 for n in 2 4; do
@@ -17,3 +17,57 @@ for n in 2 4; do
 		fp8conv calibrate $(calibration) -o "openmpi/$n.amax" --ranks auto || fail "calibrate failed"
 	calibrated "openmpi/$n.amax" "$n"
 done
+
+ranks() {
+	n=$1
+	shift
+	timeout 60 mpirun --allow-run-as-root --oversubscribe -n "$n" "$@"
+}
+for n in 2 4; do
+	shared "openmpi/mpi.$n" --batch 2 --histogram -- ranks "$n"
+	shared "openmpi/mpi.$n" --batch 3 --fp8-forward --recipe delayed --ragged -- ranks "$n"
+done
+
+# All end with one message, and its status; a rank that fails alone is named.
+ranks 2 fp8conv-mpi calibrate missing --data calibration.jsonl -o openmpi/none --ranks mpi 2>openmpi/err
+[ $? = 3 ] || fail "not the status of bad input"
+[ "$(grep -c '^fp8conv' openmpi/err)" = 1 ] || fail "not one message: $(cat openmpi/err)"
+# shellcheck disable=SC2016
+ranks 2 sh -c '[ "$OMPI_COMM_WORLD_RANK" = 1 ] || exec fp8conv-mpi "$@" --data calibration.jsonl
+	exec fp8conv-mpi "$@" --data missing' sh calibrate model -o openmpi/none --ranks mpi 2>openmpi/err
+[ $? = 3 ] || fail "not the status of bad input on one rank"
+grep -q "^fp8conv calibrate: rank 1 of 2 on .*: cannot open 'missing'" openmpi/err || fail "$(cat openmpi/err)"
+[ "$(grep -c '^fp8conv' openmpi/err)" = 1 ] || fail "not one message: $(cat openmpi/err)"
+
+# Tasks of an engine that does not speak MPI would each be a job of one rank.
+RANK=0 WORLD_SIZE=2 fp8conv-mpi calibrate model --data calibration.jsonl -o openmpi/none --ranks mpi 2>openmpi/err
+[ $? = 2 ] && grep -q "torchrun says that there are 2 tasks, but MPI knows only this one" openmpi/err || fail "$(cat openmpi/err)"
+
+# Rank 1 is killed after the first sweep: the job ends and names it, its passes are kept, and the next run continues them.
+python3 -c 'for i in range(200): print("{\"input_ids\":", [(i * 31 + j * j) % 2000 for j in range(64)], "}")' >long.jsonl
+"$MODEL_MAKER" --layers 4 --hidden 256 --intermediate 512 --vocab 2000 --shards 1 openmpi/small >openmpi/maker.log || fail "no model"
+long="openmpi/small --data long.jsonl --passes 200 --threads 1 --max-memory 3M --quiet"
+# shellcheck disable=SC2086
+fp8conv calibrate $long -o openmpi/long.one || fail "one process failed"
+cat >openmpi/killed.sh <<'END'
+fp8conv-mpi "$@" &
+pid=$!
+[ "$OMPI_COMM_WORLD_RANK" = 1 ] || {
+	wait "$pid"
+	exit
+}
+while [ ! -e openmpi/long ]; do sleep 0.02; done
+exec >openmpi/killed
+kill -s KILL "$pid"
+kill -s KILL $$
+END
+# shellcheck disable=SC2086
+ranks 2 sh openmpi/killed.sh calibrate $long -o openmpi/long --ranks mpi 2>openmpi/err && fail "the job did not fail"
+[ -e openmpi/killed ] || fail "no rank was killed: $(cat openmpi/err)"
+[ $(($(date +%s) - $(stat -c %Y openmpi/killed))) -le 10 ] || fail "the job did not end in 10 seconds"
+grep -q 'rank 1 .*on signal 9' openmpi/err || fail "the rank is not named: $(cat openmpi/err)"
+kept=$(fp8conv inspect openmpi/long --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["metadata"]["passes"])')
+[ "$kept" -gt 0 ] && [ "$kept" -lt 200 ] || fail "$kept of 200 passes were kept"
+# shellcheck disable=SC2086
+ranks 4 fp8conv-mpi calibrate $long -o openmpi/long --ranks mpi --resume || fail "the job was not continued"
+cmp openmpi/long openmpi/long.one || fail "the continued calibration differs from that of one process"

@@ -5,11 +5,11 @@
 # Without a name, engines that are missing are SKIPPED and counted; all are where root may not make
 # namespaces, as in some containers.  With a name, a missing one fails.
 # All runs in namespaces of its own, which have no network but the loopback and whose processes end
-# with this script.  FP8CONV: the program; MODEL_MAKER: bench/model, built.
+# with this script.  FP8CONV: the program; FP8CONV_MPI: that of MPI=1; MODEL_MAKER: bench/model, built.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 top=$(cd "$here/../.." && pwd)
-: "${FP8CONV:=$top/build/fp8conv}" "${MODEL_MAKER:=$top/build/bench/model}"
+: "${FP8CONV:=$top/build/fp8conv}" "${FP8CONV_MPI:=$top/build/mpi/fp8conv}" "${MODEL_MAKER:=$top/build/bench/model}"
 
 if [ "${ENGINES_INSIDE-}" ]; then
 	hostname localhost
@@ -39,7 +39,7 @@ else
 	trap 'exit 130' INT
 	trap 'exit 143' TERM HUP
 	chmod 755 "$work"
-	ENGINES_INSIDE=$work FP8CONV=$FP8CONV MODEL_MAKER=$MODEL_MAKER \
+	ENGINES_INSIDE=$work FP8CONV=$FP8CONV FP8CONV_MPI=$FP8CONV_MPI MODEL_MAKER=$MODEL_MAKER \
 		$set_apart sh "$here/run.sh" "$@" </dev/null &
 	child=$!
 	status=0
@@ -52,9 +52,10 @@ work=$ENGINES_INSIDE
 cd "$work" || exit 2
 mkdir bin
 ln -s "$FP8CONV" bin/fp8conv
+ln -s "$FP8CONV_MPI" bin/fp8conv-mpi
 PATH=$work/bin:/usr/local/sbin:/usr/sbin:/sbin:$PATH
 PYTHON=${PYTHON-python3}
-export PATH FP8CONV PYTHON
+export PATH FP8CONV MODEL_MAKER PYTHON
 "$MODEL_MAKER" --layers 8 --hidden 1024 --intermediate 4096 --vocab 8000 --shards 8 model >maker.log 2>&1 || {
 	cat maker.log
 	exit 1

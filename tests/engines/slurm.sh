@@ -71,6 +71,9 @@ srun -N 2 -n 4 fp8conv quantize model -o slurm/srun --part auto --threads 1 --ve
 parts slurm/srun.log 4
 converted slurm/srun
 
+# Slurm's PMIx tells the processes of MPI of each other.  On one node: it cannot serve two nodes of the same host.
+shared slurm/mpi --batch 2 --histogram -- timeout 60 srun --mpi=pmix -N 1 -n 4
+
 # The program, of which task 2 gets a signal in the job's first run: of an array SIGKILL, of a step SIGTERM.
 cat >slurm/bin/fp8conv <<END
 #!/bin/sh

@@ -243,7 +243,7 @@ static int rank_disagrees(void *context, int worker, size_t rank, struct err *er
 	(void)worker;
 	if (!group_reduce_max(&groups[rank], values, rank == 1 ? 1 : 2, err))
 		return err_set(err, ERR_SYSTEM, "rank %zu was not told", rank);
-	if (strcmp(err->message, "the ranks of a group have different numbers of amaxes: 1 and 2"))
+	if (strcmp(err->message, "the ranks of a group have different numbers of values: 1 and 2"))
 		return -1;
 	if (group_reduce_max(&groups[rank], values, 2, err))
 		return -1;
@@ -265,9 +265,10 @@ static void threads_that_disagree_are_told(void **state)
 	group_threads_close(groups);
 }
 
-static int broken_reduce(const struct group *group, float *values, size_t n, struct err *err)
+static int broken_reduce(const struct group *group, enum group_op op, void *values, size_t n,
+			 struct err *err)
 {
-	(void)group, (void)values, (void)n;
+	(void)group, (void)op, (void)values, (void)n;
 	return err_set(err, ERR_SYSTEM, "the network is down");
 }
 
@@ -275,7 +276,7 @@ static int broken_reduce(const struct group *group, float *values, size_t n, str
 static void a_failed_reduction_updates_nothing(void **state)
 {
 	static const struct group_kind broken = { "broken", broken_reduce };
-	struct group group = { &broken, 0, 2, NULL };
+	struct group group = { .kind = &broken, .n_ranks = 2 };
 	struct context on = { .enabled = true, .recipe = find("delayed"), .group = &group }, saved;
 	struct context_stack stack = stack_new();
 	struct recipe_state s;

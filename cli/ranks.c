@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/ranks.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "cli/place.h"
+
+/* Processes whose engine does not speak MPI's protocol are one rank each. */
+static int check_engine(const struct group *group, struct err *err)
+{
+	struct place place;
+	struct err none;
+
+	if (group->n_ranks > 1 || place_find(&place, 0, &none) || place.n == 1)
+		return 0;
+	return err_set(err, ERR_USAGE,
+		       "option '--ranks': %s says that there are %" PRIu64
+		       " tasks, but MPI knows only this one: start them with mpirun, or with "
+		       "'srun --mpi=pmix'",
+		       place.launcher, place.n);
+}
+
+int ranks_open(struct ranks *ranks, bool wanted, struct run_settings *settings, struct err *err)
+{
+	if (!wanted)
+		return 0;
+	if (group_mpi_open(&ranks->group, err))
+		return err_wrap(err, "option '--ranks'");
+	ranks->open = true;
+	if (check_engine(&ranks->group, err))
+		return -1;
+	if (!group_leads(&ranks->group)) {
+		settings->quiet = true;
+		settings->json = false;
+	}
+	return 0;
+}
+
+const struct group *ranks_group(const struct ranks *ranks)
+{
+	return ranks->open ? &ranks->group : NULL;
+}
+
+bool ranks_print(const struct ranks *ranks)
+{
+	return group_leads(ranks_group(ranks));
+}
+
+int ranks_close(struct ranks *ranks, const char *command, int rc, struct err *err)
+{
+	struct group *group = &ranks->group;
+
+	if (!ranks->open)
+		return rc;
+	if (rc < 0 && !err->shared && group->n_ranks > 1) {
+		fprintf(stderr, "fp8conv %s: rank %d of %d on %s: %s\n", command, group->rank,
+			group->n_ranks, group->host, err->message);
+		group_mpi_abort(group, (int)err->kind);
+	}
+	if (rc < 0 && !group_leads(group))
+		err->message[0] = '\0';
+	group_mpi_close(group);
+	ranks->open = false;
+	return rc;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The ranks of a command with `--ranks mpi`, of which the leading one prints.
+ *
+ * Order: ranks_open() after the options are read; ranks_close() at the end of the command, whatever
+ * came before.
+ */
+#ifndef FP8CONV_CLI_RANKS_H
+#define FP8CONV_CLI_RANKS_H
+
+#include "cli/options/run.h"
+#include "quantizer/group.h"
+
+/* What an option row reads "mpi" into, in the place of the rank of I/N. */
+#define RANKS_MPI (-1)
+
+/* A zeroed struct: one process. */
+struct ranks {
+	struct group group;
+	bool open;
+};
+
+/* Joins the processes that the engine started, if wanted, and makes those that do not lead silent:
+ * quiet, without --json.  ERR_USAGE without MPI, or where its processes do not know each other. */
+int ranks_open(struct ranks *ranks, bool wanted, struct run_settings *settings, struct err *err);
+
+/* Returns the group; NULL: one process. */
+const struct group *ranks_group(const struct ranks *ranks);
+
+/* Is this the process that prints? */
+bool ranks_print(const struct ranks *ranks);
+
+/* Leaves the group, and returns rc, of the command of that name.  Of a failure of all ranks the
+ * leading one keeps its message, which the others clear.  Where this rank failed alone, prints the
+ * message and ends all. */
+int ranks_close(struct ranks *ranks, const char *command, int rc, struct err *err);
+
+#endif
