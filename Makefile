@@ -96,7 +96,7 @@ $(BUILD)/gen/%s.c:
 	$(Q)sh src/registry.sh $* $(filter %.c,$^) > $@.tmp && mv $@.tmp $@
 
 # Rebuilt when MPI comes or goes.
-MPI_BUILT := $(BUILD)/gen/mpi-$(MPI)
+MPI_BUILT := $(BUILD)/gen/mpi-$(if $(filter 1,$(MPI)),1,0)
 $(MPI_BUILT):
 	@mkdir -p $(@D); rm -f $(@D)/mpi-*; touch $@
 $(BUILD)/src/quantizer/group_mpi.o: $(MPI_BUILT)
