@@ -130,18 +130,11 @@ static ssize_t write_stdout(void *cookie, const char *data, size_t n)
 	return done < 0 ? 0 : done;
 }
 
-static int end_stdout(void *cookie)
-{
-	(void)cookie;
-	return close(STDOUT_FILENO);
-}
-
 /* *failed becomes the errno of the first failed write; stdio itself records only that a write
  * failed. */
 static void watch_stdout(int *failed)
 {
-	FILE *watched = fopencookie(
-		failed, "w", (cookie_io_functions_t){ .write = write_stdout, .close = end_stdout });
+	FILE *watched = fopencookie(failed, "w", (cookie_io_functions_t){ .write = write_stdout });
 
 	if (!watched)
 		return;
@@ -149,13 +142,14 @@ static void watch_stdout(int *failed)
 	stdout = watched;
 }
 
-/* The output may still be in memory, and a write that the file system accepted may still fail. */
+/* The output may still be in memory, and a write that the file system accepted may still fail.  The
+ * stream stays: the C++ library, which oneDNN loads, flushes it at exit. */
 static int close_stdout(const int *first, struct err *err)
 {
 	int failed = ferror(stdout) ? EIO : 0;
 
 	errno = 0;
-	if ((fflush(stdout) || fclose(stdout)) && errno)
+	if ((fflush(stdout) || close(STDOUT_FILENO)) && errno)
 		failed = errno;
 	if (*first)
 		failed = *first;
@@ -171,7 +165,7 @@ int main(int argc, char **argv)
 {
 	const struct command *command = NULL;
 	struct err err = { 0 };
-	int failed = 0; /* errno of standard output */
+	static int failed; /* errno of standard output, which exit() may flush again */
 	int status;
 
 	json_set_alloc_funcs(xmalloc,
