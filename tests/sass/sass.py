@@ -59,9 +59,9 @@ class Instruction:
         return found
 
     def loaded(self):
-        """The registers that a 128-bit load from global memory fills."""
+        """The registers that a load from global memory fills."""
         first = REGISTER.search(self.operands)
-        return set(range(int(first.group(1)), int(first.group(1)) + 4)) if first else set()
+        return set(range(int(first.group(1)), int(first.group(1)) + self.width() // 32)) if first else set()
 
     def work(self):
         """Which of the table's kinds of work this is, or None."""

@@ -60,8 +60,9 @@ void simt_launch(size_t n_blocks, unsigned n_threads, const std::function<void()
 void __syncthreads();
 int __syncthreads_or(int predicate);
 
-/* Of the 32 threads of a warp, all of which call it. */
+/* Of the 32 threads of a warp, all of which call them. */
 unsigned __shfl_xor_sync(unsigned mask, unsigned value, int lane_mask);
+unsigned __shfl_sync(unsigned mask, unsigned value, int lane);
 
 static inline unsigned atomicMax(unsigned *at, unsigned value)
 {
@@ -98,9 +99,54 @@ static inline float gpu_f16_to_f32(uint16_t v)
 	return f16_to_f32(v);
 }
 
+static inline void gpu_fp8x2_to_f32(enum fp8_format format, uint16_t codes, float *low, float *high)
+{
+	*low = fp8_to_f32(format, (uint8_t)codes);
+	*high = fp8_to_f32(format, (uint8_t)(codes >> 8));
+}
+
+/* A NaN becomes 0x7FFF, as the instruction has it. */
+static inline unsigned gpu_bf16x2(float low, float high)
+{
+	unsigned a = f32_is_nan(low) ? 0x7FFF : bf16_from_f32(low);
+	unsigned b = f32_is_nan(high) ? 0x7FFF : bf16_from_f32(high);
+
+	return a | b << 16;
+}
+
+static inline unsigned gpu_f16x2(float low, float high)
+{
+	unsigned a = f32_is_nan(low) ? 0x7FFF : f16_from_f32(low);
+	unsigned b = f32_is_nan(high) ? 0x7FFF : f16_from_f32(high);
+
+	return a | b << 16;
+}
+
+static inline float gpu_max_magnitude(float a, float b)
+{
+	unsigned x = f32_magnitude(a), y = f32_magnitude(b), max = x > y ? x : y;
+
+	return f32_from_bits(max > F32_INF ? 0x7FFFFFFF : max);
+}
+
 static inline uint4 gpu_load_once(const uint4 *from)
 {
 	return *from;
+}
+
+static inline uint2 gpu_load_once(const uint2 *from)
+{
+	return *from;
+}
+
+static inline void gpu_store_once(uint4 *to, uint4 v)
+{
+	*to = v;
+}
+
+static inline void gpu_store_once(uint2 *to, uint2 v)
+{
+	*to = v;
 }
 
 #endif

@@ -198,3 +198,13 @@ unsigned __shfl_xor_sync(unsigned mask, unsigned value, int lane_mask)
 	at = wait_as(AT_SHUFFLE, value);
 	return fibers[running ^ (unsigned)lane_mask].brought[at];
 }
+
+unsigned __shfl_sync(unsigned mask, unsigned value, int lane)
+{
+	unsigned at;
+
+	if (mask != GPU_ALL_LANES)
+		fail("a shuffle of part of a warp");
+	at = wait_as(AT_SHUFFLE, value);
+	return fibers[running / 32 * 32 + (unsigned)lane % 32].brought[at];
+}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * FP8 back to BF16, F16 or F32.  A thread has 8 neighboring codes: 1 byte read and 2 written for
- * an element of bf16.
+ * FP8 back to BF16, F16 or F32, by regions as in block128.h: a thread has 8 neighboring codes of 8
+ * rows, all of which it loads before it uses one.  1 byte is read and 2 are written for an element
+ * of bf16, and each scale is read once for 8 elements, from the cache.
  */
 #include "kernels/gpu/cast/amax.h"
 #include "num/scale.h"
@@ -11,6 +12,11 @@ struct dequantize_args {
 	struct quant_in q;
 	void *y;
 	size_t y_stride;
+	unsigned n_across; /* regions in a row */
+	/* Each 8 neighbors are aligned in both matrices, and have one scale, at
+	 * [row >> row_shift][col >> col_shift]. */
+	bool packs;
+	unsigned row_shift, col_shift;
 };
 
 static __device__ inline void narrow(bf16 *to, float v)
@@ -68,44 +74,167 @@ static __device__ inline void group_store(T *to, const dequantized<T> *values, i
 		to[i] = values->at[i];
 }
 
-template <typename T> static __global__ void dequantize_groups(struct dequantize_args a)
+/* Any tiles, alignment and NaN. */
+template <typename T>
+static __device__ GPU_CALL void group_dequantize(const struct dequantize_args *a, size_t row,
+						 size_t col)
 {
-	const struct quant_in *q = &a.q;
-	size_t n_across = (q->cols + GROUP - 1) / GROUP;
-	size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
-	size_t row = i / n_across, col = i % n_across * GROUP;
+	const struct quant_in *q = &a->q;
 	/* The scale of the group's first element, and of all its elements if tiles are as wide. */
 	bool one_tile = q->tile.cols == WHOLE || q->tile.cols % GROUP == 0;
+	int n = q->cols - col < GROUP ? (int)(q->cols - col) : GROUP;
 	uint8_t code[GROUP];
 	dequantized<T> values = {};
-	float scale_inv;
-	int n;
+	float scale_inv = scale_inv_read(q, row, col);
 
-	if (row >= q->rows)
-		return;
-	n = q->cols - col < GROUP ? (int)(q->cols - col) : GROUP;
 	codes_load(code, q->codes + row * q->stride + col, n);
-	scale_inv = scale_inv_read(q, row, col);
 	for (int c = 0; c < n; c++) {
 		if (!one_tile)
 			scale_inv = scale_inv_read(q, row, col + c);
 		narrow(&values.at[c], fp8_to_f32(q->format, code[c]) * scale_inv);
 	}
-	group_store(static_cast<T *>(a.y) + row * a.y_stride + col, &values, n);
+	group_store(static_cast<T *>(a->y) + row * a->y_stride + col, &values, n);
+}
+
+/* Sets bit 7 of a byte whose code is no finite number. */
+template <enum fp8_format F> static __device__ inline unsigned nonfinite_codes(unsigned four)
+{
+	unsigned first = F == FP8_E4M3 ? 0x7F : 0x7C; /* of the codes of inf and NaN */
+
+	return ((four & 0x7F7F7F7F) + (0x80 - first) * 0x01010101) & 0x80808080;
+}
+
+/* The scale_inv of the thread's rows of a region. */
+static __device__ inline void scales_load(float scale_inv[N_ROWS], const struct dequantize_args &a,
+					  size_t row, size_t col)
+{
+	size_t at[N_ROWS];
+
+	GPU_UNROLL
+	for (int k = 0; k < N_ROWS; k++)
+		at[k] = ((row + (size_t)k * ROW_STEP) >> a.row_shift) * a.q.scale_stride +
+			(col >> a.col_shift);
+	if (a.q.scale_type == SCALE_E8M0) {
+		GPU_UNROLL
+		for (int k = 0; k < N_ROWS; k++)
+			scale_inv[k] =
+				e8m0_to_f32(static_cast<const uint8_t *>(a.q.scale_inv)[at[k]]);
+		return;
+	}
+	GPU_UNROLL
+	for (int k = 0; k < N_ROWS; k++)
+		scale_inv[k] = static_cast<const float *>(a.q.scale_inv)[at[k]];
+}
+
+/* Two values that are not NaN. */
+static __device__ inline void pair_store(bf16 *to, float low, float high)
+{
+	*reinterpret_cast<unsigned *>(to) = gpu_bf16x2(low, high);
+}
+
+static __device__ inline void pair_store(f16 *to, float low, float high)
+{
+	*reinterpret_cast<unsigned *>(to) = gpu_f16x2(low, high);
+}
+
+static __device__ inline void pair_store(float *to, float low, float high)
+{
+	to[0] = low;
+	to[1] = high;
+}
+
+template <typename T, enum fp8_format F>
+static __device__ inline void codes_store(T *to, uint2 codes, float scale_inv)
+{
+	const unsigned word[] = { codes.x, codes.y };
+	dequantized<T> values;
+
+	GPU_UNROLL
+	for (int i = 0; i < GROUP; i += 2) {
+		float low, high;
+
+		gpu_fp8x2_to_f32(F, (uint16_t)(word[i / 4] >> 8 * (i % 4)), &low, &high);
+		pair_store(&values.at[i], low * scale_inv, high * scale_inv);
+	}
+	GPU_UNROLL
+	for (unsigned i = 0; i < sizeof values / sizeof(uint4); i++)
+		gpu_store_once(reinterpret_cast<uint4 *>(to) + i,
+			       reinterpret_cast<const uint4 *>(&values)[i]);
+}
+
+/* Where all codes and scales of the thread are finite, no product is a NaN, so that the device's
+ * conversions give the bits of num/float16.h. */
+template <typename T, enum fp8_format F>
+static __global__ void __launch_bounds__(THREADS, 3)
+	dequantize_region(const __grid_constant__ struct dequantize_args a)
+{
+	size_t row = (size_t)(blockIdx.x / a.n_across) * REGION + threadIdx.x / ROW_LANES;
+	size_t col = (size_t)(blockIdx.x % a.n_across) * REGION + threadIdx.x % ROW_LANES * GROUP;
+	bool packs = a.packs && row + (N_ROWS - 1) * ROW_STEP < a.q.rows && col + GROUP <= a.q.cols;
+	uint2 codes[N_ROWS];
+	float scale_inv[N_ROWS];
+	unsigned nonfinite = 0;
+
+	if (packs) {
+		const uint8_t *from = a.q.codes + row * a.q.stride + col;
+
+		GPU_UNROLL
+		for (int k = 0; k < N_ROWS; k++)
+			codes[k] = gpu_load_once(reinterpret_cast<const uint2 *>(
+				from + (size_t)k * ROW_STEP * a.q.stride));
+		scales_load(scale_inv, a, row, col);
+		GPU_UNROLL
+		for (int k = 0; k < N_ROWS; k++)
+			nonfinite |= nonfinite_codes<F>(codes[k].x) |
+				     nonfinite_codes<F>(codes[k].y) |
+				     (f32_magnitude(scale_inv[k]) >= F32_INF);
+	}
+	if (!packs || nonfinite) {
+		GPU_LOOP
+		for (int k = 0; k < N_ROWS; k++) {
+			if (row + (size_t)k * ROW_STEP < a.q.rows && col < a.q.cols)
+				group_dequantize<T>(&a, row + (size_t)k * ROW_STEP, col);
+		}
+		return;
+	}
+	GPU_UNROLL
+	for (int k = 0; k < N_ROWS; k++)
+		codes_store<T, F>(static_cast<T *>(a.y) +
+					  (row + (size_t)k * ROW_STEP) * a.y_stride + col,
+				  codes[k], scale_inv[k]);
+}
+
+/* Returns the shift that divides by a tile's size; 64 if there is none. */
+static unsigned tile_shift(size_t tile)
+{
+	unsigned shift = 0;
+
+	if (tile == WHOLE)
+		return 63;
+	while (shift < 63 && (size_t)1 << shift < tile)
+		shift++;
+	return (size_t)1 << shift == tile ? shift : 64;
 }
 
 void gpu_dequantize(struct device_stream *stream, const struct quant_in *q, enum dtype dtype,
 		    void *y, size_t y_stride)
 {
-	struct dequantize_args a = { *q, y, y_stride };
-	size_t n = (q->rows * ((q->cols + GROUP - 1) / GROUP) + THREADS - 1) / THREADS;
-	void *native = device_stream_native(stream);
+	/* In the order of enum fp8_format. */
+	static void (*const kernels[][2])(struct dequantize_args) = {
+		{ dequantize_region<bf16, FP8_E4M3>, dequantize_region<bf16, FP8_E5M2> },
+		{ dequantize_region<f16, FP8_E4M3>, dequantize_region<f16, FP8_E5M2> },
+		{ dequantize_region<float, FP8_E4M3>, dequantize_region<float, FP8_E5M2> },
+	};
+	struct dequantize_args a = {
+		*q, y, y_stride, 0, false, tile_shift(q->tile.rows), tile_shift(q->tile.cols)
+	};
+	int output = dtype == DT_BF16 ? 0 : dtype == DT_F16 ? 1 : 2;
 
-	if (dtype == DT_BF16)
-		GPU_LAUNCH(dequantize_groups<bf16>, n, THREADS, native, a);
-	else if (dtype == DT_F16)
-		GPU_LAUNCH(dequantize_groups<f16>, n, THREADS, native, a);
-	else
-		GPU_LAUNCH(dequantize_groups<float>, n, THREADS, native, a);
-	device_launched(stream, "dequantize_groups");
+	a.n_across = (unsigned)((q->cols + REGION - 1) / REGION);
+	a.packs = a.row_shift < 64 && a.col_shift < 64 && (size_t)1 << a.col_shift >= GROUP &&
+		  (uintptr_t)q->codes % GROUP == 0 && q->stride % GROUP == 0 &&
+		  (uintptr_t)y % 16 == 0 && y_stride % GROUP == 0;
+	GPU_LAUNCH(kernels[output][q->format], region_count(q->rows, q->cols), THREADS,
+		   device_stream_native(stream), a);
+	device_launched(stream, "dequantize_region");
 }

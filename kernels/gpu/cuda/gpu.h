@@ -32,6 +32,11 @@ static __device__ GPU_CALL uint16_t fp8x2_portable(enum fp8_format format, float
 {
 	return (uint16_t)(fp8_from_f32(format, a) | fp8_from_f32(format, b) << 8);
 }
+
+static __device__ GPU_CALL float2 fp8x2_to_f32_portable(enum fp8_format format, uint16_t codes)
+{
+	return { fp8_to_f32(format, (uint8_t)codes), fp8_to_f32(format, (uint8_t)(codes >> 8)) };
+}
 #endif
 
 /* cvt.rn.satfinite: NaN gives 0x7F, as in num/fp8.h.  low: the code of a. */
@@ -59,10 +64,74 @@ static __device__ inline float gpu_f16_to_f32(uint16_t v)
 	return wide;
 }
 
-/* Loads what is not read again soon: it leaves the caches first. */
+/* The exact values of two codes; *low: that of the low byte. */
+static __device__ inline void gpu_fp8x2_to_f32(enum fp8_format format, uint16_t codes, float *low,
+					       float *high)
+{
+#if __CUDA_ARCH__ >= 890
+	unsigned halves; /* two f16: every code is one */
+
+	if (format == FP8_E4M3)
+		asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(codes));
+	else
+		asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(halves) : "h"(codes));
+	*low = gpu_f16_to_f32((uint16_t)halves);
+	*high = gpu_f16_to_f32((uint16_t)(halves >> 16));
+#else
+	float2 values = fp8x2_to_f32_portable(format, codes);
+
+	*low = values.x;
+	*high = values.y;
+#endif
+}
+
+/* Round to nearest even, as num/float16.h does, but for a NaN: it becomes 0x7FFF.  low: in the low
+ * half. */
+static __device__ inline unsigned gpu_bf16x2(float low, float high)
+{
+	unsigned halves;
+
+	asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(halves) : "f"(high), "f"(low));
+	return halves;
+}
+
+static __device__ inline unsigned gpu_f16x2(float low, float high)
+{
+	unsigned halves;
+
+	asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(halves) : "f"(high), "f"(low));
+	return halves;
+}
+
+/* Returns the larger magnitude, or NaN if an argument is one. */
+static __device__ inline float gpu_max_magnitude(float a, float b)
+{
+	float max;
+
+	asm("max.NaN.f32 %0, %1, %2;" : "=f"(max) : "f"(fabsf(a)), "f"(fabsf(b)));
+	return max;
+}
+
+/* Load what is not read again soon, and store what the GPU does not read soon: it leaves the caches
+ * first. */
 static __device__ inline uint4 gpu_load_once(const uint4 *from)
 {
 	return __ldcs(from);
+}
+
+static __device__ inline uint2 gpu_load_once(const uint2 *from)
+{
+	return __ldcs(from);
+}
+
+static __device__ inline void gpu_store_once(uint4 *to, uint4 v)
+{
+	__stcs(to, v);
+}
+
+static __device__ inline void gpu_store_once(uint2 *to, uint2 v)
+{
+	__stcs(to, v);
 }
 
 #endif
