@@ -62,11 +62,12 @@ static __device__ inline void amax_raise(float *amax, unsigned bits)
 		atomicMax(reinterpret_cast<unsigned *>(amax), bits);
 }
 
-static __device__ inline void amax_raise_rows(const struct region *r, unsigned *amax)
+static __device__ inline void amax_raise_rows(const struct region *r, const struct maxima *of,
+					      unsigned *amax)
 {
 	GPU_UNROLL
 	for (int k = 0; k < N_ROWS; k++) {
-		unsigned max = lanes_max(group_max(r->v[k]), ROW_LANES);
+		unsigned max = lanes_max(of->of[k], ROW_LANES);
 
 		if (region_has(r, k) && threadIdx.x % ROW_LANES == 0)
 			atomicMax(&amax[r->row + (size_t)k * ROW_STEP], max);
@@ -131,22 +132,26 @@ static __device__ inline void amax_raise_any(const struct region *r, const struc
 }
 
 template <enum granule G>
-static __global__ void amax_region(const __grid_constant__ struct source x,
-				   const __grid_constant__ struct amax_args a)
+static __global__ void __launch_bounds__(THREADS, 2)
+	amax_region(const __grid_constant__ struct source x,
+		    const __grid_constant__ struct amax_args a)
 {
 	unsigned *bits = reinterpret_cast<unsigned *>(a.amax);
 	struct region r;
+	struct maxima max = {};
 
 	region_load(&r, x, a.rows, a.cols);
+	if (G != ANY)
+		maxima_find(&max, r.v);
 	if (G == ONE)
-		amax_raise(a.amax, region_max(&r));
+		amax_raise(a.amax, block_max(max.all));
 	else if (G == ANY)
 		amax_raise_any(&r, &a);
 	else if (a.turned)
 		amax_raise_columns(&r, bits);
 	else
-		amax_raise_rows(&r, bits);
-	if (a.counts)
+		amax_raise_rows(&r, &max, bits);
+	if (a.counts && (G == ANY || max.has_nan || max.all == F32_INF))
 		count_add(&a.counts[0], region_nonfinite(&r));
 }
 

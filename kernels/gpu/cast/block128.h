@@ -68,24 +68,54 @@ static __device__ inline void region_load(struct region *r, const struct source 
 		       region_has(r, k) ? r->n_cols : 0);
 }
 
-static __device__ inline unsigned group_max(const float v[GROUP])
+/* Returns the amax of a group as bits. */
+static __device__ GPU_CALL unsigned group_max(struct group group)
 {
 	unsigned max = 0;
 
 	for (int i = 0; i < GROUP; i++)
-		max = max_of(max, magnitude_bits(v[i]));
+		max = max_of(max, magnitude_bits(group.v[i]));
 	return max;
 }
 
-/* Returns the amax of the region as bits to all threads.  Once in a kernel. */
-static __device__ inline unsigned region_max(const struct region *r)
+/* The amax of each group that a thread holds, and of all of them, as bits. */
+struct maxima {
+	unsigned of[N_ROWS];
+	unsigned all;
+	bool has_nan; /* among the elements; no amax sees it */
+};
+
+/* An instruction for each element that finds a NaN too; where one is, each group is looked at
+ * again. */
+static __device__ inline void maxima_find(struct maxima *max, const float v[N_ROWS][GROUP])
 {
-	unsigned max = 0;
+	float all = 0;
 
 	GPU_UNROLL
-	for (int k = 0; k < N_ROWS; k++)
-		max = max_of(max, group_max(r->v[k]));
-	return block_max(max);
+	for (int k = 0; k < N_ROWS; k++) {
+		float of = gpu_max_magnitude(v[k][0], v[k][1]);
+
+		GPU_UNROLL
+		for (int i = 2; i < GROUP; i++)
+			of = gpu_max_magnitude(of, v[k][i]);
+		max->of[k] = f32_bits(of);
+		all = gpu_max_magnitude(all, of);
+	}
+	max->all = f32_bits(all);
+	max->has_nan = f32_is_nan(all);
+	if (!max->has_nan)
+		return;
+	max->all = 0;
+	GPU_UNROLL
+	for (int k = 0; k < N_ROWS; k++) {
+		struct group group;
+
+		GPU_UNROLL
+		for (int i = 0; i < GROUP; i++)
+			group.v[i] = v[k][i];
+		max->of[k] = group_max(group);
+		max->all = max_of(max->all, max->of[k]);
+	}
 }
 
 #endif

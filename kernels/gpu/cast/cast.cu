@@ -19,8 +19,9 @@ static __device__ inline void counts_put(const struct cast_args *a, const struct
 	count_add(&a->counts[1], counts->n >> 16);
 }
 
-/* Two blocks at a time on a multiprocessor: 128 registers of a thread. */
-template <enum granule G>
+/* F is the format of the codes, but for ANY, which looks at it for each element.  Two blocks at a
+ * time on a multiprocessor: 128 registers of a thread. */
+template <enum granule G, enum fp8_format F>
 static __global__ void __launch_bounds__(THREADS, 2)
 	cast_region(const __grid_constant__ struct source x,
 		    const __grid_constant__ struct cast_args a)
@@ -28,11 +29,13 @@ static __global__ void __launch_bounds__(THREADS, 2)
 	struct counts counts = { true, 0 };
 	struct region r;
 	struct scaling whole;
+	struct maxima of;
 	unsigned max = 0;
 
 	region_load(&r, x, a.rows, a.cols);
+	maxima_find(&of, r.v);
 	if (G == SQUARE || a.out.amax)
-		max = region_max(&r);
+		max = block_max(of.all);
 	if (a.out.amax)
 		amax_raise(a.out.amax, max);
 	whole = region_scaling<G>(&a, max);
@@ -40,19 +43,20 @@ static __global__ void __launch_bounds__(THREADS, 2)
 		if (G == ANY)
 			elements_write(&r, &a, false, &counts);
 		else
-			rowwise_write<G>(&r, &a, whole, &counts);
+			rowwise_write<G, F>(&r, &a, &of, whole, &counts);
 		counts.wanted = false;
 	}
 	if (a.out.columnwise.codes) {
 		if (G == ANY)
 			elements_write(&r, &a, true, &counts);
 		else
-			columnwise_write<G>(&r, &a, whole, &counts);
+			columnwise_write<G, F>(&r, &a, whole, &counts);
 	}
 	counts_put(&a, &counts);
 }
 
 /* Writes a rowwise copy whose tiles are strips. */
+template <enum fp8_format F>
 static __global__ void __launch_bounds__(STRIP_LANES_MOST)
 	cast_strips(const __grid_constant__ struct source x,
 		    const __grid_constant__ struct strips cut,
@@ -62,20 +66,26 @@ static __global__ void __launch_bounds__(STRIP_LANES_MOST)
 	unsigned of_block = 0;
 	struct scaling scaling;
 	struct strip s;
+	struct maxima max;
+	struct writing w;
 
 	strip_load(&s, x, &cut);
+	maxima_find(&max, s.v);
 	scaling = tile_scaling(
-		&a, f32_from_bits(strip_max(&s, cut.lanes, a.out.amax != NULL, &of_block)));
+		&a, f32_from_bits(strip_max(max.all, cut.lanes, a.out.amax != NULL, &of_block)));
 	if (a.out.amax)
 		amax_raise(a.out.amax, of_block);
 	GPU_UNROLL
 	for (int k = 0; k < STRIP_GROUPS; k++) {
-		int n = strip_has(&s, k);
-
-		if (n)
-			group_write(&a, rowwise_at(&a, s.row, s.col + (size_t)k * s.step), s.v[k],
-				    n, scaling, &counts);
+		w.factor[k] = scaling.factor;
+		w.n[k] = strip_has(&s, k);
 	}
+	w.to = rowwise_at(&a, s.row, s.col);
+	w.step = s.step * a.out.rowwise.col_stride;
+	if (spec_divides(&a.spec))
+		groups_write<F, true>(&a, &w, s.v, &max, &counts);
+	else
+		groups_write<F, false>(&a, &w, s.v, &max, &counts);
 	if (s.left && threadIdx.x % cut.lanes == 0)
 		scale_inv_put(&a.out.rowwise, a.spec.scale_type, s.row, s.j, scaling);
 	counts_put(&a, &counts);
@@ -104,11 +114,12 @@ static bool strips_launch(struct device_stream *stream, const struct source &x,
 			  const struct cast_args *a)
 {
 	struct strips cut = strips_of(a->rows, a->cols, a->spec.tile);
+	auto kernel = a->spec.format == FP8_E4M3 ? cast_strips<FP8_E4M3> : cast_strips<FP8_E5M2>;
 
 	if (!cut.lanes || a->amax || !a->out.rowwise.codes || a->out.columnwise.codes)
 		return false;
-	GPU_LAUNCH(cast_strips, strips_blocks(&cut), strips_threads(&cut),
-		   device_stream_native(stream), x, cut, *a);
+	GPU_LAUNCH(kernel, strips_blocks(&cut), strips_threads(&cut), device_stream_native(stream),
+		   x, cut, *a);
 	device_launched(stream, "cast_strips");
 	return true;
 }
@@ -117,10 +128,14 @@ static bool strips_launch(struct device_stream *stream, const struct source &x,
  * set if it is known; a->amax_turned is not set. */
 void gpu_cast_source(struct device_stream *stream, const struct source *x, struct cast_args a)
 {
-	/* In the order of enum granule. */
-	static void (*const kernels[])(struct source, struct cast_args) = {
-		cast_region<ONE>,     cast_region<EACH_ROW>, cast_region<SQUARE>,
-		cast_region<ROW_128>, cast_region<ROW_32>,   cast_region<ANY>,
+	/* In the order of enum granule, and of enum fp8_format. */
+	static void (*const kernels[][2])(struct source, struct cast_args) = {
+		{ cast_region<ONE, FP8_E4M3>, cast_region<ONE, FP8_E5M2> },
+		{ cast_region<EACH_ROW, FP8_E4M3>, cast_region<EACH_ROW, FP8_E5M2> },
+		{ cast_region<SQUARE, FP8_E4M3>, cast_region<SQUARE, FP8_E5M2> },
+		{ cast_region<ROW_128, FP8_E4M3>, cast_region<ROW_128, FP8_E5M2> },
+		{ cast_region<ROW_32, FP8_E4M3>, cast_region<ROW_32, FP8_E5M2> },
+		{ cast_region<ANY, FP8_E4M3>, cast_region<ANY, FP8_E4M3> },
 	};
 	enum granule granule = granule_of(a.spec.tile);
 	size_t n = region_count(a.rows, a.cols);
@@ -141,7 +156,8 @@ void gpu_cast_source(struct device_stream *stream, const struct source *x, struc
 	}
 	if (device_stream_stopped(stream))
 		return;
-	GPU_LAUNCH(kernels[granule], n, THREADS, device_stream_native(stream), *x, a);
+	GPU_LAUNCH(kernels[granule][a.spec.format], n, THREADS, device_stream_native(stream), *x,
+		   a);
 	device_launched(stream, "cast_region");
 }
 

@@ -27,30 +27,6 @@ static __device__ GPU_CALL unsigned element_count(enum fp8_format format, float 
 
 static_assert(N_ROWS == GROUP, "a thread's elements of a column are counted as a group");
 
-/* v[0 .. n-1], and what scaling made of them. */
-static __device__ GPU_CALL unsigned group_count(enum fp8_format format, struct group v,
-						struct group scaled, int n)
-{
-	unsigned count = 0;
-
-	for (int i = 0; i < GROUP; i++)
-		count += i < n ? element_count(format, v.v[i], scaled.v[i]) : 0;
-	return count;
-}
-
-/* Scaling makes no finite value of another, and saturation follows the magnitude: where the largest
- * scaled element is finite and does not saturate, none counts. */
-static __device__ inline void count_group(struct counts *counts, enum fp8_format format,
-					  const struct group *v, const struct group *scaled, int n)
-{
-	unsigned max = 0;
-
-	for (int i = 0; i < GROUP; i++)
-		max = max_of(max, f32_magnitude(scaled->v[i]));
-	if (max >= F32_INF || fp8_saturates(format, f32_from_bits(max)))
-		counts->n += group_count(format, *v, *scaled, n);
-}
-
 struct pair {
 	float low, high;
 };
@@ -58,16 +34,69 @@ struct pair {
 /* A division is long: one copy of it serves all. */
 static __device__ GPU_CALL struct pair pair_divide(float factor, float low, float high)
 {
-	struct scaling s = { factor, true, 0, 0 };
-
-	return { scaling_apply(s, low), scaling_apply(s, high) };
+	return { low / factor, high / factor };
 }
 
-static __device__ inline struct pair pair_scale(struct scaling s, float low, float high)
+/* Does a scaling divide?  Where its factor is 1, both ways give the same. */
+static __device__ inline bool spec_divides(const struct qspec *spec)
 {
-	if (s.divide)
-		return pair_divide(s.factor, low, high);
-	return { scaling_apply(s, low), scaling_apply(s, high) };
+	return spec->arith == ARITH_DEEPSEEK && !spec->pow2 && spec->scale_type != SCALE_E8M0;
+}
+
+template <bool DIVIDE>
+static __device__ inline struct pair pair_scale(float factor, float low, float high)
+{
+	if (DIVIDE)
+		return pair_divide(factor, low, high);
+	return { low * factor, high * factor };
+}
+
+/* v[0 .. n-1], scaled by the factor. */
+static __device__ GPU_CALL unsigned group_count(const struct qspec *spec, struct group v,
+						float factor, int n)
+{
+	struct scaling s = { factor, spec_divides(spec), 0, 0 };
+	unsigned count = 0;
+
+	for (int i = 0; i < n; i++)
+		count += element_count(spec->format, v.v[i], scaling_apply(s, v.v[i]));
+	return count;
+}
+
+/* How a thread's groups become codes: 8 neighbors of a row, N_ROWS times. */
+struct writing {
+	uint8_t *to; /* of the first group; the next are `step` bytes apart */
+	size_t step;
+	float factor[N_ROWS];
+	int n[N_ROWS]; /* elements that exist */
+};
+
+/* Rounding keeps the order of magnitudes, so that the largest element saturates if one does.  Where
+ * it does not, and no element is a NaN, none counts. */
+template <enum fp8_format F, bool DIVIDE>
+static __device__ inline void groups_count(struct counts *counts, const struct cast_args *a,
+					   const float v[N_ROWS][GROUP], const struct maxima *max,
+					   const struct writing *w)
+{
+	float top = 0;
+
+	GPU_UNROLL
+	for (int k = 0; k < N_ROWS; k++) {
+		float of = f32_from_bits(max->of[k]);
+
+		top = gpu_max_magnitude(top, pair_scale<DIVIDE>(w->factor[k], of, of).low);
+	}
+	if (!max->has_nan && !f32_is_nan(top) && !fp8_saturates(F, top))
+		return;
+	GPU_UNROLL
+	for (int k = 0; k < N_ROWS; k++) {
+		struct group group;
+
+		GPU_UNROLL
+		for (int i = 0; i < GROUP; i++)
+			group.v[i] = v[k][i];
+		counts->n += group_count(&a->spec, group, w->factor[k], w->n[k]);
+	}
 }
 
 static __device__ GPU_CALL struct scaling tile_scaling(const struct cast_args *a, float amax)
@@ -84,12 +113,6 @@ static __device__ GPU_CALL void scale_inv_put(const struct fp8_copy *copy, enum 
 		static_cast<uint8_t *>(copy->scale_inv)[at] = s.e8m0;
 	else
 		static_cast<float *>(copy->scale_inv)[at] = s.scale_inv;
-}
-
-/* False: no tile begins at a thread's k-th row of a region.  Known when the kernel is compiled. */
-static __device__ inline bool row_may_begin(int k, size_t tile_rows)
-{
-	return tile_begins((size_t)k * ROW_STEP, tile_rows);
 }
 
 /* The thread with the first element of a tile writes its scale_inv. */
@@ -121,18 +144,75 @@ static __device__ struct scaling region_scaling(const struct cast_args *a, unsig
 	return none;
 }
 
-/* Returns the scaling of the thread's row k; all threads of the warp must call it. */
-template <enum granule G>
-static __device__ struct scaling row_scaling(const struct region *r, const struct cast_args *a,
-					     int k, struct scaling whole)
+/* From the amax of each of a thread's 8 rows to that of its rows over WIDTH adjacent threads.  At
+ * each step a thread gives half of its rows to another one, so that the thread at `lane` ends with
+ * the N_ROWS / WIDTH rows (at least 1) from row_of_lane() on. */
+template <int WIDTH> static __device__ inline void rows_reduce(unsigned max[N_ROWS])
 {
-	if (G == EACH_ROW && region_has(r, k))
-		return scaling_known(a, a->amax, r->row + (size_t)k * ROW_STEP, 0, 1);
-	if (G == ROW_128)
-		return tile_scaling(a, f32_from_bits(lanes_max(group_max(r->v[k]), 128 / GROUP)));
-	if (G == ROW_32)
-		return tile_scaling(a, f32_from_bits(lanes_max(group_max(r->v[k]), 32 / GROUP)));
-	return whole;
+	int n = N_ROWS;
+
+	GPU_UNROLL
+	for (int step = WIDTH / 2; step > 0; step /= 2) {
+		bool upper = threadIdx.x & (unsigned)step;
+
+		if (n == 1) {
+			max[0] = max_of(max[0], __shfl_xor_sync(GPU_ALL_LANES, max[0], step));
+			continue;
+		}
+		n /= 2;
+		GPU_UNROLL
+		for (int i = 0; i < n; i++) {
+			unsigned given = upper ? max[i] : max[i + n];
+
+			max[i] = max_of(upper ? max[i + n] : max[i],
+					__shfl_xor_sync(GPU_ALL_LANES, given, step));
+		}
+	}
+}
+
+template <int WIDTH> static __device__ inline int row_of_lane(void)
+{
+	return threadIdx.x % WIDTH * N_ROWS / WIDTH;
+}
+
+/* The factors of a thread's rows, and their scale_inv to its place.  Each of the WIDTH threads that
+ * share a tile of one row computes the scaling of some rows.  All threads of the warp must call
+ * it. */
+template <enum granule G>
+static __device__ void row_factors(const struct region *r, const struct cast_args *a,
+				   const struct maxima *max, float factor[N_ROWS])
+{
+	const int width = G == ROW_32 ? 32 / GROUP : ROW_LANES;
+	const int held = width < N_ROWS ? N_ROWS / width : 1;
+	unsigned lane = threadIdx.x % 32, first = lane / width * width;
+	size_t tile_cols = granule_tile<G>().cols, j = tile_index(r->col, tile_cols);
+	unsigned of[N_ROWS], mine[held];
+
+	GPU_UNROLL
+	for (int k = 0; k < N_ROWS; k++)
+		of[k] = max->of[k];
+	if (G != EACH_ROW)
+		rows_reduce<width>(of);
+	GPU_UNROLL
+	for (int i = 0; i < held; i++) {
+		size_t row = r->row + (size_t)(row_of_lane<width>() + i) * ROW_STEP;
+		bool exists = row < r->rows && (G == EACH_ROW || j * tile_cols < a->cols);
+		struct scaling s = { 1, false, 1, 0 };
+
+		if (G != EACH_ROW)
+			s = tile_scaling(a, f32_from_bits(of[i]));
+		else if (exists)
+			s = scaling_known(a, a->amax, row, 0, 1);
+		mine[i] = f32_bits(s.factor);
+		/* Of threads with the same row the first one writes. */
+		if (exists && (lane - first) * N_ROWS % width == 0 &&
+		    (G != EACH_ROW || r->col < REGION))
+			scale_inv_put(&a->out.rowwise, a->spec.scale_type, row, j, s);
+	}
+	GPU_UNROLL
+	for (int k = 0; k < N_ROWS; k++)
+		factor[k] = f32_from_bits(__shfl_sync(GPU_ALL_LANES, mine[k % held],
+						      (int)(first + k * width / N_ROWS)));
 }
 
 static __device__ inline uint8_t *rowwise_at(const struct cast_args *a, size_t row, size_t col)
@@ -142,62 +222,51 @@ static __device__ inline uint8_t *rowwise_at(const struct cast_args *a, size_t r
 	return copy->codes + row * copy->row_stride + col * copy->col_stride;
 }
 
-/* The codes of scaled[], two in each. */
-template <enum fp8_format F>
-static __device__ inline void group_codes(uint16_t codes[GROUP / 2], const struct group &scaled)
+/* The codes of v[], which are neighbors. */
+template <enum fp8_format F, bool DIVIDE>
+static __device__ inline uint2 group_codes(const float v[GROUP], float factor)
 {
+	unsigned codes[GROUP / 2];
+
 	GPU_UNROLL
-	for (int i = 0; i < GROUP; i += 2)
-		codes[i / 2] = gpu_fp8x2(F, scaled.v[i], scaled.v[i + 1]);
-}
+	for (int i = 0; i < GROUP; i += 2) {
+		struct pair pair = pair_scale<DIVIDE>(factor, v[i], v[i + 1]);
 
-/* Scales a group: how is decided once for all of it. */
-static __device__ inline void group_scale(struct group *scaled, struct scaling s,
-					  const struct group &group)
-{
-	if (s.divide) {
-		GPU_UNROLL
-		for (int i = 0; i < GROUP; i += 2) {
-			struct pair pair = pair_divide(s.factor, group.v[i], group.v[i + 1]);
-
-			scaled->v[i] = pair.low;
-			scaled->v[i + 1] = pair.high;
-		}
-		return;
+		codes[i / 2] = gpu_fp8x2(F, pair.low, pair.high);
 	}
-	GPU_UNROLL
-	for (int i = 0; i < GROUP; i++)
-		scaled->v[i] = group.v[i] * s.factor;
+	return { codes[0] | codes[1] << 16, codes[2] | codes[3] << 16 };
 }
 
-/* Writes the codes of v[0 .. n-1], neighbors in a row, from `to` on. */
-static __device__ inline void group_write(const struct cast_args *a, uint8_t *to,
-					  const float v[GROUP], int n, struct scaling s,
-					  struct counts *counts)
+/* Writes n codes; they may be strided. */
+static __device__ GPU_CALL void codes_write(uint8_t *to, size_t stride, uint2 codes, int n)
+{
+	for (int i = 0; i < n; i++)
+		to[(size_t)i * stride] = (uint8_t)((i < 4 ? codes.x : codes.y) >> 8 * (i % 4));
+}
+
+/* Writes the codes of v[k][0 .. w->n[k]-1], and counts. */
+template <enum fp8_format F, bool DIVIDE>
+static __device__ inline void groups_write(const struct cast_args *a, const struct writing *w,
+					   const float v[N_ROWS][GROUP], const struct maxima *max,
+					   struct counts *counts)
 {
 	size_t col_stride = a->out.rowwise.col_stride;
-	struct group group, scaled;
-	uint16_t codes[GROUP / 2];
+	bool whole = w->n[N_ROWS - 1] == GROUP && col_stride == 1 &&
+		     ((uintptr_t)w->to | w->step) % GROUP == 0;
 
-	GPU_UNROLL
-	for (int i = 0; i < GROUP; i++)
-		group.v[i] = v[i];
-	group_scale(&scaled, s, group);
-	if (a->spec.format == FP8_E4M3)
-		group_codes<FP8_E4M3>(codes, scaled);
-	else
-		group_codes<FP8_E5M2>(codes, scaled);
-	count_group(counts, a->spec.format, &group, &scaled, n);
-	if (n == GROUP && col_stride == 1 && (uintptr_t)to % GROUP == 0) {
-		*reinterpret_cast<uint2 *>(to) = { codes[0] | (unsigned)codes[1] << 16,
-						   codes[2] | (unsigned)codes[3] << 16 };
+	groups_count<F, DIVIDE>(counts, a, v, max, w);
+	if (whole) {
+		GPU_UNROLL
+		for (int k = 0; k < N_ROWS; k++)
+			gpu_store_once(reinterpret_cast<uint2 *>(w->to + (size_t)k * w->step),
+				       group_codes<F, DIVIDE>(v[k], w->factor[k]));
 		return;
 	}
-	GPU_UNROLL /* an index known when compiled keeps codes[] in registers */
-		for (int i = 0; i < GROUP; i++)
-	{
-		if (i < n)
-			to[(size_t)i * col_stride] = (uint8_t)(codes[i / 2] >> 8 * (i % 2));
+	GPU_UNROLL
+	for (int k = 0; k < N_ROWS; k++) {
+		if (w->n[k])
+			codes_write(w->to + (size_t)k * w->step, col_stride,
+				    group_codes<F, DIVIDE>(v[k], w->factor[k]), w->n[k]);
 	}
 }
 
@@ -234,22 +303,31 @@ static __device__ inline void elements_write(const struct region *r, const struc
 	}
 }
 
-template <enum granule G>
+template <enum granule G, enum fp8_format F>
 static __device__ void rowwise_write(const struct region *r, const struct cast_args *a,
-				     struct scaling whole, struct counts *counts)
+				     const struct maxima *max, struct scaling whole,
+				     struct counts *counts)
 {
+	struct writing w;
+
+	w.to = rowwise_at(a, r->row, r->col);
+	w.step = ROW_STEP * a->out.rowwise.row_stride;
 	GPU_UNROLL
 	for (int k = 0; k < N_ROWS; k++) {
-		struct scaling s = row_scaling<G>(r, a, k, whole);
-		size_t row = r->row + (size_t)k * ROW_STEP;
-
-		if (!region_has(r, k) || r->n_cols == 0)
-			continue;
-		group_write(a, rowwise_at(a, row, r->col), r->v[k], r->n_cols, s, counts);
-		if (row_may_begin(k, granule_tile<G>().rows))
-			scale_inv_write(&a->out.rowwise, &a->spec, granule_tile<G>(), row, r->col,
-					s);
+		w.factor[k] = whole.factor;
+		w.n[k] = region_has(r, k) ? r->n_cols : 0;
 	}
+	if (G == ONE || G == SQUARE) {
+		if (w.n[0])
+			scale_inv_write(&a->out.rowwise, &a->spec, granule_tile<G>(), r->row,
+					r->col, whole);
+	} else {
+		row_factors<G>(r, a, max, w.factor);
+	}
+	if (spec_divides(&a->spec))
+		groups_write<F, true>(a, &w, r->v, max, counts);
+	else
+		groups_write<F, false>(a, &w, r->v, max, counts);
 }
 
 #endif

@@ -21,7 +21,8 @@ static __device__ inline unsigned turned_at(unsigned col, unsigned row)
 /* The shared memory of a block for the transpose. */
 struct turning {
 	uint4 codes[REGION * REGION / sizeof(uint4)];
-	unsigned max[MAX_COLUMN_TILES][REGION]; /* amax of each column's tiles, as bits */
+	/* Of each column's tiles: the amax, then the factor, as bits. */
+	unsigned of_tile[MAX_COLUMN_TILES][REGION];
 };
 
 static __device__ inline struct turning *turning_memory(void)
@@ -31,85 +32,129 @@ static __device__ inline struct turning *turning_memory(void)
 	return &turning;
 }
 
-/* Computes the amax of the tiles of TILE_ROWS rows of each column, as bits: in registers, then
- * over the two rows of a warp, then one atomic of 16 threads for each column and tile. */
+/* Returns the amax of rows k .. k + n - 1 of the thread in its column c. */
+static __device__ inline unsigned column_max(const struct region *r, int k, int n, int c)
+{
+	unsigned max = 0;
+
+	GPU_UNROLL
+	for (int i = k; i < k + n; i++)
+		max = max_of(max, magnitude_bits(r->v[i][c]));
+	return max;
+}
+
+/* Computes the amax of the tiles of TILE_ROWS rows of each column, as bits: in registers, then of
+ * the two rows of a warp, where each half takes half of the columns, then by atomics of warps. */
 template <int TILE_ROWS>
 static __device__ inline void column_maxima(const struct region *r,
 					    unsigned max[MAX_COLUMN_TILES][REGION])
 {
-	const int rows_of_thread = TILE_ROWS / ROW_STEP;
-	unsigned col = threadIdx.x % ROW_LANES * GROUP;
+	const int n = TILE_ROWS / ROW_STEP, half = GROUP / 2;
+	bool upper = threadIdx.x & ROW_LANES;
+	unsigned col = threadIdx.x % ROW_LANES * GROUP + (upper ? half : 0);
 
 	for (unsigned i = threadIdx.x; i < MAX_COLUMN_TILES * REGION; i += THREADS)
 		max[i / REGION][i % REGION] = 0;
 	__syncthreads();
 	GPU_UNROLL
-	for (int i = 0; i < REGION / TILE_ROWS * GROUP; i++) {
-		int tile = i / GROUP, c = i % GROUP;
-		unsigned of_tile = 0;
+	for (int i = 0; i < REGION / TILE_ROWS * half; i++) {
+		int tile = i / half, c = i % half;
+		unsigned low = column_max(r, tile * n, n, c);
+		unsigned high = column_max(r, tile * n, n, c + half);
+		unsigned of_other = __shfl_xor_sync(GPU_ALL_LANES, upper ? low : high, ROW_LANES);
 
-		GPU_UNROLL
-		for (int k = 0; k < rows_of_thread; k++)
-			of_tile =
-				max_of(of_tile, magnitude_bits(r->v[tile * rows_of_thread + k][c]));
-		of_tile = max_of(of_tile, __shfl_xor_sync(GPU_ALL_LANES, of_tile, ROW_LANES));
-		if (threadIdx.x % 32 < ROW_LANES)
-			atomicMax(&max[tile][col + c], of_tile);
+		atomicMax(&max[tile][col + c], max_of(upper ? high : low, of_other));
 	}
 	__syncthreads();
 }
 
-/* Returns the scaling of rows k and k + 1 of the thread, which are in one tile, in its column c. */
+/* The rows of a tile of a column in a region. */
+template <enum granule G> static __device__ constexpr int column_tile_rows(void)
+{
+	return G == ROW_32 ? 32 : REGION;
+}
+
+/* Computes the factor of each tile of the columns once, in the place of its amax, and writes its
+ * scale_inv. */
 template <enum granule G>
-static __device__ struct scaling
-column_scaling(const struct region *r, const struct cast_args *a, int k, int c,
-	       const unsigned max[MAX_COLUMN_TILES][REGION], struct scaling whole)
+static __device__ inline void column_factors(const struct cast_args *a,
+					     unsigned of_tile[MAX_COLUMN_TILES][REGION])
+{
+	const int tile_rows = column_tile_rows<G>();
+	size_t n_across = (a->cols + REGION - 1) / REGION;
+	size_t row0 = blockIdx.x / n_across * REGION, col0 = blockIdx.x % n_across * REGION;
+
+	for (unsigned i = threadIdx.x; i < REGION / tile_rows * REGION; i += THREADS) {
+		size_t col = col0 + i % REGION, row = row0 + i / REGION * tile_rows;
+		unsigned *at = &of_tile[i / REGION][i % REGION];
+		struct scaling s;
+
+		if (col >= a->cols || row >= a->rows)
+			continue;
+		s = tile_scaling(a, G == EACH_ROW ? a->amax_turned[col] : f32_from_bits(*at));
+		*at = f32_bits(s.factor);
+		if (G != EACH_ROW || row0 == 0)
+			scale_inv_put(&a->out.columnwise, a->spec.scale_type, col,
+				      tile_index(row, granule_tile<G>().cols), s);
+	}
+	__syncthreads();
+}
+
+/* Returns the factor of the thread's row k in its column c. */
+template <enum granule G>
+static __device__ inline float
+column_factor(int k, int c, const unsigned of_tile[MAX_COLUMN_TILES][REGION], struct scaling whole)
 {
 	unsigned col = threadIdx.x % ROW_LANES * GROUP + c;
 
-	if (G == EACH_ROW && c < r->n_cols)
-		return scaling_known(a, a->amax_turned, r->col + c, 0, 1);
-	if (G == ROW_128)
-		return tile_scaling(a, f32_from_bits(max[0][col]));
-	if (G == ROW_32)
-		return tile_scaling(a, f32_from_bits(max[k * ROW_STEP / 32][col]));
-	return whole;
+	if (G == ONE || G == SQUARE)
+		return whole.factor;
+	return f32_from_bits(of_tile[k * ROW_STEP / column_tile_rows<G>()][col]);
 }
 
-/* Writes the codes of the thread to shared memory, and its scales to their place. */
-template <enum granule G>
-static __device__ void columns_cast(const struct region *r, const struct cast_args *a,
-				    const unsigned max[MAX_COLUMN_TILES][REGION],
-				    struct scaling whole, struct counts *counts, uint8_t *turned)
+/* Writes the codes of the thread to shared memory. */
+template <enum granule G, enum fp8_format F, bool DIVIDE>
+static __device__ inline void columns_cast(const struct region *r,
+					   const unsigned of_tile[MAX_COLUMN_TILES][REGION],
+					   struct scaling whole, uint8_t *turned)
 {
 	unsigned col = threadIdx.x % ROW_LANES * GROUP, row = threadIdx.x / ROW_LANES;
-	int n_rows = region_rows(r);
 
 	GPU_UNROLL
-	for (int c = 0; c < GROUP; c++) {
-		struct group column, scaled;
+	for (int k = 0; k < N_ROWS; k += 2) {
+		uint8_t *low = turned + turned_at(col, row + k * ROW_STEP);
+		uint8_t *high = turned + turned_at(col, row + (k + 1) * ROW_STEP);
 
 		GPU_UNROLL
-		for (int k = 0; k < N_ROWS; k += 2) {
-			struct scaling s = column_scaling<G>(r, a, k, c, max, whole);
-			struct pair pair = pair_scale(s, r->v[k][c], r->v[k + 1][c]);
-			uint16_t codes = gpu_fp8x2(a->spec.format, pair.low, pair.high);
+		for (int c = 0; c < GROUP; c++) {
+			float factor = column_factor<G>(k, c, of_tile, whole);
+			struct pair pair = pair_scale<DIVIDE>(factor, r->v[k][c], r->v[k + 1][c]);
+			uint16_t codes = gpu_fp8x2(F, pair.low, pair.high);
 
-			column.v[k] = r->v[k][c];
-			column.v[k + 1] = r->v[k + 1][c];
-			scaled.v[k] = pair.low;
-			scaled.v[k + 1] = pair.high;
-			turned[turned_at(col + c, row + k * ROW_STEP)] = (uint8_t)codes;
-			turned[turned_at(col + c, row + (k + 1) * ROW_STEP)] =
-				(uint8_t)(codes >> 8);
-			if (row_may_begin(k, granule_tile<G>().cols) && region_has(r, k) &&
-			    c < r->n_cols)
-				scale_inv_write(&a->out.columnwise, &a->spec, granule_tile<G>(),
-						r->col + c, r->row + (size_t)k * ROW_STEP, s);
+			/* The order of pieces is the same in all columns of a thread. */
+			low[c * REGION] = (uint8_t)codes;
+			high[c * REGION] = (uint8_t)(codes >> 8);
 		}
-		if (counts->wanted)
-			count_group(counts, a->spec.format, &column, &scaled,
-				    c < r->n_cols ? n_rows : 0);
+	}
+}
+
+/* Counts the elements of a copy that is written first; one of them for each call, as it is rare. */
+template <enum granule G>
+static __device__ inline void columns_count(const struct region *r, const struct cast_args *a,
+					    const unsigned of_tile[MAX_COLUMN_TILES][REGION],
+					    struct scaling whole, struct counts *counts)
+{
+	GPU_UNROLL
+	for (int k = 0; k < N_ROWS; k++) {
+		GPU_UNROLL
+		for (int c = 0; c < GROUP; c++) {
+			struct group one = {};
+
+			one.v[0] = r->v[k][c];
+			if (region_has(r, k) && c < r->n_cols)
+				counts->n += group_count(&a->spec, one,
+							 column_factor<G>(k, c, of_tile, whole), 1);
+		}
 	}
 }
 
@@ -128,7 +173,8 @@ static __device__ inline void columns_store(const struct cast_args *a, const uin
 		if (col >= a->cols)
 			continue;
 		if (row + 16 <= a->rows && copy->col_stride == 1 && (uintptr_t)to % 16 == 0) {
-			*reinterpret_cast<uint4 *>(to) = *reinterpret_cast<const uint4 *>(from);
+			gpu_store_once(reinterpret_cast<uint4 *>(to),
+				       *reinterpret_cast<const uint4 *>(from));
 			continue;
 		}
 		for (unsigned j = 0; j < 16 && row + j < a->rows; j++)
@@ -136,18 +182,28 @@ static __device__ inline void columns_store(const struct cast_args *a, const uin
 	}
 }
 
-template <enum granule G>
+template <enum granule G, enum fp8_format F>
 static __device__ void columnwise_write(const struct region *r, const struct cast_args *a,
 					struct scaling whole, struct counts *counts)
 {
 	struct turning *turning = turning_memory();
 	uint8_t *codes = reinterpret_cast<uint8_t *>(turning->codes);
 
-	if (G == ROW_128)
-		column_maxima<128>(r, turning->max);
-	else if (G == ROW_32)
-		column_maxima<32>(r, turning->max);
-	columns_cast<G>(r, a, turning->max, whole, counts, codes);
+	if (G == ROW_128 || G == ROW_32)
+		column_maxima<column_tile_rows<G>()>(r, turning->of_tile);
+	if (G == ONE || G == SQUARE) {
+		if (r->n_cols && region_has(r, 0))
+			scale_inv_write(&a->out.columnwise, &a->spec, granule_tile<G>(), r->col,
+					r->row, whole);
+	} else {
+		column_factors<G>(a, turning->of_tile);
+	}
+	if (counts->wanted)
+		columns_count<G>(r, a, turning->of_tile, whole, counts);
+	if (spec_divides(&a->spec))
+		columns_cast<G, F, true>(r, turning->of_tile, whole, codes);
+	else
+		columns_cast<G, F, false>(r, turning->of_tile, whole, codes);
 	__syncthreads();
 	columns_store(a, codes);
 }

@@ -59,6 +59,8 @@ static inline size_t strips_blocks(const struct strips *cut)
 	return (cut->rows * cut->n_across + of_block - 1) / of_block;
 }
 
+static_assert(STRIP_GROUPS == N_ROWS, "maxima_find() serves strips too");
+
 /* Returns how many elements of the thread's group k exist. */
 static __device__ inline int strip_has(const struct strip *s, int k)
 {
@@ -98,17 +100,15 @@ static __device__ inline void strip_load(struct strip *s, const struct source &x
 	}
 }
 
-/* Returns the amax of the thread's strip as bits; all threads must call it.  With `wanted`,
- * *of_block becomes that of all strips of the block.  Once in a kernel. */
-static __device__ inline unsigned strip_max(const struct strip *s, unsigned lanes, bool wanted,
+/* Returns the amax of the thread's strip as bits; all threads must call it.  max: that of the
+ * thread's elements.  With `wanted`, *of_block becomes that of all strips of the block.  Once in a
+ * kernel. */
+static __device__ inline unsigned strip_max(unsigned max, unsigned lanes, bool wanted,
 					    unsigned *of_block)
 {
 	__shared__ unsigned of_warp[STRIP_LANES_MOST / 32];
-	unsigned max = 0, of_mine, first = threadIdx.x / lanes * lanes / 32;
+	unsigned of_mine, first = threadIdx.x / lanes * lanes / 32;
 
-	GPU_UNROLL
-	for (int k = 0; k < STRIP_GROUPS; k++)
-		max = max_of(max, group_max(s->v[k]));
 	max = lanes_max(max, lanes < 32 ? (int)lanes : 32);
 	if (lanes <= 32 && !wanted)
 		return max;
