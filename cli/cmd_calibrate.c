@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -237,11 +236,8 @@ static int check_source(const struct calibrate_params *params, struct err *err)
 		return err_set(err, ERR_USAGE,
 			       "option '--ranks' requires '--data': with '--activations', give "
 			       "each process a directory of its own, and merge the files");
-	for (size_t i = 0; params->group && i < params->n_data; i++)
-		if (!strcmp(params->data[i], "-"))
-			return err_set(err, ERR_USAGE,
-				       "options '--data -' and '--ranks mpi' cannot be combined: "
-				       "only one process has standard input");
+	if (params->group && ranks_check_data(params->data, params->n_data, err))
+		return -1;
 	if (params->activations && (params->seq_len || params->batch || params->seed))
 		return err_set(err, ERR_USAGE,
 			       "option '--%s' requires '--data': with '--activations' each file "

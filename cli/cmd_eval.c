@@ -13,12 +13,15 @@
 #include "cli/print/data.h"
 #include "cli/print/evaluation.h"
 #include "cli/process.h"
+#include "cli/ranks.h"
 #include "cli/signals.h"
 
 struct settings {
 	struct eval_params params; /* completed by run() */
 	struct option_list data;
 	struct run_settings run;
+	struct ranks ranks;
+	bool mpi;
 	double max_kld; /* 0: no gate */
 	bool dry_run;
 };
@@ -57,6 +60,8 @@ static const struct option_row options[] = {
 	{ SECTION_RUNNING, "max-memory", 0, "SIZE",
 	  "Memory for sequences in flight, in addition to one layer of each model (default 1G)",
 	  option_size, PLACE(run.max_memory) },
+	{ SECTION_RUNNING, "ranks", 0, "mpi", "Share the sequences with the other processes of MPI",
+	  option_mpi, PLACE(mpi) },
 	{ SECTION_REPORTING, "by-layer", 0, NULL,
 	  "Also report the error of each module and layer", option_flag,
 	  PLACE(params.by_layer) },
@@ -102,12 +107,13 @@ static int job_run(const struct eval_plan *plan, const struct settings *settings
 	ticker_stop(&ticker);
 	if (rc)
 		return -1;
-	report(settings, &(struct eval_report){ .params = &settings->params,
-						.plan = plan,
-						.result = &result,
-						.seconds = process_now() - began });
+	if (ranks_print(&settings->ranks))
+		report(settings, &(struct eval_report){ .params = &settings->params,
+							.plan = plan,
+							.result = &result,
+							.seconds = process_now() - began });
 	rc = settings->max_kld > 0 && !(result.quality.kld.value <= settings->max_kld);
-	if (rc)
+	if (rc && ranks_print(&settings->ranks))
 		fprintf(stderr, "fp8conv eval: the mean KLD is %.6f, above --max-kld %g\n",
 			result.quality.kld.value, settings->max_kld);
 	eval_result_release(&result);
@@ -117,21 +123,25 @@ static int job_run(const struct eval_plan *plan, const struct settings *settings
 static int open_and_run(const struct settings *settings, struct err *err)
 {
 	struct eval_plan plan;
-	int rc = 0;
+	int rc = eval_plan_make(&plan, &settings->params, err);
 
-	if (eval_plan_make(&plan, &settings->params, err))
+	if (group_settle(settings->params.group, rc, err)) {
+		if (!rc)
+			eval_plan_release(&plan);
 		return -1;
+	}
 	if (!settings->run.quiet)
 		note_data(&plan, &settings->params);
-	if (settings->dry_run)
+	if (settings->dry_run && ranks_print(&settings->ranks))
 		(settings->run.json ? eval_print_json : eval_print_text)(&plan);
-	else
+	else if (!settings->dry_run)
 		rc = job_run(&plan, settings, err);
 	eval_plan_release(&plan);
 	return rc;
 }
 
-static int check_and_run(struct settings *settings, struct err *err)
+/* Checks the options, and completes the parameters. */
+static int prepare(struct settings *settings, struct err *err)
 {
 	struct eval_params *params = &settings->params;
 
@@ -149,6 +159,14 @@ static int check_and_run(struct settings *settings, struct err *err)
 		return -1;
 	params->max_memory = settings->run.max_memory;
 	params->n_threads = run_streams(&settings->run, params->backend->executor);
+	return params->group ? ranks_check_data(params->data, params->n_data, err) : 0;
+}
+
+static int check_and_run(struct settings *settings, struct err *err)
+{
+	settings->params.group = ranks_group(&settings->ranks);
+	if (group_settle(settings->params.group, prepare(settings, err), err))
+		return -1;
 	return open_and_run(settings, err);
 }
 
@@ -157,10 +175,13 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 	struct settings settings = { .params = { .io = &io_system, .now = process_now } };
 	int rc = command_parse(command, argc, argv, &settings, err);
 
-	if (rc)
+	if (rc) {
 		rc = rc < 0 ? -1 : 0;
-	else
-		rc = check_and_run(&settings, err);
+	} else {
+		rc = ranks_open(&settings.ranks, settings.mpi, &settings.run, err);
+		rc = rc ? rc : check_and_run(&settings, err);
+	}
+	rc = ranks_close(&settings.ranks, command->name, rc, err);
 	free(settings.data.texts);
 	return rc;
 }

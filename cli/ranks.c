@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/place.h"
 
@@ -40,6 +41,16 @@ int ranks_open(struct ranks *ranks, bool wanted, struct run_settings *settings, 
 const struct group *ranks_group(const struct ranks *ranks)
 {
 	return ranks->open ? &ranks->group : NULL;
+}
+
+int ranks_check_data(const char *const *data, size_t n, struct err *err)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(data[i], "-"))
+			return err_set(err, ERR_USAGE,
+				       "options '--data -' and '--ranks mpi' cannot be combined: "
+				       "only one process has standard input");
+	return 0;
 }
 
 bool ranks_print(const struct ranks *ranks)

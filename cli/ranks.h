@@ -27,6 +27,9 @@ int ranks_open(struct ranks *ranks, bool wanted, struct run_settings *settings, 
 /* Returns the group; NULL: one process. */
 const struct group *ranks_group(const struct ranks *ranks);
 
+/* ERR_USAGE where data are to come from standard input, which one process has. */
+int ranks_check_data(const char *const *data, size_t n, struct err *err);
+
 /* Is this the process that prints? */
 bool ranks_print(const struct ranks *ranks);
 

@@ -314,3 +314,14 @@ int option_rank(const struct option_row *option, const char *text, void *place, 
 	}
 	return read_place(option, text, &rank[0], &rank[1], ", 'auto' or 'mpi'", err);
 }
+
+int option_mpi(const struct option_row *option, const char *text, void *place, struct err *err)
+{
+	bool *wanted = place;
+
+	if (strcmp(text, "mpi") != 0)
+		return err_set(err, ERR_USAGE, "option '--%s': '%s' is not 'mpi'", option->name,
+			       text);
+	*wanted = true;
+	return 0;
+}

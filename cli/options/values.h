@@ -55,6 +55,9 @@ int option_number(const struct option_row *option, const char *text, uint64_t mi
  * becomes RANKS_MPI. */
 option_reader option_rank;
 
+/* Reads "mpi", and sets a bool. */
+option_reader option_mpi;
+
 /* Reads "I/N" with 1 <= I <= N into *part and *n_parts, or "auto" or "auto/N", for the place that
  * place_find() finds, or "finish" into *finish.  ERR_USAGE otherwise. */
 int option_part(const struct option_row *option, const char *text, int *part, int *n_parts,

@@ -143,8 +143,9 @@ static int stage_ends(void *context, const struct sweep *sweep, struct err *err)
 {
 	struct evaluation *evaluation = context;
 
-	if (evaluation->layers && runner_layer(&sweep->runners[0]))
-		layers_end(evaluation->layers);
+	if (evaluation->layers && runner_layer(&sweep->runners[0]) &&
+	    layers_end(evaluation->layers, err))
+		return -1;
 	for (size_t m = 0; m < sweep->plan.params.n_models; m++)
 		if (check_outputs(evaluation, m, err))
 			return -1;
@@ -176,11 +177,13 @@ static int compute_quality(struct evaluation *evaluation, struct quality *qualit
 static int sweep_ends(void *context, const struct sweep *sweep, struct err *err)
 {
 	struct evaluation *evaluation = context;
-	const struct samples *samples = &evaluation->samples;
+	struct samples *samples = &evaluation->samples;
 	size_t n = samples->target_first[sweep->first + sweep->n_sequences];
 	double loss = 0;
 
-	(void)err;
+	if (samples_unite(samples, evaluation->params->group, sweep->first, sweep->n_sequences,
+			  err))
+		return -1;
 	for (size_t i = 0; i < n; i++)
 		loss += samples->loss_q[i];
 	atomic_store(&evaluation->progress->loss, loss);
@@ -225,7 +228,7 @@ static int run(struct evaluation *evaluation, struct eval_result *result, struct
 
 	if (sweep_open(sweep, &evaluation->plan->sweep, params->backend, params->stop,
 		       evaluation->progress, err) ||
-	    prepare(evaluation, err))
+	    group_settle(params->group, prepare(evaluation, err), err))
 		return -1;
 	if (params->by_layer) {
 		result->n_layers = evaluation->plan->out.model.n_layers;
@@ -235,7 +238,7 @@ static int run(struct evaluation *evaluation, struct eval_result *result, struct
 	if (sweep_run(sweep, 0, &events, err) || sweep_close(sweep, err))
 		return -1;
 	dataset_sha256(&evaluation->plan->data, result->data_sha256);
-	return compute_quality(evaluation, &result->quality, err);
+	return group_settle(params->group, compute_quality(evaluation, &result->quality, err), err);
 }
 
 int eval_run(const struct eval_plan *plan, const struct eval_params *params,

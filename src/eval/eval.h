@@ -35,6 +35,9 @@ struct eval_params {
 	uint64_t max_memory;	/* bytes, besides one layer of each model; 0: 1 GiB */
 	const atomic_int *stop; /* NULL, or a signal number in it ends the job at the next step */
 	double (*now)(void);	/* seconds, with any origin */
+	/* ranks that share the sequences: all call eval_run(), and have the same result and
+	 * failures; NULL: one process */
+	const struct group *group;
 };
 
 /* A model that takes part. */

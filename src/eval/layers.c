@@ -285,13 +285,29 @@ static void module_end(const struct layers *layers, size_t place, struct layer_q
 	}
 }
 
-void layers_end(struct layers *layers)
+/* Completes the sums of sequences by those of other ranks. */
+static int sums_unite(struct layers *layers, struct err *err)
+{
+	const struct group *group = layers->sweep->plan.params.group;
+	size_t n = layers->sweep->n_sequences;
+
+	if (group_reduce(group, GROUP_UNION, layers->sums,
+			 n * layers->n_modules * sizeof *layers->sums, err))
+		return -1;
+	return group_reduce(group, GROUP_UNION, layers->residuals, n * sizeof *layers->residuals,
+			    err);
+}
+
+int layers_end(struct layers *layers, struct err *err)
 {
 	const struct model *model = layers->sweep->runners[1].from->model;
 	struct layer_quality *row = &layers->list[layers->layer->ref - model->layers];
 
+	if (sums_unite(layers, err))
+		return -1;
 	for (size_t place = 0; place < layers->n_modules; place++)
 		module_end(layers, place, row);
 	for (size_t s = 0; s < layers->sweep->n_sequences; s++)
 		noise_join(&row->residual, &layers->residuals[s]);
+	return 0;
 }

@@ -50,7 +50,7 @@ int layers_begin(struct layers *layers, struct err *err);
 int layers_run(struct layers *layers, int worker, size_t sequence, struct err *err);
 
 /* Adds the sums of all sequences, in their order, to the layer's row of the list. */
-void layers_end(struct layers *layers);
+int layers_end(struct layers *layers, struct err *err);
 
 /* Returns 10 log10(signal / noise) dB; infinity without noise, NAN without signal. */
 double noise_db(const struct noise *noise);

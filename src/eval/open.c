@@ -159,6 +159,7 @@ static int plan_sweep(struct eval_plan *plan, const struct eval_params *params, 
 		.n_threads = params->n_threads,
 		.max_memory = params->max_memory,
 		.now = params->now,
+		.group = params->group,
 	};
 
 	if (params->by_layer)

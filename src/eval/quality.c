@@ -4,14 +4,19 @@
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "base/sort.h"
 
 static int doubles_new(double **values, size_t n, struct err *err)
 {
-	return buffer_alloc((void **)values, (n ? n : 1) * sizeof **values,
-			    "the numbers of positions", err);
+	size_t size = (n ? n : 1) * sizeof **values;
+
+	if (buffer_alloc((void **)values, size, "the numbers of positions", err))
+		return -1;
+	memset(*values, 0, size);
+	return 0;
 }
 
 /* Returns the first position of a sequence that counts, and the first whose target does: that of
@@ -93,6 +98,29 @@ void samples_add(struct samples *samples, size_t i, const double *losses_p, cons
 		samples->reverse_kl[i] += divergence->reverse_kl;
 		samples->same_top[i] += divergence->same_top;
 	}
+}
+
+static int unite(const struct group *group, double *values, size_t first, size_t end,
+		 struct err *err)
+{
+	if (!values)
+		return 0;
+	return group_reduce(group, GROUP_UNION, values + first, (end - first) * sizeof *values,
+			    err);
+}
+
+int samples_unite(struct samples *samples, const struct group *group, size_t first, size_t n,
+		  struct err *err)
+{
+	const size_t *position = samples->position_first, *target = samples->target_first;
+	size_t end = first + n;
+
+	if (unite(group, samples->loss_q, target[first], target[end], err) ||
+	    unite(group, samples->loss_p, target[first], target[end], err) ||
+	    unite(group, samples->kl, position[first], position[end], err) ||
+	    unite(group, samples->reverse_kl, first, end, err))
+		return -1;
+	return unite(group, samples->same_top, first, end, err);
 }
 
 static double sum_of(const double *values, size_t n)

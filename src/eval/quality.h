@@ -17,6 +17,7 @@
 
 #include "dataset/dataset.h"
 #include "forward/forward.h"
+#include "quantizer/group.h"
 #include "sweep/series.h"
 
 /* A distribution of numbers: its maximum, percentiles by linear interpolation between order
@@ -70,6 +71,10 @@ void samples_release(struct samples *samples);
  * losses_p and divergences are NULL. */
 void samples_add(struct samples *samples, size_t i, const double *losses_p, const double *losses_q,
 		 const struct divergence *divergences);
+
+/* Completes sequences [first, first + n) by those that other ranks of the group have added. */
+int samples_unite(struct samples *samples, const struct group *group, size_t first, size_t n,
+		  struct err *err);
 
 /* Computes all numbers, and uses the samples up: they can only be released then. */
 void quality_compute(struct quality *quality, struct samples *samples);

@@ -28,6 +28,25 @@ for n in 2 4; do
 	shared "openmpi/mpi.$n" --batch 3 --fp8-forward --recipe delayed --ragged -- ranks "$n"
 done
 
+# `eval` prints what one process prints, but for its time and memory.
+evaluated() {
+	python3 -c 'import json, sys
+told = json.load(sys.stdin)
+del told["seconds"], told["peak_memory_bytes"]
+print(json.dumps(told, indent=1))'
+}
+for options in "" "--source model" "--source model --by-layer"; do
+	# shellcheck disable=SC2086
+	fp8conv eval wanted --data calibration.jsonl --threads 1 --json --quiet $options | evaluated >openmpi/eval.one
+	grep -q '"perplexity"' openmpi/eval.one || fail "one process failed"
+	for n in 2 4; do
+		# shellcheck disable=SC2086
+		ranks "$n" fp8conv-mpi eval wanted --data calibration.jsonl --threads 1 --json --quiet --ranks mpi $options |
+			evaluated >openmpi/eval.mpi
+		diff openmpi/eval.one openmpi/eval.mpi || fail "eval $options by $n ranks differs from one process"
+	done
+done
+
 # All end with one message, and its status; a rank that fails alone is named.
 ranks 2 fp8conv-mpi calibrate missing --data calibration.jsonl -o openmpi/none --ranks mpi 2>openmpi/err
 [ $? = 3 ] || fail "not the status of bad input"

@@ -3,10 +3,12 @@
  * eval/quality.h: numbers of a few positions against their definitions, worked out here by hand.
  */
 #include <math.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -190,6 +192,63 @@ static void one_sequence_has_no_error(void **state)
 	assert_true(isnan(quality.kld.se));
 }
 
+/* One rank, which adds one of the two sequences or none, and what it computes from all. */
+struct rank {
+	struct group *group;
+	struct quality quality;
+	int rc;
+};
+
+static void *rank_run(void *context)
+{
+	struct rank *rank = context;
+	struct samples samples;
+	struct err err;
+	size_t i = (size_t)rank->group->rank;
+
+	rank->rc = samples_init(&samples, &data, 0, true, &err);
+	if (i < 2)
+		samples_add(&samples, i, loss_p + 2 * i, loss_q + 2 * i, divergences + 3 * i);
+	rank->rc |= samples_unite(&samples, rank->group, 0, 1, &err);
+	rank->rc |= samples_unite(&samples, rank->group, 1, 1, &err);
+	quality_compute(&rank->quality, &samples);
+	samples_release(&samples);
+	return NULL;
+}
+
+static void ranks_have_the_numbers_of_one_process(void **state)
+{
+	struct group groups[3];
+	struct rank ranks[3] = { 0 };
+	pthread_t threads[3];
+	struct samples samples;
+	struct quality one = { 0 };
+
+	(void)state;
+	add_all(&samples, true);
+	quality_compute(&one, &samples);
+	samples_release(&samples);
+	group_threads_open(groups, 3);
+	for (int i = 0; i < 3; i++) {
+		ranks[i].group = &groups[i];
+		assert_int_equal(pthread_create(&threads[i], NULL, rank_run, &ranks[i]), 0);
+	}
+	for (int i = 0; i < 3; i++)
+		pthread_join(threads[i], NULL);
+	group_threads_close(groups);
+	for (int i = 0; i < 3; i++) {
+		const struct quality *of = &ranks[i].quality;
+
+		assert_int_equal(ranks[i].rc, 0);
+		assert_memory_equal(&of->perplexity, &one.perplexity, sizeof one.perplexity);
+		assert_memory_equal(&of->ratio, &one.ratio, sizeof one.ratio);
+		assert_memory_equal(&of->kld, &one.kld, sizeof one.kld);
+		assert_memory_equal(&of->kld_spread, &one.kld_spread, sizeof one.kld_spread);
+		assert_memory_equal(&of->same_top, &one.same_top, sizeof one.same_top);
+		assert_true(of->reverse_kld == one.reverse_kld && of->delta_p == one.delta_p);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -200,6 +259,7 @@ int main(void)
 		cmocka_unit_test(changes_of_probability_are_percent),
 		cmocka_unit_test(windows_count_from_a_position_on),
 		cmocka_unit_test(one_sequence_has_no_error),
+		cmocka_unit_test(ranks_have_the_numbers_of_one_process),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
