@@ -32,7 +32,8 @@ SIMT_OBJ  := $(SIMT_SRC:%=$(BUILD)/simt/%.o) $(BUILD)/simt/kernels/backends.c.o
 PARITY    := test_kernels test_kernels_values test_cast_transpose test_golden test_delayed \
 	     test_executor test_executor_rows test_executor_attention test_executor_products \
 	     test_executor_gram test_executor_delta test_executor_scan \
-	     test_executor_channels test_executor_observed
+	     test_executor_channels test_executor_observed test_executor_experts \
+	     test_executor_segments
 # test_counts takes the place of ThreadSanitizer's library, and takes minutes with another one.
 SIMT      := $(patsubst %,$(BUILD)/simt/%,$(filter-out $(if $(SANITIZE),test_counts),\
 	     $(basename $(notdir $(wildcard tests/simt/test_*.c)))) $(PARITY))

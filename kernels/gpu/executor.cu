@@ -306,6 +306,15 @@ static void gpu_multiply(struct executor_stream *stream, const struct executor_w
 	gpu_gemm(device_of(stream), &gpu_stream(stream)->space, &g);
 }
 
+static void gpu_multiply_rows(struct executor_stream *stream, const struct executor_weight *weight,
+			      const void *x, size_t m, float *y)
+{
+	struct gpu_gemm g = product_of(weight, x, m, y);
+
+	g.any_m = true;
+	gpu_gemm(device_of(stream), &gpu_stream(stream)->space, &g);
+}
+
 static void gpu_multiply_panel(struct executor_stream *stream, const struct executor_weight *weight,
 			       size_t panel, const void *x, size_t m, float *y)
 {
@@ -398,6 +407,12 @@ extern "C" const struct executor_ops executor_gpu = {
 	.rms_norm = on_stream<gpu_rms_norm>::run,
 	.rope = on_stream<gpu_rope>::run,
 	.round_e4m3 = on_stream<gpu_round_e4m3>::run,
+	.route = on_stream<gpu_route>::run,
+	.sort_choices = on_stream<gpu_sort_choices>::run,
+	.multiply_rows = gpu_multiply_rows,
+	.take_rows = on_stream<gpu_take_rows>::run,
+	.gate_rows = on_stream<gpu_gate_rows>::run,
+	.combine = on_stream<gpu_combine>::run,
 	.attention_scratch = gpu_attention_scratch,
 	.attend = on_stream<gpu_attend>::run,
 	.scan_scratch = gpu_scan_scratch,

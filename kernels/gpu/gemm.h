@@ -63,6 +63,9 @@ struct gpu_gemm {
 	/* FP8, {WHOLE, WHOLE}: partial sums may keep only about 14 bits, on Hopper, which is faster
 	 * there */
 	bool fast;
+	/* bf16 or fp32, GEMM_PRODUCT: the algorithm is one for all m, and splits no sum, so a row
+	 * of D has the same bits whatever the others are */
+	bool any_m;
 };
 
 /* Memory that the products of one stream use one after the other, taken from the stream as needed.

@@ -27,6 +27,7 @@
 #include <stdint.h>
 
 #include "backend/executor_args.h"
+#include "backend/expert_args.h"
 #include "base/err.h"
 #include "num/dtype.h"
 
@@ -200,6 +201,28 @@ struct executor_ops {
 	void (*rope)(struct executor_stream *stream, const struct rope_args *args);
 	void (*round_e4m3)(struct executor_stream *stream, const struct round_e4m3_args *args);
 
+	/* --- experts --- */
+
+	/* The softmax over all experts is exp(score - log of the sum of exponentials); the
+	 * logarithm is a library's. */
+	void (*route)(struct executor_stream *stream, const struct route_args *args);
+
+	void (*sort_choices)(struct executor_stream *stream, const struct sort_choices_args *args);
+
+	/* The four below are for rows of several sequences, which are multiplied together.  All are
+	 * NULL: each sequence is multiplied alone, by multiply(). */
+
+	/* As multiply(); a row of y has the same bits for any m and any other rows of x: one
+	 * algorithm for each (n, k), which splits no sum over k by m. */
+	void (*multiply_rows)(struct executor_stream *stream, const struct executor_weight *weight,
+			      const void *x, size_t m, float *y);
+
+	void (*take_rows)(struct executor_stream *stream, const struct take_rows_args *args);
+	void (*gate_rows)(struct executor_stream *stream, const struct gate_rows_args *args);
+	void (*combine)(struct executor_stream *stream, const struct combine_args *args);
+
+	/* --- attention, scans and loss --- */
+
 	/* Returns the bytes of scratch for the sizes in args; ignores its pointers. */
 	uint64_t (*attention_scratch)(const struct attention_args *args);
 
@@ -240,5 +263,11 @@ struct executor_ops {
 	 * fp32; their products and the sums are fp64. */
 	void (*divergence)(struct executor_stream *stream, const struct divergence_args *args);
 };
+
+/* Whether it multiplies rows of several sequences together. */
+static inline bool executor_groups(const struct executor_ops *ops)
+{
+	return ops->multiply_rows != NULL;
+}
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The few operations on arrays that run on the CPU beside any executor: rounding weights while they
- * load, routing tokens to experts, and rounding with compensation.  They run on the calling thread;
- * every row gives the same bits.
+ * load, and rounding with compensation.  They run on the calling thread; every row gives the same
+ * bits.
  */
 #ifndef FP8CONV_BACKEND_HOST_OPS_H
 #define FP8CONV_BACKEND_HOST_OPS_H
@@ -36,9 +36,6 @@ struct host_ops {
 	 * may be x. */
 	void (*round_bf16)(const float *x, size_t n, uint16_t *y);
 	void (*round_bf16_f32)(const float *x, size_t n, float *y);
-
-	/* Turns a row of n scores into probabilities, in place. */
-	void (*softmax)(float *x, size_t n);
 
 	/* The Cholesky factor C of A = C C^T, C upper triangular, in the place of A, in blocks of
 	 * TRIANGLE_BLOCK columns, the last one first:

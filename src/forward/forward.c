@@ -190,7 +190,6 @@ static int layer_begin(const struct pass *pass, struct err *err)
 static int layer_end(const struct pass *pass, struct err *err)
 {
 	const struct layer_ref *ref = pass->layer->ref;
-	struct workspace *w = pass->workspace;
 	const float *scale = pass->layer->vector[VECTOR_LAYER_SCALE];
 
 	if (ref->n_experts && experts_end(pass, err))
@@ -206,7 +205,30 @@ static int layer_end(const struct pass *pass, struct err *err)
 	if (scale)
 		pass_scale(pass, pass->sequence->residual, *scale, pass->sequence->n_tokens,
 			   pass->forward->model->hidden);
-	return w->ops->wait(w->stream, err);
+	return 0;
+}
+
+/* Gives the n sequences of a group their parts of the arrays, one after the other. */
+static void share_arrays(const struct pass *pass, size_t n)
+{
+	const struct model *model = pass->forward->model;
+	size_t latent = pass->layer->ref->linear[LINEAR_LATENT_IN].n, first = 0;
+	struct own_arrays *group = pass->workspace->group;
+	const struct own_arrays *all = &group[0];
+
+	for (size_t i = 0; i < n; first += pass->sequence[i++].n_tokens) {
+		group[i].first_token = first;
+		group[i].normed = all->normed + first * model->hidden;
+		group[i].rounded = all->rounded + first * model->hidden;
+		group[i].out = all->out + first * model->hidden;
+		if (!pass->layer->ref->n_experts)
+			continue;
+		group[i].latent_in = all->latent_in + first * latent;
+		group[i].latent_out = all->latent_out + first * latent;
+		group[i].shared_scores = all->shared_scores + first;
+		group[i].rows = all->rows + first * model->routing.top_k;
+		group[i].factors = all->factors + first * model->routing.top_k;
+	}
 }
 
 /* Returns the pass of sequence i of a group, and gives it the workspace. */
@@ -238,10 +260,16 @@ static int run_half(const struct pass *pass, size_t n,
 	return 0;
 }
 
-/* An expert takes the tokens of one sequence after the other: so its weights come from memory once,
- * and the values of a sequence do not depend on its group. */
+/* The experts of a group at once, where the executor takes rows of several sequences, and nothing
+ * needs the input of a sequence alone.  Else an expert takes the tokens of one sequence after the
+ * other: so its weights come from memory once.  In both ways the values of a sequence do not depend
+ * on its group. */
 static int run_experts(const struct pass *pass, size_t n, struct err *err)
 {
+	const struct pass first = take_turn(pass, 0);
+
+	if (pass->layer->ref->n_experts && pass->workspace->grouped)
+		return experts_run_group(&first, n, err) ? layer_failed(&first, err) : 0;
 	for (size_t e = 0; e < pass->layer->ref->n_experts; e++)
 		for (size_t i = 0; i < n; i++) {
 			const struct pass turn = take_turn(pass, i);
@@ -254,10 +282,13 @@ static int run_experts(const struct pass *pass, size_t n, struct err *err)
 
 int forward_group(const struct pass *pass, size_t n, struct err *err)
 {
+	struct workspace *w = pass->workspace;
+
+	share_arrays(pass, n);
 	if (run_half(pass, n, layer_begin, err) || run_experts(pass, n, err) ||
 	    run_half(pass, n, layer_end, err))
 		return -1;
-	return 0;
+	return w->ops->wait(w->stream, err) ? layer_failed(pass, err) : 0;
 }
 
 int forward_layer(const struct pass *pass, struct err *err)

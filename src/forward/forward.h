@@ -33,8 +33,8 @@ struct linear {
 struct layer {
 	const struct layer_ref *ref;
 	struct linear linear[N_LINEARS];
-	/* VECTOR_ROUTER_BIAS, VECTOR_EXPERT_SCALES and VECTOR_LAYER_SCALE are the host's;
-	 * VECTOR_CONV, those of q, k and v, and Mamba-1's VECTOR_A_LOG are (width, channels) */
+	/* VECTOR_LAYER_SCALE is the host's; VECTOR_CONV, those of q, k and v, and Mamba-1's
+	 * VECTOR_A_LOG are (width, channels) */
 	float *vector[N_VECTORS];
 	struct linear (*experts)[N_EXPERT_ROLES];
 	/* (kv heads): scale_inv of the keys and of the values, which are rounded to E4M3 after
@@ -163,8 +163,7 @@ int forward_embed_layers(const struct pass *pass, const float *table, size_t n_r
 int forward_layer(const struct pass *pass, struct err *err);
 
 /* The same for n sequences, of which pass->sequence is the first: each gets the bits that
- * forward_layer() gives it.  An expert takes their tokens one sequence after the other.  n: 1 to
- * the workspace's max_group. */
+ * forward_layer() gives it.  n: 1 to the workspace's max_group. */
 int forward_group(const struct pass *pass, size_t n, struct err *err);
 
 /* y (m, n) = x (m, k) through a matrix of pass->layer, with its filter and rounding, and its bias;

@@ -61,7 +61,7 @@ static void gate_fused(const struct pass *pass, const struct mlp *mlp, size_t m,
 }
 
 /* Writes gate and up of two matrices to workspace->fused_out as one matrix would. */
-static void interleave(struct workspace *w, size_t n)
+void mlp_interleave(struct workspace *w, size_t n)
 {
 	struct copy_args args = { .y = { w->fused_out, 2 },
 				  .x = { w->mlp.gate, 1 },
@@ -97,7 +97,7 @@ static int gate_up(const struct pass *pass, const struct mlp *mlp, float *x, siz
 		return -1;
 	pass_scale(pass, w->mlp.gate, factor, m, width);
 	if (mlp->clamped) {
-		interleave(w, m * width);
+		mlp_interleave(w, m * width);
 		gate_fused(pass, mlp, m, NULL);
 	} else {
 		gate_rows(pass, (struct rows_in){ w->mlp.gate, width },
@@ -176,15 +176,7 @@ static int run_dense(const struct pass *pass, float *out, bool ends, struct valu
 	return 0;
 }
 
-/* The tokens of all experts, and where their outputs are added up; of the layer's width or of a
- * smaller one. */
-struct expert_rows {
-	const float *in;
-	float *out;
-	size_t width;
-};
-
-static struct expert_rows rows_of(const struct pass *pass)
+struct expert_rows experts_rows(const struct pass *pass)
 {
 	const struct linear *in = &pass->layer->linear[LINEAR_LATENT_IN];
 	const struct own_arrays *own = pass->workspace->own;
@@ -204,7 +196,7 @@ int experts_run_one(const struct pass *pass, size_t expert, struct err *err)
 				 .clamped = pass->forward->model->clamped,
 				 .down = &l[EXPERT_ROLE_DOWN],
 				 .x_ends = true };
-	const struct expert_rows rows = rows_of(pass);
+	const struct expert_rows rows = experts_rows(pass);
 	struct workspace *w = pass->workspace;
 	size_t first = w->own->begins[expert], m = w->own->begins[expert + 1] - first;
 	bool scaled_inputs = pass->forward->model->arch->scaled_inputs;
@@ -261,7 +253,7 @@ static int choose(const struct pass *pass, struct err *err)
 int experts_begin(const struct pass *pass, struct err *err)
 {
 	const struct linear *in = &pass->layer->linear[LINEAR_LATENT_IN];
-	const struct expert_rows rows = rows_of(pass);
+	const struct expert_rows rows = experts_rows(pass);
 	size_t n = pass->sequence->n_tokens;
 	struct workspace *w = pass->workspace;
 
@@ -284,22 +276,19 @@ static int run_shared(const struct pass *pass, struct err *err)
 				 .down = &l[LINEAR_SHARED_DOWN] };
 	const struct model *model = pass->forward->model;
 	struct workspace *w = pass->workspace;
-	size_t n = pass->sequence->n_tokens, first = n * model->routing.top_k;
-	const struct scatter_add_args add = { .y = w->own->out,
-					      .x = w->mlp.expert_out,
-					      .rows = w->own->rows + first,
-					      .factors = w->own->factors + first,
-					      .n_rows = n,
-					      .n_cols = model->hidden };
+	size_t n = pass->sequence->n_tokens;
+	const struct scale_args scale = { .x = { w->mlp.expert_out, model->hidden },
+					  .factors = w->own->shared_scores,
+					  .n_rows = n,
+					  .n_cols = model->hidden };
 
 	if (!mlp.down->weight.data)
 		return 0;
 	if (run(pass, &mlp, w->own->normed, n, w->mlp.expert_out, err))
 		return -1;
 	if (l[LINEAR_SHARED_ROUTER].weight.data)
-		w->ops->scatter_add(w->stream, &add);
-	else
-		pass_add(pass, w->own->out, w->mlp.expert_out, n * model->hidden);
+		w->ops->scale(w->stream, &scale);
+	pass_add(pass, w->own->out, w->mlp.expert_out, n * model->hidden);
 	return 0;
 }
 

@@ -94,6 +94,9 @@ int mamba1_run(const struct pass *pass, struct err *err);
 int conv_run(const struct pass *pass, struct err *err);
 int mlp_run(const struct pass *pass, struct err *err);
 
+/* Writes mlp.gate and mlp.up, n values each, to fused_out as pairs, as one matrix would. */
+void mlp_interleave(struct workspace *w, size_t n);
+
 /* Computes the angles, which depend on the rope and on positions, if one of these has changed. */
 void rotation_put_angles(struct workspace *w, const struct rope *rope, size_t n_tokens);
 
@@ -128,13 +131,29 @@ int layer_input_run(const struct pass *pass, struct err *err);
 
 /* The second step of a layer of experts, in parts: routes the tokens of workspace->own->normed;
  * runs an expert on the sequence's tokens; adds what comes after the experts. */
+struct expert_rows {
+	const float *in; /* (tokens, width): of all experts */
+	float *out;	 /* (tokens, width): where their outputs are added up */
+	size_t width;	 /* of the layer, or smaller */
+};
+struct expert_rows experts_rows(const struct pass *pass);
 int experts_begin(const struct pass *pass, struct err *err);
 int experts_run_one(const struct pass *pass, size_t expert, struct err *err);
 int experts_end(const struct pass *pass, struct err *err);
 
-/* Chooses the experts of each token of workspace->own->normed.  Fills own->rows, factors and begins
- * with the tokens sorted by expert; after them all tokens, with the weights of the shared expert,
- * if it has its own router. */
+/* Runs all experts on the tokens of n sequences, of which pass->sequence is the first, where
+ * workspace->grouped: routes them, waits once, and takes the tokens of all sequences through an
+ * expert at once.  The number of operations on the stream does not depend on n. */
+int experts_run_group(const struct pass *pass, size_t n, struct err *err);
+
+/* Computes the scores of each token of workspace->own->normed, and own->shared_scores, the factors
+ * of the shared expert, if it has its own router.  Without workspace->grouped it chooses the
+ * experts as well, and fills own->rows, factors and begins with the tokens sorted by expert. */
 int router_run(const struct pass *pass, struct err *err);
+
+/* Chooses the experts of the tokens of n sequences by workspace->scores.  Fills workspace->route,
+ * and own->rows and factors with the tokens sorted by expert; host.counts (experts, n) becomes
+ * their numbers.  Waits. */
+int router_choose(const struct pass *pass, size_t n, struct err *err);
 
 #endif

@@ -1,156 +1,83 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Chooses the experts of each token and their weights: the product runs on the executor, the choice
- * on the host.
+ * Chooses the experts of each token and their weights, on the executor.  The host learns how many
+ * tokens each expert has.
  */
-#include <math.h>
-
-#include "backend/host_ops.h"
 #include "forward/pass.h"
-#include "num/activation.h"
 
-/* Finds the indices of the k largest of n scores; the first of equal ones. */
-static void top_k(const float *scores, size_t n, size_t k, size_t *chosen)
+static enum route_kind kind_of(const struct routing *routing)
 {
-	for (size_t i = 0; i < k; i++) {
-		size_t best = SIZE_MAX;
-
-		for (size_t e = 0; e < n; e++) {
-			bool taken = false;
-
-			for (size_t j = 0; j < i; j++)
-				taken |= chosen[j] == e;
-			if (!taken && (best == SIZE_MAX || scores[e] > scores[best]))
-				best = e;
-		}
-		chosen[i] = best;
-	}
-}
-
-/* Returns the score of a group: of its best expert, or the sum of its two best ones. */
-static float score_group(const struct routing *routing, const float *scores, size_t n)
-{
-	float first = -INFINITY, second = -INFINITY;
-
-	for (size_t e = 0; e < n; e++) {
-		second = fmaxf(second, fminf(first, scores[e]));
-		first = fmaxf(first, scores[e]);
-	}
-	return routing->group_max ? first : first + second;
-}
-
-/* Sets the scores of experts outside of the best top_groups groups to -inf. */
-static void mask_groups(const struct routing *routing, float *scores, size_t n_experts)
-{
-	size_t size = n_experts / routing->n_groups;
-
-	for (size_t n_open = routing->n_groups; n_open > routing->top_groups; n_open--) {
-		size_t worst = SIZE_MAX;
-		float min = INFINITY;
-
-		for (size_t g = 0; g < routing->n_groups; g++) {
-			float score = score_group(routing, scores + g * size, size);
-
-			if (score > -INFINITY && score <= min) {
-				min = score;
-				worst = g;
-			}
-		}
-		for (size_t e = 0; worst != SIZE_MAX && e < size; e++)
-			scores[worst * size + e] = -INFINITY;
-	}
-}
-
-/* Replaces the weights of the chosen experts by their sigmoids, or by their softmax. */
-static void weigh_chosen(float *weights, size_t n, bool is_sigmoid)
-{
-	float sum = 0, max = weights[0];
-
-	for (size_t i = 0; is_sigmoid && i < n; i++)
-		weights[i] = sigmoid(weights[i]);
-	if (is_sigmoid)
-		return;
-	for (size_t i = 0; i < n; i++) {
-		weights[i] = expf(weights[i] - max);
-		sum += weights[i];
-	}
-	for (size_t i = 0; i < n; i++)
-		weights[i] /= sum;
-}
-
-/* Finds the experts of token t, whose scores are final, and their weights.  The bias affects only
- * the choice. */
-static void route(const struct pass *pass, size_t t)
-{
-	const struct routing *routing = &pass->forward->model->routing;
-	const float *bias = pass->layer->vector[VECTOR_ROUTER_BIAS];
-	const float *scales = pass->layer->vector[VECTOR_EXPERT_SCALES];
-	struct host_arrays *host = &pass->workspace->host;
-	size_t n_experts = pass->layer->ref->n_experts;
-	const float *scores = host->scores + t * n_experts;
-	float *biased = host->scores + pass->sequence->n_tokens * n_experts;
-	size_t *chosen = host->chosen + t * routing->top_k;
-	float *weights = host->weights + t * routing->top_k, sum = 0;
-
-	for (size_t e = 0; e < n_experts; e++)
-		biased[e] = bias ? scores[e] + bias[e] : scores[e];
-	if (routing->n_groups > 1)
-		mask_groups(routing, biased, n_experts);
-	top_k(biased, n_experts, routing->top_k, chosen);
-	for (size_t i = 0; i < routing->top_k; i++) {
-		weights[i] = scores[chosen[i]];
-		sum += weights[i];
-	}
 	if (routing->choose_first)
-		weigh_chosen(weights, routing->top_k, routing->sigmoid);
-	for (size_t i = 0; i < routing->top_k; i++)
-		weights[i] =
-			(routing->norm_top_k ? weights[i] / (sum + routing->sum_eps) : weights[i]) *
-			routing->scale * (scales ? scales[chosen[i]] : 1);
+		return routing->sigmoid ? ROUTE_CHOSEN_SIGMOID : ROUTE_CHOSEN_SOFTMAX;
+	return routing->sigmoid ? ROUTE_SIGMOID : ROUTE_SOFTMAX;
 }
 
-static void route_all(const struct pass *pass)
+/* Chooses experts by w->scores, for the tokens of n sequences, and sorts the tokens into the arrays
+ * from own->rows on. */
+static void choose(const struct pass *pass, size_t n)
 {
-	const struct host_ops *host = host_ops_select();
 	const struct routing *routing = &pass->forward->model->routing;
-	size_t n_experts = pass->layer->ref->n_experts;
+	struct workspace *w = pass->workspace;
+	struct route_args route = {
+		.n_experts = pass->layer->ref->n_experts,
+		.top_k = routing->top_k,
+		.kind = kind_of(routing),
+		.n_groups = routing->n_groups,
+		.top_groups = routing->top_groups,
+		.group_max = routing->group_max,
+		.norm_top_k = routing->norm_top_k,
+		.sum_eps = routing->sum_eps,
+		.scale = routing->scale,
+		.bias = pass->layer->vector[VECTOR_ROUTER_BIAS],
+		.expert_scales = pass->layer->vector[VECTOR_EXPERT_SCALES],
+		.scores = w->scores,
+		.chosen = w->route.chosen,
+		.weights = w->route.weights,
+	};
+	struct sort_choices_args sort = { .chosen = route.chosen,
+					  .weights = route.weights,
+					  .n_experts = route.n_experts,
+					  .top_k = route.top_k,
+					  .n_sequences = n,
+					  .rows = w->own->rows,
+					  .factors = w->own->factors,
+					  .segments = w->route.segments,
+					  .places = w->route.places,
+					  .counts = w->route.counts };
 
-	for (size_t t = 0; t < pass->sequence->n_tokens; t++) {
-		float *scores = pass->workspace->host.scores + t * n_experts;
-
-		if (routing->sigmoid && !routing->choose_first)
-			for (size_t e = 0; e < n_experts; e++)
-				scores[e] = 1.0f / (1.0f + expf(-scores[e]));
-		else if (!routing->choose_first)
-			host->softmax(scores, n_experts);
-		route(pass, t);
+	for (size_t i = 0; i < n; i++) {
+		route.n_tokens += pass->sequence[i].n_tokens;
+		sort.ends[i] = route.n_tokens;
 	}
+	sort.n_tokens = route.n_tokens;
+	w->ops->route(w->stream, &route);
+	w->ops->sort_choices(w->stream, &sort);
 }
 
-/* Sorts tokens by expert: the tokens of expert e, with their weights, follow those of all experts
- * before it, and begin at begins[e]; those of a shared expert with its own router come last. */
-static void sort_tokens(const struct pass *pass, const float *shared)
+int router_choose(const struct pass *pass, size_t n, struct err *err)
 {
-	size_t n_experts = pass->layer->ref->n_experts;
-	size_t k = pass->forward->model->routing.top_k, n = 0;
 	struct workspace *w = pass->workspace;
-	struct host_arrays *host = &w->host;
 
-	for (size_t e = 0; e < n_experts; e++) {
+	choose(pass, n);
+	w->ops->fetch(w->stream, w->host.counts, w->route.counts,
+		      pass->layer->ref->n_experts * n * sizeof *w->host.counts);
+	return w->ops->wait(w->stream, err);
+}
+
+/* Finds where the tokens of each expert begin, of one sequence. */
+static int choose_alone(const struct pass *pass, struct err *err)
+{
+	struct workspace *w = pass->workspace;
+	size_t n = 0;
+
+	if (router_choose(pass, 1, err))
+		return -1;
+	for (size_t e = 0; e < pass->layer->ref->n_experts; e++) {
 		w->own->begins[e] = n;
-		for (size_t i = 0; i < pass->sequence->n_tokens * k; i++)
-			if (host->chosen[i] == e) {
-				host->rows[n] = (uint32_t)(i / k);
-				host->factors[n++] = host->weights[i];
-			}
+		n += w->host.counts[e];
 	}
-	w->own->begins[n_experts] = n;
-	for (size_t t = 0; shared && t < pass->sequence->n_tokens; t++) {
-		host->rows[n] = (uint32_t)t;
-		host->factors[n++] = sigmoid(shared[t]);
-	}
-	w->ops->put(w->stream, w->own->rows, host->rows, n * sizeof *host->rows);
-	w->ops->put(w->stream, w->own->factors, host->factors, n * sizeof *host->factors);
+	w->own->begins[pass->layer->ref->n_experts] = n;
+	return 0;
 }
 
 int router_run(const struct pass *pass, struct err *err)
@@ -159,24 +86,17 @@ int router_run(const struct pass *pass, struct err *err)
 	bool is_shared = l[LINEAR_SHARED_ROUTER].weight.data != NULL;
 	const struct linear *const both[] = { &l[LINEAR_ROUTER], &l[LINEAR_SHARED_ROUTER] };
 	struct workspace *w = pass->workspace;
-	struct host_arrays *host = &w->host;
-	float *const ys[] = { w->scores, w->shared_scores };
-	const struct products products = { .linears = both,
-					   .n = is_shared ? 2 : 1,
-					   .x = w->own->normed,
-					   .m = pass->sequence->n_tokens,
-					   .ys = ys };
+	size_t first = w->grouped ? w->own->first_token : 0, m = pass->sequence->n_tokens;
+	float *const ys[] = { w->scores + first * pass->layer->ref->n_experts,
+			      w->own->shared_scores };
+	const struct products products = {
+		.linears = both, .n = is_shared ? 2 : 1, .x = w->own->normed, .m = m, .ys = ys
+	};
 
 	if (pass_products(pass, &products, err))
 		return -1;
-	w->ops->fetch(w->stream, host->scores, w->scores,
-		      products.m * pass->layer->ref->n_experts * sizeof(float));
 	if (is_shared)
-		w->ops->fetch(w->stream, host->shared_scores, w->shared_scores,
-			      products.m * sizeof(float));
-	if (w->ops->wait(w->stream, err))
-		return -1;
-	route_all(pass);
-	sort_tokens(pass, is_shared ? host->shared_scores : NULL);
-	return 0;
+		w->ops->activate(w->stream, ACT_SIGMOID, w->own->shared_scores, m,
+				 w->own->shared_scores);
+	return w->grouped ? 0 : choose_alone(pass, err);
 }

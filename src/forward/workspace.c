@@ -15,14 +15,16 @@ struct dims {
 	uint64_t tokens, hidden;
 	uint64_t mlp, fused, lora, expanded, experts; /* of each token */
 	uint64_t input;				      /* of each token, for the widest matrix */
-	uint64_t chosen, routed;		      /* experts, without and with the shared one */
-	uint64_t latent;			      /* of each token, for experts */
-	uint64_t q, k, v, attended, angles;	      /* of each token, for attention */
-	uint64_t head_gates;			      /* of each token */
-	uint64_t attention_scratch;		      /* bytes */
-	uint64_t keys, values, value_heads, few;      /* of gated DeltaNet */
-	uint64_t block, panel, n_panels;	      /* tokens and columns of the head */
-	uint64_t filtered;			      /* values of a filter; 0: no filter */
+	uint64_t group;				      /* tokens of a group */
+	uint64_t rows;				      /* of experts at once */
+	bool grouped;
+	uint64_t latent;			 /* of each token, for experts */
+	uint64_t q, k, v, attended, angles;	 /* of each token, for attention */
+	uint64_t head_gates;			 /* of each token */
+	uint64_t attention_scratch;		 /* bytes */
+	uint64_t keys, values, value_heads, few; /* of gated DeltaNet */
+	uint64_t block, panel, n_panels;	 /* tokens and columns of the head */
+	uint64_t filtered;			 /* values of a filter; 0: no filter */
 };
 
 static uint64_t larger(uint64_t a, uint64_t b)
@@ -73,9 +75,9 @@ static void dims_of_attention(struct dims *d, const struct executor_ops *ops,
 }
 
 static struct dims dims_of(const struct executor_ops *ops, const struct model *model,
-			   size_t max_tokens, bool filtered)
+			   struct workspace_shape shape, bool filtered)
 {
-	struct dims d = { .tokens = max_tokens, .hidden = model->hidden };
+	struct dims d = { .tokens = shape.max_tokens, .hidden = model->hidden };
 
 	for (size_t i = 0; i < model->n_layers; i++) {
 		dims_of_layer(&d, model, &model->layers[i]);
@@ -88,8 +90,9 @@ static struct dims dims_of(const struct executor_ops *ops, const struct model *m
 	d.input = larger(d.input, larger(d.latent, d.few));
 	d.input = larger(d.input, larger(d.values, model->mamba.n_heads * model->mamba.head_dim));
 	d.input = larger(d.input, larger(model->mamba1.n_channels, model->mamba1.step_rank));
-	d.chosen = d.experts ? d.tokens * model->routing.top_k : 0;
-	d.routed = d.experts ? d.chosen + d.tokens : 0;
+	d.group = d.tokens * shape.max_group;
+	d.grouped = d.experts && !filtered && executor_groups(ops);
+	d.rows = d.grouped ? d.group : d.tokens;
 	d.block = d.tokens < HEAD_BLOCK ? d.tokens : HEAD_BLOCK;
 	d.panel = ops->panel_rows(model->vocab_size);
 	d.n_panels = d.panel ? (model->vocab_size + d.panel - 1) / d.panel : 0;
@@ -120,27 +123,47 @@ static void common_arrays(struct workspace *w, const struct dims *d)
 {
 	struct array_list *list = &w->arrays;
 
-	add(list, &w->fused_out, d->tokens * d->fused * sizeof *w->fused_out);
+	add(list, &w->fused_out, d->rows * d->fused * sizeof *w->fused_out);
 	add(list, &w->scores,
-	    larger(d->block * d->panel, d->tokens * d->experts) * sizeof *w->scores);
-	add(list, &w->shared_scores, d->experts ? d->tokens * sizeof *w->shared_scores : 0);
+	    larger(d->block * d->panel, 2 * d->rows * d->experts) * sizeof *w->scores);
 	add(list, &w->token_rows, d->tokens * sizeof *w->token_rows);
-	add(list, &w->input.rounded, d->tokens * d->input * sizeof *w->input.rounded);
+	add(list, &w->input.rounded, d->rows * d->input * sizeof *w->input.rounded);
 	add(list, &w->input.filtered, d->filtered * sizeof *w->input.filtered);
 }
 
-static void own_arrays(struct array_list *list, struct own_arrays *own, const struct dims *d)
+/* The arrays of all sequences of a group, in those of its first one. */
+static void own_arrays(struct array_list *list, struct own_arrays *own, const struct dims *d,
+		       const struct model *model)
 {
-	uint64_t latent = d->experts ? d->tokens * d->latent : 0;
+	uint64_t latent = d->experts ? d->group * d->latent : 0;
+	uint64_t chosen = d->experts ? d->group * model->routing.top_k : 0;
 
-	add(list, &own->normed, d->tokens * d->hidden * sizeof *own->normed);
-	add(list, &own->rounded, d->tokens * d->hidden * sizeof *own->rounded);
-	add(list, &own->out, d->tokens * d->hidden * sizeof *own->out);
+	add(list, &own->normed, d->group * d->hidden * sizeof *own->normed);
+	add(list, &own->rounded, d->group * d->hidden * sizeof *own->rounded);
+	add(list, &own->out, d->group * d->hidden * sizeof *own->out);
 	add(list, &own->latent_in, latent * sizeof *own->latent_in);
 	add(list, &own->latent_out, latent * sizeof *own->latent_out);
-	add(list, &own->rows, d->routed * sizeof *own->rows);
-	add(list, &own->factors, d->routed * sizeof *own->factors);
-	add_host(list, &own->begins, d->experts ? (d->experts + 1) * sizeof *own->begins : 0);
+	add(list, &own->shared_scores, d->experts ? d->group * sizeof *own->shared_scores : 0);
+	add(list, &own->rows, chosen * sizeof *own->rows);
+	add(list, &own->factors, chosen * sizeof *own->factors);
+}
+
+static void route_arrays(struct workspace *w, const struct dims *d, const struct model *model)
+{
+	uint64_t chosen = d->experts ? d->rows * model->routing.top_k : 0;
+	uint64_t grouped = d->grouped ? chosen : 0;
+	uint64_t segments = d->experts * w->shape.max_group;
+	uint64_t stats = d->grouped ? segments * sizeof *w->route.stats : 0;
+	struct array_list *list = &w->arrays;
+
+	add(list, &w->route.chosen, chosen * sizeof *w->route.chosen);
+	add(list, &w->route.weights, chosen * sizeof *w->route.weights);
+	add(list, &w->route.counts, segments * sizeof *w->route.counts);
+	add(list, &w->route.segments, grouped * sizeof *w->route.segments);
+	add(list, &w->route.places, grouped * sizeof *w->route.places);
+	add(list, &w->route.stats, stats);
+	add_host(list, &w->host.stats, stats);
+	add_host(list, &w->host.counts, segments * sizeof *w->host.counts);
 }
 
 static void attention_arrays(struct workspace *w, const struct dims *d, const struct model *model)
@@ -227,11 +250,11 @@ static void mamba1_arrays(struct workspace *w, const struct dims *d, const struc
 
 static void mlp_arrays(struct workspace *w, const struct dims *d)
 {
-	uint64_t row = d->experts ? d->tokens * sizeof(float) : 0;
+	uint64_t row = d->experts ? d->rows * sizeof(float) : 0;
 	uint64_t expert = row * larger(d->hidden, d->latent);
 
-	add(&w->arrays, &w->mlp.gate, d->tokens * d->mlp * sizeof *w->mlp.gate);
-	add(&w->arrays, &w->mlp.up, d->tokens * d->mlp * sizeof *w->mlp.up);
+	add(&w->arrays, &w->mlp.gate, d->rows * d->mlp * sizeof *w->mlp.gate);
+	add(&w->arrays, &w->mlp.up, d->rows * d->mlp * sizeof *w->mlp.up);
 	add(&w->arrays, &w->mlp.expert_in, expert);
 	add(&w->arrays, &w->mlp.expert_out, expert);
 }
@@ -253,12 +276,6 @@ static void host_arrays(struct workspace *w, const struct dims *d)
 	uint64_t angles = d->tokens * d->angles;
 
 	add_host(list, &h->input, d->filtered * sizeof *h->input);
-	add_host(list, &h->scores, (d->tokens + 1) * d->experts * sizeof *h->scores);
-	add_host(list, &h->shared_scores, d->experts ? d->tokens * sizeof *h->shared_scores : 0);
-	add_host(list, &h->chosen, d->chosen * sizeof *h->chosen);
-	add_host(list, &h->weights, d->chosen * sizeof *h->weights);
-	add_host(list, &h->rows, d->routed * sizeof *h->rows);
-	add_host(list, &h->factors, d->routed * sizeof *h->factors);
 	add_host(list, &h->cosines, angles * sizeof *h->cosines);
 	add_host(list, &h->sines, angles * sizeof *h->sines);
 	add_host(list, &h->positions, d->tokens * sizeof *h->positions);
@@ -272,10 +289,15 @@ static void host_arrays(struct workspace *w, const struct dims *d)
 /* Lists all arrays; w->ops and w->shape must be set. */
 static void list_arrays(struct workspace *w, const struct model *model, bool filtered)
 {
-	const struct dims d = dims_of(w->ops, model, w->shape.max_tokens, filtered);
+	const struct dims d = dims_of(w->ops, model, w->shape, filtered);
 
+	w->grouped = d.grouped;
+	w->expert_rows = d.rows;
+	own_arrays(&w->arrays, &w->group[0], &d, model);
 	for (size_t i = 0; i < w->shape.max_group; i++)
-		own_arrays(&w->arrays, &w->group[i], &d);
+		add_host(&w->arrays, &w->group[i].begins,
+			 d.experts ? (d.experts + 1) * sizeof(size_t) : 0);
+	route_arrays(w, &d, model);
 	common_arrays(w, &d);
 	attention_arrays(w, &d, model);
 	delta_arrays(w, &d, model);

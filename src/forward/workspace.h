@@ -90,7 +90,7 @@ struct mamba1_arrays {
 
 struct mlp_arrays {
 	float *gate, *up;  /* (tokens, width) */
-	float *expert_in;  /* (tokens, hidden or latent): tokens of one expert */
+	float *expert_in;  /* (tokens, hidden or latent): tokens of one expert or of several */
 	float *expert_out; /* (tokens, hidden or latent) */
 };
 
@@ -102,14 +102,10 @@ struct head_arrays {
 };
 
 struct host_arrays {
-	float *input;		   /* (tokens, widest input): a copy for the filter */
-	const float *fetched_from; /* the values that input is a copy of; NULL: none */
-	float *scores;		   /* (tokens + 1, experts); the last row is scratch */
-	float *shared_scores;	   /* (tokens): of the shared expert */
-	size_t *chosen;		   /* (tokens, top_k): the chosen experts */
-	float *weights;		   /* (tokens, top_k): their weights */
-	uint32_t *rows;		   /* from here on: copies of the executor's arrays */
-	float *factors;
+	float *input;		    /* (tokens, widest input): a copy for the filter */
+	const float *fetched_from;  /* the values that input is a copy of; NULL: none */
+	struct value_stats **stats; /* from here on: copies of the executor's arrays */
+	uint32_t *counts;
 	float *cosines, *sines, *positions;
 	uint32_t *labels;
 	float *log_sums, *label_logits;
@@ -117,7 +113,8 @@ struct host_arrays {
 	struct divergence_sums *totals; /* (HEAD_BLOCK), over the panels */
 };
 
-/* What a sequence keeps while the other sequences of its group take the same step. */
+/* What a sequence keeps while the other sequences of its group take the same step.  The arrays of
+ * a sequence follow those of the sequence before it in the group. */
 struct own_arrays {
 	float *normed;		  /* (tokens, hidden) */
 	uint16_t *rounded;	  /* (tokens, hidden): normed as bf16 */
@@ -126,15 +123,28 @@ struct own_arrays {
 	struct value_stats *out_stats;
 	float *out;		       /* (tokens, hidden): of attention or mlp */
 	float *latent_in, *latent_out; /* (tokens, latent): of all experts */
-	/* Tokens sorted by expert, and all of them once more for the shared expert. */
-	uint32_t *rows;	     /* (tokens * (top_k + 1)): tokens */
-	float *factors;	     /* (tokens * (top_k + 1)): weights of their expert */
+	float *shared_scores;	       /* (tokens): factors of the shared expert */
+	/* tokens sorted by expert; if the workspace is grouped, those of all sequences, of
+	 * group[0] */
+	uint32_t *rows;	     /* (tokens * top_k): tokens */
+	float *factors;	     /* (tokens * top_k): weights of their expert */
 	size_t *begins;	     /* (experts + 1), the host's: of the tokens of each expert in rows */
+	size_t first_token;  /* in the group */
 	size_t n_slots_used; /* of the sequence's stats, used in this layer */
 };
 
-#define MAX_GROUP  8 /* sequences that take the experts of a layer together */
-#define MAX_ARRAYS (80 + 8 * MAX_GROUP)
+/* Of the choice of experts, and of the rows of all sequences of a group, sorted by expert. */
+struct route_arrays {
+	uint32_t *chosen; /* (tokens, top_k) */
+	float *weights;	  /* (tokens, top_k) */
+	uint32_t *counts; /* (experts, sequences) */
+	/* as in sort_choices_args; NULL: the workspace is not grouped */
+	uint32_t *segments, *places;
+	struct value_stats **stats; /* (experts, sequences): the first slot of a segment */
+};
+
+#define MAX_GROUP  SORT_MAX_SEQUENCES /* sequences that take the experts of a layer together */
+#define MAX_ARRAYS (100 + MAX_GROUP)
 
 /* Every array of a workspace. */
 struct array_list {
@@ -157,14 +167,17 @@ struct workspace {
 	const struct executor_ops *ops;
 	int number; /* the worker of observers and filters */
 	struct workspace_shape shape;
+	/* experts take the tokens of all sequences of a group at once: arrays between the products
+	 * of experts have rows for all tokens of a group */
+	bool grouped;
+	size_t expert_rows; /* of those arrays */
 
 	struct own_arrays group[MAX_GROUP]; /* of the sequences of a group */
 	struct own_arrays *own;		    /* of the sequence that runs */
 	/* (tokens, width): q, k and v, or queries and gates, or gate and up, from one matrix; or
 	 * the gates and the values of a convolution; or the inputs of all layers */
 	float *fused_out;
-	float *scores;	      /* (tokens, experts), or (HEAD_BLOCK, a panel of the head) */
-	float *shared_scores; /* (tokens): of the shared expert */
+	float *scores;	      /* (2, tokens, experts), or (HEAD_BLOCK, a panel of the head) */
 	uint32_t *token_rows; /* (tokens): rows of the table of embeddings, which is in normed */
 
 	struct input_arrays input;
@@ -174,6 +187,7 @@ struct workspace {
 	struct mamba_arrays mamba;
 	struct mamba1_arrays mamba1;
 	struct mlp_arrays mlp;
+	struct route_arrays route;
 	struct head_arrays head;
 	struct host_arrays host;
 

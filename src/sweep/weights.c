@@ -353,16 +353,14 @@ int weights_load_vector(struct weights *weights, struct executor_stream *stream,
 	return load_floats(weights, stream, &whole, vector, err);
 }
 
-/* Whether the host uses the vector: it chooses and weighs experts, and passes on a factor. */
+/* Whether the host uses the vector: it passes on a factor. */
 static bool is_of_host(int role)
 {
-	return role == VECTOR_ROUTER_BIAS || role == VECTOR_EXPERT_SCALES ||
-	       role == VECTOR_LAYER_SCALE;
+	return role == VECTOR_LAYER_SCALE;
 }
 
-/* Reads a vector to the host.  A NaN is refused: by the router's bias its expert would never be
- * chosen, and no other check would report it. */
-static int load_of_host(struct weights *weights, const struct tensor_ref *ref, float **vector,
+/* Reads a vector to the host.  A NaN is refused. */
+static int load_checked(struct weights *weights, const struct tensor_ref *ref, float **vector,
 			struct err *err)
 {
 	const struct floats_request whole = {
@@ -414,11 +412,28 @@ static int load_transposed(struct weights *weights, struct executor_stream *stre
 	return rc;
 }
 
+/* Loads what chooses and weighs experts.  By a NaN in the bias an expert would never be chosen, and
+ * no other check would report it. */
+static int load_of_router(struct weights *weights, struct executor_stream *stream,
+			  const struct tensor_ref *ref, float **values, struct err *err)
+{
+	size_t n = st_n_elements(ref->tensor->shape, ref->tensor->n_dims);
+	float *floats = NULL;
+	int rc = load_checked(weights, ref, &floats, err);
+
+	if (!rc)
+		rc = send_floats(stream, floats, n, values, err);
+	free(floats);
+	return rc;
+}
+
 static int load_vector(struct weights *weights, struct executor_stream *stream, int role,
 		       const struct tensor_ref *from, float **to, struct err *err)
 {
 	if (is_of_host(role))
-		return load_of_host(weights, from, to, err);
+		return load_checked(weights, from, to, err);
+	if (role == VECTOR_ROUTER_BIAS || role == VECTOR_EXPERT_SCALES)
+		return load_of_router(weights, stream, from, to, err);
 	if (from->tensor->n_dims > 1)
 		return load_transposed(weights, stream, from, to, err);
 	return weights_load_vector(weights, stream, from, to, err);

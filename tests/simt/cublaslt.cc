@@ -3,7 +3,7 @@
  * cuBLASLt for a CPU: the functions that kernels/gpu/cuda calls, by their own names.  It knows only
  * what descriptors say, multiplies in double, and refuses what NVIDIA documents as unsupported:
  * cuBLAS, Tensor Core Usage, Narrow Precision Data Types Usage, cublasLtMatmul().  An algorithm is
- * good for the problem that it was found for, and for no other.
+ * good for the problem that it was found for, and for no other; without splits, for any columns.
  */
 extern "C" {
 #include "kernels/gpu/cuda/cublaslt.h"
@@ -49,6 +49,7 @@ struct layout {
 
 struct preference {
 	uint64_t workspace;
+	uint32_t reductions;
 	uint32_t alignments[4];
 };
 
@@ -57,6 +58,7 @@ struct algo {
 	uint64_t problem; /* hash of all that it was found for */
 	uint32_t alignments[4];
 	uint64_t workspace_size;
+	bool any_cols; /* no sum is split: D may have any number of columns */
 };
 
 static bool fails(const char *name)
@@ -235,7 +237,7 @@ static int judge(struct problem *p, const uint32_t alignments[4])
 	return SUCCESS;
 }
 
-static uint64_t problem_hash(const struct problem *p)
+static uint64_t problem_hash(const struct problem *p, bool any_cols)
 {
 	const struct layout *layouts[] = { p->a, p->b, p->c, p->d };
 	uint64_t hash = 14695981039346656037u;
@@ -244,7 +246,7 @@ static uint64_t problem_hash(const struct problem *p)
 	for (const struct layout *l : layouts) {
 		mix((uint64_t)l->type);
 		mix(l->rows);
-		mix(l->cols);
+		mix(any_cols && l != p->a ? 0 : l->cols);
 		mix((uint64_t)l->stride);
 	}
 	for (int i = 0; i < 2; i++) {
@@ -327,16 +329,11 @@ API int cublasLtCreate(void **handle)
 	return SUCCESS;
 }
 
-static struct desc desc_zero()
-{
-	return {};
-}
-
 API int cublasLtMatmulDescCreate(void **desc, int compute_type, int scale_type)
 {
 	if (compute_type != LT_COMPUTE_32F || scale_type != LT_R_32F)
 		return BAD_VALUE;
-	return object_new("MatmulDescCreate", desc, desc_zero());
+	return object_new("MatmulDescCreate", desc, (struct desc){});
 }
 
 /* Where an attribute is kept, and its size. */
@@ -400,7 +397,7 @@ API int cublasLtMatmulPreferenceCreate(void **preference)
 	return object_new(
 		"MatmulPreferenceCreate", preference,
 		(struct preference){
-			0, { DEFAULT_ALIGN, DEFAULT_ALIGN, DEFAULT_ALIGN, DEFAULT_ALIGN } });
+			0, ~0u, { DEFAULT_ALIGN, DEFAULT_ALIGN, DEFAULT_ALIGN, DEFAULT_ALIGN } });
 }
 
 API int cublasLtMatmulPreferenceSetAttribute(void *object, int attribute, const void *value,
@@ -412,6 +409,8 @@ API int cublasLtMatmulPreferenceSetAttribute(void *object, int attribute, const 
 		return FAILED;
 	if (attribute == LT_PREF_MAX_WORKSPACE && size == sizeof preference->workspace)
 		memcpy(&preference->workspace, value, size);
+	else if (attribute == LT_PREF_REDUCTIONS && size == sizeof preference->reductions)
+		memcpy(&preference->reductions, value, size);
 	else if (attribute >= LT_PREF_MIN_ALIGNMENT_A && attribute <= LT_PREF_MIN_ALIGNMENT_D &&
 		 size == sizeof(uint32_t))
 		memcpy(&preference->alignments[attribute - LT_PREF_MIN_ALIGNMENT_A], value, size);
@@ -457,7 +456,8 @@ API int cublasLtMatmulAlgoGetHeuristic(void *handle, void *desc, void *a, void *
 	status = judge(&p, prefers->alignments);
 	if (status)
 		return status;
-	algo.problem = problem_hash(&p);
+	algo.any_cols = prefers->reductions == 0;
+	algo.problem = problem_hash(&p, algo.any_cols);
 	memcpy(algo.alignments, prefers->alignments, sizeof algo.alignments);
 	algo.workspace_size = WORKSPACE * p.m;
 	if (algo.workspace_size > prefers->workspace)
@@ -487,8 +487,8 @@ API int cublasLtMatmul(void *handle, void *desc, const void *alpha, const void *
 	status = judge(&p, algo.alignments);
 	if (!handle || status)
 		return handle ? status : NOT_READY;
-	if (algo.problem != problem_hash(&p) || workspace_size < algo.workspace_size ||
-	    reinterpret_cast<uintptr_t>(workspace) % 256 ||
+	if (algo.problem != problem_hash(&p, algo.any_cols) ||
+	    workspace_size < algo.workspace_size || reinterpret_cast<uintptr_t>(workspace) % 256 ||
 	    (!c && (scalars[1] != 0 || !is_fp8(p.d->type))) || !lies(a, algo.alignments[0]) ||
 	    !lies(b, algo.alignments[1]) || !lies(c, algo.alignments[2]) ||
 	    !lies(d, algo.alignments[3]))

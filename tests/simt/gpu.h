@@ -64,6 +64,25 @@ int __syncthreads_or(int predicate);
 unsigned __shfl_xor_sync(unsigned mask, unsigned value, int lane_mask);
 unsigned __shfl_sync(unsigned mask, unsigned value, int lane);
 
+static inline void __syncwarp()
+{
+	__shfl_xor_sync(GPU_ALL_LANES, 0, 0);
+}
+
+static inline unsigned __ballot_sync(unsigned mask, bool is)
+{
+	unsigned all = (unsigned)is << threadIdx.x % 32;
+
+	for (int step = 16; step > 0; step /= 2)
+		all |= __shfl_xor_sync(mask, all, step);
+	return all;
+}
+
+static inline unsigned __popc(unsigned v)
+{
+	return (unsigned)__builtin_popcount(v);
+}
+
 static inline unsigned atomicMax(unsigned *at, unsigned value)
 {
 	unsigned before = *at;

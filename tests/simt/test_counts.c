@@ -43,7 +43,7 @@ struct tensor {
 struct checkpoint_text {
 	FILE *file;
 	size_t n_bytes; /* of the tensors so far */
-	char header[1 << 14];
+	char header[1 << 15];
 	size_t length;
 };
 
@@ -61,7 +61,33 @@ static void tensor_add(struct checkpoint_text *text, const char *name, size_t ro
 	text->n_bytes += n;
 }
 
-static void layer_add(struct checkpoint_text *text, size_t layer)
+/* What a model is made of. */
+struct model_shape {
+	size_t n_layers;
+	size_t n_experts; /* 0: one mlp */
+};
+
+#define EXPERT_WIDTH 64
+#define TOP_K	     2
+
+static void experts_add(struct checkpoint_text *text, size_t layer, size_t n_experts)
+{
+	static const struct tensor rows[] = { { "w1", EXPERT_WIDTH, HIDDEN },
+					      { "w2", HIDDEN, EXPERT_WIDTH },
+					      { "w3", EXPERT_WIDTH, HIDDEN } };
+	char name[160];
+
+	snprintf(name, sizeof name, "model.layers.%zu.block_sparse_moe.gate.weight", layer);
+	tensor_add(text, name, n_experts, HIDDEN);
+	for (size_t i = 0; i < 3 * n_experts; i++) {
+		snprintf(name, sizeof name,
+			 "model.layers.%zu.block_sparse_moe.experts.%zu.%s.weight", layer, i / 3,
+			 rows[i % 3].name);
+		tensor_add(text, name, rows[i % 3].rows, rows[i % 3].cols);
+	}
+}
+
+static void layer_add(struct checkpoint_text *text, size_t layer, size_t n_experts)
 {
 	static const struct tensor rows[] = {
 		{ "input_layernorm", HIDDEN, 0 },
@@ -77,9 +103,13 @@ static void layer_add(struct checkpoint_text *text, size_t layer)
 	char name[160];
 
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		if (n_experts && strncmp(rows[i].name, "mlp", 3) == 0)
+			continue;
 		snprintf(name, sizeof name, "model.layers.%zu.%s.weight", layer, rows[i].name);
 		tensor_add(text, name, rows[i].rows, rows[i].cols);
 	}
+	if (n_experts)
+		experts_add(text, layer, n_experts);
 }
 
 static FILE *file_new(const char *folder, const char *name)
@@ -93,33 +123,41 @@ static FILE *file_new(const char *folder, const char *name)
 	return file;
 }
 
-static void config_write(const char *folder, size_t n_layers)
+static void config_write(const char *folder, struct model_shape shape)
 {
+	char experts[128] = "";
 	FILE *file = file_new(folder, "config.json");
 
+	if (shape.n_experts)
+		snprintf(experts, sizeof experts,
+			 "\"num_local_experts\":%zu,\"num_experts_per_tok\":%d,", shape.n_experts,
+			 TOP_K);
 	fprintf(file,
-		"{\"architectures\":[\"LlamaForCausalLM\"],\"model_type\":\"llama\","
+		"{\"architectures\":[\"%s\",%s"
 		"\"hidden_size\":%d,\"intermediate_size\":%d,\"num_attention_heads\":%d,"
 		"\"num_key_value_heads\":%d,\"head_dim\":%d,\"num_hidden_layers\":%zu,"
 		"\"vocab_size\":%d,\"rms_norm_eps\":1e-6,\"rope_theta\":10000.0,"
 		"\"hidden_act\":\"silu\",\"max_position_embeddings\":512,"
 		"\"tie_word_embeddings\":true}",
-		HIDDEN, WIDTH, HEADS, KEYS / DIM, DIM, n_layers, VOCAB);
+		shape.n_experts ? "MixtralForCausalLM\"],\"model_type\":\"mixtral"
+				: "LlamaForCausalLM\"],\"model_type\":\"llama",
+		experts, HIDDEN, shape.n_experts ? EXPERT_WIDTH : WIDTH, HEADS, KEYS / DIM, DIM,
+		shape.n_layers, VOCAB);
 	fclose(file);
 }
 
 /* Writes a model of random weights; returns the bytes of its tensors. */
-static size_t model_write(const char *folder, size_t n_layers)
+static size_t model_write(const char *folder, struct model_shape shape)
 {
 	struct checkpoint_text text = { .file = file_new(folder, "model.safetensors") };
 	uint32_t random = 1;
 	uint64_t length;
 
-	config_write(folder, n_layers);
+	config_write(folder, shape);
 	tensor_add(&text, "model.embed_tokens.weight", VOCAB, HIDDEN);
 	tensor_add(&text, "model.norm.weight", HIDDEN, 0);
-	for (size_t i = 0; i < n_layers; i++)
-		layer_add(&text, i);
+	for (size_t i = 0; i < shape.n_layers; i++)
+		layer_add(&text, i, shape.n_experts);
 	text.header[text.length++] = '}';
 	while (text.length % 8)
 		text.header[text.length++] = ' ';
@@ -227,13 +265,13 @@ static void folder_remove(struct folder folder)
 }
 
 /* What one more layer takes, for n_sequences. */
-static struct job layer_of(const char *folder, size_t n_sequences)
+static struct job layer_of(const char *folder, size_t n_sequences, size_t n_experts)
 {
 	struct job one = { .model = folder, .n_sequences = n_sequences, .n_threads = 1 }, two = one;
 
-	model_write(folder, 1);
+	model_write(folder, (struct model_shape){ 1, n_experts });
 	job_run(folder, &one);
-	model_write(folder, 2);
+	model_write(folder, (struct model_shape){ 2, n_experts });
 	job_run(folder, &two);
 	two.n_products -= one.n_products;
 	two.counts.n_launches -= one.counts.n_launches;
@@ -261,7 +299,7 @@ static void at_most(const char *what, double n, double limit)
 static void a_dense_layer_has_its_limits(void **state)
 {
 	struct folder folder = folder_new();
-	const struct job few = layer_of(folder.path, 2), more = layer_of(folder.path, 3);
+	const struct job few = layer_of(folder.path, 2, 0), more = layer_of(folder.path, 3, 0);
 	const struct simt_counts *a = &few.counts, *b = &more.counts;
 
 	(void)state;
@@ -282,7 +320,7 @@ static void a_dense_layer_has_its_limits(void **state)
 static void weights_are_loaded_beside_sequences(void **state)
 {
 	struct folder folder = folder_new();
-	const struct job layer = layer_of(folder.path, 5);
+	const struct job layer = layer_of(folder.path, 5, 0);
 
 	(void)state;
 	folder_remove(folder);
@@ -290,31 +328,42 @@ static void weights_are_loaded_beside_sequences(void **state)
 		5 - (double)layer.counts.n_copies_between, 0);
 }
 
-/* The most of one sequence more, in the layers of a model of 3 experts, of which a token goes to
- * 2. */
-#define MAX_EXPERT_LAUNCHES 102
-#define MAX_EXPERT_WAITS    6
+/* The most of a layer of experts: of one sequence more, and of a group besides 3 products for each
+ * expert: the choice, and batches, of which 2 TOP_K + 1 have room for all tokens. */
+#define MAX_ROUTED_LAUNCHES 20
+#define MAX_GROUP_LAUNCHES  (3 + 5 * (2 * TOP_K + 1))
+#define GROUP		    8 /* sequences that go through experts together */
 
-static void experts_have_their_limits(void **state)
+static double launches_of(const struct job *job)
+{
+	return (double)(job->counts.n_launches + job->n_products);
+}
+
+/* The launches of a sequence more do not depend on the number of experts; those of experts not on
+ * the number of sequences.  A group waits to learn how many tokens each expert has, and at the
+ * end. */
+static void experts_take_all_sequences_at_once(void **state)
 {
 	struct folder folder = folder_new();
-	struct job few = { .model = "sample_checkpoints/tiny-moe/per-expert",
-			   .n_sequences = 4,
-			   .n_threads = 1 };
-	struct job more = few;
+	const struct job two = layer_of(folder.path, 2, 8), four = layer_of(folder.path, 4, 8),
+			 group = layer_of(folder.path, GROUP, 8),
+			 wide = layer_of(folder.path, 2, 16),
+			 groups = layer_of(folder.path, 2 * GROUP, 8);
+	double each = (launches_of(&four) - launches_of(&two)) / 2;
 
 	(void)state;
-	more.n_sequences = 8;
-	job_run(folder.path, &few);
-	job_run(folder.path, &more);
 	folder_remove(folder);
-	at_most("launches of a sequence, with experts",
-		(double)(more.counts.n_launches + more.n_products - few.counts.n_launches -
-			 few.n_products) /
-			4,
-		MAX_EXPERT_LAUNCHES);
-	at_most("waits of a sequence, with experts",
-		(double)(more.counts.n_waits - few.counts.n_waits) / 4, MAX_EXPERT_WAITS);
+	at_most("launches of a layer of experts and sequence", each, MAX_ROUTED_LAUNCHES);
+	at_most("launches of a layer's 8 experts", launches_of(&group) - GROUP * each,
+		MAX_GROUP_LAUNCHES + 3 * 8);
+	at_most("launches of 8 experts more", launches_of(&wide) - launches_of(&two), 3 * 8);
+	at_most("waits of sequences of a group",
+		(double)(group.counts.n_waits - two.counts.n_waits), 0);
+	at_most("copies of sequences of a group",
+		(double)(group.counts.n_copies_in + group.counts.n_copies_out -
+			 two.counts.n_copies_in - two.counts.n_copies_out),
+		0);
+	at_most("waits of a group", (double)(groups.counts.n_waits - group.counts.n_waits), 2);
 }
 
 /* Returns how often the weights of a model of 2 layers are copied to the device, in bytes of
@@ -322,7 +371,7 @@ static void experts_have_their_limits(void **state)
 static double loads_of(struct job job)
 {
 	struct folder folder = folder_new();
-	size_t size = model_write(folder.path, 2);
+	size_t size = model_write(folder.path, (struct model_shape){ 2, 0 });
 
 	job.model = folder.path;
 	job_run(folder.path, &job);
@@ -348,7 +397,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_dense_layer_has_its_limits),
 		cmocka_unit_test(weights_are_loaded_beside_sequences),
-		cmocka_unit_test(experts_have_their_limits),
+		cmocka_unit_test(experts_take_all_sequences_at_once),
 		cmocka_unit_test(weights_are_loaded_once),
 	};
 

@@ -190,6 +190,23 @@ static void an_algorithm_is_kept_by_shape(void **state)
 	bench_release(&t);
 }
 
+/* Where rows must not depend on others, the library is asked once, for no number of rows. */
+static void an_algorithm_for_any_rows_is_kept_once(void **state)
+{
+	struct bench t;
+
+	(void)state;
+	bench_init(&t, &kinds[0], 40, 72, 56);
+	t.g.any_m = true;
+	assert_int_equal(asked(&t), 1);
+	for (t.g.m = 39; t.g.m > 0; t.g.m -= 13)
+		assert_int_equal(asked(&t), 0);
+	t.g.m = 40;
+	t.g.any_m = false;
+	assert_int_equal(asked(&t), 1);
+	bench_release(&t);
+}
+
 /* An algorithm for addresses that are multiples of 256 is no good for others; one for some rows of
  * a matrix is so for all. */
 static void an_algorithm_is_kept_by_alignment(void **state)
@@ -291,6 +308,7 @@ int main(void)
 		cmocka_unit_test(the_update_equals_that_of_the_cpu),
 		cmocka_unit_test(no_rows_call_nothing),
 		cmocka_unit_test(an_algorithm_is_kept_by_shape),
+		cmocka_unit_test(an_algorithm_for_any_rows_is_kept_once),
 		cmocka_unit_test(an_algorithm_is_kept_by_alignment),
 		cmocka_unit_test(an_algorithm_is_kept_for_all_threads),
 		cmocka_unit_test(the_workspace_is_kept),

@@ -14,6 +14,7 @@
 #include "kernels/cpu/forward/gemm.h"
 #include "kernels/cpu/forward/observed.h"
 #include "kernels/cpu/forward/ops.h"
+#include "kernels/cpu/forward/route.h"
 #include "num/fp8.h"
 
 struct cpu_executor {
@@ -324,6 +325,17 @@ static void cpu_attend(struct executor_stream *stream, const struct attention_ar
 	attention_heads(ops_of(stream), args);
 }
 
+static void cpu_route(struct executor_stream *stream, const struct route_args *args)
+{
+	route_tokens(ops_of(stream), args);
+}
+
+static void cpu_sort_choices(struct executor_stream *stream, const struct sort_choices_args *args)
+{
+	(void)stream;
+	route_sort(args);
+}
+
 static uint64_t cpu_scan_scratch(const struct scan_args *args)
 {
 	return scan_scratch_floats(args) * sizeof(float);
@@ -429,6 +441,8 @@ const struct executor_ops executor_cpu = {
 	.rms_norm = cpu_rms_norm,
 	.rope = cpu_rope,
 	.round_e4m3 = cpu_round_e4m3,
+	.route = cpu_route,
+	.sort_choices = cpu_sort_choices,
 	.attention_scratch = attention_scratch_size,
 	.attend = cpu_attend,
 	.scan_scratch = cpu_scan_scratch,

@@ -143,6 +143,9 @@ struct cpu_ops {
 	/* Returns log(sum exp(x)) of n values. */
 	float (*log_sum_exp)(const float *x, size_t n);
 
+	/* Turns a row of n scores into probabilities, in place. */
+	void (*softmax)(float *x, size_t n);
+
 	/* divergence_args of one row, with top_p and top_q from its first column on.  Sums are
 	 * fp64, of 16 lanes likewise. */
 	void (*divergence)(const float *p, const float *q, size_t n, struct divergence_sums *sums);

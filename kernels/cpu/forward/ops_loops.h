@@ -279,28 +279,27 @@ static void CPU_OP(divergence)(const float *p, const float *q, size_t n,
 }
 
 /* The row of this instruction set; the including file defines its usable(). */
-#define CPU_OPS_ROW(title)                                                                \
-	{                                                                                 \
-		.host = { .name = (title),                                                \
-			  .usable = CPU_OP(usable),                                       \
-			  .round_bf16 = CPU_OP(round_bf16),                               \
-			  .round_bf16_f32 = CPU_OP(round_bf16_f32),                       \
-			  .softmax = CPU_OP(softmax),                                     \
-			  .factor_diagonal = CPU_OP(factor_diagonal),                     \
-			  .factor_rows = CPU_OP(factor_rows),                             \
-			  .factor_unit = CPU_OP(factor_unit),                             \
-			  .round_rows = CPU_OP(round_rows) },                             \
-		.amax = CPU_OP(amax), .histogram = CPU_OP(histogram),                     \
-		.round_amax = CPU_OP(round_amax), .add = CPU_OP(add),                     \
-		.add_scaled = CPU_OP(add_scaled), .add_row = CPU_OP(add_row),             \
-		.rms_norm = CPU_OP(rms_norm), .rope = CPU_OP(rope), .gate = CPU_OP(gate), \
-		.activate = CPU_OP(activate), .scale = CPU_OP(scale),                     \
-		.gate_interleaved = CPU_OP(gate_interleaved), .softcap = CPU_OP(softcap), \
-		.log_sum_exp = CPU_OP(log_sum_exp), .divergence = CPU_OP(divergence),     \
-		.attention_pack = CPU_OP(attention_pack), .attend = CPU_OP(attend),       \
-		.scan = CPU_OP(scan), .scan_channels = CPU_OP(scan_channels),             \
-		.convolve = CPU_OP(convolve), .delta_gates = CPU_OP(delta_gates),         \
-		.delta = CPU_OP(delta),                                                   \
+#define CPU_OPS_ROW(title)                                                                  \
+	{                                                                                   \
+		.host = { .name = (title),                                                  \
+			  .usable = CPU_OP(usable),                                         \
+			  .round_bf16 = CPU_OP(round_bf16),                                 \
+			  .round_bf16_f32 = CPU_OP(round_bf16_f32),                         \
+			  .factor_diagonal = CPU_OP(factor_diagonal),                       \
+			  .factor_rows = CPU_OP(factor_rows),                               \
+			  .factor_unit = CPU_OP(factor_unit),                               \
+			  .round_rows = CPU_OP(round_rows) },                               \
+		.amax = CPU_OP(amax), .histogram = CPU_OP(histogram),                       \
+		.round_amax = CPU_OP(round_amax), .add = CPU_OP(add),                       \
+		.add_scaled = CPU_OP(add_scaled), .add_row = CPU_OP(add_row),               \
+		.rms_norm = CPU_OP(rms_norm), .rope = CPU_OP(rope), .gate = CPU_OP(gate),   \
+		.activate = CPU_OP(activate), .scale = CPU_OP(scale),                       \
+		.gate_interleaved = CPU_OP(gate_interleaved), .softcap = CPU_OP(softcap),   \
+		.log_sum_exp = CPU_OP(log_sum_exp), .softmax = CPU_OP(softmax),             \
+		.divergence = CPU_OP(divergence), .attention_pack = CPU_OP(attention_pack), \
+		.attend = CPU_OP(attend), .scan = CPU_OP(scan),                             \
+		.scan_channels = CPU_OP(scan_channels), .convolve = CPU_OP(convolve),       \
+		.delta_gates = CPU_OP(delta_gates), .delta = CPU_OP(delta),                 \
 	}
 
 #endif

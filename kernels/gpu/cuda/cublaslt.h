@@ -52,6 +52,7 @@ enum lt_scale {
 /* cublasLtMatmulPreferenceAttributes_t. */
 enum lt_preference {
 	LT_PREF_MAX_WORKSPACE = 1, /* uint64_t, bytes */
+	LT_PREF_REDUCTIONS = 3,	   /* uint32_t, of cublasLtReductionScheme_t; 0: none */
 	/* uint32_t, bytes: alignment of the address, 256 if not set */
 	LT_PREF_MIN_ALIGNMENT_A = 5,
 	LT_PREF_MIN_ALIGNMENT_B = 6,

@@ -6,7 +6,8 @@
  * m.
  *
  * Asking the library for an algorithm takes longer than a small product, so its answer is kept for
- * each shape.
+ * each shape.  One answer serves any m where rows must have the same bits for any m: no sum of it
+ * is split over blocks, and a block sums up in one order.
  */
 extern "C" {
 #include "base/mem.h"
@@ -28,6 +29,7 @@ extern "C" {
 #define AMAX_SIZE	256  /* of one float, and its alignment */
 #define ALIGN_MOST	256u /* the largest alignment that the library distinguishes */
 #define UPDATE_THREADS	32
+#define ANY_M		256 /* rows that the algorithm for any number of them is asked for */
 #define N_BUCKETS	1024
 
 /* Everything that the library's answer depends on.  Compared byte by byte, so the padding is
@@ -39,7 +41,7 @@ struct shape_key {
 	size_t strides[3];
 	uint32_t alignments[3]; /* bytes, of the addresses of rows */
 	struct tile tiles[2];
-	bool fast, has_amax, is_sum;
+	bool fast, has_amax, is_sum, any_m;
 };
 
 struct shape {
@@ -60,7 +62,7 @@ struct call {
 	const struct gpu_gemm *g;
 	void *native, *handle;
 	void *desc, *a, *b, *c, *d; /* of the library: its A is our B; c: if D is FP8 */
-	void *preference;
+	void *preference;	    /* while an algorithm is asked for */
 };
 
 static bool went_well(const struct call *c, const char *name, int status)
@@ -203,7 +205,8 @@ static void key_init(struct shape_key *key, const struct call *c)
 
 	memset(key, 0, sizeof *key);
 	key->device = device_index(c->stream);
-	key->m = g->m;
+	key->m = g->any_m ? ANY_M : g->m;
+	key->any_m = g->any_m;
 	key->n = g->n;
 	key->k = g->k;
 	key->types[0] = g->a.dtype;
@@ -237,6 +240,7 @@ static struct shape **bucket_of(const struct shape_key *key)
 static bool prefer(const struct call *c, const struct shape_key *key)
 {
 	const uint64_t most = WORKSPACE_MOST;
+	const uint32_t no_reductions = 0;
 	const struct {
 		enum lt_preference which;
 		uint32_t alignment;
@@ -246,7 +250,9 @@ static bool prefer(const struct call *c, const struct shape_key *key)
 		     { LT_PREF_MIN_ALIGNMENT_D, key->alignments[2] } };
 
 	if (!CALL(c, MatmulPreferenceSetAttribute, c->preference, LT_PREF_MAX_WORKSPACE, &most,
-		  sizeof most))
+		  sizeof most) ||
+	    (key->any_m && !CALL(c, MatmulPreferenceSetAttribute, c->preference, LT_PREF_REDUCTIONS,
+				 &no_reductions, sizeof no_reductions)))
 		return false;
 	for (const auto &row : rows) {
 		if (!CALL(c, MatmulPreferenceSetAttribute, c->preference, row.which, &row.alignment,
@@ -256,23 +262,40 @@ static bool prefer(const struct call *c, const struct shape_key *key)
 	return true;
 }
 
-/* Returns NULL if the stream has failed; the next product of the shape asks again. */
-static struct shape *shape_ask(struct call *c, const struct shape_key *key)
+/* Asks for an algorithm for the described product. */
+static bool algo_find(struct call *c, const struct shape_key *key, struct lt_heuristic *found)
 {
-	struct lt_heuristic found = {};
-	struct shape *shape;
 	int n_found = 0;
 
 	if (!CALL(c, MatmulPreferenceCreate, &c->preference) || !prefer(c, key) ||
 	    !CALL(c, MatmulAlgoGetHeuristic, c->handle, c->desc, c->a, c->b, c_layout(c), c->d,
-		  c->preference, 1, &found, &n_found))
-		return NULL;
+		  c->preference, 1, found, &n_found))
+		return false;
 	if (n_found == 0) {
 		device_fail(c->stream, "cublasLtMatmulAlgoGetHeuristic",
 			    "no algorithm for this product");
-		return NULL;
+		return false;
 	}
-	if (!went_well(c, "cublasLtMatmulAlgoGetHeuristic", found.state))
+	return went_well(c, "cublasLtMatmulAlgoGetHeuristic", found->state);
+}
+
+/* Returns NULL if the stream has failed; the next product of the shape asks again. */
+static struct shape *shape_ask(const struct call *c, const struct shape_key *key, const float *amax)
+{
+	struct lt_heuristic found = {};
+	struct gpu_gemm g = *c->g;
+	struct call ask = {};
+	struct shape *shape;
+	bool well;
+
+	g.m = key->m;
+	ask.stream = c->stream;
+	ask.lt = c->lt;
+	ask.g = &g;
+	ask.handle = c->handle;
+	well = describe(&ask, amax) && algo_find(&ask, key, &found);
+	call_release(&ask);
+	if (!well)
 		return NULL;
 	shape = static_cast<struct shape *>(xcalloc(1, sizeof *shape));
 	shape->key = *key;
@@ -282,7 +305,7 @@ static struct shape *shape_ask(struct call *c, const struct shape_key *key)
 }
 
 /* Returns the kept answer, or a new one.  An answer never changes and is never freed. */
-static const struct shape *shape_get(struct call *c)
+static const struct shape *shape_get(struct call *c, const float *amax)
 {
 	struct shape **bucket, *shape;
 	struct shape_key key;
@@ -293,7 +316,7 @@ static const struct shape *shape_get(struct call *c)
 	for (shape = *bucket; shape && memcmp(&shape->key, &key, sizeof key);)
 		shape = shape->next;
 	if (!shape) {
-		shape = shape_ask(c, &key);
+		shape = shape_ask(c, &key, amax);
 		if (shape) {
 			shape->next = *bucket;
 			*bucket = shape;
@@ -348,7 +371,7 @@ static bool multiply(struct call *c, struct gpu_gemm_space *space)
 
 	if (!describe(c, space->amax))
 		return false;
-	shape = shape_get(c);
+	shape = shape_get(c, space->amax);
 	if (!shape || !space_ready(c->stream, space, shape->workspace_size))
 		return false;
 	return CALL(c, Matmul, c->handle, c->desc, &one, g->b.data, c->a, g->a.data, c->b, &beta,

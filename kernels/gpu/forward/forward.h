@@ -46,6 +46,15 @@ void gpu_rms_norm(struct device_stream *stream, const struct rms_norm_args *args
 void gpu_rope(struct device_stream *stream, const struct rope_args *args);
 void gpu_round_e4m3(struct device_stream *stream, const struct round_e4m3_args *args);
 
+/* --- experts --- */
+
+/* The logarithm is the GPU's logf(), as that of gpu_cross_entropy(). */
+void gpu_route(struct device_stream *stream, const struct route_args *args);
+void gpu_sort_choices(struct device_stream *stream, const struct sort_choices_args *args);
+void gpu_take_rows(struct device_stream *stream, const struct take_rows_args *args);
+void gpu_gate_rows(struct device_stream *stream, const struct gate_rows_args *args);
+void gpu_combine(struct device_stream *stream, const struct combine_args *args);
+
 /* --- attention, scan and loss --- */
 
 /* Returns at most 64 MiB, or the bytes for 64 queries, if those are more.  More tokens of the same

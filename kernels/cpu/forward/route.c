@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The choice of experts for each token, and the tokens sorted by expert.
+ */
+#include "kernels/cpu/forward/route.h"
+
+#include <math.h>
+
+#include "backend/routing.h"
+
+/* Finds the indices of the k largest of n scores; the first of equal ones. */
+static void top_k(const float *scores, size_t n, size_t k, uint32_t *chosen)
+{
+	for (size_t i = 0; i < k; i++) {
+		size_t best = SIZE_MAX;
+
+		for (size_t e = 0; e < n; e++) {
+			bool taken = false;
+
+			for (size_t j = 0; j < i; j++)
+				taken |= chosen[j] == e;
+			if (!taken && (best == SIZE_MAX || scores[e] > scores[best]))
+				best = e;
+		}
+		chosen[i] = (uint32_t)best;
+	}
+}
+
+/* Sets the scores of experts outside of the best top_groups groups to -inf. */
+static void mask_groups(const struct route_args *args, float *scores)
+{
+	size_t size = args->n_experts / args->n_groups;
+
+	for (size_t n_open = args->n_groups; n_open > args->top_groups; n_open--) {
+		size_t worst = SIZE_MAX;
+		float min = INFINITY;
+
+		for (size_t g = 0; g < args->n_groups; g++) {
+			float score = routing_group_score(args, scores + g * size, size);
+
+			if (score > -INFINITY && score <= min) {
+				min = score;
+				worst = g;
+			}
+		}
+		for (size_t e = 0; worst != SIZE_MAX && e < size; e++)
+			scores[worst * size + e] = -INFINITY;
+	}
+}
+
+static void route_token(const struct cpu_ops *ops, const struct route_args *args, size_t t)
+{
+	size_t n = args->n_experts, k = args->top_k;
+	float *scores = args->scores + t * n, *biased = scores + args->n_tokens * n;
+
+	if (args->kind == ROUTE_SIGMOID)
+		for (size_t e = 0; e < n; e++)
+			scores[e] = routing_sigmoid(scores[e]);
+	else if (args->kind == ROUTE_SOFTMAX)
+		ops->softmax(scores, n);
+	for (size_t e = 0; e < n; e++)
+		biased[e] = args->bias ? scores[e] + args->bias[e] : scores[e];
+	if (args->n_groups > 1)
+		mask_groups(args, biased);
+	top_k(biased, n, k, args->chosen + t * k);
+	routing_end(args, scores, args->chosen + t * k, args->weights + t * k);
+}
+
+void route_tokens(const struct cpu_ops *ops, const struct route_args *args)
+{
+	for (size_t t = 0; t < args->n_tokens; t++)
+		route_token(ops, args, t);
+}
+
+void route_sort(const struct sort_choices_args *args)
+{
+	size_t k = args->top_k, n = 0;
+
+	for (size_t e = 0; e < args->n_experts; e++) {
+		size_t i = 0;
+
+		for (size_t s = 0; s < args->n_sequences; s++) {
+			size_t before = n, segment = e * args->n_sequences + s;
+
+			for (; i < args->ends[s] * k; i++) {
+				if (args->chosen[i] != e)
+					continue;
+				args->rows[n] = (uint32_t)(i / k);
+				args->factors[n] = args->weights[i];
+				if (args->segments)
+					args->segments[n] = (uint32_t)segment;
+				if (args->places)
+					args->places[i] = (uint32_t)n;
+				n++;
+			}
+			args->counts[segment] = (uint32_t)(n - before);
+		}
+	}
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The arguments of the operations of executor.h on experts: the choice of experts, and rows of
+ * several sequences, sorted by expert.  All pointers are of the executor's memory.
+ *
+ * A segment is the rows of one expert and one sequence; segment e * n_sequences + s is that of
+ * expert e and sequence s.
+ */
+#ifndef FP8CONV_BACKEND_EXPERT_ARGS_H
+#define FP8CONV_BACKEND_EXPERT_ARGS_H
+
+#include "backend/executor_args.h"
+
+/* What the scores of experts are, by which they are chosen, and their weights. */
+enum route_kind {
+	ROUTE_SOFTMAX,	      /* scores and weights: a softmax over all experts */
+	ROUTE_SIGMOID,	      /* sigmoids */
+	ROUTE_CHOSEN_SOFTMAX, /* scores are logits, weights a softmax over the chosen ones */
+	ROUTE_CHOSEN_SIGMOID, /* scores are logits, weights sigmoids */
+};
+
+/* Chooses top_k of n_experts for each token, those with the largest scores, of equal ones the
+ * first; with groups, from the top_groups groups of the largest scores.  The score of a group is
+ * that of its best expert (group_max), or the sum of its two best ones.  With norm_top_k, weights
+ * are divided by the sum of the scores of the chosen experts + sum_eps.  Then they are multiplied
+ * by scale, and by the scale of their expert. */
+struct route_args {
+	size_t n_tokens, n_experts, top_k; /* top_k: at most n_experts */
+	enum route_kind kind;
+	size_t n_groups, top_groups; /* n_groups: 0 or 1, no groups; else it divides n_experts */
+	bool group_max, norm_top_k;
+	float sum_eps, scale;
+	const float *bias;	    /* (n_experts): added to scores for the choice; NULL: none */
+	const float *expert_scales; /* (n_experts); NULL: 1 */
+	float *scores;		    /* (2, n_tokens, n_experts): logits, then scratch */
+	uint32_t *chosen;	    /* (n_tokens, top_k), written: ascending */
+	float *weights;		    /* (n_tokens, top_k), written */
+};
+
+#define SORT_MAX_SEQUENCES 8
+
+/* Sorts the n_tokens * top_k choices by expert, and those of an expert by token.  The tokens are
+ * those of n_sequences, one after the other. */
+struct sort_choices_args {
+	const uint32_t *chosen; /* (n_tokens, top_k) */
+	const float *weights;
+	size_t n_tokens, n_experts, top_k;
+	size_t n_sequences;
+	size_t ends[SORT_MAX_SEQUENCES]; /* (n_sequences): the token after each */
+	/* written; (n_tokens * top_k) in sorted order: the token, its weight and its segment */
+	uint32_t *rows;
+	float *factors;
+	uint32_t *segments; /* NULL: not wanted */
+	uint32_t *places;   /* (n_tokens, top_k), written: the place of each choice; NULL */
+	uint32_t *counts;   /* (n_experts, n_sequences), written: rows of each segment */
+};
+
+#define NO_SLOT SIZE_MAX
+
+/* Where rows add their values: row r to stats[segments[r]][slot]; slot NO_SLOT: to none. */
+struct row_stats {
+	struct value_stats *const *stats; /* (n_segments); each begins its segment's slots */
+	const uint32_t *segments;	  /* (n_rows) */
+};
+
+/* y[r] = factors[r] * x[rows[r]], rounded to bf16 if `round`, and added to the stats. */
+struct take_rows_args {
+	const float *x;
+	const uint32_t *rows; /* NULL: row r itself */
+	const float *factors; /* NULL: 1 */
+	size_t n_rows, n_cols;
+	bool round;
+	struct row_stats stats;
+	size_t slot;
+	float *y;	 /* (n_rows, n_cols), may be x with rows NULL; NULL: not written */
+	uint16_t *codes; /* with `round`: the same as bf16; NULL: not written */
+};
+
+/* y = activation(gate) * up, rounded to bf16 if `round`.  gate, up and y are added to the stats of
+ * their slots; of gate and up one slot may serve both. */
+struct gate_rows_args {
+	enum activation activation;
+	struct rows_in gate, up;
+	size_t n_rows, n_cols;
+	bool round;
+	struct row_stats stats;
+	size_t gate_slot, up_slot, y_slot;
+	struct rows_out y; /* may be gate or up with equal strides; NULL: not written */
+	uint16_t *codes;   /* (n_rows, n_cols) as in take_rows_args */
+};
+
+/* y[t] += weights[t, i] * x[places[t, i] - first], for i in order, of the places in [first, first +
+ * n_rows). */
+struct combine_args {
+	float *y;		/* (n_tokens, n_cols) */
+	const float *x;		/* (n_rows, n_cols) */
+	const uint32_t *places; /* (n_tokens, top_k) */
+	const float *weights;	/* (n_tokens, top_k); NULL: 1 */
+	size_t first, n_rows;
+	size_t n_tokens, top_k, n_cols;
+};
+
+#endif

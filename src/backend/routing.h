@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The parts of executor_ops.route() that every executor computes alike, one token at a time.
+ */
+#ifndef FP8CONV_BACKEND_ROUTING_H
+#define FP8CONV_BACKEND_ROUTING_H
+
+#include <math.h>
+
+#include "backend/expert_args.h"
+#include "num/activation.h"
+
+/* 1 / (1 + e^-x). */
+NUM_INLINE float routing_sigmoid(float x)
+{
+	return 1.0f / (1.0f + f32_exp_fine(-x));
+}
+
+/* Returns the score of a group of n experts. */
+NUM_INLINE float routing_group_score(const struct route_args *args, const float *scores, size_t n)
+{
+	float first = -INFINITY, second = -INFINITY;
+
+	for (size_t e = 0; e < n; e++) {
+		second = fmaxf(second, fminf(first, scores[e]));
+		first = fmaxf(first, scores[e]);
+	}
+	return args->group_max ? first : first + second;
+}
+
+/* Replaces the scores of the chosen experts, the best one first, by their sigmoids, or by their
+ * softmax. */
+NUM_INLINE void routing_weigh_chosen(enum route_kind kind, float *weights, size_t n)
+{
+	float sum = 0, max = weights[0];
+
+	if (kind == ROUTE_CHOSEN_SIGMOID) {
+		for (size_t i = 0; i < n; i++)
+			weights[i] = sigmoid(weights[i]);
+		return;
+	}
+	for (size_t i = 0; i < n; i++) {
+		weights[i] = f32_exp_fine(weights[i] - max);
+		sum += weights[i];
+	}
+	for (size_t i = 0; i < n; i++)
+		weights[i] /= sum;
+}
+
+/* Sorts the chosen experts of a token, with their weights. */
+NUM_INLINE void routing_sort(uint32_t *chosen, float *weights, size_t n)
+{
+	for (size_t i = 1; i < n; i++) {
+		uint32_t expert = chosen[i];
+		float weight = weights[i];
+		size_t j = i;
+
+		for (; j > 0 && chosen[j - 1] > expert; j--) {
+			chosen[j] = chosen[j - 1];
+			weights[j] = weights[j - 1];
+		}
+		chosen[j] = expert;
+		weights[j] = weight;
+	}
+}
+
+/* Ends the choice of a token: chosen has its experts, the best one first; scores are of all
+ * experts, without the bias. */
+NUM_INLINE void routing_end(const struct route_args *args, const float *scores, uint32_t *chosen,
+			    float *weights)
+{
+	float sum = 0;
+
+	for (size_t i = 0; i < args->top_k; i++) {
+		weights[i] = scores[chosen[i]];
+		sum += weights[i];
+	}
+	if (args->kind >= ROUTE_CHOSEN_SOFTMAX)
+		routing_weigh_chosen(args->kind, weights, args->top_k);
+	for (size_t i = 0; i < args->top_k; i++)
+		weights[i] = (args->norm_top_k ? weights[i] / (sum + args->sum_eps) : weights[i]) *
+			     args->scale *
+			     (args->expert_scales ? args->expert_scales[chosen[i]] : 1);
+	routing_sort(chosen, weights, args->top_k);
+}
+
+#endif
