@@ -119,12 +119,60 @@ static void parity_of_all_codes(void **state)
 	}
 }
 
+#define ROWS 128
+#define COLS 128
+
+/* Finite codes of a whole region times scale_inv of every kind, one for each row: a group of rows
+ * has finite scales and others. */
+static void parity_of_finite_codes(void **state)
+{
+	static const float some[] = {
+		1.0f, NAN, -NAN, 0x1.fffffep127f, INFINITY, 0x1p-149f, 3e-8f
+	};
+	static const uint8_t some_e8m0[] = { 0, 255, 127, 254, 1 };
+	static uint8_t codes[ROWS * COLS] __attribute__((aligned(256)));
+	static uint32_t want[ROWS * COLS], got[ROWS * COLS];
+	float scales[ROWS];
+	uint8_t e8m0[ROWS];
+
+	(void)state;
+	for (size_t i = 0; i < ROWS; i++) {
+		scales[i] = some[i % (sizeof some / sizeof *some)];
+		e8m0[i] = some_e8m0[i % (sizeof some_e8m0)];
+	}
+	for (size_t n = 0; n < 2 * 3 * 2; n++) {
+		enum fp8_format format = n % 2 ? FP8_E5M2 : FP8_E4M3;
+		enum dtype dtype = sample_dtypes[n / 2 % 3];
+		struct quant_in q = { codes,	    ROWS,      COLS,   COLS, format,
+				      { 1, WHOLE }, SCALE_F32, scales, 1 };
+		size_t n_finite = format == FP8_E4M3 ? 0x7F : 0x7C; /* of one sign */
+
+		for (size_t i = 0; i < ROWS * COLS; i++)
+			codes[i] = (uint8_t)(i % n_finite | i % 3 / 2 << 7);
+		if (n >= 6) {
+			q.scale_type = SCALE_E8M0;
+			q.scale_inv = e8m0;
+		}
+		memset(want, 0, sizeof want);
+		memset(got, 0, sizeof got);
+		backend_dequantize(backend_select("reference", &(struct err){ 0 }), &q, dtype, want,
+				   COLS);
+		for (const struct backend *const *b = backends; *b; b++) {
+			if ((*b)->unusable())
+				continue;
+			backend_dequantize(*b, &q, dtype, got, COLS);
+			assert_memory_equal(want, got, sizeof got);
+		}
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(parity_of_scales),
 		cmocka_unit_test(parity_of_all_halves),
 		cmocka_unit_test(parity_of_all_codes),
+		cmocka_unit_test(parity_of_finite_codes),
 	};
 
 	skipped_print();
