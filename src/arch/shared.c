@@ -34,6 +34,8 @@ const struct ignored_row delta_ignored[] = {
 	{ "attn_output_gate", "true" },
 	{ "mamba_ssm_dtype", NULL },
 	{ "mtp_num_hidden_layers", NULL },
+	{ "output_gate_type", "\"silu\"" },
+	{ "output_gate_type", "\"swish\"" }, /* another name of silu */
 	{ NULL, NULL },
 };
 

@@ -281,13 +281,15 @@ static bool equals(const json_t *value, const char *text)
 static bool is_ignored(const struct ignored_row *rows, const char *key, const json_t *value,
 		       bool *decided)
 {
-	for (; !*decided && rows && rows->key; rows++) {
+	bool before = *decided, ignored = false;
+
+	for (; !before && rows && rows->key; rows++) {
 		if (strcmp(rows->key, key) != 0)
 			continue;
 		*decided = true;
-		return !rows->only || json_is_null(value) || equals(value, rows->only);
+		ignored |= !rows->only || json_is_null(value) || equals(value, rows->only);
 	}
-	return false;
+	return ignored;
 }
 
 /* Whether the value switches nothing on: null, false, 0, or an empty text, list or object. */

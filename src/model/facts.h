@@ -22,7 +22,7 @@ struct fact_row {
 	const char *otherwise; /* JSON: the value where the key is missing; NULL: none */
 };
 
-/* A key that changes no number of an architecture. */
+/* A key that changes no number of an architecture; a row for each value, if there are several. */
 struct ignored_row {
 	const char *key;
 	const char *only; /* JSON: as long as it has this value; NULL: with any value */

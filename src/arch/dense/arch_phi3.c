@@ -11,4 +11,8 @@ const struct arch arch_phi3 = {
 		{ "rms_norm_eps", "1e-05" },
 		{ "sliding_window", NULL },
 	},
+	.facts.ignored = {
+		{ "full_attn_mod", "1" },
+		{ "interpolate_factor", "1" },
+	},
 };

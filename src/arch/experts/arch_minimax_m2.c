@@ -22,10 +22,16 @@ const struct arch arch_minimax_m2 = {
 	},
 	.facts.ignored = {
 		{ "attn_type_list", NULL },
+		/* of MiniMax-Text-01: factors of residuals, and what joins a shared expert */
+		{ "layernorm_full_attention_beta", "1.0" },
+		{ "layernorm_linear_attention_beta", "1.0" },
+		{ "layernorm_mlp_beta", "1.0" },
+		{ "mlp_intermediate_size", NULL },
 		{ "mtp_transformer_layers", NULL },
 		{ "num_mtp_modules", NULL },
 		{ "qk_norm_type", "\"per_layer\"" },
 		{ "scoring_func", "\"sigmoid\"" },
+		{ "shared_moe_mode", NULL },
 		{ "use_mtp", NULL },
 		{ "use_qk_norm", "true" },
 		{ "use_routing_bias", "true" },

@@ -26,6 +26,7 @@ const struct arch arch_bamba = {
 		{ "rms_norm_eps", "1e-05" },
 	},
 	.facts.ignored = {
+		{ "attn_rotary_emb", NULL }, /* half of head_dim in the releases */
 		{ "mamba_chunk_size", NULL },
 		{ "num_logits_to_keep", NULL },
 		{ "z_loss_coefficient", NULL },

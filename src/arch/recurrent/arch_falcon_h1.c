@@ -40,7 +40,12 @@ const struct arch arch_falcon_h1 = {
 	},
 	.facts.ignored = {
 		{ "mamba_chunk_size", NULL },
+		{ "mamba_use_mlp", "true" },
+		{ "mlp_expansion_factor", NULL },
 		{ "num_logits_to_keep", NULL },
 		{ "projectors_bias", NULL },
+		{ "time_step_floor", NULL },
+		{ "time_step_max", NULL },
+		{ "time_step_min", NULL },
 	},
 };

@@ -30,7 +30,9 @@ const struct arch arch_granitemoehybrid = {
 		{ "residual_multiplier", "1.0" },
 	},
 	.facts.ignored = {
+		{ "init_method", NULL },
 		{ "mamba_chunk_size", NULL },
+		{ "normalization_function", "\"rmsnorm\"" },
 		{ "shared_intermediate_size", NULL },
 	},
 };

@@ -1,0 +1,52 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+. "$CLI/lib.sh"
+# Keys of config.json that releases have and transformers does not read: the history is the same with them.  Where another value
+# would ask for something else, it is refused by the name of its key.
+need "python3()"
+python3 "$CLI/tiny.py" ids 5 30 >ids.jsonl
+
+# with KEY JSON...: the model with these members of the language model's configuration.
+with() {
+	python3 - "$@" <<-'END'
+		import json, sys
+		whole = json.load(open("model/config.json"))
+		text = whole.get("text_config", whole)
+		for key, value in zip(sys.argv[1::2], sys.argv[2::2]):
+		    text[key] = json.loads(value)
+		json.dump(whole, open("changed/config.json", "w"))
+	END
+}
+
+# released ARCH KEY JSON...
+released() {
+	arch=$1
+	shift
+	rm -rf model changed ./*.amax
+	python3 "$CLI/tiny.py" make "$arch" model
+	cp -r model changed
+	with "$@"
+	for folder in model changed; do
+		"$FP8CONV" calibrate "$folder" --data ids.jsonl --seq-len 30 --quiet -o "$folder.amax"
+	done
+	cmp model.amax changed.amax || echo "$arch"
+}
+refused() {
+	with "$@"
+	fails 3 " calibrate: config.json: '$1' is $2, which is not supported for this architecture; remove the key if it changes no number" \
+		calibrate changed --data ids.jsonl --seq-len 30 -o s.amax
+}
+
+released qwen3_5 output_gate_type '"swish"' mtp_use_dedicated_embeddings false mtp_num_hidden_layers 1
+released qwen3_next output_gate_type '"silu"'
+refused output_gate_type '"sigmoid"'
+released minimax_m2 shared_moe_mode '"sigmoid"' shared_intermediate_size 0 mlp_intermediate_size 8192 \
+	layernorm_full_attention_beta 1.0 layernorm_linear_attention_beta 1.0 layernorm_mlp_beta 1.0
+refused shared_intermediate_size 64
+refused layernorm_mlp_beta 2.0
+released falcon_h1 mamba_use_mlp true mlp_expansion_factor 8 time_step_floor 0.0001 time_step_max 0.1 time_step_min 0.001
+released granitemoehybrid init_method '"mup"' normalization_function '"rmsnorm"'
+refused normalization_function '"layernorm"'
+released phi3 full_attn_mod 1 interpolate_factor 1 lm_head_bias false
+refused interpolate_factor 2
+released bamba attn_rotary_emb 10
