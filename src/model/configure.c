@@ -36,7 +36,8 @@ static int configure_heads(struct model *model, const struct model_config *confi
 	if (model->n_heads % model->n_kv_heads)
 		return err_set(
 			err, ERR_INPUT,
-			"config.json: %zu heads are not a multiple of %zu key and value heads",
+			"config.json: %zu heads ('num_attention_heads') are not a multiple of %zu "
+			"key and value heads ('num_key_value_heads')",
 			model->n_heads, model->n_kv_heads);
 	return 0;
 }
@@ -65,33 +66,32 @@ static int configure_sizes(struct model *model, const struct model_config *confi
 	return 0;
 }
 
+/* The activation of an mlp with a gate, or of one without, which is of another key. */
 static int configure_activation(struct model *model, const json_t *facts, struct err *err)
 {
+	static const char *const keys[] = { "mlp_hidden_act", "hidden_activation", "hidden_act" };
 	static const struct {
 		const char *name;
 		enum activation activation;
-	} names[] = { { "silu", ACT_SILU },
-		      { "swish", ACT_SILU },
-		      { "gelu_pytorch_tanh", ACT_GELU },
-		      { "relu2", ACT_SRELU } };
-	const json_t *value = json_object_get(facts, "hidden_activation");
+		bool gated;
+	} names[] = { { "silu", ACT_SILU, true },
+		      { "swish", ACT_SILU, true },
+		      { "gelu_pytorch_tanh", ACT_GELU, true },
+		      { "relu2", ACT_SRELU, false } };
 	const char *name;
+	size_t k = 0;
 
-	if (!json_is_string(value))
-		value = json_object_get(facts, "mlp_hidden_act");
-	if (!json_is_string(value))
-		value = json_object_get(facts, "hidden_act");
-	name = json_is_string(value) ? json_string_value(value) : "null";
-	for (size_t i = 0; i < COUNT(names); i++) {
-		if (strcmp(names[i].name, name) != 0)
+	while (k + 1 < COUNT(keys) && !json_object_get(facts, keys[k]))
+		k++;
+	name = json_string_value(json_object_get(facts, keys[k]));
+	for (size_t i = 0; name && i < COUNT(names); i++) {
+		if (strcmp(names[i].name, name) != 0 || names[i].gated != (k > 0))
 			continue;
 		model->activation = names[i].activation;
 		return 0;
 	}
-	return err_set(err, ERR_INPUT,
-		       "config.json: hidden_act '%s' is not supported (supported: silu, "
-		       "gelu_pytorch_tanh)",
-		       name);
+	return err_set(err, ERR_INPUT, "config.json: %s '%s' is not supported (supported: %s)",
+		       keys[k], name ? name : "null", k > 0 ? "silu, gelu_pytorch_tanh" : "relu2");
 }
 
 /* Returns the key of the norms' eps; all architectures read the last one, few have another. */

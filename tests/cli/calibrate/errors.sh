@@ -72,5 +72,12 @@ fails 3 "${c}config.json: 'attention_bias' is true, but layer 0 of 'changed' has
 	calibrate changed --data ok.jsonl -o s.amax
 changed hidden_act '"relu"'
 fails 3 "${c}config.json: hidden_act 'relu' is not supported (supported: *)" calibrate changed --data ok.jsonl -o s.amax
+# Known, but only in layers without a gate.
+changed hidden_act '"relu2"'
+fails 3 "${c}config.json: hidden_act 'relu2' is not supported (supported: silu, gelu_pytorch_tanh)" \
+	calibrate changed --data ok.jsonl -o s.amax
+changed num_key_value_heads 3
+fails 3 "${c}config.json: * heads ('num_attention_heads') are not a multiple of 3 key and value heads ('num_key_value_heads')" \
+	calibrate changed --data ok.jsonl -o s.amax
 rm -rf changed *.jsonl *.txt
 ls
