@@ -83,8 +83,10 @@ static void read_level(struct model_config *config, const json_t *object)
 		config->size[i] = config->bad[i] ? 0 : (uint64_t)json_integer_value(value);
 	}
 	value = json_object_get(object, "tie_word_embeddings");
-	if (json_is_boolean(value))
+	if (json_is_boolean(value)) {
 		config->tie_word_embeddings = json_is_true(value);
+		config->tie_is_stated = true;
+	}
 	if (!config->has_quantization && quantization && !json_is_null(quantization)) {
 		config->has_quantization = true;
 		config->quant_method = string_of(json_object_get(quantization, "quant_method"));

@@ -43,6 +43,7 @@ struct model_config {
 	char *quant_method;    /* of quantization_config */
 	bool has_quantization; /* quantization_config is present and not null */
 	bool tie_word_embeddings;
+	bool tie_is_stated; /* false: tie_word_embeddings is missing */
 	/* of the language model; 0 where missing or not a positive integer */
 	uint64_t size[N_CONFIG_SIZES];
 	bool bad[N_CONFIG_SIZES]; /* present, but not a positive integer */

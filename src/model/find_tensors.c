@@ -478,7 +478,8 @@ int model_find_tensors(struct model *model, const struct model_config *config, s
 		return search_missing(&search, body, norm, ".weight");
 	if (search_check_matrix(model->embedding, model->vocab_size, model->hidden, err) ||
 	    search_check_vector(model->norm, model->hidden, err) ||
-	    find_head(&search, model, config->tie_word_embeddings || model->arch->tied) ||
+	    find_head(&search, model,
+		      config->tie_is_stated ? config->tie_word_embeddings : arch->tied) ||
 	    find_layer_inputs(&search, model))
 		return -1;
 	search.n_found = 0;

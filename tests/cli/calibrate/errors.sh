@@ -79,5 +79,11 @@ fails 3 "${c}config.json: hidden_act 'relu2' is not supported (supported: silu, 
 changed num_key_value_heads 3
 fails 3 "${c}config.json: * heads ('num_attention_heads') are not a multiple of 3 key and value heads ('num_key_value_heads')" \
 	calibrate changed --data ok.jsonl -o s.amax
+# A family whose head is the embedding, and a file that denies it but has no head.
+python3 "$CLI/tiny.py" make smollm3 tied
+model=tied
+changed tie_word_embeddings false
+fails 3 "${c}tensor 'lm_head.weight' is missing from 'changed', a model of smollm3: use option *" calibrate changed --data ok.jsonl -o s.amax
+rm -r tied
 rm -rf changed *.jsonl *.txt
 ls
