@@ -35,7 +35,9 @@ const struct ignored_row delta_ignored[] = {
 	{ "mamba_ssm_dtype", NULL },
 	{ "mtp_num_hidden_layers", NULL },
 	{ "output_gate_type", "\"silu\"" },
-	{ "output_gate_type", "\"swish\"" }, /* another name of silu */
+	/* another name of silu */
+	{ "output_gate_type", "\"swish\"" },
+	{ "use_qk_norm", "true" },
 	{ NULL, NULL },
 };
 

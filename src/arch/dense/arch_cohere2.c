@@ -22,6 +22,7 @@ const struct arch arch_cohere2 = {
 		{ "sliding_window_pattern", NULL },
 	},
 	.facts.ignored = {
+		{ "_sliding_window_pattern", NULL },
 		{ "layer_switch", NULL },
 		{ "order_of_interleaved_layers", "\"local_attn_first\"" },
 		{ "position_embedding_type", "\"rope_gptj\"" },

@@ -10,4 +10,5 @@ const struct arch arch_ernie4_5 = {
 	.facts.keys = { { "head_dim", "128" },
 			{ "rms_norm_eps", "1e-05" },
 			{ "rope_theta", "500000.0" } },
+	.facts.ignored = { { "use_rmsnorm", "true" } },
 };

@@ -14,4 +14,5 @@ const struct arch arch_qwen3 = {
 		{ "sliding_window", "4096" },
 		{ "use_sliding_window", "false" },
 	},
+	.facts.ignored = { { "use_qk_norm", "true" } },
 };

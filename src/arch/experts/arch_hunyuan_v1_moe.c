@@ -22,6 +22,7 @@ const struct arch arch_hunyuan_v1_moe = {
 	.facts.ignored = {
 		{ "moe_layer_num_skipped", "0" },
 		{ "norm_topk_prob", "true" },
+		{ "routed_scaling_factor", "1.0" },
 		{ "num_shared_expert", NULL },
 		{ "use_mixed_mlp_moe", NULL },
 	},

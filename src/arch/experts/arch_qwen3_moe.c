@@ -14,5 +14,8 @@ const struct arch arch_qwen3_moe = {
 		{ "sliding_window", "4096" },
 		{ "use_sliding_window", "false" },
 	},
-	.facts.ignored = { { "max_window_layers", NULL } },
+	.facts.ignored = {
+		{ "max_window_layers", NULL },
+		{ "use_qk_norm", "true" },
+	},
 };

@@ -12,4 +12,5 @@ const struct arch arch_qwen3_vl_moe = {
 		{ "num_experts_per_tok", "4" },
 		{ "rope_theta", "500000.0" },
 	},
+	.facts.ignored = { { "norm_topk_prob", "true" } },
 };

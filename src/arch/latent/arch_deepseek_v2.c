@@ -23,6 +23,7 @@ const struct arch arch_deepseek_v2 = {
 		{ "v_head_dim", "128" },
 	},
 	.facts.ignored = {
+		{ "head_dim", NULL }, /* transformers takes qk_rope_head_dim for it */
 		{ "norm_topk_prob", "false" },
 		{ "qk_head_dim", NULL },
 		{ "rope_interleave", "true" },

@@ -29,6 +29,7 @@ const struct arch arch_glm_moe_dsa = {
 		{ "v_head_dim", "256" },
 	},
 	.facts.ignored = {
+		{ "head_dim", NULL }, /* transformers takes qk_rope_head_dim for it */
 		{ "index_share_for_mtp_iteration", NULL },
 		{ "index_skip_topk_offset", NULL },
 		{ "index_topk_freq", NULL },

@@ -30,5 +30,5 @@ const struct arch arch_mistral4 = {
 		{ "topk_group", "1" },
 		{ "v_head_dim", "128" },
 	},
-	.facts.ignored = { { "qk_head_dim", NULL } },
+	.facts.ignored = { { "qk_head_dim", NULL }, { "scoring_func", "\"softmax\"" } },
 };

@@ -67,7 +67,6 @@ const struct arch arch_bailing_hybrid = {
 		{ "linear_silu", "true" },
 		{ "max_window_layers", NULL },
 		{ "mlp_layer_types", NULL },
-		{ "model_max_length", NULL },
 		{ "moe_router_enable_expert_bias", "true" },
 		{ "moe_shared_expert_intermediate_size", NULL },
 		{ "mtp_loss_scaling_factor", NULL },

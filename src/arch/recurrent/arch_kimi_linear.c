@@ -45,7 +45,6 @@ const struct arch arch_kimi_linear = {
 		{ "head_dim", NULL },
 		{ "mla_use_nope", "true" },
 		{ "mlp_layer_types", NULL },
-		{ "model_max_length", NULL },
 		{ "moe_router_activation_func", "\"sigmoid\"" },
 		{ "num_shared_experts", NULL },
 		{ "qk_head_dim", NULL },

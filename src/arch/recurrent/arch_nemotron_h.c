@@ -72,6 +72,7 @@ const struct arch arch_nemotron_h = {
 	},
 	.facts.ignored = {
 		{ "attention_bias", "false" },
+		{ "attention_head_dim", NULL }, /* older code's name of head_dim */
 		{ "chunk_size", NULL },
 		{ "expand", NULL },
 		{ "mamba_proj_bias", NULL },
@@ -81,6 +82,7 @@ const struct arch arch_nemotron_h = {
 		{ "moe_shared_expert_overlap", NULL },
 		{ "mtp_hybrid_override_pattern", NULL },
 		{ "mtp_layers_block_type", NULL },
+		{ "norm_eps", NULL },
 		{ "num_logits_to_keep", NULL },
 		{ "rescale_prenorm_residual", NULL },
 		{ "residual_in_fp32", NULL },

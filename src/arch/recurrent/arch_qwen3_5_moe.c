@@ -20,4 +20,5 @@ const struct arch arch_qwen3_5_moe = {
 		{ "partial_rotary_factor", "0.25" },
 	},
 	.facts.shared_ignored = delta_ignored,
+	.facts.ignored = { { "norm_topk_prob", "true" } },
 };

@@ -50,3 +50,20 @@ refused normalization_function '"layernorm"'
 released phi3 full_attn_mod 1 interpolate_factor 1 lm_head_bias false
 refused interpolate_factor 2
 released bamba attn_rotary_emb 10
+# transformers 4 and unsloth write these into what they save.
+released llama _name_or_path '"org/model"' _attn_implementation_autoset true _commit_hash '"0f"' _flash_attn_2_enabled true \
+	_attn_implementation '"sdpa"' attn_implementation '"flash_attention_2"' model_max_length 4096
+released nemotron_h norm_eps 1e-05 attention_head_dim 128
+released qwen3_moe use_qk_norm true qkv_bias false shared_expert_intermediate_size 0
+refused use_qk_norm false
+released qwen3_vl_moe norm_topk_prob true
+refused norm_topk_prob false
+released hunyuan_v1_moe routed_scaling_factor 1.0 group_limited_greedy false
+refused routed_scaling_factor 2.5
+released cohere2 _sliding_window_pattern 4
+released ernie4_5 use_rmsnorm true
+released mistral4 scoring_func '"softmax"'
+refused scoring_func '"sigmoid"'
+for arch in deepseek_v2 deepseek_v32 glm_moe_dsa; do
+	released "$arch" head_dim 192
+done
