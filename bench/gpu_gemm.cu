@@ -158,9 +158,14 @@ static struct gpu_operand operand_of(const struct bench *b, const struct row *ro
 
 static struct gpu_gemm gemm_of(const struct bench *b, const struct row *row)
 {
-	struct gpu_gemm g = { row->m, row->n, row->k, operand_of(b, row, &b->a, &row->a),
-			      operand_of(b, row, &b->b, &row->b) };
+	struct gpu_gemm g = {};
 
+	g.form = GEMM_PRODUCT;
+	g.m = row->m;
+	g.n = row->n;
+	g.k = row->k;
+	g.a = operand_of(b, row, &b->a, &row->a);
+	g.b = operand_of(b, row, &b->b, &row->b);
 	g.d.data = b->d;
 	g.d.dtype = DT_BF16;
 	g.d.stride = row->n;
