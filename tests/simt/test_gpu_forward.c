@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "kernels/gpu/forward/forward.h"
+#include "tests/simt/counts.h"
 
 /* Of n elements that are nowhere. */
 static void run_all(size_t n)
@@ -82,7 +83,7 @@ static void nothing_launches_no_kernel(void **state)
 	assert_string_equal(err.message, "a call on GPU 0: it failed");
 }
 
-/* 64 MiB, or 64 queries if they take more, or all. */
+/* Scores in 64 MiB, or of 64 queries if they take more, or of all; and a total of each query. */
 static void attention_scratch_is_bounded(void **state)
 {
 	struct attention_args args = {
@@ -90,14 +91,39 @@ static void attention_scratch_is_bounded(void **state)
 	};
 
 	(void)state;
-	assert_int_equal(gpu_attention_scratch(&args), 64 * 128 * 8193 * 4);
+	assert_int_equal(gpu_attention_scratch(&args), (64 + 1) * 128 * 8192 * 4);
 	args.n_tokens = 5;
 	assert_int_equal(gpu_attention_scratch(&args), 64 * 128 * 65 * 4);
 	args.n_tokens = 0;
 	assert_int_equal(gpu_attention_scratch(&args), 0);
-	args.n_tokens = 4162; /* of one head: 4032 queries, then 130 */
+	args.n_tokens = 4162; /* of one head: 3968 queries, then 194 */
 	args.n_heads = 1;
-	assert_int_equal(gpu_attention_scratch(&args), 64 << 20);
+	assert_int_equal(gpu_attention_scratch(&args), (64 << 20) + 4224 * 4);
+}
+
+/* 4096 scores of 4096 queries are 64 MiB: scores, softmax and sums of values are a kernel each. */
+static void attention_that_fits_is_one_chunk(void **state)
+{
+	struct device_stream *stream = device_stream_here();
+	struct attention_args args = { .n_tokens = 4096,
+				       .n_heads = 1,
+				       .n_kv_heads = 1,
+				       .head_dim = 1,
+				       .value_dim = 1,
+				       .window = 1,
+				       .scale = 1 };
+	uint64_t before;
+	struct err err;
+
+	(void)state;
+	device_begin(stream);
+	args.scratch = device_take(stream, gpu_attention_scratch(&args));
+	args.y = device_take(stream, args.n_tokens * sizeof *args.y);
+	args.q = args.k = args.v = device_take(stream, args.n_tokens * sizeof *args.q);
+	before = simt_counts.n_launches;
+	gpu_attend(stream, &args);
+	assert_int_equal(device_stream_failed(stream, &err), 0);
+	assert_int_equal(simt_counts.n_launches - before, 3);
 }
 
 int main(void)
@@ -105,6 +131,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nothing_launches_no_kernel),
 		cmocka_unit_test(attention_scratch_is_bounded),
+		cmocka_unit_test(attention_that_fits_is_one_chunk),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -321,34 +321,36 @@ static size_t whole_tiles(size_t n)
 	return (n + TILE - 1) / TILE * TILE;
 }
 
-/* Returns the bytes of scratch memory for one query. */
-static size_t query_size(const struct attention_args *a)
+/* Returns the bytes of the scores of one query. */
+static size_t scores_size(const struct attention_args *a)
 {
-	return a->n_heads * (whole_tiles(a->n_tokens) + 1) * sizeof(float);
+	return a->n_heads * whole_tiles(a->n_tokens) * sizeof(float);
 }
 
-/* Returns the queries that are computed at once: whole tiles. */
+/* Returns the queries that are computed at once: whole tiles.  The totals do not count, so that
+ * sizes which are powers of two lose no tile to them. */
 static size_t room_of(const struct attention_args *a)
 {
-	size_t n = SPARE / query_size(a) / TILE * TILE, all = whole_tiles(a->n_tokens);
+	size_t n = SPARE / scores_size(a) / TILE * TILE, all = whole_tiles(a->n_tokens);
 
 	if (n < TILE)
 		n = TILE;
 	return n < all ? n : all;
 }
 
-/* Never less for more tokens, because the scratch of the longest sequence serves shorter ones
- * too. */
+/* Never less for more tokens, because the scratch of the longest sequence serves shorter ones too:
+ * so it has totals for all queries. */
 uint64_t gpu_attention_scratch(const struct attention_args *args)
 {
-	uint64_t all, some = (uint64_t)TILE * query_size(args);
+	size_t n_queries = whole_tiles(args->n_tokens);
+	uint64_t all, some = (uint64_t)TILE * scores_size(args);
 
 	if (args->n_tokens == 0 || args->n_heads == 0)
 		return 0;
-	all = (uint64_t)whole_tiles(args->n_tokens) * query_size(args);
+	all = (uint64_t)n_queries * scores_size(args);
 	if (some < SPARE)
 		some = SPARE;
-	return some < all ? some : all;
+	return (some < all ? some : all) + args->n_heads * n_queries * sizeof(float);
 }
 
 static struct chunk chunk_of(const struct attention_args *a, size_t first, size_t room)
