@@ -96,7 +96,6 @@ struct observation pass_round(const struct pass *pass, float *x, size_t m, size_
 	if (!ready_take(w, &w->own->ready, x, observation.slot) &&
 	    !ready_take(w, &w->ready, x, observation.slot))
 		input_round(pass, &observation, ends);
-	w->ready = (struct ready_input){ 0 };
 	w->input.filtered_from = w->host.fetched_from = NULL;
 	return observation;
 }
@@ -262,6 +261,7 @@ int pass_products(const struct pass *pass, const struct products *products, stru
 		if (products_rows(pass, products, row, left < max_rows ? left : max_rows, err))
 			return -1;
 	}
+	w->ready = (struct ready_input){ 0 };
 	return 0;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A calibration on a GPU that fails: whatever call it is, the error names the device, nothing is
- * written, and nothing is left on it.
+ * written, and nothing is left on it.  And one whose device has less memory than it says, or takes
+ * few rows of a product at once: the history is the same.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,20 +23,25 @@
 static const char *const models[] = { "sample_checkpoints/tiny-llama",
 				      "sample_checkpoints/tiny-moe/per-expert" };
 
-/* Two short passes; with fp8, what is multiplied goes by way of the host. */
-static int calibrate(const char *model, bool fp8, const char *data, const char *output,
-		     struct err *err)
+/* What differs between calibrations; values are kept beside their codes for histograms. */
+struct job {
+	const struct backend *backend;
+	bool fp8, histogram;
+};
+
+static int job_run(const struct job *job, const char *model, const char *data, const char *output,
+		   struct err *err)
 {
 	const struct calibrate_params params = { .io = &io_system,
 						 .input = model,
 						 .data = &data,
 						 .n_data = 1,
 						 .output = output,
-						 .backend = backend_select("cuda", err),
+						 .backend = job->backend,
 						 .n_threads = 1,
-						 .histogram = true,
-						 .fp8 = { .forward = fp8,
-							  .recipe = fp8 ? "current" : NULL } };
+						 .histogram = job->histogram,
+						 .fp8 = { .forward = job->fp8,
+							  .recipe = job->fp8 ? "current" : NULL } };
 	struct sweep_progress progress = { 0 };
 	struct calibrate_result result = { 0 };
 	struct calibrate_plan plan;
@@ -48,6 +54,15 @@ static int calibrate(const char *model, bool fp8, const char *data, const char *
 	amax_stats_release(&stats);
 	calibrate_plan_release(&plan);
 	return rc;
+}
+
+/* Two short passes; with fp8, what is multiplied goes by way of the host. */
+static int calibrate(const char *model, bool fp8, const char *data, const char *output,
+		     struct err *err)
+{
+	const struct job job = { backend_select("cuda", err), fp8, true };
+
+	return job_run(&job, model, data, output, err);
 }
 
 /* Each call of the beginning fails in turn; then they get rarer. */
@@ -184,11 +199,71 @@ static void less_memory_gives_the_same_history(void **state)
 	free(folder);
 }
 
+/* An executor of the GPU that takes few rows at once, as the CPU's does to keep values in a cache:
+ * fewer, the wider they are, and all where that would be too few. */
+static struct executor_ops few_rows_ops;
+static size_t near_values;
+
+static size_t few_rows(size_t n)
+{
+	size_t rows = near_values / n;
+
+	return rows < 2 ? SIZE_MAX : rows;
+}
+
+static int few_rows_open(struct executor **result, struct err *err)
+{
+	if (backend_select("cuda", err)->executor->open(result, err))
+		return -1;
+	(*result)->ops = &few_rows_ops;
+	return 0;
+}
+
+/* Products take their rows in other numbers than the mlp around them.  A GPU's inputs are codes,
+ * whose values are not kept. */
+static void few_rows_give_the_same_history(void **state)
+{
+	char *folder = scratch_new(), *data = xasprintf("%s/ids.jsonl", folder);
+	char *output = xasprintf("%s/out.amax", folder), *expected, *bytes;
+	struct err err = { 0 };
+	struct backend backend = *backend_select("cuda", &err);
+	const struct job whole = { backend_select("cuda", &err), false, false },
+			 few = { &backend, false, false };
+	size_t size, expected_size;
+
+	(void)state;
+	few_rows_ops = *backend.executor;
+	few_rows_ops.open = few_rows_open;
+	few_rows_ops.rows = few_rows;
+	backend.executor = &few_rows_ops;
+	data_write(data);
+	for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+		assert_int_equal(job_run(&whole, models[i], data, output, &err), 0);
+		expected = file_read(output, &expected_size);
+		unlink(output);
+		for (near_values = 64; near_values < 8192; near_values += near_values / 2) {
+			assert_int_equal(job_run(&few, models[i], data, output, &err), 0);
+			bytes = file_read(output, &size);
+			assert_int_equal(size, expected_size);
+			assert_memory_equal(bytes, expected, size);
+			free(bytes);
+			unlink(output);
+		}
+		free(expected);
+	}
+	unlink(data);
+	rmdir(folder);
+	free(data);
+	free(output);
+	free(folder);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_failed_call_ends_the_calibration),
 		cmocka_unit_test(less_memory_gives_the_same_history),
+		cmocka_unit_test(few_rows_give_the_same_history),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
