@@ -164,7 +164,8 @@ static int shape_make(const struct gemm *gemm, struct shape *shape, onednn_layou
 	const struct onednn_product product =
 		product_of(shape->dtype, shape->m, shape->n, shape->k);
 
-	if (onednn_describe_product(&shape->desc, &gemm->onednn, &product, weight, err))
+	if (onednn_room(err) ||
+	    onednn_describe_product(&shape->desc, &gemm->onednn, &product, weight, err))
 		return -1;
 	ONEDNN_CALL(&gemm->onednn, primitive_create, &shape->primitive, shape->desc);
 	return 0;
@@ -240,7 +241,8 @@ static int reorder(const struct gemm_weight *weight, const struct panel *panel, 
 	onednn_layout rows, scratch;
 	int rc = -1;
 
-	if (onednn_describe_reorder(&desc, onednn, &product, panel->layout, err))
+	if (onednn_room(err) ||
+	    onednn_describe_reorder(&desc, onednn, &product, panel->layout, err))
 		return -1;
 	ONEDNN_CALL(onednn, primitive_create, &primitive, desc);
 	rows = onednn->primitive_desc_query_md(desc, dnnl_query_src_md, 0);
@@ -403,7 +405,8 @@ int gemm_run_panel(const struct gemm_weight *weight, size_t panel, struct gemm_s
 
 static int gram_make(const struct gemm *gemm, struct gram *gram, enum dtype dtype, struct err *err)
 {
-	if (onednn_describe_sum(&gram->desc, &gemm->onednn, type_of(dtype), err))
+	if (onednn_room(err) ||
+	    onednn_describe_sum(&gram->desc, &gemm->onednn, type_of(dtype), err))
 		return -1;
 	ONEDNN_CALL(&gemm->onednn, primitive_create, &gram->primitive, gram->desc);
 	return 0;

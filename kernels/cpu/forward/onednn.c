@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/buf.h"
 #include "base/io.h"
@@ -17,6 +18,7 @@
 #define LIBRARY		"libdnnl.so." TEXT(DNNL_VERSION_MAJOR)
 #define LAST_MINOR	40 /* the last of the names to try */
 #define MAX_OS_RELEASE	((size_t)1 << 16)
+#define ROOM		((size_t)32 << 20) /* bytes: a thread's heap has them, code a few */
 
 /* The package with oneDNN, by ID and VERSION_ID of os-release(5); version NULL: all versions
  * without a row.  From the package lists of Debian, Ubuntu, Fedora, Arch Linux and openSUSE in
@@ -188,10 +190,22 @@ static int load(struct onednn *onednn, struct err *err)
 	return 0;
 }
 
+int onednn_room(struct err *err)
+{
+	void *room =
+		mmap(NULL, ROOM, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (room == MAP_FAILED)
+		return err_set(err, ERR_SYSTEM,
+			       "out of memory: cannot reserve %zu bytes for oneDNN", ROOM);
+	munmap(room, ROOM);
+	return 0;
+}
+
 int onednn_init(struct onednn *onednn, struct err *err)
 {
 	*onednn = (struct onednn){ 0 };
-	if (load(onednn, err))
+	if (load(onednn, err) || onednn_room(err))
 		return -1;
 	ONEDNN_CALL(onednn, engine_create, &onednn->engine, dnnl_cpu, 0);
 	ONEDNN_CALL(onednn, primitive_attr_create, &onednn->attr);

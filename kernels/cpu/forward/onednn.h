@@ -74,6 +74,11 @@ struct onednn {
 int onednn_init(struct onednn *onednn, struct err *err);
 void onednn_release(struct onednn *onednn);
 
+/* Returns 0 if the address space has room for what the library needs to make a primitive, else
+ * ERR_SYSTEM.  The library ends the process where it finds no memory for code that it generates.
+ * It is called before each primitive is made. */
+int onednn_room(struct err *err);
+
 /* Returns 0, or ERR_SYSTEM if the library of that name has another major version, or threads that
  * cannot be limited to the calling one. */
 int onednn_check(const dnnl_version_t *version, const char *name, struct err *err);
