@@ -166,6 +166,7 @@ struct attention_args {
 	const float *q, *k, *v;
 	float *y;      /* (n_tokens, n_heads * value_dim) */
 	void *scratch; /* of attention_scratch() bytes */
+	bool bf16;     /* products may be of bf16 values, as those of matrices are */
 };
 
 #define SCAN_MAX_STATE 1024 /* values of a row of a scan's state */

@@ -148,6 +148,13 @@ static inline float gpu_max_magnitude(float a, float b)
 	return f32_from_bits(max > F32_INF ? 0x7FFFFFFF : max);
 }
 
+void gpu_mma_bf16(float d[4], const unsigned a[4], const unsigned b[2]);
+
+static inline float gpu_exp2(float x)
+{
+	return exp2f(x);
+}
+
 static inline uint4 gpu_load_once(const uint4 *from)
 {
 	return *from;

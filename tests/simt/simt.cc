@@ -26,6 +26,11 @@ extern char __start_simt_shared[] __attribute__((weak)), __stop_simt_shared[] __
 
 enum state { RUNNABLE, AT_BARRIER, AT_SHUFFLE, DONE };
 
+/* What a thread brings to a product of its warp: elements of the left and the right matrix. */
+struct operands {
+	unsigned a[4], b[2];
+};
+
 struct fiber {
 	struct fiber_context context;
 	char *stack;
@@ -33,6 +38,7 @@ struct fiber {
 	unsigned n_brought;
 	/* to where it waits, and to where it waited before: others may still be looking there */
 	unsigned brought[2];
+	struct operands operands[2];
 };
 
 static struct fiber fibers[MAX_THREADS];
@@ -207,4 +213,33 @@ unsigned __shfl_sync(unsigned mask, unsigned value, int lane)
 		fail("a shuffle of part of a warp");
 	at = wait_as(AT_SHUFFLE, value);
 	return fibers[running / 32 * 32 + (unsigned)lane % 32].brought[at];
+}
+
+static float bf16_at(unsigned word, unsigned i)
+{
+	return bf16_to_f32((uint16_t)(word >> 16 * i));
+}
+
+/* Element (row, col) of the left matrix is in the thread of row % 8 and of the column's pair, those
+ * of the right matrix in that of the column and of the row's pair. */
+void gpu_mma_bf16(float d[4], const unsigned a[4], const unsigned b[2])
+{
+	struct fiber *self = &fibers[running];
+	const struct fiber *warp = &fibers[running / 32 * 32];
+	unsigned lane = running % 32, at = self->n_brought % 2;
+
+	self->operands[at] = { { a[0], a[1], a[2], a[3] }, { b[0], b[1] } };
+	wait_as(AT_SHUFFLE, 0);
+	for (unsigned i = 0; i < 4; i++) {
+		unsigned row = lane / 4 + i / 2 * 8, col = lane % 4 * 2 + i % 2;
+
+		for (unsigned k = 0; k < 16; k++) {
+			unsigned pair = k % 8 / 2;
+			const struct operands *left = &warp[row % 8 * 4 + pair].operands[at];
+			const struct operands *right = &warp[col * 4 + pair].operands[at];
+
+			d[i] += bf16_at(left->a[row / 8 + k / 8 * 2], k % 2) *
+				bf16_at(right->b[k / 8], k % 2);
+		}
+	}
 }

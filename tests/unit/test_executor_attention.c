@@ -250,8 +250,8 @@ static void no_tokens_write_nothing(void **state)
 	EACH_SIDE(s)
 	{
 		float *there = values_send(s, &x);
-		struct attention_args args = { 0, 1,	1,     4,     4,     0,	    1,
-					       0, NULL, there, there, there, there, NULL };
+		struct attention_args args = { 0,    1,	    1,	   4,	  4,	 0,    1,    0,
+					       NULL, there, there, there, there, NULL, false };
 
 		args.scratch = scratch_there(s, &args);
 		s->ops->attend(s->stream, &args);

@@ -112,6 +112,25 @@ static __device__ inline float gpu_max_magnitude(float a, float b)
 	return max;
 }
 
+/* d (16, 8) += a (16, 16) b (16, 8), of bf16, by the 32 threads of a warp, each of which has some
+ * of their elements (PTX, mma.m16n8k16). */
+static __device__ inline void gpu_mma_bf16(float d[4], const unsigned a[4], const unsigned b[2])
+{
+	asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+	    "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+	    : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+	    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+/* 2^x, to 2^-22 of it; results below 2^-126 are 0. */
+static __device__ inline float gpu_exp2(float x)
+{
+	float y;
+
+	asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+	return y;
+}
+
 /* Load what is not read again soon, and store what the GPU does not read soon: it leaves the caches
  * first. */
 static __device__ inline uint4 gpu_load_once(const uint4 *from)

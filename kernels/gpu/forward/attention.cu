@@ -14,7 +14,7 @@
  */
 #include <math.h>
 
-#include "kernels/gpu/forward/forward.h"
+#include "kernels/gpu/forward/attention.h"
 #include "kernels/gpu/forward/float4_rows.h"
 #include "kernels/gpu/forward/softcap.h"
 #include "kernels/gpu/reduce.h"
@@ -57,17 +57,12 @@ struct keys {
 	size_t begin, end;
 };
 
-static __host__ __device__ inline size_t first_key(const struct attention_args *a, size_t query)
-{
-	return a->window && query + 1 > a->window ? query + 1 - a->window : 0;
-}
-
 /* Returns the keys of n queries from `query` on; fewer at the end. */
 static __device__ inline struct keys keys_of(const struct attention_args *a, size_t query, size_t n)
 {
 	size_t end = query + n < a->n_tokens ? query + n : a->n_tokens;
 
-	return { first_key(a, query), end };
+	return { attention_first_key(a, query), end };
 }
 
 /* Returns the thread's i-th query in a tile. */
@@ -361,7 +356,7 @@ static struct chunk chunk_of(const struct attention_args *a, size_t first, size_
 	c.first = first;
 	c.n = a->n_tokens - first < room ? a->n_tokens - first : room;
 	c.room = room;
-	c.first_tile = first_key(a, first) / TILE;
+	c.first_tile = attention_first_key(a, first) / TILE;
 	c.n_key_tiles = (first + c.n + TILE - 1) / TILE - c.first_tile;
 	c.n_query_tiles = (c.n + TILE - 1) / TILE;
 	c.stride = whole_tiles(a->n_tokens);
@@ -395,8 +390,12 @@ static void attend_launch(struct device_stream *stream, const struct chunk &c)
 
 void gpu_attend(struct device_stream *stream, const struct attention_args *args)
 {
-	if (args->n_heads == 0 || args->value_dim == 0)
+	if (args->n_heads == 0 || args->value_dim == 0 || device_stream_stopped(stream))
 		return;
+	if (attention_is_bf16(args)) {
+		attend_by_bf16(stream, args);
+		return;
+	}
 	for (size_t first = 0; first < args->n_tokens && !device_stream_stopped(stream);) {
 		struct chunk c = chunk_of(args, first, room_of(args));
 

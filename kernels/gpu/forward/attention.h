@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The two ways of attention on a GPU: exact (attention.cu), and by products of bf16 for long
+ * sequences (attention_bf16.cu).
+ */
+#ifndef FP8CONV_KERNELS_GPU_FORWARD_ATTENTION_H
+#define FP8CONV_KERNELS_GPU_FORWARD_ATTENTION_H
+
+#include "kernels/gpu/forward/forward.h"
+#include <gpu.h>
+
+/* Tokens up to which the sums of attention have the bits of the CPU's, whatever args.bf16 says. */
+#define ATTENTION_MOST_EXACT 1024
+
+/* Returns the first key that a query attends to. */
+static __host__ __device__ inline size_t attention_first_key(const struct attention_args *a,
+							     size_t query)
+{
+	return a->window && query + 1 > a->window ? query + 1 - a->window : 0;
+}
+
+/* Is this attention computed by products of bf16? */
+bool attention_is_bf16(const struct attention_args *args);
+
+/* Computes it so.  Needs no scratch. */
+void attend_by_bf16(struct device_stream *stream, const struct attention_args *args);
+
+#endif
