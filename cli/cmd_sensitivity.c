@@ -17,6 +17,7 @@
 #include "cli/print/plan.h"
 #include "cli/print/sensitivity.h"
 #include "cli/process.h"
+#include "cli/ranks.h"
 #include "cli/signals.h"
 #include "format/engine.h"
 
@@ -29,11 +30,13 @@ struct recipe_names {
 };
 
 struct settings {
-	struct sensitivity_params params; /* completed by check_and_run() */
+	struct sensitivity_params params; /* completed by prepare() */
 	struct option_list data;
 	struct selection_settings selection;
 	struct recipe_names recipes;
 	struct run_settings run;
+	struct ranks ranks;
+	bool mpi;
 	int by; /* 1: expert */
 	bool dry_run;
 };
@@ -112,6 +115,8 @@ static const struct option_row options[] = {
 	{ SECTION_RUNNING, "max-memory", 0, "SIZE",
 	  "Memory for sequences in flight, in addition to two layers (default 1G)", option_size,
 	  PLACE(run.max_memory) },
+	{ SECTION_RUNNING, "ranks", 0, "mpi", "Share the sequences with the other processes of MPI",
+	  option_mpi, PLACE(mpi) },
 	{ SECTION_REPORTING, "dry-run", 0, NULL, "Print the plan and exit", option_flag,
 	  PLACE(dry_run) },
 	{ 0 },
@@ -146,18 +151,21 @@ static int job_run(struct sensitivity_plan *plan, const struct settings *setting
 static int open_and_run(const struct settings *settings, struct err *err)
 {
 	struct sensitivity_plan plan;
-	int rc = 0;
+	int rc = sensitivity_plan_make(&plan, &settings->params, err);
 
-	if (sensitivity_plan_make(&plan, &settings->params, err))
+	if (group_settle(settings->params.group, rc, err)) {
+		if (!rc)
+			sensitivity_plan_release(&plan);
 		return -1;
+	}
 	if (!settings->run.quiet) {
 		notes_print("sensitivity", &plan.plans[0].selection.notes, false);
 		data_print_notes("sensitivity", &plan.data, &plan.model);
 		sensitivity_note_unmeasured(&plan);
 	}
-	if (settings->dry_run)
+	if (settings->dry_run && ranks_print(&settings->ranks))
 		(settings->run.json ? sensitivity_print_json : sensitivity_print_text)(&plan);
-	else
+	else if (!settings->dry_run)
 		rc = job_run(&plan, settings, err);
 	sensitivity_plan_release(&plan);
 	return rc;
@@ -183,7 +191,8 @@ static void complete(struct settings *settings)
 	quantize->convert.n_threads = params->n_threads;
 }
 
-static int check_and_run(struct settings *settings, struct err *err)
+/* Checks the options, and completes the parameters. */
+static int prepare(struct settings *settings, struct err *err)
 {
 	struct sensitivity_params *params = &settings->params;
 
@@ -203,6 +212,14 @@ static int check_and_run(struct settings *settings, struct err *err)
 	if (!params->backend)
 		return -1;
 	complete(settings);
+	return params->group ? ranks_check_data(params->data, params->n_data, err) : 0;
+}
+
+static int check_and_run(struct settings *settings, struct err *err)
+{
+	settings->params.group = ranks_group(&settings->ranks);
+	if (group_settle(settings->params.group, prepare(settings, err), err))
+		return -1;
 	return open_and_run(settings, err);
 }
 
@@ -211,10 +228,16 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 	struct settings settings = { .params.quantize.convert.io = &io_system };
 	int rc = command_parse(command, argc, argv, &settings, err);
 
-	rc = rc ? rc : check_and_run(&settings, err);
+	if (rc) {
+		rc = rc < 0 ? -1 : 0;
+	} else {
+		rc = ranks_open(&settings.ranks, settings.mpi, &settings.run, err);
+		rc = rc ? rc : check_and_run(&settings, err);
+	}
+	rc = ranks_close(&settings.ranks, command->name, rc, err);
 	selection_settings_release(&settings.selection);
 	free(settings.data.texts);
-	return rc < 0 ? -1 : 0;
+	return rc;
 }
 
 const struct command command_sensitivity = {

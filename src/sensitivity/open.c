@@ -89,7 +89,7 @@ static int plan_memory(struct sensitivity_plan *plan, uint64_t memory, struct er
 	uint64_t layer = weights_layer_size(&plan->model, &kind, params->n_threads, false);
 	uint64_t used = sweep->memory_bytes - layer + variants_size(sweep, &plan->model, true) +
 			replace_size(plan, params->n_threads);
-	uint64_t group = variant_size(sweep, &plan->model, plan->data.n) +
+	uint64_t group = variant_size(sweep, &plan->model, sweep->own_sequences) +
 			 forward_heads_size((size_t)params->n_threads);
 	uint64_t n;
 
@@ -120,6 +120,7 @@ static int plan_sweep(struct sensitivity_plan *plan, const struct sensitivity_pa
 		.n_threads = params->n_threads,
 		.max_memory = UINT64_MAX, /* of all sequences at once; plan_memory() counts them */
 		.lean = true,
+		.group = params->group,
 	};
 
 	if (sweep_plan_make(&plan->sweep, &sweep, err))

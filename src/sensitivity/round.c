@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/pool.h"
 #include "sensitivity/steps.h"
@@ -49,8 +50,8 @@ static int run_item(void *context, int worker, size_t item, struct err *err)
 {
 	const struct turn *turn = context;
 	struct round *round = turn->round;
-	struct variant *variant = &round->list[turn->first + item / n_sequences(round)];
-	size_t sequence = item % n_sequences(round);
+	struct variant *variant = &round->list[turn->first + item / round->own.n];
+	size_t sequence = round->own.first + item % round->own.n;
 
 	if ((turn->begins && variant_begin(variant, worker, sequence, err)) ||
 	    variant_run(variant, turn->stage, worker, sequence, err))
@@ -64,7 +65,7 @@ static int run_item(void *context, int worker, size_t item, struct err *err)
 static size_t head_shares(const struct turn *turn)
 {
 	size_t n_threads = (size_t)turn->round->params->n_threads;
-	size_t n = (n_threads + n_sequences(turn->round) - 1) / n_sequences(turn->round);
+	size_t n = (n_threads + turn->round->own.n - 1) / turn->round->own.n;
 
 	return n < turn->n ? n : turn->n;
 }
@@ -74,8 +75,8 @@ static int run_heads(void *context, int worker, size_t item, struct err *err)
 {
 	const struct turn *turn = context;
 	struct round *round = turn->round;
-	size_t shares = head_shares(turn), share = item / n_sequences(round);
-	size_t sequence = item % n_sequences(round), first = turn->first;
+	size_t shares = head_shares(turn), share = item / round->own.n;
+	size_t sequence = round->own.first + item % round->own.n, first = turn->first;
 	size_t begin = first + turn->n * share / shares;
 	size_t n = first + turn->n * (share + 1) / shares - begin;
 	const struct head_pass p = runner_head_pass(&round->sweep.runners[0], worker, sequence);
@@ -98,15 +99,19 @@ static int run_heads(void *context, int worker, size_t item, struct err *err)
 	return rc;
 }
 
+/* Runs the sequences of this rank. */
 static int turn_run(struct turn *turn, struct err *err)
 {
-	const struct sensitivity_params *params = turn->round->params;
-	size_t n = n_sequences(turn->round);
+	struct round *round = turn->round;
+	const struct sensitivity_params *params = round->params;
+	bool is_head = !turn->stage->layer.ref;
+	size_t n = round->own.n;
 
-	if (turn->stage->layer.ref)
-		return pool_run(params->n_threads, turn->n * n, run_item, turn, params->stop, err);
-	return pool_run(params->n_threads, head_shares(turn) * n, run_heads, turn, params->stop,
-			err);
+	if (n && pool_run(params->n_threads, (is_head ? head_shares(turn) : turn->n) * n,
+			  is_head ? run_heads : run_item, turn, params->stop, err))
+		return -1;
+	atomic_fetch_add(&round->progress->sweep.done, turn->n * round->others_tokens);
+	return 0;
 }
 
 /* Runs the variants that began in earlier stages. */
@@ -132,11 +137,11 @@ static int run_new(struct round *round, struct err *err)
 	size_t group = round->first + round->begun, *sequences;
 	int rc;
 
-	sequences = xcalloc(n_sequences(round), sizeof *sequences);
-	for (size_t i = 0; i < n_sequences(round); i++)
-		sequences[i] = i;
-	rc = variant_open(&round->list[round->begun++], &round->variants, sequences,
-			  n_sequences(round), err);
+	sequences = xcalloc(round->own.n, sizeof *sequences);
+	for (size_t i = 0; i < round->own.n; i++)
+		sequences[i] = round->own.first + i;
+	rc = variant_open(&round->list[round->begun++], &round->variants, sequences, round->own.n,
+			  err);
 	free(sequences);
 	if (rc)
 		return -1;
@@ -193,12 +198,16 @@ static int stage_ends(void *context, const struct sweep *sweep, struct err *err)
 	return 0;
 }
 
-/* Enters the means of all groups of the round into the table. */
+/* Enters the means of all groups of the round into the table: each rank adds the sums of all
+ * sequences, in their order. */
 static int sweep_ends(void *context, const struct sweep *sweep, struct err *err)
 {
 	struct round *round = context;
 
 	(void)sweep;
+	if (group_reduce(round->params->group, GROUP_UNION, round->sums,
+			 round->n * n_sequences(round) * sizeof *round->sums, err))
+		return -1;
 	for (size_t i = 0; i < round->n; i++) {
 		struct kld_group *group = &round->plan->table.groups[round->first + i];
 		struct series series = series_new(n_sequences(round));
@@ -228,11 +237,25 @@ static void observe(void *context, const struct observation *observation)
 	(void)observation;
 }
 
+/* Finds the sequences of this rank: one step takes all of a sweep. */
+static void divide(struct round *round)
+{
+	const struct sweep_plan *sweep = &round->sweep.plan;
+	size_t end;
+
+	round->own = sweep_plan_own(sweep, sweep_plan_step(sweep, 0, n_sequences(round)));
+	end = round->own.first + round->own.n;
+	for (size_t s = 0; s < n_sequences(round); s++)
+		if (s < round->own.first || s >= end)
+			round->others_tokens += round->plan->data.sequences[s].len;
+}
+
 int round_open(struct round *round, struct err *err)
 {
 	struct sensitivity_plan *plan = round->plan;
 	const struct sensitivity_params *params = round->params;
 	size_t n_threads = (size_t)params->n_threads;
+	int rc;
 
 	round->list = xcalloc(plan->n_at_once, sizeof *round->list);
 	round->sums = xcalloc(plan->n_at_once * n_sequences(round), sizeof *round->sums);
@@ -240,8 +263,10 @@ int round_open(struct round *round, struct err *err)
 	if (sweep_open(&round->sweep, &plan->sweep, params->backend, params->stop,
 		       &round->progress->sweep, err))
 		return -1;
-	return variants_open(&round->variants, &round->sweep.runners[0],
-			     engine_casts_filter(&plan->casts), err);
+	divide(round);
+	rc = variants_open(&round->variants, &round->sweep.runners[0],
+			   engine_casts_filter(&plan->casts), err);
+	return group_settle(params->group, rc, err);
 }
 
 static void variants_end(struct round *round)
@@ -264,6 +289,7 @@ int round_run(struct round *round, size_t first, size_t n, struct err *err)
 
 	round->first = first;
 	round->n = n;
+	memset(round->sums, 0, n * n_sequences(round) * sizeof *round->sums);
 	rc = sweep_run(&round->sweep, 0, &events, err);
 	variants_end(round);
 	return rc;

@@ -29,6 +29,15 @@ static void show_total(const struct round *round, size_t first)
 	atomic_store(&round->progress->n_rounds, n_rounds);
 }
 
+/* The leading rank saves the table. */
+static int save(const struct round *round, const struct saved *saved, struct err *err)
+{
+	const struct group *group = round->params->group;
+	int rc = group_leads(group) ? saved_put(saved, &round->plan->table, err) : 0;
+
+	return group_settle(group, rc, err);
+}
+
 static int run_rounds(struct round *round, const struct saved *saved, struct err *err)
 {
 	const struct sensitivity_plan *plan = round->plan;
@@ -37,7 +46,7 @@ static int run_rounds(struct round *round, const struct saved *saved, struct err
 
 	show_total(round, first);
 	if (first == plan->table.n_groups) /* of a table that another program wrote */
-		return saved_put(saved, &plan->table, err);
+		return save(round, saved, err);
 	for (; first < plan->table.n_groups; first += n) {
 		size_t left = plan->table.n_groups - first;
 
@@ -49,7 +58,7 @@ static int run_rounds(struct round *round, const struct saved *saved, struct err
 			return -1;
 		if (first + n == plan->table.n_groups && sweep_close(&round->sweep, err))
 			return -1;
-		if (saved_put(saved, &plan->table, err))
+		if (save(round, saved, err))
 			return -1;
 	}
 	return 0;
@@ -69,6 +78,17 @@ static int interrupted(const struct round *round, const struct sensitivity_param
 		       n, round->plan->table.n_groups, params->output);
 }
 
+/* The leading rank opens the output; all go on from what it has. */
+static int open_saved(struct saved *saved, const struct round *round, struct err *err)
+{
+	const struct sensitivity_params *params = round->params;
+	int rc = group_leads(params->group) ? saved_open(saved, round->plan, params, err) : 0;
+
+	if (group_settle(params->group, rc, err))
+		return -1;
+	return ranks_take(round->plan, params->group, &saved->finished, err);
+}
+
 int sensitivity_run(struct sensitivity_plan *plan, const struct sensitivity_params *params,
 		    struct sensitivity_progress *progress, struct err *err)
 {
@@ -76,7 +96,8 @@ int sensitivity_run(struct sensitivity_plan *plan, const struct sensitivity_para
 	struct saved saved = { 0 };
 	int rc = -1;
 
-	if (round_open(&round, err) || saved_open(&saved, plan, params, err))
+	if (ranks_agree(plan, params->group, err) || round_open(&round, err) ||
+	    open_saved(&saved, &round, err))
 		goto out;
 	rc = saved.finished ? 0 : run_rounds(&round, &saved, err);
 	if (rc && err->kind == ERR_INTERRUPTED)

@@ -36,6 +36,9 @@ struct sensitivity_params {
 	int n_threads;	     /* >= 1 */
 	uint64_t max_memory; /* bytes, besides two layers; 0: 1 GiB */
 	const atomic_int *stop;
+	/* ranks that share the sequences: all call sensitivity_run() and have the same numbers and
+	 * failures, and the leading one writes the output; NULL: one process */
+	const struct group *group;
 };
 
 /* What is quantized as one matrix: a unit, or a matrix of a stack. */
@@ -92,8 +95,8 @@ void sensitivity_plan_release(struct sensitivity_plan *plan);
 
 /* Runs the plan, goes on from what an interrupted run of the same plan has left, and writes the
  * file; does nothing where it is finished.  plan->table becomes what the file has.  ERR_USAGE for
- * an output of another plan; ERR_INTERRUPTED after a signal; ERR_INPUT where a divergence is not a
- * number. */
+ * an output of another plan, and for ranks of different ones; ERR_INTERRUPTED after a signal;
+ * ERR_INPUT where a divergence is not a number. */
 int sensitivity_run(struct sensitivity_plan *plan, const struct sensitivity_params *params,
 		    struct sensitivity_progress *progress, struct err *err);
 

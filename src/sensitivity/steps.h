@@ -60,6 +60,13 @@ int saved_open(struct saved *saved, struct sensitivity_plan *plan,
 int saved_put(const struct saved *saved, const struct kld_table *table, struct err *err);
 void saved_close(struct saved *saved);
 
+/* ranks.c: fails with ERR_USAGE where the ranks of a group do not measure the same, and lets as
+ * many groups into a round as each of them has memory for. */
+int ranks_agree(struct sensitivity_plan *plan, const struct group *group, struct err *err);
+/* Gives all ranks the divergences of the leading one, and whether its output is finished. */
+int ranks_take(struct sensitivity_plan *plan, const struct group *group, bool *finished,
+	       struct err *err);
+
 /* The memory of a worker. */
 struct worker_values {
 	struct buffer read;   /* values of a part of a weight */
@@ -73,10 +80,13 @@ struct round {
 	struct sensitivity_progress *progress;
 	struct sweep sweep;
 	struct variants variants;
+	struct span own;	/* the sequences that this rank runs */
+	uint64_t others_tokens; /* of those that other ranks run */
 	size_t first, n;
 	struct variant *list; /* (n): variants [begun, n) have no streams yet */
 	size_t begun;
-	double *sums;		      /* (n, sequences): of the divergences of a sequence */
+	double *sums;		      /* (n, sequences): of the divergences of a sequence; 0
+					 where another rank runs it, until the end of the pass */
 	struct worker_values *values; /* by worker */
 };
 

@@ -47,6 +47,34 @@ for options in "" "--source model" "--source model --by-layer"; do
 	done
 done
 
+# `sensitivity` writes the table of one process, in any number of rounds, and goes on from one that is unfinished.
+sensitivity="sensitivity $here/../../sample_checkpoints/tiny-moe/per-expert --data calibration.jsonl --passes 7 --threads 1
+	--recipe blockwise,mxfp8 --ragged --quiet"
+# shellcheck disable=SC2086
+fp8conv $sensitivity -o openmpi/kld.one || fail "one process failed"
+python3 -c 'import json
+table = json.load(open("openmpi/kld.one"))
+for group in table["groups"][3:]:
+    group["kld"] = None
+for recipe in table["recipes"]:
+    recipe["kld_sum"] = None
+json.dump(table, open("openmpi/kld.begun", "w"))' || fail "no unfinished table"
+for n in 2 4; do
+	cp openmpi/kld.begun "openmpi/.kld.$n.unfinished"
+	# shellcheck disable=SC2086
+	for options in "" --restart; do
+		ranks "$n" fp8conv-mpi $sensitivity -o "openmpi/kld.$n" --ranks mpi $options || fail "sensitivity failed"
+		cmp openmpi/kld.one "openmpi/kld.$n" || fail "the table of $n ranks differs from that of one process"
+	done
+	[ ! -e "openmpi/.kld.$n.unfinished" ] || fail "the unfinished table stays"
+done
+# shellcheck disable=SC2016,SC2086
+ranks 2 sh -c 'exec fp8conv-mpi "$@" --passes $((OMPI_COMM_WORLD_RANK + 5))' sh \
+	$sensitivity -o openmpi/none --ranks mpi 2>openmpi/err
+[ $? = 2 ] || fail "not the status of wrong usage: $(cat openmpi/err)"
+grep -q '^fp8conv sensitivity: the ranks have different models, data' openmpi/err || fail "$(cat openmpi/err)"
+[ "$(grep -c '^fp8conv' openmpi/err)" = 1 ] || fail "not one message: $(cat openmpi/err)"
+
 # All end with one message, and its status; a rank that fails alone is named.
 ranks 2 fp8conv-mpi calibrate missing --data calibration.jsonl -o openmpi/none --ranks mpi 2>openmpi/err
 [ $? = 3 ] || fail "not the status of bad input"
@@ -90,3 +118,19 @@ kept=$(fp8conv inspect openmpi/long --json | python3 -c 'import json, sys; print
 # shellcheck disable=SC2086
 ranks 4 fp8conv-mpi calibrate $long -o openmpi/long --ranks mpi --resume || fail "the job was not continued"
 cmp openmpi/long openmpi/long.one || fail "the continued calibration differs from that of one process"
+
+# The same of `sensitivity`, after its first round.
+rounds="sensitivity openmpi/small --data long.jsonl --passes 64 --threads 1 --max-memory 36M --quiet"
+# shellcheck disable=SC2086
+fp8conv $rounds -o openmpi/rounds.one || fail "one process failed"
+sed -i 's,openmpi/long ,openmpi/.rounds.unfinished ,' openmpi/killed.sh
+rm openmpi/killed
+# shellcheck disable=SC2086
+ranks 2 sh openmpi/killed.sh $rounds -o openmpi/rounds --ranks mpi 2>openmpi/err && fail "the job did not fail"
+[ -e openmpi/killed ] || fail "no rank was killed: $(cat openmpi/err)"
+[ $(($(date +%s) - $(stat -c %Y openmpi/killed))) -le 10 ] || fail "the job did not end in 10 seconds"
+grep -q 'rank 1 .*on signal 9' openmpi/err || fail "the rank is not named: $(cat openmpi/err)"
+[ -e openmpi/.rounds.unfinished ] && [ ! -e openmpi/rounds ] || fail "no round was kept"
+# shellcheck disable=SC2086
+ranks 4 fp8conv-mpi $rounds -o openmpi/rounds --ranks mpi || fail "the job was not continued"
+cmp openmpi/rounds openmpi/rounds.one || fail "the continued table differs from that of one process"

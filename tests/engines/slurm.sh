@@ -73,6 +73,13 @@ converted slurm/srun
 
 # Slurm's PMIx tells the processes of MPI of each other.  On one node: it cannot serve two nodes of the same host.
 shared slurm/mpi --batch 2 --histogram -- timeout 60 srun --mpi=pmix -N 1 -n 4
+sensitivity="sensitivity $here/../../sample_checkpoints/tiny-llama --data calibration.jsonl --threads 1 --quiet"
+# shellcheck disable=SC2086
+{
+	fp8conv $sensitivity -o slurm/kld.one || fail "one process failed"
+	timeout 60 srun --mpi=pmix -N 1 -n 4 fp8conv-mpi $sensitivity -o slurm/kld --ranks mpi || fail "srun failed"
+}
+cmp slurm/kld slurm/kld.one || fail "the table of srun differs from that of one process"
 
 # The program, of which task 2 gets a signal in the job's first run: of an array SIGKILL, of a step SIGTERM.
 cat >slurm/bin/fp8conv <<END

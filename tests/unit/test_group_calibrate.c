@@ -3,23 +3,18 @@
  * A calibration by several ranks, here threads, writes the bytes of one process; a rank that fails
  * alone ends all of them with one message.  tests/engines has it by processes of MPI.
  */
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <cmocka.h>
 #include <unistd.h>
 
 #include "backend/dispatch.h"
-#include "base/mem.h"
 #include "calibrate/calibrate.h"
-#include "tests/unit/support/scratch.h"
+#include "tests/unit/support/rank_job.h"
 
-#define MOST_RANKS  5
 #define N_SEQUENCES 7
 
 /* One rank of a calibration, and what came of it. */
@@ -66,76 +61,17 @@ static void *rank_run(void *context)
 static void ranks_run(struct run *runs, int n)
 {
 	struct group groups[MOST_RANKS];
-	pthread_t threads[MOST_RANKS];
+	void *contexts[MOST_RANKS];
 
-	group_threads_open(groups, n);
 	for (int i = 0; i < n; i++) {
 		runs[i].params.group = &groups[i];
-		assert_int_equal(pthread_create(&threads[i], NULL, rank_run, &runs[i]), 0);
+		contexts[i] = &runs[i];
 	}
-	for (int i = 0; i < n; i++)
-		pthread_join(threads[i], NULL);
-	group_threads_close(groups);
-}
-
-static char *file_read(const char *path, size_t *size)
-{
-	FILE *file = fopen(path, "rb");
-	char *bytes = xcalloc(1, 1 << 22);
-
-	assert_non_null(file);
-	*size = fread(bytes, 1, 1 << 22, file);
-	fclose(file);
-	return bytes;
-}
-
-static void assert_same_file(const char *a, const char *b)
-{
-	size_t n_a, n_b;
-	char *of_a = file_read(a, &n_a), *of_b = file_read(b, &n_b);
-
-	assert_int_equal(n_a, n_b);
-	assert_memory_equal(of_a, of_b, n_a);
-	free(of_a);
-	free(of_b);
-}
-
-/* The files of one test. */
-struct files {
-	char *folder, *data, *one, *many;
-};
-
-static struct files files_new(void)
-{
-	struct files files = { .folder = scratch_new() };
-	FILE *file;
-
-	assert_non_null(files.folder);
-	files.data = xasprintf("%s/ids.jsonl", files.folder);
-	files.one = xasprintf("%s/one.amax", files.folder);
-	files.many = xasprintf("%s/many.amax", files.folder);
-	file = fopen(files.data, "w");
-	assert_non_null(file);
-	for (int i = 0; i < N_SEQUENCES; i++)
-		fprintf(file, "{\"input_ids\": [%d, 2, 3%s]}\n", i, i % 3 ? ", 5, 8, 13" : "");
-	fclose(file);
-	return files;
-}
-
-static void files_free(struct files *files)
-{
-	unlink(files->data);
-	unlink(files->one);
-	unlink(files->many);
-	rmdir(files->folder);
-	free(files->data);
-	free(files->one);
-	free(files->many);
-	free(files->folder);
+	rank_threads_run(groups, n, rank_run, contexts);
 }
 
 /* Compares runs with these parameters by 1 to MOST_RANKS ranks with that of one process. */
-static void compare(const struct files *files, struct calibrate_params params)
+static void compare(const struct rank_files *files, struct calibrate_params params)
 {
 	struct run one = { .params = params };
 
@@ -164,7 +100,7 @@ static void compare(const struct files *files, struct calibrate_params params)
 
 static void ranks_write_the_bytes_of_one_process(void **state)
 {
-	struct files files = files_new();
+	struct rank_files files = rank_files_new(N_SEQUENCES);
 	const char *const data[] = { files.data };
 
 	(void)state;
@@ -179,13 +115,13 @@ static void ranks_write_the_bytes_of_one_process(void **state)
 			params.fp8.recipe = fp8 == 0 ? NULL : fp8 == 1 ? "delayed" : "blockwise";
 			compare(&files, params);
 		}
-	files_free(&files);
+	rank_files_free(&files);
 }
 
 /* Rank 1 finds no data. */
 static void the_failure_of_a_rank_is_that_of_all(void **state)
 {
-	struct files files = files_new();
+	struct rank_files files = rank_files_new(N_SEQUENCES);
 	const char *const data[] = { files.data }, *const missing[] = { "missing" };
 	struct run runs[3] = { { .rc = 0 } };
 
@@ -202,7 +138,7 @@ static void the_failure_of_a_rank_is_that_of_all(void **state)
 			"rank 1 of 3: cannot open 'missing': No such file or directory");
 	}
 	assert_int_equal(access(files.many, F_OK), -1);
-	files_free(&files);
+	rank_files_free(&files);
 }
 
 int main(void)

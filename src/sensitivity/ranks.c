@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the ranks of a group must have in common: the measurement, and what was measured before.
+ */
+#include <openssl/sha.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sensitivity/steps.h"
+
+#define WORDS (SHA256_DIGEST_LENGTH / sizeof(uint64_t))
+
+static void table_digest(const struct kld_table *table, uint64_t digest[WORDS])
+{
+	struct buf text = { 0 };
+
+	kld_table_text(table, &text);
+	SHA256((const unsigned char *)text.data, text.len, (unsigned char *)digest);
+	buf_release(&text);
+}
+
+int ranks_agree(struct sensitivity_plan *plan, const struct group *group, struct err *err)
+{
+	uint64_t digest[WORDS], min[2 * WORDS + 1];
+
+	table_digest(&plan->table, digest);
+	for (size_t i = 0; i < WORDS; i++) {
+		min[i] = digest[i];
+		min[WORDS + i] = ~digest[i];
+	}
+	min[2 * WORDS] = plan->n_at_once;
+	if (group_reduce(group, GROUP_MIN, min, 2 * WORDS + 1, err))
+		return -1;
+	for (size_t i = 0; i < WORDS; i++)
+		if (min[i] != ~min[WORDS + i]) {
+			err->shared = true;
+			return err_set(err, ERR_USAGE,
+				       "the ranks have different models, data, options or "
+				       "backends: start all of them with the same command, on "
+				       "machines of one kind");
+		}
+	plan->n_at_once = (size_t)min[2 * WORDS];
+	return 0;
+}
+
+/* The divergence of a group in a message; all bytes are 0 on ranks that do not lead. */
+struct divergence_sent {
+	uint64_t measured;
+	double mean, se;
+};
+
+/* Takes the divergences of the leading rank into the table. */
+static int take_divergences(struct kld_table *table, const struct group *group, struct err *err)
+{
+	struct divergence_sent *sent = xcalloc(table->n_groups, sizeof *sent);
+	int rc;
+
+	for (size_t i = 0; i < table->n_groups && group_leads(group); i++) {
+		const struct kld_group *from = &table->groups[i];
+
+		sent[i] = (struct divergence_sent){ from->measured, from->mean, from->se };
+	}
+	rc = group_reduce(group, GROUP_UNION, sent, table->n_groups * sizeof *sent, err);
+	for (size_t i = 0; i < table->n_groups && !rc; i++) {
+		table->groups[i].measured = sent[i].measured;
+		table->groups[i].mean = sent[i].mean;
+		table->groups[i].se = sent[i].se;
+	}
+	free(sent);
+	return rc;
+}
+
+int ranks_take(struct sensitivity_plan *plan, const struct group *group, bool *finished,
+	       struct err *err)
+{
+	unsigned char byte = group_leads(group) && *finished;
+
+	if (group_size(group) == 1)
+		return 0;
+	if (group_reduce(group, GROUP_UNION, &byte, 1, err))
+		return -1;
+	*finished = byte;
+	return take_divergences(&plan->table, group, err);
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/unit/support/rank_job.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <cmocka.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "tests/unit/support/scratch.h"
+
+#define MOST_BYTES ((size_t)1 << 22)
+
+static char *file_read(const char *path, size_t *size)
+{
+	FILE *file = fopen(path, "rb");
+	char *bytes = xcalloc(1, MOST_BYTES);
+
+	assert_non_null(file);
+	*size = fread(bytes, 1, MOST_BYTES, file);
+	assert_true(*size < MOST_BYTES);
+	fclose(file);
+	return bytes;
+}
+
+void assert_same_file(const char *a, const char *b)
+{
+	size_t n_a, n_b;
+	char *of_a = file_read(a, &n_a), *of_b = file_read(b, &n_b);
+
+	assert_int_equal(n_a, n_b);
+	assert_memory_equal(of_a, of_b, n_a);
+	free(of_a);
+	free(of_b);
+}
+
+struct rank_files rank_files_new(int n_sequences)
+{
+	struct rank_files files = { .folder = scratch_new() };
+	FILE *file;
+
+	assert_non_null(files.folder);
+	files.data = xasprintf("%s/ids.jsonl", files.folder);
+	files.one = xasprintf("%s/one", files.folder);
+	files.many = xasprintf("%s/many", files.folder);
+	file = fopen(files.data, "w");
+	assert_non_null(file);
+	for (int i = 0; i < n_sequences; i++)
+		fprintf(file, "{\"input_ids\": [%d, 2, 3%s]}\n", i, i % 3 ? ", 5, 8, 13" : "");
+	fclose(file);
+	return files;
+}
+
+void rank_files_free(struct rank_files *files)
+{
+	unlink(files->data);
+	unlink(files->one);
+	unlink(files->many);
+	rmdir(files->folder);
+	free(files->data);
+	free(files->one);
+	free(files->many);
+	free(files->folder);
+}
+
+void rank_threads_run(struct group *groups, int n, void *(*run)(void *), void *const *contexts)
+{
+	pthread_t threads[MOST_RANKS];
+
+	group_threads_open(groups, n);
+	for (int i = 0; i < n; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, run, contexts[i]), 0);
+	for (int i = 0; i < n; i++)
+		pthread_join(threads[i], NULL);
+	group_threads_close(groups);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A job by several ranks, which are threads, and its files: those of one process beside it.
+ */
+#ifndef FP8CONV_TESTS_SUPPORT_RANK_JOB_H
+#define FP8CONV_TESTS_SUPPORT_RANK_JOB_H
+
+#include <stddef.h>
+
+#include "quantizer/group.h"
+
+#define MOST_RANKS 5
+
+/* The files of one test, in a folder of their own. */
+struct rank_files {
+	char *folder;
+	char *data;	  /* token ids of n sequences, of 3 and 6 tokens */
+	char *one, *many; /* outputs of one process, and of several ranks */
+};
+
+struct rank_files rank_files_new(int n_sequences);
+void rank_files_free(struct rank_files *files);
+
+/* Fails unless both files have the same bytes. */
+void assert_same_file(const char *a, const char *b);
+
+/* Calls run(contexts[i]) on a thread for each of the n ranks, after groups[i] became its group;
+ * returns when all have ended. */
+void rank_threads_run(struct group *groups, int n, void *(*run)(void *), void *const *contexts);
+
+#endif
