@@ -9,7 +9,8 @@
 set -eu
 CC=${CC:-cc}
 PACKAGES="gcc g++ make libc6-dev libjansson-dev libpcre2-dev libunistring-dev libssl-dev libisal-dev
-	zlib1g-dev libzstd-dev libcmocka-dev libdnnl-dev mandoc groff python3 python3-venv"
+	zlib1g-dev libzstd-dev libcmocka-dev libdnnl-dev libcurl4-openssl-dev openssl mandoc
+	groff python3 python3-venv"
 
 # library NAME FLAGS HEADER...: prints a line if a program with the last header does not build.
 library() {
@@ -25,7 +26,7 @@ library() {
 }
 
 missing() {
-	for command in "${CC##* }" c++ make mandoc groff python3 "$@"; do
+	for command in "${CC##* }" c++ make mandoc groff openssl python3 "$@"; do
 		command -v "$command" >/dev/null 2>&1 || echo "  $command: the command"
 	done
 	library jansson -ljansson jansson.h
@@ -36,7 +37,8 @@ missing() {
 	library zlib -lz zlib.h
 	library libzstd -lzstd zstd.h
 	library cmocka -lcmocka stdarg.h stddef.h stdint.h setjmp.h cmocka.h
-	library "oneDNN 2 or 3" "" oneapi/dnnl/dnnl.h # it is loaded at run time
+	library "oneDNN 2 or 3" "" oneapi/dnnl/dnnl.h # it is loaded at run time, as the next one
+	library libcurl "" curl/curl.h
 }
 
 if ! command -v apt-get >/dev/null 2>&1; then

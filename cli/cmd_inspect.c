@@ -14,6 +14,7 @@
 #include "cli/options/values.h"
 #include "cli/progress/progress.h"
 #include "cli/process.h"
+#include "cli/remote.h"
 #include "cli/signals.h"
 
 struct settings {
@@ -35,8 +36,8 @@ static const struct option_row options[] = {
 };
 
 /* Reads the requested facts, with progress. */
-static int inspect(const struct settings *settings, struct inspection *inspection,
-		   struct tensor_stats **stats, struct err *err)
+static int inspect(const struct settings *settings, const struct io *io,
+		   struct inspection *inspection, struct tensor_stats **stats, struct err *err)
 {
 	struct progress progress = { .stop = signals_watch() };
 	struct watched watched = watch_bytes(&progress);
@@ -44,8 +45,7 @@ static int inspect(const struct settings *settings, struct inspection *inspectio
 	int rc;
 
 	ticker_start(&ticker, "inspect", run_progress_mode(&settings->run), &watched);
-	rc = inspect_make(inspection, &io_system, settings->path, process_temp_dir(), &progress,
-			  err);
+	rc = inspect_make(inspection, io, settings->path, process_temp_dir(), &progress, err);
 	if (rc == 0 && settings->stats)
 		rc = inspect_stats(inspection,
 				   &(struct stats_params){ .backend = backend_select(NULL, err),
@@ -60,6 +60,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 {
 	struct settings settings = { 0 };
 	struct inspection inspection = { 0 };
+	struct model_io model = { 0 };
 	struct tensor_stats *stats = NULL;
 	int rc = command_parse(command, argc, argv, &settings, err);
 
@@ -67,9 +68,13 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 		return rc < 0 ? -1 : 0;
 	if (!strcmp(settings.path, "-") && isatty(STDIN_FILENO))
 		return err_set(err, ERR_USAGE, "standard input is a terminal, not a checkpoint");
-	rc = inspect(&settings, &inspection, &stats, err);
-	if (rc == 0 && !settings.run.quiet)
+	if (model_io_open(&model, settings.path, 0, err))
+		return -1;
+	rc = inspect(&settings, model.io, &inspection, &stats, err);
+	if (rc == 0 && !settings.run.quiet) {
 		inspect_print_note(&inspection);
+		model_io_note(&model, "inspect");
+	}
 	if (rc == 0 && settings.run.json)
 		inspect_print_json(&(struct shown){ &inspection, stats });
 	else if (rc == 0 && inspection.is_amax)
@@ -78,6 +83,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 		inspect_print_text(&(struct shown){ &inspection, stats });
 	free(stats);
 	inspect_release(&inspection);
+	model_io_close(&model);
 	return rc;
 }
 

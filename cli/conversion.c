@@ -9,6 +9,7 @@
 #include "cli/print/plan.h"
 #include "cli/progress/progress.h"
 #include "cli/process.h"
+#include "cli/remote.h"
 #include "cli/signals.h"
 #include "convert/exactness.h"
 
@@ -69,11 +70,23 @@ static int convert(const struct convert_command *conversion, const char *command
 int conversion_run(const struct convert_command *conversion, const struct command *command,
 		   int argc, char **argv, struct err *err)
 {
-	int rc = command_parse(command, argc, argv, conversion->settings, err);
+	struct convert_settings *settings = conversion->settings;
+	struct model_io model = { 0 };
+	int rc = command_parse(command, argc, argv, settings, err);
 
 	if (rc)
 		return rc < 0 ? -1 : 0;
-	if (convert_settings_finish(conversion->settings, err))
+	if (convert_settings_finish(settings, err) ||
+	    model_io_open(&model, settings->params.input,
+			  settings->params.max_memory ? settings->params.max_memory
+						      : DEFAULT_MAX_MEMORY,
+			  err))
 		return -1;
-	return convert(conversion, command->name, err);
+	settings->params.io = model.io;
+	settings->params.io_memory = model.memory;
+	rc = convert(conversion, command->name, err);
+	if (!rc && !settings->run.quiet && (settings->run.verbose || settings->dry_run))
+		model_io_note(&model, command->name);
+	model_io_close(&model);
+	return rc;
 }

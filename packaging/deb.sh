@@ -55,6 +55,7 @@ mkdir "$source/debian"
 printf 'Source: fp8conv\n\nPackage: fp8conv\nArchitecture: any\n' >"$source/debian/control"
 depends=$(cd "$source" && dpkg-shlibdeps -O "$program" | sed -n 's/^shlibs:Depends=//p')
 onednn=$(package_of dnnl)
+curl=$(package_of curl)
 
 architecture=$(dpkg --print-architecture)
 cat >"$root/DEBIAN/control" <<END
@@ -64,7 +65,7 @@ Architecture: $architecture
 Maintainer: $DEBFULLNAME <$DEBEMAIL>
 Installed-Size: $(du -sk "$root/usr" | cut -f 1)
 Depends: $depends
-Recommends: $onednn
+Recommends: $onednn, $curl, ca-certificates
 Section: science
 Priority: optional
 $(cat "$here/description")

@@ -14,6 +14,7 @@ checkpoints="$engines source select dataset"
 allowed() {
 	case $1 in
 	base | num) ;;
+	remote) echo "base" ;;
 	ckpt | recipe | tokenizer) echo "$low" ;;
 	backend) echo "$low" ;;
 	amax | format | model) echo "$low ckpt" ;;
@@ -28,7 +29,7 @@ allowed() {
 	convert) echo "$low $checkpoints sweep compensate" ;;
 	# what is measured is what the plan of quantize says
 	sensitivity) echo "$low $checkpoints sweep convert" ;;
-	cli) echo "$low $checkpoints sweep compensate convert calibrate eval sensitivity inspect report verify" ;;
+	cli) echo "$low $checkpoints sweep compensate convert calibrate eval sensitivity inspect report verify remote" ;;
 	kernels) echo "$low backend" ;;
 	*) echo "layers: folder '$1' has no row in tests/layers.sh" >&2 ;;
 	esac

@@ -14,6 +14,7 @@ export SAMPLES FP8CONV TSAN_OPTIONS ASAN_OPTIONS
 # suites: a line for each, its name and its command.
 suites() {
 	echo "fault sh tests/fault/run.sh"
+	echo "remote python3 tests/remote/run.py"
 	echo "families python3 tests/families/check.py"
 	echo "families/invented python3 tests/families/invented.py"
 	for name in $(dirname tests/cli/*/*.sh | sort -u | xargs -n 1 basename); do

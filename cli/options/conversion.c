@@ -75,7 +75,6 @@ int convert_settings_finish(struct convert_settings *settings, struct err *err)
 		return -1;
 	params->n_threads = run_threads(&settings->run);
 	params->max_memory = settings->run.max_memory;
-	params->io = &io_system;
 	params->temp_dir = process_temp_dir();
 	return 0;
 }

@@ -25,6 +25,9 @@ enum on_nonfinite { NONFINITE_ERROR, NONFINITE_SATURATE, NONFINITE_SKIP };
 
 #define NONFINITE_WORDS "error|saturate|skip"
 
+/* Bytes for buffers without --max-memory. */
+#define DEFAULT_MAX_MEMORY ((uint64_t)192 << 20)
+
 /* The parameters of every conversion. */
 struct convert_params {
 	const struct io *io;
@@ -37,6 +40,7 @@ struct convert_params {
 	const struct backend *backend;
 	int n_threads;	     /* >= 1 */
 	uint64_t max_memory; /* bytes for buffers; 0: the default, 192 MiB */
+	uint64_t io_memory;  /* bytes of these that the I/O table uses */
 
 	bool exact; /* --exact: change no value of a low-bit weight, or make nothing */
 	bool restart;

@@ -20,12 +20,11 @@ int pipeline_memory(const struct convert_params *params, struct band_limits *lim
 		    uint64_t *bytes, struct err *err)
 {
 	uint64_t max = params->max_memory ? params->max_memory : DEFAULT_MAX_MEMORY;
-	uint64_t n = (uint64_t)params->n_threads;
+	uint64_t n = (uint64_t)params->n_threads, base = BASE_MEMORY + params->io_memory;
 
-	if (band_limits_fit(limits, max > BASE_MEMORY ? (max - BASE_MEMORY) / n : 0,
-			    params->backend->band, err))
+	if (band_limits_fit(limits, max > base ? (max - base) / n : 0, params->backend->band, err))
 		return -1;
-	*bytes = BASE_MEMORY + n * band_limits_memory(limits);
+	*bytes = base + n * band_limits_memory(limits);
 	return 0;
 }
 

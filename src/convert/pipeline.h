@@ -20,8 +20,6 @@
 #include "convert/convert.h"
 #include "source/source.h"
 
-#define DEFAULT_MAX_MEMORY ((uint64_t)192 << 20)
-
 struct pipeline_worker {
 	void *memory;
 	struct source_buffers buffers;

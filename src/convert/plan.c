@@ -6,6 +6,7 @@
 #include "convert/plan.h"
 
 #include <assert.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -326,7 +327,7 @@ static int add_auxiliary(struct plan *plan, struct err *err)
 		char *path = xasprintf("%s/%s", plan->source.directory, paths[i]);
 		struct stat st;
 
-		if (!stat(path, &st))
+		if (!plan->source.io->fstatat(plan->source.io, AT_FDCWD, path, &st, 0))
 			plan->totals.disk_bytes += (uint64_t)st.st_size;
 		free(path);
 		free(paths[i]);

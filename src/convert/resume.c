@@ -194,11 +194,11 @@ static int resume_renew(struct execution *execution, json_t *manifest, struct er
 	return manifest_renew_inputs(manifest, execution->identity, &execution->out, err);
 }
 
-static bool is_newer(const char *directory, const char *name, const struct timespec *than)
+static bool is_newer(const struct checkpoint *source, const char *name, const struct timespec *than)
 {
-	char *path = xasprintf("%s/%s", directory, name);
+	char *path = xasprintf("%s/%s", source->directory, name);
 	struct stat st;
-	bool newer = !stat(path, &st) &&
+	bool newer = !source->io->fstatat(source->io, AT_FDCWD, path, &st, 0) &&
 		     (st.st_mtim.tv_sec > than->tv_sec ||
 		      (st.st_mtim.tv_sec == than->tv_sec && st.st_mtim.tv_nsec > than->tv_nsec));
 
@@ -219,9 +219,9 @@ static int find_newer(const struct execution *execution, bool *newer, struct err
 		return 0;
 	if (checkpoint_auxiliary(source, &paths, &n, err))
 		return -1;
-	*newer = is_newer(source->directory, CONFIG_NAME, &manifest.st_mtim);
+	*newer = is_newer(source, CONFIG_NAME, &manifest.st_mtim);
 	for (size_t i = 0; i < n; i++) {
-		*newer |= is_newer(source->directory, paths[i], &manifest.st_mtim);
+		*newer |= is_newer(source, paths[i], &manifest.st_mtim);
 		free(paths[i]);
 	}
 	free(paths);

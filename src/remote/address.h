@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Addresses of models: which ones are accepted, and what is below them.
+ *
+ * Data comes by TLS, or by http from 127.0.0.1.  An address has no user name, so that no message
+ * and no log shows a password.
+ */
+#ifndef FP8CONV_REMOTE_ADDRESS_H
+#define FP8CONV_REMOTE_ADDRESS_H
+
+#include <stdbool.h>
+
+#include "base/err.h"
+
+/* Is it an address that remote_open() takes: http://, https:// or hf://? */
+bool address_is_remote(const char *text);
+
+/* ERR_INPUT unless url may be read: https with a host, or http with 127.0.0.1. */
+int address_check(const char *url, struct err *err);
+
+/* Have two URLs the same scheme, host and port? */
+bool address_same_origin(const char *a, const char *b);
+
+/* May an answer of one URL lead to the other?  Never from https to http. */
+bool address_may_lead(const char *from, const char *to);
+
+/* Returns text with the bytes that a URL cannot contain as %XX; slashes stay if keep_slashes.  The
+ * caller frees it. */
+char *address_escape(const char *text, bool keep_slashes);
+
+#endif

@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "remote/files.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/pool.h"
+#include "base/sort.h"
+#include "remote/address.h"
+
+#define CONNECTIONS 8
+#define LIST_LIMIT  ((size_t)64 << 20)	/* bytes of the Hub's answer; 500 files have 200 KB */
+#define INDEX_LIMIT ((size_t)512 << 20) /* as of an index on a disk */
+#define INDEX_NAME  "model.safetensors.index.json"
+
+/* The files that folders of models have, by the lists of released models on the Hub in 2026. */
+static const char *const known_names[] = {
+	INDEX_NAME,
+	"model.safetensors",
+	"config.json",
+	"hf_quant_config.json",
+	"fp8conv-manifest.json",
+	"generation_config.json",
+	"tokenizer.json",
+	"tokenizer_config.json",
+	"tokenizer.model",
+	"tokenizer.model.v3",
+	"tiktoken.model",
+	"tekken.json",
+	"special_tokens_map.json",
+	"added_tokens.json",
+	"vocab.json",
+	"vocab.txt",
+	"merges.txt",
+	"spiece.model",
+	"chat_template.jinja",
+	"chat_template.json",
+	"preprocessor_config.json",
+	"processor_config.json",
+	"video_preprocessor_config.json",
+	"params.json",
+	"README.md",
+	"LICENSE",
+	"LICENSE.md",
+	"LICENSE.txt",
+	"NOTICE",
+	"USE_POLICY.md",
+};
+
+static bool ends_in(const char *text, const char *suffix)
+{
+	size_t n = strlen(text), n_suffix = strlen(suffix);
+
+	return n >= n_suffix && !strcmp(text + n - n_suffix, suffix);
+}
+
+/* Is it a path below the model, without steps upward? */
+static bool is_path(const char *name)
+{
+	if (!*name || *name == '/' || name[text_control(name)] || strchr(name, '\\'))
+		return false;
+	for (const char *p = name; p; p = strchr(p, '/')) {
+		p += *p == '/';
+		if (!*p || *p == '/' || !strcmp(p, ".") || !strcmp(p, "..") ||
+		    !strncmp(p, "./", 2) || !strncmp(p, "../", 3))
+			return false;
+	}
+	return true;
+}
+
+static struct remote_file *add(struct remote_files *files, const char *name, const char *base)
+{
+	char *escaped = address_escape(name, true);
+
+	ARRAY_GROW(files->list, files->n);
+	files->list[files->n] = (struct remote_file){ .name = xstrdup(name),
+						      .url = xasprintf("%s/%s", base, escaped),
+						      .is_there = true };
+	free(escaped);
+	return &files->list[files->n++];
+}
+
+static int compare_names(const void *a, const void *b)
+{
+	const struct remote_file *x = a, *y = b;
+
+	return strcmp(x->name, y->name);
+}
+
+/* Sorts the files, and leaves out those that are not there or come twice. */
+static void settle(struct remote_files *files)
+{
+	size_t n = 0;
+
+	if (files->n)
+		qsort(files->list, files->n, sizeof *files->list, compare_names);
+	for (size_t i = 0; i < files->n; i++) {
+		struct remote_file *file = &files->list[i];
+
+		if (file->is_there && (!n || strcmp(files->list[n - 1].name, file->name) != 0)) {
+			struct remote_file kept = *file;
+
+			*file = (struct remote_file){ 0 };
+			files->list[n++] = kept;
+		} else {
+			remote_file_release(file);
+		}
+	}
+	files->n = n;
+}
+
+struct probing {
+	struct client *client;
+	struct remote_file *list;
+};
+
+static int probe(void *context, int worker, size_t item, struct err *err)
+{
+	const struct probing *probing = context;
+
+	(void)worker;
+	return range_head(probing->client, &probing->list[item], err);
+}
+
+/* Asks for the files from `first` on. */
+static int probe_from(struct remote_files *files, struct client *client, size_t first,
+		      struct err *err)
+{
+	struct probing probing = { client, files->list + first };
+
+	return pool_run(CONNECTIONS, files->n - first, probe, &probing, client->stop, err);
+}
+
+static bool has(const struct remote_files *files, const char *name)
+{
+	for (size_t i = 0; i < files->n; i++)
+		if (!strcmp(files->list[i].name, name))
+			return true;
+	return false;
+}
+
+/* Adds the shards of an index.  Text that is no index adds none: the reader of checkpoints says
+ * what is wrong with it. */
+static void add_shards(struct remote_files *files, const char *base, struct json_text text)
+{
+	struct err ignored;
+	json_t *index = json_decode(text, &ignored), *shard;
+	const char *tensor;
+	struct remote_files shards = { 0 };
+
+	json_object_foreach(json_object_get(index, "weight_map"), tensor, shard)
+	{
+		const char *name = json_string_value(shard);
+
+		if (name && is_path(name) && !strchr(name, '/') &&
+		    (!shards.n || strcmp(shards.list[shards.n - 1].name, name) != 0))
+			add(&shards, name, base);
+	}
+	settle(&shards);
+	for (size_t i = 0; i < shards.n; i++)
+		if (!has(files, shards.list[i].name))
+			add(files, shards.list[i].name, base);
+	remote_files_release(&shards);
+	json_decref(index);
+}
+
+/* Reads the index file number i, and asks for its shards. */
+static int list_index(struct remote_files *files, struct client *client, size_t i, struct err *err)
+{
+	struct remote_file *index = &files->list[i];
+	size_t first = files->n, n;
+	void *text;
+	int rc = 0;
+
+	if (index->size > INDEX_LIMIT)
+		return 0;
+	n = (size_t)index->size;
+	if (buffer_alloc(&text, n + 1, "the index", err))
+		return -1;
+	memcpy(text, index->head, index->n_head);
+	if (n > index->n_head)
+		rc = range_read(client, index, index->n_head, n - index->n_head,
+				(char *)text + index->n_head, err);
+	if (!rc) {
+		add_shards(files, files->root, (struct json_text){ text, n });
+		rc = probe_from(files, client, first, err);
+	}
+	free(text);
+	return rc;
+}
+
+/* Lists a plain folder.  index: the base name that the user gave, or NULL. */
+static int list_folder(struct remote_files *files, struct client *client, const char *index,
+		       struct err *err)
+{
+	for (size_t i = 0; i < sizeof known_names / sizeof *known_names; i++)
+		add(files, known_names[i], files->root);
+	if (index && !has(files, index))
+		add(files, index, files->root);
+	if (probe_from(files, client, 0, err))
+		return -1;
+	for (size_t i = 0, n = files->n; i < n; i++) {
+		const struct remote_file *file = &files->list[i];
+
+		if (file->is_there && file->head &&
+		    !strcmp(file->name, index ? index : INDEX_NAME) &&
+		    list_index(files, client, i, err))
+			return -1;
+	}
+	settle(files);
+	return 0;
+}
+
+/* Lists one file of weights. */
+static int list_file(struct remote_files *files, struct client *client, const char *name,
+		     const char *address, struct err *err)
+{
+	struct remote_file *file = add(files, name, files->root);
+
+	free(file->url); /* as the user wrote it: it may contain %XX */
+	file->url = xstrdup(address);
+	files->is_one_file = true;
+	if (range_head(client, file, err))
+		return -1;
+	if (!file->is_there)
+		return err_set(err, ERR_INPUT, "the server has no file '%s': check the address",
+			       address);
+	return 0;
+}
+
+static int list_url(struct remote_files *files, struct client *client, const char *address,
+		    struct err *err)
+{
+	const char *name;
+
+	if (address_check(address, err))
+		return -1;
+	if (strpbrk(address, "?#"))
+		return err_set(err, ERR_INPUT,
+			       "address '%s' has a query: give the address of a folder or of a "
+			       ".safetensors file without one",
+			       address);
+	if (!ends_in(address, ".safetensors") && !ends_in(address, ".json")) {
+		files->root = xstrdup(address);
+		return list_folder(files, client, NULL, err);
+	}
+	name = strrchr(address, '/') + 1;
+	files->root = xstrndup(address, (size_t)(name - 1 - address));
+	if (ends_in(name, ".safetensors"))
+		return list_file(files, client, name, address, err);
+	return list_folder(files, client, name, err);
+}
+
+/* Adds a file of the Hub's list. */
+static int add_listed(struct remote_files *files, const json_t *entry, const char *base,
+		      struct err *err)
+{
+	const char *name = json_string_value(json_object_get(entry, "rfilename"));
+	const json_t *size = json_object_get(entry, "size");
+	struct remote_file *file;
+
+	if (!name || !is_path(name))
+		return err_set(err, ERR_INPUT,
+			       "the Hub lists a file '%s' for '%s', which is not a "
+			       "path below the model",
+			       name ? name : "", files->root);
+	file = add(files, name, base);
+	file->is_pinned = true;
+	if (json_is_integer(size) && json_integer_value(size) >= 0) {
+		file->has_size = true;
+		file->size = (uint64_t)json_integer_value(size);
+	}
+	return 0;
+}
+
+/* Reads the Hub's answer about a revision. */
+static int read_list(struct remote_files *files, const char *endpoint, const char *repo,
+		     const json_t *info, struct err *err)
+{
+	const char *commit = json_string_value(json_object_get(info, "sha"));
+	const json_t *siblings = json_object_get(info, "siblings");
+	char *base;
+	int rc = 0;
+
+	if (!commit || strlen(commit) != strspn(commit, "0123456789abcdef") ||
+	    !json_is_array(siblings))
+		return err_set(err, ERR_INPUT,
+			       "the answer of '%s' about '%s' is not a list of files", endpoint,
+			       files->root);
+	files->commit = xstrdup(commit);
+	base = xasprintf("%s/%s/resolve/%s", endpoint, repo, commit);
+	for (size_t i = 0; i < json_array_size(siblings) && !rc; i++)
+		rc = add_listed(files, json_array_get(siblings, i), base, err);
+	free(base);
+	settle(files);
+	return rc;
+}
+
+static int probe_weights(void *context, int worker, size_t item, struct err *err)
+{
+	const struct probing *probing = context;
+
+	if (!ends_in(probing->list[item].name, ".safetensors"))
+		return 0;
+	return probe(context, worker, item, err);
+}
+
+/* Lists ORG/NAME at a revision. */
+static int list_repo(struct remote_files *files, struct client *client, const char *repo,
+		     const char *revision, struct err *err)
+{
+	char *escaped = address_escape(revision, false);
+	char *url = xasprintf("%s/api/models/%s/revision/%s?blobs=true", client->endpoint, repo,
+			      escaped);
+	struct buf text = { 0 };
+	json_t *info = NULL;
+	int rc = -1;
+
+	if (range_text(client, url, LIST_LIMIT, &text, err))
+		goto out;
+	info = json_decode((struct json_text){ text.data, text.len }, err);
+	if (!info)
+		err_wrap(err, "the answer of '%s'", url);
+	else
+		rc = read_list(files, client->endpoint, repo, info, err);
+	if (!rc) {
+		struct probing probing = { client, files->list };
+
+		rc = pool_run(CONNECTIONS, files->n, probe_weights, &probing, client->stop, err);
+	}
+out:
+	json_decref(info);
+	buf_release(&text);
+	free(url);
+	free(escaped);
+	return rc;
+}
+
+/* Lists hf://ORG/NAME[@REV]. */
+static int list_hub(struct remote_files *files, struct client *client, const char *address,
+		    struct err *err)
+{
+	const char *name = address + strlen("hf://"), *at = strchr(name, '@');
+	size_t n = at ? (size_t)(at - name) : strlen(name);
+	char *repo = xstrndup(name, n), *slash = strchr(repo, '/');
+	int rc = -1;
+
+	files->root = xstrdup(address);
+	if (address_check(client->endpoint, err))
+		err_wrap(err, "HF_ENDPOINT");
+	else if (!slash || slash == repo || !slash[1] || strchr(slash + 1, '/') || (at && !at[1]) ||
+		 strspn(repo, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+			      "-_./") != n ||
+		 strstr(repo, ".."))
+		err_set(err, ERR_INPUT,
+			"'%s' is not of the form hf://ORG/NAME or hf://ORG/NAME@REV", address);
+	else
+		rc = list_repo(files, client, repo, at ? at + 1 : "main", err);
+	free(repo);
+	return rc;
+}
+
+int remote_files_list(struct remote_files *files, struct client *client, const char *address,
+		      struct err *err)
+{
+	size_t n = strlen(address);
+	char *text;
+	int rc;
+
+	while (n && address[n - 1] == '/')
+		n--;
+	text = xstrndup(address, n);
+	rc = !strncasecmp(text, "hf:", 3) ? list_hub(files, client, text, err)
+					  : list_url(files, client, text, err);
+	free(text);
+	return rc;
+}
+
+void remote_files_release(struct remote_files *files)
+{
+	for (size_t i = 0; i < files->n; i++)
+		remote_file_release(&files->list[i]);
+	free(files->list);
+	free(files->root);
+	free(files->commit);
+	*files = (struct remote_files){ 0 };
+}

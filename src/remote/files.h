@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which files a model on a server has: by the Hub's list of a revision, or, in a plain folder,
+ * by the names that models have and those of its index.
+ */
+#ifndef FP8CONV_REMOTE_FILES_H
+#define FP8CONV_REMOTE_FILES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+#include "remote/range.h"
+
+/* The files.  Begins zeroed. */
+struct remote_files {
+	char *root;	  /* the address without slashes at its end; of one file, its directory */
+	bool is_one_file; /* of weights; nothing else is looked at */
+	char *commit;	  /* of the Hub: what the revision is; NULL: not of the Hub */
+	size_t n;
+	struct remote_file *list; /* sorted by name */
+};
+
+/* Lists the files at an address, and reads what fixes their sizes.  ERR_INPUT where the address is
+ * not accepted or the server has nothing there. */
+int remote_files_list(struct remote_files *files, struct client *client, const char *address,
+		      struct err *err);
+void remote_files_release(struct remote_files *files);
+
+#endif

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "remote/range.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/mem.h"
+#include "base/progress.h"
+#include "remote/address.h"
+
+#define MAX_REDIRECTS 10
+#define TRIES_BUSY    8		/* of a server that is busy (429, 5xx): half a minute */
+#define TRIES	      4		/* of a server that fails otherwise */
+#define FIRST_WAIT    0.25	/* seconds; each wait is twice the one before */
+#define MAX_WAIT      60L	/* seconds that a server may ask for */
+#define SLICE	      50000000L /* nanoseconds between two looks at the signal */
+
+/* A read of a range, over its requests. */
+struct reading {
+	struct client *client;
+	struct remote_file *file;
+	struct request request; /* what is still to come */
+	int tries;		/* since the last byte came */
+	bool again;		/* the resolved address was dropped once */
+};
+
+enum verdict { VERDICT_DONE, VERDICT_ABSENT, VERDICT_FAILED, VERDICT_MORE, VERDICT_AGAIN };
+
+/* Waits before the next try: as long as the server asks for, else twice as long each time. */
+static int wait_for_server(const struct reading *reading, long retry_after, struct err *err)
+{
+	double seconds = retry_after > 0 ? (double)(retry_after < MAX_WAIT ? retry_after : MAX_WAIT)
+					 : FIRST_WAIT * (double)(1u << (reading->tries - 1));
+	long slices = (long)(seconds * 1e9 / (double)SLICE);
+
+	for (long i = 0; i < slices; i++) {
+		if (progress_stopped(reading->client->stop, err))
+			return -1;
+		nanosleep(&(struct timespec){ .tv_nsec = SLICE }, NULL);
+	}
+	return progress_stopped(reading->client->stop, err);
+}
+
+static bool is_redirect(long status)
+{
+	return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
+}
+
+/* Returns a copy of the URL that the file's ranges come from. */
+static char *url_of(struct client *client, const struct remote_file *file)
+{
+	char *url;
+
+	pthread_mutex_lock(&client->lock);
+	url = xstrdup(file->resolved ? file->resolved : file->url);
+	pthread_mutex_unlock(&client->lock);
+	return url;
+}
+
+/* Keeps the URL to which redirects led; NULL: forgets it. */
+static void keep_url(struct client *client, struct remote_file *file, const char *url)
+{
+	pthread_mutex_lock(&client->lock);
+	free(file->resolved);
+	file->resolved = url ? xstrdup(url) : NULL;
+	pthread_mutex_unlock(&client->lock);
+}
+
+/* Sends the request to *url and to where its answers lead; *url becomes the last one. */
+static int send_on(struct client *client, struct request *request, char **url,
+		   struct answer *answer, struct err *err)
+{
+	for (int i = 0;; i++) {
+		request->url = *url;
+		if (request_send(client, request, answer, err))
+			return -1;
+		if (!is_redirect(answer->status) || !answer->location)
+			return 0;
+		if (i == MAX_REDIRECTS)
+			return err_set(err, ERR_INPUT,
+				       "the server leads '%s' on more than %d times: its redirects "
+				       "may form a circle",
+				       *url, MAX_REDIRECTS);
+		if (!address_may_lead(*url, answer->location))
+			return err_set(err, ERR_INPUT,
+				       "the server leads '%s' to an address without TLS ('%s')",
+				       *url, answer->location);
+		if (address_check(answer->location, err))
+			return -1;
+		free(*url);
+		*url = answer->location;
+		answer->location = NULL;
+	}
+}
+
+static int changed(const struct remote_file *file, struct err *err)
+{
+	return err_set(err, ERR_INPUT,
+		       "'%s' changed on the server while it was read: run the command again",
+		       file->url);
+}
+
+/* Fixes the size and version of the file, or compares them. */
+static int check_version(struct reading *reading, const struct answer *answer, struct err *err)
+{
+	struct remote_file *file = reading->file;
+	uint64_t size = answer->status == 200 ? answer->length : answer->total;
+	int rc = 0;
+
+	pthread_mutex_lock(&reading->client->lock);
+	if (!file->has_size) {
+		file->has_size = true;
+		file->size = size;
+	}
+	if (!file->version)
+		file->version = xstrdup(answer->version);
+	/* Another host may name the same revision otherwise. */
+	if (file->size != size ||
+	    (strcmp(file->version, answer->version) != 0 && !(file->is_pinned && reading->again)))
+		rc = changed(file, err);
+	pthread_mutex_unlock(&reading->client->lock);
+	return rc;
+}
+
+/* Counts a failed try.  VERDICT_AGAIN, or VERDICT_FAILED with the error after the last. */
+static enum verdict retry(struct reading *reading, int limit, const char *what, struct err *err)
+{
+	if (++reading->tries < limit)
+		return VERDICT_AGAIN;
+	err_set(err, ERR_SYSTEM, "cannot read '%s' at byte %" PRIu64 ": %s (after %d tries)",
+		reading->file->url, reading->request.first, what, reading->tries);
+	return VERDICT_FAILED;
+}
+
+static enum verdict refused(const struct reading *reading, long status, struct err *err)
+{
+	const char *what = status == 401 ? "a token is needed: set HF_TOKEN to one that may read it"
+			   : status == 403 ? "the server refuses access: accept the model's terms, "
+					     "or set HF_TOKEN to a token that may read it"
+					   : "check the address";
+
+	err_set(err, ERR_INPUT, "cannot read '%s': the server answers with status %ld; %s",
+		reading->file->url, status, what);
+	return VERDICT_FAILED;
+}
+
+/* Judges an answer whose transfer did not reach its end. */
+static enum verdict judge_transfer(struct reading *reading, const struct answer *answer,
+				   struct err *err)
+{
+	switch (answer->code) {
+	case CURLE_PEER_FAILED_VERIFICATION:
+	case CURLE_SSL_CACERT_BADFILE:
+	case CURLE_SSL_ISSUER_ERROR:
+		err_set(err, ERR_SYSTEM, "the certificate of the server of '%s' is not trusted: %s",
+			reading->file->url, answer->reason);
+		return VERDICT_FAILED;
+	case CURLE_UNSUPPORTED_PROTOCOL:
+	case CURLE_URL_MALFORMAT:
+		err_set(err, ERR_INPUT, "cannot read '%s': %s", reading->file->url, answer->reason);
+		return VERDICT_FAILED;
+	default:
+		return retry(reading, TRIES, answer->reason, err);
+	}
+}
+
+/* Judges an answer that has no body of the file. */
+static enum verdict judge_status(struct reading *reading, const struct answer *answer,
+				 struct err *err)
+{
+	long status = answer->status;
+	char what[64];
+
+	if (status == 404 || status == 410)
+		return VERDICT_ABSENT;
+	snprintf(what, sizeof what, "the server answers with status %ld", status);
+	if (status == 429 || status == 408 || status >= 500)
+		return retry(reading, TRIES_BUSY, what, err);
+	return refused(reading, status, err);
+}
+
+/* Judges an answer with a body, and takes what came of it. */
+static enum verdict judge_body(struct reading *reading, const struct answer *answer,
+			       struct err *err)
+{
+	struct request *request = &reading->request;
+	const struct remote_file *file = reading->file;
+	uint64_t size = answer->status == 200 ? answer->length : answer->total;
+	size_t want;
+
+	if (answer->status == 200 && (answer->wrong_range || !answer->has_length)) {
+		err_set(err, ERR_INPUT,
+			"the server of '%s' ignores range requests: download the model and give "
+			"its directory",
+			file->url);
+		return VERDICT_FAILED;
+	}
+	if (answer->wrong_range || (answer->status == 206 && !answer->has_range))
+		return retry(reading, TRIES, "the server sends another range than asked for", err);
+	if (answer->too_long)
+		return retry(reading, TRIES, "the server sends more bytes than asked for", err);
+	if (check_version(reading, answer, err))
+		return VERDICT_FAILED;
+	/* The first request may ask for more than the file has. */
+	want = size < request->first || size - request->first < request->n
+		       ? (size_t)(size < request->first ? 0 : size - request->first)
+		       : request->n;
+	request->first += answer->got;
+	request->data += answer->got;
+	request->n = want - (answer->got < want ? answer->got : want);
+	if (!request->n)
+		return VERDICT_DONE;
+	if (answer->got) { /* of a cut connection: goes on at once */
+		reading->tries = 0;
+		return VERDICT_MORE;
+	}
+	return retry(reading, TRIES, "the answer ends early", err);
+}
+
+static enum verdict judge(struct reading *reading, const struct answer *answer, struct err *err)
+{
+	bool body = answer->status == 200 || answer->status == 206;
+
+	if (answer->status == 416 && answer->has_range && !answer->total &&
+	    !reading->request.first) { /* an empty file has no range */
+		reading->request.n = 0;
+		return check_version(reading, answer, err) ? VERDICT_FAILED : VERDICT_DONE;
+	}
+	if (!answer->status || (answer->code && !body && !is_redirect(answer->status) &&
+				answer->code != CURLE_WRITE_ERROR))
+		return judge_transfer(reading, answer, err);
+	return body ? judge_body(reading, answer, err) : judge_status(reading, answer, err);
+}
+
+/* Sends one request for what is still to come, and judges its answer. */
+static enum verdict try_once(struct reading *reading, long *retry_after, struct err *err)
+{
+	struct client *client = reading->client;
+	char *url = url_of(client, reading->file);
+	bool direct = !strcmp(url, reading->file->url);
+	struct answer answer = { 0 };
+	enum verdict verdict;
+
+	if (send_on(client, &reading->request, &url, &answer, err)) {
+		verdict = VERDICT_FAILED;
+	} else if (progress_stopped(client->stop, err)) {
+		verdict = VERDICT_FAILED;
+	} else if (!direct && !reading->again && (answer.status == 401 || answer.status == 403)) {
+		keep_url(client, reading->file, NULL); /* signed addresses expire */
+		reading->again = true;
+		verdict = VERDICT_MORE;
+	} else {
+		verdict = judge(reading, &answer, err);
+		if (answer.status == 206 && strcmp(url, reading->file->url) != 0)
+			keep_url(client, reading->file, url);
+	}
+	*retry_after = answer.retry_after;
+	answer_release(&answer);
+	free(url);
+	return verdict;
+}
+
+/* Returns VERDICT_DONE, VERDICT_ABSENT or VERDICT_FAILED. */
+static enum verdict read_all(struct reading *reading, struct err *err)
+{
+	for (;;) {
+		long retry_after = 0;
+		enum verdict verdict = try_once(reading, &retry_after, err);
+
+		if (verdict == VERDICT_AGAIN && wait_for_server(reading, retry_after, err))
+			verdict = VERDICT_FAILED;
+		if (verdict != VERDICT_AGAIN && verdict != VERDICT_MORE)
+			return verdict;
+	}
+}
+
+int range_head(struct client *client, struct remote_file *file, struct err *err)
+{
+	size_t n = file->has_size && file->size < RANGE_HEAD ? (size_t)file->size : RANGE_HEAD;
+	char *head;
+	struct reading reading = { .client = client, .file = file };
+	enum verdict verdict;
+
+	if (file->head || (file->has_size && !file->size))
+		return 0;
+	head = xmalloc(n);
+	reading.request = (struct request){ .ranged = true, .n = n, .data = head };
+	verdict = read_all(&reading, err);
+	file->is_there = verdict == VERDICT_DONE;
+	if (verdict != VERDICT_DONE) {
+		free(head);
+		return verdict == VERDICT_ABSENT ? 0 : -1;
+	}
+	file->head = head;
+	file->n_head = file->size < n ? (size_t)file->size : n;
+	return 0;
+}
+
+int range_read(struct client *client, struct remote_file *file, uint64_t first, size_t n,
+	       char *data, struct err *err)
+{
+	struct reading reading = { .client = client,
+				   .file = file,
+				   .request = {
+					   .ranged = true, .first = first, .n = n, .data = data } };
+	enum verdict verdict = n ? read_all(&reading, err) : VERDICT_DONE;
+
+	if (verdict == VERDICT_ABSENT)
+		return changed(file, err);
+	return verdict == VERDICT_DONE ? 0 : -1;
+}
+
+int range_text(struct client *client, const char *url, size_t limit, struct buf *text,
+	       struct err *err)
+{
+	struct remote_file file = { .url = xstrdup(url) };
+	struct reading reading = { .client = client, .file = &file };
+	int rc = -1;
+
+	for (;;) {
+		struct answer answer = { 0 };
+		char *at = xstrdup(url);
+		enum verdict verdict = VERDICT_FAILED;
+
+		buf_release(text);
+		reading.request = (struct request){ .n = limit, .text = text };
+		if (!send_on(client, &reading.request, &at, &answer, err) &&
+		    !progress_stopped(client->stop, err)) {
+			if (answer.status == 200 && !answer.code)
+				verdict = VERDICT_DONE;
+			else if (answer.status == 200 || !answer.status)
+				verdict = judge_transfer(&reading, &answer, err);
+			else if (answer.status == 404 || answer.status == 410)
+				verdict = refused(&reading, answer.status, err);
+			else
+				verdict = judge_status(&reading, &answer, err);
+		}
+		if (verdict == VERDICT_AGAIN && wait_for_server(&reading, answer.retry_after, err))
+			verdict = VERDICT_FAILED;
+		answer_release(&answer);
+		free(at);
+		if (verdict != VERDICT_AGAIN) {
+			rc = verdict == VERDICT_DONE ? 0 : -1;
+			break;
+		}
+	}
+	remote_file_release(&file);
+	return rc;
+}
+
+void remote_file_release(struct remote_file *file)
+{
+	free(file->name);
+	free(file->url);
+	free(file->resolved);
+	free(file->version);
+	free(file->head);
+	*file = (struct remote_file){ 0 };
+}

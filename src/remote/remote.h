@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A model on a server as files: a table of I/O above another one.  Paths that begin with the
+ * address, and files that were opened by them, are on the server; all else goes to the table below.
+ * The files can be read only.
+ *
+ * Order: remote_open(); remote_io() for anything that reads the model at its address;
+ * remote_close(), also after a failure.
+ *
+ * What is read of a file that nobody reads in order (a header) comes as it is asked for, so that
+ * looking at a model costs little.  A reader that says POSIX_FADV_SEQUENTIAL gets large blocks,
+ * which are read ahead (blocks.h).
+ *
+ * A file is known by its name, its size and its version on the server; the modification time is
+ * made of these, so that a job is resumed if and only if they are the same.
+ */
+#ifndef FP8CONV_REMOTE_REMOTE_H
+#define FP8CONV_REMOTE_REMOTE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/io.h"
+
+struct remote;
+
+/* The texts must outlive the remote. */
+struct remote_params {
+	const char *address;	/* http(s)://..., hf://ORG/NAME[@REV] */
+	const char *endpoint;	/* of the Hub */
+	const char *token;	/* for the endpoint only; NULL or "": none */
+	const char *ca_file;	/* certificates to trust; NULL: the system's */
+	uint64_t memory;	/* bytes for blocks that are read ahead */
+	uint64_t now;		/* any number that no other run has */
+	const atomic_int *stop; /* a signal number in it ends every read */
+};
+
+/* Is the text an address, not a path? */
+bool remote_is_address(const char *path);
+
+/* Lists the files.  ERR_INPUT, ERR_SYSTEM (also without libcurl), ERR_INTERRUPTED. */
+int remote_open(struct remote **remote, const struct io *below, const struct remote_params *params,
+		struct err *err);
+const struct io *remote_io(const struct remote *remote);
+
+/* Returns the bytes that came from the server so far, all answers together. */
+uint64_t remote_bytes(const struct remote *remote);
+
+/* Takes NULL too. */
+void remote_close(struct remote *remote);
+
+#endif

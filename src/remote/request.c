@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "remote/request.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/mem.h"
+#include "remote/address.h"
+
+#define CONNECT_SECONDS 30L
+#define STALL_SECONDS	60L /* a connection without a byte for so long counts as cut */
+#define REFUSED_BODY	((size_t)64 << 10) /* of an error page that is still read */
+
+int client_open(struct client *client, struct err *err)
+{
+	pthread_mutex_init(&client->lock, NULL);
+	return curl_library_open(&client->curl, err);
+}
+
+void client_close(struct client *client)
+{
+	for (size_t i = 0; i < client->n_idle; i++)
+		client->curl.cleanup(client->idle[i]);
+	free(client->idle);
+	pthread_mutex_destroy(&client->lock);
+}
+
+static CURL *handle_take(struct client *client)
+{
+	CURL *handle = NULL;
+
+	pthread_mutex_lock(&client->lock);
+	if (client->n_idle)
+		handle = client->idle[--client->n_idle];
+	pthread_mutex_unlock(&client->lock);
+	if (handle)
+		client->curl.reset(handle); /* keeps its connections */
+	return handle ? handle : client->curl.init();
+}
+
+static void handle_return(struct client *client, CURL *handle)
+{
+	pthread_mutex_lock(&client->lock);
+	client->idle = xreallocarray(client->idle, client->n_idle + 1, sizeof *client->idle);
+	client->idle[client->n_idle++] = handle;
+	pthread_mutex_unlock(&client->lock);
+}
+
+/* A request while its answer comes. */
+struct exchange {
+	struct client *client;
+	const struct request *request;
+	struct answer *answer;
+	size_t n_refused;
+	bool has_etag;
+};
+
+/* Returns the value of the header line if it has this name, else NULL. */
+static const char *value_of(const char *line, const char *name)
+{
+	size_t n = strlen(name);
+
+	if (strncasecmp(line, name, n) != 0 || line[n] != ':')
+		return NULL;
+	return line + n + 1 + strspn(line + n + 1, " \t");
+}
+
+/* Reads "bytes 0-99/1000", and "bytes * /0" of a range that the file does not have. */
+static void read_range(struct answer *answer, const char *value)
+{
+	uint64_t last;
+
+	answer->has_range = sscanf(value, "bytes %" SCNu64 "-%" SCNu64 "/%" SCNu64, &answer->first,
+				   &last, &answer->total) == 3 ||
+			    sscanf(value, "bytes */%" SCNu64, &answer->total) == 1;
+}
+
+static void take_line(struct exchange *exchange, const char *line)
+{
+	struct answer *answer = exchange->answer;
+	const char *value;
+
+	if (!strncmp(line, "HTTP/", 5)) { /* 100 and the answer of a proxy come before */
+		*answer->version = '\0';
+		exchange->has_etag = answer->has_range = answer->has_length = false;
+		answer->retry_after = 0;
+		answer->status = strchr(line, ' ') ? strtol(strchr(line, ' '), NULL, 10) : 0;
+	} else if ((value = value_of(line, "etag"))) {
+		exchange->has_etag = true;
+		snprintf(answer->version, sizeof answer->version, "ETag %s", value);
+	} else if ((value = value_of(line, "last-modified")) && !exchange->has_etag) {
+		snprintf(answer->version, sizeof answer->version, "Last-Modified %s", value);
+	} else if ((value = value_of(line, "content-range"))) {
+		read_range(answer, value);
+	} else if ((value = value_of(line, "content-length"))) {
+		answer->has_length = sscanf(value, "%" SCNu64, &answer->length) == 1;
+	} else if ((value = value_of(line, "retry-after"))) {
+		answer->retry_after = strtol(value, NULL, 10);
+	}
+}
+
+static size_t on_header(char *data, size_t size, size_t n, void *context)
+{
+	size_t end = size * n;
+	char line[1024];
+
+	while (end && (data[end - 1] == '\r' || data[end - 1] == '\n'))
+		end--;
+	snprintf(line, sizeof line, "%.*s", (int)(end < sizeof line ? end : sizeof line - 1), data);
+	take_line(context, line);
+	return size * n;
+}
+
+/* Is the body what the request asks for?  Some servers send a file that is not longer than the
+ * range as a whole. */
+static bool is_wanted(const struct request *request, const struct answer *answer)
+{
+	if (!request->ranged)
+		return true;
+	if (answer->status == 206)
+		return answer->has_range && answer->first == request->first;
+	return !request->first && answer->has_length && answer->length <= request->n;
+}
+
+static size_t on_body(char *data, size_t size, size_t n, void *context)
+{
+	struct exchange *exchange = context;
+	const struct request *request = exchange->request;
+	struct answer *answer = exchange->answer;
+
+	n *= size;
+	atomic_fetch_add(&exchange->client->n_bytes, n);
+	if (answer->status != 200 && answer->status != 206) {
+		exchange->n_refused += n;
+		return exchange->n_refused <= REFUSED_BODY ? n : 0;
+	}
+	answer->wrong_range = !is_wanted(request, answer);
+	answer->too_long = n > request->n - answer->got;
+	if (answer->wrong_range || answer->too_long)
+		return 0;
+	if (request->ranged)
+		memcpy(request->data + answer->got, data, n);
+	else
+		buf_add(request->text, data, n);
+	answer->got += n;
+	return n;
+}
+
+static int on_progress(void *context, curl_off_t total, curl_off_t now, curl_off_t up_total,
+		       curl_off_t up_now)
+{
+	const struct client *client = context;
+
+	(void)total;
+	(void)now;
+	(void)up_total;
+	(void)up_now;
+	return client->stop && atomic_load(client->stop);
+}
+
+static void set_options(struct exchange *exchange, CURL *handle)
+{
+	const struct client *client = exchange->client;
+	CURLcode (*set)(CURL *, CURLoption, ...) = client->curl.setopt;
+
+	set(handle, CURLOPT_URL, exchange->request->url);
+	set(handle, CURLOPT_NOSIGNAL, 1L);
+	set(handle, CURLOPT_FOLLOWLOCATION, 0L);
+	set(handle, CURLOPT_SSL_VERIFYPEER, 1L);
+	set(handle, CURLOPT_SSL_VERIFYHOST, 2L);
+	if (client->ca_file)
+		set(handle, CURLOPT_CAINFO, client->ca_file);
+	set(handle, CURLOPT_USERAGENT, "fp8conv/" FP8CONV_VERSION);
+	set(handle, CURLOPT_CONNECTTIMEOUT, CONNECT_SECONDS);
+	set(handle, CURLOPT_LOW_SPEED_LIMIT, 1L);
+	set(handle, CURLOPT_LOW_SPEED_TIME, STALL_SECONDS);
+	set(handle, CURLOPT_BUFFERSIZE, 512L << 10);
+	set(handle, CURLOPT_ERRORBUFFER, exchange->answer->reason);
+	set(handle, CURLOPT_HEADERFUNCTION, on_header);
+	set(handle, CURLOPT_HEADERDATA, exchange);
+	set(handle, CURLOPT_WRITEFUNCTION, on_body);
+	set(handle, CURLOPT_WRITEDATA, exchange);
+	set(handle, CURLOPT_NOPROGRESS, 0L);
+	set(handle, CURLOPT_XFERINFOFUNCTION, on_progress);
+	set(handle, CURLOPT_XFERINFODATA, client);
+}
+
+/* Sends by a handle whose options are set. */
+static int perform(struct exchange *exchange, CURL *handle, struct curl_slist *headers,
+		   struct err *err)
+{
+	const struct curl_library *curl = &exchange->client->curl;
+	struct answer *answer = exchange->answer;
+	const char *location = NULL;
+
+	curl->setopt(handle, CURLOPT_HTTPHEADER, headers);
+	answer->code = curl->perform(handle);
+	if (answer->code == CURLE_OUT_OF_MEMORY)
+		return err_no_memory(err, "no memory for libcurl");
+	if (answer->code && !*answer->reason)
+		snprintf(answer->reason, sizeof answer->reason, "%s", curl->strerror(answer->code));
+	if (!curl->getinfo(handle, CURLINFO_REDIRECT_URL, &location) && location)
+		answer->location = xstrdup(location);
+	return 0;
+}
+
+int request_send(struct client *client, const struct request *request, struct answer *answer,
+		 struct err *err)
+{
+	struct exchange exchange = { .client = client, .request = request, .answer = answer };
+	CURL *handle = handle_take(client);
+	struct curl_slist *headers = NULL;
+	char range[64];
+	int rc;
+
+	*answer = (struct answer){ 0 };
+	if (!handle)
+		return err_no_memory(err, "no memory for libcurl");
+	set_options(&exchange, handle);
+	if (request->ranged) {
+		snprintf(range, sizeof range, "%" PRIu64 "-%" PRIu64, request->first,
+			 request->first + request->n - 1);
+		client->curl.setopt(handle, CURLOPT_RANGE, range);
+	}
+	if (client->token && address_same_origin(request->url, client->endpoint)) {
+		char *line = xasprintf("Authorization: Bearer %s", client->token);
+
+		headers = client->curl.slist_append(NULL, line);
+		free(line);
+	}
+	rc = perform(&exchange, handle, headers, err);
+	client->curl.slist_free_all(headers);
+	handle_return(client, handle);
+	return rc;
+}
+
+void answer_release(struct answer *answer)
+{
+	free(answer->location);
+	answer->location = NULL;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One HTTP request and its answer, without redirects and retries.
+ *
+ * Order: client_open(); request_send() from any thread; client_close().
+ */
+#ifndef FP8CONV_REMOTE_REQUEST_H
+#define FP8CONV_REMOTE_REQUEST_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "remote/library.h"
+
+/* What all requests share.  The texts belong to the caller. */
+struct client {
+	struct curl_library curl;
+	const char *token;	       /* sent to the origin of `endpoint` only; NULL: none */
+	const char *endpoint;	       /* the Hub's URL */
+	const char *ca_file;	       /* certificates to trust; NULL: the system's */
+	const atomic_int *stop;	       /* a signal number ends requests; NULL: none does */
+	atomic_uint_least64_t n_bytes; /* of all bodies that came */
+	pthread_mutex_t lock;
+	CURL **idle; /* handles with their open connections */
+	size_t n_idle;
+};
+
+/* A GET. */
+struct request {
+	const char *url;
+	bool ranged; /* asks for n bytes from first on; else for all, at most n */
+	uint64_t first;
+	size_t n;
+	char *data;	  /* of a range: gets the body */
+	struct buf *text; /* not of a range: gets the body */
+};
+
+struct answer {
+	CURLcode code;
+	long status;	   /* of HTTP; 0: none came */
+	char version[512]; /* ETag, else Last-Modified, with its name; "" if it has neither */
+	bool has_range;	   /* Content-Range was understood */
+	uint64_t first, total, length; /* of Content-Range, and Content-Length */
+	bool has_length;
+	long retry_after; /* seconds; 0: not said */
+	bool wrong_range; /* the body is not of the range that was asked for */
+	bool too_long;	  /* the body has more bytes than were asked for */
+	size_t got;	  /* bytes of the body that were taken */
+	char *location;	  /* of a redirect, absolute; answer_release() frees it */
+	char reason[CURL_ERROR_SIZE];
+};
+
+/* Loads libcurl.  The caller has set the other members.  ERR_SYSTEM. */
+int client_open(struct client *client, struct err *err);
+void client_close(struct client *client);
+
+/* Sends the request and reads the answer; what failed is in the answer.  ERR_SYSTEM where libcurl
+ * has no memory. */
+int request_send(struct client *client, const struct request *request, struct answer *answer,
+		 struct err *err);
+void answer_release(struct answer *answer);
+
+#endif

@@ -1,0 +1,253 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Models on a server: the output has the bytes that the same model on the disk gives, or there is
+one clear error and nothing that an engine would load.  server.py does what servers do wrong.
+
+FP8CONV: the program.
+"""
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+FP8CONV = os.environ["FP8CONV"]
+MEMORY = ["--max-memory", "48M", "--threads", "2"]  # blocks of 2 MiB
+SHARDS, LAYERS, SIZE = 4, 3, 1024  # each layer of a shard has 2 MiB
+failures = []
+
+
+def make_model(model: Path) -> None:
+    """BF16 weights in shards, with the small files that models have."""
+    model.mkdir()
+    source, table = random.Random(18), bytes(0x3C + (i & 1) + (i & 2) * 0x40 for i in range(256))
+    weight_map = {}
+    for shard in range(SHARDS):
+        name = f"model-{shard + 1:05}-of-{SHARDS:05}.safetensors"
+        header, at, data = {}, 0, b""
+        for layer in range(shard * LAYERS, (shard + 1) * LAYERS):
+            values = bytearray(source.randbytes(2 * SIZE * SIZE))
+            values[1::2] = values[1::2].translate(table)
+            key = f"model.layers.{layer}.mlp.down_proj.weight"
+            header[key] = {"dtype": "BF16", "shape": [SIZE, SIZE], "data_offsets": [at, at + len(values)]}
+            weight_map[key] = name
+            at += len(values)
+            data += values
+        text = json.dumps(header).encode()
+        text += b" " * (-len(text) % 8)
+        (model / name).write_bytes(len(text).to_bytes(8, "little") + text + data)
+    index = {"metadata": {"total_size": SHARDS * LAYERS * 2 * SIZE * SIZE}, "weight_map": weight_map}
+    (model / "model.safetensors.index.json").write_text(json.dumps(index))
+    (model / "config.json").write_text(json.dumps({"model_type": "llama", "torch_dtype": "bfloat16"}))
+    (model / "tokenizer.json").write_text(json.dumps({"filler": "x" * 3000000}))
+    (model / "README.md").write_text("a model\n")
+    (model / "LICENSE").write_text("")
+
+
+class Server:
+    def __init__(self, work: Path, name: str, *tls: str):
+        self.port_file = work / name
+        self.process = subprocess.Popen(
+            [sys.executable, str(HERE / "server.py"), str(work), str(self.port_file), *tls])
+        while not self.port_file.exists():
+            if self.process.poll() is not None:
+                sys.exit("the server did not start")
+            time.sleep(0.02)
+        self.port, self.other = map(int, self.port_file.read_text().split())
+        scheme = "https" if tls else "http"
+        self.url = f"{scheme}://127.0.0.1:{self.port}"
+
+    def log(self) -> list[list[str]]:
+        path = Path(f"{self.port_file}.log")
+        return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait()
+
+
+def environment(**more: str) -> dict:
+    unwanted = {"http_proxy", "https_proxy", "all_proxy", "no_proxy", "hf_token", "hf_endpoint", "ssl_cert_file"}
+    return {k: v for k, v in os.environ.items() if k.lower() not in unwanted} | more
+
+
+def run(*args: str, **env: str) -> subprocess.CompletedProcess:
+    return subprocess.run([FP8CONV, *args], env=environment(**env), capture_output=True, text=True,
+                          timeout=300, check=False)
+
+
+def check(name: str, truth: bool, what: object = "") -> None:
+    if not truth:
+        failures.append(name)
+        print(f"FAILED {name}: {what}")
+
+
+def same(a: Path, b: Path) -> str:
+    """What differs besides the record, which has times."""
+    names = sorted({p.name for p in [*a.glob("*"), *b.glob("*")]} - {"fp8conv-manifest.json"})
+    return ", ".join(n for n in names if not (a / n).exists() or not (b / n).exists()
+                     or (a / n).read_bytes() != (b / n).read_bytes())
+
+
+def converts(name: str, address: str, work: Path, *args: str, **env: str) -> None:
+    out = work / f"out-{name}"
+    result = run("quantize", address, "-o", str(out), "--quiet", *(args or MEMORY), **env)
+    differs = same(out, work / "expected") if not result.returncode else "everything"
+    check(name, not result.returncode and not differs and not result.stderr,
+          f"exit {result.returncode}, differs: {differs}; {result.stderr}")
+
+
+def fails(name: str, address: str, work: Path, status: int, *words: str, **env: str) -> None:
+    out = work / f"out-{name}"
+    result = run("quantize", address, "-o", str(out), "--quiet", *MEMORY, **env)
+    loadable = [n for n in ("config.json", "model.safetensors.index.json") if (out / n).exists()]
+    check(name, result.returncode == status and result.stderr.count("\n") == 1 and not loadable
+          and all(word in result.stderr for word in words),
+          f"exit {result.returncode}, not {status}; published: {loadable}; {result.stderr}")
+
+
+def test_headers(server: Server, work: Path) -> None:
+    """Looking at a model reads headers alone."""
+    for args in (["inspect"], ["quantize", "--dry-run"]):
+        name = f"headers/{args[0]}"
+        before = sum(int(line[-1]) for line in server.log())
+        remote = run(*args, f"{server.url}/good/model")
+        n_bytes = sum(int(line[-1]) for line in server.log()) - before
+        shown = [[line for line in text.splitlines() if line.split()[0:1] not in (["from"], ["memory"])]
+                 for text in (remote.stdout, run(*args, str(work / "model")).stdout)]
+        check(name, not remote.returncode and shown[0] and shown[0] == shown[1], remote.stdout + remote.stderr)
+        check(f"{name}/bytes", n_bytes < 200000 and "from the server" in remote.stderr, f"{n_bytes}: {remote.stderr}")
+
+
+def test_folder(server: Server, work: Path) -> None:
+    for mode in ("good", "cut", "busy", "noversion", "moved"):
+        converts(mode, f"{server.url}/{mode}/model", work)
+    converts("slash", f"{server.url}/good/model/", work)
+    converts("index", f"{server.url}/good/model/model.safetensors.index.json", work)
+    converts("default-memory", f"{server.url}/good/model", work, "--threads", "1")
+    name = f"model-00001-of-{SHARDS:05}.safetensors"
+    for source, out in ((f"{server.url}/good/model/{name}", "one.safetensors"), (work / "model" / name, "disk.safetensors")):
+        result = run("quantize", str(source), "-o", str(work / out), *MEMORY)
+        check(out, not result.returncode, result.stderr)
+    check("one-file", (work / "one.safetensors").read_bytes() == (work / "disk.safetensors").read_bytes())
+
+
+def test_other_commands(server: Server, work: Path) -> None:
+    for args, name in ((["dequantize"], "dequantize"), (["repack", "--format", "compressed-tensors"], "repack")):
+        outs = []
+        for place, source in (("remote", f"{server.url}/good/expected"), ("disk", str(work / "expected"))):
+            outs.append(work / f"{name}-{place}")
+            result = run(*args, source, "-o", str(outs[-1]), *MEMORY)
+            check(f"{name}/{place}", not result.returncode, result.stderr)
+        check(name, not same(*outs), same(*outs))
+
+
+def test_refusals(server: Server, work: Path) -> None:
+    url = server.url
+    fails("plain", f"{url}/plain/model", work, 3, "ignores range requests")
+    fails("shifted", f"{url}/shifted/model", work, 4, "another range")
+    fails("liar", f"{url}/liar/model", work, 4, "another range")
+    fails("short", f"{url}/short/model", work, 4, "ends early")
+    fails("changes", f"{url}/changes/model", work, 3, "changed on the server")
+    fails("grows", f"{url}/grows/model", work, 3, "changed on the server")
+    fails("circle", f"{url}/circle/model", work, 3, "circle")
+    fails("absent", f"{url}/good/nothing", work, 3, "found no model.safetensors.index.json")
+    fails("absent-file", f"{url}/good/nothing.safetensors", work, 3, "no file")
+    fails("no-server", "http://127.0.0.1:9/x", work, 4, "after 4 tries")
+    fails("no-tls", "http://example.com/model", work, 3, "without TLS", "use https")
+    fails("loopback-name", "http://127.0.0.1.example.com/model", work, 3, "without TLS")
+    fails("user", "https://me:secret@127.0.0.1/model", work, 3, "user name")
+    fails("query", f"{url}/good/model?x=1", work, 3, "query")
+    fails("form", "hf://model", work, 3, "hf://ORG/NAME")
+    fails("up", "hf://org/..", work, 3, "hf://ORG/NAME")
+
+
+def test_kill(server: Server, work: Path) -> None:
+    """Killed in the middle over slow connections, a job goes on where it was."""
+    out, address = work / "out-kill", f"{server.url}/slow/model"
+    process = subprocess.Popen([FP8CONV, "quantize", address, "-o", str(out), "--quiet", *MEMORY], env=environment())
+    first = out / f"model-00001-of-{SHARDS:05}.safetensors"
+    second = out / f"model-00002-of-{SHARDS:05}.safetensors"
+    while not second.exists() and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    killed = process.wait() == -signal.SIGKILL
+    check("kill/middle", killed and first.exists() and not (out / "config.json").exists())
+    before = len(server.log())
+    converts("kill", address, work)
+    again = [line for line in server.log()[before:] if first.name in line[1] and int(line[-1]) > 100000]
+    check("kill/resumed", not again, again)
+    before = len(server.log())
+    converts("kill", address, work)
+    again = [line for line in server.log()[before:] if "safetensors " in line[1] and int(line[-1]) > 100000]
+    check("kill/finished", not again, again)
+
+
+def test_memory(server: Server, work: Path) -> None:
+    """The job keeps to --max-memory, libraries and stacks of 8 connections aside."""
+    if any(name in Path(FP8CONV).read_bytes() for name in (b"__asan_init", b"__tsan_init")):
+        print("SKIPPED: the memory of a program with a sanitizer")
+        return
+    process = subprocess.Popen([FP8CONV, "quantize", f"{server.url}/good/model", "-o", str(work / "out-memory"), "--quiet", *MEMORY],
+                               env=environment())
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = status
+    check("memory", not status and usage.ru_maxrss < (48 + 24) * 1024, f"{usage.ru_maxrss} KiB")
+
+
+def test_hub(server: Server, work: Path) -> None:
+    env = {"HF_ENDPOINT": server.url}
+    converts("hub", "hf://org/good", work, **env)
+    converts("hub-revision", "hf://org/good@refs/pr/1", work, **env)
+    converts("hub-expires", "hf://org/slow.expires", work, **env)
+    fails("hub-no-revision", "hf://org/good@nothing", work, 3, "status 404", **env)
+    fails("hub-no-token", "hf://private/good", work, 3, "HF_TOKEN", **env)
+    fails("hub-wrong-token", "hf://private/good", work, 3, "HF_TOKEN", **env, HF_TOKEN="wrong")
+    converts("hub-token", "hf://private/good", work, **env, HF_TOKEN="secret")
+    tokens = {(line[0], line[3]) for line in server.log() if line[3] != "-"}
+    check("token-origin", tokens == {(str(server.port), "secret"), (str(server.port), "wrong")}, tokens)
+    fails("endpoint", "hf://org/good", work, 3, "HF_ENDPOINT", HF_ENDPOINT="http://example.com")
+
+
+def test_tls(server: Server, tls: Server, work: Path, cert: str) -> None:
+    fails("tls-unknown", f"{tls.url}/good/model", work, 4, "certificate", "not trusted")
+    converts("tls-trusted", f"{tls.url}/good/model", work, SSL_CERT_FILE=cert)
+    fails("tls-left", f"{tls.url}/away/model", work, 3, "without TLS", SSL_CERT_FILE=cert)
+    proxied = len(server.log())
+    converts("proxy", "http://127.0.0.1:9/good/model", work, http_proxy=server.url)
+    paths = [line[1] for line in server.log()[proxied:]]
+    check("proxy/used", bool(paths) and all(path.startswith("http://127.0.0.1:9/") for path in paths), paths[:3])
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory(prefix="fp8conv-remote-") as place:
+        work = Path(place)
+        make_model(work / "model")
+        result = run("quantize", str(work / "model"), "-o", str(work / "expected"), *MEMORY)
+        check("expected", not result.returncode, result.stderr)
+        cert, key = str(work / "cert.pem"), str(work / "key.pem")
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1",
+                        "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", cert],
+                       check=True, capture_output=True)
+        server, tls = Server(work, "port"), Server(work, "tls-port", cert, key)
+        try:
+            for test in (test_headers, test_folder, test_other_commands, test_refusals, test_kill, test_memory, test_hub):
+                test(server, work)
+            test_tls(server, tls, work, cert)
+        finally:
+            server.stop()
+            tls.stop()
+    print(f"remote: {len(failures)} failed")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    if not shutil.which("openssl"):
+        sys.exit("remote: openssl is missing: install the package openssl")
+    sys.exit(main())
