@@ -10,9 +10,9 @@ from pathlib import Path
 from table import Row, ratios, remove, run
 
 THREADS = min(8, os.cpu_count() or 1)
-TOKENS = 512
 LLAMA = {"l": 16, "h": 2048, "i": 8192, "v": 128256}  # 1.24 B parameters, tied
 SMALL = {"l": 2, "h": 512, "i": 1024, "v": 4096}
+LENGTHS = ((512, ">= 1.5"), (4096, ">= 0.9"))  # tokens of a sequence, and the target against transformers
 
 
 def gpu(bench) -> None:
@@ -46,7 +46,8 @@ def kernels(bench, found: dict) -> dict[str, list[float]]:
     rows = found.pop("rows")
     bench.gpu_facts = found
     rates = {row["name"]: [row["bytes"] / seconds / 1e9 for seconds in row["seconds"]] for row in rows}
-    targets = {"cast": ">= 0.9", "cast-transpose": ">= 0.8", "host to host": ">= 0.8"}
+    targets = {"cast": ">= 0.9", "cast-transpose": ">= 0.85", "dequantize": ">= 0.85", "RMSNorm to FP8": ">= 0.85",
+               "SwiGLU to FP8": ">= 0.85", "host to host": ">= 0.8"}
     for row in rows:
         name, limit = row["name"], row["limit"]
         add(bench, name, "GB/s", rates[name], limit, rates.get(limit, []),
@@ -119,34 +120,63 @@ def files(bench, copies: list[float]) -> None:
 
 
 def calibrate(bench) -> None:
-    """A random Llama, whole processes, against the products of its weights alone by as many threads."""
-    shape, n = (SMALL, 16) if bench.options.quick else (LLAMA, 1024)
+    """A random Llama, whole processes at default options, against the products of its weights alone by as many threads, and
+    against the forward passes of transformers without loading."""
+    shape, n = (SMALL, 1 << 13) if bench.options.quick else (LLAMA, 1 << 19)
     arguments = [word for name, value in shape.items() for word in (f"-{name}", value)]
     if not bench.has_room(bench.tmpfs, 3, "gpu", "calibrate --backend cuda"):
         return
-    model, ids, out = bench.model(bench.tmpfs, "llama", *arguments), bench.disk / "ids.jsonl", bench.disk / "s.amax"
-    write_ids(ids, n, shape["v"])
-    n_alone = max(n // 4, 1)
-    commands = {"products": [bench.tools / "products", "-b", "cuda", "-t", THREADS, "-n", n_alone, *arguments],
-                "calibrate": [bench.fp8conv, "calibrate", model, "--data", ids, "-o", out, "--backend", "cuda", "--quiet",
-                              "--threads", THREADS, "--passes", n, "--max-memory", "32G"]}
+    model, few, out = bench.model(bench.tmpfs, "llama", *arguments), bench.disk / "few.jsonl", bench.disk / "s.amax"
+    for length, target in LENGTHS:
+        ids = bench.disk / f"ids{length}.jsonl"
+        write_ids(ids, n // length, length, shape["v"])
+        write_ids(few, n // length // 8, length, shape["v"])
+        commands = {"calibrate": [bench.fp8conv, "calibrate", model, "--data", ids, "-o", out, "--backend", "cuda", "--quiet",
+                                  "--seq-len", length, "--passes", n // length],
+                    "transformers": [sys.executable, Path(__file__).parent / "transformers_forward.py", model, few, THREADS,
+                                     "cuda"]}
+        if length == LENGTHS[0][0]:
+            commands["products"] = [bench.tools / "products", "-b", "cuda", "-t", THREADS, "-n", n // length // 4, *arguments]
+        if not has_transformers():
+            del commands["transformers"]
+        rates = calibrate_rates(bench, commands, out, n)
+        remove(out)
+        what = f"calibrate, Llama of {parameters(shape) / 1e9:.2f} B, {n // length} x {length} tokens"
+        if "products" in commands:
+            add(bench, what, "tok/s", rates["calibrate"], "the products of its weights, bf16", rates["products"], ">= 0.5",
+                "whole processes")
+        if "transformers" in commands:
+            add(bench, what, "tok/s", rates["calibrate"], "transformers, bf16, without loading", rates["transformers"], target)
+        else:
+            bench.table.skip("gpu", f"{bench.gpu_facts['device']}: {what}, against transformers", "no transformers with a GPU")
+    bench.forget(bench.tmpfs, "llama")
+
+
+def calibrate_rates(bench, commands: dict[str, list[object]], out: Path, n_tokens: int) -> dict[str, list[float]]:
+    """Tokens a second of each command, in turn; all but calibrate print their seconds, for a part of the tokens."""
+    part = {"calibrate": 1, "products": 4, "transformers": 8}
     rates: dict[str, list[float]] = {name: [] for name in commands}
-    for _ in range(min(bench.runs, 3)):
+    for _ in range(min(bench.runs, 2)):
         for name, command in commands.items():
             remove(out)
             seconds = run(command, bench.log).seconds
-            rates[name].append(n_alone * TOKENS / float(bench.log.read_text()) if name == "products" else n * TOKENS / seconds)
-    remove(out)
-    bench.forget(bench.tmpfs, "llama")
-    add(bench, f"calibrate, Llama of {parameters(shape) / 1e9:.2f} B, {n} x {TOKENS} tokens", "tok/s", rates["calibrate"],
-        "the products of its weights, bf16", rates["products"], ">= 0.5", f"{THREADS} threads, whole processes")
+            if name != "calibrate":
+                seconds = float(bench.log.read_text().split()[-1])
+            rates[name].append(n_tokens / part[name] / seconds)
+    return rates
 
 
-def write_ids(path: Path, n: int, vocabulary: int) -> None:
+def has_transformers() -> bool:
+    """For this Python, with a GPU that torch can use."""
+    test = "import torch, transformers; assert torch.cuda.is_available()"
+    return subprocess.run([sys.executable, "-c", test], capture_output=True).returncode == 0
+
+
+def write_ids(path: Path, n: int, length: int, vocabulary: int) -> None:
     """n sequences of token ids."""
     with open(path, "w") as file:
         for i in range(n):
-            json.dump({"input_ids": [(7919 * (i * TOKENS + t)) % vocabulary for t in range(TOKENS)]}, file)
+            json.dump({"input_ids": [(7919 * (i * length + t)) % vocabulary for t in range(length)]}, file)
             file.write("\n")
 
 

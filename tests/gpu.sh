@@ -132,7 +132,7 @@ measure() {
 		return
 	fi
 	result=bench/results/$(of_gpu name | tr '[:upper:] ' '[:lower:]-').json
-	step bench bench 150 python3 bench/run.py --build "$programs" --only gpu --output "$result" && cp "$result" "$OUT"
+	step bench bench 240 python3 bench/run.py --build "$programs" --only gpu --output "$result" && cp "$result" "$OUT"
 	cat "$OUT/bench.log" >>"$OUT/table.txt"
 }
 

@@ -31,7 +31,7 @@ SIMT_OBJ  := $(SIMT_SRC:%=$(BUILD)/simt/%.o) $(BUILD)/simt/kernels/backends.c.o
 # The tests that hold a GPU against the reference; tests/gpu.sh runs them on one.
 PARITY    := test_kernels test_kernels_values test_cast_transpose test_golden test_delayed \
 	     test_executor test_executor_rows test_executor_attention \
-	     test_executor_attention_bf16 test_executor_products \
+	     test_executor_attention_f16 test_executor_products \
 	     test_executor_gram test_executor_delta test_executor_scan \
 	     test_executor_channels test_executor_observed test_executor_experts \
 	     test_executor_segments

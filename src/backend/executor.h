@@ -227,8 +227,8 @@ struct executor_ops {
 	uint64_t (*attention_scratch)(const struct attention_args *args);
 
 	/* Scores, and the sums of weighted values, are one chain of fused multiply-adds each, in
-	 * the order of features and tokens.  With args.bf16 they may be products of bf16 instead,
-	 * if there are more than 1024 tokens: y is then within 2^-7 of the weighted |v|. */
+	 * the order of features and tokens.  With args.f16 they may be products of fp16 instead,
+	 * if there are more than 1024 tokens. */
 	void (*attend)(struct executor_stream *stream, const struct attention_args *args);
 
 	/* Returns the bytes of scratch for the sizes in args; ignores its pointers. */

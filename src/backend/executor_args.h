@@ -166,7 +166,7 @@ struct attention_args {
 	const float *q, *k, *v;
 	float *y;      /* (n_tokens, n_heads * value_dim) */
 	void *scratch; /* of attention_scratch() bytes */
-	bool bf16;     /* products may be of bf16 values, as those of matrices are */
+	bool f16;      /* 11 bits of q, k, v and of shares of v are enough */
 };
 
 #define SCAN_MAX_STATE 1024 /* values of a row of a scan's state */

@@ -381,7 +381,7 @@ static void attend(const struct pass *pass)
 				       .head_dim = ref->head_dim,
 				       .value_dim = ref->value_dim,
 				       .window = ref->window,
-				       .bf16 = pass->forward->input == DT_BF16,
+				       .f16 = pass->forward->input == DT_BF16,
 				       .scale = model->attention_scale,
 				       .softcap = model->attention_softcap,
 				       .sinks = pass->layer->vector[VECTOR_SINKS],

@@ -148,7 +148,17 @@ static inline float gpu_max_magnitude(float a, float b)
 	return f32_from_bits(max > F32_INF ? 0x7FFFFFFF : max);
 }
 
-void gpu_mma_bf16(float d[4], const unsigned a[4], const unsigned b[2]);
+/* Of copies to shared memory, the last that a thread has begun are made as late as may be. */
+void gpu_copy_begin(void *to, const void *from);
+void gpu_copies_end();
+void simt_copies_wait(unsigned n);
+
+template <int n> static inline void gpu_copies_wait()
+{
+	simt_copies_wait(n);
+}
+
+void gpu_mma_f16(float d[4], const unsigned a[4], const unsigned b[2]);
 
 static inline float gpu_exp2(float x)
 {

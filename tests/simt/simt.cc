@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <vector>
 
 #include "counts.h"
 #include "fiber.h"
@@ -31,8 +32,17 @@ struct operands {
 	unsigned a[4], b[2];
 };
 
+/* A copy that has begun; of the n-th group of its thread. */
+struct copy {
+	void *to;
+	const void *from;
+	unsigned group;
+};
+
 struct fiber {
 	struct fiber_context context;
+	std::vector<struct copy> copies;
+	unsigned n_groups;
 	char *stack;
 	enum state state;
 	unsigned n_brought;
@@ -87,6 +97,8 @@ static void fiber_start(unsigned thread)
 	fiber_make(&fiber->context, fiber->stack, STACK_SIZE, fiber_main);
 	fiber->state = RUNNABLE;
 	fiber->n_brought = 0;
+	fiber->copies.clear();
+	fiber->n_groups = 0;
 }
 
 /* The i-th of n in this launch's order: forward, backward, or in strides. */
@@ -215,14 +227,39 @@ unsigned __shfl_sync(unsigned mask, unsigned value, int lane)
 	return fibers[running / 32 * 32 + (unsigned)lane % 32].brought[at];
 }
 
-static float bf16_at(unsigned word, unsigned i)
+void gpu_copy_begin(void *to, const void *from)
 {
-	return bf16_to_f32((uint16_t)(word >> 16 * i));
+	fibers[running].copies.push_back({ to, from, fibers[running].n_groups });
+}
+
+void gpu_copies_end()
+{
+	fibers[running].n_groups++;
+}
+
+/* Until a thread waits for it, a copy is not made. */
+void simt_copies_wait(unsigned n)
+{
+	struct fiber *self = &fibers[running];
+	size_t n_left = 0;
+
+	for (const struct copy &copy : self->copies) {
+		if (copy.group + n < self->n_groups)
+			memcpy(copy.to, copy.from, 16);
+		else
+			self->copies[n_left++] = copy;
+	}
+	self->copies.resize(n_left);
+}
+
+static float f16_at(unsigned word, unsigned i)
+{
+	return f16_to_f32((uint16_t)(word >> 16 * i));
 }
 
 /* Element (row, col) of the left matrix is in the thread of row % 8 and of the column's pair, those
  * of the right matrix in that of the column and of the row's pair. */
-void gpu_mma_bf16(float d[4], const unsigned a[4], const unsigned b[2])
+void gpu_mma_f16(float d[4], const unsigned a[4], const unsigned b[2])
 {
 	struct fiber *self = &fibers[running];
 	const struct fiber *warp = &fibers[running / 32 * 32];
@@ -238,8 +275,8 @@ void gpu_mma_bf16(float d[4], const unsigned a[4], const unsigned b[2])
 			const struct operands *left = &warp[row % 8 * 4 + pair].operands[at];
 			const struct operands *right = &warp[col * 4 + pair].operands[at];
 
-			d[i] += bf16_at(left->a[row / 8 + k / 8 * 2], k % 2) *
-				bf16_at(right->b[k / 8], k % 2);
+			d[i] += f16_at(left->a[row / 8 + k / 8 * 2], k % 2) *
+				f16_at(right->b[k / 8], k % 2);
 		}
 	}
 }

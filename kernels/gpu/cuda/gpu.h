@@ -112,14 +112,34 @@ static __device__ inline float gpu_max_magnitude(float a, float b)
 	return max;
 }
 
-/* d (16, 8) += a (16, 16) b (16, 8), of bf16, by the 32 threads of a warp, each of which has some
+/* d (16, 8) += a (16, 16) b (16, 8), of fp16, by the 32 threads of a warp, each of which has some
  * of their elements (PTX, mma.m16n8k16). */
-static __device__ inline void gpu_mma_bf16(float d[4], const unsigned a[4], const unsigned b[2])
+static __device__ inline void gpu_mma_f16(float d[4], const unsigned a[4], const unsigned b[2])
 {
-	asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+	asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
 	    "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
 	    : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
 	    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+/* Begins to copy 16 bytes to shared memory; gpu_copies_end(): those that have begun are a group.
+ * gpu_copies_wait<n>(): waits for all groups of this thread but the last n. */
+static __device__ inline void gpu_copy_begin(void *to, const void *from)
+{
+	asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
+			     (unsigned)__cvta_generic_to_shared(to)),
+		     "l"(from)
+		     : "memory");
+}
+
+static __device__ inline void gpu_copies_end()
+{
+	asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+template <int n> static __device__ inline void gpu_copies_wait()
+{
+	asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory");
 }
 
 /* 2^x, to 2^-22 of it; results below 2^-126 are 0. */

@@ -334,18 +334,21 @@ static size_t room_of(const struct attention_args *a)
 }
 
 /* Never less for more tokens, because the scratch of the longest sequence serves shorter ones too:
- * so it has totals for all queries. */
+ * so it has totals for all queries.  It serves both ways of attention. */
 uint64_t gpu_attention_scratch(const struct attention_args *args)
 {
 	size_t n_queries = whole_tiles(args->n_tokens);
-	uint64_t all, some = (uint64_t)TILE * scores_size(args);
+	uint64_t all, some = (uint64_t)TILE * scores_size(args), f16 = 0;
 
 	if (args->n_tokens == 0 || args->n_heads == 0)
 		return 0;
 	all = (uint64_t)n_queries * scores_size(args);
 	if (some < SPARE)
 		some = SPARE;
-	return (some < all ? some : all) + args->n_heads * n_queries * sizeof(float);
+	if (args->n_tokens > ATTENTION_MOST_EXACT)
+		f16 = attention_f16_scratch(args);
+	all = (some < all ? some : all) + args->n_heads * n_queries * sizeof(float);
+	return f16 > all ? f16 : all;
 }
 
 static struct chunk chunk_of(const struct attention_args *a, size_t first, size_t room)
@@ -392,8 +395,8 @@ void gpu_attend(struct device_stream *stream, const struct attention_args *args)
 {
 	if (args->n_heads == 0 || args->value_dim == 0 || device_stream_stopped(stream))
 		return;
-	if (attention_is_bf16(args)) {
-		attend_by_bf16(stream, args);
+	if (attention_is_f16(args)) {
+		attend_by_f16(stream, args);
 		return;
 	}
 	for (size_t first = 0; first < args->n_tokens && !device_stream_stopped(stream);) {

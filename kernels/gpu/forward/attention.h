@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The two ways of attention on a GPU: exact (attention.cu), and by products of bf16 for long
- * sequences (attention_bf16.cu).
+ * The two ways of attention on a GPU: exact (attention.cu), and by products of fp16 for long
+ * sequences (attention_f16.cu).
  */
 #ifndef FP8CONV_KERNELS_GPU_FORWARD_ATTENTION_H
 #define FP8CONV_KERNELS_GPU_FORWARD_ATTENTION_H
@@ -9,7 +9,7 @@
 #include "kernels/gpu/forward/forward.h"
 #include <gpu.h>
 
-/* Tokens up to which the sums of attention have the bits of the CPU's, whatever args.bf16 says. */
+/* Tokens up to which the sums of attention have the bits of the CPU's, whatever args.f16 says. */
 #define ATTENTION_MOST_EXACT 1024
 
 /* Returns the first key that a query attends to. */
@@ -19,10 +19,12 @@ static __host__ __device__ inline size_t attention_first_key(const struct attent
 	return a->window && query + 1 > a->window ? query + 1 - a->window : 0;
 }
 
-/* Is this attention computed by products of bf16? */
-bool attention_is_bf16(const struct attention_args *args);
+/* Is this attention computed by products of fp16? */
+bool attention_is_f16(const struct attention_args *args);
 
-/* Computes it so.  Needs no scratch. */
-void attend_by_bf16(struct device_stream *stream, const struct attention_args *args);
+/* Computes it so, with scratch of attention_f16_scratch() bytes, which may be 0 where it cannot be
+ * so computed. */
+void attend_by_f16(struct device_stream *stream, const struct attention_args *args);
+uint64_t attention_f16_scratch(const struct attention_args *args);
 
 #endif

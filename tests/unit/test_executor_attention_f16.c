@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * backend/executor.h: attention whose products may be of bf16, against sums in double, on the
+ * backend/executor.h: attention whose products may be of fp16, against sums in double, on the
  * executor of every backend.
  *
- * Shares, their sum and values are rounded to bf16, which is at most 2^-9 of each: so y is off by
- * at most 3 * 2^-9 of the weighted |v|.  Scores have 16 bits; sums of |q k| of some 100 make 2^-10 of
- * a share.
+ * With u = 2^-11, rounding a query and a key changes their product by 2 u sum |q k| at most, and so
+ * the share of that key by that factor; rounding shares and values changes each by u.  Shares that
+ * are changed by d[t] change y by at most sum d[t] s[t] (|v[t]| + |y|), as their sum changes too.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -19,7 +19,7 @@
 
 #include "support/executor_sides.h"
 
-#define BOUND (3.0 / 512 + 1.0 / 1024)
+#define UNIT (1.0 / 2048)
 
 /* Random values in [-1, 1) times factor, and a place for what is computed. */
 struct array {
@@ -46,42 +46,56 @@ struct setup {
 	double *y, *bound; /* (n_tokens, n_heads, value_dim) */
 };
 
-/* Returns the score of a key. */
-static double score_of(const struct setup *s, size_t head, size_t query, size_t key)
+/* A key of a query: its share, and by which factor that may change. */
+struct share {
+	double share, change;
+};
+
+static struct share share_of(const struct setup *s, size_t head, size_t query, size_t key)
 {
 	const struct attention_args *a = &s->args;
 	size_t kv_head = head / (a->n_heads / a->n_kv_heads);
 	const float *q = s->q.values + (query * a->n_heads + head) * a->head_dim;
 	const float *k = s->k.values + (key * a->n_kv_heads + kv_head) * a->head_dim;
-	double sum = 0;
+	double sum = 0, magnitude = 0;
 
-	for (size_t i = 0; i < a->head_dim; i++)
+	for (size_t i = 0; i < a->head_dim; i++) {
 		sum += (double)q[i] * k[i];
+		magnitude += fabs((double)q[i] * k[i]);
+	}
 	sum *= a->scale;
-	return a->softcap > 0 ? a->softcap * tanh(sum / a->softcap) : sum;
+	if (a->softcap > 0)
+		sum = a->softcap * tanh(sum / a->softcap);
+	return (struct share){ exp(sum), expm1(2 * UNIT * a->scale * magnitude) + UNIT };
 }
 
 /* Writes y and its bound of one query. */
-static void query_run(struct setup *s, size_t head, size_t query, double *shares)
+static void query_run(struct setup *s, size_t head, size_t query, struct share *shares)
 {
 	const struct attention_args *a = &s->args;
 	size_t kv_head = head / (a->n_heads / a->n_kv_heads);
 	size_t begin = a->window && query + 1 > a->window ? query + 1 - a->window : 0;
+	const float *v = s->v.values + kv_head * a->value_dim;
 	double total = a->sinks ? exp((double)s->sinks.values[head]) : 0;
 
-	for (size_t t = begin; t <= query; t++)
-		total += shares[t] = exp(score_of(s, head, query, t));
+	for (size_t t = begin; t <= query; t++) {
+		shares[t] = share_of(s, head, query, t);
+		total += shares[t].share;
+	}
 	for (size_t i = 0; i < a->value_dim; i++) {
 		size_t at = (query * a->n_heads + head) * a->value_dim + i;
+		double y = 0, bound = 0;
 
-		s->y[at] = s->bound[at] = 0;
+		for (size_t t = begin; t <= query; t++)
+			y += shares[t].share / total * v[t * a->n_kv_heads * a->value_dim + i];
 		for (size_t t = begin; t <= query; t++) {
-			double part = shares[t] / total *
-				      s->v.values[(t * a->n_kv_heads + kv_head) * a->value_dim + i];
+			double value = fabs((double)v[t * a->n_kv_heads * a->value_dim + i]);
 
-			s->y[at] += part;
-			s->bound[at] += fabs(part) * BOUND;
+			bound += shares[t].share / total *
+				 (shares[t].change * (value + fabs(y)) + UNIT * value);
 		}
+		s->y[at] = y;
+		s->bound[at] = bound;
 	}
 }
 
@@ -126,17 +140,19 @@ static void attend_there(const struct side *side, const struct setup *s)
 	free(poison);
 }
 
-static void attend_everywhere(const struct attention_args *args)
+/* factor: of keys and values, and of the scale in the other direction. */
+static void attend_everywhere(const struct attention_args *args, float factor)
 {
 	size_t n = args->n_tokens, heads = args->n_heads, kv_heads = args->n_kv_heads;
 	struct setup s = { .args = *args,
 			   .q = array_new(n * heads * args->head_dim, 2),
-			   .k = array_new(n * kv_heads * args->head_dim, 2),
-			   .v = array_new(n * kv_heads * args->value_dim, 3),
+			   .k = array_new(n * kv_heads * args->head_dim, 2 * factor),
+			   .v = array_new(n * kv_heads * args->value_dim, 3 * factor),
 			   .sinks = array_new(heads, 6) };
-	double *shares = host_memory_new(n * sizeof *shares);
+	struct share *shares = host_memory_new(n * sizeof *shares);
 
-	s.args.bf16 = true;
+	s.args.f16 = true;
+	s.args.scale /= factor;
 	s.y = host_memory_new(n * heads * args->value_dim * sizeof *s.y);
 	s.bound = host_memory_new(n * heads * args->value_dim * sizeof *s.bound);
 	for (size_t query = 0; query < n; query++)
@@ -153,7 +169,7 @@ static void attend_everywhere(const struct attention_args *args)
 	free(shares);
 }
 
-static void long_attention_is_within_bf16(void **state)
+static void long_attention_is_within_its_bound(void **state)
 {
 	static const float any = 0; /* sinks: those of the setup */
 	const struct attention_args cases[] = {
@@ -171,12 +187,23 @@ static void long_attention_is_within_bf16(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < (sides_small ? 3 : N_OF(cases)); i++)
-		attend_everywhere(&cases[i]);
+		attend_everywhere(&cases[i], 1);
+}
+
+/* Keys and values beyond the range of fp16 on both sides. */
+static void no_value_leaves_the_range_of_fp16(void **state)
+{
+	const struct attention_args args = { 1025, 1, 1, 64, 64, 200, .scale = 0.3f };
+
+	(void)state;
+	attend_everywhere(&args, 1e12f);
+	attend_everywhere(&args, 1e-12f);
 }
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(long_attention_is_within_bf16) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(long_attention_is_within_its_bound),
+					    cmocka_unit_test(no_value_leaves_the_range_of_fp16) };
 
 	sides_begin(argc, argv);
 	return cmocka_run_group_tests(tests, sides_open, sides_close);
