@@ -165,6 +165,12 @@ static inline float gpu_exp2(float x)
 	return exp2f(x);
 }
 
+/* Off by a unit of the last place either way, as the instruction may be. */
+static inline float gpu_reciprocal(float v)
+{
+	return f32_from_bits(f32_bits(1 / v) + f32_bits(v) / 256 % 3 - 1);
+}
+
 static inline uint4 gpu_load_once(const uint4 *from)
 {
 	return *from;

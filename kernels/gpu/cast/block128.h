@@ -62,6 +62,10 @@ static __device__ inline void region_load(struct region *r, const struct source 
 		x.x.load_groups<N_ROWS>(r->v, r->row * x.x.stride + r->col, ROW_STEP * x.x.stride);
 		return;
 	}
+	if (x.makes_packed() && r->n_cols == GROUP && region_has(r, N_ROWS - 1)) {
+		x.make_groups<N_ROWS>(r->v, r->row, r->col, ROW_STEP);
+		return;
+	}
 	GPU_UNROLL
 	for (int k = 0; k < N_ROWS; k++)
 		x.load(r->v[k], r->row + (size_t)k * ROW_STEP, r->col,

@@ -138,6 +138,42 @@ static __device__ inline void columns_cast(const struct region *r,
 	}
 }
 
+/* Writes the codes of the thread where the elements are: the codes of MX are not transposed, so
+ * that nothing goes through shared memory but the factors. */
+template <enum granule G, enum fp8_format F, bool DIVIDE>
+static __device__ inline void columns_in_place(const struct region *r, const struct cast_args *a,
+					       const unsigned of_tile[MAX_COLUMN_TILES][REGION],
+					       struct scaling whole)
+{
+	const struct fp8_copy *copy = &a->out.columnwise;
+	uint8_t *first = copy->codes + r->col + r->row * copy->col_stride;
+	size_t step = ROW_STEP * copy->col_stride;
+	bool packed = r->n_cols == GROUP && ((uintptr_t)first | step) % GROUP == 0;
+
+	GPU_UNROLL
+	for (int k = 0; k < N_ROWS; k++) {
+		uint8_t *to = first + (size_t)k * step;
+		unsigned codes[GROUP / 2];
+		uint2 all;
+
+		GPU_UNROLL
+		for (int c = 0; c < GROUP; c += 2) {
+			float low = column_factor<G>(k, c, of_tile, whole);
+			float high = column_factor<G>(k, c + 1, of_tile, whole);
+
+			codes[c / 2] = gpu_fp8x2(F, pair_scale<DIVIDE>(low, r->v[k][c], 0).low,
+						 pair_scale<DIVIDE>(high, r->v[k][c + 1], 0).low);
+		}
+		all = { codes[0] | codes[1] << 16, codes[2] | codes[3] << 16 };
+		if (!region_has(r, k))
+			continue;
+		if (packed)
+			gpu_store_once(reinterpret_cast<uint2 *>(to), all);
+		else
+			codes_write(to, 1, all, r->n_cols);
+	}
+}
+
 /* Counts the elements of a copy that is written first; one of them for each call, as it is rare. */
 template <enum granule G>
 static __device__ inline void columns_count(const struct region *r, const struct cast_args *a,
@@ -200,6 +236,13 @@ static __device__ void columnwise_write(const struct region *r, const struct cas
 	}
 	if (counts->wanted)
 		columns_count<G>(r, a, turning->of_tile, whole, counts);
+	if (G == ROW_32 && a->out.columnwise.row_stride == 1) {
+		if (spec_divides(&a->spec))
+			columns_in_place<G, F, true>(r, a, turning->of_tile, whole);
+		else
+			columns_in_place<G, F, false>(r, a, turning->of_tile, whole);
+		return;
+	}
 	if (spec_divides(&a->spec))
 		columns_cast<G, F, true>(r, turning->of_tile, whole, codes);
 	else

@@ -89,23 +89,28 @@ struct elements {
 			load_group(v, static_cast<const float *>(data) + i);
 	}
 
-	/* Can load_groups() load whole groups? */
+	/* Can load_packed() load whole groups? */
 	__device__ bool packs(void) const
 	{
 		return aligned && dtype != DT_F32;
 	}
 
-	/* v[k] = elements i + k * step ...: all loads before the first use, so that memory has N
-	 * requests of a thread at a time. */
-	template <int N> __device__ void load_groups(float v[N][GROUP], size_t i, size_t step) const
+	/* packed[k] = elements i + k * step ..., of 16 bits: all loads before the first use, so
+	 * that memory has N requests of a thread at a time. */
+	template <int N> __device__ void load_packed(uint4 packed[N], size_t i, size_t step) const
 	{
 		const uint16_t *from = static_cast<const uint16_t *>(data) + i;
-		uint4 packed[N];
 
 		GPU_UNROLL
 		for (int k = 0; k < N; k++)
 			packed[k] = gpu_load_once(
 				reinterpret_cast<const uint4 *>(from + (size_t)k * step));
+	}
+
+	/* v = what load_packed() loaded. */
+	template <int N>
+	__device__ void unpack_groups(float v[N][GROUP], const uint4 packed[N]) const
+	{
 		if (dtype == DT_BF16) {
 			GPU_UNROLL
 			for (int k = 0; k < N; k++)
@@ -115,6 +120,15 @@ struct elements {
 			for (int k = 0; k < N; k++)
 				unpack<f16>(v[k], packed[k]);
 		}
+	}
+
+	/* v[k] = elements i + k * step ... */
+	template <int N> __device__ void load_groups(float v[N][GROUP], size_t i, size_t step) const
+	{
+		uint4 packed[N];
+
+		load_packed<N>(packed, i, step);
+		unpack_groups<N>(v, packed);
 	}
 
 	/* v[0 .. n-1] = elements (row, col ...); the rest of v is 0. */

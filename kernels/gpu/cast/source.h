@@ -7,7 +7,7 @@
 #ifndef FP8CONV_KERNELS_GPU_CAST_SOURCE_H
 #define FP8CONV_KERNELS_GPU_CAST_SOURCE_H
 
-#include "num/activation.h"
+#include "num/activation_quick.h"
 #include "num/norm.h"
 #include "kernels/gpu/cast/cast.h"
 #include "kernels/gpu/cast/load.h"
@@ -41,7 +41,141 @@ struct normed {
 				v[i] = 0;
 		}
 	}
+
+	__device__ bool packs(void) const
+	{
+		return gamma.aligned && (!has_beta || beta.aligned);
+	}
+
+	/* As source::make_groups(), which share gamma and beta. */
+	template <int N>
+	__device__ void load_groups(float v[N][GROUP], const struct elements &x, size_t row,
+				    size_t col, size_t rows) const
+	{
+		float g[GROUP], b[GROUP] = {}, mu[N], rsigma[N];
+		uint4 packed[N];
+
+		x.load_packed<N>(packed, row * x.stride + col, rows * x.stride);
+		GPU_UNROLL
+		for (int k = 0; k < N; k++) {
+			rsigma[k] = m.rsigma[row + (size_t)k * rows];
+			mu[k] = m.kind == NORM_LAYER ? m.mu[row + (size_t)k * rows] : 0;
+		}
+		factors(g, b, col);
+		x.unpack_groups<N>(v, packed);
+		GPU_UNROLL
+		for (int k = 0; k < N; k++) {
+			GPU_UNROLL
+			for (int i = 0; i < GROUP; i++)
+				v[k][i] = norm_apply(v[k][i], mu[k], rsigma[k], g[i]);
+			if (has_beta) {
+				GPU_UNROLL
+				for (int i = 0; i < GROUP; i++)
+					v[k][i] = v[k][i] + b[i];
+			}
+		}
+	}
+
+	/* What a whole group of columns is multiplied by, and beta if there is one. */
+	__device__ void factors(float g[GROUP], float b[GROUP], size_t col) const
+	{
+		gamma.load_whole(g, 0, col);
+		if (has_beta)
+			beta.load_whole(b, 0, col);
+		if (zero_centered_gamma) {
+			GPU_UNROLL
+			for (int i = 0; i < GROUP; i++)
+				g[i] = 1 + g[i];
+		}
+	}
 };
+
+/* Eight elements of 16 bits of each matrix, and what they are. */
+struct activated_args {
+	uint4 x, up;
+	enum activation activation;
+	bool x_is_bf16, up_is_bf16, gated;
+};
+
+static __device__ inline void unpack_either(float v[GROUP], const uint4 &packed, bool is_bf16)
+{
+	if (is_bf16)
+		unpack<bf16>(v, packed);
+	else
+		unpack<f16>(v, packed);
+}
+
+/* v = the activation of v with a divisor; false: v is as before, because an element needs the long
+ * way. */
+template <enum activation A> static __device__ inline bool activate_quickly(float v[GROUP])
+{
+	float divisor[GROUP], most = fabsf(v[0]);
+	bool refused = false;
+
+	GPU_UNROLL
+	for (int i = 1; i < GROUP; i++)
+		most = gpu_max_magnitude(most, v[i]);
+	if (!(most <= activation_quick_most(A)))
+		return false;
+	GPU_UNROLL
+	for (int i = 0; i < GROUP; i++) {
+		divisor[i] = activation_divisor(A, v[i]);
+		refused |= divisor[i] == QUICK_REFUSED;
+	}
+	if (refused)
+		return false;
+	GPU_UNROLL
+	for (int i = 0; i < GROUP; i++)
+		v[i] = quick_quotient(A == ACT_SIGMOID ? 1.0f : v[i], divisor[i],
+				      gpu_reciprocal(divisor[i]));
+	return true;
+}
+
+/* As activate_quickly(), without a divisor: false for no element. */
+static __device__ inline bool activate_plainly(enum activation activation, float v[GROUP])
+{
+	if (activation == ACT_NONE)
+		return true;
+	GPU_UNROLL
+	for (int i = 0; i < GROUP; i++)
+		v[i] = srelu(v[i]);
+	return true;
+}
+
+static __device__ GPU_CALL struct group activate_slowly(enum activation activation, struct group of)
+{
+	GPU_LOOP
+	for (int i = 0; i < GROUP; i++)
+		of.v[i] = activation_apply(activation, of.v[i]);
+	return of;
+}
+
+/* The branches are the same for all threads, but where a number is out of the quick range. */
+static __device__ GPU_CALL struct group activated_group(struct activated_args a)
+{
+	struct group of;
+	float by[GROUP];
+	bool done = false;
+
+	unpack_either(of.v, a.x, a.x_is_bf16);
+	if (a.activation == ACT_SILU)
+		done = activate_quickly<ACT_SILU>(of.v);
+	else if (a.activation == ACT_GELU)
+		done = activate_quickly<ACT_GELU>(of.v);
+	else if (a.activation == ACT_SIGMOID)
+		done = activate_quickly<ACT_SIGMOID>(of.v);
+	else
+		done = activate_plainly(a.activation, of.v);
+	if (!done)
+		of = activate_slowly(a.activation, of);
+	if (!a.gated)
+		return of;
+	unpack_either(by, a.up, a.up_is_bf16);
+	GPU_UNROLL
+	for (int i = 0; i < GROUP; i++)
+		of.v[i] = of.v[i] * by[i];
+	return of;
+}
 
 static __device__ GPU_CALL float activated_element(enum activation activation, float x)
 {
@@ -65,6 +199,39 @@ struct activated {
 		up.load(by, row, col, n);
 		for (int i = 0; i < GROUP; i++)
 			v[i] = v[i] * by[i];
+	}
+
+	__device__ bool packs(void) const
+	{
+		return !gated || up.packs();
+	}
+
+	/* As source::make_groups(). */
+	template <int N>
+	__device__ void load_groups(float v[N][GROUP], const struct elements &x, size_t row,
+				    size_t col, size_t rows) const
+	{
+		struct activated_args args = {
+			{}, {}, activation, x.dtype == DT_BF16, false, gated
+		};
+		uint4 of_x[N], of_up[N] = {};
+
+		x.load_packed<N>(of_x, row * x.stride + col, rows * x.stride);
+		if (gated) {
+			args.up_is_bf16 = up.dtype == DT_BF16;
+			up.load_packed<N>(of_up, row * up.stride + col, rows * up.stride);
+		}
+		GPU_UNROLL
+		for (int k = 0; k < N; k++) {
+			struct group of;
+
+			args.x = of_x[k];
+			args.up = of_up[k];
+			of = activated_group(args);
+			GPU_UNROLL
+			for (int i = 0; i < GROUP; i++)
+				v[k][i] = of.v[i];
+		}
 	}
 };
 
@@ -93,6 +260,25 @@ struct source {
 		made = make(row, col, n);
 		for (int i = 0; i < GROUP; i++)
 			v[i] = made.v[i];
+	}
+
+	/* Can make_groups() make whole groups? */
+	__device__ bool makes_packed(void) const
+	{
+		if (kind == SOURCE_ELEMENTS || !x.packs())
+			return false;
+		return kind == SOURCE_NORM ? norm.packs() : activation.packs();
+	}
+
+	/* v[k] = values (row + k * rows, col ...) of a norm or an activation: all loads before the
+	 * first use. */
+	template <int N>
+	__device__ void make_groups(float v[N][GROUP], size_t row, size_t col, size_t rows) const
+	{
+		if (kind == SOURCE_NORM)
+			norm.load_groups<N>(v, x, row, col, rows);
+		else
+			activation.load_groups<N>(v, x, row, col, rows);
 	}
 
 	__device__ GPU_CALL struct group make(size_t row, size_t col, int n) const

@@ -151,6 +151,15 @@ static __device__ inline float gpu_exp2(float x)
 	return y;
 }
 
+/* Returns 1 / v within one unit of its last place, for v and 1 / v in the normal range. */
+static __device__ inline float gpu_reciprocal(float v)
+{
+	float near;
+
+	asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(near) : "f"(v));
+	return near;
+}
+
 /* Load what is not read again soon, and store what the GPU does not read soon: it leaves the caches
  * first. */
 static __device__ inline uint4 gpu_load_once(const uint4 *from)
