@@ -137,7 +137,7 @@ bench: deps
 ## make gpu          on an NVIDIA GPU: parity, compute-sanitizer, files and speed (8 minutes)
 .PHONY: gpu gpu-targets
 gpu-targets: all $(patsubst %,$(BUILD)/tests/unit/%,$(PARITY)) \
-	     $(patsubst %,$(BUILD)/bench/%,model products copy_half) $(GPU_BENCH)
+	     $(patsubst %,$(BUILD)/bench/%,model products copy_half) $(if $(WITH_CUDA),$(GPU_BENCH))
 gpu: deps
 	@sh tests/gpu.sh
 

@@ -82,8 +82,9 @@ int mistaken_name(const char *path, struct err *err)
 {
 	if (strstr(path, "://"))
 		return err_set(err, ERR_INPUT,
-			       "'%s' is an address: download the model, as 'hf download ORG/MODEL' "
-			       "does, and give the directory",
+			       "'%s' is an address, which quantize, dequantize, repack and inspect "
+			       "read: here download the model, as 'hf download ORG/MODEL' does, "
+			       "and give the directory",
 			       path);
 	if (is_hub_name(path))
 		return err_set(err, ERR_INPUT,
