@@ -243,9 +243,8 @@ static enum verdict try_once(struct reading *reading, long *retry_after, struct 
 	struct answer answer = { 0 };
 	enum verdict verdict;
 
-	if (send_on(client, &reading->request, &url, &answer, err)) {
-		verdict = VERDICT_FAILED;
-	} else if (progress_stopped(client->stop, err)) {
+	if (send_on(client, &reading->request, &url, &answer, err) ||
+	    progress_stopped(client->stop, err)) {
 		verdict = VERDICT_FAILED;
 	} else if (!direct && !reading->again && (answer.status == 401 || answer.status == 403)) {
 		keep_url(client, reading->file, NULL); /* signed addresses expire */

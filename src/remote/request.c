@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "remote/request.h"
 
+#include <ctype.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,14 +70,41 @@ static const char *value_of(const char *line, const char *name)
 	return line + n + 1 + strspn(line + n + 1, " \t");
 }
 
+/* Reads a number of 64 bits and moves *text behind it. */
+static bool read_number(const char **text, uint64_t *number)
+{
+	char *end;
+
+	if (!isdigit((unsigned char)**text))
+		return false;
+	errno = 0;
+	*number = strtoull(*text, &end, 10);
+	*text = end;
+	return !errno;
+}
+
+/* Moves *text behind a word that it begins with. */
+static bool read_word(const char **text, const char *word)
+{
+	size_t n = strlen(word);
+
+	if (strncmp(*text, word, n) != 0)
+		return false;
+	*text += n;
+	return true;
+}
+
 /* Reads "bytes 0-99/1000", and "bytes * /0" of a range that the file does not have. */
-static void read_range(struct answer *answer, const char *value)
+static bool read_range(struct answer *answer, const char *value)
 {
 	uint64_t last;
 
-	answer->has_range = sscanf(value, "bytes %" SCNu64 "-%" SCNu64 "/%" SCNu64, &answer->first,
-				   &last, &answer->total) == 3 ||
-			    sscanf(value, "bytes */%" SCNu64, &answer->total) == 1;
+	if (!read_word(&value, "bytes "))
+		return false;
+	if (!read_word(&value, "*") && !(read_number(&value, &answer->first) &&
+					 read_word(&value, "-") && read_number(&value, &last)))
+		return false;
+	return read_word(&value, "/") && read_number(&value, &answer->total);
 }
 
 static void take_line(struct exchange *exchange, const char *line)
@@ -94,9 +123,9 @@ static void take_line(struct exchange *exchange, const char *line)
 	} else if ((value = value_of(line, "last-modified")) && !exchange->has_etag) {
 		snprintf(answer->version, sizeof answer->version, "Last-Modified %s", value);
 	} else if ((value = value_of(line, "content-range"))) {
-		read_range(answer, value);
+		answer->has_range = read_range(answer, value);
 	} else if ((value = value_of(line, "content-length"))) {
-		answer->has_length = sscanf(value, "%" SCNu64, &answer->length) == 1;
+		answer->has_length = read_number(&value, &answer->length);
 	} else if ((value = value_of(line, "retry-after"))) {
 		answer->retry_after = strtol(value, NULL, 10);
 	}
