@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # `make deps` where there is no apt-get: what is missing is named, and nothing is installed.
 . "$CLI/lib.sh"
-need "gcc()" "as()" "ld()" "c++()" "make()" "mandoc()" "groff()" "python3()"
+need "gcc()" "as()" "ld()" "c++()" "make()" "mandoc()" "groff()" "openssl()" "python3()"
 gcc=$(command -v gcc)
 mkdir bin
-for name in sh cat as ld c++ make mandoc groff python3; do
+for name in sh cat as ld c++ make mandoc groff openssl python3; do
 	ln -s "$(command -v "$name")" "bin/$name"
 done
 # A compiler that knows no cmocka.
