@@ -19,9 +19,10 @@ static __device__ inline void counts_put(const struct cast_args *a, const struct
 	count_add(&a->counts[1], counts->n >> 16);
 }
 
-/* F is the format of the codes, but for ANY, which looks at it for each element.  Two blocks at a
- * time on a multiprocessor: 128 registers of a thread. */
-template <enum granule G, enum fp8_format F>
+/* F is the format of the codes, but for ANY, which looks at it for each element.  IN_PLACE: the
+ * columnwise codes are not transposed, as those of MX.  Two blocks at a time on a multiprocessor:
+ * 128 registers of a thread. */
+template <enum granule G, enum fp8_format F, bool IN_PLACE = false>
 static __global__ void __launch_bounds__(THREADS, 2)
 	cast_region(const __grid_constant__ struct source x,
 		    const __grid_constant__ struct cast_args a)
@@ -50,7 +51,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
 		if (G == ANY)
 			elements_write(&r, &a, true, &counts);
 		else
-			columnwise_write<G, F>(&r, &a, whole, &counts);
+			columnwise_write<G, F, IN_PLACE>(&r, &a, whole, &counts);
 	}
 	counts_put(&a, &counts);
 }
@@ -137,8 +138,12 @@ void gpu_cast_source(struct device_stream *stream, const struct source *x, struc
 		{ cast_region<ROW_32, FP8_E4M3>, cast_region<ROW_32, FP8_E5M2> },
 		{ cast_region<ANY, FP8_E4M3>, cast_region<ANY, FP8_E4M3> },
 	};
+	static void (*const in_place[])(struct source,
+					struct cast_args) = { cast_region<ROW_32, FP8_E4M3, true>,
+							      cast_region<ROW_32, FP8_E5M2, true> };
 	enum granule granule = granule_of(a.spec.tile);
 	size_t n = region_count(a.rows, a.cols);
+	void (*kernel)(struct source, struct cast_args);
 
 	if (a.out.scale) {
 		a.amax = a.amax_turned = a.out.scale;
@@ -156,8 +161,10 @@ void gpu_cast_source(struct device_stream *stream, const struct source *x, struc
 	}
 	if (device_stream_stopped(stream))
 		return;
-	GPU_LAUNCH(kernels[granule][a.spec.format], n, THREADS, device_stream_native(stream), *x,
-		   a);
+	kernel = granule == ROW_32 && a.out.columnwise.codes && a.out.columnwise.row_stride == 1
+			 ? in_place[a.spec.format]
+			 : kernels[granule][a.spec.format];
+	GPU_LAUNCH(kernel, n, THREADS, device_stream_native(stream), *x, a);
 	device_launched(stream, "cast_region");
 }
 

@@ -218,7 +218,8 @@ static __device__ inline void columns_store(const struct cast_args *a, const uin
 	}
 }
 
-template <enum granule G, enum fp8_format F>
+/* IN_PLACE: the copy is not transposed. */
+template <enum granule G, enum fp8_format F, bool IN_PLACE>
 static __device__ void columnwise_write(const struct region *r, const struct cast_args *a,
 					struct scaling whole, struct counts *counts)
 {
@@ -236,7 +237,7 @@ static __device__ void columnwise_write(const struct region *r, const struct cas
 	}
 	if (counts->wanted)
 		columns_count<G>(r, a, turning->of_tile, whole, counts);
-	if (G == ROW_32 && a->out.columnwise.row_stride == 1) {
+	if (IN_PLACE) {
 		if (spec_divides(&a->spec))
 			columns_in_place<G, F, true>(r, a, turning->of_tile, whole);
 		else
