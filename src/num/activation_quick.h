@@ -28,14 +28,7 @@ NUM_INLINE float f32_exp_quick(float x)
 
 	r = fmaf(n, -0x1.62e4p-1f, x);
 	r = r - n * 0x1.7f7d1cp-20f;
-	p = 1.9875691500e-4f;
-	p = p * r + 1.3981999507e-3f;
-	p = p * r + 8.3334519073e-3f;
-	p = p * r + 4.1665795894e-2f;
-	p = p * r + 1.6666665459e-1f;
-	p = p * r + 5.0000001201e-1f;
-	p = p * (r * r) + r;
-	p = p + 1;
+	p = f32_exp_of_rest(r);
 	return f32_from_bits(f32_bits(p) + (f32_bits(shifted) << 23));
 }
 

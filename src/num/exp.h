@@ -10,6 +10,20 @@
 
 #include "num/bits.h"
 
+/* e^r for |r| <= ln(2) / 2, what is left of x behind the multiple of ln 2. */
+NUM_INLINE float f32_exp_of_rest(float r)
+{
+	float p = 1.9875691500e-4f;
+
+	p = p * r + 1.3981999507e-3f;
+	p = p * r + 8.3334519073e-3f;
+	p = p * r + 4.1665795894e-2f;
+	p = p * r + 1.6666665459e-1f;
+	p = p * r + 5.0000001201e-1f;
+	p = p * (r * r) + r;
+	return p + 1;
+}
+
 NUM_INLINE float f32_exp(float x)
 {
 	const float to_integer = 0x1.8p23f; /* added and subtracted: rounds to nearest even */
@@ -25,14 +39,7 @@ NUM_INLINE float f32_exp(float x)
 	n = (x * 0x1.715476p0f + to_integer) - to_integer; /* log2(e) */
 	r = x - n * 0x1.62e4p-1f;			   /* ln 2 in two parts; exact */
 	r = r - n * 0x1.7f7d1cp-20f;
-	p = 1.9875691500e-4f;
-	p = p * r + 1.3981999507e-3f;
-	p = p * r + 8.3334519073e-3f;
-	p = p * r + 4.1665795894e-2f;
-	p = p * r + 1.6666665459e-1f;
-	p = p * r + 5.0000001201e-1f;
-	p = p * (r * r) + r;
-	p = p + 1;
+	p = f32_exp_of_rest(r);
 	half = (int)n / 2; /* 2^n may be out of the range of fp32 */
 	return p * f32_pow2(half) * f32_pow2((int)n - half);
 }

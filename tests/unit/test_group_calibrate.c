@@ -41,12 +41,14 @@ static struct calibrate_params params_of(const char *const *data, const char *ou
 
 static void *rank_run(void *context)
 {
-	struct run *run = context;
+	const struct rank_job *rank = context;
+	struct run *run = rank->job;
 	struct sweep_progress progress = { 0 };
 	struct calibrate_plan plan;
 	struct amax_stats stats = { 0 };
-	const struct group *group = run->params.group;
+	const struct group *group = rank->group;
 
+	run->params.group = rank->group;
 	run->rc = calibrate_plan_make(&plan, &run->params, &run->err);
 	run->rc = group_settle(group, run->rc, &run->err);
 	if (!run->rc)
@@ -57,26 +59,13 @@ static void *rank_run(void *context)
 	return NULL;
 }
 
-/* Runs all ranks; runs[0 .. n-1] have their parameters. */
-static void ranks_run(struct run *runs, int n)
-{
-	struct group groups[MOST_RANKS];
-	void *contexts[MOST_RANKS];
-
-	for (int i = 0; i < n; i++) {
-		runs[i].params.group = &groups[i];
-		contexts[i] = &runs[i];
-	}
-	rank_threads_run(groups, n, rank_run, contexts);
-}
-
 /* Compares runs with these parameters by 1 to MOST_RANKS ranks with that of one process. */
 static void compare(const struct rank_files *files, struct calibrate_params params)
 {
 	struct run one = { .params = params };
 
 	one.params.output = files->one;
-	rank_run(&one);
+	rank_run(&(struct rank_job){ NULL, &one });
 	assert_int_equal(one.rc, 0);
 	for (int n = 1; n <= MOST_RANKS; n++) {
 		struct run runs[MOST_RANKS] = { { .rc = 0 } };
@@ -86,7 +75,7 @@ static void compare(const struct rank_files *files, struct calibrate_params para
 			runs[i].params.output = files->many;
 			runs[i].params.n_threads = 1 + i % 2;
 		}
-		ranks_run(runs, n);
+		rank_threads_run(runs, sizeof *runs, n, rank_run);
 		for (int i = 0; i < n; i++) {
 			assert_int_equal(runs[i].rc, 0);
 			assert_true(runs[i].result.perplexity == one.result.perplexity);
@@ -128,7 +117,7 @@ static void the_failure_of_a_rank_is_that_of_all(void **state)
 	(void)state;
 	for (int i = 0; i < 3; i++)
 		runs[i].params = params_of(i == 1 ? missing : data, files.many);
-	ranks_run(runs, 3);
+	rank_threads_run(runs, sizeof *runs, 3, rank_run);
 	for (int i = 0; i < 3; i++) {
 		assert_int_equal(runs[i].rc, -1);
 		assert_int_equal(runs[i].err.kind, ERR_INPUT);

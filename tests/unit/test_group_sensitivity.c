@@ -57,11 +57,13 @@ static struct sensitivity_params params_of(const char *const *data, const char *
 
 static void *rank_run(void *context)
 {
-	struct run *run = context;
+	const struct rank_job *rank = context;
+	struct run *run = rank->job;
 	struct sensitivity_progress progress = { 0 };
 	struct sensitivity_plan plan;
 	struct buf text = { 0 };
 
+	run->params.group = rank->group;
 	run->rc = sensitivity_plan_make(&plan, &run->params, &run->err);
 	run->rc = group_settle(run->params.group, run->rc, &run->err);
 	if (!run->rc)
@@ -76,19 +78,6 @@ static void *rank_run(void *context)
 	run->n_rounds = atomic_load(&progress.n_rounds);
 	sensitivity_plan_release(&plan);
 	return NULL;
-}
-
-/* Runs all ranks; runs[0 .. n-1] have their parameters. */
-static void ranks_run(struct run *runs, int n)
-{
-	struct group groups[MOST_RANKS];
-	void *contexts[MOST_RANKS];
-
-	for (int i = 0; i < n; i++) {
-		runs[i].params.group = &groups[i];
-		contexts[i] = &runs[i];
-	}
-	rank_threads_run(groups, n, rank_run, contexts);
 }
 
 /* Returns the least memory that one process can make a plan with. */
@@ -128,7 +117,7 @@ static void ranks_write_the_bytes_of_one_process(void **state)
 	struct run one = { .params = params_of(data, files.one) };
 
 	(void)state;
-	rank_run(&one);
+	rank_run(&(struct rank_job){ NULL, &one });
 	assert_int_equal(one.rc, 0);
 	assert_int_equal(one.done, one.total);
 	for (int n = 1; n <= MOST_RANKS; n++) {
@@ -140,7 +129,7 @@ static void ranks_write_the_bytes_of_one_process(void **state)
 			if (i == 1)
 				runs[i].params.max_memory = least_memory(runs[i].params);
 		}
-		ranks_run(runs, n);
+		rank_threads_run(runs, sizeof *runs, n, rank_run);
 		assert_true(n == 1 || runs[0].n_rounds > 1);
 		for (int i = 1; i < n; i++)
 			assert_int_equal(runs[i].n_rounds, runs[0].n_rounds);
@@ -166,7 +155,7 @@ static void ranks_go_on_from_an_unfinished_table(void **state)
 	FILE *file = fopen(unfinished, "w");
 
 	(void)state;
-	rank_run(&one);
+	rank_run(&(struct rank_job){ NULL, &one });
 	assert_int_equal(one.rc, 0);
 	assert_int_equal(kld_table_read(&table, &io_system, AT_FDCWD, files.one, false, &err), 0);
 	for (size_t i = 2; i < table.n_groups; i++)
@@ -177,7 +166,7 @@ static void ranks_go_on_from_an_unfinished_table(void **state)
 	fclose(file);
 	for (int i = 0; i < 3; i++)
 		runs[i].params = params_of(data, files.many);
-	ranks_run(runs, 3);
+	rank_threads_run(runs, sizeof *runs, 3, rank_run);
 	for (int i = 0; i < 3; i++)
 		assert_true(runs[i].total < one.total);
 	check_ranks(runs, 3, &one);
@@ -185,7 +174,7 @@ static void ranks_go_on_from_an_unfinished_table(void **state)
 	assert_int_equal(access(unfinished, F_OK), -1);
 
 	/* A finished one stays: nothing is measured. */
-	ranks_run(runs, 3);
+	rank_threads_run(runs, sizeof *runs, 3, rank_run);
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(runs[i].total, 0);
 	check_ranks(runs, 3, &one);
@@ -245,18 +234,18 @@ static void the_failure_of_a_rank_is_that_of_all(void **state)
 	(void)state;
 	for (int i = 0; i < 3; i++) /* rank 1 finds no data */
 		runs[i].params = params_of(i == 1 ? missing : data, files.many);
-	ranks_run(runs, 3);
+	rank_threads_run(runs, sizeof *runs, 3, rank_run);
 	assert_all_fail(runs, ERR_INPUT,
 			"rank 1 of 3: cannot open 'missing': No such file or directory");
 	for (int i = 0; i < 3; i++) /* the leading rank cannot write */
 		runs[i] = (struct run){ .params = params_of(data, "/") };
-	ranks_run(runs, 3);
+	rank_threads_run(runs, sizeof *runs, 3, rank_run);
 	assert_all_fail(runs, ERR_USAGE, "rank 0 of 3: '/' is not the name of a file");
 	for (int i = 0; i < 3; i++) { /* rank 2 takes other sequences */
 		runs[i] = (struct run){ .params = params_of(data, files.many) };
 		runs[i].params.passes = i == 2 ? 2 : 3;
 	}
-	ranks_run(runs, 3);
+	rank_threads_run(runs, sizeof *runs, 3, rank_run);
 	assert_all_fail(runs, ERR_USAGE,
 			"the ranks have different models, data, options or backends: start all of "
 			"them with the same command, on machines of one kind");

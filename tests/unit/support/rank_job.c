@@ -67,13 +67,17 @@ void rank_files_free(struct rank_files *files)
 	free(files->folder);
 }
 
-void rank_threads_run(struct group *groups, int n, void *(*run)(void *), void *const *contexts)
+void rank_threads_run(void *jobs, size_t size, int n, void *(*run)(void *))
 {
+	struct group groups[MOST_RANKS];
+	struct rank_job ranks[MOST_RANKS];
 	pthread_t threads[MOST_RANKS];
 
 	group_threads_open(groups, n);
-	for (int i = 0; i < n; i++)
-		assert_int_equal(pthread_create(&threads[i], NULL, run, contexts[i]), 0);
+	for (int i = 0; i < n; i++) {
+		ranks[i] = (struct rank_job){ &groups[i], (char *)jobs + (size_t)i * size };
+		assert_int_equal(pthread_create(&threads[i], NULL, run, &ranks[i]), 0);
+	}
 	for (int i = 0; i < n; i++)
 		pthread_join(threads[i], NULL);
 	group_threads_close(groups);

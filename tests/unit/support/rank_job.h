@@ -24,8 +24,14 @@ void rank_files_free(struct rank_files *files);
 /* Fails unless both files have the same bytes. */
 void assert_same_file(const char *a, const char *b);
 
-/* Calls run(contexts[i]) on a thread for each of the n ranks, after groups[i] became its group;
- * returns when all have ended. */
-void rank_threads_run(struct group *groups, int n, void *(*run)(void *), void *const *contexts);
+/* Of one rank: job is its element of the array; group NULL: one process. */
+struct rank_job {
+	struct group *group;
+	void *job;
+};
+
+/* Calls run() with a struct rank_job on a thread for each of n jobs, an array of elements of size
+ * bytes; returns when all have ended. */
+void rank_threads_run(void *jobs, size_t size, int n, void *(*run)(void *));
 
 #endif
