@@ -270,7 +270,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "products: %s\n", err.message);
 		return 77;
 	}
-	check(backend->executor->open(&work.executor, &err), &err);
+	check(backend->executor->open(&work.executor, 0, &err), &err);
 	if (options.file)
 		read_shapes(&work);
 	else

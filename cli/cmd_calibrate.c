@@ -221,8 +221,9 @@ static int open_and_run(const struct settings *settings, struct err *err)
 }
 
 /* Checks the source of passes: data or dumps, and options that fit it. */
-static int check_source(const struct calibrate_params *params, struct err *err)
+static int check_source(const struct settings *settings, struct err *err)
 {
+	const struct calibrate_params *params = &settings->params;
 	const struct fp8_params *fp8 = &params->fp8;
 
 	if (params->data && params->activations)
@@ -238,6 +239,10 @@ static int check_source(const struct calibrate_params *params, struct err *err)
 			       "each process a directory of its own, and merge the files");
 	if (params->group && ranks_check_data(params->data, params->n_data, err))
 		return -1;
+	if (params->activations && run_n_devices(&settings->run) > 1)
+		return err_set(err, ERR_USAGE,
+			       "option '--devices' requires '--data': with '--activations', give "
+			       "one device");
 	if (params->activations && (params->seq_len || params->batch || params->seed))
 		return err_set(err, ERR_USAGE,
 			       "option '--%s' requires '--data': with '--activations' each file "
@@ -276,7 +281,7 @@ static int prepare(struct settings *settings, struct err *err)
 	params->fp8.select.n_include = settings->include.n;
 	params->fp8.select.exclude = settings->exclude.texts;
 	params->fp8.select.n_exclude = settings->exclude.n;
-	if (check_source(params, err))
+	if (check_source(settings, err))
 		return -1;
 	if (!params->output && !settings->dry_run)
 		return err_set(err, ERR_USAGE,
@@ -286,6 +291,7 @@ static int prepare(struct settings *settings, struct err *err)
 	if (!params->backend)
 		return -1;
 	params->max_memory = settings->run.max_memory;
+	params->n_devices = run_n_devices(&settings->run);
 	params->n_threads = run_streams(&settings->run, params->backend->executor);
 	return 0;
 }
@@ -328,7 +334,9 @@ const struct command command_calibrate = {
 	.summary = "Run a model on data and record the amax of every matrix product",
 	.group = GROUP_CALIBRATE,
 	.options = options,
-	.shared = { { report_options, PLACE(run) }, { run_options, PLACE(run) } },
+	.shared = { { report_options, PLACE(run) },
+		    { device_options, PLACE(run) },
+		    { run_options, PLACE(run) } },
 	.argument = &argument,
 	.run = run,
 };

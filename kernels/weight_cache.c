@@ -5,9 +5,10 @@
 
 #include "base/mem.h"
 
-void weight_cache_init(struct weight_cache *cache, const struct weight_allocator *allocator)
+void weight_cache_init(struct weight_cache *cache, const struct weight_allocator *allocator,
+		       int device)
 {
-	*cache = (struct weight_cache){ .allocator = allocator };
+	*cache = (struct weight_cache){ .allocator = allocator, .device = device };
 	pthread_mutex_init(&cache->lock, NULL);
 }
 
@@ -49,7 +50,7 @@ int weight_cache_take(struct weight_cache *cache, void **memory, uint64_t size, 
 		free_all(cache);
 	}
 	pthread_mutex_unlock(&cache->lock);
-	return *memory ? 0 : cache->allocator->alloc(memory, size, "a weight", err);
+	return *memory ? 0 : cache->allocator->alloc(cache->device, memory, size, "a weight", err);
 }
 
 void weight_cache_give(struct weight_cache *cache, void *memory, uint64_t size)

@@ -18,7 +18,7 @@
 /* The source of the memory.  alloc: ERR_SYSTEM with `what` and the size in the message.  free
  * accepts NULL. */
 struct weight_allocator {
-	int (*alloc)(void **memory, uint64_t size, const char *what, struct err *err);
+	int (*alloc)(int device, void **memory, uint64_t size, const char *what, struct err *err);
 	void (*free)(void *memory);
 };
 
@@ -29,12 +29,15 @@ struct cached_weight {
 
 struct weight_cache {
 	const struct weight_allocator *allocator;
+	int device;
 	pthread_mutex_t lock; /* of the members below */
 	size_t n;
 	struct cached_weight *weights;
 };
 
-void weight_cache_init(struct weight_cache *cache, const struct weight_allocator *allocator);
+/* device: for alloc(). */
+void weight_cache_init(struct weight_cache *cache, const struct weight_allocator *allocator,
+		       int device);
 void weight_cache_release(struct weight_cache *cache);
 
 /* Returns memory of exactly size bytes, from the cache or new.  If the cache has none of that size,

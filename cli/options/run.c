@@ -2,6 +2,7 @@
 #include "cli/options/run.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "backend/dispatch.h"
 #include "cli/options/values.h"
@@ -17,6 +18,13 @@ const struct option_row report_options[] = {
 	  "Progress on standard error (default auto)", option_choice, PLACE(progress) },
 	{ SECTION_REPORTING, "quiet", 'q', NULL, "Suppress progress, notes and summary",
 	  option_flag, PLACE(quiet) },
+	{ 0 },
+};
+
+const struct option_row device_options[] = {
+	{ SECTION_RUNNING, "devices", 0, "LIST|all",
+	  "GPUs that share the sequences, by number, such as 0,1 (default one)", option_devices,
+	  PLACE(devices) },
 	{ 0 },
 };
 
@@ -41,12 +49,68 @@ int run_threads(const struct run_settings *settings)
 
 int run_streams(const struct run_settings *settings, const struct executor_ops *executor)
 {
-	int n = run_threads(settings);
+	int n = run_threads(settings), n_devices = run_n_devices(settings);
 
 	if (settings->n_threads || !executor->max_streams)
 		return n;
+	n /= n_devices;
 	n = n < executor->min_streams ? executor->min_streams : n;
-	return n < executor->max_streams ? n : executor->max_streams;
+	return n_devices * (n < executor->max_streams ? n : executor->max_streams);
+}
+
+static bool lists_devices(const struct run_settings *settings)
+{
+	return settings->devices.all || settings->devices.n;
+}
+
+int run_n_devices(const struct run_settings *settings)
+{
+	if (settings->devices.all)
+		return backend_n_devices();
+	return settings->devices.n ? settings->devices.n : 1;
+}
+
+/* Checks the devices of --devices against those of this machine, numbered from 0 to n - 1. */
+static int check_devices(const struct run_settings *settings, int n, struct err *err)
+{
+	const struct device_list *list = &settings->devices;
+
+	if (n == 0)
+		return err_set(err, ERR_USAGE,
+			       "option '--devices': there is no usable GPU: see 'fp8conv version'");
+	for (int i = 0; i < list->n; i++)
+		if (list->numbers[i] >= n)
+			return err_set(err, ERR_USAGE,
+				       "option '--devices': there is no GPU %d: give numbers from "
+				       "0 to %d",
+				       list->numbers[i], n - 1);
+	if (settings->n_threads && settings->n_threads < run_n_devices(settings))
+		return err_set(err, ERR_USAGE,
+			       "option '--threads': %d threads for %d devices: give at least one "
+			       "for each",
+			       settings->n_threads, run_n_devices(settings));
+	return 0;
+}
+
+/* Takes the devices of --devices. */
+static int take_devices(const struct run_settings *settings, struct err *err)
+{
+	const struct device_list *list = &settings->devices;
+	const struct backend *named = backend_select(settings->backend, err);
+	bool automatic = !settings->backend || !strcmp(settings->backend, "auto");
+
+	if (!named)
+		return -1;
+	if (!automatic && !named->on_device)
+		return err_set(err, ERR_USAGE,
+			       "options '--devices' and '--backend %s' cannot be combined: the "
+			       "devices are GPUs",
+			       settings->backend);
+	if (check_devices(settings, backend_n_devices(), err))
+		return -1;
+	if (list->n)
+		backend_use_devices(list->numbers, list->n);
+	return 0;
 }
 
 /* Tasks of an engine on one machine take its devices in turn. */
@@ -79,9 +143,14 @@ const struct backend *run_forward_backend(const struct run_settings *settings, c
 	struct err refused;
 	const struct backend *backend;
 
-	if (take_device(err))
+	if (lists_devices(settings) ? take_devices(settings, err) : take_device(err))
 		return NULL;
-	backend = backend_select_forward(settings->backend, &refused, err);
+	backend = backend_select_forward(settings->backend, run_n_devices(settings), &refused, err);
+	if (backend && !backend->on_device && lists_devices(settings)) {
+		err_set(err, ERR_SYSTEM, "option '--devices': a GPU failed its self-test: %s",
+			refused.message);
+		return NULL;
+	}
 	if (backend && refused.kind != ERR_NONE && !settings->quiet)
 		fprintf(stderr,
 			"fp8conv %s: note: a GPU failed its self-test and is not used: %s\n",

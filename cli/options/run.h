@@ -10,6 +10,7 @@
 
 #include "backend/executor.h"
 #include "cli/options/option.h"
+#include "cli/options/values.h"
 #include "cli/progress/progress.h"
 
 /* The values of these options.  Begins zeroed.  Texts belong to argv. */
@@ -17,28 +18,34 @@ struct run_settings {
 	int n_threads;	     /* 0: run_threads() decides */
 	uint64_t max_memory; /* bytes; 0: the command's default */
 	const char *backend; /* NULL: auto */
-	int progress;	     /* enum progress_mode, in the order of the option's values */
+	struct device_list devices;
+	int progress; /* enum progress_mode, in the order of the option's values */
 	bool json, quiet, verbose;
 };
 
 /* Shared tables, for a struct run_settings: report_options has --json, --progress and --quiet,
- * run_options the others. */
+ * device_options --devices, run_options the others. */
 extern const struct option_row report_options[];
+extern const struct option_row device_options[];
 extern const struct option_row run_options[];
 
 /* Returns the number of threads: as given, or one for each CPU. */
 int run_threads(const struct run_settings *settings);
 
-/* The same for forward passes: a device has a number of streams that keep it busy, whatever the
- * CPUs. */
+/* Returns the number of devices of forward passes: those of --devices, or one. */
+int run_n_devices(const struct run_settings *settings);
+
+/* The same as run_threads() for forward passes: each device has a number of streams that keep it
+ * busy, whatever the CPUs. */
 int run_streams(const struct run_settings *settings, const struct executor_ops *executor);
 
 /* Returns the backend for conversions.  Where an engine started several tasks on this machine, each
  * uses one of its devices, by its place among them.  NULL as backend_select() returns it. */
 const struct backend *run_backend(const struct run_settings *settings, struct err *err);
 
-/* Returns the backend for forward passes, with devices in the same way, and says on standard error
- * for which reason a GPU is not used.  NULL as backend_select_forward() returns it. */
+/* Returns the backend for forward passes on the devices of --devices, or else with one device in
+ * the same way, and says on standard error for which reason a GPU is not used.  NULL as
+ * backend_select_forward() returns it, and with ERR_USAGE for devices that are not there. */
 const struct backend *run_forward_backend(const struct run_settings *settings, const char *command,
 					  struct err *err);
 

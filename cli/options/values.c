@@ -110,6 +110,45 @@ int option_size(const struct option_row *option, const char *value, void *place,
 	return 0;
 }
 
+static int devices_refuse(const struct option_row *option, const char *value, struct err *err)
+{
+	return err_set(err, ERR_USAGE,
+		       "option '--%s': '%s' is not a list of devices (numbers below %d, such as "
+		       "0,1,3, or all)",
+		       option->name, value, MAX_DEVICES);
+}
+
+static int device_add(const struct option_row *option, struct device_list *list, uint64_t number,
+		      struct err *err)
+{
+	for (int i = 0; i < list->n; i++)
+		if (list->numbers[i] == (int)number)
+			return err_set(err, ERR_USAGE,
+				       "option '--%s': duplicate device %d: give each one once",
+				       option->name, list->numbers[i]);
+	list->numbers[list->n++] = (int)number;
+	return 0;
+}
+
+int option_devices(const struct option_row *option, const char *value, void *place, struct err *err)
+{
+	struct device_list *list = place;
+	const char *at = value;
+	uint64_t number;
+
+	*list = (struct device_list){ .all = !strcmp(value, "all") };
+	while (!list->all) {
+		if (!option_digits(at, &number, &at) || number >= MAX_DEVICES ||
+		    (*at && *at != ','))
+			return devices_refuse(option, value, err);
+		if (device_add(option, list, number, err))
+			return -1;
+		if (!*at++)
+			break;
+	}
+	return 0;
+}
+
 /* Splits "a|b|c" into words, NULL at the end.  Allocates one array and one text. */
 static const char **choices_split(const char *choices, char **text)
 {

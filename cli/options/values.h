@@ -27,6 +27,18 @@ option_reader option_append_rule; /* struct option_rules: appends RE=RECIPE or R
 /* uint64_t: bytes, at least 1: "4096", "64K", "512M", "2G", "2GB", "2GiB" (all binary). */
 option_reader option_size;
 
+/* The most devices that an option lists. */
+#define MAX_DEVICES 64
+
+struct device_list {
+	bool all; /* that there are */
+	int n;	  /* listed; 0 and not all: the option was not given */
+	int numbers[MAX_DEVICES];
+};
+
+/* struct device_list: "all", or different numbers below MAX_DEVICES with commas between them. */
+option_reader option_devices;
+
 /* The values of an option that may be repeated, in order.  The texts belong to argv; the caller
  * frees the list. */
 struct option_list {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A forward pass on the first usable GPU: products by gemm.h, with the kernels of forward.h between
- * them.
+ * A forward pass on a GPU: products by gemm.h, with the kernels of forward.h between them.
  */
 extern "C" {
 #include "base/mem.h"
@@ -16,8 +15,6 @@ extern "C" {
 
 #include "kernels/gpu/forward/forward.h"
 #include "kernels/gpu/gemm.h"
-
-#define GPU 0
 
 /* Weights with more rows, such as those of an output layer, have panels, so that a panel of y fits
  * memory. */
@@ -36,6 +33,7 @@ struct gpu_stream {
 
 struct gpu_executor {
 	struct executor executor;
+	int device;
 	struct weight_cache weights; /* freeing memory would stop all streams */
 	pthread_mutex_t lock;	     /* of the members below */
 	struct gpu_stream *idle;     /* for weight_set(), which has no stream */
@@ -60,7 +58,7 @@ static struct device_stream *device_of(struct executor_stream *stream)
 
 static int stream_new(struct executor_stream **result, struct executor *executor, struct err *err)
 {
-	struct device_stream *device = device_stream_new(GPU, err);
+	struct device_stream *device = device_stream_new(gpu_executor(executor)->device, err);
 	struct gpu_stream *stream;
 
 	if (!device)
@@ -128,12 +126,7 @@ static void idle_put(struct executor_stream *stream)
 
 /* --- memory of weights --- */
 
-static int memory_alloc(void **memory, uint64_t size, const char *what, struct err *err)
-{
-	return device_memory_new(GPU, memory, size, what, err);
-}
-
-static const struct weight_allocator allocator = { memory_alloc, device_memory_free };
+static const struct weight_allocator allocator = { device_memory_new, device_memory_free };
 
 /* --- the executor --- */
 
@@ -146,7 +139,7 @@ static int gpu_library(char *text, size_t size, struct err *err)
 	return gpu_gemm_library(text, size, err);
 }
 
-static int gpu_open(struct executor **result, struct err *err)
+static int gpu_open(struct executor **result, int device, struct err *err)
 {
 	struct gpu_executor *gpu;
 	char library[64];
@@ -155,7 +148,8 @@ static int gpu_open(struct executor **result, struct err *err)
 		return -1;
 	gpu = static_cast<struct gpu_executor *>(xcalloc(1, sizeof *gpu));
 	gpu->executor.ops = &executor_gpu;
-	weight_cache_init(&gpu->weights, &allocator);
+	gpu->device = device;
+	weight_cache_init(&gpu->weights, &allocator, device);
 	pthread_mutex_init(&gpu->lock, NULL);
 	*result = &gpu->executor;
 	return 0;
@@ -179,21 +173,18 @@ static void gpu_close(struct executor *executor)
 
 /* --- memory --- */
 
-static uint64_t gpu_memory_left(void)
-{
-	return device_memory_left(GPU);
-}
-
 /* Where memory is missing, the memory of released weights is used for it. */
 static int gpu_memory_new(struct executor *executor, void **memory, uint64_t size, const char *what,
 			  struct err *err)
 {
-	if (!device_memory_new(GPU, memory, size, what, err))
+	struct gpu_executor *gpu = gpu_executor(executor);
+
+	if (!device_memory_new(gpu->device, memory, size, what, err))
 		return 0;
 	if (!err->no_memory)
 		return -1;
-	weight_cache_clear(&gpu_executor(executor)->weights);
-	return device_memory_new(GPU, memory, size, what, err);
+	weight_cache_clear(&gpu->weights);
+	return device_memory_new(gpu->device, memory, size, what, err);
 }
 
 static void gpu_memory_free(struct executor *executor, void *memory)
@@ -374,7 +365,7 @@ extern "C" const struct executor_ops executor_gpu = {
 	.stream_new = gpu_stream_new,
 	.stream_free = gpu_stream_free,
 	.wait = gpu_wait,
-	.memory_left = gpu_memory_left,
+	.memory_left = device_memory_left,
 	.memory_new = gpu_memory_new,
 	.memory_free = gpu_memory_free,
 	.zero = on_stream<device_zero>::run,

@@ -82,17 +82,19 @@ void backend_use_devices(const int *devices, int n)
 	device->use_devices(devices, n);
 }
 
-const struct backend *backend_select_forward(const char *name, struct err *refused, struct err *err)
+const struct backend *backend_select_forward(const char *name, int n_devices, struct err *refused,
+					     struct err *err)
 {
 	const struct backend *device = is_auto(name) ? backend_best(true) : NULL;
+	int rc;
 
 	*refused = (struct err){ 0 };
 	if (!device)
 		return backend_select(name, err);
-	if (!self_test_codes(device, backends[0], refused) &&
-	    !self_test_product(device->executor, refused))
-		return device;
-	return backend_best(false);
+	rc = self_test_codes(device, backends[0], refused);
+	for (int i = 0; i < n_devices && !rc; i++)
+		rc = self_test_product(device->executor, i, refused);
+	return rc ? backend_best(false) : device;
 }
 
 const struct host_ops *host_ops_select(void)

@@ -23,11 +23,11 @@ const struct backend *backend_select(const char *name, struct err *err);
 int backend_n_devices(void);
 void backend_use_devices(const int *devices, int n);
 
-/* Returns a backend for forward passes: "auto" takes a device that this machine has and that passes
- * its self-test.  The test takes a moment, so a program calls this once.  *refused becomes
- * ERR_SYSTEM with the failure of that test, else ERR_NONE.  Returns NULL as backend_select()
- * does. */
-const struct backend *backend_select_forward(const char *name, struct err *refused,
+/* Returns a backend for forward passes on the first n_devices devices: "auto" takes those that this
+ * machine has, if all of them pass their self-test.  The test takes a moment, so a program calls
+ * this once.  *refused becomes ERR_SYSTEM with the failure of that test, else ERR_NONE.  Returns
+ * NULL as backend_select() does. */
+const struct backend *backend_select_forward(const char *name, int n_devices, struct err *refused,
 					     struct err *err);
 
 /* Returns 0, or the failure of the calls on this thread since the last backend_failed(), which must

@@ -71,17 +71,18 @@ struct executor_ops {
 	const char *name; /* "cpu" */
 	/* the number of tokens whose product takes as long as loading the weights */
 	size_t tokens_per_load;
-	/* The streams that keep it busy: the threads of a command are by default at least and at
-	 * most so many.  0: the CPUs compute, a thread for each. */
+	/* The streams that keep a device busy: the threads of a command are by default at least
+	 * and at most so many for each.  0: the CPUs compute, a thread for each. */
 	int min_streams, max_streams;
 
 	/* Writes the library of the products and its version, such as "oneDNN 2.6.3", to a text of
 	 * size bytes.  ERR_SYSTEM with the missing library. */
 	int (*library)(char *text, size_t size, struct err *err);
 
-	/* Opens the executor.  ERR_SYSTEM with the missing library or device.  Here and below, a
-	 * function that frees accepts NULL. */
-	int (*open)(struct executor **executor, struct err *err);
+	/* Opens the executor on one of backend_n_devices() devices, from 0 on; 0 for the CPU.
+	 * ERR_SYSTEM with the missing library or device.  Here and below, a function that frees
+	 * accepts NULL. */
+	int (*open)(struct executor **executor, int device, struct err *err);
 	void (*close)(struct executor *executor);
 
 	int (*stream_new)(struct executor_stream **stream, struct executor *executor,
@@ -94,9 +95,9 @@ struct executor_ops {
 
 	/* --- memory --- */
 
-	/* Returns the bytes that are free now, with those of released weights.  NULL: the memory is
-	 * the host's, and others need it too. */
-	uint64_t (*memory_left)(void);
+	/* Returns the bytes that are free on a device now, with those of released weights.  NULL:
+	 * the memory is the host's, and others need it too. */
+	uint64_t (*memory_left)(int device);
 
 	/* Allocates size bytes, or fails with err->no_memory, and names the size and `what`. */
 	int (*memory_new)(struct executor *executor, void **memory, uint64_t size, const char *what,

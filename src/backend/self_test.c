@@ -205,11 +205,11 @@ static int product_try(struct executor *executor, struct product *p, struct err 
 	return rc ? -1 : 0;
 }
 
-int self_test_product(const struct executor_ops *ops, struct err *err)
+int self_test_product(const struct executor_ops *ops, int device, struct err *err)
 {
 	struct product *product = xcalloc(1, sizeof *product);
 	struct executor *executor;
-	int rc = ops->open(&executor, err);
+	int rc = ops->open(&executor, device, err);
 
 	product_fill(product);
 	if (!rc) {

@@ -16,6 +16,6 @@ int self_test_codes(const struct backend *backend, const struct backend *referen
 
 /* Computes a product in bf16.  Returns 0 where it is within the rounding of fp32 sums, else
  * ERR_SYSTEM with the difference or failure.  The operations between products are not tested. */
-int self_test_product(const struct executor_ops *ops, struct err *err);
+int self_test_product(const struct executor_ops *ops, int device, struct err *err);
 
 #endif

@@ -13,8 +13,8 @@ struct pool {
 	pool_fn *fn;
 	void *context;
 	const atomic_int *stop;
-	size_t n_items;
-	_Atomic size_t next;
+	const struct pool_queues *queues;
+	_Atomic size_t *next; /* by queue */
 	atomic_bool failed;
 	pthread_mutex_t lock; /* of the two members below */
 	size_t failed_item;
@@ -40,12 +40,13 @@ static void pool_fail(struct pool *pool, size_t item, const struct err *err)
 
 static void pool_work(struct pool *pool, int worker)
 {
+	size_t queue = (size_t)worker % pool->queues->n;
 	struct err err = { 0 };
 
 	while (!atomic_load(&pool->failed)) {
-		size_t item = atomic_fetch_add(&pool->next, 1);
+		size_t item = atomic_fetch_add(&pool->next[queue], 1);
 
-		if (item >= pool->n_items)
+		if (item >= pool->queues->n_items[queue])
 			return;
 		if (progress_stopped(pool->stop, &err)) {
 			pool_fail(pool, SIZE_MAX, &err);
@@ -63,16 +64,35 @@ static void *pool_thread(void *argument)
 	return NULL;
 }
 
+/* Returns the workers that have items: the longest queue needs one for each of its items. */
+static int workers_of(int n_threads, const struct pool_queues *queues)
+{
+	size_t most = 0;
+
+	for (size_t i = 0; i < queues->n; i++)
+		most = queues->n_items[i] > most ? queues->n_items[i] : most;
+	return (size_t)n_threads / queues->n < most ? n_threads : (int)(most * queues->n);
+}
+
 int pool_run(int n_threads, size_t n_items, pool_fn *fn, void *context, const atomic_int *stop,
 	     struct err *err)
+{
+	const struct pool_queues queues = { 1, &n_items };
+
+	return pool_run_queues(n_threads, &queues, fn, context, stop, err);
+}
+
+int pool_run_queues(int n_threads, const struct pool_queues *queues, pool_fn *fn, void *context,
+		    const atomic_int *stop, struct err *err)
 {
 	struct pool pool = { .fn = fn,
 			     .context = context,
 			     .stop = stop,
-			     .n_items = n_items,
+			     .queues = queues,
+			     .next = xcalloc(queues->n, sizeof *pool.next),
 			     .lock = PTHREAD_MUTEX_INITIALIZER,
 			     .err = err };
-	int n_workers = (size_t)n_threads < n_items ? n_threads : (int)n_items;
+	int n_workers = workers_of(n_threads, queues);
 	struct pool_worker *workers = xcalloc((size_t)n_workers, sizeof *workers);
 	int n_started = 1;
 
@@ -83,9 +103,12 @@ int pool_run(int n_threads, size_t n_items, pool_fn *fn, void *context, const at
 			break;
 	}
 	pool_work(&pool, 0);
+	for (int i = n_started; i < n_workers; i++)
+		pool_work(&pool, i);
 	for (int i = 1; i < n_started; i++)
 		pthread_join(workers[i].thread, NULL);
 	free(workers);
+	free(pool.next);
 	pthread_mutex_destroy(&pool.lock);
 	if (atomic_load(&pool.failed))
 		return -1;

@@ -21,4 +21,15 @@ typedef int pool_fn(void *context, int worker, size_t item, struct err *err);
 int pool_run(int n_threads, size_t n_items, pool_fn *fn, void *context, const atomic_int *stop,
 	     struct err *err);
 
+/* The same for several queues, each with items 0 .. n_items[queue] - 1, which the workers take in
+ * turn: worker i does the items of queue i % n_queues alone.  n_threads is at least n_queues.
+ * Where the system refuses threads, the calling one does the work of their workers. */
+struct pool_queues {
+	size_t n;
+	const size_t *n_items; /* (n) */
+};
+
+int pool_run_queues(int n_threads, const struct pool_queues *queues, pool_fn *fn, void *context,
+		    const atomic_int *stop, struct err *err);
+
 #endif

@@ -30,8 +30,8 @@ static int stage_begins(void *context, struct sweep *sweep, struct err *err)
 	struct calibration *calibration = context;
 	const struct runner *runner = &sweep->runners[0];
 
-	return recorder_begin(calibration->recorder, runner_stream(runner), runner_layer(runner),
-			      &runner->stage->head, sweep->first, err);
+	return recorder_begin(calibration->recorder, runner_layer(runner), runner->stage->heads,
+			      sweep->first, err);
 }
 
 static int stage_ends(void *context, const struct sweep *sweep, struct err *err)
@@ -39,8 +39,8 @@ static int stage_ends(void *context, const struct sweep *sweep, struct err *err)
 	struct calibration *calibration = context;
 	const struct runner *runner = &sweep->runners[0];
 
-	return recorder_end(calibration->recorder, runner_stream(runner), sweep->n_sequences,
-			    runner->memory.fetched, runner->n_slots, err);
+	return recorder_end(calibration->recorder, sweep->n_sequences, runner->memory.fetched,
+			    runner->n_slots, err);
 }
 
 /* Returns the end of the sequences, from s on, that are of the same pass. */
@@ -212,8 +212,7 @@ static int run(struct calibration *calibration, const struct backend *backend, s
 		return -1;
 	calibration->stats->n_planned = calibration->file.n_passes;
 	calibration->result->n_resumed = stats->n_passes;
-	calibration->recorder = recorder_new(&sweep->runners[0].forward, &plan->share, &sweep->plan,
-					     asked->histogram);
+	calibration->recorder = recorder_new(&sweep->runners[0], &plan->share, asked->histogram);
 	events.observers[0] = recorder_observer(calibration->recorder);
 	atomic_store(&progress->total,
 		     (plan->sweep.n_tokens - stats->n_tokens) * (plan->model.n_layers + 1));

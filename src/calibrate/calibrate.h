@@ -44,7 +44,8 @@ struct calibrate_params {
 	const struct group *group;
 	bool resume;	     /* continue after the passes in output */
 	bool restart;	     /* replace output */
-	int n_threads;	     /* >= 1 */
+	int n_devices;	     /* of the backend; 0 as 1 */
+	int n_threads;	     /* at least n_devices and 1 */
 	uint64_t max_memory; /* bytes, besides one layer; 0: 1 GiB */
 	const atomic_int
 		*stop;	     /* if not NULL, a signal number in it ends the job at the next step */

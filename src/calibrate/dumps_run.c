@@ -159,7 +159,7 @@ static int run_module(void *context, int number, size_t item, struct err *err)
 	const struct executor_ops *ops = worker->stream->executor->ops;
 	struct linear linear;
 	double began = sweep_length_now(&run->length);
-	int rc = weights_load_linear(&run->weights, number, worker->stream,
+	int rc = weights_load_linear(&run->weights, number, &worker->stream,
 				     &run->plan->linears[item], &linear, err);
 
 	sweep_length_loaded(&run->length, began, 1);

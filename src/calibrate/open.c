@@ -122,6 +122,7 @@ static int plan_make(struct calibrate_plan *plan, const struct calibrate_params 
 		.data = &plan->share.own,
 		.executor = params->backend->executor,
 		.is_f32 = calibrate_is_f32(params),
+		.n_devices = (size_t)params->n_devices,
 		.n_threads = params->n_threads,
 		.max_memory = params->max_memory,
 		.now = params->now,

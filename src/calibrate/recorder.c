@@ -32,11 +32,11 @@ enum { SITE_ATTENTION, SITE_LATENT_CACHE, SITE_LINEARS, SITE_EXPERTS = SITE_LINE
 enum { SITE_HEAD };
 
 struct recorder {
-	const struct forward *forward;
+	const struct runner *runner;
 	const struct share *share;
 	const struct group *group;
 	size_t most_sequences;
-	int n_lanes;
+	size_t n_lanes;
 	bool histogram;
 
 	const struct layer *layer; /* the current one; NULL: the head */
@@ -44,34 +44,43 @@ struct recorder {
 	size_t first; /* the first sequence */
 	size_t n_sites;
 	struct recorder_row *rows; /* (n_sites, most_sequences) */
-	/* (n_lanes, n_sites, AMAX_BINS, 2) of uint64_t, the executor's; NULL: no histogram */
-	void *counts;
+	/* by lane: (n_sites, AMAX_BINS, 2) of uint64_t, on its device; NULL: no histogram */
+	void **counts;
 
 	size_t n_kept;
 	struct kept_site *kept;
 };
 
-struct recorder *recorder_new(const struct forward *forward, const struct share *share,
-			      const struct sweep_plan *plan, bool histogram)
+struct recorder *recorder_new(const struct runner *runner, const struct share *share,
+			      bool histogram)
 {
+	const struct sweep_plan *plan = runner->plan;
 	struct recorder *recorder = xcalloc(1, sizeof *recorder);
 
-	*recorder = (struct recorder){ .forward = forward,
+	*recorder = (struct recorder){ .runner = runner,
 				       .share = share,
 				       .group = plan->params.group,
 				       .most_sequences = plan->max_sequences,
-				       .n_lanes = plan->params.n_threads,
+				       .n_lanes = (size_t)plan->params.n_threads,
 				       .histogram = histogram };
 	return recorder;
+}
+
+static struct executor_stream *lane_of(const struct recorder *recorder, size_t lane)
+{
+	return recorder->runner->memory.workspaces[lane]->stream;
 }
 
 /* Frees everything that belongs to the current layer. */
 static void layer_done(struct recorder *recorder)
 {
 	free(recorder->rows);
-	if (recorder->counts)
-		recorder->forward->executor->ops->memory_free(recorder->forward->executor,
-							      recorder->counts);
+	for (size_t i = 0; recorder->counts && i < recorder->n_lanes; i++) {
+		struct executor *executor = lane_of(recorder, i)->executor;
+
+		executor->ops->memory_free(executor, recorder->counts[i]);
+	}
+	free(recorder->counts);
 	recorder->rows = NULL;
 	recorder->counts = NULL;
 }
@@ -139,8 +148,7 @@ static const int columns[] = {
 /* Returns the counts of a worker at a site. */
 static uint64_t *counts_of(const struct recorder *recorder, size_t lane, size_t site)
 {
-	return (uint64_t *)((char *)recorder->counts +
-			    (lane * recorder->n_sites + site) * COUNTS_SIZE);
+	return (uint64_t *)((char *)recorder->counts[lane] + site * COUNTS_SIZE);
 }
 
 static void recorder_observe(void *context, const struct observation *observation)
@@ -171,13 +179,29 @@ struct observer recorder_observer(struct recorder *recorder)
 				  .observe = recorder_observe };
 }
 
-int recorder_begin(struct recorder *recorder, struct executor_stream *lane,
-		   const struct layer *layer, const struct linear *head, size_t first,
-		   struct err *err)
+/* Allocates and clears the counts of each lane. */
+static int counts_begin(struct recorder *recorder, struct err *err)
 {
-	const struct executor_ops *ops = lane->executor->ops;
-	size_t size;
+	size_t size = recorder->n_sites * COUNTS_SIZE;
 
+	recorder->counts = xcalloc(recorder->n_lanes, sizeof *recorder->counts);
+	for (size_t i = 0; i < recorder->n_lanes; i++) {
+		struct executor_stream *lane = lane_of(recorder, i);
+		const struct executor_ops *ops = lane->executor->ops;
+
+		if (ops->memory_new(lane->executor, &recorder->counts[i], size,
+				    "the histograms of a layer", err))
+			return -1;
+		ops->zero(lane, recorder->counts[i], size);
+		if (ops->wait(lane, err))
+			return -1;
+	}
+	return 0;
+}
+
+int recorder_begin(struct recorder *recorder, const struct layer *layer, const struct linear *head,
+		   size_t first, struct err *err)
+{
 	recorder->first = first;
 	recorder->layer = layer;
 	recorder->head = head;
@@ -185,14 +209,7 @@ int recorder_begin(struct recorder *recorder, struct executor_stream *lane,
 		layer ? SITE_EXPERTS + layer->ref->n_experts * N_EXPERT_ROLES : SITE_HEAD + 1;
 	recorder->rows =
 		xcalloc(recorder->n_sites * recorder->most_sequences, sizeof *recorder->rows);
-	if (!recorder->histogram)
-		return 0;
-	size = (size_t)recorder->n_lanes * recorder->n_sites * COUNTS_SIZE;
-	if (ops->memory_new(lane->executor, &recorder->counts, size, "the histograms of a layer",
-			    err))
-		return -1;
-	ops->zero(lane, recorder->counts, size);
-	return ops->wait(lane, err);
+	return recorder->histogram ? counts_begin(recorder, err) : 0;
 }
 
 /* Returns the value stats of a column of a site's row; NULL if nothing was observed. */
@@ -290,7 +307,7 @@ static void keep_counts(const struct recorder *recorder, size_t site,
 			uint64_t (*counts)[AMAX_BINS][2], struct kept_site *kept)
 {
 	kept->histogram = xcalloc(AMAX_BINS, sizeof *kept->histogram);
-	for (size_t lane = 0; lane < (size_t)recorder->n_lanes; lane++)
+	for (size_t lane = 0; lane < recorder->n_lanes; lane++)
 		for (size_t b = 0; b < AMAX_BINS; b++)
 			for (int i = 0; i < 2; i++)
 				kept->histogram[b][i] +=
@@ -336,18 +353,24 @@ static int keep_site(struct recorder *recorder, size_t site, const struct layer_
 }
 
 /* Copies the counts to the host; without histograms *counts becomes NULL. */
-static int fetch_counts(const struct recorder *recorder, struct executor_stream *lane,
-			void **counts, struct err *err)
+static int fetch_counts(const struct recorder *recorder, void **counts, struct err *err)
 {
-	size_t size = (size_t)recorder->n_lanes * recorder->n_sites * COUNTS_SIZE;
+	size_t size = recorder->n_sites * COUNTS_SIZE;
 
 	*counts = NULL;
 	if (!recorder->counts)
 		return 0;
-	if (buffer_alloc(counts, size, "the histograms of a layer", err))
+	if (buffer_alloc(counts, recorder->n_lanes * size, "the histograms of a layer", err))
 		return -1;
-	lane->executor->ops->fetch(lane, *counts, recorder->counts, size);
-	return lane->executor->ops->wait(lane, err);
+	for (size_t i = 0; i < recorder->n_lanes; i++) {
+		struct executor_stream *lane = lane_of(recorder, i);
+
+		lane->executor->ops->fetch(lane, (char *)*counts + i * size, recorder->counts[i],
+					   size);
+		if (lane->executor->ops->wait(lane, err))
+			return -1;
+	}
+	return 0;
 }
 
 /* Completes the rows by those of sequences of other ranks. */
@@ -358,8 +381,8 @@ static int rows_unite(struct recorder *recorder, struct err *err)
 			    err);
 }
 
-int recorder_end(struct recorder *recorder, struct executor_stream *lane, size_t n_sequences,
-		 const struct value_stats *stats, size_t n_slots, struct err *err)
+int recorder_end(struct recorder *recorder, size_t n_sequences, const struct value_stats *stats,
+		 size_t n_slots, struct err *err)
 {
 	const struct layer_stats layer = { n_sequences, n_slots, stats };
 	void *counts = NULL;
@@ -368,7 +391,7 @@ int recorder_end(struct recorder *recorder, struct executor_stream *lane, size_t
 	for (size_t s = 0; s < n_sequences && !rc; s++)
 		rc = check(recorder, s, stats + s * n_slots, err);
 	if (!rc)
-		rc = group_settle(recorder->group, fetch_counts(recorder, lane, &counts, err), err);
+		rc = group_settle(recorder->group, fetch_counts(recorder, &counts, err), err);
 	for (size_t site = 0; site < recorder->n_sites && !rc; site++)
 		rc = keep_site(recorder, site, &layer, counts, err);
 	free(counts);

@@ -70,12 +70,12 @@ static int stage_begins(void *context, struct sweep *sweep, struct err *err)
 		memset(evaluation->outputs[m], 0,
 		       sweep->n_sequences * sweep->runners[m].n_slots *
 			       sizeof *evaluation->outputs[m]);
-	if (!stage->layer.ref) {
-		engine_inputs_mark(&plan->inputs, &stage->head);
+	if (!stage->layers->ref) {
+		engine_inputs_mark(&plan->inputs, stage->heads);
 		return 0;
 	}
-	engine_inputs_mark_layer(&plan->inputs, &stage->layer);
-	cache_scales_set(&plan->caches, evaluation->cache_scales, &stage->layer);
+	engine_inputs_mark_layer(&plan->inputs, stage->layers);
+	cache_scales_set(&plan->caches, evaluation->cache_scales, stage->layers);
 	return evaluation->layers ? layers_begin(evaluation->layers, err) : 0;
 }
 

@@ -188,7 +188,7 @@ static void observe_out(void *context, const struct observation *observation)
 	place = place_of(observation->layer, observation->linear);
 	if (place >= N_LINEARS) /* other tokens may have come to this expert */
 		return;
-	if (!has_linear(&layers->sweep->runners[0].stage->layer, place))
+	if (!has_linear(layers->sweep->runners[0].stage->layers, place))
 		return;
 	if (!fetch(lane->of_out->workspace, &lane->got, observation->values, n, &lane->err))
 		noise_add(&sums_of(layers, observation->sequence, place)->accumulated,
@@ -205,7 +205,7 @@ int layers_begin(struct layers *layers, struct err *err)
 {
 	size_t size;
 
-	layers->layer = &layers->sweep->runners[1].stage->layer;
+	layers->layer = layers->sweep->runners[1].stage->layers;
 	layers->n_modules = N_LINEARS + layers->layer->ref->n_experts * N_EXPERT_ROLES;
 	size = layers->sweep->plan.max_sequences * layers->n_modules * sizeof *layers->sums;
 	memset(layers->residuals, 0, layers->sweep->plan.max_sequences * sizeof *layers->residuals);

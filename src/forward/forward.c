@@ -1,20 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "forward/forward.h"
 
+#include <stdlib.h>
+
+#include "base/mem.h"
 #include "forward/pass.h"
+
+/* Opens the executor on the next device. */
+static int add_device(struct forward *forward, const struct executor_ops *ops, struct err *err)
+{
+	struct executor *executor;
+
+	if (ops->open(&executor, (int)forward->n_devices, err))
+		return -1;
+	ARRAY_GROW(forward->executors, forward->n_devices);
+	forward->executors[forward->n_devices++] = executor;
+	return 0;
+}
 
 int forward_init(struct forward *forward, const struct executor_ops *executor,
 		 const struct model *model, bool precision_f32, struct err *err)
 {
 	*forward = (struct forward){ .model = model, .round = !precision_f32 };
 	forward->input = precision_f32 ? DT_F32 : executor->bf16_type();
-	return executor->open(&forward->executor, err);
+	if (add_device(forward, executor, err))
+		return -1;
+	forward->executor = forward->executors[0];
+	return 0;
+}
+
+int forward_add_devices(struct forward *forward, size_t n_devices, struct err *err)
+{
+	while (forward->n_devices < n_devices)
+		if (add_device(forward, forward->executor->ops, err))
+			return -1;
+	return 0;
 }
 
 void forward_release(struct forward *forward)
 {
-	if (forward->executor)
-		forward->executor->ops->close(forward->executor);
+	for (size_t i = 0; i < forward->n_devices; i++)
+		forward->executors[i]->ops->close(forward->executors[i]);
+	free(forward->executors);
 	*forward = (struct forward){ 0 };
 }
 

@@ -8,8 +8,9 @@
  * rounded to bf16 first, unless the caller asks for fp32.  Products accumulate in fp32.  Arrays are
  * in the executor's memory, unless stated as the host's.
  *
- * Order: forward_init(); workspace_new() for each thread; for each sequence forward_embed(),
- * forward_layer() for every layer in order, forward_head(); workspace_free(), forward_release().
+ * Order: forward_init(), for more than one device forward_add_devices(); workspace_new() for each
+ * thread; for each sequence forward_embed(), forward_layer() for every layer in order,
+ * forward_head(); workspace_free(), forward_release().
  */
 #ifndef FP8CONV_FORWARD_FORWARD_H
 #define FP8CONV_FORWARD_FORWARD_H
@@ -102,9 +103,11 @@ struct input_filter {
 
 struct forward {
 	const struct model *model;
-	struct executor *executor;
-	bool round;	  /* products take bf16 */
-	enum dtype input; /* type of the products: BF16, or F32 with the same values */
+	struct executor *executor; /* on the first device */
+	size_t n_devices;
+	struct executor **executors; /* (n_devices): on each; the first is `executor` */
+	bool round;		     /* products take bf16 */
+	enum dtype input;	     /* type of the products: BF16, or F32 with the same values */
 	const struct observer *observer; /* NULL: none */
 	struct input_filter filter;	 /* of matrices that have a module */
 };
@@ -144,6 +147,10 @@ struct head_pass {
 int forward_init(struct forward *forward, const struct executor_ops *executor,
 		 const struct model *model, bool precision_f32, struct err *err);
 void forward_release(struct forward *forward);
+
+/* Opens the executor on the devices after the first one as well: n_devices together.  The weights
+ * and sequences of a pass must be on the device of its workspace. */
+int forward_add_devices(struct forward *forward, size_t n_devices, struct err *err);
 
 /* Returns the largest number of slots that a layer, or the head, needs. */
 size_t forward_slots(const struct model *model);

@@ -344,13 +344,14 @@ static int allocate(struct workspace *workspace, struct err *err)
 int workspace_new(struct workspace **result, const struct forward *forward,
 		  struct workspace_shape shape, int number, struct err *err)
 {
+	struct executor *executor = forward->executors[(size_t)number % forward->n_devices];
 	struct workspace *workspace = xcalloc(1, sizeof *workspace);
 
-	workspace->ops = forward->executor->ops;
+	workspace->ops = executor->ops;
 	workspace->number = number;
 	workspace->shape = shape;
 	workspace->own = &workspace->group[0];
-	if (workspace->ops->stream_new(&workspace->stream, forward->executor, err)) {
+	if (workspace->ops->stream_new(&workspace->stream, executor, err)) {
 		free(workspace);
 		return -1;
 	}

@@ -165,7 +165,7 @@ struct workspace_shape {
 struct workspace {
 	struct executor_stream *stream;
 	const struct executor_ops *ops;
-	int number; /* the worker of observers and filters */
+	int number; /* the worker of observers and filters: the devices take workers in turn */
 	struct workspace_shape shape;
 	/* experts take the tokens of all sequences of a group at once: arrays between the products
 	 * of experts have rows for all tokens of a group */
@@ -194,8 +194,8 @@ struct workspace {
 	struct array_list arrays;
 };
 
-/* Allocates memory.  number: the worker of observers and filters.  forward->filter must be set
- * before.  ERR_SYSTEM with the size. */
+/* Allocates memory.  number: the worker of observers and filters, on device number % n_devices.
+ * forward->filter must be set before.  ERR_SYSTEM with the size. */
 int workspace_new(struct workspace **workspace, const struct forward *forward,
 		  struct workspace_shape shape, int number, struct err *err);
 void workspace_free(struct workspace *workspace); /* accepts NULL */

@@ -243,7 +243,7 @@ static void divide(struct round *round)
 	const struct sweep_plan *sweep = &round->sweep.plan;
 	size_t end;
 
-	round->own = sweep_plan_own(sweep, sweep_plan_step(sweep, 0, n_sequences(round)));
+	round->own = sweep_plan_part(sweep, sweep_plan_step(sweep, 0, n_sequences(round)), 0);
 	end = round->own.first + round->own.n;
 	for (size_t s = 0; s < n_sequences(round); s++)
 		if (s < round->own.first || s >= end)

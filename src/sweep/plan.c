@@ -38,6 +38,12 @@ static double multiplications(const struct model *model)
 	return sum;
 }
 
+/* Returns the devices of all ranks, which share the sequences. */
+static size_t n_places(const struct sweep_plan *plan)
+{
+	return group_size(plan->params.group) * plan->params.n_devices;
+}
+
 /* Multiplications of a thread in a minute on a slow machine: 15 billion a second. */
 #define SLOW_MINUTE 9e11
 
@@ -46,10 +52,10 @@ static double multiplications(const struct model *model)
 static size_t first_passes(const struct sweep_plan *plan)
 {
 	const struct sweep_params *params = &plan->params;
-	size_t ranks = group_size(params->group), pass = plan->longest * params->batch;
-	size_t threads = (size_t)params->n_threads * ranks;
+	size_t pass = plan->longest * params->batch;
+	size_t threads = (size_t)params->n_threads * group_size(params->group);
 	size_t shared = (threads + params->batch - 1) / params->batch;
-	size_t worth = params->executor->tokens_per_load * ranks / pass;
+	size_t worth = params->executor->tokens_per_load * n_places(plan) / pass;
 	double work = multiplications(params->models[0].model), minute;
 	size_t quick, min = shared > worth ? shared : worth;
 
@@ -69,9 +75,9 @@ static size_t step_passes(const struct sweep_plan *plan)
 	return threads % batch ? 1 : threads / batch;
 }
 
-/* The needs of memory, in bytes. */
+/* The needs of memory of a device, in bytes. */
 struct needs {
-	uint64_t threads;  /* workspaces of all threads */
+	uint64_t threads;  /* workspaces of its threads */
 	uint64_t sequence; /* residual stream and value stats of one */
 	uint64_t weights;  /* of the largest layer */
 	uint64_t second;   /* of the largest layer and the next one */
@@ -94,7 +100,7 @@ static void needs_add(struct needs *needs, const struct sweep_plan *plan,
 
 	needs->threads += (workspace_size(params->executor, model, shape, filtered) +
 			   embed_size(model, plan->longest)) *
-			  (uint64_t)params->n_threads;
+			  sweep_plan_lanes(plan);
 	needs->sequence += (uint64_t)plan->longest * model->stream.width * sizeof(float) +
 			   2 * forward_slots(model) * sizeof(struct value_stats);
 	needs->weights += layer;
@@ -106,24 +112,29 @@ static void needs_add(struct needs *needs, const struct sweep_plan *plan,
 #define DEVICE_SHARE	 16
 #define DEVICE_OF_STREAM ((uint64_t)48 << 20)
 
-/* Returns the memory of a device for weights and sequences, 0 if it has none of its own or if the
- * caller gives a limit. */
-static uint64_t device_memory_of(const struct sweep_params *params)
+/* Returns the memory of each device for weights and sequences, 0 if it has none of its own or if
+ * the caller gives a limit. */
+static uint64_t device_memory_of(const struct sweep_plan *plan)
 {
-	uint64_t left, kept = (uint64_t)params->n_threads * DEVICE_OF_STREAM;
+	const struct sweep_params *params = &plan->params;
+	uint64_t left = UINT64_MAX, kept = sweep_plan_lanes(plan) * DEVICE_OF_STREAM;
 
 	if (params->max_memory || params->lean || !params->executor->memory_left)
 		return 0;
-	left = params->executor->memory_left();
+	for (size_t i = 0; i < params->n_devices; i++) {
+		uint64_t here = params->executor->memory_left((int)i);
+
+		left = here < left ? here : left;
+	}
 	left -= left / DEVICE_SHARE;
 	return left > kept ? left - kept : 0;
 }
 
 /* Returns the least memory by default: enough for a pass and for a sequence of each thread. */
-static uint64_t min_memory(const struct sweep_params *params, const struct needs *needs)
+static uint64_t min_memory(const struct sweep_plan *plan, const struct needs *needs)
 {
-	size_t threads = (size_t)params->n_threads, ranks = group_size(params->group);
-	size_t own = (params->batch + ranks - 1) / ranks;
+	size_t threads = sweep_plan_lanes(plan), places = n_places(plan);
+	size_t own = (plan->params.batch + places - 1) / places;
 
 	return needs->threads + (own > threads ? own : threads) * needs->sequence;
 }
@@ -132,13 +143,13 @@ static uint64_t min_memory(const struct sweep_params *params, const struct needs
 static bool all_fit(const struct sweep_plan *plan, const struct needs *needs)
 {
 	return !plan->params.models[0].fp8 && plan->device_memory >= needs->all &&
-	       plan->device_memory - needs->all >= min_memory(&plan->params, needs);
+	       plan->device_memory - needs->all >= min_memory(plan, needs);
 }
 
 /* Returns the given memory, or what a device has besides weights, or the default. */
 static uint64_t memory_of(const struct sweep_plan *plan, const struct needs *needs)
 {
-	uint64_t device = plan->device_memory, min = min_memory(&plan->params, needs);
+	uint64_t device = plan->device_memory, min = min_memory(plan, needs);
 	uint64_t weights = all_fit(plan, needs) ? needs->all : needs->weights;
 	uint64_t memory = DEFAULT_MEMORY;
 
@@ -210,41 +221,48 @@ struct span sweep_plan_step(const struct sweep_plan *plan, size_t first, size_t 
 	return (struct span){ first, left < max ? left : max };
 }
 
-/* The larger parts go to other ranks in each pass. */
-struct span sweep_plan_own(const struct sweep_plan *plan, struct span step)
+/* The larger parts go to other devices in each pass. */
+struct span sweep_plan_part(const struct sweep_plan *plan, struct span step, size_t device)
 {
 	const struct group *group = plan->params.group;
-	size_t ranks = group_size(group), place, begin, end;
+	size_t rank = group ? (size_t)group->rank : 0, places = n_places(plan), place, begin, end;
 
-	if (ranks == 1)
+	if (places == 1)
 		return step;
-	place = ((size_t)group->rank + step.first / plan->params.batch) % ranks;
-	begin = step.n * place / ranks;
-	end = step.n * (place + 1) / ranks;
+	place = rank * plan->params.n_devices + device + step.first / plan->params.batch;
+	begin = step.n * (place % places) / places;
+	end = step.n * (place % places + 1) / places;
 	return (struct span){ step.first + begin, end - begin };
 }
 
-/* Returns the most sequences of this rank in a sweep of n_passes.  Steps of several passes are
- * divided evenly; the last pass may have fewer sequences, of which this rank may have one more. */
+/* Returns the most sequences of a device in a sweep of n_passes.  Steps of several passes are
+ * divided evenly; the last pass may have fewer sequences, of which a device may have one more. */
 static uint64_t own_sequences(const struct sweep_plan *plan, uint64_t n_passes)
 {
-	uint64_t ranks = group_size(plan->params.group), n = n_passes * plan->params.batch, own = 1;
+	uint64_t places = n_places(plan), n = n_passes * plan->params.batch, most = 0;
 
-	if (ranks == 1)
+	if (places == 1)
 		return n;
 	if (!is_step_a_pass(plan))
-		return (n + ranks - 1) / ranks;
-	for (uint64_t first = 0; first < n; first += plan->params.batch)
-		own += sweep_plan_own(plan, (struct span){ (size_t)first, plan->params.batch }).n;
-	return own < n ? own : n;
+		return (n + places - 1) / places;
+	for (size_t device = 0; device < plan->params.n_devices; device++) {
+		uint64_t own = 1;
+
+		for (size_t first = 0; first < n; first += plan->params.batch) {
+			const struct span step = { first, plan->params.batch };
+
+			own += sweep_plan_part(plan, step, device).n;
+		}
+		most = own > most ? own : most;
+	}
+	return most < n ? most : n;
 }
 
-/* Returns the passes whose sequences of this rank fit, at most all. */
+/* Returns the passes whose sequences fit on each device, at most all. */
 static uint64_t passes_that_fit(const struct sweep_plan *plan, uint64_t room, uint64_t sequence)
 {
 	uint64_t own = room / sequence, batch = plan->params.batch;
-	uint64_t n = own / batch > plan->n_passes ? plan->n_passes
-						  : own * group_size(plan->params.group) / batch;
+	uint64_t n = own / batch > plan->n_passes ? plan->n_passes : own * n_places(plan) / batch;
 
 	n = n < plan->n_passes ? n : plan->n_passes;
 	while (n && own_sequences(plan, n) > own)
@@ -281,6 +299,7 @@ static int fit_passes(struct sweep_plan *plan, struct err *err)
 	plan->memory_bytes += plan->resident ? needs.all : needs.weights;
 	if (plan->ahead && !plan->resident)
 		plan->memory_bytes += needs.second;
+	plan->memory_bytes *= params->n_devices;
 	if (fp8)
 		plan->memory_bytes += fp8_forward_size(fp8, plan->longest, params->n_threads);
 	return 0;
@@ -302,8 +321,8 @@ bool sweep_plan_reduce(struct sweep_plan *plan)
 		plan->max_group = 1;
 	else if (passes > 1)
 		sweep_plan_limit(plan, (passes + 1) / 2 * batch);
-	else if (plan->params.n_threads > 1)
-		plan->params.n_threads /= 2;
+	else if (sweep_plan_lanes(plan) > 1)
+		plan->params.n_threads = (int)(sweep_plan_lanes(plan) / 2 * plan->params.n_devices);
 	else
 		return false;
 	return true;
@@ -314,6 +333,9 @@ int sweep_plan_make(struct sweep_plan *plan, const struct sweep_params *params, 
 	const struct dataset *data = params->data;
 
 	*plan = (struct sweep_plan){ .params = *params };
+	if (!params->n_devices)
+		plan->params.n_devices = 1;
+	assert((size_t)params->n_threads >= plan->params.n_devices);
 	if (params->batch > data->n)
 		plan->params.batch = data->n;
 	plan->n_passes = (data->n + plan->params.batch - 1) / plan->params.batch;
@@ -328,7 +350,7 @@ int sweep_plan_make(struct sweep_plan *plan, const struct sweep_params *params, 
 	for (size_t m = 0; m < params->n_models; m++)
 		if (model_check_length(params->models[m].model, plan->longest, err))
 			return -1;
-	plan->device_memory = device_memory_of(&plan->params);
+	plan->device_memory = device_memory_of(plan);
 	choose_group(plan);
 	return fit_passes(plan, err);
 }

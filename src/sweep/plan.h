@@ -30,11 +30,13 @@ struct sweep_params {
 	size_t n_models;			 /* at least 1 */
 	const struct dataset *data;
 	const struct executor_ops *executor;
-	bool is_f32;   /* products take fp32, not bf16 */
-	size_t batch;  /* sequences of a pass */
-	int n_threads; /* >= 1 */
-	/* bytes, besides one layer; 0: 1 GiB, or what the threads need, or on a device what is free
-	 * there */
+	bool is_f32;  /* products take fp32, not bf16 */
+	size_t batch; /* sequences of a pass */
+	/* of the executor: they take the threads in turn, with sequences of their own; 0 as 1 */
+	size_t n_devices;
+	int n_threads; /* at least n_devices */
+	/* bytes, besides one layer, on each device; 0: 1 GiB, or what the threads need, or on a
+	 * device what is free there */
 	uint64_t max_memory;
 	/* memory is for other work: no next layer is loaded beside the current one, and sequences
 	 * go through it one by one */
@@ -49,16 +51,17 @@ struct sweep_plan {
 	size_t n_passes; /* the last one may have fewer sequences */
 	size_t longest;	 /* tokens of the longest sequence */
 	uint64_t n_tokens;
-	uint64_t
-		device_memory; /* for weights and sequences, of a device; 0: no limit but params' */
-	size_t max_sequences;  /* that go through the model at once, on all ranks: whole passes */
-	size_t own_sequences;  /* of them on this rank, at most */
-	size_t first_passes;   /* of the first sweep */
-	size_t step_passes;    /* whose multiples give every thread as many sequences */
-	bool ahead;	       /* the next layer is loaded beside the passes through one */
-	bool resident;	       /* all layers stay loaded, from the first sweep on */
+	/* for weights and sequences, of the device that has least; 0: no limit but params' */
+	uint64_t device_memory;
+	size_t max_sequences; /* that go through the model at once, on all ranks: whole passes */
+	size_t own_sequences; /* of them on one device of this rank, at most */
+	size_t first_passes;  /* of the first sweep */
+	size_t step_passes;   /* whose multiples give every thread as many sequences */
+	bool ahead;	      /* the next layer is loaded beside the passes through one */
+	bool resident;	      /* all layers stay loaded, from the first sweep on */
 	size_t max_group; /* sequences that a thread takes through a layer of experts together */
-	/* of the sequences, of what threads and FP8 work with, and of the largest layer or two */
+	/* of the sequences, of what threads and FP8 work with, and of the largest layer or two, on
+	 * all devices together */
 	uint64_t memory_bytes;
 };
 
@@ -74,8 +77,16 @@ struct span {
  * or with delayed scaling a pass. */
 struct span sweep_plan_step(const struct sweep_plan *plan, size_t first, size_t n);
 
-/* Returns the part of a step that this rank runs, the same in each stage. */
-struct span sweep_plan_own(const struct sweep_plan *plan, struct span step);
+/* Returns the part of a step that a device of this rank runs, the same in each stage. */
+struct span sweep_plan_part(const struct sweep_plan *plan, struct span step, size_t device);
+
+/* Returns the threads of a device, at most. */
+static inline size_t sweep_plan_lanes(const struct sweep_plan *plan)
+{
+	size_t n = plan->params.n_devices;
+
+	return ((size_t)plan->params.n_threads + n - 1) / n;
+}
 
 /* Makes a plan that needs less memory on a device that has less than it reported: without layers
  * that stay, then with half of the sequences or threads.  Returns false if it cannot be less. */

@@ -6,41 +6,68 @@
 
 #include "base/mem.h"
 
+static size_t n_devices(const struct runner *runner)
+{
+	return runner->forward.n_devices;
+}
+
+static uint64_t stats_size(const struct runner *runner, size_t n)
+{
+	return n * runner->n_slots * sizeof(struct value_stats);
+}
+
+/* Allocates the arrays of a device. */
+static int arrays_init(struct runner *runner, size_t device, struct err *err)
+{
+	const struct sweep_plan *plan = runner->plan;
+	struct runner_arrays *arrays = &runner->memory.arrays[device];
+	struct executor *executor = runner->forward.executors[device];
+	size_t width = runner->from->model->stream.width;
+	uint64_t residuals = plan->own_sequences * (uint64_t)plan->longest * width * sizeof(float);
+
+	if (executor->ops->memory_new(executor, (void **)&arrays->stats,
+				      stats_size(runner, plan->max_sequences),
+				      "the value stats of sequences", err))
+		return -1;
+	return executor->ops->memory_new(executor, (void **)&arrays->residuals, residuals,
+					 "the residual streams of a sweep", err);
+}
+
 static int memory_init(struct runner *runner, struct err *err)
 {
 	const struct sweep_plan *plan = runner->plan;
 	const struct model *model = runner->from->model;
 	struct runner_memory *memory = &runner->memory;
-	struct executor *executor = runner->forward.executor;
-	const struct executor_ops *ops = executor->ops;
 	size_t n = plan->max_sequences, n_threads = (size_t)plan->params.n_threads;
 	const struct workspace_shape shape = { plan->longest, plan->max_group };
-	uint64_t stream_size = (uint64_t)plan->longest * model->stream.width * sizeof(float);
 
 	runner->n_slots = forward_slots(model);
+	memory->arrays = xcalloc(n_devices(runner), sizeof *memory->arrays);
+	memory->streams = xcalloc(n_devices(runner), sizeof *memory->streams);
 	memory->sequences = xcalloc(n, sizeof *memory->sequences);
+	memory->devices = xcalloc(n, sizeof *memory->devices);
 	memory->losses = xcalloc(n_threads * plan->longest, sizeof *memory->losses);
 	memory->nll = xcalloc(n, sizeof *memory->nll);
 	memory->fetched = xcalloc(n * runner->n_slots, sizeof *memory->fetched);
+	if (n_devices(runner) > 1)
+		memory->others = xcalloc(n * runner->n_slots, sizeof *memory->others);
 	memory->workspaces = xcalloc(n_threads, sizeof *memory->workspaces);
 	memory->embeds = xcalloc(n_threads, sizeof *memory->embeds);
 	for (size_t i = 0; i < n_threads; i++)
 		if (workspace_new(&memory->workspaces[i], &runner->forward, shape, (int)i, err) ||
 		    embed_init(&memory->embeds[i], model, plan->longest, err))
 			return -1;
-	if (ops->memory_new(executor, (void **)&memory->stats,
-			    n * runner->n_slots * sizeof *memory->stats,
-			    "the value stats of sequences", err))
-		return -1;
-	return ops->memory_new(executor, (void **)&memory->residuals,
-			       plan->own_sequences * stream_size, "the residual streams of a sweep",
-			       err);
+	for (size_t d = 0; d < n_devices(runner); d++) {
+		memory->streams[d] = memory->workspaces[d]->stream;
+		if (arrays_init(runner, d, err))
+			return -1;
+	}
+	return 0;
 }
 
 static void memory_release(struct runner *runner, int n_threads)
 {
 	struct runner_memory *memory = &runner->memory;
-	struct executor *executor = runner->forward.executor;
 
 	for (int i = 0; memory->workspaces && i < n_threads; i++)
 		workspace_free(memory->workspaces[i]);
@@ -49,12 +76,33 @@ static void memory_release(struct runner *runner, int n_threads)
 	free(memory->workspaces);
 	free(memory->embeds);
 	free(memory->sequences);
+	free(memory->devices);
 	free(memory->losses);
 	free(memory->nll);
 	free(memory->fetched);
-	if (executor) {
-		executor->ops->memory_free(executor, memory->residuals);
-		executor->ops->memory_free(executor, memory->stats);
+	free(memory->others);
+	for (size_t d = 0; memory->arrays && d < n_devices(runner); d++) {
+		struct executor *executor = runner->forward.executors[d];
+
+		executor->ops->memory_free(executor, memory->arrays[d].residuals);
+		executor->ops->memory_free(executor, memory->arrays[d].stats);
+	}
+	free(memory->arrays);
+	free(memory->streams);
+}
+
+static void stages_new(struct runner *runner)
+{
+	size_t n = n_devices(runner);
+
+	runner->n_stages = runner->plan->resident ? runner->from->model->n_layers + 1 : 2;
+	runner->stages = xcalloc(runner->n_stages, sizeof *runner->stages);
+	for (size_t i = 0; i < runner->n_stages; i++) {
+		struct stage *stage = &runner->stages[i];
+
+		stage->layers = xcalloc(n, sizeof *stage->layers);
+		stage->heads = xcalloc(n, sizeof *stage->heads);
+		stage->norms = xcalloc(n, sizeof *stage->norms);
 	}
 }
 
@@ -71,10 +119,10 @@ int runner_open(struct runner *runner, const struct sweep_plan *plan,
 				   .contexts = { .backend = backend },
 				   .resident = plan->resident };
 	if (forward_init(&runner->forward, backend->executor, from->model, params->is_f32, err) ||
+	    forward_add_devices(&runner->forward, params->n_devices, err) ||
 	    weights_open(&runner->weights, &weights, err))
 		return -1;
-	runner->n_stages = plan->resident ? from->model->n_layers + 1 : 2;
-	runner->stages = xcalloc(runner->n_stages, sizeof *runner->stages);
+	stages_new(runner);
 	runner->forward.filter = from->filter;
 	if (from->fp8) {
 		runner->fp8 = fp8_forward_new(from->fp8, backend, params->n_threads);
@@ -89,19 +137,31 @@ int runner_close(struct runner *runner, struct err *err)
 	return weights_close(&runner->weights, err);
 }
 
+/* Frees the weights of a stage on all devices. */
 static void stage_release(const struct runner *runner, struct stage *stage)
 {
 	weights_load_end(&stage->load);
-	layer_release(&stage->layer, runner->forward.executor);
-	runner->forward.executor->ops->memory_free(runner->forward.executor, stage->norm);
-	linear_release(&stage->head);
-	*stage = (struct stage){ 0 };
+	for (size_t d = 0; d < n_devices(runner); d++) {
+		struct executor *executor = runner->forward.executors[d];
+
+		layer_release(&stage->layers[d], executor);
+		executor->ops->memory_free(executor, stage->norms[d]);
+		stage->norms[d] = NULL;
+		linear_release(&stage->heads[d]);
+	}
+	stage->begun = false;
 }
 
 void runner_release(struct runner *runner)
 {
-	for (size_t i = 0; i < runner->n_stages; i++)
-		stage_release(runner, &runner->stages[i]);
+	for (size_t i = 0; i < runner->n_stages; i++) {
+		struct stage *stage = &runner->stages[i];
+
+		stage_release(runner, stage);
+		free(stage->layers);
+		free(stage->heads);
+		free(stage->norms);
+	}
 	free(runner->stages);
 	if (runner->plan)
 		memory_release(runner, runner->plan->params.n_threads);
@@ -112,15 +172,18 @@ void runner_release(struct runner *runner)
 	*runner = (struct runner){ 0 };
 }
 
-/* Gives the sequences of this rank in a step their residual streams, and returns the end of
- * these. */
-static float *begin_step(struct runner *runner, struct span step, float *residual)
+/* Gives the sequences of a device in a step their places there, and returns the end of their
+ * residual streams. */
+static float *begin_step(struct runner *runner, struct span step, size_t device, float *residual)
 {
-	struct span own = sweep_plan_own(runner->plan, step);
+	struct span own = sweep_plan_part(runner->plan, step, device);
+	struct runner_memory *memory = &runner->memory;
 
 	for (size_t i = own.first; i < own.first + own.n; i++) {
-		struct sequence *sequence = &runner->memory.sequences[i];
+		struct sequence *sequence = &memory->sequences[i];
 
+		memory->devices[i] = device;
+		sequence->stats = memory->arrays[device].stats + i * runner->n_slots;
 		sequence->residual = residual;
 		residual += sequence->n_tokens * runner->from->model->stream.width;
 	}
@@ -131,20 +194,22 @@ void runner_begin(struct runner *runner, size_t first, size_t n)
 {
 	const struct sweep_plan *plan = runner->plan;
 	struct runner_memory *memory = &runner->memory;
-	float *residual = memory->residuals;
-	struct span step;
 
 	for (size_t i = 0; i < n; i++)
 		memory->sequences[i] = (struct sequence){
 			.index = first + i,
 			.n_tokens = plan->params.data->sequences[first + i].len,
 			.tokens = sweep_plan_tokens(plan, first + i),
-			.stats = memory->stats + i * runner->n_slots,
 		};
 	memset(memory->nll, 0, n * sizeof *memory->nll);
-	for (size_t at = 0; at < n; at += step.n) {
-		step = sweep_plan_step(plan, at, n);
-		residual = begin_step(runner, step, residual);
+	for (size_t d = 0; d < n_devices(runner); d++) {
+		float *residual = memory->arrays[d].residuals;
+		struct span step;
+
+		for (size_t at = 0; at < n; at += step.n) {
+			step = sweep_plan_step(plan, at, n);
+			residual = begin_step(runner, step, d, residual);
+		}
 	}
 }
 
@@ -159,16 +224,16 @@ int runner_embed(struct runner *runner, int worker, size_t sequence, struct err 
 static int load_stage(struct runner *runner, struct stage *stage, size_t i, struct err *err)
 {
 	const struct model *model = runner->from->model;
-	struct executor_stream *stream = runner_stream(runner);
+	struct executor_stream *const *streams = runner->memory.streams;
 
 	stage->begun = true;
 	if (i < model->n_layers)
-		return weights_begin_layer(&stage->load, &runner->weights, stream,
-					   &model->layers[i], &stage->layer, err);
-	if (weights_load_vector(&runner->weights, stream, model->norm, &stage->norm, err))
+		return weights_begin_layer(&stage->load, &runner->weights, streams,
+					   &model->layers[i], stage->layers, err);
+	if (weights_load_vector(&runner->weights, streams, model->norm, stage->norms, err))
 		return -1;
-	return weights_begin_linear(&stage->load, &runner->weights, stream, &model->head,
-				    &stage->head, err);
+	return weights_begin_linear(&stage->load, &runner->weights, streams, &model->head,
+				    stage->heads, err);
 }
 
 /* Begins to load a stage.  Where memory is missing, it takes that of the stages that stayed, but
@@ -265,15 +330,19 @@ int runner_step_end(struct runner *runner, struct err *err)
 
 struct pass runner_pass(const struct runner *runner, int worker, size_t sequence)
 {
+	const struct layer *layer = &runner->stage->layers[runner_device(runner, worker)];
+
 	return (struct pass){ &runner->forward, runner->memory.workspaces[worker],
-			      runner_layer(runner), &runner->memory.sequences[sequence] };
+			      layer->ref ? layer : NULL, &runner->memory.sequences[sequence] };
 }
 
 struct head_pass runner_head_pass(const struct runner *runner, int worker, size_t sequence)
 {
+	size_t device = runner_device(runner, worker);
+
 	return (struct head_pass){
 		.pass = runner_pass(runner, worker, sequence),
-		.head = { runner->stage->norm, &runner->stage->head },
+		.head = { runner->stage->norms[device], &runner->stage->heads[device] },
 		.losses = runner->memory.losses + (size_t)worker * runner->plan->longest,
 	};
 }
@@ -306,38 +375,58 @@ int runner_run(struct runner *runner, int worker, struct span sequences, struct 
 size_t runner_group(const struct runner *runner, size_t n)
 {
 	const struct layer *layer = runner_layer(runner);
-	size_t n_threads = (size_t)runner->plan->params.n_threads, max = runner->plan->max_group;
+	size_t n_threads = sweep_plan_lanes(runner->plan), max = runner->plan->max_group;
 	size_t each = (n + n_threads - 1) / n_threads, n_rounds = (each + max - 1) / max;
 
 	return layer && layer->ref->n_experts && n ? (each + n_rounds - 1) / n_rounds : 1;
 }
 
 /* Waits until the value stats of the current stage are where they belong. */
-static int stats_wait(const struct runner *runner, struct err *err)
+static int stats_wait(const struct runner *runner, size_t device, struct err *err)
 {
-	struct executor_stream *stream = runner_stream(runner);
+	struct executor_stream *stream = runner->memory.streams[device];
 	const struct layer *layer = runner_layer(runner);
 
 	if (stream->executor->ops->wait(stream, err))
 		return err_wrap(err, "value stats of '%s'",
-				layer ? layer->ref->mixer_module : runner->stage->head.ref->module);
+				layer ? layer->ref->mixer_module
+				      : runner->stage->heads->ref->module);
 	return 0;
 }
 
 int runner_stats_clear(struct runner *runner, size_t n, struct err *err)
 {
-	struct executor_stream *stream = runner_stream(runner);
+	for (size_t d = 0; d < n_devices(runner); d++) {
+		struct executor_stream *stream = runner->memory.streams[d];
 
-	stream->executor->ops->zero(stream, runner->memory.stats,
-				    n * runner->n_slots * sizeof *runner->memory.stats);
-	return stats_wait(runner, err);
+		stream->executor->ops->zero(stream, runner->memory.arrays[d].stats,
+					    stats_size(runner, n));
+		if (stats_wait(runner, d, err))
+			return -1;
+	}
+	return 0;
+}
+
+static int fetch_from(const struct runner *runner, size_t device, struct value_stats *to, size_t n,
+		      struct err *err)
+{
+	struct executor_stream *stream = runner->memory.streams[device];
+
+	stream->executor->ops->fetch(stream, to, runner->memory.arrays[device].stats,
+				     stats_size(runner, n));
+	return stats_wait(runner, device, err);
 }
 
 int runner_stats_fetch(struct runner *runner, size_t n, struct err *err)
 {
-	struct executor_stream *stream = runner_stream(runner);
+	struct runner_memory *memory = &runner->memory;
 
-	stream->executor->ops->fetch(stream, runner->memory.fetched, runner->memory.stats,
-				     n * runner->n_slots * sizeof *runner->memory.stats);
-	return stats_wait(runner, err);
+	if (fetch_from(runner, 0, memory->fetched, n, err))
+		return -1;
+	for (size_t d = 1; d < n_devices(runner); d++) {
+		if (fetch_from(runner, d, memory->others, n, err))
+			return -1;
+		group_combine(GROUP_UNION, memory->fetched, memory->others, stats_size(runner, n));
+	}
+	return 0;
 }

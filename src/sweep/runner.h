@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One model of a sweep: its executor and weights, the arrays of its sequences and threads, and the
- * stage that it runs.
+ * stage that it runs.  Each device has a copy of the stage and the arrays of its own sequences, and
+ * takes every n_devices-th thread.  Arrays "by device" have an element for each.
  *
  * Order: runner_open(); for each sweep runner_embed() for every sequence; for each stage
  * runner_stage_begin(), runner_stats_clear(), runner_run() for all sequences beside
@@ -19,23 +20,31 @@
 /* A part of the model that all sequences go through at once: a layer, or at the end the norm and
  * the head. */
 struct stage {
-	struct layer layer; /* ref NULL: this is the head */
-	struct linear head;
-	float *norm;
+	struct layer *layers; /* by device; ref NULL: this is the head */
+	struct linear *heads; /* by device */
+	float **norms;	      /* by device */
 	struct weights_load load;
 	bool begun; /* to load */
 };
 
+/* The arrays of the sequences of a device, in its memory. */
+struct runner_arrays {
+	float *residuals;	   /* of its sequences */
+	struct value_stats *stats; /* (sequences, n_slots): of all; those of others stay 0 */
+};
+
 /* The arrays of the sequences of a sweep, and those of each thread. */
 struct runner_memory {
-	struct workspace **workspaces;	/* by thread */
-	struct embed_workspace *embeds; /* by thread */
+	struct runner_arrays *arrays;	  /* by device */
+	struct executor_stream **streams; /* by device: of its first thread */
+	struct workspace **workspaces;	  /* by thread */
+	struct embed_workspace *embeds;	  /* by thread */
 	struct sequence *sequences;
+	size_t *devices;	     /* by sequence: the device that runs it */
 	double *losses;		     /* by thread: (longest sequence), of forward_head() */
 	double *nll;		     /* by sequence: the sum over its tokens but the first */
-	float *residuals;	     /* of all sequences; in the executor's memory */
-	struct value_stats *stats;   /* (sequences, n_slots); in the executor's memory */
-	struct value_stats *fetched; /* a copy of stats on the host */
+	struct value_stats *fetched; /* (sequences, n_slots): of all devices, on the host */
+	struct value_stats *others;  /* (sequences, n_slots): of one device after the first */
 };
 
 struct runner {
@@ -90,8 +99,8 @@ int runner_step_end(struct runner *runner, struct err *err);
 struct pass runner_pass(const struct runner *runner, int worker, size_t sequence);
 struct head_pass runner_head_pass(const struct runner *runner, int worker, size_t sequence);
 
-/* Returns how many of n sequences a thread takes through the current stage together: more than one
- * through experts, and as many as leave no thread without work. */
+/* Returns how many of n sequences of a device a thread takes through the current stage together:
+ * more than one through experts, and as many as leave no thread without work. */
 size_t runner_group(const struct runner *runner, size_t n);
 
 /* Runs sequences through the current stage, at most plan->max_group.  The head computes the losses
@@ -103,16 +112,22 @@ int runner_run(struct runner *runner, int worker, struct span sequences, struct 
 int runner_stats_clear(struct runner *runner, size_t n, struct err *err);
 int runner_stats_fetch(struct runner *runner, size_t n, struct err *err);
 
-/* Returns the current layer; NULL for the head. */
-static inline const struct layer *runner_layer(const struct runner *runner)
+/* Returns the device of a thread. */
+static inline size_t runner_device(const struct runner *runner, int worker)
 {
-	return runner->stage->layer.ref ? &runner->stage->layer : NULL;
+	return (size_t)worker % runner->forward.n_devices;
 }
 
-/* Returns a stream for other work between the sequences of a stage. */
+/* Returns the current layer on the first device; NULL for the head. */
+static inline const struct layer *runner_layer(const struct runner *runner)
+{
+	return runner->stage->layers->ref ? runner->stage->layers : NULL;
+}
+
+/* Returns a stream of the first device for other work between the sequences of a stage. */
 static inline struct executor_stream *runner_stream(const struct runner *runner)
 {
-	return runner->memory.workspaces[0]->stream;
+	return runner->memory.streams[0];
 }
 
 #endif

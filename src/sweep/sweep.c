@@ -1,11 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sweep/sweep.h"
 
+#include <stdlib.h>
+
+#include "base/mem.h"
 #include "base/pool.h"
 
 static size_t n_models(const struct sweep *sweep)
 {
 	return sweep->plan.params.n_models;
+}
+
+static size_t n_devices(const struct sweep *sweep)
+{
+	return sweep->plan.params.n_devices;
 }
 
 static int runners_open(struct sweep *sweep, const struct backend *backend, struct err *err)
@@ -53,6 +61,8 @@ int sweep_open(struct sweep *sweep, const struct sweep_plan *plan, const struct 
 				 .length = { .now = plan->params.now,
 					     .first = plan->first_passes,
 					     .step = plan->step_passes } };
+	sweep->parts = xcalloc(n_devices(sweep), sizeof *sweep->parts);
+	sweep->groups = xcalloc(n_devices(sweep), sizeof *sweep->groups);
 	if (group_settle(plan->params.group, open_all(sweep, backend, err), err))
 		return -1;
 	max = sweep->plan.max_sequences;
@@ -75,6 +85,8 @@ void sweep_release(struct sweep *sweep)
 {
 	for (size_t m = 0; m < SWEEP_MODELS; m++)
 		runner_release(&sweep->runners[m]);
+	free(sweep->parts);
+	free(sweep->groups);
 	*sweep = (struct sweep){ 0 };
 }
 
@@ -107,26 +119,32 @@ static int load_piece(struct sweep *sweep, int worker, size_t i, struct err *err
 	return rc;
 }
 
-static size_t n_groups(const struct sweep *sweep)
+static size_t n_groups(const struct sweep *sweep, size_t device)
 {
-	return (sweep->step.n + sweep->group - 1) / sweep->group;
+	return (sweep->parts[device].n + sweep->groups[device] - 1) / sweep->groups[device];
 }
 
-static size_t n_pieces(const struct sweep *sweep)
+/* Returns the first piece that a device's threads load: they share them evenly. */
+static size_t first_piece(const struct sweep *sweep, size_t device)
 {
 	size_t n = 0;
 
 	for (size_t m = 0; m < n_models(sweep); m++)
 		n += runner_n_pieces(&sweep->runners[m]);
-	return n;
+	return n * device / n_devices(sweep);
 }
 
-/* Returns how many of the first `item` items load a piece.  Threads that compute load after the
- * last sequence.  Where a device computes, pieces lie evenly among the sequences, so that reading,
- * copying and multiplying go on at the same time. */
-static size_t pieces_before(const struct sweep *sweep, size_t item)
+static size_t n_pieces(const struct sweep *sweep, size_t device)
 {
-	size_t groups = n_groups(sweep), pieces = n_pieces(sweep);
+	return first_piece(sweep, device + 1) - first_piece(sweep, device);
+}
+
+/* Returns how many of the first `item` items of a device load a piece.  Threads that compute load
+ * after the last sequence.  Where a device computes, pieces lie evenly among the sequences, so that
+ * reading, copying and multiplying go on at the same time. */
+static size_t pieces_before(const struct sweep *sweep, size_t device, size_t item)
+{
+	size_t groups = n_groups(sweep, device), pieces = n_pieces(sweep, device);
 
 	if (sweep->plan.params.executor->max_streams)
 		return item * pieces / (groups + pieces);
@@ -137,30 +155,46 @@ static size_t pieces_before(const struct sweep *sweep, size_t item)
 static int run_item(void *context, int worker, size_t item, struct err *err)
 {
 	struct sweep *sweep = context;
-	size_t piece = pieces_before(sweep, item);
-	size_t at = (item - piece) * sweep->group, left = sweep->step.n - at;
-	const struct span sequences = { sweep->step.first + at,
-					left < sweep->group ? left : sweep->group };
+	size_t device = (size_t)worker % n_devices(sweep), group = sweep->groups[device];
+	size_t piece = pieces_before(sweep, device, item);
+	size_t at = (item - piece) * group, left = sweep->parts[device].n - at;
+	const struct span sequences = { sweep->parts[device].first + at,
+					left < group ? left : group };
 
-	return pieces_before(sweep, item + 1) > piece
-		       ? load_piece(sweep, worker, piece, err)
+	return pieces_before(sweep, device, item + 1) > piece
+		       ? load_piece(sweep, worker, first_piece(sweep, device) + piece, err)
 		       : run_sequences(sweep, worker, sequences, err);
+}
+
+/* Runs the sequences of each device, and loads the pieces. */
+static int run_items(struct sweep *sweep, struct err *err)
+{
+	size_t *n = xcalloc(n_devices(sweep), sizeof *n);
+	const struct pool_queues queues = { n_devices(sweep), n };
+	int rc;
+
+	for (size_t d = 0; d < n_devices(sweep); d++) {
+		sweep->groups[d] = runner_group(&sweep->runners[0], sweep->parts[d].n);
+		n[d] = n_groups(sweep, d) + n_pieces(sweep, d);
+	}
+	rc = pool_run_queues(sweep->plan.params.n_threads, &queues, run_item, sweep, sweep->stop,
+			     err);
+	free(n);
+	return rc;
 }
 
 static int run_step(struct sweep *sweep, struct err *err)
 {
-	size_t n, n_begun = 0;
+	size_t n_begun = 0;
 	struct err second = { 0 };
 	int rc = 0;
 
-	sweep->group = runner_group(&sweep->runners[0], sweep->step.n);
-	n = n_groups(sweep) + n_pieces(sweep);
 	for (; n_begun < n_models(sweep) && !rc; n_begun++)
 		rc = runner_step_begin(&sweep->runners[n_begun], err);
 	if (rc)
 		n_begun--;
 	else
-		rc = pool_run(sweep->plan.params.n_threads, n, run_item, sweep, sweep->stop, err);
+		rc = run_items(sweep, err);
 	rc = group_settle(sweep->plan.params.group, rc, err);
 	for (size_t m = 0; m < n_begun; m++)
 		if (runner_step_end(&sweep->runners[m], rc ? &second : err))
@@ -175,7 +209,8 @@ static int run_steps(struct sweep *sweep, struct err *err)
 
 	for (size_t first = 0; first < sweep->n_sequences; first += step.n) {
 		step = sweep_plan_step(&sweep->plan, first, sweep->n_sequences);
-		sweep->step = sweep_plan_own(&sweep->plan, step);
+		for (size_t d = 0; d < n_devices(sweep); d++)
+			sweep->parts[d] = sweep_plan_part(&sweep->plan, step, d);
 		if (run_step(sweep, err))
 			return -1;
 	}
@@ -255,8 +290,10 @@ static int sweep_stage(struct sweep *sweep, size_t i, struct err *err)
 static int embed_sequence(void *context, int worker, size_t item, struct err *err)
 {
 	struct sweep *sweep = context;
+	const struct runner_memory *memory = &sweep->runners[0].memory;
 
-	if (!sweep->runners[0].memory.sequences[item].residual) /* of another rank */
+	if (!memory->sequences[item].residual || /* of another rank */
+	    memory->devices[item] != (size_t)worker % n_devices(sweep))
 		return 0;
 	for (size_t m = 0; m < n_models(sweep); m++)
 		if (runner_embed(&sweep->runners[m], worker, item, err))
@@ -277,6 +314,21 @@ static int losses_unite(struct sweep *sweep, struct err *err)
 	return 0;
 }
 
+/* Embeds all sequences of this rank; the threads of each device skip those of others. */
+static int embed_all(struct sweep *sweep, struct err *err)
+{
+	size_t *n = xcalloc(n_devices(sweep), sizeof *n);
+	const struct pool_queues queues = { n_devices(sweep), n };
+	int rc;
+
+	for (size_t d = 0; d < n_devices(sweep); d++)
+		n[d] = sweep->n_sequences;
+	rc = pool_run_queues(sweep->plan.params.n_threads, &queues, embed_sequence, sweep,
+			     sweep->stop, err);
+	free(n);
+	return rc;
+}
+
 static int sweep_sequences(struct sweep *sweep, struct err *err)
 {
 	const struct sweep_params *params = &sweep->plan.params;
@@ -284,10 +336,7 @@ static int sweep_sequences(struct sweep *sweep, struct err *err)
 
 	for (size_t m = 0; m < n_models(sweep); m++)
 		runner_begin(&sweep->runners[m], sweep->first, sweep->n_sequences);
-	if (group_settle(params->group,
-			 pool_run(params->n_threads, sweep->n_sequences, embed_sequence, sweep,
-				  sweep->stop, err),
-			 err))
+	if (group_settle(params->group, embed_all(sweep, err), err))
 		return -1;
 	for (size_t i = 0; i <= params->models[0].model->n_layers; i++)
 		if (sweep_stage(sweep, i, err))

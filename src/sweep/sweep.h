@@ -32,8 +32,8 @@ struct sweep {
 
 	/* The current sweep: sequences [first, first + n_sequences) of the data, */
 	size_t first, n_sequences;
-	struct span step; /* of which this rank runs these in the current step, */
-	size_t group;	  /* so many at a time on a thread. */
+	struct span *parts; /* by device: of which it runs these in the current step, */
+	size_t *groups;	    /* by device: so many at a time on a thread. */
 };
 
 /* The calls to the owner of a sweep; a result of -1 ends all sweeps.  A stage is loaded when it

@@ -117,12 +117,13 @@ int variant_begin(struct variant *variant, int worker, size_t sequence, struct e
 void variant_stage_begin(struct variant_stage *stage, const struct variants *variants)
 {
 	const struct stage *from = variants->runner->stage;
-	size_t n = from->layer.ref ? from->layer.ref->n_experts : 0;
+	const struct layer *layer = from->layers;
+	size_t n = layer->ref ? layer->ref->n_experts : 0;
 
-	*stage = (struct variant_stage){ .from = from, .layer = from->layer, .head = from->head };
+	*stage = (struct variant_stage){ .from = from, .layer = *layer, .head = *from->heads };
 	stage->layer.experts = xcalloc(n + 1, sizeof *stage->layer.experts);
 	if (n)
-		memcpy(stage->layer.experts, from->layer.experts, n * sizeof *stage->layer.experts);
+		memcpy(stage->layer.experts, layer->experts, n * sizeof *stage->layer.experts);
 }
 
 /* Frees the weight of a matrix that was replaced. */
@@ -134,7 +135,7 @@ static void linear_end(struct linear *linear, const struct linear *from)
 
 void variant_stage_end(struct variant_stage *stage)
 {
-	const struct layer *from = stage->from ? &stage->from->layer : NULL;
+	const struct layer *from = stage->from ? stage->from->layers : NULL;
 
 	if (!from)
 		return;
@@ -143,7 +144,7 @@ void variant_stage_end(struct variant_stage *stage)
 	for (size_t e = 0; from->ref && e < from->ref->n_experts; e++)
 		for (int i = 0; i < N_EXPERT_ROLES; i++)
 			linear_end(&stage->layer.experts[e][i], &from->experts[e][i]);
-	linear_end(&stage->head, &stage->from->head);
+	linear_end(&stage->head, stage->from->heads);
 	free(stage->layer.experts);
 	*stage = (struct variant_stage){ 0 };
 }
@@ -247,7 +248,7 @@ struct head_pass variant_head(const struct variant *variant, const struct varian
 	return (struct head_pass){
 		.pass = { &variants->forward, variants->workspaces[worker], NULL,
 			  &variant->sequences[variant->places[sequence]] },
-		.head = { stage->from->norm, &stage->head },
+		.head = { *stage->from->norms, &stage->head },
 		.losses = variants->losses + (size_t)worker * variants->runner->plan->longest,
 	};
 }

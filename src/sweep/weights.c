@@ -9,9 +9,8 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "source/fp8_source.h"
+#include "sweep/vectors.h"
 #include "sweep/weight_matrix.h"
-#include "num/bits.h"
-#include "num/float16.h"
 
 int weights_open(struct weights *weights, const struct weights_params *params, struct err *err)
 {
@@ -42,50 +41,9 @@ void weights_release(struct weights *weights)
 	detection_release(&weights->detection);
 }
 
-/* Reads elements of a tensor to *values, new memory of the host. */
-static int read_floats(struct weights *weights, const struct floats_request *request,
-		       float **values, struct err *err)
+static size_t n_devices(const struct weights *weights)
 {
-	const struct tensor_ref *ref = request->ref;
-	enum dtype dtype = ref->tensor->dtype;
-
-	*values = NULL;
-	if (dtype != DT_BF16 && dtype != DT_F16 && dtype != DT_F32) {
-		err_set(err, ERR_INPUT,
-			"tensor '%s' has the unsupported type %s: a vector must be BF16, F16 or "
-			"F32",
-			ref->tensor->name, dtype_name(dtype));
-		return -1; /* analyzers believe that err_set() may return 0 */
-	}
-	if (buffer_alloc((void **)values, request->n * sizeof **values, "a vector", err))
-		return -1;
-	return source_read_floats(&weights->source, request, *values, err);
-}
-
-/* Sends floats to new memory of the executor. */
-static int send_floats(struct executor_stream *stream, const float *floats, size_t n,
-		       float **values, struct err *err)
-{
-	const struct executor_ops *ops = stream->executor->ops;
-
-	if (ops->memory_new(stream->executor, (void **)values, n * sizeof **values, "a vector",
-			    err))
-		return -1;
-	ops->put(stream, *values, floats, n * sizeof **values);
-	return ops->wait(stream, err);
-}
-
-/* Reads elements of a tensor to new memory of the executor. */
-static int load_floats(struct weights *weights, struct executor_stream *stream,
-		       const struct floats_request *request, float **values, struct err *err)
-{
-	float *floats;
-	int rc = read_floats(weights, request, &floats, err);
-
-	if (!rc && send_floats(stream, floats, request->n, values, err))
-		rc = err_wrap(err, "tensor '%s'", request->ref->tensor->name);
-	free(floats);
-	return rc;
+	return weights->forward->n_devices;
 }
 
 static struct weight_reader reader_of(struct weights *weights, bool round)
@@ -130,19 +88,31 @@ static int load_quantized(struct weights *weights, const struct linear_ref *ref,
 	return 0;
 }
 
+/* The place of a matrix in what is loaded. */
+struct linear_place {
+	size_t expert; /* NO_EXPERT: of the layer itself */
+	int role;
+};
+
+#define NO_EXPERT SIZE_MAX
+
 /* A piece: rows of a matrix that one thread loads.  A panel, or the whole matrix in models with
  * quantized matrices. */
 struct weights_piece {
 	const struct linear_ref *from;
-	struct linear *to;
+	struct linear_place place;
 	size_t part, first, n;
 	float amax;
 };
 
-static void load_init(struct weights_load *load, struct weights *weights,
-		      struct executor_stream *stream)
+/* Returns the matrix on a device. */
+static struct linear *linear_at(const struct weights_load *load, struct linear_place place,
+				size_t device)
 {
-	*load = (struct weights_load){ .weights = weights, .stream = stream };
+	if (!load->layers)
+		return &load->linears[device];
+	return place.expert == NO_EXPERT ? &load->layers[device].linear[place.role]
+					 : &load->layers[device].experts[place.expert][place.role];
 }
 
 static void piece_add(struct weights_load *load, const struct weights_piece *piece)
@@ -166,48 +136,76 @@ static int weight_set(const struct linear *linear, size_t part, const void *rows
 		       : 0;
 }
 
-static int load_add(struct weights_load *load, const struct linear_ref *from, struct linear *to,
-		    struct err *err)
+/* Describes a matrix, without memory. */
+static void linear_init(struct linear *linear, const struct linear_ref *from,
+			const struct forward *forward, size_t device)
 {
-	struct weights *weights = load->weights;
-	const struct forward *forward = weights->forward;
+	struct executor *executor = forward->executors[device];
+
+	*linear = (struct linear){ .ref = from, .input = forward->input };
+	linear->weight =
+		(struct executor_weight){ .executor = executor,
+					  .n = from->n,
+					  .k = from->k,
+					  .panel_rows = executor->ops->panel_rows(from->n) };
+}
+
+/* Reads the bias of a matrix and sends it to each device. */
+static int load_bias(const struct weights_load *load, const struct linear_ref *from,
+		     struct linear_place place, struct err *err)
+{
 	const struct floats_request bias = { .ref = from->bias,
 					     .first = from->bias_first,
 					     .n = from->n };
-	struct weights_piece piece = { .from = from, .to = to };
+	float *floats;
+	int rc = vector_read(load->weights, &bias, &floats, err);
+
+	for (size_t d = 0; d < n_devices(load->weights) && !rc; d++)
+		if (vector_send(load->streams[d], floats, bias.n, &linear_at(load, place, d)->bias,
+				err))
+			rc = err_wrap(err, "tensor '%s'", bias.ref->tensor->name);
+	free(floats);
+	return rc;
+}
+
+static int load_add(struct weights_load *load, const struct linear_ref *from,
+		    struct linear_place place, struct err *err)
+{
+	const struct executor_weight *weight = &linear_at(load, place, 0)->weight;
+	struct weights *weights = load->weights;
+	struct weights_piece piece = { .from = from, .place = place };
 
 	if (!from->weight)
 		return 0;
-	*to = (struct linear){ .ref = from, .input = forward->input };
-	to->weight = (struct executor_weight){ .executor = forward->executor,
-					       .n = from->n,
-					       .k = from->k,
-					       .panel_rows = forward->executor->ops->panel_rows(
-						       from->n) };
-	if (from->bias && load_floats(weights, load->stream, &bias, &to->bias, err))
+	for (size_t d = 0; d < n_devices(weights); d++)
+		linear_init(linear_at(load, place, d), from, weights->forward, d);
+	if (from->bias && load_bias(load, from, place, err))
 		return -1;
 	if (weights->fp8) {
 		piece.n = from->n;
 		piece_add(load, &piece);
 		return 0;
 	}
-	if (weight_init(to, err))
-		return -1;
-	for (; piece.part < executor_weight_panels(&to->weight); piece.part++) {
-		piece.n = executor_weight_panel_rows(&to->weight, piece.part);
+	for (size_t d = 0; d < n_devices(weights); d++)
+		if (weight_init(linear_at(load, place, d), err))
+			return -1;
+	for (; piece.part < executor_weight_panels(weight); piece.part++) {
+		piece.n = executor_weight_panel_rows(weight, piece.part);
 		piece_add(load, &piece);
 		piece.first += piece.n;
 	}
 	return 0;
 }
 
-static int set_part(struct weights *weights, struct weights_piece *piece, struct buffer *rows,
-		    struct err *err)
+static int set_part(const struct weights_load *load, struct weights_piece *piece,
+		    struct buffer *rows, struct err *err)
 {
-	const struct weight_reader reader = reader_of(weights, weights->forward->round);
-	struct weight_matrix matrix = {
-		.ref = piece->from, .first = piece->first, .n = piece->n, .dtype = piece->to->input
-	};
+	const struct weights *weights = load->weights;
+	const struct weight_reader reader = reader_of(load->weights, weights->forward->round);
+	struct weight_matrix matrix = { .ref = piece->from,
+					.first = piece->first,
+					.n = piece->n,
+					.dtype = linear_at(load, piece->place, 0)->input };
 	uint64_t size = (uint64_t)piece->n * piece->from->k * dtype_bits(matrix.dtype) / 8;
 
 	if (buffer_ensure(rows, size, "the values of a weight", err))
@@ -216,7 +214,10 @@ static int set_part(struct weights *weights, struct weights_piece *piece, struct
 	if (weight_matrix_read(&reader, &matrix, err))
 		return -1;
 	piece->amax = matrix.amax;
-	return weight_set(piece->to, piece->part, rows->data, err);
+	for (size_t d = 0; d < n_devices(weights); d++)
+		if (weight_set(linear_at(load, piece->place, d), piece->part, rows->data, err))
+			return -1;
+	return 0;
 }
 
 static int set_parts(const struct linear *to, const void *values, struct err *err)
@@ -232,14 +233,21 @@ static int set_parts(const struct linear *to, const void *values, struct err *er
 	return 0;
 }
 
-static int set_quantized(struct weights *weights, const struct weights_piece *piece,
+static int set_quantized(const struct weights_load *load, const struct weights_piece *piece,
 			 struct err *err)
 {
-	struct linear *to = piece->to;
+	struct linear *first = linear_at(load, piece->place, 0);
 	void *values = NULL;
-	int rc = load_quantized(weights, piece->from, to, &values, err) || weight_init(to, err) ||
-		 set_parts(to, values, err);
+	int rc = load_quantized(load->weights, piece->from, first, &values, err);
 
+	for (size_t d = 0; d < n_devices(load->weights) && !rc; d++) {
+		struct linear *to = linear_at(load, piece->place, d);
+
+		to->input = first->input;
+		to->module = first->module;
+		to->amax = first->amax;
+		rc = weight_init(to, err) || set_parts(to, values, err);
+	}
 	free(values);
 	if (rc)
 		return -1;
@@ -277,8 +285,8 @@ int weights_load_piece(struct weights_load *load, int worker, size_t i, struct e
 	struct weights *weights = load->weights;
 	struct weights_piece *piece = &load->pieces[i];
 
-	return weights->fp8 ? set_quantized(weights, piece, err)
-			    : set_part(weights, piece, &weights->rows[worker], err);
+	return weights->fp8 ? set_quantized(load, piece, err)
+			    : set_part(load, piece, &weights->rows[worker], err);
 }
 
 static int load_piece(void *context, int worker, size_t item, struct err *err)
@@ -297,8 +305,11 @@ void weights_load_end(struct weights_load *load)
 	for (size_t i = 0; i < load->n; i++) {
 		const struct weights_piece *piece = &load->pieces[i];
 
-		if (piece->amax > piece->to->amax)
-			piece->to->amax = piece->amax;
+		for (size_t d = 0; d < n_devices(load->weights); d++) {
+			struct linear *to = linear_at(load, piece->place, d);
+
+			to->amax = piece->amax > to->amax ? piece->amax : to->amax;
+		}
 	}
 	free(load->pieces);
 	*load = (struct weights_load){ 0 };
@@ -313,21 +324,22 @@ int weights_load_all(struct weights_load *load, int worker, int rc, struct err *
 }
 
 int weights_begin_linear(struct weights_load *load, struct weights *weights,
-			 struct executor_stream *stream, const struct linear_ref *ref,
-			 struct linear *linear, struct err *err)
+			 struct executor_stream *const *streams, const struct linear_ref *ref,
+			 struct linear *linears, struct err *err)
 {
-	load_init(load, weights, stream);
-	*linear = (struct linear){ 0 };
-	if (load_add(load, ref, linear, err))
+	*load = (struct weights_load){ .weights = weights, .streams = streams, .linears = linears };
+	for (size_t d = 0; d < n_devices(weights); d++)
+		linears[d] = (struct linear){ 0 };
+	if (load_add(load, ref, (struct linear_place){ NO_EXPERT, 0 }, err))
 		return -1;
 	return find_amaxes(load, err);
 }
 
-int weights_load_linear(struct weights *weights, int worker, struct executor_stream *stream,
-			const struct linear_ref *ref, struct linear *linear, struct err *err)
+int weights_load_linear(struct weights *weights, int worker, struct executor_stream *const *streams,
+			const struct linear_ref *ref, struct linear *linears, struct err *err)
 {
 	struct weights_load load;
-	int rc = weights_begin_linear(&load, weights, stream, ref, linear, err);
+	int rc = weights_begin_linear(&load, weights, streams, ref, linears, err);
 
 	return weights_load_all(&load, worker, rc, err);
 }
@@ -343,128 +355,29 @@ void linear_release(struct linear *linear)
 	*linear = (struct linear){ 0 };
 }
 
-int weights_load_vector(struct weights *weights, struct executor_stream *stream,
-			const struct tensor_ref *ref, float **vector, struct err *err)
+static void layers_init(struct layer *layers, size_t n, const struct layer_ref *ref)
 {
-	const struct floats_request whole = {
-		.ref = ref, .n = st_n_elements(ref->tensor->shape, ref->tensor->n_dims)
-	};
-
-	return load_floats(weights, stream, &whole, vector, err);
-}
-
-/* Whether the host uses the vector: it passes on a factor. */
-static bool is_of_host(int role)
-{
-	return role == VECTOR_LAYER_SCALE;
-}
-
-/* Reads a vector to the host.  A NaN is refused. */
-static int load_checked(struct weights *weights, const struct tensor_ref *ref, float **vector,
-			struct err *err)
-{
-	const struct floats_request whole = {
-		.ref = ref, .n = st_n_elements(ref->tensor->shape, ref->tensor->n_dims)
-	};
-	size_t n_nan = 0;
-
-	if (read_floats(weights, &whole, vector, err))
-		return -1;
-	for (size_t i = 0; i < whole.n; i++)
-		n_nan += f32_is_nan((*vector)[i]);
-	return n_nan ? err_set(err, ERR_INPUT, "tensor '%s' has %zu values that are NaN",
-			       ref->tensor->name, n_nan)
-		     : 0;
-}
-
-/* Sends x (n, width), transposed to (width, n). */
-static int send_transposed(struct executor_stream *stream, const float *x, size_t n, size_t width,
-			   float **values, struct err *err)
-{
-	float *transposed;
-	int rc =
-		buffer_alloc((void **)&transposed, n * width * sizeof *transposed, "a vector", err);
-
-	if (rc)
-		return -1;
-	for (size_t i = 0; i < n * width; i++)
-		transposed[i % width * n + i / width] = x[i];
-	rc = send_floats(stream, transposed, n * width, values, err);
-	free(transposed);
-	return rc;
-}
-
-/* Reads the weight of a convolution (channels, 1, width), or the decays of channels (channels,
- * width) or of heads (1, 1, heads, 1), transposed to (width, channels) as the executor takes
- * them. */
-static int load_transposed(struct weights *weights, struct executor_stream *stream,
-			   const struct tensor_ref *ref, float **values, struct err *err)
-{
-	size_t width = ref->tensor->shape[ref->tensor->n_dims - 1];
-	size_t n = st_n_elements(ref->tensor->shape, ref->tensor->n_dims) / width;
-	const struct floats_request whole = { .ref = ref, .n = n * width };
-	float *floats;
-	int rc = read_floats(weights, &whole, &floats, err);
-
-	if (!rc)
-		rc = send_transposed(stream, floats, n, width, values, err);
-	free(floats);
-	return rc;
-}
-
-/* Loads what chooses and weighs experts.  By a NaN in the bias an expert would never be chosen, and
- * no other check would report it. */
-static int load_of_router(struct weights *weights, struct executor_stream *stream,
-			  const struct tensor_ref *ref, float **values, struct err *err)
-{
-	size_t n = st_n_elements(ref->tensor->shape, ref->tensor->n_dims);
-	float *floats = NULL;
-	int rc = load_checked(weights, ref, &floats, err);
-
-	if (!rc)
-		rc = send_floats(stream, floats, n, values, err);
-	free(floats);
-	return rc;
-}
-
-static int load_vector(struct weights *weights, struct executor_stream *stream, int role,
-		       const struct tensor_ref *from, float **to, struct err *err)
-{
-	if (is_of_host(role))
-		return load_checked(weights, from, to, err);
-	if (role == VECTOR_ROUTER_BIAS || role == VECTOR_EXPERT_SCALES)
-		return load_of_router(weights, stream, from, to, err);
-	if (from->tensor->n_dims > 1)
-		return load_transposed(weights, stream, from, to, err);
-	return weights_load_vector(weights, stream, from, to, err);
-}
-
-static int load_vectors(struct weights *weights, struct executor_stream *stream,
-			const struct layer_ref *ref, struct layer *layer, struct err *err)
-{
-	for (int i = 0; i < N_VECTORS; i++) {
-		if (ref->vector[i] &&
-		    load_vector(weights, stream, i, ref->vector[i], &layer->vector[i], err))
-			return -1;
+	for (size_t d = 0; d < n; d++) {
+		layers[d] = (struct layer){ .ref = ref };
+		layers[d].experts = xcalloc(ref->n_experts + 1, sizeof *layers[d].experts);
 	}
-	return 0;
 }
 
 int weights_begin_layer(struct weights_load *load, struct weights *weights,
-			struct executor_stream *stream, const struct layer_ref *ref,
-			struct layer *layer, struct err *err)
+			struct executor_stream *const *streams, const struct layer_ref *ref,
+			struct layer *layers, struct err *err)
 {
 	int rc;
 
-	load_init(load, weights, stream);
-	*layer = (struct layer){ .ref = ref };
-	layer->experts = xcalloc(ref->n_experts + 1, sizeof *layer->experts);
-	rc = load_vectors(weights, stream, ref, layer, err);
+	*load = (struct weights_load){ .weights = weights, .streams = streams, .layers = layers };
+	layers_init(layers, n_devices(weights), ref);
+	rc = vectors_load(load, ref, err);
 	for (int i = 0; i < N_LINEARS && !rc; i++)
-		rc = load_add(load, &ref->linear[i], &layer->linear[i], err);
+		rc = load_add(load, &ref->linear[i], (struct linear_place){ NO_EXPERT, i }, err);
 	for (size_t e = 0; e < ref->n_experts && !rc; e++)
 		for (int i = 0; i < N_EXPERT_ROLES && !rc; i++)
-			rc = load_add(load, &ref->experts[e][i], &layer->experts[e][i], err);
+			rc = load_add(load, &ref->experts[e][i], (struct linear_place){ e, i },
+				      err);
 	if (rc)
 		return -1;
 	return find_amaxes(load, err);
@@ -474,12 +387,7 @@ void layer_release(struct layer *layer, struct executor *executor)
 {
 	for (int i = 0; i < N_LINEARS; i++)
 		linear_release(&layer->linear[i]);
-	for (int i = 0; i < N_VECTORS; i++) {
-		if (is_of_host(i))
-			free(layer->vector[i]);
-		else
-			executor->ops->memory_free(executor, layer->vector[i]);
-	}
+	vectors_release(layer, executor);
 	for (size_t e = 0; layer->ref && e < layer->ref->n_experts; e++)
 		for (int i = 0; i < N_EXPERT_ROLES; i++)
 			linear_release(&layer->experts[e][i]);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Loads a model's weights, a layer at a time, from a checkpoint of any type: BF16, F16, F32, or any
- * variant of FP8.
+ * variant of FP8.  On several devices each has a copy of all weights; a file is read once.  Arrays
+ * "by device" have one element for each device of the forward pass.
  *
  * Order: weights_open(); for each layer weights_begin_layer(), then weights_load_all(), or pieces
  * from several threads and weights_load_end(); layer_release(); at the end weights_close() and
@@ -30,7 +31,10 @@ struct weights {
 /* Matrices that are being loaded: n pieces, which any threads load in any order. */
 struct weights_load {
 	struct weights *weights;
-	struct executor_stream *stream; /* of the thread that began the loading */
+	/* by device: of the thread that began the loading */
+	struct executor_stream *const *streams;
+	struct layer *layers;	/* by device; NULL: one matrix is loaded, */
+	struct linear *linears; /* to these, by device */
 	size_t n;
 	struct weights_piece *pieces;
 };
@@ -44,21 +48,21 @@ struct weights_params {
 };
 
 /* Opens the source of the weights.  Their values are decoded on the CPU, which also finds their
- * amax, and go to the executor once. */
+ * amax, and go to each device once. */
 int weights_open(struct weights *weights, const struct weights_params *params, struct err *err);
 /* ERR_INPUT if a file was changed since its header was read. */
 int weights_close(struct weights *weights, struct err *err);
 void weights_release(struct weights *weights);
 
-/* Allocates all weights of a layer, or a matrix, and reads the vectors.  In every case, also after
- * a failure, the caller calls weights_load_end(), and releases the layer or matrix, which may be
- * partly loaded. */
+/* Allocates all weights of a layer, or a matrix, on each device, and reads the vectors; the arrays
+ * by device must stay until weights_load_end().  In every case, also after a failure, the caller
+ * calls weights_load_end(), and releases the layers or matrices, which may be partly loaded. */
 int weights_begin_layer(struct weights_load *load, struct weights *weights,
-			struct executor_stream *stream, const struct layer_ref *ref,
-			struct layer *layer, struct err *err);
+			struct executor_stream *const *streams, const struct layer_ref *ref,
+			struct layer *layers, struct err *err);
 int weights_begin_linear(struct weights_load *load, struct weights *weights,
-			 struct executor_stream *stream, const struct linear_ref *ref,
-			 struct linear *linear, struct err *err);
+			 struct executor_stream *const *streams, const struct linear_ref *ref,
+			 struct linear *linears, struct err *err);
 
 /* Loads piece i < load->n on thread `worker` of weights->n_threads; or loads all pieces on all
  * those threads. */
@@ -77,11 +81,11 @@ void layer_release(struct layer *layer, struct executor *executor);
 
 /* Load one matrix on one thread; or one vector as fp32, which the caller frees as executor
  * memory. */
-int weights_load_linear(struct weights *weights, int worker, struct executor_stream *stream,
-			const struct linear_ref *ref, struct linear *linear, struct err *err);
+int weights_load_linear(struct weights *weights, int worker, struct executor_stream *const *streams,
+			const struct linear_ref *ref, struct linear *linears, struct err *err);
 void linear_release(struct linear *linear);
-int weights_load_vector(struct weights *weights, struct executor_stream *stream,
-			const struct tensor_ref *ref, float **vector, struct err *err);
+int weights_load_vector(struct weights *weights, struct executor_stream *const *streams,
+			const struct tensor_ref *ref, float **vectors, struct err *err);
 
 /* The facts that determine the memory of weights. */
 struct weights_kind {

@@ -78,15 +78,15 @@ static double run(struct weights *weights, struct workspace *workspace, struct s
 		struct weights_load load;
 		struct layer layer;
 		const struct pass pass = { forward, workspace, &layer, sequence };
-		int rc = weights_begin_layer(&load, weights, stream, &model->layers[i], &layer,
+		int rc = weights_begin_layer(&load, weights, &stream, &model->layers[i], &layer,
 					     &err);
 
 		check(weights_load_all(&load, 0, rc, &err), &err);
 		check(forward_layer(&pass, &err), &err);
 		layer_release(&layer, forward->executor);
 	}
-	check(weights_load_vector(weights, stream, model->norm, &norm, &err), &err);
-	check(weights_load_linear(weights, 0, stream, &model->head, &head, &err), &err);
+	check(weights_load_vector(weights, &stream, model->norm, &norm, &err), &err);
+	check(weights_load_linear(weights, 0, &stream, &model->head, &head, &err), &err);
 	last.head = (struct head){ norm, &head };
 	check(forward_head(&last, logits, &err), &err);
 	for (size_t t = 0; t + 1 < sequence->n_tokens; t++)

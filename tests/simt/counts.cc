@@ -15,6 +15,7 @@
 struct memory {
 	uintptr_t begin;
 	size_t size;
+	int device;
 	uint32_t *read, *written; /* (size / GRAIN): tags; NULL: nothing was counted here */
 };
 
@@ -27,13 +28,14 @@ static struct memory *last = memories; /* that was met */
 static uint32_t launch;
 static uint64_t n_bytes_before; /* to the device, before the last launch */
 static bool counting;
+static thread_local int device_here; /* of this thread's launches */
 
-void simt_counts_add(void *memory, size_t size)
+void simt_counts_add(void *memory, size_t size, int device)
 {
 	pthread_mutex_lock(&lock);
 	if (n_memories == MAX_MEMORIES)
 		abort();
-	memories[n_memories++] = { reinterpret_cast<uintptr_t>(memory), size, NULL, NULL };
+	memories[n_memories++] = { reinterpret_cast<uintptr_t>(memory), size, device, NULL, NULL };
 	pthread_mutex_unlock(&lock);
 }
 
@@ -101,10 +103,26 @@ void simt_counts_access(const void *address, size_t size, bool writes)
 
 	if (!memory)
 		return;
+	simt_counts.n_foreign += memory->device != device_here;
 	tags = tags_of(writes ? &memory->written : &memory->read, memory->size);
 	for (size_t i = (at - memory->begin) / GRAIN; size > 0; i++, size -= GRAIN) {
 		if (tags[i] != launch)
 			(writes ? simt_counts.n_written : simt_counts.n_read) += GRAIN;
 		tags[i] = launch;
 	}
+}
+
+void simt_counts_device(int device)
+{
+	device_here = device;
+}
+
+void simt_counts_use(const void *address)
+{
+	struct memory *memory;
+
+	pthread_mutex_lock(&lock);
+	memory = memory_of(reinterpret_cast<uintptr_t>(address));
+	simt_counts.n_foreign += memory && memory->device != device_here;
+	pthread_mutex_unlock(&lock);
 }

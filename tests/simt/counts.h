@@ -23,13 +23,21 @@ struct simt_counts {
 	uint64_t n_copies_between; /* runs of copies to the device with launches before and after */
 	uint64_t n_waits;
 	uint64_t n_allocations; /* of memory that all streams share */
+	/* uses of the memory of another device, which a real one cannot reach: by copies, fills and
+	 * products, and by kernels in programs that count their accesses */
+	uint64_t n_foreign;
 };
 
 extern struct simt_counts simt_counts;
 
-/* Add memory of the device, whose accesses count from then on, and forget it: returns its size. */
-void simt_counts_add(void *memory, size_t size);
+/* Add memory of a device, whose accesses count from then on, and forget it: returns its size. */
+void simt_counts_add(void *memory, size_t size, int device);
 size_t simt_counts_remove(void *memory);
+
+/* Makes the launches and products of this thread from now on those of a device.  The other one
+ * counts a use of this address by them, if it lies on another device. */
+void simt_counts_device(int device);
+void simt_counts_use(const void *address);
 
 /* Begin and end the count of a launch. */
 void simt_counts_begin(void);

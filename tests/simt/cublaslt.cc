@@ -63,9 +63,7 @@ struct algo {
 
 static bool fails(const char *name)
 {
-	if (!simt_lt_fails || strcmp(simt_lt_fails, name))
-		return false;
-	return simt_lt_fails_after-- <= 0;
+	return simt_lt_fails && !strcmp(simt_lt_fails, name) && simt_lt_fails_after-- <= 0;
 }
 
 template <typename T> static int object_new(const char *name, void **made, T value)
@@ -300,6 +298,7 @@ static void multiply(const struct problem *p, const float *scalars, const void *
 
 static bool lies(const void *data, uint32_t alignment)
 {
+	simt_counts_use(data);
 	return reinterpret_cast<uintptr_t>(data) % alignment == 0;
 }
 
@@ -488,7 +487,7 @@ API int cublasLtMatmul(void *handle, void *desc, const void *alpha, const void *
 	if (!handle || status)
 		return handle ? status : NOT_READY;
 	if (algo.problem != problem_hash(&p, algo.any_cols) ||
-	    workspace_size < algo.workspace_size || reinterpret_cast<uintptr_t>(workspace) % 256 ||
+	    workspace_size < algo.workspace_size || !lies(workspace, 256) ||
 	    (!c && (scalars[1] != 0 || !is_fp8(p.d->type))) || !lies(a, algo.alignments[0]) ||
 	    !lies(b, algo.alignments[1]) || !lies(c, algo.alignments[2]) ||
 	    !lies(d, algo.alignments[3]))

@@ -5,6 +5,8 @@
 #ifndef FP8CONV_TESTS_SIMT_CUBLASLT_H
 #define FP8CONV_TESTS_SIMT_CUBLASLT_H
 
+#include "tests/simt/counts.h" /* of the memory that products use */
+
 extern int simt_lt_version;	  /* 120900 for 12.9.0 */
 extern const char *simt_lt_fails; /* the call ("Matmul") that fails with status 13; NULL: none */
 extern int simt_lt_fails_after;	  /* so many of them that go well before */

@@ -49,6 +49,7 @@ long simt_calls_left = -1;
 long simt_copies_left = -1;
 size_t simt_room = SIZE_MAX;
 uint64_t simt_memory = UINT64_MAX, simt_reported = UINT64_MAX;
+uint64_t simt_reported_of[DEVICES_MOST];
 long simt_allocations_left = -1;
 long simt_held;
 int simt_devices = 1;
@@ -141,20 +142,21 @@ static void room_give(uint64_t size)
 
 uint64_t device_memory_left(int device)
 {
-	(void)device;
+	if (simt_reported_of[number_of(device)])
+		return simt_reported_of[number_of(device)];
 	return simt_reported < simt_memory ? simt_reported
 	       : simt_memory < MEMORY_MOST ? simt_memory
 					   : MEMORY_MOST;
 }
 
 /* Exactly as large as was asked for, so that a sanitizer sees what goes beyond. */
-static void *poisoned(size_t n)
+static void *poisoned(size_t n, int device)
 {
 	void *memory;
 
 	if (posix_memalign(&memory, 256, n ? n : 1))
 		abort();
-	simt_counts_add(memory, n);
+	simt_counts_add(memory, n, device);
 	/* the rest of the memory of products takes too long */
 	return memset(memory, POISON, n < POISONED ? n : POISONED);
 }
@@ -277,7 +279,7 @@ int device_memory_new(int device, void **memory, uint64_t size, const char *what
 	if (simt_calls_left > 0)
 		simt_calls_left--;
 	log_use(device, what);
-	*memory = poisoned(size);
+	*memory = poisoned(size, device);
 	add_to(&simt_counts.n_allocations, 1);
 	__atomic_add_fetch(&simt_held, 1, __ATOMIC_RELAXED);
 	return 0;
@@ -292,8 +294,15 @@ void device_memory_free(void *memory)
 
 void *device_stream_native(struct device_stream *stream)
 {
-	(void)stream;
+	simt_counts_device(stream->device);
 	return NULL;
+}
+
+/* Counts the use of an address by a call on the stream. */
+static void use(const struct device_stream *stream, const void *address)
+{
+	simt_counts_device(stream->device);
+	simt_counts_use(address);
 }
 
 void *device_take(struct device_stream *stream, size_t n)
@@ -309,7 +318,7 @@ void *device_take(struct device_stream *stream, size_t n)
 		abort();
 	log_use(stream->device, "a stream's memory");
 	stream->size += n;
-	return stream->taken[stream->n_taken++] = poisoned(n);
+	return stream->taken[stream->n_taken++] = poisoned(n, stream->device);
 }
 
 static void copy_rows(const struct device_copy *copy)
@@ -324,6 +333,7 @@ void device_copy_in(struct device_stream *stream, const struct device_copy *copy
 {
 	if (!succeeds(stream, "device_copy_in"))
 		return;
+	use(stream, copy->to);
 	copy_rows(copy);
 	add_to(&simt_counts.n_copies_in, 1);
 	add_to(&simt_counts.n_bytes_in, copy->row_size * copy->n_rows);
@@ -333,6 +343,7 @@ void device_copy_out(struct device_stream *stream, const struct device_copy *cop
 {
 	if (!succeeds(stream, "device_copy_out"))
 		return;
+	use(stream, copy->from);
 	copy_rows(copy);
 	add_to(&simt_counts.n_copies_out, 1);
 	add_to(&simt_counts.n_bytes_out, copy->row_size * copy->n_rows);
@@ -345,6 +356,7 @@ void device_zero(struct device_stream *stream, void *memory, size_t n)
 {
 	if (!succeeds(stream, "device_zero"))
 		return;
+	use(stream, memory);
 	memset(memory, 0, n);
 	add_to(&simt_counts.n_launches, 1);
 }

@@ -14,10 +14,11 @@ extern int simt_devices;	 /* how many GPUs there are: 1 */
 extern long simt_calls_left;	 /* that go well, then all fail; -1: no end */
 /* to the host that go well, then the first row of the next is wrong; -1: none is */
 extern long simt_copies_left;
-extern size_t simt_room;	   /* bytes that a stream may take at once */
-extern uint64_t simt_memory;	   /* bytes that are free; UINT64_MAX: no end */
-extern uint64_t simt_reported;	   /* bytes that the device reports as free, at most */
-extern long simt_allocations_left; /* that go well, then one fails for memory; -1: none */
+extern size_t simt_room;	    /* bytes that a stream may take at once */
+extern uint64_t simt_memory;	    /* bytes that are free; UINT64_MAX: no end */
+extern uint64_t simt_reported;	    /* bytes that a device reports as free, at most */
+extern uint64_t simt_reported_of[]; /* bytes that this GPU reports as free; 0: as the others */
+extern long simt_allocations_left;  /* that go well, then one fails for memory; -1: none */
 extern long
 	simt_held; /* streams and pieces of memory that were made by device_*_new() and not freed */
 

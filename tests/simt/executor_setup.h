@@ -83,7 +83,8 @@ static inline void check(const struct bench *b, int rc)
 static inline int bench_try(struct bench *b)
 {
 	memset(b, 0, sizeof *b);
-	return ops->open(&b->executor, &b->err) || ops->stream_new(&b->stream, b->executor, &b->err)
+	return ops->open(&b->executor, 0, &b->err) ||
+			       ops->stream_new(&b->stream, b->executor, &b->err)
 		       ? -1
 		       : 0;
 }

@@ -104,6 +104,25 @@ if [ -z "${PROGRAM:-}" ]; then
 	took 'GPU 0 ' LOCAL_RANK=1 LOCAL_WORLD_SIZE=1 "$@"
 	took 'GPU 0 ' SLURM_LOCALID=1 SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_STEP_TASKS_PER_NODE='1(x2)' "$@"
 	took 'GPU 0 ' SLURM_LOCALID=1 SLURM_JOB_ID=7 "$@"
+	# Listed GPUs: the history is that of one.
+	rm -f "$scratch/one.amax"
+	"$program" calibrate sample_checkpoints/tiny-llama --data "$scratch/ids.jsonl" -o "$scratch/one.amax" --backend cuda --quiet || status=1
+	for devices in 'GPU 0 GPU 2 =2,0' 'GPU 1 =1' 'GPU 0 GPU 1 GPU 2 =all'; do
+		took "${devices%=*}" LOCAL_RANK=1 "$@" --devices "${devices#*=}"
+		cmp "$scratch/one.amax" "$scratch/out" || { echo "--devices ${devices#*=}: the bytes differ"; status=1; }
+	done
+	# refused WANTED COMMAND...: the command fails with this message.
+	refused() {
+		wanted=$1
+		shift
+		SIMT_DEVICES=3 "$@" 2>"$scratch/err" && { echo "$*: not refused"; status=1; }
+		grep -qF "$wanted" "$scratch/err" || { cat "$scratch/err"; status=1; }
+	}
+	refused "option '--devices': there is no GPU 3: give numbers from 0 to 2" "$@" --devices 0,3
+	refused "option '--threads': 1 threads for 2 devices: give at least one for each" "$@" --devices 0,1 --threads 1
+	refused "options '--devices' and '--backend cpu' cannot be combined" "$@" --devices 0 --backend cpu
+	refused "option '--devices' requires '--data'" "$program" calibrate sample_checkpoints/tiny-llama \
+		--activations "$scratch" -o "$scratch/out2" --devices all
 	set -- "$program" quantize sample_checkpoints/tiny-llama -o "$scratch/out" --backend cuda --threads 8
 	took 'GPU 2 ' LOCAL_RANK=2 "$@"
 	SIMT_DEVICES=3 LOCAL_RANK=x "$program" inspect sample_checkpoints/tiny-llama >"$scratch/ignored" || status=1

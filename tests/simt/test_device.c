@@ -244,7 +244,7 @@ static bool takes_gpu(long *left, long n)
 	const struct backend *backend;
 
 	*left = n;
-	backend = backend_select_forward("auto", &refused, &err);
+	backend = backend_select_forward("auto", 1, &refused, &err);
 	*left = -1;
 	assert_int_equal(simt_held, held);
 	assert_int_equal(backend_failed(cuda(), "a.weight", &err), 0);
@@ -265,10 +265,10 @@ static void auto_takes_a_gpu_for_forward_passes_alone(void **state)
 	assert_false(backend_select("auto", &err)->on_device);
 	assert_false(backend_select(NULL, &err)->on_device);
 	assert_false(backend_select("cpu", &err)->on_device);
-	assert_false(backend_select_forward("cpu", &refused, &err)->on_device);
-	assert_ptr_equal(backend_select_forward("cuda", &refused, &err), cuda());
+	assert_false(backend_select_forward("cpu", 1, &refused, &err)->on_device);
+	assert_ptr_equal(backend_select_forward("cuda", 1, &refused, &err), cuda());
 	simt_missing = "no CUDA-capable device is detected";
-	assert_false(backend_select_forward("auto", &refused, &err)->on_device);
+	assert_false(backend_select_forward("auto", 1, &refused, &err)->on_device);
 	simt_missing = NULL;
 	assert_int_equal(refused.kind, ERR_NONE);
 }
@@ -310,7 +310,7 @@ static void a_wrong_product_refuses_the_gpu(void **state)
 	(void)state;
 	do {
 		simt_calls_left = calls++;
-		rc = self_test_product(cuda()->executor, &err);
+		rc = self_test_product(cuda()->executor, 0, &err);
 		simt_calls_left = -1;
 		assert_int_equal(simt_held, held);
 	} while (rc);
@@ -336,7 +336,7 @@ static void chosen_devices_are_the_only_ones(void **state)
 	assert_int_equal(backend_n_devices(), 3);
 	backend_use_devices(chosen, 2);
 	assert_int_equal(backend_n_devices(), 2);
-	assert_int_equal(cuda()->executor->open(&executor, &err), 0);
+	assert_int_equal(cuda()->executor->open(&executor, 0, &err), 0);
 	simt_calls_left = 0;
 	assert_int_equal(cuda()->executor->stream_new(&stream, executor, &err), -1);
 	simt_calls_left = -1;

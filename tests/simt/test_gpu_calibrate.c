@@ -211,9 +211,9 @@ static size_t few_rows(size_t n)
 	return rows < 2 ? SIZE_MAX : rows;
 }
 
-static int few_rows_open(struct executor **result, struct err *err)
+static int few_rows_open(struct executor **result, int device, struct err *err)
 {
-	if (backend_select("cuda", err)->executor->open(result, err))
+	if (backend_select("cuda", err)->executor->open(result, device, err))
 		return -1;
 	(*result)->ops = &few_rows_ops;
 	return 0;

@@ -21,7 +21,7 @@ static void a_missing_library_is_told(void **state)
 	assert_true(child >= 0);
 	if (child == 0) {
 		simt_lt_version = 111103;
-		_exit(ops->open(&executor, &err) == -1 && err.kind == ERR_SYSTEM &&
+		_exit(ops->open(&executor, 0, &err) == -1 && err.kind == ERR_SYSTEM &&
 				      !strcmp(err.message, "cuBLASLt is version 11.11: install "
 							   "version 12.0 or later")
 			      ? 0
@@ -38,7 +38,7 @@ static void a_missing_device_is_told(void **state)
 
 	(void)state;
 	simt_missing = "CUDA 13.0: no CUDA-capable device is detected";
-	assert_int_equal(ops->open(&executor, &err), -1);
+	assert_int_equal(ops->open(&executor, 0, &err), -1);
 	simt_missing = NULL;
 	assert_int_equal(err.kind, ERR_SYSTEM);
 	assert_string_equal(

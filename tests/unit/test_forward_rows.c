@@ -56,7 +56,7 @@ static void run_layers(struct weights *weights, struct workspace *workspace,
 		struct weights_load load;
 		struct layer layer;
 		const struct pass pass = { forward, workspace, &layer, sequence };
-		int rc = weights_begin_layer(&load, weights, workspace->stream, &model->layers[i],
+		int rc = weights_begin_layer(&load, weights, &workspace->stream, &model->layers[i],
 					     &layer, &err);
 
 		sequence->stats = outcome->stats + i * outcome->n_slots;

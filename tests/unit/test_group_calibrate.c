@@ -34,7 +34,7 @@ static struct calibrate_params params_of(const char *const *data, const char *ou
 					  .data = data,
 					  .n_data = 1,
 					  .output = output,
-					  .backend = backend_select_forward("cpu", &err, &err),
+					  .backend = backend_select_forward("cpu", 1, &err, &err),
 					  .restart = true,
 					  .n_threads = 1 };
 }

@@ -37,7 +37,7 @@ static const char *const names[] = { "blockwise", "mxfp8" };
 static struct sensitivity_params params_of(const char *const *data, const char *output)
 {
 	struct err err;
-	const struct backend *backend = backend_select_forward("cpu", &err, &err);
+	const struct backend *backend = backend_select_forward("cpu", 1, &err, &err);
 
 	return (struct sensitivity_params){
 		.quantize = { .convert = { .io = &io_system,

@@ -45,10 +45,11 @@ static const struct cpu_ops *ops_of(struct executor_stream *stream)
 	return cpu_of(stream)->ops;
 }
 
-static int cpu_open(struct executor **result, struct err *err)
+static int cpu_open(struct executor **result, int device, struct err *err)
 {
 	struct cpu_executor *executor = xcalloc(1, sizeof *executor);
 
+	(void)device;
 	executor->executor.ops = &executor_cpu;
 	if (gemm_open(&executor->gemm, err)) {
 		free(executor);

@@ -11,6 +11,12 @@ fails 2 "${c}option '--data' is missing: *" calibrate "$model" -o s.amax
 fails 2 "${c}option '--output' is missing: *" calibrate "$model" --data short.txt
 fails 2 "${c}option '--precision': 'fp32' is not one of bf16, f32 (did you mean 'f32'?)" \
 	calibrate "$model" --data short.txt -o s.amax --precision fp32
+fails 2 "${c}option '--devices': '0,x' is not a list of devices (numbers below 64, such as 0,1,3, or all)" \
+	calibrate "$model" --data short.txt -o s.amax --devices 0,x
+fails 2 "${c}option '--devices': duplicate device 1: give each one once" \
+	calibrate "$model" --data short.txt -o s.amax --devices 0,1,1
+fails 2 "${c}options '--devices' and '--backend cpu' cannot be combined: the devices are GPUs" \
+	calibrate "$model" --data short.txt -o s.amax --devices all --backend cpu
 fails 2 "${c}option '--seq-len': '0' is not a number from 1 to *" calibrate "$model" --data short.txt -o s.amax --seq-len 0
 fails 3 "$c*short.txt*512*" calibrate "$model" --data short.txt -o s.amax
 fails 3 "$c*none.txt*" calibrate "$model" --data none.txt -o s.amax

@@ -43,7 +43,7 @@ int sides_open(void **state)
 			continue;
 		assert_true(n_sides < N_SIDES_MAX);
 		side->ops = (*b)->executor;
-		if (side->ops->open(&side->executor, &err) ||
+		if (side->ops->open(&side->executor, 0, &err) ||
 		    side->ops->stream_new(&side->stream, side->executor, &err)) {
 			print_message("SKIPPED: backend %s: %s\n", (*b)->name, err.message);
 			if (n_sides == 0)
