@@ -29,6 +29,7 @@ from pathlib import Path
 
 import gpu_rows
 import model_rows
+import remote_rows
 from table import Ran, Row, Table, ratios, remove, run, drop_cache
 
 BENCH = Path(__file__).resolve().parent
@@ -379,7 +380,7 @@ class Bench:
 
 SECTIONS = {"kernels": Bench.kernels, "compensate": Bench.compensate, "gpu": gpu_rows.gpu, "tmpfs": Bench.on_tmpfs,
             "disk": Bench.on_disk, "low-bit": Bench.low_bit, "memory": Bench.memory, "verify": Bench.verify,
-            "start": Bench.start, "calibrate": Bench.calibrate, "models": model_rows.models,
+            "remote": remote_rows.remote, "start": Bench.start, "calibrate": Bench.calibrate, "models": model_rows.models,
             "sensitivity": Bench.sensitivity, "rounding": Bench.rounding, "peers": Bench.peers}
 
 

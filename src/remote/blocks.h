@@ -5,6 +5,7 @@
  * A reader waits for its own block only.  A block that lies after one that was read is wanted too,
  * and so are the blocks that a reader names in advance; the oldest block that nobody copies gives
  * its memory away.  A block that is evicted too early is read again: that costs time, never bytes.
+ * Small reads far from others come without their blocks.
  */
 #ifndef FP8CONV_REMOTE_BLOCKS_H
 #define FP8CONV_REMOTE_BLOCKS_H
@@ -17,9 +18,9 @@
 
 struct blocks;
 
-/* Makes a cache of at most `memory` bytes; no memory is used and no thread runs before the first
- * read. */
-struct blocks *blocks_new(struct client *client, uint64_t memory);
+/* Makes a cache of at most `memory` bytes for files of at most `largest` bytes; no memory is used
+ * and no thread runs before the first read. */
+struct blocks *blocks_new(struct client *client, uint64_t memory, uint64_t largest);
 /* Ends the threads.  No reader may be left. */
 void blocks_free(struct blocks *blocks);
 

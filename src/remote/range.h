@@ -27,6 +27,7 @@ struct remote_file {
 	char *version;	/* of the first answer; NULL: none came yet */
 	char *head;	/* the first n_head bytes */
 	size_t n_head;
+	bool is_begun; /* blocks were read ahead from its start */
 };
 
 /* Bytes at the start of a file that come with the first request: most headers are shorter. */

@@ -433,6 +433,15 @@ bool remote_is_address(const char *path)
 	return address_is_remote(path);
 }
 
+static uint64_t largest(const struct remote_files *files)
+{
+	uint64_t size = 0;
+
+	for (size_t i = 0; i < files->n; i++)
+		size = files->list[i].size > size ? files->list[i].size : size;
+	return size;
+}
+
 int remote_open(struct remote **out, const struct io *below, const struct remote_params *params,
 		struct err *err)
 {
@@ -453,7 +462,7 @@ int remote_open(struct remote **out, const struct io *below, const struct remote
 	if (client_open(&remote->client, err) ||
 	    remote_files_list(&remote->files, &remote->client, params->address, err))
 		return -1;
-	remote->blocks = blocks_new(&remote->client, params->memory);
+	remote->blocks = blocks_new(&remote->client, params->memory, largest(&remote->files));
 	return 0;
 }
 

@@ -15,6 +15,8 @@
 #define CONNECT_SECONDS 30L
 #define STALL_SECONDS	60L /* a connection without a byte for so long counts as cut */
 #define REFUSED_BODY	((size_t)64 << 10) /* of an error page that is still read */
+#define BUFFER		((size_t)512 << 10)
+#define SMALL_BUFFER	((size_t)64 << 10) /* of short ranges, which every worker may read */
 
 int client_open(struct client *client, struct err *err)
 {
@@ -206,7 +208,8 @@ static void set_options(struct exchange *exchange, CURL *handle)
 	set(handle, CURLOPT_CONNECTTIMEOUT, CONNECT_SECONDS);
 	set(handle, CURLOPT_LOW_SPEED_LIMIT, 1L);
 	set(handle, CURLOPT_LOW_SPEED_TIME, STALL_SECONDS);
-	set(handle, CURLOPT_BUFFERSIZE, 512L << 10);
+	set(handle, CURLOPT_BUFFERSIZE,
+	    (long)(exchange->request->n > SMALL_BUFFER ? BUFFER : SMALL_BUFFER));
 	set(handle, CURLOPT_ERRORBUFFER, exchange->answer->reason);
 	set(handle, CURLOPT_HEADERFUNCTION, on_header);
 	set(handle, CURLOPT_HEADERDATA, exchange);

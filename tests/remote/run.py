@@ -201,6 +201,27 @@ def test_memory(server: Server, work: Path) -> None:
     check("memory", not status and usage.ru_maxrss < (48 + 24) * 1024, f"{usage.ru_maxrss} KiB")
 
 
+def test_once(server: Server, work: Path) -> None:
+    """Norms, which are written first and lie between the weights, cost no blocks, and no block is read twice."""
+    layers, at, header = 24, 0, {}
+    for layer in sorted(range(layers), key=str):  # as writers of this format sort names
+        for name, shape in (("input_layernorm", [SIZE]), ("mlp.down_proj", [SIZE, SIZE])):
+            n = 2 * shape[0] * (shape[1] if len(shape) > 1 else 1)
+            header[f"model.layers.{layer}.{name}.weight"] = {"dtype": "BF16", "shape": shape, "data_offsets": [at, at + n]}
+            at += n
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    (work / "norms").mkdir()
+    with (work / "norms" / "model.safetensors").open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        file.truncate(8 + len(text) + at)
+    before = len(server.log())
+    result = run("quantize", f"{server.url}/good/norms", "-o", str(work / "out-once"), "--quiet", "--max-memory", "40M", "--threads", "2")
+    lines = [line for line in server.log()[before:] if "/norms/model.safetensors" in line[1]]
+    n_bytes = sum(int(line[-1]) for line in lines)
+    check("once", not result.returncode and n_bytes < 1.1 * at, f"{n_bytes} of {at} bytes; {result.stderr}")
+
+
 def test_hub(server: Server, work: Path) -> None:
     env = {"HF_ENDPOINT": server.url}
     converts("hub", "hf://org/good", work, **env)
@@ -237,7 +258,7 @@ def main() -> int:
                        check=True, capture_output=True)
         server, tls = Server(work, "port"), Server(work, "tls-port", cert, key)
         try:
-            for test in (test_headers, test_folder, test_other_commands, test_refusals, test_kill, test_memory, test_hub):
+            for test in (test_headers, test_folder, test_other_commands, test_refusals, test_kill, test_memory, test_once, test_hub):
                 test(server, work)
             test_tls(server, tls, work, cert)
         finally:
