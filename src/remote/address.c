@@ -37,6 +37,20 @@ static bool is_loopback(const char *host, size_t n)
 	       (n == n_loopback || host[n_loopback] == ':');
 }
 
+/* Has the host nothing or a number of a port behind it?  An IPv6 address stands in brackets, so
+ * that its colons are none of a port. */
+static bool has_port_or_none(const char *host, size_t n)
+{
+	const char *bracket = *host == '[' ? memchr(host, ']', n) : NULL;
+	const char *from = bracket ? bracket + 1 : host;
+	const char *colon = memchr(from, ':', n - (size_t)(from - host));
+	size_t n_digits = colon ? (size_t)(host + n - colon) - 1 : 0;
+
+	if (*host == '[' && (!bracket || (bracket + 1 < host + n && colon != bracket + 1)))
+		return false;
+	return n_digits <= 5 && (!colon || strspn(colon + 1, "0123456789") >= n_digits);
+}
+
 int address_check(const char *url, struct err *err)
 {
 	size_t n = origin_length(url);
@@ -54,6 +68,9 @@ int address_check(const char *url, struct err *err)
 		return err_set(err, ERR_INPUT,
 			       "an address with a user name is not read: leave "
 			       "out the part before '@'");
+	if (!has_port_or_none(host, n))
+		return err_set(err, ERR_INPUT,
+			       "address '%s' has an invalid port: give digits, or no ':'", url);
 	if (begins(url, http) && !is_loopback(host, n))
 		return err_set(err, ERR_INPUT,
 			       "'%s' would be read without TLS, so that anyone on the way could "
@@ -72,6 +89,34 @@ bool address_same_origin(const char *a, const char *b)
 bool address_may_lead(const char *from, const char *to)
 {
 	return begins(to, https) || (begins(from, http) && begins(to, http));
+}
+
+/* A server takes a name of dots alone for a step to another address. */
+static bool is_dots(const char *text, size_t n)
+{
+	return (n == 1 || n == 2) && strspn(text, ".") >= n;
+}
+
+int address_split_hub(const char *address, char **repo, char **revision, struct err *err)
+{
+	static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+				    "-_.";
+	const char *org = address + strlen(hub), *name, *at;
+	size_t n_org, n_name;
+
+	*repo = *revision = NULL;
+	n_org = begins(address, hub) ? strspn(org, plain) : 0;
+	name = n_org && org[n_org] == '/' ? org + n_org + 1 : "";
+	n_name = strspn(name, plain);
+	at = name + n_name;
+	if (!n_name || is_dots(org, n_org) || is_dots(name, n_name) || (*at && *at != '@') ||
+	    !strcmp(at, "@") || (*at && is_dots(at + 1, strlen(at + 1))))
+		return err_set(err, ERR_INPUT,
+			       "'%s' is not of the form hf://ORG/NAME or hf://ORG/NAME@REV",
+			       address);
+	*repo = xstrndup(org, (size_t)(at - org));
+	*revision = xstrdup(*at ? at + 1 : "main");
+	return 0;
 }
 
 char *address_escape(const char *text, bool keep_slashes)

@@ -15,7 +15,8 @@
 /* Is it an address that remote_open() takes: http://, https:// or hf://? */
 bool address_is_remote(const char *text);
 
-/* ERR_INPUT unless url may be read: https with a host, or http with 127.0.0.1. */
+/* ERR_INPUT unless url may be read: https with a host, or http with 127.0.0.1; no user name, and a
+ * port of digits. */
 int address_check(const char *url, struct err *err);
 
 /* Have two URLs the same scheme, host and port? */
@@ -23,6 +24,10 @@ bool address_same_origin(const char *a, const char *b);
 
 /* May an answer of one URL lead to the other?  Never from https to http. */
 bool address_may_lead(const char *from, const char *to);
+
+/* Splits hf://ORG/NAME[@REV] into ORG/NAME and REV, "main" where there is none; both are the
+ * caller's.  ERR_INPUT, with NULL in both, if the address has another form. */
+int address_split_hub(const char *address, char **repo, char **revision, struct err *err);
 
 /* Returns text with the bytes that a URL cannot contain as %XX; slashes stay if keep_slashes.  The
  * caller frees it. */

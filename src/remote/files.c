@@ -344,23 +344,19 @@ out:
 static int list_hub(struct remote_files *files, struct client *client, const char *address,
 		    struct err *err)
 {
-	const char *name = address + strlen("hf://"), *at = strchr(name, '@');
-	size_t n = at ? (size_t)(at - name) : strlen(name);
-	char *repo = xstrndup(name, n), *slash = strchr(repo, '/');
-	int rc = -1;
+	char *repo, *revision;
+	int rc;
 
 	files->root = xstrdup(address);
-	if (address_check(client->endpoint, err))
+	if (address_check(client->endpoint, err)) {
 		err_wrap(err, "HF_ENDPOINT");
-	else if (!slash || slash == repo || !slash[1] || strchr(slash + 1, '/') || (at && !at[1]) ||
-		 strspn(repo, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
-			      "-_./") != n ||
-		 strstr(repo, ".."))
-		err_set(err, ERR_INPUT,
-			"'%s' is not of the form hf://ORG/NAME or hf://ORG/NAME@REV", address);
-	else
-		rc = list_repo(files, client, repo, at ? at + 1 : "main", err);
+		return -1;
+	}
+	if (address_split_hub(address, &repo, &revision, err))
+		return -1;
+	rc = list_repo(files, client, repo, revision, err);
 	free(repo);
+	free(revision);
 	return rc;
 }
 

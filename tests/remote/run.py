@@ -166,6 +166,7 @@ def test_refusals(server: Server, work: Path) -> None:
     fails("query", f"{url}/good/model?x=1", work, 3, "query")
     fails("form", "hf://model", work, 3, "hf://ORG/NAME")
     fails("up", "hf://org/..", work, 3, "hf://ORG/NAME")
+    fails("up-revision", "hf://org/good@..", work, 3, "hf://ORG/NAME", HF_ENDPOINT=url)
 
 
 def test_kill(server: Server, work: Path) -> None:
@@ -246,6 +247,19 @@ def test_tls(server: Server, tls: Server, work: Path, cert: str) -> None:
     check("proxy/used", bool(paths) and all(path.startswith("http://127.0.0.1:9/") for path in paths), paths[:3])
 
 
+def test_no_library(server: Server, work: Path) -> None:
+    """Without libcurl the message names its package, and models on the disk are read.  The loader takes the first file of
+    the name that it finds, which is none of its format, and looks no further."""
+    hidden = work / "hidden"
+    hidden.mkdir()
+    for name in ("libcurl.so.4", "libcurl-gnutls.so.4"):
+        (hidden / name).write_text("not a library\n")
+    fails("no-library", f"{server.url}/good/model", work, 4, "cannot load libcurl", "install the package libcurl4",
+          LD_LIBRARY_PATH=str(hidden))
+    result = run("inspect", str(work / "model"), LD_LIBRARY_PATH=str(hidden))
+    check("no-library/disk", not result.returncode, result.stderr)
+
+
 def main() -> int:
     with tempfile.TemporaryDirectory(prefix="fp8conv-remote-") as place:
         work = Path(place)
@@ -258,7 +272,8 @@ def main() -> int:
                        check=True, capture_output=True)
         server, tls = Server(work, "port"), Server(work, "tls-port", cert, key)
         try:
-            for test in (test_headers, test_folder, test_other_commands, test_refusals, test_kill, test_memory, test_once, test_hub):
+            for test in (test_headers, test_folder, test_other_commands, test_refusals, test_kill, test_memory, test_once, test_hub,
+                         test_no_library):
                 test(server, work)
             test_tls(server, tls, work, cert)
         finally:

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Addresses by RFC 3986 (generic syntax 3, authority 3.2, unreserved characters 2.3, dot segments
+ * 5.2.4) and fp8conv-remote(7).
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "remote/address.h"
+
+static void schemes_have_any_case_and_paths_are_not_addresses(void **state)
+{
+	static const struct {
+		const char *text;
+		bool is_remote;
+	} rows[] = {
+		{ "https://example.com/m", true },
+		{ "HTTPS://example.com/m", true },
+		{ "Http://127.0.0.1/m", true },
+		{ "hf://org/name", true },
+		{ "HF://org/name", true },
+		{ "https:/example.com", false },
+		{ "hf:org/name", false },
+		{ "ftp://example.com/m", false },
+		{ "file:///model", false },
+		{ "s3://bucket/m", false },
+		{ " https://example.com", false },
+		{ "./https://example.com", false },
+		{ "models/hf", false },
+		{ "-", false },
+		{ "", false },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		if (address_is_remote(rows[i].text) != rows[i].is_remote)
+			fail_msg("'%s'", rows[i].text);
+}
+
+/* The words are of the message; NULL: the address is read. */
+static void only_tls_and_loopback_are_read(void **state)
+{
+	static const struct {
+		const char *url, *word;
+	} rows[] = {
+		{ "https://example.com", NULL },
+		{ "https://example.com/a/model.safetensors", NULL },
+		{ "HTTPS://EXAMPLE.COM/m", NULL },
+		{ "https://example.com:8443/m", NULL },
+		{ "https://example.com:/m", NULL },
+		{ "https://[2001:db8::1]/m", NULL },
+		{ "https://[2001:db8::1]:8443/m", NULL },
+		{ "https://example.com/a%20b/%2E%2E/c", NULL },
+		{ "https://example.com/a@b:c/m", NULL },
+		{ "https://example.com?sig=a@b", NULL },
+		{ "http://127.0.0.1", NULL },
+		{ "http://127.0.0.1/m", NULL },
+		{ "http://127.0.0.1:8080/m", NULL },
+		{ "HTTP://127.0.0.1?x", NULL },
+		{ "http://127.0.0.1.evil.com/m", "without TLS" },
+		{ "http://127.0.0.10/m", "without TLS" },
+		{ "http://127.0.0.1%2eevil.com/m", "without TLS" },
+		{ "http://127.0.0.1-evil.com/m", "without TLS" },
+		{ "http://evil.com/127.0.0.1", "without TLS" },
+		{ "http://evil.com?127.0.0.1", "without TLS" },
+		{ "http://evil.com#@127.0.0.1", "without TLS" },
+		{ "http://localhost/m", "without TLS" },
+		{ "http://127.1/m", "without TLS" },
+		{ "http://[::1]/m", "without TLS" },
+		{ "http://0127.0.0.1/m", "without TLS" },
+		{ "http://127.0.0.1@evil.com/m", "user name" },
+		{ "http://127.0.0.1:80@evil.com/m", "user name" },
+		{ "http://me@127.0.0.1/m", "user name" },
+		{ "https://me:secret@example.com/m", "user name" },
+		{ "https://@example.com/m", "user name" },
+		{ "http://127.0.0.1\\@evil.com/m", "byte" },
+		{ "http://127.0.0.1:80.evil.com/m", "port" },
+		{ "http://127.0.0.1:evil.com/m", "port" },
+		{ "http://127.0.0.1:80:90/m", "port" },
+		{ "https://example.com:123456/m", "port" },
+		{ "https://example.com:-1/m", "port" },
+		{ "https://[2001:db8::1/m", "port" },
+		{ "https://[2001:db8::1]evil.com/m", "port" },
+		{ "https://[2001:db8::1]evil.com:80/m", "port" },
+		{ "https://2001:db8::1/m", "port" },
+		{ "https://", "no host" },
+		{ "https:///m", "no host" },
+		{ "https://?m", "no host" },
+		{ "https://:443/m", "no host" },
+		{ "https://example.com/a b", "byte" },
+		{ "https://example.com/a\nb", "byte" },
+		{ "https://example.com\r\nHost: evil.com/m", "byte" },
+		{ "https://example.com/\x01", "byte" },
+		{ "https://example.com/\x7f", "byte" },
+		{ "ftp://example.com/m", "http or https" },
+		{ "hf://org/name", "http or https" },
+		{ "example.com/m", "http or https" },
+		{ "", "http or https" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct err err = { 0 };
+		int rc = address_check(rows[i].url, &err);
+
+		if (!rows[i].word
+			    ? rc != 0
+			    : !rc || err.kind != ERR_INPUT || !strstr(err.message, rows[i].word))
+			fail_msg("'%s': %s", rows[i].url, rc ? err.message : "is read");
+		if (strstr(err.message, "secret"))
+			fail_msg("a message shows a password: %s", err.message);
+	}
+}
+
+static void long_addresses_are_read_or_refused_as_short_ones(void **state)
+{
+	size_t n = 100000;
+	char *url = malloc(n + 1);
+	struct err err = { 0 };
+
+	(void)state;
+	memset(url, 'a', n);
+	url[n] = '\0';
+	memcpy(url, "https://", 8);
+	url[1000] = '/';
+	assert_int_equal(address_check(url, &err), 0);
+	memcpy(url, "http://a", 8);
+	assert_int_equal(address_check(url, &err), -1);
+	assert_int_equal(err.kind, ERR_INPUT);
+	free(url);
+}
+
+/* A token is sent where scheme, host and port are the same; RFC 3986, 3.2.2: hosts have any case. */
+static void a_token_stays_at_its_origin(void **state)
+{
+	static const char hub[] = "https://huggingface.co";
+	static const struct {
+		const char *url;
+		bool same;
+	} rows[] = {
+		{ "https://huggingface.co", true },
+		{ "https://huggingface.co/org/name/resolve/main/a", true },
+		{ "https://huggingface.co?x", true },
+		{ "https://huggingface.co#x", true },
+		{ "HTTPS://HuggingFace.CO/a", true },
+		{ "http://huggingface.co/a", false },
+		{ "https://huggingface.co:8443/a", false },
+		{ "https://huggingface.co.evil.com/a", false },
+		{ "https://huggingface.co@evil.com/a", false },
+		{ "https://huggingface.co\\@evil.com/a", false },
+		{ "https://evil.com/https://huggingface.co", false },
+		{ "https://evil.com?https://huggingface.co", false },
+		{ "https://cdn.huggingface.co/a", false },
+		{ "https://huggingface.c/a", false },
+		{ "huggingface.co", false },
+		{ "", false },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		if (address_same_origin(rows[i].url, hub) != rows[i].same ||
+		    address_same_origin(hub, rows[i].url) != rows[i].same)
+			fail_msg("'%s'", rows[i].url);
+	assert_false(address_same_origin("", ""));
+}
+
+static void redirects_do_not_leave_tls(void **state)
+{
+	(void)state;
+	assert_true(address_may_lead("https://a.com", "https://b.com"));
+	assert_true(address_may_lead("http://127.0.0.1", "https://b.com"));
+	assert_true(address_may_lead("http://127.0.0.1", "HTTP://127.0.0.1:80"));
+	assert_false(address_may_lead("https://a.com", "http://127.0.0.1"));
+	assert_false(address_may_lead("HTTPS://a.com", "HTTP://a.com"));
+	assert_false(address_may_lead("https://a.com", "file:///etc/passwd"));
+	assert_false(address_may_lead("http://127.0.0.1", "hf://org/name"));
+}
+
+/* NULL: the address is refused. */
+static void addresses_of_the_hub_have_a_name_and_a_revision(void **state)
+{
+	static const struct {
+		const char *address, *repo, *revision;
+	} rows[] = {
+		{ "hf://Qwen/Qwen3-8B", "Qwen/Qwen3-8B", "main" },
+		{ "HF://Qwen/Qwen3-8B", "Qwen/Qwen3-8B", "main" },
+		{ "hf://org/name_1.5@v1.0", "org/name_1.5", "v1.0" },
+		{ "hf://org/name@refs/pr/1", "org/name", "refs/pr/1" },
+		{ "hf://org/name@a@b", "org/name", "a@b" },
+		{ "hf://org/name@0123456789abcdef0123456789abcdef01234567", "org/name",
+		  "0123456789abcdef0123456789abcdef01234567" },
+		{ "hf://org/name@feature/../main", "org/name", "feature/../main" },
+		{ "hf://org/name@a?b#c", "org/name", "a?b#c" },
+		{ "hf://org/...", "org/...", "main" },
+		{ "hf://org/name@..", NULL, NULL },
+		{ "hf://org/name@.", NULL, NULL },
+		{ "hf://org/name@", NULL, NULL },
+		{ "hf://org/name/file.safetensors", NULL, NULL },
+		{ "hf://org/name/", NULL, NULL },
+		{ "hf://org/..", NULL, NULL },
+		{ "hf://org/.", NULL, NULL },
+		{ "hf://../name", NULL, NULL },
+		{ "hf://./name", NULL, NULL },
+		{ "hf://org", NULL, NULL },
+		{ "hf://org/", NULL, NULL },
+		{ "hf:///name", NULL, NULL },
+		{ "hf://", NULL, NULL },
+		{ "hf://org@main/name", NULL, NULL },
+		{ "hf://org/na me", NULL, NULL },
+		{ "hf://org/name?x=1", NULL, NULL },
+		{ "hf://org/name#x", NULL, NULL },
+		{ "hf://org/na%2Fme", NULL, NULL },
+		{ "hf://org/na\nme", NULL, NULL },
+		{ "hf://org/n\xc3\xa4me", NULL, NULL },
+		{ "https://org/name", NULL, NULL },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct err err = { 0 };
+		char *repo, *revision;
+		int rc = address_split_hub(rows[i].address, &repo, &revision, &err);
+
+		if (!rows[i].repo != (rc != 0))
+			fail_msg("'%s': %s", rows[i].address, rc ? err.message : "is taken");
+		if (!rc) {
+			assert_string_equal(repo, rows[i].repo);
+			assert_string_equal(revision, rows[i].revision);
+		} else {
+			assert_int_equal(err.kind, ERR_INPUT);
+			assert_null(repo);
+			assert_null(revision);
+		}
+		free(repo);
+		free(revision);
+	}
+}
+
+/* RFC 3986, 2.3: letters, digits and "-._~" stay; every other byte becomes %XX. */
+static void every_byte_that_is_not_unreserved_is_escaped(void **state)
+{
+	static const char unreserved[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+					 "0123456789-._~";
+
+	(void)state;
+	for (int byte = 1; byte < 256; byte++) {
+		char text[2] = { (char)byte, '\0' }, expected[4];
+		char *escaped = address_escape(text, false);
+
+		snprintf(expected, sizeof expected, strchr(unreserved, byte) ? "%c" : "%%%02X",
+			 byte);
+		assert_string_equal(escaped, expected);
+		free(escaped);
+	}
+}
+
+static void slashes_of_a_path_stay_and_those_of_a_revision_do_not(void **state)
+{
+	static const struct {
+		const char *text, *path, *segment;
+	} rows[] = {
+		{ "original/params.json", "original/params.json", "original%2Fparams.json" },
+		{ "refs/pr/1", "refs/pr/1", "refs%2Fpr%2F1" },
+		{ "a b?c#d%2F", "a%20b%3Fc%23d%252F", "a%20b%3Fc%23d%252F" },
+		{ "\xe6\xa8\xa1", "%E6%A8%A1", "%E6%A8%A1" },
+		{ "", "", "" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		char *path = address_escape(rows[i].text, true);
+		char *segment = address_escape(rows[i].text, false);
+
+		assert_string_equal(path, rows[i].path);
+		assert_string_equal(segment, rows[i].segment);
+		free(path);
+		free(segment);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(schemes_have_any_case_and_paths_are_not_addresses),
+		cmocka_unit_test(only_tls_and_loopback_are_read),
+		cmocka_unit_test(long_addresses_are_read_or_refused_as_short_ones),
+		cmocka_unit_test(a_token_stays_at_its_origin),
+		cmocka_unit_test(redirects_do_not_leave_tls),
+		cmocka_unit_test(addresses_of_the_hub_have_a_name_and_a_revision),
+		cmocka_unit_test(every_byte_that_is_not_unreserved_is_escaped),
+		cmocka_unit_test(slashes_of_a_path_stay_and_those_of_a_revision_do_not),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
