@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "quantizer/group.h"
 
+#include <openssl/sha.h>
 #include <string.h>
 
 #include "num/history.h"
@@ -129,4 +130,38 @@ int group_settle(const struct group *group, int rc, struct err *err)
 	if (group_reduce(group, GROUP_MIN, &first, 1, rc ? &lost : err))
 		return -1;
 	return first == UINT64_MAX ? 0 : take_failure(group, first, rc, err);
+}
+
+#define DIGEST_WORDS (SHA256_DIGEST_LENGTH / sizeof(uint64_t))
+
+int group_agree(const struct group *group, const void *bytes, size_t n, struct err *err)
+{
+	uint64_t digest[DIGEST_WORDS], min[2 * DIGEST_WORDS];
+
+	SHA256(bytes, n, (unsigned char *)digest);
+	for (size_t i = 0; i < DIGEST_WORDS; i++) {
+		min[i] = digest[i];
+		min[DIGEST_WORDS + i] = ~digest[i];
+	}
+	if (group_reduce(group, GROUP_MIN, min, 2 * DIGEST_WORDS, err))
+		return -1;
+	for (size_t i = 0; i < DIGEST_WORDS; i++)
+		if (min[i] != ~min[DIGEST_WORDS + i]) {
+			err->shared = true;
+			return err_set(err, ERR_USAGE,
+				       "the ranks have different models, data, options or "
+				       "backends: start all of them with the same command, on "
+				       "machines of one kind");
+		}
+	return 0;
+}
+
+int group_least(const struct group *group, size_t *n, struct err *err)
+{
+	uint64_t min = *n;
+
+	if (group_reduce(group, GROUP_MIN, &min, 1, err))
+		return -1;
+	*n = (size_t)min;
+	return 0;
 }

@@ -60,6 +60,13 @@ int group_reduce_max(const struct group *group, float *values, size_t n, struct 
  * that failed; its message begins with that rank, unless all ranks have the same one. */
 int group_settle(const struct group *group, int rc, struct err *err);
 
+/* Fails on all ranks with ERR_USAGE unless they have the same bytes: a text of all that decides
+ * their results. */
+int group_agree(const struct group *group, const void *bytes, size_t n, struct err *err);
+
+/* Sets *n to its minimum over the ranks: what each decides by its memory or its clock. */
+int group_least(const struct group *group, size_t *n, struct err *err);
+
 /* Is this the rank that prints and writes? */
 static inline bool group_leads(const struct group *group)
 {

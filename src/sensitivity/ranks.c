@@ -2,45 +2,19 @@
  *
  * What the ranks of a group must have in common: the measurement, and what was measured before.
  */
-#include <openssl/sha.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "sensitivity/steps.h"
 
-#define WORDS (SHA256_DIGEST_LENGTH / sizeof(uint64_t))
-
-static void table_digest(const struct kld_table *table, uint64_t digest[WORDS])
-{
-	struct buf text = { 0 };
-
-	kld_table_text(table, &text);
-	SHA256((const unsigned char *)text.data, text.len, (unsigned char *)digest);
-	buf_release(&text);
-}
-
 int ranks_agree(struct sensitivity_plan *plan, const struct group *group, struct err *err)
 {
-	uint64_t digest[WORDS], min[2 * WORDS + 1];
+	struct buf text = { 0 };
+	int rc;
 
-	table_digest(&plan->table, digest);
-	for (size_t i = 0; i < WORDS; i++) {
-		min[i] = digest[i];
-		min[WORDS + i] = ~digest[i];
-	}
-	min[2 * WORDS] = plan->n_at_once;
-	if (group_reduce(group, GROUP_MIN, min, 2 * WORDS + 1, err))
-		return -1;
-	for (size_t i = 0; i < WORDS; i++)
-		if (min[i] != ~min[WORDS + i]) {
-			err->shared = true;
-			return err_set(err, ERR_USAGE,
-				       "the ranks have different models, data, options or "
-				       "backends: start all of them with the same command, on "
-				       "machines of one kind");
-		}
-	plan->n_at_once = (size_t)min[2 * WORDS];
-	return 0;
+	kld_table_text(&plan->table, &text);
+	rc = group_agree(group, text.data, text.len, err);
+	buf_release(&text);
+	return rc ? rc : group_least(group, &plan->n_at_once, err);
 }
 
 /* The divergence of a group in a message; all bytes are 0 on ranks that do not lead. */

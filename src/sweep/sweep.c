@@ -39,17 +39,6 @@ static int open_all(struct sweep *sweep, const struct backend *backend, struct e
 	return 0;
 }
 
-/* Sets *n to its minimum over the ranks: what each decides by its memory or its clock. */
-static int agree(const struct sweep *sweep, size_t *n, struct err *err)
-{
-	uint64_t min = *n;
-
-	if (group_reduce(sweep->plan.params.group, GROUP_MIN, &min, 1, err))
-		return -1;
-	*n = (size_t)min;
-	return 0;
-}
-
 int sweep_open(struct sweep *sweep, const struct sweep_plan *plan, const struct backend *backend,
 	       const atomic_int *stop, struct sweep_progress *progress, struct err *err)
 {
@@ -66,7 +55,7 @@ int sweep_open(struct sweep *sweep, const struct sweep_plan *plan, const struct 
 	if (group_settle(plan->params.group, open_all(sweep, backend, err), err))
 		return -1;
 	max = sweep->plan.max_sequences;
-	if (agree(sweep, &max, err))
+	if (group_least(plan->params.group, &max, err))
 		return -1;
 	sweep_plan_limit(&sweep->plan, max);
 	return 0;
@@ -359,7 +348,7 @@ int sweep_run(struct sweep *sweep, size_t first, const struct sweep_events *even
 	     sweep->first += sweep->n_sequences) {
 		size_t left = plan->params.data->n - sweep->first;
 
-		if (agree(sweep, &n, err))
+		if (group_least(plan->params.group, &n, err))
 			return -1;
 		sweep->n_sequences = left < n * batch ? left : n * batch;
 		if (sweep_sequences(sweep, err))
