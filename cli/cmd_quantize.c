@@ -176,6 +176,9 @@ static const struct option_row options[] = {
 	  PLACE(params.compensate.passes) },
 	{ SECTION_DATA, "seq-len", 0, "N", "Tokens per sequence (default 512)", option_large,
 	  PLACE(params.compensate.seq_len) },
+	{ SECTION_RUNNING, "ranks", 0, "mpi",
+	  "Share the sequences of --rounding compensated with the other processes of MPI",
+	  option_mpi, PLACE(convert.mpi) },
 	{ 0 },
 };
 
@@ -201,11 +204,12 @@ static const struct option_row keep_options[] = {
 static int finish_rounding(struct settings *settings, struct err *err)
 {
 	struct compensate_params *params = &settings->params.compensate;
-	const char *given = settings->data.n	  ? "data"
-			    : params->passes	  ? "passes"
-			    : params->seq_len	  ? "seq-len"
-			    : params->shrink >= 0 ? "shrink"
-						  : NULL;
+	const char *given = settings->data.n	    ? "data"
+			    : params->passes	    ? "passes"
+			    : params->seq_len	    ? "seq-len"
+			    : params->shrink >= 0   ? "shrink"
+			    : settings->convert.mpi ? "ranks"
+						    : NULL;
 
 	settings->params.rounding = (enum rounding)settings->rounding;
 	params->data = settings->data.texts;
@@ -219,6 +223,8 @@ static int finish_rounding(struct settings *settings, struct err *err)
 		return err_set(err, ERR_USAGE,
 			       "option '--rounding compensated' requires '--data': give text like "
 			       "that which the model will see");
+	if (settings->convert.mpi && ranks_check_data(params->data, params->n_data, err))
+		return -1;
 	params->backend = run_forward_backend(&settings->convert.run, "quantize", err);
 	return params->backend ? 0 : -1;
 }

@@ -52,6 +52,7 @@ static int convert(const struct convert_command *conversion, const char *command
 
 	ticker_start(&ticker, command, mode, &watched);
 	rc = conversion->make_plan(&plan, conversion->settings, &progress, err);
+	rc = group_settle(settings->params.group, rc, err);
 	if (rc == 0 && !settings->dry_run)
 		rc = convert_run(&plan, &settings->params, &progress, &result, err);
 	ticker_stop(&ticker);
@@ -60,10 +61,44 @@ static int convert(const struct convert_command *conversion, const char *command
 	if (rc == 0) {
 		exactness_note(&plan, &result);
 		output_notes_add(&plan, &settings->params);
-		report_success(command, settings, &report);
+		if (ranks_print(&settings->ranks))
+			report_success(command, settings, &report);
 	} else if (err->kind == ERR_INTERRUPTED && !settings->dry_run)
 		conversion_interrupted(&report, err);
 	plan_release(&plan);
+	return rc;
+}
+
+/* Completes the settings, and opens the model's I/O. */
+static int prepare(struct convert_settings *settings, struct model_io *model, struct err *err)
+{
+	struct convert_params *params = &settings->params;
+	uint64_t memory;
+
+	if (convert_settings_finish(settings, err))
+		return -1;
+	memory = params->max_memory ? params->max_memory : DEFAULT_MAX_MEMORY;
+	if (model_io_open(model, params->input, memory, err))
+		return -1;
+	params->io = model->io;
+	params->io_memory = model->memory;
+	return 0;
+}
+
+static int prepare_and_convert(const struct convert_command *conversion, const char *command,
+			       struct err *err)
+{
+	struct convert_settings *settings = conversion->settings;
+	struct model_io model = { 0 };
+	int rc;
+
+	settings->params.group = ranks_group(&settings->ranks);
+	rc = prepare(settings, &model, err);
+	rc = group_settle(settings->params.group, rc, err);
+	rc = rc ? rc : convert(conversion, command, err);
+	if (!rc && !settings->run.quiet && (settings->run.verbose || settings->dry_run))
+		model_io_note(&model, command);
+	model_io_close(&model);
 	return rc;
 }
 
@@ -71,22 +106,11 @@ int conversion_run(const struct convert_command *conversion, const struct comman
 		   int argc, char **argv, struct err *err)
 {
 	struct convert_settings *settings = conversion->settings;
-	struct model_io model = { 0 };
 	int rc = command_parse(command, argc, argv, settings, err);
 
 	if (rc)
 		return rc < 0 ? -1 : 0;
-	if (convert_settings_finish(settings, err) ||
-	    model_io_open(&model, settings->params.input,
-			  settings->params.max_memory ? settings->params.max_memory
-						      : DEFAULT_MAX_MEMORY,
-			  err))
-		return -1;
-	settings->params.io = model.io;
-	settings->params.io_memory = model.memory;
-	rc = convert(conversion, command->name, err);
-	if (!rc && !settings->run.quiet && (settings->run.verbose || settings->dry_run))
-		model_io_note(&model, command->name);
-	model_io_close(&model);
-	return rc;
+	rc = ranks_open(&settings->ranks, settings->mpi, &settings->run, err);
+	rc = rc ? rc : prepare_and_convert(conversion, command->name, err);
+	return ranks_close(&settings->ranks, command->name, rc, err);
 }

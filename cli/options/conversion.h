@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "cli/options/run.h"
+#include "cli/ranks.h"
 #include "convert/convert.h"
 
 /* The first member of the settings of each such command.  Begins zeroed.  Texts belong to argv. */
@@ -16,6 +17,8 @@ struct convert_settings {
 	struct convert_params params;
 	struct run_settings run;
 	bool dry_run;
+	bool mpi; /* of commands that ranks may share */
+	struct ranks ranks;
 };
 
 /* The .argument of the commands' rows, and two shared tables, all for a struct convert_settings.

@@ -231,7 +231,7 @@ static void print_rounding(const struct plan *plan)
 		return;
 	units_size(&text, rounding->store_bytes);
 	printf("rounding  compensated, by %zu sequences (%" PRIu64 " tokens), %zu held out\n",
-	       rounding->data.n, rounding->sweep.n_tokens, rounding->n_held_out);
+	       rounding->data.n, rounding->n_tokens, rounding->n_held_out);
 	printf("          %s more on disk until the shards are written\n", text.data);
 	if (rounding->n_outside)
 		printf("          to nearest: %zu tensors outside of the forward pass\n",
@@ -378,7 +378,7 @@ static void rounding_json(struct json_out *out, const struct plan *plan)
 		return;
 	json_out_open(out, "rounding", '{');
 	json_out_count(out, "sequences", rounding->data.n);
-	json_out_count(out, "tokens", rounding->sweep.n_tokens);
+	json_out_count(out, "tokens", rounding->n_tokens);
 	json_out_count(out, "held_out_sequences", rounding->n_held_out);
 	json_out_text(out, "data_sha256", rounding->data_sha256);
 	json_out_count(out, "tensors", rounding->n_units);

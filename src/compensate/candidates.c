@@ -14,21 +14,27 @@
 #include "compensate/steps.h"
 #include "sweep/series.h"
 
+/* Returns the number, among all sequences that are held out, of those of this rank. */
+static size_t held_number(const struct compensate_plan *plan, size_t i)
+{
+	return group_rank(plan->params.group) + i * group_size(plan->params.group);
+}
+
 int candidates_open(struct compensation *job, struct err *err)
 {
 	const struct compensate_plan *plan = job->plan;
-	size_t *sequences = xcalloc(plan->data.n, sizeof *sequences), n = 0;
+	size_t *sequences = xcalloc(plan->n_own_held_out, sizeof *sequences);
+	size_t n = plan->n_own_held_out;
 	int rc;
 
-	for (size_t i = 0; i < plan->data.n; i++)
-		if (plan->held_out[i])
-			sequences[n++] = i;
+	for (size_t i = 0; i < n; i++)
+		sequences[i] = plan->own_numbers[plan->held[held_number(plan, i)]];
 	rc = variants_open(&job->variants, &job->runner, (struct input_filter){ 0 }, err);
 	for (size_t c = 0; c <= plan->n_rhos && !rc; c++) {
 		job->n_candidates++;
 		rc = variant_open(&job->candidates[c], &job->variants, sequences, n, err);
 	}
-	job->kld = xcalloc(job->n_candidates * n, sizeof *job->kld);
+	job->kld = xcalloc(job->n_candidates * plan->n_held_out, sizeof *job->kld);
 	free(sequences);
 	return rc;
 }
@@ -65,7 +71,7 @@ static int decode_item(void *context, int worker, size_t item, struct err *err)
 		const struct store_span span = band_span(plan, band, decoding->candidate - 1);
 
 		codes = band->codes;
-		if (store_read(job->store, &span, band->codes, err))
+		if (codes_read(job, &span, band->codes, err))
 			return -1;
 	}
 	q = band_codes(band, codes);
@@ -149,6 +155,8 @@ static int run_heads(void *context, int worker, size_t item, struct err *err)
 {
 	const struct trial *trial = context;
 	struct compensation *job = trial->job;
+	const struct compensate_plan *plan = job->plan;
+	size_t held = held_number(plan, item);
 	const struct sequence *sequence = &job->candidates[0].sequences[item];
 	const struct head_pass p = runner_head_pass(&job->runner, worker, sequence->index);
 	struct head_pass q[1 + STORE_RHOS];
@@ -164,8 +172,8 @@ static int run_heads(void *context, int worker, size_t item, struct err *err)
 			return err_set(err, ERR_INPUT,
 				       "the outputs of '%s' are not finite in sequence %zu: the "
 				       "model overflows on this data",
-				       job->plan->model.head.module, sequence->index);
-		job->kld[c * job->candidates[0].n + item] = kl[c] / (double)sequence->n_tokens;
+				       plan->model.head.module, plan->held[held]);
+		job->kld[c * plan->n_held_out + held] = kl[c] / (double)sequence->n_tokens;
 	}
 	atomic_fetch_add(&job->progress->done, job->work * job->n_candidates);
 	return 0;
@@ -218,24 +226,26 @@ static int run_head(struct compensation *job, struct err *err)
 
 int candidates_stage(struct compensation *job, struct err *err)
 {
-	int rc = 0;
+	const struct compensate_plan *plan = job->plan;
+	size_t n = plan->n_own_held_out ? job->n_candidates : 0;
+	bool head = !runner_layer(&job->runner);
+	int rc = n && head ? run_head(job, err) : 0;
 
-	if (!runner_layer(&job->runner))
-		return run_head(job, err);
-	for (size_t c = 0; c < job->n_candidates && !rc; c++)
+	for (size_t c = 0; c < n && !head && !rc; c++)
 		rc = run_layer(job, c, err);
-	return rc;
+	return ranks_unite(job, rc, job->kld,
+			   head ? job->n_candidates * plan->n_held_out * sizeof *job->kld : 0, err);
 }
 
 /* Returns the mean of the candidate's divergences, less those of `other` (NULL: 0). */
 static struct estimate mean(const struct compensation *job, const double *kld, const double *other)
 {
-	const struct variant *variant = &job->candidates[0];
-	struct series series = series_new(variant->n);
+	const struct compensate_plan *plan = job->plan;
+	struct series series = series_new(plan->n_held_out);
 	struct estimate estimate;
 
-	for (size_t i = 0; i < variant->n; i++) {
-		size_t n = variant->sequences[i].n_tokens;
+	for (size_t i = 0; i < plan->n_held_out; i++) {
+		size_t n = plan->data.sequences[plan->held[i]].len;
 
 		series_add(&series, (kld[i] - (other ? other[i] : 0)) * (double)n, n);
 	}

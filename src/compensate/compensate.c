@@ -12,11 +12,12 @@
 #include "compensate/steps.h"
 
 /* Returns where the turn ends that begins with group `first`: as many groups as the memory holds
- * with two sequences a thread. */
+ * with two sequences for each thread of all ranks. */
 static size_t turn_end(const struct compensate_plan *plan, const struct compensate_stage *stage,
 		       size_t first)
 {
-	uint64_t n_threads = (uint64_t)plan->params.n_threads, size = 0;
+	uint64_t n_threads = (uint64_t)plan->params.n_threads * group_size(plan->params.group);
+	uint64_t size = 0;
 	size_t end = first;
 
 	for (; end < stage->n_groups; end++) {
@@ -63,15 +64,18 @@ static int round_stage(struct compensation *job, const struct compensate_stage *
 	struct writer writer = { 0 };
 	int rc = bands_take_amax(&job->bands, stage, err);
 
-	rc = rc ? rc : store_begin(job->store, job->stage, &writer, err);
+	rc = rc ? rc : codes_begin(job, &writer, err);
+	rc = ranks_settle(job, rc, err);
 	for (size_t first = 0; first < stage->n_groups && !rc;) {
 		struct turn turn = { .stage = stage, .first = first };
 
-		first = turn.end = turn_end(job->plan, stage, first);
+		turn.end = turn_end(job->plan, stage, first);
+		rc = group_least(job->plan->params.group, &turn.end, err);
+		first = turn.end;
 		turn.last = first == stage->n_groups;
-		rc = run_turn(job, &turn, &writer, counts, err);
+		rc = rc ? rc : run_turn(job, &turn, &writer, counts, err);
 	}
-	rc = rc ? rc : store_commit(job->store, job->stage, &writer, counts, err);
+	rc = rc ? rc : codes_commit(job, &writer, counts, err);
 	writer_release(&writer);
 	return rc;
 }
@@ -82,12 +86,15 @@ static int run_stage(struct compensation *job, struct err *err)
 	bool head = job->stage == job->plan->model.n_layers;
 	int rc = 0;
 
-	if (stage->n_groups && !store_has(job->store, job->stage))
+	if (stage->n_groups && !job->done[job->stage])
 		rc = round_stage(job, stage, err);
 	else if (!head)
 		rc = pass_stage(job, stage, err);
-	if (!rc && job->n_candidates && stage->n_groups)
-		rc = bands_take_amax(&job->bands, stage, err);
+	if (rc || !job->n_candidates)
+		return rc;
+	if (stage->n_groups && job->done[job->stage] && codes_take(job, err))
+		return -1;
+	rc = ranks_settle(job, bands_take_amax(&job->bands, stage, err), err);
 	return rc ? rc : candidates_stage(job, err);
 }
 
@@ -96,7 +103,9 @@ static int run_stages(struct compensation *job, struct err *err)
 	const struct model *model = &job->plan->model;
 
 	for (job->stage = 0; job->stage <= model->n_layers; job->stage++) {
-		if (runner_stage_begin(&job->runner, job->stage, &job->length, err))
+		int rc = runner_stage_begin(&job->runner, job->stage, &job->length, err);
+
+		if (ranks_settle(job, rc, err))
 			return -1;
 		atomic_store(&job->progress->name, job->stage < model->n_layers
 							   ? model->layers[job->stage].mixer_module
@@ -115,48 +124,64 @@ static int embed_item(void *context, int worker, size_t item, struct err *err)
 	return runner_embed(&job->runner, worker, item, err);
 }
 
-/* Progress counts the source's bytes of the stages, in equal shares for every sequence's run. */
+/* Progress counts the source's bytes of the stages, in equal shares for the run of every sequence
+ * of this rank. */
 static void begin_progress(struct compensation *job)
 {
 	const struct compensate_plan *plan = job->plan;
-	uint64_t n_runs =
-		plan->data.n + (plan->n_held_out ? 1 + plan->n_rhos : 0) * plan->n_held_out;
+	uint64_t n_runs = plan->own.n + (1 + plan->n_rhos) * plan->n_own_held_out;
 
 	job->work = plan->params.checkpoint->data_bytes / (n_runs * (plan->model.n_layers + 1)) + 1;
 	progress_begin(job->progress, PROGRESS_ROUND,
 		       job->work * n_runs * (plan->model.n_layers + 1));
 }
 
-static int run(struct compensation *job, struct err *err)
+/* Opens all that stages need, and embeds the sequences. */
+static int begin(struct compensation *job, struct err *err)
 {
 	const struct compensate_plan *plan = job->plan;
 	const struct compensate_params *params = &plan->params;
-	struct store_outcome outcome;
 
 	if (runner_open(&job->runner, &plan->sweep, &plan->sweep.params.models[0], params->backend,
 			params->stop, err) ||
-	    bands_open(&job->bands, plan, err))
+	    bands_open(&job->bands, plan, err) || codes_open(job, err))
 		return -1;
-	runner_begin(&job->runner, 0, plan->data.n);
+	runner_begin(&job->runner, 0, plan->own.n);
 	begin_progress(job);
-	if (pool_run(params->n_threads, plan->data.n, embed_item, job, params->stop, err) ||
-	    (plan->n_held_out && candidates_open(job, err)) || candidates_begin(job, err) ||
-	    run_stages(job, err) || bands_close(&job->bands, err) ||
-	    runner_close(&job->runner, err))
+	if (pool_run(params->n_threads, plan->own.n, embed_item, job, params->stop, err) ||
+	    (plan->n_held_out && candidates_open(job, err)) || candidates_begin(job, err))
+		return -1;
+	return 0;
+}
+
+static int end(struct compensation *job, struct err *err)
+{
+	struct store_outcome outcome;
+
+	if (bands_close(&job->bands, err) || runner_close(&job->runner, err))
 		return -1;
 	candidates_choose(job, &outcome);
-	return store_choose(job->store, &outcome, err);
+	return job->store ? store_choose(job->store, &outcome, err) : 0;
+}
+
+static int run(struct compensation *job, struct err *err)
+{
+	if (ranks_settle(job, begin(job, err), err) || run_stages(job, err))
+		return -1;
+	return ranks_settle(job, end(job, err), err);
 }
 
 int compensate_run(const struct compensate_plan *plan, struct store *store,
 		   struct progress *progress, struct err *err)
 {
 	struct compensation job = { .plan = plan, .store = store, .progress = progress };
-	int rc;
+	bool finished = false;
+	int rc = ranks_take_store(&job, &finished, err);
 
-	if (store->has_outcome)
-		return 0;
-	rc = run(&job, err);
+	if (!rc && !finished)
+		rc = run(&job, err);
+	free(job.done);
+	codes_release(&job);
 	candidates_release(&job);
 	kept_inputs_release(&job);
 	bands_release(&job.bands);

@@ -35,6 +35,7 @@ struct compensate_params {
 	uint64_t max_memory; /* bytes, besides a layer; 0: 4 GiB, or what the largest input needs */
 	int n_threads;
 	const atomic_int *stop;
+	const struct group *group; /* the ranks that share the work; NULL: this process does all */
 };
 
 /* What is rounded: all of the selection that has a spec.  All outlive the plan. */
@@ -73,8 +74,14 @@ struct compensate_plan {
 	struct dataset data; /* by domain */
 	size_t n_domains;
 	size_t *domain_ends; /* (n_domains): sequences */
-	bool *held_out;	     /* by sequence: in no Hessian */
-	size_t n_held_out;   /* 0 with a given rho */
+	uint64_t n_tokens;
+	size_t longest;	       /* tokens of the longest sequence */
+	bool *held_out;	       /* by sequence: in no Hessian */
+	size_t n_held_out;     /* 0 with a given rho */
+	size_t *held;	       /* (n_held_out): the sequences */
+	struct dataset own;    /* the sequences of this rank; the token ids belong to data */
+	size_t *own_numbers;   /* by sequence: its number in own; SIZE_MAX: of another rank */
+	size_t n_own_held_out; /* in own */
 	char data_sha256[SHA256_HEX];
 	size_t n_rhos;
 	float rhos[STORE_RHOS];
@@ -86,7 +93,7 @@ struct compensate_plan {
 	size_t n_outside;		 /* quantized units that no matrix of the pass multiplies */
 	struct sweep_plan sweep;
 	uint64_t room;	       /* bytes for Hessians, factors and kept inputs */
-	uint64_t memory_bytes; /* of all */
+	uint64_t memory_bytes; /* of all that this rank needs */
 	uint64_t store_bytes;  /* on disk, until the shards are written */
 };
 
@@ -99,7 +106,9 @@ void compensate_plan_release(struct compensate_plan *plan);
 
 /* Computes the codes of all units with every rho into the store, layer by layer, and chooses
  * (store->outcome).  Continues where an earlier run with the same store stopped.  ERR_INPUT for
- * inputs that are not finite, with the module; ERR_SYSTEM; ERR_INTERRUPTED. */
+ * inputs that are not finite, with the module; ERR_SYSTEM; ERR_INTERRUPTED.  Of several ranks all
+ * call it, with plans that differ in nothing but memory and threads; the leading one has the store,
+ * the others give NULL.  The bytes are those of one process, and a failure is that of all. */
 int compensate_run(const struct compensate_plan *plan, struct store *store,
 		   struct progress *progress, struct err *err);
 

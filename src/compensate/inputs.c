@@ -97,7 +97,7 @@ static int allocate(struct inputs *inputs, struct err *err)
 	const struct compensate_plan *plan = inputs->job->plan;
 	struct executor *executor = inputs_executor(inputs);
 	const struct executor_ops *ops = executor->ops;
-	uint64_t stream = plan->sweep.longest * plan->model.stream.width * sizeof(float);
+	uint64_t stream = plan->longest * plan->model.stream.width * sizeof(float);
 	size_t n_threads = (size_t)plan->params.n_threads;
 	size_t n_places = N_CHUNKS * inputs->max_chunk;
 
@@ -105,8 +105,9 @@ static int allocate(struct inputs *inputs, struct err *err)
 	inputs->streams = xcalloc(n_threads, sizeof *inputs->streams);
 	inputs->kept = xcalloc(n_places * inputs->n + 1, sizeof *inputs->kept);
 	inputs->used = xcalloc(n_places, sizeof *inputs->used);
-	inputs->places = xmalloc(plan->data.n * sizeof *inputs->places);
-	memset(inputs->places, 0xFF, plan->data.n * sizeof *inputs->places);
+	inputs->own = xcalloc(plan->own.n, sizeof *inputs->own);
+	inputs->places = xmalloc(plan->own.n * sizeof *inputs->places);
+	memset(inputs->places, 0xFF, plan->own.n * sizeof *inputs->places);
 	for (size_t g = 0; g < inputs->n; g++) {
 		uint64_t k = inputs_group(inputs, g)->input.k;
 
@@ -166,10 +167,12 @@ int inputs_open(struct inputs *inputs, struct compensation *job, const struct tu
 	place_regions(inputs);
 	for (size_t g = 0; g < inputs->n; g++)
 		room -= compensate_group_size(inputs_group(inputs, g));
-	inputs->max_chunk = CHUNK_MAX * (size_t)plan->params.n_threads;
+	inputs->max_chunk =
+		CHUNK_MAX * (size_t)plan->params.n_threads * group_size(plan->params.group);
 	if (inputs->sequence_size && room / inputs->sequence_size < N_CHUNKS * inputs->max_chunk)
 		inputs->max_chunk = (size_t)(room / inputs->sequence_size / N_CHUNKS);
-	if (take_memory(inputs, room, err))
+	if (group_least(plan->params.group, &inputs->max_chunk, err) ||
+	    take_memory(inputs, room, err))
 		return -1;
 	return allocate(inputs, err);
 }
@@ -187,6 +190,7 @@ void inputs_release(struct inputs *inputs)
 	free(inputs->streams);
 	free(inputs->kept);
 	free(inputs->used);
+	free(inputs->own);
 	free(inputs->places);
 	free(inputs->groups);
 }
@@ -196,11 +200,11 @@ static int check_values(const struct inputs *inputs, struct err *err)
 	struct runner *runner = &inputs->job->runner;
 	const struct chunk *chunk = &inputs->running;
 
-	if (runner_stats_fetch(runner, inputs->job->plan->data.n, err))
+	if (runner_stats_fetch(runner, inputs->job->plan->own.n, err))
 		return -1;
 	for (size_t i = 0; i < chunk->n * inputs->n; i++) {
 		const struct kept *kept = &inputs->kept[chunk->first_place * inputs->n + i];
-		size_t sequence = chunk->sequences[i / inputs->n];
+		size_t sequence = inputs->job->plan->own_numbers[chunk->sequences[i / inputs->n]];
 
 		if (kept->n &&
 		    runner->memory.fetched[sequence * runner->n_slots + kept->slot].n_nonfinite)
@@ -213,27 +217,70 @@ static int check_values(const struct inputs *inputs, struct err *err)
 	return 0;
 }
 
+/* Returns the memory of the inputs of the running chunk, and in *size its bytes. */
+static char *running_memory(const struct inputs *inputs, uint64_t *size)
+{
+	*size = inputs->running.n * inputs->sequence_size;
+	return inputs->memory + inputs->running.first_place * inputs->sequence_size;
+}
+
+void inputs_skip(struct inputs *inputs, const size_t *sequences, size_t n)
+{
+	inputs->running = (struct chunk){ sequences, n, 0 };
+	inputs->n_own = 0;
+	for (size_t i = 0; i < n; i++) {
+		size_t own = inputs->job->plan->own_numbers[sequences[i]];
+
+		if (own != SIZE_MAX)
+			inputs->own[inputs->n_own++] = own;
+	}
+}
+
 void inputs_begin(struct inputs *inputs, const size_t *sequences, size_t n)
 {
 	size_t first = inputs->adding.first_place ? 0 : inputs->max_chunk;
+	struct executor_stream *stream = runner_stream(&inputs->job->runner);
+	uint64_t size;
+	char *memory;
 
-	inputs->running = (struct chunk){ sequences, n, first };
+	inputs_skip(inputs, sequences, n);
+	inputs->running.first_place = first;
 	memset(inputs->kept + first * inputs->n, 0, n * inputs->n * sizeof *inputs->kept);
 	memset(inputs->used + first, 0, n * sizeof *inputs->used);
-	for (size_t i = 0; i < n; i++)
-		inputs->places[sequences[i]] = first + i;
+	for (size_t i = 0; i < n; i++) {
+		size_t own = inputs->job->plan->own_numbers[sequences[i]];
+
+		if (own != SIZE_MAX)
+			inputs->places[own] = first + i;
+	}
+	memory = running_memory(inputs, &size);
+	if (group_size(inputs->job->plan->params.group) > 1) /* to be united */
+		stream->executor->ops->zero(stream, memory, size);
+}
+
+/* Takes the inputs of the running chunk from the ranks that ran its sequences. */
+static int unite(struct inputs *inputs, int rc, struct err *err)
+{
+	const struct chunk *chunk = &inputs->running;
+	uint64_t size;
+	char *memory = running_memory(inputs, &size);
+
+	rc = ranks_unite(inputs->job, rc, inputs->kept + chunk->first_place * inputs->n,
+			 chunk->n * inputs->n * sizeof *inputs->kept, err);
+	return rc ? rc : ranks_unite_memory(inputs->job, memory, size, err);
 }
 
 int inputs_end(struct inputs *inputs, struct err *err)
 {
 	const struct chunk *chunk = &inputs->running;
 
-	if (check_values(inputs, err))
+	if (unite(inputs, check_values(inputs, err), err))
 		return -1;
+	for (size_t i = 0; i < inputs->n_own; i++)
+		inputs->places[inputs->own[i]] = SIZE_MAX;
 	for (size_t i = 0; i < chunk->n; i++) {
 		const struct kept *kept = &inputs->kept[(chunk->first_place + i) * inputs->n];
 
-		inputs->places[chunk->sequences[i]] = SIZE_MAX;
 		for (size_t g = 0; g < inputs->n; g++)
 			inputs->turn->sums[g].n_tokens += kept[g].n;
 	}

@@ -8,7 +8,8 @@
 
 #include "compensate/steps.h"
 
-/* Sequences that run together.  The inputs of sequences[i] have place first_place + i. */
+/* Sequences of all ranks that run together.  The inputs of sequences[i] have place
+ * first_place + i. */
 struct chunk {
 	const size_t *sequences;
 	size_t n, first_place;
@@ -27,8 +28,10 @@ struct inputs {
 	int32_t *groups;  /* by matrix of the stage: the group whose input it shows; -1: none */
 	enum dtype dtype; /* of kept values */
 	size_t max_chunk; /* sequences */
-	struct chunk running, adding;	 /* n is 0: none */
-	size_t *places;			 /* by sequence; SIZE_MAX: its inputs are not kept */
+	struct chunk running, adding; /* n is 0: none */
+	size_t *own;		      /* (n_own): those of this rank in `running`, of plan->own */
+	size_t n_own;
+	size_t *places; /* by sequence of plan->own; SIZE_MAX: its inputs are not kept */
 	uint64_t offsets[N_INPUT_KINDS]; /* of the region of a kind, in bytes */
 	uint64_t sequence_size;		 /* bytes of all regions */
 	char *memory;			 /* (places, sequence_size); the job's */
@@ -54,11 +57,13 @@ int inputs_open(struct inputs *inputs, struct compensation *job, const struct tu
 		struct err *err);
 void inputs_release(struct inputs *inputs);
 
-/* Keeps the inputs of n sequences from the next run on; the chunk is running. */
+/* Keeps the inputs of n sequences from the next run on; the chunk is running.  inputs_skip() sets
+ * the chunk alone. */
 void inputs_begin(struct inputs *inputs, const size_t *sequences, size_t n);
+void inputs_skip(struct inputs *inputs, const size_t *sequences, size_t n);
 
-/* ERR_INPUT where inputs of the chunk that ran are NaN or infinite.  Else counts its tokens, and
- * keeps no further ones. */
+/* ERR_INPUT where inputs of the chunk that ran are NaN or infinite.  Else takes those of the other
+ * ranks, counts its tokens, and keeps no further ones. */
 int inputs_end(struct inputs *inputs, struct err *err);
 
 /* Returns the kept rows of a sequence of the chunk, and in *m their number. */

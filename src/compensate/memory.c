@@ -20,7 +20,7 @@ uint64_t compensate_group_size(const struct compensate_group *group)
 uint64_t compensate_region_size(const struct compensate_plan *plan, const struct input_group *input,
 				enum dtype dtype)
 {
-	uint64_t rows = plan->sweep.longest;
+	uint64_t rows = plan->longest;
 
 	if (input_group_is_expert(input))
 		rows *= plan->model.routing.top_k;
@@ -67,7 +67,7 @@ static int plan_sweep(struct compensate_plan *plan, struct err *err)
 	const struct sweep_params sweep = { .io = params->io,
 					    .models = { { .model = &plan->model } },
 					    .n_models = 1,
-					    .data = &plan->data,
+					    .data = &plan->own,
 					    .executor = params->backend->executor,
 					    .batch = 1,
 					    .n_threads = params->n_threads,
@@ -85,10 +85,11 @@ static uint64_t fixed_size(const struct compensate_plan *plan, uint64_t layer)
 	uint64_t size = sweep->memory_bytes - layer;
 
 	size += (uint64_t)plan->params.n_threads * stream;
-	size += bands_size(plan);
+	size += bands_size(plan) + codes_size(plan);
 	if (plan->n_held_out)
 		size += variants_size(sweep, &plan->model, false) +
-			(1 + plan->n_rhos) * variant_size(sweep, &plan->model, plan->n_held_out) +
+			(1 + plan->n_rhos) *
+				variant_size(sweep, &plan->model, plan->n_own_held_out) +
 			(uint64_t)plan->params.n_threads * forward_heads_size(1 + plan->n_rhos) +
 			layer;
 	return size;

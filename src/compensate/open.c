@@ -54,13 +54,14 @@ static void hold_out(struct compensate_plan *plan)
 	size_t first = 0;
 
 	plan->held_out = xcalloc(plan->data.n, sizeof *plan->held_out);
+	plan->held = xcalloc(plan->data.n, sizeof *plan->held);
 	for (size_t d = 0; d < plan->n_domains && plan->n_rhos > 1;
 	     first = plan->domain_ends[d++]) {
 		size_t n = plan->domain_ends[d] - first, step = n < HELD_OUT ? n : HELD_OUT;
 
 		for (size_t i = first + step - 1; i < plan->domain_ends[d]; i += step) {
 			plan->held_out[i] = true;
-			plan->n_held_out++;
+			plan->held[plan->n_held_out++] = i;
 		}
 	}
 }
@@ -90,7 +91,13 @@ static int open_data(struct compensate_plan *plan, struct err *err)
 		return -1;
 	hold_out(plan);
 	dataset_sha256(&plan->data, plan->data_sha256);
-	return check_data(plan, err);
+	for (size_t i = 0; i < plan->data.n; i++) {
+		size_t len = plan->data.sequences[i].len;
+
+		plan->n_tokens += len;
+		plan->longest = len > plan->longest ? len : plan->longest;
+	}
+	return check_data(plan, err) || ranks_divide(plan, err) ? -1 : 0;
 }
 
 static void choose_rhos(struct compensate_plan *plan)
@@ -138,6 +145,9 @@ void compensate_plan_release(struct compensate_plan *plan)
 	free(plan->places);
 	free(plan->domain_ends);
 	free(plan->held_out);
+	free(plan->held);
+	free(plan->own.sequences);
+	free(plan->own_numbers);
 	dataset_release(&plan->data);
 	model_release(&plan->model);
 	*plan = (struct compensate_plan){ 0 };

@@ -27,6 +27,8 @@ struct round {
 	const struct compensate_job **jobs;
 	size_t *groups; /* (jobs): of the turn */
 	size_t n_jobs;
+	size_t n, rank,
+		n_ranks; /* groups of the turn: this rank has every n_ranks-th, from rank on */
 };
 
 static const struct compensate_group *group_at(const struct round *round, size_t i)
@@ -68,18 +70,21 @@ static int factor_group(struct round *round, size_t i, int n_threads, struct err
 
 static int factor_item(void *context, int worker, size_t item, struct err *err)
 {
+	struct round *round = context;
+
 	(void)worker;
-	return factor_group(context, item, 1, err);
+	return factor_group(round, round->rank + item * round->n_ranks, 1, err);
 }
 
 /* Many small groups take a thread each, few large ones all threads. */
-static int factor_groups(struct round *round, size_t n, struct err *err)
+static int factor_groups(struct round *round, struct err *err)
 {
 	const struct compensate_params *params = &round->job->plan->params;
+	size_t n = (round->n + round->n_ranks - 1 - round->rank) / round->n_ranks;
 
 	if (n >= 2 * (size_t)params->n_threads && n > N_INPUT_KINDS)
 		return pool_run(params->n_threads, n, factor_item, round, params->stop, err);
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = round->rank; i < round->n; i += round->n_ranks)
 		if (factor_group(round, i, params->n_threads, err))
 			return -1;
 	return 0;
@@ -105,7 +110,7 @@ static int round_band(const struct round *round, size_t group, struct band *band
 
 	if (!is_nearest(factor) && round_matrix(&rounding, band_values(band), band->codes, err))
 		return -1;
-	return store_write(round->job->store, round->writer, &span, codes, err);
+	return codes_write(round->job, round->writer, &span, codes, err);
 }
 
 static int band_item(void *context, int worker, size_t item, struct err *err)
@@ -120,16 +125,16 @@ static int band_item(void *context, int worker, size_t item, struct err *err)
 	return band ? round_band(round, round->groups[j], band, err) : -1;
 }
 
-static void list_jobs(struct round *round, size_t n)
+static void list_jobs(struct round *round)
 {
 	size_t n_jobs = 0;
 
-	for (size_t g = 0; g < n; g++)
+	for (size_t g = round->rank; g < round->n; g += round->n_ranks)
 		n_jobs += group_at(round, g)->n_jobs;
 	round->jobs = xcalloc(n_jobs, sizeof *round->jobs);
 	round->groups = xcalloc(n_jobs, sizeof *round->groups);
 	round->first = xcalloc(n_jobs + 1, sizeof *round->first);
-	for (size_t g = 0; g < n; g++) {
+	for (size_t g = round->rank; g < round->n; g += round->n_ranks) {
 		const struct compensate_group *group = group_at(round, g);
 
 		for (size_t j = 0; j < group->n_jobs; j++, round->n_jobs++) {
@@ -141,9 +146,9 @@ static void list_jobs(struct round *round, size_t n)
 	}
 }
 
-static void count(const struct round *round, size_t n, struct store_counts *counts)
+static void count(const struct round *round, struct store_counts *counts)
 {
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = round->rank; i < round->n; i += round->n_ranks) {
 		size_t n_jobs = group_at(round, i)->n_jobs;
 		const struct factor *factor = &round->factors[i];
 
@@ -156,20 +161,24 @@ int turn_round(struct compensation *job, const struct turn *turn, struct writer 
 	       struct store_counts *counts, struct err *err)
 {
 	const struct compensate_params *params = &job->plan->params;
-	struct round round = { .job = job, .turn = turn, .writer = writer };
-	size_t n = turn->end - turn->first;
+	struct round round = { .job = job,
+			       .turn = turn,
+			       .writer = writer,
+			       .n = turn->end - turn->first,
+			       .rank = group_rank(params->group),
+			       .n_ranks = group_size(params->group) };
 	int rc = 0;
 
-	round.factors = xcalloc(n, sizeof *round.factors);
-	list_jobs(&round, n);
+	round.factors = xcalloc(round.n, sizeof *round.factors);
+	list_jobs(&round);
 	for (round.rho = 0; round.rho < job->plan->n_rhos && !rc; round.rho++) {
-		rc = factor_groups(&round, n, err);
+		rc = factor_groups(&round, err);
 		if (!rc)
 			rc = pool_run(params->n_threads, round.first[round.n_jobs], band_item,
 				      &round, params->stop, err);
 		if (!rc)
-			count(&round, n, &counts[round.rho]);
-		for (size_t i = 0; i < n; i++) {
+			count(&round, &counts[round.rho]);
+		for (size_t i = 0; i < round.n; i++) {
 			factor_release(&round.factors[i]);
 			round.factors[i] = (struct factor){ 0 };
 		}
@@ -178,5 +187,5 @@ int turn_round(struct compensation *job, const struct turn *turn, struct writer 
 	free(round.jobs);
 	free(round.groups);
 	free(round.first);
-	return rc;
+	return ranks_settle(job, rc, err);
 }

@@ -37,10 +37,18 @@ static inline enum dtype compensate_input_type(const struct compensate_plan *pla
 	return plan->params.backend->executor->bf16_type();
 }
 
+/* ranks.c: finds the sequences of this rank: fills plan->own, own_numbers and n_own_held_out.
+ * ERR_USAGE for more ranks than sequences. */
+int ranks_divide(struct compensate_plan *plan, struct err *err);
+
+/* Returns the bytes that codes and inputs take while ranks unite them; of one process, 0. */
+uint64_t codes_size(const struct compensate_plan *plan);
+
 /* A running job. */
 struct compensation {
 	const struct compensate_plan *plan;
-	struct store *store;
+	struct store *store; /* NULL: that of the leading rank */
+	bool *done;	     /* by stage: its codes were in the store when the job began */
 	struct progress *progress;
 	struct runner runner;
 	struct sweep_length length; /* keeps no time */
@@ -51,6 +59,9 @@ struct compensation {
 	double *kld;	   /* (n_candidates, n_held_out): of each sequence, from the source */
 	char *kept_inputs; /* the executor's; from turn to turn, since new pages cost time */
 	uint64_t kept_inputs_size;
+	uint8_t *
+		codes; /* of several ranks: those of the current stage, as in its file; else NULL */
+	uint8_t *piece; /* of several ranks: RANKS_PIECE bytes; else NULL */
 
 	/* The current stage. */
 	size_t stage;
@@ -72,6 +83,37 @@ struct turn {
 	struct group_sum *sums; /* (end - first) */
 };
 
+/* Bytes that ranks unite at a time. */
+#define RANKS_PIECE ((size_t)16 << 20)
+
+/* ranks.c: group_settle() of the job's ranks. */
+int ranks_settle(const struct compensation *job, int rc, struct err *err);
+
+/* Fills job->done by the store of the leading rank; *finished: it has the outcome too. */
+int ranks_take_store(struct compensation *job, bool *finished, struct err *err);
+
+/* Where rc is 0 on all ranks, unites n bytes of the host, each of which is 0 on all ranks but one.
+ * The second one does so with memory of the executor, by job->piece. */
+int ranks_unite(const struct compensation *job, int rc, void *bytes, size_t n, struct err *err);
+int ranks_unite_memory(const struct compensation *job, char *memory, uint64_t size,
+		       struct err *err);
+
+/* codes.c: the codes of the current stage.  One process writes them into the store and reads them
+ * there.  Each of several ranks has those of its groups in memory; the commit gives all ranks those
+ * of all, and the leading one writes them.  codes_open() before the first stage: ERR_SYSTEM without
+ * memory.  codes_begin(), codes_write() from any thread, codes_commit(); or codes_take() where the
+ * store has the stage; then codes_read() from any thread, with every rank's codes. */
+int codes_open(struct compensation *job, struct err *err);
+void codes_release(struct compensation *job);
+int codes_begin(struct compensation *job, struct writer *writer, struct err *err);
+int codes_write(struct compensation *job, struct writer *writer, const struct store_span *span,
+		const uint8_t *codes, struct err *err);
+int codes_commit(struct compensation *job, struct writer *writer,
+		 struct store_counts counts[STORE_RHOS], struct err *err);
+int codes_take(struct compensation *job, struct err *err);
+int codes_read(struct compensation *job, const struct store_span *span, uint8_t *codes,
+	       struct err *err);
+
 /* sums.c: makes the Hessians of a turn, over all sequences that are not held out.  The caller frees
  * every turn->sums[].hessian, also after a failure. */
 int turn_sum(struct compensation *job, const struct turn *turn, struct err *err);
@@ -79,7 +121,8 @@ int turn_sum(struct compensation *job, const struct turn *turn, struct err *err)
 /* inputs.c: frees the memory of kept inputs, which turns share. */
 void kept_inputs_release(struct compensation *job);
 
-/* stage.c: rounds the matrices of a turn with every rho, and writes their codes. */
+/* stage.c: rounds the matrices of every n_ranks-th group of a turn with every rho, and writes their
+ * codes. */
 int turn_round(struct compensation *job, const struct turn *turn, struct writer *writer,
 	       struct store_counts *counts, struct err *err);
 

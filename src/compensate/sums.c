@@ -76,15 +76,17 @@ static int add_panel(const struct inputs *inputs, int worker, size_t group, size
 	return ops->wait(stream, err);
 }
 
-/* Runs a sequence, or adds a panel.  Panels are short, so they come last: threads end together. */
+/* Runs a sequence, or adds a panel: of all, this rank has every n_ranks-th.  Panels are short, so
+ * they come last: threads end together. */
 static int step_item(void *context, int worker, size_t item, struct err *err)
 {
 	const struct inputs *inputs = context;
+	const struct group *ranks = inputs->job->plan->params.group;
 	size_t group = 0;
 
-	if (item < inputs->running.n)
-		return run_sequence(inputs, worker, inputs->running.sequences[item], err);
-	item -= inputs->running.n;
+	if (item < inputs->n_own)
+		return run_sequence(inputs, worker, inputs->own[item], err);
+	item = group_rank(ranks) + (item - inputs->n_own) * group_size(ranks);
 	for (; item >= n_panels(inputs, group); group++)
 		item -= n_panels(inputs, group);
 	return add_panel(inputs, worker, group, item, err);
@@ -94,19 +96,24 @@ static int step_item(void *context, int worker, size_t item, struct err *err)
 static int step(struct inputs *inputs, struct err *err)
 {
 	const struct compensate_params *params = &inputs->job->plan->params;
-	size_t n_items = inputs->running.n;
+	size_t n_ranks = group_size(params->group), n = 0;
+	int rc;
 
 	for (size_t g = 0; g < inputs->n && inputs->adding.n; g++)
-		n_items += n_panels(inputs, g);
-	return pool_run(params->n_threads, n_items, step_item, inputs, params->stop, err);
+		n += n_panels(inputs, g);
+	n = (n + n_ranks - 1 - group_rank(params->group)) / n_ranks;
+	rc = pool_run(params->n_threads, inputs->n_own + n, step_item, inputs, params->stop, err);
+	return ranks_settle(inputs->job, rc, err);
 }
 
 /* Runs sequences and keeps their inputs, and adds those of the chunk before. */
 static int run_chunk(struct inputs *inputs, const size_t *sequences, size_t n, struct err *err)
 {
+	int rc;
+
 	inputs_begin(inputs, sequences, n);
-	if (runner_stats_clear(&inputs->job->runner, inputs->job->plan->data.n, err) ||
-	    step(inputs, err) || inputs_end(inputs, err))
+	rc = runner_stats_clear(&inputs->job->runner, inputs->job->plan->own.n, err);
+	if (ranks_settle(inputs->job, rc, err) || step(inputs, err) || inputs_end(inputs, err))
 		return -1;
 	inputs->adding = inputs->running;
 	return 0;
@@ -115,7 +122,7 @@ static int run_chunk(struct inputs *inputs, const size_t *sequences, size_t n, s
 /* Adds the last chunk, while sequences run whose inputs are not kept. */
 static int end_chunks(struct inputs *inputs, const size_t *sequences, size_t n, struct err *err)
 {
-	inputs->running = (struct chunk){ sequences, n, 0 };
+	inputs_skip(inputs, sequences, n);
 	if (step(inputs, err))
 		return -1;
 	inputs->adding = (struct chunk){ 0 };
@@ -144,10 +151,13 @@ static int add_domain(struct inputs *inputs, size_t group, float *domain, struct
 	float *to = inputs->turn->sums[group].hessian;
 	bool one = inputs->job->plan->n_domains == 1;
 	double trace = 0;
+	int rc;
 
 	ops->fetch(stream, one ? to : domain, inputs->sums[group], n * sizeof *to);
 	ops->zero(stream, inputs->sums[group], n * sizeof *to);
-	if (ops->wait(stream, err) || check_diagonal(input, one ? to : domain, err))
+	rc = ranks_unite(inputs->job, ops->wait(stream, err), one ? to : domain, n * sizeof *to,
+			 err);
+	if (rc || check_diagonal(input, one ? to : domain, err))
 		return -1;
 	for (size_t i = 0; !one && i < input->k; i++)
 		trace += domain[i * input->k + i];
@@ -160,15 +170,15 @@ static int add_domains(struct inputs *inputs, struct err *err)
 {
 	uint64_t largest = 0;
 	void *domain;
-	int rc = 0;
+	int rc;
 
 	for (size_t g = 0; g < inputs->n; g++) {
 		uint64_t k = inputs_group(inputs, g)->input.k;
 
 		largest = k > largest ? k : largest;
 	}
-	if (buffer_alloc(&domain, largest * largest * sizeof(float) + 1, "a Hessian", err))
-		return -1;
+	rc = buffer_alloc(&domain, largest * largest * sizeof(float) + 1, "a Hessian", err);
+	rc = ranks_settle(inputs->job, rc, err);
 	for (size_t g = 0; g < inputs->n && !rc; g++)
 		rc = add_domain(inputs, g, domain, err);
 	free(domain);
@@ -232,6 +242,7 @@ int turn_sum(struct compensation *job, const struct turn *turn, struct err *err)
 	job->runner.forward.observer = &inputs.observer;
 	for (size_t g = 0; g < inputs.n && !rc; g++)
 		rc = clear_sum(&inputs, g, err);
+	rc = ranks_settle(job, rc, err);
 	for (size_t d = 0; d < plan->n_domains && !rc; d++)
 		rc = sum_domain(&inputs, d, sequences, err);
 	job->runner.forward.observer = NULL;

@@ -3,6 +3,7 @@
  * Compensated rounding in a conversion: what the plan asks for, the codes before the first shard,
  * and what the manifest records.
  */
+#include <inttypes.h>
 #include <math.h>
 #include <openssl/sha.h>
 #include <stdlib.h>
@@ -75,6 +76,7 @@ int compensated_plan(struct plan *plan, const struct quantize_params *params, st
 	request.cast = params->convert.backend;
 	request.n_threads = params->convert.n_threads;
 	request.max_memory = params->convert.max_memory;
+	request.group = params->convert.group;
 	return compensate_plan_make(&plan->rounding->plan, &request, &units, err);
 }
 
@@ -128,7 +130,7 @@ json_t *compensated_identity(const struct plan *plan)
 	backend->executor->library(library, sizeof library, &ignored);
 	json = json_pack("{s:s, s:I, s:I, s:o, s:s, s:s, s:s, s:s}", "data_sha256",
 			 rounding->data_sha256, "sequences", (json_int_t)rounding->data.n, "tokens",
-			 (json_int_t)rounding->sweep.n_tokens, "domains", domains_json(rounding),
+			 (json_int_t)rounding->n_tokens, "domains", domains_json(rounding),
 			 "executor", backend->executor->name, "library", library, "backend",
 			 backend->name, "products", dtype_name(backend->executor->bf16_type()));
 	json_object_set_new(json, "shrink",
@@ -202,23 +204,54 @@ static json_t *outcome_json(const struct compensate_plan *rounding,
 	return json;
 }
 
-int compensated_run(struct execution *execution, struct err *err)
+int compensated_agree(const struct plan *plan, const struct group *group, struct err *err)
 {
-	struct plan_rounding *planned = execution->plan->rounding;
-	const struct compensate_plan *rounding = &planned->plan;
+	char *options = json_dumps(plan->options, JSON_COMPACT | JSON_SORT_KEYS);
+	struct buf text = { 0 };
+	int rc;
+
+	buf_puts(&text, options);
+	for (size_t i = 0; i < plan->n_shards; i++)
+		buf_printf(&text, " %s %" PRIu32, plan->shards[i].name, resume_plan(plan, i));
+	rc = group_agree(group, text.data, text.len, err);
+	buf_release(&text);
+	free(options);
+	return rc;
+}
+
+/* Opens the store. */
+static int open_store(struct execution *execution, struct err *err)
+{
+	const struct compensate_plan *rounding = &execution->plan->rounding->plan;
 	char digest[SHA256_HEX];
 	struct store_shape shape = { .job = digest,
 				     .n_stages = rounding->model.n_layers + 1,
 				     .n_codes = rounding->n_codes,
 				     .n_rhos = rounding->n_rhos };
-	int rc;
 
 	job_digest(execution, digest);
-	rc = store_open(&execution->store, &execution->out, &shape, execution->progress, err);
-	if (!rc && !execution->store.has_outcome)
-		rc = check_space(execution, err);
-	rc = rc ? rc : compensate_run(rounding, &execution->store, execution->progress, err);
-	execution->result->stages_done = store_count(&execution->store);
+	if (store_open(&execution->store, &execution->out, &shape, execution->progress, err))
+		return -1;
+	return execution->store.has_outcome ? 0 : check_space(execution, err);
+}
+
+int compensated_run(struct execution *execution, bool needed, struct err *err)
+{
+	const struct compensate_plan *rounding = &execution->plan->rounding->plan;
+	const struct group *group = execution->params->group;
+	struct store *store = group_leads(group) ? &execution->store : NULL;
+	int rc;
+
+	if (group_reduce(group, GROUP_UNION, &needed, sizeof needed, err))
+		return -1;
+	if (!needed)
+		return 0;
+	if (group_settle(group, store ? open_store(execution, err) : 0, err))
+		return -1;
+	rc = compensate_run(rounding, store, execution->progress, err);
+	if (!store)
+		return rc;
+	execution->result->stages_done = store_count(store);
 	if (rc)
 		return -1;
 	execution->result->rounding = execution->store.outcome;

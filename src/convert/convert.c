@@ -193,14 +193,41 @@ out:
 	return rc;
 }
 
-int convert_run(const struct plan *plan, const struct convert_params *params,
-		struct progress *progress, struct convert_result *result, struct err *err)
+/* The part of the leading rank, or of one process. */
+static int lead(struct execution *execution, struct err *err)
 {
 	static int (*const run[])(struct execution *, struct err *) = {
 		[DESTINATION_STREAM] = stream_run,
 		[DESTINATION_FILE] = file_run,
 		[DESTINATION_DIRECTORY] = directory_run,
 	};
+	const struct convert_params *params = execution->params;
+	int rc = pipeline_new(&execution->pipeline, execution->plan, params, execution->progress,
+			      err);
+
+	if (group_settle(params->group, rc, err))
+		return -1;
+	rc = params->exact ? execution_check_exact(execution, err) : 0;
+	if (!rc)
+		rc = run[destination_of(params->output)](execution, err);
+	pipeline_free(execution->pipeline);
+	return rc;
+}
+
+/* The part of the other ranks: the steps in which they wait for the leading one, and the codes. */
+static int follow(struct execution *execution, struct err *err)
+{
+	const struct group *group = execution->params->group;
+
+	if (group_settle(group, 0, err) || /* lead() */
+	    group_settle(group, 0, err))   /* directory_run() */
+		return -1;
+	return compensated_run(execution, false, err);
+}
+
+int convert_run(const struct plan *plan, const struct convert_params *params,
+		struct progress *progress, struct convert_result *result, struct err *err)
+{
 	struct execution execution = {
 		.plan = plan, .params = params, .progress = progress, .result = result
 	};
@@ -208,11 +235,8 @@ int convert_run(const struct plan *plan, const struct convert_params *params,
 
 	*result = (struct convert_result){ 0 };
 	malloc_trim(0); /* returns the memory of planning before buffers are allocated */
-	if (pipeline_new(&execution.pipeline, plan, params, progress, err))
+	if (params->group && compensated_agree(plan, params->group, err))
 		return -1;
-	rc = params->exact ? execution_check_exact(&execution, err) : 0;
-	if (!rc)
-		rc = run[destination_of(params->output)](&execution, err);
-	pipeline_free(execution.pipeline);
-	return rc;
+	rc = group_leads(params->group) ? lead(&execution, err) : follow(&execution, err);
+	return group_settle(params->group, rc, err);
 }

@@ -20,6 +20,7 @@
 #include "base/progress.h"
 #include "ckpt/manifest.h"
 #include "convert/plan.h"
+#include "quantizer/group.h"
 
 enum on_nonfinite { NONFINITE_ERROR, NONFINITE_SATURATE, NONFINITE_SKIP };
 
@@ -41,6 +42,9 @@ struct convert_params {
 	int n_threads;	     /* >= 1 */
 	uint64_t max_memory; /* bytes for buffers; 0: the default, 192 MiB */
 	uint64_t io_memory;  /* bytes of these that the I/O table uses */
+	/* the ranks that share compensated rounding, of which the leading one writes; NULL: this
+	 * process does all */
+	const struct group *group;
 
 	bool exact; /* --exact: change no value of a low-bit weight, or make nothing */
 	bool restart;
@@ -92,7 +96,8 @@ enum destination { DESTINATION_STREAM, DESTINATION_FILE, DESTINATION_DIRECTORY }
 enum destination destination_of(const char *output);
 
 /* Executes the plan: all or nothing for each file, index and config last.  *result also describes
- * the work done before a failure; figures.worst points into the plan. */
+ * the work done before a failure; figures.worst points into the plan.  Of several ranks all call
+ * it; a failure is that of all, and *result is that of the leading one. */
 int convert_run(const struct plan *plan, const struct convert_params *params,
 		struct progress *progress, struct convert_result *result, struct err *err);
 

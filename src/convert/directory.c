@@ -221,22 +221,28 @@ static void directory_release(struct execution *execution, bool failed)
 	outdir_close(&execution->out);
 }
 
-/* Does all the work after the directory is locked. */
-static int directory_work(struct execution *execution, struct err *err)
+/* Locks the directory, and finds what it has. */
+static int directory_begin(struct execution *execution, bool *finished, struct err *err)
 {
-	bool finished = false;
-
-	if (resume_take(execution, &finished, err) ||
+	*finished = false;
+	execution->identity = resume_identity(execution, err);
+	if (!execution->identity || open_places(execution, err) ||
+	    resume_take(execution, finished, err) ||
 	    (execution->params->restart && store_remove(&execution->out, err)))
+		return -1;
+	return *finished || execution->only_files ? 0 : resume_check_contents(execution, err);
+}
+
+/* Does all the work. */
+static int directory_work(struct execution *execution, bool finished, struct err *err)
+{
+	if (execution->plan->rounding &&
+	    compensated_run(execution, !finished && has_work(execution), err))
 		return -1;
 	if (finished) {
 		execution->result->complete = true;
 		return execution->plan->rounding ? store_remove(&execution->out, err) : 0;
 	}
-	if (!execution->only_files && resume_check_contents(execution, err))
-		return -1;
-	if (execution->plan->rounding && has_work(execution) && compensated_run(execution, err))
-		return -1;
 	count_work(execution);
 	if (resume_check_space(execution, err) || convert_shards(execution, err) ||
 	    finish_if_last(execution, err))
@@ -251,7 +257,8 @@ static int directory_work(struct execution *execution, struct err *err)
 
 int directory_run(struct execution *execution, struct err *err)
 {
-	int rc = -1;
+	bool finished;
+	int rc;
 
 	if (execution->params->restart &&
 	    (execution->params->part || execution->params->part_finish))
@@ -263,9 +270,9 @@ int directory_run(struct execution *execution, struct err *err)
 	execution->plans = xcalloc(execution->plan->n_shards, sizeof *execution->plans);
 	for (size_t i = 0; i < execution->plan->n_shards; i++)
 		execution->plans[i] = resume_plan(execution->plan, i);
-	execution->identity = resume_identity(execution, err);
-	if (execution->identity && !open_places(execution, err))
-		rc = directory_work(execution, err);
+	rc = directory_begin(execution, &finished, err);
+	rc = group_settle(execution->params->group, rc, err);
+	rc = rc ? rc : directory_work(execution, finished, err);
 	directory_release(execution, rc != 0);
 	return rc;
 }

@@ -149,8 +149,13 @@ int directory_run(struct execution *execution, struct err *err);
 /* copies.c: copies the source's auxiliary files, and removes copies of those that are gone. */
 int copies_make(const struct execution *execution, struct err *err);
 
-/* compensated.c: computes the codes, or finds those of an earlier run, before the first shard. */
-int compensated_run(struct execution *execution, struct err *err);
+/* compensated.c: computes the codes, or finds those of an earlier run, before the first shard;
+ * needed: there are shards to write.  Of several ranks, the leading one says whether they are
+ * needed, and has the store. */
+int compensated_run(struct execution *execution, bool needed, struct err *err);
+
+/* ERR_USAGE on all ranks unless their plans are the same. */
+int compensated_agree(const struct plan *plan, const struct group *group, struct err *err);
 
 /* Records that codes which are those of the source are compensated there.  Called with the guard of
  * the manifest. */

@@ -73,6 +73,11 @@ static inline bool group_leads(const struct group *group)
 	return !group || group->rank == 0;
 }
 
+static inline size_t group_rank(const struct group *group)
+{
+	return group ? (size_t)group->rank : 0;
+}
+
 static inline size_t group_size(const struct group *group)
 {
 	return group ? (size_t)group->n_ranks : 1;

@@ -75,6 +75,31 @@ ranks 2 sh -c 'exec fp8conv-mpi "$@" --passes $((OMPI_COMM_WORLD_RANK + 5))' sh 
 grep -q '^fp8conv sensitivity: the ranks have different models, data' openmpi/err || fail "$(cat openmpi/err)"
 [ "$(grep -c '^fp8conv' openmpi/err)" = 1 ] || fail "not one message: $(cat openmpi/err)"
 
+# `quantize --rounding compensated` writes the files of one process.
+python3 -c 'for i in range(200): print("{\"input_ids\":", [(i * 31 + j * j) % 2000 for j in range(64)], "}")' >long.jsonl
+python3 -c 'for i in range(40): print("{\"input_ids\":", [(i * 31 + j * j) % 199 for j in range(9 + i % 5)], "}")' >short.jsonl
+"$MODEL_MAKER" --layers 4 --hidden 256 --intermediate 512 --vocab 2000 --shards 1 openmpi/small >openmpi/maker.log || fail "no model"
+rounded() {
+	name=$1 counts=$2
+	shift 2
+	fp8conv quantize "$@" -o "openmpi/$name.one" --rounding compensated --quiet || fail "one process failed"
+	for n in $counts; do
+		ranks "$n" fp8conv-mpi quantize "$@" -o "openmpi/$name.$n" --rounding compensated --quiet --ranks mpi ||
+			fail "quantize failed"
+		diff -r "openmpi/$name.one" "openmpi/$name.$n" || fail "the files of $n ranks differ from those of one process"
+	done
+}
+samples=$here/../../sample_checkpoints
+rounded dense "2 4" openmpi/small --data long.jsonl --passes 80 --threads 1
+rounded moe "2 4" "$samples/tiny-moe/per-expert" --data short.jsonl --ragged --recipe mxfp8 --threads 2
+rounded domains 3 "$samples/tiny-llama" --data short.jsonl --data calibration.jsonl --passes 14 --shrink 0.5 --recipe current \
+	--threads 1
+for name in dense.4 moe.4 domains.3; do
+	python3 -c 'import json, sys
+sys.exit(json.load(open(sys.argv[1]))["rounding"]["rounding"] != "compensated")' openmpi/$name/fp8conv-manifest.json ||
+		fail "the codes of $name are the nearest"
+done
+
 # All end with one message, and its status; a rank that fails alone is named.
 ranks 2 fp8conv-mpi calibrate missing --data calibration.jsonl -o openmpi/none --ranks mpi 2>openmpi/err
 [ $? = 3 ] || fail "not the status of bad input"
@@ -91,8 +116,6 @@ RANK=0 WORLD_SIZE=2 fp8conv-mpi calibrate model --data calibration.jsonl -o open
 [ $? = 2 ] && grep -q "torchrun says that there are 2 tasks, but MPI knows only this one" openmpi/err || fail "$(cat openmpi/err)"
 
 # Rank 1 is killed after the first sweep: the job ends and names it, its passes are kept, and the next run continues them.
-python3 -c 'for i in range(200): print("{\"input_ids\":", [(i * 31 + j * j) % 2000 for j in range(64)], "}")' >long.jsonl
-"$MODEL_MAKER" --layers 4 --hidden 256 --intermediate 512 --vocab 2000 --shards 1 openmpi/small >openmpi/maker.log || fail "no model"
 long="openmpi/small --data long.jsonl --passes 200 --threads 1 --max-memory 3M --quiet"
 # shellcheck disable=SC2086
 fp8conv calibrate $long -o openmpi/long.one || fail "one process failed"
@@ -134,3 +157,19 @@ grep -q 'rank 1 .*on signal 9' openmpi/err || fail "the rank is not named: $(cat
 # shellcheck disable=SC2086
 ranks 4 fp8conv-mpi $rounds -o openmpi/rounds --ranks mpi || fail "the job was not continued"
 cmp openmpi/rounds openmpi/rounds.one || fail "the continued table differs from that of one process"
+
+# The same of `quantize`, after its first layer.
+compensated="quantize openmpi/small --rounding compensated --data long.jsonl --passes 200 --threads 1 --quiet"
+# shellcheck disable=SC2086
+fp8conv $compensated -o openmpi/layers.one || fail "one process failed"
+sed -i 's,openmpi/.rounds.unfinished ,openmpi/layers/.fp8conv.rounding-00000 ,' openmpi/killed.sh
+rm openmpi/killed
+# shellcheck disable=SC2086
+ranks 2 sh openmpi/killed.sh $compensated -o openmpi/layers --ranks mpi 2>openmpi/err && fail "the job did not fail"
+[ -e openmpi/killed ] || fail "no rank was killed: $(cat openmpi/err)"
+[ $(($(date +%s) - $(stat -c %Y openmpi/killed))) -le 10 ] || fail "the job did not end in 10 seconds"
+grep -q 'rank 1 .*on signal 9' openmpi/err || fail "the rank is not named: $(cat openmpi/err)"
+[ -e openmpi/layers/.fp8conv.rounding-00000 ] && [ ! -e openmpi/layers/config.json ] || fail "no layer was kept"
+# shellcheck disable=SC2086
+ranks 4 fp8conv-mpi $compensated -o openmpi/layers --ranks mpi || fail "the job was not continued"
+diff -r openmpi/layers.one openmpi/layers || fail "the continued job differs from that of one process"

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/unit/support/rank_job.h"
 
+#include <dirent.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <cmocka.h>
 #include <unistd.h>
 
@@ -36,6 +38,54 @@ void assert_same_file(const char *a, const char *b)
 	assert_memory_equal(of_a, of_b, n_a);
 	free(of_a);
 	free(of_b);
+}
+
+/* Calls visit() for the path of each file of a folder; returns their number. */
+static size_t each_file(const char *folder, void (*visit)(const char *path, const void *context),
+			const void *context)
+{
+	DIR *dir = opendir(folder);
+	struct dirent *entry;
+	size_t n = 0;
+
+	for (; dir && (entry = readdir(dir));) {
+		char *path;
+
+		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
+			continue;
+		path = xasprintf("%s/%s", folder, entry->d_name);
+		visit(path, context);
+		free(path);
+		n++;
+	}
+	if (dir)
+		closedir(dir);
+	return n;
+}
+
+static void compare_file(const char *path, const void *context)
+{
+	char *other = xasprintf("%s/%s", (const char *)context, strrchr(path, '/') + 1);
+
+	assert_same_file(path, other);
+	free(other);
+}
+
+void assert_same_folder(const char *a, const char *b)
+{
+	assert_int_equal(each_file(a, compare_file, b), each_file(b, compare_file, a));
+}
+
+static void remove_file(const char *path, const void *context)
+{
+	(void)context;
+	unlink(path);
+}
+
+void rank_folder_remove(const char *path)
+{
+	each_file(path, remove_file, NULL);
+	rmdir(path);
 }
 
 struct rank_files rank_files_new(int n_sequences)

@@ -24,6 +24,12 @@ void rank_files_free(struct rank_files *files);
 /* Fails unless both files have the same bytes. */
 void assert_same_file(const char *a, const char *b);
 
+/* Fails unless both folders have files of the same names and bytes, and no folders. */
+void assert_same_folder(const char *a, const char *b);
+
+/* Removes a folder of files, if it exists. */
+void rank_folder_remove(const char *path);
+
 /* Of one rank: job is its element of the array; group NULL: one process. */
 struct rank_job {
 	struct group *group;
