@@ -46,75 +46,75 @@ static void schemes_have_any_case_and_paths_are_not_addresses(void **state)
 }
 
 /* The words are of the message; NULL: the address is read. */
+static const struct {
+	const char *url, *word;
+} urls[] = {
+	{ "https://example.com", NULL },
+	{ "https://example.com/a/model.safetensors", NULL },
+	{ "HTTPS://EXAMPLE.COM/m", NULL },
+	{ "https://example.com:8443/m", NULL },
+	{ "https://example.com:/m", NULL },
+	{ "https://[2001:db8::1]/m", NULL },
+	{ "https://[2001:db8::1]:8443/m", NULL },
+	{ "https://example.com/a%20b/%2E%2E/c", NULL },
+	{ "https://example.com/a@b:c/m", NULL },
+	{ "https://example.com?sig=a@b", NULL },
+	{ "http://127.0.0.1", NULL },
+	{ "http://127.0.0.1/m", NULL },
+	{ "http://127.0.0.1:8080/m", NULL },
+	{ "HTTP://127.0.0.1?x", NULL },
+	{ "http://127.0.0.1.evil.com/m", "without TLS" },
+	{ "http://127.0.0.10/m", "without TLS" },
+	{ "http://127.0.0.1%2eevil.com/m", "without TLS" },
+	{ "http://127.0.0.1-evil.com/m", "without TLS" },
+	{ "http://evil.com/127.0.0.1", "without TLS" },
+	{ "http://evil.com?127.0.0.1", "without TLS" },
+	{ "http://evil.com#@127.0.0.1", "without TLS" },
+	{ "http://localhost/m", "without TLS" },
+	{ "http://127.1/m", "without TLS" },
+	{ "http://[::1]/m", "without TLS" },
+	{ "http://0127.0.0.1/m", "without TLS" },
+	{ "http://127.0.0.1@evil.com/m", "user name" },
+	{ "http://127.0.0.1:80@evil.com/m", "user name" },
+	{ "http://me@127.0.0.1/m", "user name" },
+	{ "https://me:secret@example.com/m", "user name" },
+	{ "https://@example.com/m", "user name" },
+	{ "http://127.0.0.1\\@evil.com/m", "byte" },
+	{ "http://127.0.0.1:80.evil.com/m", "port" },
+	{ "http://127.0.0.1:evil.com/m", "port" },
+	{ "http://127.0.0.1:80:90/m", "port" },
+	{ "https://example.com:123456/m", "port" },
+	{ "https://example.com:-1/m", "port" },
+	{ "https://[2001:db8::1/m", "port" },
+	{ "https://[2001:db8::1]evil.com/m", "port" },
+	{ "https://[2001:db8::1]evil.com:80/m", "port" },
+	{ "https://2001:db8::1/m", "port" },
+	{ "https://", "no host" },
+	{ "https:///m", "no host" },
+	{ "https://?m", "no host" },
+	{ "https://:443/m", "no host" },
+	{ "https://example.com/a b", "byte" },
+	{ "https://example.com/a\nb", "byte" },
+	{ "https://example.com\r\nHost: evil.com/m", "byte" },
+	{ "https://example.com/\x01", "byte" },
+	{ "https://example.com/\x7f", "byte" },
+	{ "ftp://example.com/m", "http or https" },
+	{ "hf://org/name", "http or https" },
+	{ "example.com/m", "http or https" },
+	{ "", "http or https" },
+};
+
 static void only_tls_and_loopback_are_read(void **state)
 {
-	static const struct {
-		const char *url, *word;
-	} rows[] = {
-		{ "https://example.com", NULL },
-		{ "https://example.com/a/model.safetensors", NULL },
-		{ "HTTPS://EXAMPLE.COM/m", NULL },
-		{ "https://example.com:8443/m", NULL },
-		{ "https://example.com:/m", NULL },
-		{ "https://[2001:db8::1]/m", NULL },
-		{ "https://[2001:db8::1]:8443/m", NULL },
-		{ "https://example.com/a%20b/%2E%2E/c", NULL },
-		{ "https://example.com/a@b:c/m", NULL },
-		{ "https://example.com?sig=a@b", NULL },
-		{ "http://127.0.0.1", NULL },
-		{ "http://127.0.0.1/m", NULL },
-		{ "http://127.0.0.1:8080/m", NULL },
-		{ "HTTP://127.0.0.1?x", NULL },
-		{ "http://127.0.0.1.evil.com/m", "without TLS" },
-		{ "http://127.0.0.10/m", "without TLS" },
-		{ "http://127.0.0.1%2eevil.com/m", "without TLS" },
-		{ "http://127.0.0.1-evil.com/m", "without TLS" },
-		{ "http://evil.com/127.0.0.1", "without TLS" },
-		{ "http://evil.com?127.0.0.1", "without TLS" },
-		{ "http://evil.com#@127.0.0.1", "without TLS" },
-		{ "http://localhost/m", "without TLS" },
-		{ "http://127.1/m", "without TLS" },
-		{ "http://[::1]/m", "without TLS" },
-		{ "http://0127.0.0.1/m", "without TLS" },
-		{ "http://127.0.0.1@evil.com/m", "user name" },
-		{ "http://127.0.0.1:80@evil.com/m", "user name" },
-		{ "http://me@127.0.0.1/m", "user name" },
-		{ "https://me:secret@example.com/m", "user name" },
-		{ "https://@example.com/m", "user name" },
-		{ "http://127.0.0.1\\@evil.com/m", "byte" },
-		{ "http://127.0.0.1:80.evil.com/m", "port" },
-		{ "http://127.0.0.1:evil.com/m", "port" },
-		{ "http://127.0.0.1:80:90/m", "port" },
-		{ "https://example.com:123456/m", "port" },
-		{ "https://example.com:-1/m", "port" },
-		{ "https://[2001:db8::1/m", "port" },
-		{ "https://[2001:db8::1]evil.com/m", "port" },
-		{ "https://[2001:db8::1]evil.com:80/m", "port" },
-		{ "https://2001:db8::1/m", "port" },
-		{ "https://", "no host" },
-		{ "https:///m", "no host" },
-		{ "https://?m", "no host" },
-		{ "https://:443/m", "no host" },
-		{ "https://example.com/a b", "byte" },
-		{ "https://example.com/a\nb", "byte" },
-		{ "https://example.com\r\nHost: evil.com/m", "byte" },
-		{ "https://example.com/\x01", "byte" },
-		{ "https://example.com/\x7f", "byte" },
-		{ "ftp://example.com/m", "http or https" },
-		{ "hf://org/name", "http or https" },
-		{ "example.com/m", "http or https" },
-		{ "", "http or https" },
-	};
-
 	(void)state;
-	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+	for (size_t i = 0; i < sizeof urls / sizeof *urls; i++) {
 		struct err err = { 0 };
-		int rc = address_check(rows[i].url, &err);
+		int rc = address_check(urls[i].url, &err);
 
-		if (!rows[i].word
+		if (!urls[i].word
 			    ? rc != 0
-			    : !rc || err.kind != ERR_INPUT || !strstr(err.message, rows[i].word))
-			fail_msg("'%s': %s", rows[i].url, rc ? err.message : "is read");
+			    : !rc || err.kind != ERR_INPUT || !strstr(err.message, urls[i].word))
+			fail_msg("'%s': %s", urls[i].url, rc ? err.message : "is read");
 		if (strstr(err.message, "secret"))
 			fail_msg("a message shows a password: %s", err.message);
 	}
@@ -138,7 +138,8 @@ static void long_addresses_are_read_or_refused_as_short_ones(void **state)
 	free(url);
 }
 
-/* A token is sent where scheme, host and port are the same; RFC 3986, 3.2.2: hosts have any case. */
+/* A token is sent where scheme, host and port are the same; RFC 3986, 3.2.2: hosts have any
+ * case. */
 static void a_token_stays_at_its_origin(void **state)
 {
 	static const char hub[] = "https://huggingface.co";
