@@ -269,8 +269,9 @@ static int no_fsync(const struct io *io, int fd)
 	return 0;
 }
 
-/* Fails call number `at` of one of two ranks.  All ranks must end so, and the next run, by another
- * number of ranks, must make the files of one process.  False: there are fewer calls. */
+/* Fails call number `at` of one of two ranks.  All ranks must end so, with no finished output where
+ * the leading one did not fail itself, and the next run, by another number of ranks, must make the
+ * files of one process.  False: there are fewer calls. */
 static bool disturb(const struct quantize_params *params, int rank, enum io_fault fault, long at)
 {
 	struct run runs[MOST_RANKS];
@@ -291,8 +292,10 @@ static bool disturb(const struct quantize_params *params, int rank, enum io_faul
 	if (runs[0].rc != runs[1].rc)
 		fail_msg("%s as call %ld of rank %d: results %d and %d", op_names[faulty.op], at,
 			 rank, runs[0].rc, runs[1].rc);
-	if (runs[0].rc)
+	if (runs[0].rc) {
 		assert_all_fail(runs, 2, runs[0].err.kind, runs[0].err.message);
+		assert_true(rank == 0 || !runs[0].result.complete);
+	}
 	for (int i = 0; i < n; i++) {
 		runs[i] = (struct run){ .params = *params };
 		runs[i].params.convert.io = &quick;
