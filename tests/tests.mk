@@ -34,7 +34,7 @@ PARITY    := test_kernels test_kernels_values test_cast_transpose test_golden te
 	     test_executor_attention_f16 test_executor_products \
 	     test_executor_gram test_executor_delta test_executor_scan \
 	     test_executor_channels test_executor_observed test_executor_experts \
-	     test_executor_segments
+	     test_executor_segments test_executor_fp8
 # test_counts takes the place of ThreadSanitizer's library, and takes minutes with another one.
 SIMT      := $(patsubst %,$(BUILD)/simt/%,$(filter-out $(if $(SANITIZE),test_counts),\
 	     $(basename $(notdir $(wildcard tests/simt/test_*.c)))) $(PARITY))

@@ -398,6 +398,7 @@ extern "C" const struct executor_ops executor_gpu = {
 	.rms_norm = on_stream<gpu_rms_norm>::run,
 	.rope = on_stream<gpu_rope>::run,
 	.round_e4m3 = on_stream<gpu_round_e4m3>::run,
+	.round_fp8 = on_stream<gpu_round_fp8>::run,
 	.route = on_stream<gpu_route>::run,
 	.sort_choices = on_stream<gpu_sort_choices>::run,
 	.multiply_rows = gpu_multiply_rows,

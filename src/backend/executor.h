@@ -202,6 +202,9 @@ struct executor_ops {
 	void (*rope)(struct executor_stream *stream, const struct rope_args *args);
 	void (*round_e4m3)(struct executor_stream *stream, const struct round_e4m3_args *args);
 
+	/* The same bits as those functions of any backend.  Does not wait. */
+	void (*round_fp8)(struct executor_stream *stream, const struct round_fp8_args *args);
+
 	/* --- experts --- */
 
 	/* The softmax over all experts is exp(score - log of the sum of exponentials); the

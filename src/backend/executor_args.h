@@ -12,6 +12,7 @@
 
 #include "num/activation.h"
 #include "num/dtype.h"
+#include "num/qspec.h"
 
 /* The sums of products of inputs with each other, for a Hessian: h += x^T x, in the columns [first,
  * first + n) and the rows [0, first + n) of h.  These panels of all columns together are the upper
@@ -151,6 +152,26 @@ struct round_e4m3_args {
 	float *x; /* (n_rows, n_heads, head_dim) */
 	size_t n_rows, n_heads, head_dim;
 	const float *scales; /* (n_heads) */
+};
+
+/* Values that were cast to FP8: those beyond the largest code, and those that were not zero and
+ * have a code of zero.  A zeroed struct is of no values.  Operations add to it. */
+struct cast_counts {
+	uint64_t n_saturated, n_zeros;
+};
+
+/* The values of x in FP8: y = code * scale_inv, rounded to the type of y.  Codes and scales are
+ * those of backend.h's quantize(); with ARITH_GIVEN, whose tile is the whole of x, the codes are
+ * those of its cast() by `scale`, and scale_inv is as given. */
+struct round_fp8_args {
+	const float *x; /* (n_rows, n_cols) */
+	size_t n_rows, n_cols;
+	struct qspec spec;
+	float scale, scale_inv;	     /* of ARITH_GIVEN */
+	void *y;		     /* (n_rows, n_cols) of dtype; may be x if that is F32 */
+	enum dtype dtype;	     /* F32 or BF16 */
+	struct cast_counts *counts;  /* NULL: none */
+	struct value_stats *scratch; /* (1): memory without meaning between two calls */
 };
 
 /* The causal attention of a sequence: a query attends to its own token and those before it. */

@@ -29,7 +29,7 @@ int candidates_open(struct compensation *job, struct err *err)
 
 	for (size_t i = 0; i < n; i++)
 		sequences[i] = plan->own_numbers[plan->held[held_number(plan, i)]];
-	rc = variants_open(&job->variants, &job->runner, (struct input_filter){ 0 }, err);
+	rc = variants_open(&job->variants, &job->runner, err);
 	for (size_t c = 0; c <= plan->n_rhos && !rc; c++) {
 		job->n_candidates++;
 		rc = variant_open(&job->candidates[c], &job->variants, sequences, n, err);

@@ -87,7 +87,7 @@ static uint64_t fixed_size(const struct compensate_plan *plan, uint64_t layer)
 	size += (uint64_t)plan->params.n_threads * stream;
 	size += bands_size(plan) + codes_size(plan);
 	if (plan->n_held_out)
-		size += variants_size(sweep, &plan->model, false) +
+		size += variants_size(sweep, &plan->model) +
 			(1 + plan->n_rhos) *
 				variant_size(sweep, &plan->model, plan->n_own_held_out) +
 			(uint64_t)plan->params.n_threads * forward_heads_size(1 + plan->n_rhos) +

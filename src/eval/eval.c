@@ -233,7 +233,7 @@ static int run(struct evaluation *evaluation, struct eval_result *result, struct
 	if (params->by_layer) {
 		result->n_layers = evaluation->plan->out.model.n_layers;
 		result->layers = xcalloc(result->n_layers, sizeof *result->layers);
-		evaluation->layers = layers_new(sweep, &evaluation->plan->inputs, result->layers);
+		evaluation->layers = layers_new(sweep, result->layers);
 	}
 	if (sweep_run(sweep, 0, &events, err) || sweep_close(sweep, err))
 		return -1;

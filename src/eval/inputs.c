@@ -4,11 +4,13 @@
 #include <stdlib.h>
 
 #include "backend/dispatch.h"
+#include "base/mem.h"
 #include "base/sort.h"
 #include "format/scale_names.h"
 #include "num/fp8.h"
 #include "recipe/recipe.h"
 #include "source/fp8_source.h"
+#include "sweep/engine_cast.h"
 
 /* Of a tensor's scales so many are looked at. */
 #define FEW_SCALES 4096
@@ -63,7 +65,7 @@ static int find_mx_rule(const struct tensor_ref *weight, size_t tile, struct sou
 
 /* Sets *cast to the cast of inputs that engines make for weights with such scales. */
 static int find_dynamic(const struct tensor_ref *weight, const struct weight_scale *scale,
-			struct source *source, struct engine_cast *cast, struct err *err)
+			struct source *source, struct input_cast *cast, struct err *err)
 {
 	enum granularity granularity = weight_scale_granularity(scale);
 	enum mx_rule rule = MX_UP;
@@ -75,13 +77,13 @@ static int find_dynamic(const struct tensor_ref *weight, const struct weight_sca
 	if (granularity == GRANULARITY_MX &&
 	    find_mx_rule(weight, scale->tile.cols, source, &rule, err))
 		return -1;
-	engine_cast_dynamic(cast, granularity, fp8_of_dtype(weight->tensor->dtype),
-			    scale->tile.cols, pow2, rule);
+	*cast = engine_cast_dynamic(granularity, fp8_of_dtype(weight->tensor->dtype),
+				    scale->tile.cols, pow2, rule);
 	return 0;
 }
 
 /* Reads the static scale of a matrix's input, if the checkpoint has one. */
-static int read_static(struct engine_cast *cast, struct source *source, const char *weight,
+static int read_static(struct input_cast *cast, struct source *source, const char *weight,
 		       struct err *err)
 {
 	const struct tensor_ref *scale = input_scale_beside(source->checkpoint, weight);
@@ -108,19 +110,18 @@ static int read_static(struct engine_cast *cast, struct source *source, const ch
 static int add(struct engine_inputs *inputs, const struct detection *detection,
 	       struct source *source, const struct linear_ref *ref, struct err *err)
 {
-	struct engine_cast cast = { 0 };
+	struct engine_input input = { .ref = ref };
 	struct weight_scale scale;
 
 	if (!ref->weight || !detection_is_weight(ref->weight))
 		return 0;
 	if (fp8_source_scale(detection, ref->weight, &scale, err))
 		return -1;
-	if (find_dynamic(ref->weight, &scale, source, &cast, err) ||
-	    read_static(&cast, source, ref->weight->tensor->name, err))
+	if (find_dynamic(ref->weight, &scale, source, &input.cast, err) ||
+	    read_static(&input.cast, source, ref->weight->tensor->name, err))
 		return -1;
 	ARRAY_GROW(inputs->list, inputs->n);
-	inputs->list[inputs->n++] =
-		(struct engine_input){ ref, engine_casts_add(&inputs->casts, &cast) };
+	inputs->list[inputs->n++] = input;
 	return 0;
 }
 
@@ -150,13 +151,12 @@ static int by_ref(const void *a, const void *b)
 }
 
 int engine_inputs_make(struct engine_inputs *inputs, const struct model *model,
-		       struct source *source, int n_lanes, struct err *err)
+		       struct source *source, struct err *err)
 {
 	struct detection detection;
 	int rc;
 
 	*inputs = (struct engine_inputs){ 0 };
-	engine_casts_init(&inputs->casts, source->backend, n_lanes);
 	rc = fp8_source_detect(&detection, source->checkpoint, source->io, err);
 	if (!rc && !detection.weight_only)
 		rc = add_all(inputs, &detection, model, source, err);
@@ -167,7 +167,6 @@ int engine_inputs_make(struct engine_inputs *inputs, const struct model *model,
 
 void engine_inputs_release(struct engine_inputs *inputs)
 {
-	engine_casts_release(&inputs->casts);
 	free(inputs->list);
 	*inputs = (struct engine_inputs){ 0 };
 }
@@ -179,7 +178,7 @@ void engine_inputs_mark(const struct engine_inputs *inputs, struct linear *linea
 	if (!linear->ref || !inputs->n)
 		return;
 	found = bsearch(&wanted, inputs->list, inputs->n, sizeof wanted, by_ref);
-	linear->module = found ? &inputs->casts.list[found->cast] : NULL;
+	linear->cast = found ? &found->cast : NULL;
 }
 
 void engine_inputs_mark_layer(const struct engine_inputs *inputs, struct layer *layer)
@@ -189,14 +188,4 @@ void engine_inputs_mark_layer(const struct engine_inputs *inputs, struct layer *
 	for (size_t e = 0; e < layer->ref->n_experts; e++)
 		for (int l = 0; l < N_EXPERT_ROLES; l++)
 			engine_inputs_mark(inputs, &layer->experts[e][l]);
-}
-
-struct cast_counts engine_inputs_counts(const struct engine_inputs *inputs, int worker)
-{
-	return inputs->n ? inputs->casts.lanes[worker].counts : (struct cast_counts){ 0 };
-}
-
-struct input_filter engine_inputs_filter(struct engine_inputs *inputs)
-{
-	return engine_casts_filter(&inputs->casts);
 }

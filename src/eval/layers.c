@@ -8,6 +8,7 @@
 /* The sums of one module over one sequence. */
 struct module_sums {
 	struct noise local, accumulated;
+	uint64_t n_inputs; /* values that were cast */
 	struct cast_counts counts;
 };
 
@@ -25,7 +26,6 @@ struct layers_lane {
 
 struct layers {
 	struct sweep *sweep;
-	const struct engine_inputs *inputs;
 	struct layer_quality *list;
 	struct layers_lane *lanes; /* by worker */
 	struct module_sums *sums;  /* (max_sequences, n_modules) */
@@ -34,12 +34,11 @@ struct layers {
 	size_t n_modules;	   /* of it */
 };
 
-struct layers *layers_new(struct sweep *sweep, const struct engine_inputs *inputs,
-			  struct layer_quality *list)
+struct layers *layers_new(struct sweep *sweep, struct layer_quality *list)
 {
 	struct layers *layers = xcalloc(1, sizeof *layers);
 
-	*layers = (struct layers){ .sweep = sweep, .inputs = inputs, .list = list };
+	*layers = (struct layers){ .sweep = sweep, .list = list };
 	layers->lanes = xcalloc((size_t)sweep->plan.params.n_threads, sizeof *layers->lanes);
 	layers->residuals = xcalloc(sweep->plan.max_sequences, sizeof *layers->residuals);
 	return layers;
@@ -145,7 +144,6 @@ static int run_local(struct layers *layers, struct layers_lane *lane,
 	struct workspace *source = of_source->memory.workspaces[observation->worker];
 	struct module_sums *sums = sums_of(layers, observation->sequence, place);
 	struct buffer *wanted = &lane->wanted[place < N_LINEARS ? place : N_LINEARS];
-	struct cast_counts before = engine_inputs_counts(layers->inputs, observation->worker), now;
 
 	if (!has_linear(layers->layer, place))
 		return 0;
@@ -155,9 +153,8 @@ static int run_local(struct layers *layers, struct layers_lane *lane,
 	    fetch(lane->of_out->workspace, &lane->got, lane->y, n, err))
 		return -1;
 	noise_add(&sums->local, wanted->data, lane->got.data, n);
-	now = engine_inputs_counts(layers->inputs, observation->worker);
-	sums->counts = (struct cast_counts){ now.n - before.n, now.saturated - before.saturated,
-					     now.zeros - before.zeros };
+	sums->counts = *lane->of_out->workspace->host.cast_counts;
+	sums->n_inputs = linear->cast ? lane->m * linear->ref->k : 0;
 	return 0;
 }
 
@@ -279,9 +276,9 @@ static void module_end(const struct layers *layers, size_t place, struct layer_q
 
 		noise_join(&module->local, &sums->local);
 		noise_join(&module->accumulated, &sums->accumulated);
-		module->n_inputs += sums->counts.n;
-		module->n_saturated += sums->counts.saturated;
-		module->n_zeros += sums->counts.zeros;
+		module->n_inputs += sums->n_inputs;
+		module->n_saturated += sums->counts.n_saturated;
+		module->n_zeros += sums->counts.n_zeros;
 	}
 }
 

@@ -10,7 +10,6 @@
 #ifndef FP8CONV_EVAL_LAYERS_H
 #define FP8CONV_EVAL_LAYERS_H
 
-#include "eval/inputs.h"
 #include "sweep/sweep.h"
 
 /* Sums over the values of the source's output and over the squares of the differences. */
@@ -36,8 +35,7 @@ struct layers;
 
 /* The sweep's first model is the source, the second the checkpoint.  Adds to list (n_layers), which
  * outlives the layers. */
-struct layers *layers_new(struct sweep *sweep, const struct engine_inputs *inputs,
-			  struct layer_quality *list);
+struct layers *layers_new(struct sweep *sweep, struct layer_quality *list);
 void layers_free(struct layers *layers); /* accepts NULL */
 
 /* Returns what the source, or the checkpoint, is observed by. */

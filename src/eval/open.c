@@ -128,22 +128,11 @@ static int open_casts(struct eval_plan *plan, const struct eval_params *params, 
 
 	source_init(&source, params->io, &plan->out.checkpoint, params->backend, -1);
 	if (!params->activations || strcmp(params->activations, "bf16") != 0)
-		rc = engine_inputs_make(&plan->inputs, model, &source, params->n_threads, err);
+		rc = engine_inputs_make(&plan->inputs, model, &source, err);
 	if (!rc && params->kv_cache)
 		rc = cache_scales_read(&plan->caches, model, &source, err);
 	source_release(&source);
 	return rc;
-}
-
-/* Passes the input on.  With a filter a product takes all rows of a sequence at once, so that those
- * of two models can be compared. */
-static int same_input(void *context, const struct filter_input *input, const float **values,
-		      struct err *err)
-{
-	(void)context;
-	(void)err;
-	*values = input->x;
-	return 0;
 }
 
 static int plan_sweep(struct eval_plan *plan, const struct eval_params *params, struct err *err)
@@ -162,10 +151,9 @@ static int plan_sweep(struct eval_plan *plan, const struct eval_params *params, 
 		.group = params->group,
 	};
 
-	if (params->by_layer)
-		source.filter.apply = out.filter.apply = same_input;
-	if (plan->inputs.n)
-		out.filter = engine_inputs_filter(&plan->inputs);
+	/* --by-layer compares products of two models: both take all rows of a sequence at once */
+	source.casts = params->by_layer;
+	out.casts = params->by_layer || plan->inputs.n;
 	if (plan->has_source)
 		sweep.models[sweep.n_models++] = source;
 	sweep.models[sweep.n_models++] = out;

@@ -45,15 +45,20 @@ void forward_release(struct forward *forward)
 	*forward = (struct forward){ 0 };
 }
 
-size_t forward_slots(const struct model *model)
+size_t forward_matrices(const struct model *model)
 {
 	size_t n_experts = 0;
 
 	for (size_t i = 0; i < model->n_layers; i++)
 		if (model->layers[i].n_experts > n_experts)
 			n_experts = model->layers[i].n_experts;
+	return N_LINEARS + n_experts * N_EXPERT_ROLES;
+}
+
+size_t forward_slots(const struct model *model)
+{
 	/* q, k and v; what latent attention caches; x and y of each matrix */
-	return 3 + 2 + 2 * (N_LINEARS + n_experts * N_EXPERT_ROLES);
+	return 3 + 2 + 2 * forward_matrices(model);
 }
 
 int forward_embed(const struct pass *pass, const float *table, size_t n_rows,

@@ -18,6 +18,14 @@
 #include "backend/executor.h"
 #include "model/model.h"
 
+/* How the input of a matrix is cast to FP8; the values of its codes are multiplied. */
+struct input_cast {
+	struct qspec spec;
+	float scale, scale_inv; /* of ARITH_GIVEN, as in round_fp8_args */
+	/* the input is added to these of workspace->cast.stats before; SIZE_MAX: none */
+	size_t stats;
+};
+
 /* A loaded matrix. */
 struct linear {
 	const struct linear_ref *ref;
@@ -25,9 +33,9 @@ struct linear {
 	float *bias;		       /* (n); NULL: none */
 	float amax;		       /* of the weight, in the checkpoint's type */
 	enum dtype input;	       /* type of the products: BF16, or F32 */
-	/* private to the input filter, which gives matrices with the same input and module the same
-	 * values; NULL: the input is not filtered */
-	const void *module;
+	/* of inputs, if forward.casts; NULL: the input is taken as it is.  An input of several
+	 * matrices with equal casts is cast once */
+	const struct input_cast *cast;
 };
 
 /* A loaded layer. */
@@ -83,24 +91,6 @@ struct observer {
 	void (*observe)(void *context, const struct observation *observation);
 };
 
-/* The input of a matrix, for a filter. */
-struct filter_input {
-	const struct linear *linear;
-	int worker;
-	const float *x; /* (m, k), the host's */
-	size_t m;
-};
-
-/* Computes the values that are multiplied instead of an input; observers are called with the input
- * itself.  Called by several threads, each with its own worker. */
-struct input_filter {
-	void *context; /* apply NULL: no filter */
-	/* *values becomes (m, k) of the host: x, or memory of the filter, valid until the next call
-	 * with this worker. */
-	int (*apply)(void *context, const struct filter_input *input, const float **values,
-		     struct err *err);
-};
-
 struct forward {
 	const struct model *model;
 	struct executor *executor; /* on the first device */
@@ -109,7 +99,9 @@ struct forward {
 	bool round;		     /* products take bf16 */
 	enum dtype input;	     /* type of the products: BF16, or F32 with the same values */
 	const struct observer *observer; /* NULL: none */
-	struct input_filter filter;	 /* of matrices that have a module */
+	/* inputs may be cast: products take all rows of a sequence at once, because a scale may be
+	 * of the whole input; observers are told of the input before it is cast */
+	bool casts;
 };
 
 struct sequence {
@@ -155,6 +147,9 @@ int forward_add_devices(struct forward *forward, size_t n_devices, struct err *e
 /* Returns the largest number of slots that a layer, or the head, needs. */
 size_t forward_slots(const struct model *model);
 
+/* Returns the largest number of matrices of a layer: N_LINEARS by role, then those of experts. */
+size_t forward_matrices(const struct model *model);
+
 /* residual[t] = table[token_rows[t]].  table (n_rows, hidden) has at most as many rows as the
  * sequence has tokens; token_rows is (n_tokens).  Both are the host's. */
 int forward_embed(const struct pass *pass, const float *table, size_t n_rows,
@@ -165,16 +160,16 @@ int forward_embed(const struct pass *pass, const float *table, size_t n_rows,
 int forward_embed_layers(const struct pass *pass, const float *table, size_t n_rows,
 			 struct err *err);
 
-/* residual += attention, then residual += mlp.  Fails only as the executor, the filter or memory
- * does. */
+/* residual += attention, then residual += mlp.  Fails only as the executor or memory does. */
 int forward_layer(const struct pass *pass, struct err *err);
 
 /* The same for n sequences, of which pass->sequence is the first: each gets the bits that
  * forward_layer() gives it.  n: 1 to the workspace's max_group. */
 int forward_group(const struct pass *pass, size_t n, struct err *err);
 
-/* y (m, n) = x (m, k) through a matrix of pass->layer, with its filter and rounding, and its bias;
- * no observer is called.  x and y are executor memory, and all work on x is done.  Waits. */
+/* y (m, n) = x (m, k) through a matrix of pass->layer, with its cast and rounding, and its bias; no
+ * observer is called.  x and y are executor memory, and all work on x is done.  Waits, and then
+ * workspace->host.cast_counts[0] has the counts of the cast; zeros if there is none. */
 int forward_linear(const struct pass *pass, const struct linear *linear, const float *x, size_t m,
 		   float *y, struct err *err);
 

@@ -53,8 +53,7 @@ static void labels_put(const struct pass *pass, const struct head_block *block)
 	w->ops->put(w->stream, w->head.labels, labels, block->m * sizeof *labels);
 }
 
-int head_block_begin(const struct head_pass *run, size_t first, struct head_block *block,
-		     struct err *err)
+void head_block_begin(const struct head_pass *run, size_t first, struct head_block *block)
 {
 	const struct pass *pass = &run->pass;
 	size_t hidden = pass->forward->model->hidden, n = pass->sequence->n_tokens;
@@ -67,10 +66,8 @@ int head_block_begin(const struct head_pass *run, size_t first, struct head_bloc
 	w->own->ready = (struct ready_input){ 0 };
 	x = pass_round(pass, w->own->normed + first * hidden, block->m, hidden, false);
 	x.linear = run->head.linear->ref;
-	if (pass_input(pass, run->head.linear, &x, &block->input, err))
-		return -1;
+	block->input = pass_input(pass, run->head.linear, &x);
 	labels_put(pass, block);
-	return 0;
 }
 
 bool head_panel_next(const struct head_pass *run, struct head_panel *panel)
@@ -169,8 +166,7 @@ static int block_run(const struct head_pass *run, size_t first, float *logits, s
 	struct head_panel panel = { 0 };
 	struct head_block block;
 
-	if (head_block_begin(run, first, &block, err))
-		return -1;
+	head_block_begin(run, first, &block);
 	while (head_panel_next(run, &panel)) {
 		head_panel_run(run, &block, &panel);
 		if (logits && logits_fetch(run, &block, &panel, logits, err))

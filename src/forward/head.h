@@ -31,8 +31,7 @@ void head_norm(const struct head_pass *run, size_t first, size_t m);
 size_t head_block_tokens(const struct head_pass *run, size_t first);
 
 /* Prepares the input and the labels of a block from `first` on. */
-int head_block_begin(const struct head_pass *run, size_t first, struct head_block *block,
-		     struct err *err);
+void head_block_begin(const struct head_pass *run, size_t first, struct head_block *block);
 
 /* Moves to the first panel, if panel->n is 0, or the next one.  Returns false after the last. */
 bool head_panel_next(const struct head_pass *run, struct head_panel *panel);

@@ -75,8 +75,8 @@ static int block_run(const struct head_pass *p, const struct head_pass *q, size_
 	struct head_block of_p, of_q;
 	struct head_panel panel = { 0 };
 
-	if (head_block_begin(p, first, &of_p, err) || head_block_begin(q, first, &of_q, err))
-		return -1;
+	head_block_begin(p, first, &of_p);
+	head_block_begin(q, first, &of_q);
 	while (head_panel_next(q, &panel)) {
 		head_panel_run(p, &of_p, &panel);
 		head_panel_run(q, &of_q, &panel);
@@ -122,8 +122,7 @@ static int many_panel(const struct many *many, size_t first, const struct head_p
 		struct head_block block;
 
 		head_norm(q, first, head_block_tokens(q, first));
-		if (head_block_begin(q, first, &block, err))
-			return -1;
+		head_block_begin(q, first, &block);
 		head_panel_run(q, &block, panel);
 		if (panel_add(many->p, q, panel, block.m, many->totals + i * HEAD_BLOCK, err))
 			return -1;
@@ -146,8 +145,7 @@ static int many_block(const struct many *many, size_t first, struct err *err)
 	struct head_panel panel = { 0 };
 	struct head_block block;
 
-	if (head_block_begin(many->p, first, &block, err))
-		return -1;
+	head_block_begin(many->p, first, &block);
 	while (head_panel_next(many->p, &panel)) {
 		head_panel_run(many->p, &block, &panel);
 		if (many_panel(many, first, &panel, err))

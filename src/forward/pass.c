@@ -22,16 +22,16 @@ bool pass_keeps(const struct pass *pass, bool ends)
 {
 	const struct forward *forward = pass->forward;
 
-	return !ends || forward->input != DT_BF16 || forward->filter.apply ||
+	return !ends || forward->input != DT_BF16 || forward->casts ||
 	       (forward->observer && !forward->observer->reads_no_inputs);
 }
 
-/* Returns the codes to which inputs are rounded; NULL if they are not, or filtered before. */
+/* Returns the codes to which inputs are rounded; NULL if they are not, or cast before. */
 static uint16_t *codes_for(const struct pass *pass, uint16_t *codes)
 {
 	const struct forward *forward = pass->forward;
 
-	return forward->input == DT_BF16 && !forward->filter.apply ? codes : NULL;
+	return forward->input == DT_BF16 && !forward->casts ? codes : NULL;
 }
 
 struct rounded_out pass_ready(const struct pass *pass, struct ready_input *ready, const float *x,
@@ -96,7 +96,7 @@ struct observation pass_round(const struct pass *pass, float *x, size_t m, size_
 	if (!ready_take(w, &w->own->ready, x, observation.slot) &&
 	    !ready_take(w, &w->ready, x, observation.slot))
 		input_round(pass, &observation, ends);
-	w->input.filtered_from = w->host.fetched_from = NULL;
+	w->cast.from = NULL;
 	return observation;
 }
 
@@ -111,60 +111,66 @@ void pass_observe_out(const struct pass *pass)
 	w->own->out_stats = NULL;
 }
 
-/* Filters an input into workspace->input.filtered. */
-static int filter(const struct pass *pass, const struct linear *linear, const struct observation *x,
-		  struct err *err)
+/* Do the casts give the same values? */
+static bool casts_equal(const struct input_cast *a, const struct input_cast *b)
 {
-	const struct input_filter *filter = &pass->forward->filter;
-	struct workspace *w = pass->workspace;
-	const struct filter_input input = { linear, w->number, w->host.input, x->n_rows };
-	size_t size = x->n_rows * x->n_cols * sizeof(float);
-	const float *values;
-
-	if (w->input.filtered_from == x->values && w->input.filtered_by == linear->module)
-		return 0; /* another matrix with the same x */
-	if (w->host.fetched_from != x->values)
-		w->ops->fetch(w->stream, w->host.input, x->values, size);
-	w->host.fetched_from = x->values;
-	if (w->ops->wait(w->stream, err) || filter->apply(filter->context, &input, &values, err))
-		return -1;
-	w->ops->put(w->stream, w->input.filtered, values, size);
-	w->input.filtered_from = x->values;
-	w->input.filtered_by = linear->module;
-	w->input.rounded_from = NULL;
-	return 0;
+	return qspec_equal(&a->spec, &b->spec) && a->scale == b->scale &&
+	       a->scale_inv == b->scale_inv;
 }
 
-/* Sets *input to what is multiplied in the place of x. */
-static int prepare(const struct pass *pass, const struct linear *linear,
-		   const struct observation *x, const void **input, struct err *err)
+/* Returns the values of an input in FP8, as the type of products.  counts: NULL: none. */
+static const void *cast(const struct pass *pass, const struct linear *linear,
+			const struct observation *x, struct cast_counts *counts)
 {
 	struct workspace *w = pass->workspace;
-	const float *values = x->values;
+	const struct input_cast *by = linear->cast;
+	const struct round_fp8_args args = { .x = x->values,
+					     .n_rows = x->n_rows,
+					     .n_cols = x->n_cols,
+					     .spec = by->spec,
+					     .scale = by->scale,
+					     .scale_inv = by->scale_inv,
+					     .y = w->cast.values,
+					     .dtype = linear->input,
+					     .counts = counts,
+					     .scratch = w->cast.scratch };
 
-	if (linear->module) {
-		if (filter(pass, linear, x, err))
-			return -1;
-		values = w->input.filtered;
-	}
-	*input = values;
+	if (by->stats != SIZE_MAX)
+		w->ops->amax(w->stream, x->values, x->n_rows * x->n_cols,
+			     &w->cast.stats[by->stats]);
+	if (w->cast.from == x->values && w->cast.dtype == linear->input &&
+	    casts_equal(&w->cast.by, by))
+		return w->cast.values; /* another matrix with the same x */
+	w->ops->round_fp8(w->stream, &args);
+	w->cast.from = x->values;
+	w->cast.by = *by;
+	w->cast.dtype = linear->input;
+	return w->cast.values;
+}
+
+/* Returns what is multiplied in the place of x. */
+static const void *prepare(const struct pass *pass, const struct linear *linear,
+			   const struct observation *x, struct cast_counts *counts)
+{
+	struct workspace *w = pass->workspace;
+
+	if (linear->cast)
+		return cast(pass, linear, x, counts);
 	if (linear->input != DT_BF16)
-		return 0;
-	if (w->input.rounded_from == values) {
-		*input = w->input.codes;
-		return 0;
-	}
-	*input = w->input.codes = w->input.rounded;
-	w->ops->round_bf16(w->stream, values, x->n_rows * x->n_cols, w->input.rounded);
-	w->input.rounded_from = values;
-	return 0;
+		return x->values;
+	if (w->input.rounded_from == x->values)
+		return w->input.codes;
+	w->input.codes = w->input.rounded;
+	w->ops->round_bf16(w->stream, x->values, x->n_rows * x->n_cols, w->input.rounded);
+	w->input.rounded_from = x->values;
+	return w->input.codes;
 }
 
-int pass_input(const struct pass *pass, const struct linear *linear, const struct observation *x,
-	       const void **input, struct err *err)
+const void *pass_input(const struct pass *pass, const struct linear *linear,
+		       const struct observation *x)
 {
 	pass_observed(pass, x);
-	return prepare(pass, linear, x, input, err);
+	return prepare(pass, linear, x, NULL);
 }
 
 int forward_linear(const struct pass *pass, const struct linear *linear, const float *x, size_t m,
@@ -174,15 +180,17 @@ int forward_linear(const struct pass *pass, const struct linear *linear, const f
 	const struct observation observation = { .values = x,
 						 .n_rows = m,
 						 .n_cols = linear->ref->k };
+	size_t counts_size = pass->forward->casts ? sizeof *w->cast.counts : 0;
 	const void *input;
 
-	w->input.rounded_from = w->input.filtered_from = w->host.fetched_from = NULL;
-	if (prepare(pass, linear, &observation, &input, err))
-		return -1;
+	w->input.rounded_from = w->cast.from = NULL;
+	w->ops->zero(w->stream, w->cast.counts, counts_size);
+	input = prepare(pass, linear, &observation, w->cast.counts);
 	w->ops->multiply(w->stream, &linear->weight, input, m, y);
 	if (linear->bias)
 		w->ops->add_row(w->stream, y, linear->bias, m, linear->ref->n);
-	w->input.rounded_from = w->input.filtered_from = w->host.fetched_from = NULL;
+	w->ops->fetch(w->stream, w->host.cast_counts, w->cast.counts, counts_size);
+	w->input.rounded_from = w->cast.from = NULL;
 	return w->ops->wait(w->stream, err);
 }
 
@@ -212,12 +220,12 @@ void pass_output(const struct pass *pass, const struct linear *linear, float *y,
 
 size_t pass_rows(const struct pass *pass, size_t n)
 {
-	return pass->forward->filter.apply ? SIZE_MAX : pass->workspace->ops->rows(n);
+	return pass->forward->casts ? SIZE_MAX : pass->workspace->ops->rows(n);
 }
 
 /* Computes the products of rows [first, first + m). */
-static int products_rows(const struct pass *pass, const struct products *products, size_t first,
-			 size_t m, struct err *err)
+static void products_rows(const struct pass *pass, const struct products *products, size_t first,
+			  size_t m)
 {
 	struct workspace *w = pass->workspace;
 	size_t k = products->linears[0]->ref->k;
@@ -227,12 +235,9 @@ static int products_rows(const struct pass *pass, const struct products *product
 		const struct linear *linear = products->linears[i];
 		float *y = products->ys[i] + first * linear->ref->n;
 		struct observation observed;
-		const void *input;
 
 		x.linear = linear->ref;
-		if (pass_input(pass, linear, &x, &input, err))
-			return -1;
-		w->ops->multiply(w->stream, &linear->weight, input, m, y);
+		w->ops->multiply(w->stream, &linear->weight, pass_input(pass, linear, &x), m, y);
 		observed = x;
 		observed.n_cols = linear->ref->n;
 		observed.slot = w->own->n_slots_used++;
@@ -243,7 +248,6 @@ static int products_rows(const struct pass *pass, const struct products *product
 			pass_output(pass, linear, y, 0, observed);
 		}
 	}
-	return 0;
 }
 
 int pass_products(const struct pass *pass, const struct products *products, struct err *err)
@@ -251,6 +255,7 @@ int pass_products(const struct pass *pass, const struct products *products, stru
 	struct workspace *w = pass->workspace;
 	size_t n_values = products->linears[0]->ref->k, first_slot = w->own->n_slots_used, max_rows;
 
+	(void)err;
 	for (size_t i = 0; i < products->n; i++)
 		n_values += products->linears[i]->ref->n;
 	max_rows = pass_rows(pass, n_values);
@@ -258,8 +263,7 @@ int pass_products(const struct pass *pass, const struct products *products, stru
 		size_t left = products->m - row;
 
 		w->own->n_slots_used = first_slot;
-		if (products_rows(pass, products, row, left < max_rows ? left : max_rows, err))
-			return -1;
+		products_rows(pass, products, row, left < max_rows ? left : max_rows);
 	}
 	w->ready = (struct ready_input){ 0 };
 	return 0;

@@ -44,9 +44,9 @@ bool pass_keeps(const struct pass *pass, bool ends);
 /* Adds workspace->own->out to the stats that wait for it. */
 void pass_observe_out(const struct pass *pass);
 
-/* Part two: calls the observer with x, and sets *input to the values to multiply. */
-int pass_input(const struct pass *pass, const struct linear *linear, const struct observation *x,
-	       const void **input, struct err *err);
+/* Part two: calls the observer with x, and returns the values to multiply. */
+const void *pass_input(const struct pass *pass, const struct linear *linear,
+		       const struct observation *x);
 
 /* Part three: adds the bias to y (y.n_rows, y.n_cols), which is the columns of a product from
  * `first` on, adds y to the stats of y.slot, and calls the observer. */
@@ -63,7 +63,7 @@ void pass_observed(const struct pass *pass, const struct observation *observatio
 void pass_observe(const struct pass *pass, const struct observation *observation);
 
 /* Returns how many rows to take at a time through matrices that read and write n values a row.  A
- * filter takes all rows at once, because its scales are of the whole input. */
+ * cast takes all rows at once, because its scale may be of the whole input. */
 size_t pass_rows(const struct pass *pass, size_t n);
 
 /* The arguments of the model's RMS norm of the hidden values of each token, by weight: from x to

@@ -24,7 +24,8 @@ struct dims {
 	uint64_t attention_scratch;		 /* bytes */
 	uint64_t keys, values, value_heads, few; /* of gated DeltaNet */
 	uint64_t block, panel, n_panels;	 /* tokens and columns of the head */
-	uint64_t filtered;			 /* values of a filter; 0: no filter */
+	uint64_t casts;				 /* 1, or without casts of inputs 0 */
+	uint64_t matrices;			 /* of a layer */
 };
 
 static uint64_t larger(uint64_t a, uint64_t b)
@@ -75,7 +76,7 @@ static void dims_of_attention(struct dims *d, const struct executor_ops *ops,
 }
 
 static struct dims dims_of(const struct executor_ops *ops, const struct model *model,
-			   struct workspace_shape shape, bool filtered)
+			   struct workspace_shape shape, bool casts)
 {
 	struct dims d = { .tokens = shape.max_tokens, .hidden = model->hidden };
 
@@ -91,12 +92,13 @@ static struct dims dims_of(const struct executor_ops *ops, const struct model *m
 	d.input = larger(d.input, larger(d.values, model->mamba.n_heads * model->mamba.head_dim));
 	d.input = larger(d.input, larger(model->mamba1.n_channels, model->mamba1.step_rank));
 	d.group = d.tokens * shape.max_group;
-	d.grouped = d.experts && !filtered && executor_groups(ops);
+	d.grouped = d.experts && !casts && executor_groups(ops);
 	d.rows = d.grouped ? d.group : d.tokens;
 	d.block = d.tokens < HEAD_BLOCK ? d.tokens : HEAD_BLOCK;
 	d.panel = ops->panel_rows(model->vocab_size);
 	d.n_panels = d.panel ? (model->vocab_size + d.panel - 1) / d.panel : 0;
-	d.filtered = filtered ? d.tokens * d.input : 0;
+	d.casts = casts;
+	d.matrices = forward_matrices(model);
 	return d;
 }
 
@@ -128,7 +130,21 @@ static void common_arrays(struct workspace *w, const struct dims *d)
 	    larger(d->block * d->panel, 2 * d->rows * d->experts) * sizeof *w->scores);
 	add(list, &w->token_rows, d->tokens * sizeof *w->token_rows);
 	add(list, &w->input.rounded, d->rows * d->input * sizeof *w->input.rounded);
-	add(list, &w->input.filtered, d->filtered * sizeof *w->input.filtered);
+}
+
+static void cast_arrays(struct workspace *w, const struct dims *d)
+{
+	struct cast_arrays *cast = &w->cast;
+	struct array_list *list = &w->arrays;
+	uint64_t stats = d->casts * d->matrices * sizeof *cast->stats;
+
+	cast->n_stats = d->casts * d->matrices;
+	add(list, &cast->values, d->casts * d->tokens * d->input * sizeof(float));
+	add(list, &cast->stats, stats);
+	add(list, &cast->scratch, d->casts * sizeof *cast->scratch);
+	add(list, &cast->counts, d->casts * sizeof *cast->counts);
+	add_host(list, &w->host.cast_stats, stats);
+	add_host(list, &w->host.cast_counts, d->casts * sizeof *w->host.cast_counts);
 }
 
 /* The arrays of all sequences of a group, in those of its first one. */
@@ -275,7 +291,6 @@ static void host_arrays(struct workspace *w, const struct dims *d)
 	struct array_list *list = &w->arrays;
 	uint64_t angles = d->tokens * d->angles;
 
-	add_host(list, &h->input, d->filtered * sizeof *h->input);
 	add_host(list, &h->cosines, angles * sizeof *h->cosines);
 	add_host(list, &h->sines, angles * sizeof *h->sines);
 	add_host(list, &h->positions, d->tokens * sizeof *h->positions);
@@ -287,9 +302,9 @@ static void host_arrays(struct workspace *w, const struct dims *d)
 }
 
 /* Lists all arrays; w->ops and w->shape must be set. */
-static void list_arrays(struct workspace *w, const struct model *model, bool filtered)
+static void list_arrays(struct workspace *w, const struct model *model, bool casts)
 {
-	const struct dims d = dims_of(w->ops, model, w->shape, filtered);
+	const struct dims d = dims_of(w->ops, model, w->shape, casts);
 
 	w->grouped = d.grouped;
 	w->expert_rows = d.rows;
@@ -299,6 +314,7 @@ static void list_arrays(struct workspace *w, const struct model *model, bool fil
 			 d.experts ? (d.experts + 1) * sizeof(size_t) : 0);
 	route_arrays(w, &d, model);
 	common_arrays(w, &d);
+	cast_arrays(w, &d);
 	attention_arrays(w, &d, model);
 	delta_arrays(w, &d, model);
 	mamba_arrays(w, &d, model);
@@ -309,12 +325,12 @@ static void list_arrays(struct workspace *w, const struct model *model, bool fil
 }
 
 uint64_t workspace_size(const struct executor_ops *executor, const struct model *model,
-			struct workspace_shape shape, bool filtered)
+			struct workspace_shape shape, bool casts)
 {
 	struct workspace workspace = { .ops = executor, .shape = shape };
 	uint64_t size = 0;
 
-	list_arrays(&workspace, model, filtered);
+	list_arrays(&workspace, model, casts);
 	for (size_t i = 0; i < workspace.arrays.n; i++)
 		size += workspace.arrays.array[i].size;
 	return size;
@@ -341,6 +357,19 @@ static int allocate(struct workspace *workspace, struct err *err)
 	return 0;
 }
 
+static int cast_stats_clear(struct workspace *w, struct err *err)
+{
+	w->ops->zero(w->stream, w->cast.stats, w->cast.n_stats * sizeof *w->cast.stats);
+	return w->ops->wait(w->stream, err);
+}
+
+int workspace_take_cast_stats(struct workspace *w, struct err *err)
+{
+	w->ops->fetch(w->stream, w->host.cast_stats, w->cast.stats,
+		      w->cast.n_stats * sizeof *w->cast.stats);
+	return cast_stats_clear(w, err);
+}
+
 int workspace_new(struct workspace **result, const struct forward *forward,
 		  struct workspace_shape shape, int number, struct err *err)
 {
@@ -355,8 +384,8 @@ int workspace_new(struct workspace **result, const struct forward *forward,
 		free(workspace);
 		return -1;
 	}
-	list_arrays(workspace, forward->model, forward->filter.apply != NULL);
-	if (allocate(workspace, err)) {
+	list_arrays(workspace, forward->model, forward->casts);
+	if (allocate(workspace, err) || cast_stats_clear(workspace, err)) {
 		workspace_free(workspace);
 		return -1;
 	}

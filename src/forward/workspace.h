@@ -14,14 +14,23 @@
 #define HEAD_BLOCK \
 	512 /* tokens whose logits are computed at once, one panel of the head at a time */
 
-/* The input of a product, rounded and filtered, kept while several matrices share it. */
+/* The input of a product, rounded or cast, kept while several matrices share it. */
 struct input_arrays {
-	uint16_t *rounded;	    /* (tokens, widest input): bf16 */
-	const float *rounded_from;  /* the values that codes are made of; NULL: none */
-	const uint16_t *codes;	    /* in rounded, or in own->rounded */
-	float *filtered;	    /* (tokens, widest input): the filter's result */
-	const float *filtered_from; /* the values that filtered is made of; NULL: none */
-	const void *filtered_by;    /* the module that they were filtered for */
+	uint16_t *rounded;	   /* (tokens, widest input): bf16 */
+	const float *rounded_from; /* the values that codes are made of; NULL: none */
+	const uint16_t *codes;	   /* in rounded, or in own->rounded */
+};
+
+/* The input of a product in FP8: the values of its codes, likewise kept. */
+struct cast_arrays {
+	void *values;		     /* (tokens, widest input): F32 or BF16 */
+	const float *from;	     /* the values that they are made of; NULL: none */
+	struct input_cast by;	     /* how */
+	enum dtype dtype;	     /* of values */
+	size_t n_stats;		     /* forward_matrices() */
+	struct value_stats *stats;   /* (n_stats): of inputs */
+	struct value_stats *scratch; /* (1): of executor_ops.round_fp8() */
+	struct cast_counts *counts;  /* (1): of forward_linear() */
 };
 
 /* An input of products that the operation before them has rounded, and added to the stats of a
@@ -102,15 +111,15 @@ struct head_arrays {
 };
 
 struct host_arrays {
-	float *input;		    /* (tokens, widest input): a copy for the filter */
-	const float *fetched_from;  /* the values that input is a copy of; NULL: none */
 	struct value_stats **stats; /* from here on: copies of the executor's arrays */
 	uint32_t *counts;
 	float *cosines, *sines, *positions;
 	uint32_t *labels;
 	float *log_sums, *label_logits;
 	struct divergence_sums *sums;
-	struct divergence_sums *totals; /* (HEAD_BLOCK), over the panels */
+	struct divergence_sums *totals;	 /* (HEAD_BLOCK), over the panels */
+	struct cast_counts *cast_counts; /* (1) */
+	struct value_stats *cast_stats;	 /* (cast.n_stats) */
 };
 
 /* What a sequence keeps while the other sequences of its group take the same step.  The arrays of
@@ -165,7 +174,7 @@ struct workspace_shape {
 struct workspace {
 	struct executor_stream *stream;
 	const struct executor_ops *ops;
-	int number; /* the worker of observers and filters: the devices take workers in turn */
+	int number; /* the worker of observers: the devices take workers in turn */
 	struct workspace_shape shape;
 	/* experts take the tokens of all sequences of a group at once: arrays between the products
 	 * of experts have rows for all tokens of a group */
@@ -181,6 +190,7 @@ struct workspace {
 	uint32_t *token_rows; /* (tokens): rows of the table of embeddings, which is in normed */
 
 	struct input_arrays input;
+	struct cast_arrays cast;
 	struct ready_input ready; /* mlp.gate; x NULL: it is not rounded yet */
 	struct attention_arrays attention;
 	struct delta_arrays delta;
@@ -194,14 +204,17 @@ struct workspace {
 	struct array_list arrays;
 };
 
-/* Allocates memory.  number: the worker of observers and filters, on device number % n_devices.
- * forward->filter must be set before.  ERR_SYSTEM with the size. */
+/* Allocates memory.  number: the worker of observers, on device number % n_devices.  forward->casts
+ * must be set before.  ERR_SYSTEM with the size. */
 int workspace_new(struct workspace **workspace, const struct forward *forward,
 		  struct workspace_shape shape, int number, struct err *err);
 void workspace_free(struct workspace *workspace); /* accepts NULL */
 
-/* Returns the bytes of the arrays; filtered: there is an input filter. */
+/* Returns the bytes of the arrays; casts: as in struct forward. */
 uint64_t workspace_size(const struct executor_ops *executor, const struct model *model,
-			struct workspace_shape shape, bool filtered);
+			struct workspace_shape shape, bool casts);
+
+/* Copies workspace->cast.stats to workspace->host.cast_stats, and makes them zeros.  Waits. */
+int workspace_take_cast_stats(struct workspace *workspace, struct err *err);
 
 #endif

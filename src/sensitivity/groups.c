@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "sensitivity/steps.h"
+#include "sweep/engine_cast.h"
 
 #define ROLE(name) ((uint64_t)1 << LINEAR_##name)
 
@@ -46,13 +47,12 @@ struct maker {
 };
 
 /* Returns the cast of inputs that an engine makes beside the unit. */
-static struct engine_cast cast_of(const struct plan *plan, size_t u)
+static struct input_cast cast_of(const struct plan *plan, size_t u)
 {
 	const struct qspec *spec = plan->units[u].spec;
-	struct engine_cast cast;
+	struct input_cast cast = engine_cast_dynamic(qspec_granularity(spec), spec->format,
+						     spec->tile.cols, spec->pow2, spec->mx_rule);
 
-	engine_cast_dynamic(&cast, qspec_granularity(spec), spec->format, spec->tile.cols,
-			    spec->pow2, spec->mx_rule);
 	if (plan->selection.units[u].static_input)
 		engine_cast_static(&cast, plan->units[u].input_scale_inv);
 	return cast;
@@ -107,12 +107,10 @@ static void add_matrix(struct maker *maker, const struct linear_ref *ref)
 	struct sensitivity_members *members = &plan->members[plan->table.n_groups - 1];
 	struct sensitivity_member member = { .ref = ref };
 	struct matrix_parts parts;
-	struct engine_cast cast;
 
 	if (!places_find(&maker->places[maker->recipe], ref, &parts))
 		return;
-	cast = cast_of(from, parts.list[0].place->unit);
-	member.cast = engine_casts_add(&plan->casts, &cast);
+	member.cast = cast_of(from, parts.list[0].place->unit);
 	for (; member.n_parts < parts.n; member.n_parts++) {
 		const struct matrix_part *part = &parts.list[member.n_parts];
 

@@ -66,17 +66,6 @@ static int open_data(struct sensitivity_plan *plan, const struct sensitivity_par
 	return rc;
 }
 
-/* With a filter a product takes all rows of a sequence at once: the unquantized model does so too,
- * so that sums differ in nothing but their terms. */
-static int same_input(void *context, const struct filter_input *input, const float **values,
-		      struct err *err)
-{
-	(void)context;
-	(void)err;
-	*values = input->x;
-	return 0;
-}
-
 /* Finds how many groups fit into the memory beside the sequences. */
 static int plan_memory(struct sensitivity_plan *plan, uint64_t memory, struct err *err)
 {
@@ -87,7 +76,7 @@ static int plan_memory(struct sensitivity_plan *plan, uint64_t memory, struct er
 							    ? DT_F32
 							    : params->executor->bf16_type() };
 	uint64_t layer = weights_layer_size(&plan->model, &kind, params->n_threads, false);
-	uint64_t used = sweep->memory_bytes - layer + variants_size(sweep, &plan->model, true) +
+	uint64_t used = sweep->memory_bytes - layer + variants_size(sweep, &plan->model) +
 			replace_size(plan, params->n_threads);
 	uint64_t group = variant_size(sweep, &plan->model, sweep->own_sequences) +
 			 forward_heads_size((size_t)params->n_threads);
@@ -109,9 +98,11 @@ static int plan_memory(struct sensitivity_plan *plan, uint64_t memory, struct er
 static int plan_sweep(struct sensitivity_plan *plan, const struct sensitivity_params *params,
 		      struct err *err)
 {
+	/* The unquantized model takes all rows of a sequence at once as well, so that sums differ
+	 * in nothing but their terms. */
 	const struct sweep_params sweep = {
 		.io = params->quantize.convert.io,
-		.models = { { .model = &plan->model, .filter.apply = same_input } },
+		.models = { { .model = &plan->model, .casts = true } },
 		.n_models = 1,
 		.data = &plan->data,
 		.executor = params->backend->executor,
@@ -159,7 +150,6 @@ int sensitivity_plan_make(struct sensitivity_plan *plan, const struct sensitivit
 			  struct err *err)
 {
 	*plan = (struct sensitivity_plan){ 0 };
-	engine_casts_init(&plan->casts, params->backend, params->n_threads);
 	if (open_plans(plan, params, err) || open_data(plan, params, err) ||
 	    groups_make(plan, params->by_expert, err) || plan_sweep(plan, params, err) ||
 	    describe(plan, params, err)) {
@@ -175,7 +165,6 @@ void sensitivity_plan_release(struct sensitivity_plan *plan)
 		free(plan->members[i].list);
 	free(plan->members);
 	kld_table_release(&plan->table);
-	engine_casts_release(&plan->casts);
 	dataset_release(&plan->data);
 	model_release(&plan->model);
 	for (size_t r = 0; r < plan->n_plans; r++)

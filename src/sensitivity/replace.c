@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/dispatch.h"
 #include "backend/host_ops.h"
 #include "base/pool.h"
 #include "sensitivity/steps.h"
@@ -73,12 +74,12 @@ static bool is_part(const struct plan *plan, const struct sensitivity_member *me
 	return member->n_parts == 1 && unit_matrix_rows(unit) == member->ref->n;
 }
 
-/* Returns the bytes that a panel of a matrix needs on the host: its values, their codes, scales and
- * values again, and the rows that are set. */
+/* Returns the bytes that a panel of a matrix needs on the host: its values, their codes and scales,
+ * and the rows that are set. */
 static uint64_t panel_size(const struct executor_ops *executor, const struct linear_ref *ref,
 			   bool whole)
 {
-	const uint64_t quantized = 3 * sizeof(float) + 2;
+	const uint64_t quantized = 2 * sizeof(float) + 2;
 	uint64_t rows = executor->panel_rows(ref->n);
 
 	if (whole)
@@ -159,6 +160,41 @@ static int find_amaxes(struct panels *panels, struct err *err)
 	return 0;
 }
 
+/* Quantizes a matrix of values in fp32, which become those of its codes.  amax: NULL, or of each
+ * tile. */
+static int to_fp8(struct round *round, int worker, const struct weight_matrix *matrix,
+		  const struct qspec *spec, const float *amax, struct err *err)
+{
+	static const char what[] = "the codes of a weight";
+	const struct backend *backend = round->params->backend;
+	struct worker_values *own = &round->values[worker];
+	size_t k = matrix->ref->k, n_across = tile_count(k, spec->tile.cols);
+	const struct matrix x = { matrix->values, DT_F32, matrix->n, k, k };
+	struct quant_stats stats = { 0 };
+	struct quant_out out = { .stride = k, .scale_stride = n_across, .stats = &stats };
+	struct quant_in in = { .rows = matrix->n,
+			       .cols = k,
+			       .stride = k,
+			       .format = spec->format,
+			       .tile = spec->tile,
+			       .scale_type = spec->scale_type,
+			       .scale_stride = n_across };
+
+	if (buffer_ensure(&own->codes, (uint64_t)matrix->n * k, what, err) ||
+	    buffer_ensure(&own->scales,
+			  tile_count(matrix->n, spec->tile.rows) * n_across * sizeof(float), what,
+			  err))
+		return -1;
+	in.codes = out.codes = own->codes.data;
+	in.scale_inv = out.scale_inv = own->scales.data;
+	if (amax)
+		backend_cast(backend, &x, spec, amax, 1, &out);
+	else
+		backend_quantize(backend, &x, spec, &out);
+	backend_dequantize(backend, &in, DT_F32, matrix->values, k);
+	return backend_failed(backend, matrix->ref->weight->tensor->name, err);
+}
+
 /* Quantizes the rows of a part that a panel has, in whole tiles, and sets *values to their values
  * from row overlap->begin on. */
 static int quantize_rows(const struct panels *panels, const struct sensitivity_part *part,
@@ -173,23 +209,17 @@ static int quantize_rows(const struct panels *panels, const struct sensitivity_p
 	size_t n = (overlap->end + LINES - 1) / LINES * LINES;
 	struct buffer *buffer = &round->values[worker].read;
 	struct weight_matrix matrix = { .ref = &overlap->part, .first = first, .dtype = DT_F32 };
-	struct matrix x = { .dtype = DT_F32, .cols = k, .stride = k };
-	const struct cast_request request = { .x = &x,
-					      .spec = unit->spec,
-					      .amax = is_whole(unit->spec) ? &panels->amaxes[group]
-									   : NULL,
-					      .name = overlap->part.weight->tensor->name };
+	const float *amax = is_whole(unit->spec) ? &panels->amaxes[group] : NULL;
 
 	n = (n < overlap->part.n ? n : overlap->part.n) - first;
 	if (buffer_ensure(buffer, (uint64_t)n * k * sizeof(float), "the values of a weight", err))
 		return -1;
-	matrix.n = x.rows = n;
-	x.data = matrix.values = buffer->data;
-	*values = buffer->data;
+	matrix.n = n;
+	matrix.values = buffer->data;
 	if (weight_matrix_read(&reader, &matrix, err) ||
-	    (!unit->same_codes && cast_lane_run(&round->plan->casts.lanes[worker],
-						round->params->backend, &request, values, err)))
+	    (!unit->same_codes && to_fp8(round, worker, &matrix, unit->spec, amax, err)))
 		return -1;
+	*values = matrix.values;
 	*values += (overlap->begin - first) * k;
 	return 0;
 }
@@ -253,8 +283,8 @@ static int panels_make(struct panels *panels, const struct sensitivity_members *
 		const struct sensitivity_member *member = &members->list[m];
 		struct panel panel = { .member = member };
 
-		if (variant_stage_take(stage, &round->variants, member->ref,
-				       &round->plan->casts.list[member->cast], &panel.linear, err))
+		if (variant_stage_take(stage, &round->variants, member->ref, &member->cast,
+				       &panel.linear, err))
 			return -1;
 		for (; panel.number < executor_weight_panels(&panel.linear->weight);
 		     panel.number++) {

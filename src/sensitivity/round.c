@@ -264,8 +264,7 @@ int round_open(struct round *round, struct err *err)
 		       &round->progress->sweep, err))
 		return -1;
 	divide(round);
-	rc = variants_open(&round->variants, &round->sweep.runners[0],
-			   engine_casts_filter(&plan->casts), err);
+	rc = variants_open(&round->variants, &round->sweep.runners[0], err);
 	return group_settle(params->group, rc, err);
 }
 
@@ -302,6 +301,8 @@ void round_release(struct round *round)
 	sweep_release(&round->sweep);
 	for (int i = 0; round->values && i < round->params->n_threads; i++) {
 		buffer_release(&round->values[i].read);
+		buffer_release(&round->values[i].codes);
+		buffer_release(&round->values[i].scales);
 		buffer_release(&round->values[i].joined);
 	}
 	free(round->values);

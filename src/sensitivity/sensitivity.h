@@ -16,7 +16,7 @@
 #include "convert/quantize.h"
 #include "dataset/dataset.h"
 #include "select/kld_table.h"
-#include "sweep/engine_cast.h"
+#include "forward/forward.h"
 #include "sweep/plan.h"
 #include "sweep/progress.h"
 
@@ -55,7 +55,7 @@ struct sensitivity_member {
 	const struct linear_ref *ref;
 	struct sensitivity_part parts[MAX_PARTS];
 	size_t n_parts;
-	size_t cast; /* of its input, in casts */
+	struct input_cast cast; /* of its input */
 };
 
 struct sensitivity_members {
@@ -70,7 +70,6 @@ struct sensitivity_plan {
 	size_t n_plans;
 	struct model model; /* of the first plan's source */
 	struct dataset data;
-	struct engine_casts casts;
 	struct kld_table table;		     /* without any divergence */
 	struct sensitivity_members *members; /* by group of the table */
 	struct sweep_plan sweep;

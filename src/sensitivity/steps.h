@@ -69,8 +69,9 @@ int ranks_take(struct sensitivity_plan *plan, const struct group *group, bool *f
 
 /* The memory of a worker. */
 struct worker_values {
-	struct buffer read;   /* values of a part of a weight */
-	struct buffer joined; /* rows of several parts */
+	struct buffer read;	     /* values of a part of a weight, at first or in FP8 */
+	struct buffer codes, scales; /* of them */
+	struct buffer joined;	     /* rows of several parts */
 };
 
 /* One pass of all sequences through the layers, for groups [first, first + n) of the table. */

@@ -12,7 +12,7 @@
 struct module {
 	const struct unit *unit;
 	struct recipe_state state; /* of one forward product */
-	struct quantizer input;
+	struct input_cast cast;	   /* in the current step */
 };
 
 /* Weights that share a scale. */
@@ -24,11 +24,9 @@ struct shared {
 struct fp8_forward {
 	const struct fp8_selection *selected;
 	const struct backend *backend;
-	pthread_mutex_t lock;	/* of the amaxes in groups and states */
+	pthread_mutex_t lock;	/* of the amaxes in groups */
 	struct module *modules; /* by index in selected->units */
 	struct shared *groups;
-	struct buffer *inputs; /* values of a quantized input, by thread */
-	int n_lanes;
 };
 
 /* Returns the quantizer of a product's slot, with only the copy that is dequantized at once. */
@@ -42,22 +40,35 @@ static struct quantizer quantizer_of(struct recipe_state *state, int slot)
 	return all[slot];
 }
 
+/* A history begins with a scale of 1. */
+static struct input_cast first_cast(const struct recipe *recipe)
+{
+	struct input_cast cast = {
+		.spec = recipe->input, .scale = 1, .scale_inv = 1, .stats = SIZE_MAX
+	};
+
+	if (!recipe->needs_history)
+		return cast;
+	cast.spec.arith = ARITH_GIVEN;
+	cast.spec.pow2 = false;
+	return cast;
+}
+
 struct fp8_forward *fp8_forward_new(const struct fp8_selection *selected,
-				    const struct backend *backend, int n_lanes)
+				    const struct backend *backend)
 {
 	struct fp8_forward *fp8 = xcalloc(1, sizeof *fp8);
 
-	*fp8 = (struct fp8_forward){ .selected = selected, .backend = backend, .n_lanes = n_lanes };
+	*fp8 = (struct fp8_forward){ .selected = selected, .backend = backend };
 	pthread_mutex_init(&fp8->lock, NULL);
 	fp8->modules = xcalloc(selected->n, sizeof *fp8->modules);
 	fp8->groups = xcalloc(selected->selection.n_scale_groups, sizeof *fp8->groups);
-	fp8->inputs = xcalloc((size_t)n_lanes, sizeof *fp8->inputs);
 	for (size_t i = 0; i < selected->n; i++) {
 		struct module *module = &fp8->modules[i];
 
 		module->unit = selected->units[i];
+		module->cast = first_cast(&selected->recipe);
 		recipe_state_init(&module->state, &selected->recipe, MODE_FORWARD, 1);
-		module->input = quantizer_of(&module->state, SLOT_INPUT);
 		fp8->groups[module->unit->scale_group].n_members++;
 	}
 	return fp8;
@@ -69,26 +80,19 @@ void fp8_forward_free(struct fp8_forward *fp8)
 		return;
 	for (size_t i = 0; i < fp8->selected->n; i++)
 		recipe_state_release(&fp8->modules[i].state);
-	for (int i = 0; i < fp8->n_lanes; i++)
-		buffer_release(&fp8->inputs[i]);
 	free(fp8->modules);
 	free(fp8->groups);
-	free(fp8->inputs);
 	pthread_mutex_destroy(&fp8->lock);
 	free(fp8);
 }
 
-uint64_t fp8_forward_size(const struct fp8_selection *selected, size_t max_tokens, int n_lanes)
+uint64_t fp8_forward_size(const struct fp8_selection *selected)
 {
 	const struct recipe *recipe = &selected->recipe;
 	size_t n_amaxes =
 		recipe->needs_history ? (size_t)recipe->amax_history_len * N_FORWARD_SLOTS : 0;
-	uint64_t widest = 0;
 
-	for (size_t i = 0; i < selected->n; i++)
-		widest = selected->units[i]->cols > widest ? selected->units[i]->cols : widest;
-	return selected->n * (sizeof(struct module) + n_amaxes * sizeof(float)) +
-	       (uint64_t)n_lanes * max_tokens * widest * (sizeof(float) + 1);
+	return selected->n * (sizeof(struct module) + n_amaxes * sizeof(float));
 }
 
 /* Returns the module of a matrix; NULL if the matrix is kept. */
@@ -99,7 +103,7 @@ static struct module *module_of(struct fp8_forward *fp8, const struct linear_ref
 	return i == SIZE_MAX ? NULL : &fp8->modules[i];
 }
 
-/* Quantizes x of the module, and writes its values to values, as far apart as those of x. */
+/* Quantizes a weight of the module, and writes its values to values, as far apart as those of x. */
 static int emulate(const struct fp8_forward *fp8, const struct module *module,
 		   const struct quantizer *quantizer, const struct matrix *x, float *values,
 		   struct err *err)
@@ -115,35 +119,9 @@ static int emulate(const struct fp8_forward *fp8, const struct module *module,
 	return backend_failed(fp8->backend, module->unit->name, err);
 }
 
-static int apply(void *context, const struct filter_input *from, const float **values,
-		 struct err *err)
+static bool has_history(const struct fp8_forward *fp8)
 {
-	struct fp8_forward *fp8 = context;
-	const struct module *module = from->linear->module;
-	size_t k = from->linear->ref->k;
-	struct buffer *input = &fp8->inputs[from->worker];
-	struct quantizer quantizer = module->input;
-	const struct matrix matrix = { from->x, DT_F32, from->m, k, k };
-	float *history = quantizer.amax, amax = 0;
-
-	if (history)
-		quantizer.amax = &amax;
-	if (buffer_ensure(input, (uint64_t)from->m * k * sizeof(float),
-			  "the input of a product in FP8", err) ||
-	    emulate(fp8, module, &quantizer, &matrix, input->data, err))
-		return -1;
-	*values = input->data;
-	if (history) {
-		pthread_mutex_lock(&fp8->lock);
-		*history = amax_max(*history, amax);
-		pthread_mutex_unlock(&fp8->lock);
-	}
-	return 0;
-}
-
-struct input_filter fp8_forward_filter(struct fp8_forward *fp8)
-{
-	return (struct input_filter){ fp8, apply };
+	return fp8->selected->recipe.needs_history;
 }
 
 static bool is_per_tensor(const struct fp8_forward *fp8)
@@ -234,27 +212,61 @@ int fp8_forward_weight(struct fp8_forward *fp8, struct linear *linear, const str
 		return 0;
 	if (!module->unit->source_scale.scale && quantize_rows(fp8, module, linear, x, values, err))
 		return -1;
-	linear->module = module;
+	linear->cast = &module->cast;
 	if (!fp8_select_is_bf16(fp8->selected) || !all_bf16(values, x->rows * x->cols))
 		linear->input = DT_F32;
 	return 0;
 }
 
-static void touch(struct fp8_forward *fp8, struct context_stack *contexts,
-		  const struct linear *linear)
+/* Calls f with each module of a layer, and its place: by role, then by expert. */
+static void each_module(struct fp8_forward *fp8, const struct layer *layer,
+			void (*f)(struct module *module, size_t place, void *context),
+			void *context)
 {
-	if (linear->module)
-		context_touch(contexts, &module_of(fp8, linear->ref)->state);
+	size_t place = 0;
+
+	for (int i = 0; i < N_LINEARS; i++, place++)
+		if (layer->linear[i].cast)
+			f(module_of(fp8, layer->linear[i].ref), place, context);
+	for (size_t e = 0; e < layer->ref->n_experts; e++)
+		for (int i = 0; i < N_EXPERT_ROLES; i++, place++)
+			if (layer->experts[e][i].cast)
+				f(module_of(fp8, layer->experts[e][i].ref), place, context);
+}
+
+static void touch(struct module *module, size_t place, void *contexts)
+{
+	context_touch(contexts, &module->state);
+	if (!module->state.recipe->needs_history)
+		return;
+	module->cast.scale = module->state.history.scale[SLOT_INPUT];
+	module->cast.scale_inv = 1 / module->cast.scale;
+	module->cast.stats = place;
 }
 
 void fp8_forward_touch(struct fp8_forward *fp8, struct context_stack *contexts,
 		       const struct layer *layer)
 {
-	for (int i = 0; i < N_LINEARS; i++)
-		touch(fp8, contexts, &layer->linear[i]);
-	for (size_t e = 0; e < layer->ref->n_experts; e++)
-		for (int i = 0; i < N_EXPERT_ROLES; i++)
-			touch(fp8, contexts, &layer->experts[e][i]);
+	each_module(fp8, layer, touch, contexts);
+}
+
+static void raise_amax(struct module *module, size_t place, void *context)
+{
+	const struct value_stats *stats = context;
+	float *amax = &module->state.history.amax[SLOT_INPUT];
+
+	*amax = amax_max(*amax, stats[place].amax);
+}
+
+int fp8_forward_take_amaxes(struct fp8_forward *fp8, const struct layer *layer,
+			    struct workspace *workspace, struct err *err)
+{
+	if (!has_history(fp8))
+		return 0;
+	if (workspace_take_cast_stats(workspace, err))
+		return -1;
+	each_module(fp8, layer, raise_amax, workspace->host.cast_stats);
+	return 0;
 }
 
 void fp8_forward_update(struct fp8_forward *fp8, const struct linear_ref *ref, float amax_x)

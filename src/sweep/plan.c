@@ -95,10 +95,10 @@ static void needs_add(struct needs *needs, const struct sweep_plan *plan,
 					   .dtype = is_f32 ? DT_F32 : params->executor->bf16_type(),
 					   .quantized = from->fp8 };
 	const struct workspace_shape shape = { plan->longest, plan->max_group };
-	bool filtered = from->fp8 || from->filter.apply;
+	bool casts = from->fp8 || from->casts;
 	uint64_t layer = weights_layer_size(model, &kind, params->n_threads, false);
 
-	needs->threads += (workspace_size(params->executor, model, shape, filtered) +
+	needs->threads += (workspace_size(params->executor, model, shape, casts) +
 			   embed_size(model, plan->longest)) *
 			  sweep_plan_lanes(plan);
 	needs->sequence += (uint64_t)plan->longest * model->stream.width * sizeof(float) +
@@ -301,7 +301,7 @@ static int fit_passes(struct sweep_plan *plan, struct err *err)
 		plan->memory_bytes += needs.second;
 	plan->memory_bytes *= params->n_devices;
 	if (fp8)
-		plan->memory_bytes += fp8_forward_size(fp8, plan->longest, params->n_threads);
+		plan->memory_bytes += fp8_forward_size(fp8);
 	return 0;
 }
 

@@ -17,7 +17,7 @@
 struct sweep_model {
 	const struct model *model;
 	const struct fp8_selection *fp8; /* the first model only; NULL: no FP8 forward pass */
-	struct input_filter filter;	 /* without fp8: of products; apply NULL: none */
+	bool casts;			 /* without fp8: as in struct forward */
 };
 
 /* Models that go in step: a checkpoint, and the source that it was made of. */

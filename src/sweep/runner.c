@@ -123,10 +123,9 @@ int runner_open(struct runner *runner, const struct sweep_plan *plan,
 	    weights_open(&runner->weights, &weights, err))
 		return -1;
 	stages_new(runner);
-	runner->forward.filter = from->filter;
+	runner->forward.casts = from->casts || from->fp8;
 	if (from->fp8) {
-		runner->fp8 = fp8_forward_new(from->fp8, backend, params->n_threads);
-		runner->forward.filter = fp8_forward_filter(runner->fp8);
+		runner->fp8 = fp8_forward_new(from->fp8, backend);
 		runner->weights.fp8 = runner->fp8;
 	}
 	return memory_init(runner, err);
@@ -320,6 +319,16 @@ int runner_step_begin(struct runner *runner, struct err *err)
 		return -1;
 	if (runner->fp8 && layer)
 		fp8_forward_touch(runner->fp8, &runner->contexts, layer);
+	return 0;
+}
+
+int runner_take_amaxes(struct runner *runner, struct err *err)
+{
+	const struct layer *layer = runner_layer(runner);
+
+	for (int i = 0; runner->fp8 && layer && i < runner->plan->params.n_threads; i++)
+		if (fp8_forward_take_amaxes(runner->fp8, layer, runner->memory.workspaces[i], err))
+			return err_wrap(err, "the inputs of '%s'", layer->ref->mixer_module);
 	return 0;
 }
 

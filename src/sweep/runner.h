@@ -91,8 +91,9 @@ size_t runner_n_pieces(const struct runner *runner);
 int runner_load_piece(struct runner *runner, int worker, size_t i, struct err *err);
 
 /* Begins and ends a step, whose sequences run in a context of their own: with delayed scaling the
- * history grows at the end of the step. */
+ * history grows at the end of the step, by the amaxes that are taken before. */
 int runner_step_begin(struct runner *runner, struct err *err);
+int runner_take_amaxes(struct runner *runner, struct err *err);
 int runner_step_end(struct runner *runner, struct err *err);
 
 /* Returns the arguments of a sequence's pass through the current stage: a layer, or the head. */

@@ -184,6 +184,8 @@ static int run_step(struct sweep *sweep, struct err *err)
 		n_begun--;
 	else
 		rc = run_items(sweep, err);
+	if (!rc)
+		rc = runner_take_amaxes(&sweep->runners[0], err);
 	rc = group_settle(sweep->plan.params.group, rc, err);
 	for (size_t m = 0; m < n_begun; m++)
 		if (runner_step_end(&sweep->runners[m], rc ? &second : err))

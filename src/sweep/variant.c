@@ -7,11 +7,11 @@
 #include "backend/host_ops.h"
 #include "base/mem.h"
 
-uint64_t variants_size(const struct sweep_plan *plan, const struct model *model, bool filtered)
+uint64_t variants_size(const struct sweep_plan *plan, const struct model *model)
 {
 	const struct workspace_shape shape = { plan->longest, 1 };
 
-	return (workspace_size(plan->params.executor, model, shape, filtered) +
+	return (workspace_size(plan->params.executor, model, shape, plan->params.models[0].casts) +
 		plan->longest * sizeof(double)) *
 	       (uint64_t)plan->params.n_threads;
 }
@@ -26,8 +26,7 @@ uint64_t variant_size(const struct sweep_plan *plan, const struct model *model, 
 	return n * (stream_size(plan, model) + forward_slots(model) * sizeof(struct value_stats));
 }
 
-int variants_open(struct variants *variants, const struct runner *runner,
-		  struct input_filter filter, struct err *err)
+int variants_open(struct variants *variants, const struct runner *runner, struct err *err)
 {
 	const struct sweep_plan *plan = runner->plan;
 	const struct workspace_shape shape = { plan->longest, 1 };
@@ -35,7 +34,6 @@ int variants_open(struct variants *variants, const struct runner *runner,
 
 	*variants = (struct variants){ .runner = runner, .forward = runner->forward };
 	variants->forward.observer = NULL;
-	variants->forward.filter = filter;
 	variants->workspaces = xcalloc(n_threads, sizeof *variants->workspaces);
 	variants->losses = xcalloc(n_threads * plan->longest, sizeof *variants->losses);
 	for (size_t i = 0; i < n_threads; i++)
@@ -197,8 +195,8 @@ int variants_panel_set(const struct variants *variants, const struct linear *lin
 }
 
 int variant_stage_take(struct variant_stage *stage, const struct variants *variants,
-		       const struct linear_ref *ref, const void *module, struct linear **linear,
-		       struct err *err)
+		       const struct linear_ref *ref, const struct input_cast *cast,
+		       struct linear **linear, struct err *err)
 {
 	struct executor_weight weight;
 
@@ -210,17 +208,17 @@ int variant_stage_take(struct variant_stage *stage, const struct variants *varia
 		return err_wrap(err, "tensor '%s'", ref->weight->tensor->name);
 	(*linear)->weight = weight;
 	(*linear)->input = variants->forward.input;
-	(*linear)->module = module;
+	(*linear)->cast = cast;
 	return 0;
 }
 
 int variant_stage_replace(struct variant_stage *stage, const struct variants *variants,
-			  const struct linear_ref *ref, const float *values, const void *module,
-			  struct err *err)
+			  const struct linear_ref *ref, const float *values,
+			  const struct input_cast *cast, struct err *err)
 {
 	struct linear *linear;
 
-	if (variant_stage_take(stage, variants, ref, module, &linear, err))
+	if (variant_stage_take(stage, variants, ref, cast, &linear, err))
 		return -1;
 	for (size_t i = 0; i < executor_weight_panels(&linear->weight); i++) {
 		if (variants_panel_set(variants, linear, i, values, err))

@@ -19,7 +19,7 @@
  * to release. */
 struct variants {
 	const struct runner *runner;
-	struct forward forward;	       /* the runner's, with the variants' filter and no observer */
+	struct forward forward;	       /* the runner's, without its observer */
 	struct workspace **workspaces; /* by thread */
 	double *losses;		       /* by thread: (longest sequence) */
 };
@@ -43,14 +43,11 @@ struct variant_stage {
 };
 
 /* Return the bytes: of what all variants share; of a variant of n sequences. */
-uint64_t variants_size(const struct sweep_plan *plan, const struct model *model, bool filtered);
+uint64_t variants_size(const struct sweep_plan *plan, const struct model *model);
 uint64_t variant_size(const struct sweep_plan *plan, const struct model *model, size_t n);
 
-/* Allocates.  filter: of the inputs of products; apply NULL: none.  Products take the same rows at
- * a time as the runner's, and so have the same sums, if the runner has a filter as well or none has
- * one.  ERR_SYSTEM without memory. */
-int variants_open(struct variants *variants, const struct runner *runner,
-		  struct input_filter filter, struct err *err);
+/* Allocates.  Inputs may be cast if those of the runner may.  ERR_SYSTEM without memory. */
+int variants_open(struct variants *variants, const struct runner *runner, struct err *err);
 void variants_release(struct variants *variants);
 
 /* Allocates the streams of n sequences of the runner, by their numbers in its current sweep.
@@ -74,17 +71,17 @@ void variant_stage_begin(struct variant_stage *stage, const struct variants *var
 void variant_stage_end(struct variant_stage *stage);
 
 /* Replaces the matrix of this ref by values (n, k) of the host, rounded to the type of products; it
- * keeps its bias.  module: of the variants' filter, as in struct linear.  Any thread, for another
- * ref each.  ERR_SYSTEM without memory. */
+ * keeps its bias.  cast: as in struct linear.  Any thread, for another ref each.  ERR_SYSTEM
+ * without memory. */
 int variant_stage_replace(struct variant_stage *stage, const struct variants *variants,
-			  const struct linear_ref *ref, const float *values, const void *module,
-			  struct err *err);
+			  const struct linear_ref *ref, const float *values,
+			  const struct input_cast *cast, struct err *err);
 
 /* The same by panels of rows, such as executor_weight_panels() counts them: variant_stage_take()
  * allocates the weight, and variants_panel_set() fills a panel of it from values (rows, k). */
 int variant_stage_take(struct variant_stage *stage, const struct variants *variants,
-		       const struct linear_ref *ref, const void *module, struct linear **linear,
-		       struct err *err);
+		       const struct linear_ref *ref, const struct input_cast *cast,
+		       struct linear **linear, struct err *err);
 int variants_panel_set(const struct variants *variants, const struct linear *linear, size_t panel,
 		       const float *values, struct err *err);
 

@@ -74,7 +74,7 @@ static int load_quantized(struct weights *weights, const struct linear_ref *ref,
 	x.data = *values;
 	if (fp8_forward_weight(weights->fp8, linear, &x, *values, err))
 		return -1;
-	if (weights->forward->round && !linear->module)
+	if (weights->forward->round && !linear->cast)
 		host->round_bf16_f32(*values, n, *values);
 	if (linear->input == DT_BF16) {
 		void *halves;
@@ -244,7 +244,7 @@ static int set_quantized(const struct weights_load *load, const struct weights_p
 		struct linear *to = linear_at(load, piece->place, d);
 
 		to->input = first->input;
-		to->module = first->module;
+		to->cast = first->cast;
 		to->amax = first->amax;
 		rc = weight_init(to, err) || set_parts(to, values, err);
 	}

@@ -35,8 +35,8 @@ static struct fp8_forward *fp8_ready(struct forward *forward, const struct backe
 	struct fp8_forward *fp8;
 
 	check(fp8_select_make(&choice, &params, forward->model, &err), &err);
-	fp8 = fp8_forward_new(&choice, backend, 1);
-	forward->filter = fp8_forward_filter(fp8);
+	fp8 = fp8_forward_new(&choice, backend);
+	forward->casts = true;
 	return fp8;
 }
 

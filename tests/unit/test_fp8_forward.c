@@ -102,6 +102,9 @@ struct fixture {
 	struct fp8_selection choice;
 	struct fp8_forward *fp8;
 	struct layer layer;
+	struct executor *executor;
+	struct workspace workspace; /* what casts have of it, on the CPU */
+	struct value_stats stats[N_LINEARS], fetched[N_LINEARS];
 	float *x, *wanted, *found;
 };
 
@@ -115,6 +118,20 @@ static void place(struct fixture *f, enum linear_role role, const char *name)
 						   .k = K,
 						   .slice = { 0, K, 1 } };
 	f->layer.linear[role] = (struct linear){ .ref = &f->ref.linear[role], .input = DT_BF16 };
+}
+
+static void workspace_open(struct fixture *f)
+{
+	struct workspace *w = &f->workspace;
+	struct err err = { 0 };
+
+	w->ops = backend_select("cpu", &err)->executor;
+	if (w->ops->open(&f->executor, 0, &err) ||
+	    w->ops->stream_new(&w->stream, f->executor, &err))
+		fail_msg("%s", err.message);
+	w->cast.n_stats = N_LINEARS;
+	w->cast.stats = f->stats;
+	w->host.cast_stats = f->fetched;
 }
 
 static void setup(struct fixture *f, const struct row *row)
@@ -136,11 +153,14 @@ static void setup(struct fixture *f, const struct row *row)
 	f->model = (struct model){ .checkpoint = &f->checkpoint, .n_layers = 1, .layers = &f->ref };
 	if (fp8_select_make(&f->choice, &params, &f->model, &err))
 		fail_msg("%s", err.message);
-	f->fp8 = fp8_forward_new(&f->choice, backend_select("auto", &err), 1);
+	f->fp8 = fp8_forward_new(&f->choice, backend_select("auto", &err));
+	workspace_open(f);
 }
 
 static void teardown(struct fixture *f)
 {
+	f->workspace.ops->stream_free(f->workspace.stream);
+	f->workspace.ops->close(f->executor);
 	fp8_forward_free(f->fp8);
 	fp8_select_release(&f->choice);
 	memory_checkpoint_release(&f->checkpoint);
@@ -179,7 +199,7 @@ static void weights_are_those_of_their_codes(void **state)
 						     role == LINEAR_V ? 3 : 1);
 		}
 		load(&f, LINEAR_Q, N, 1);
-		assert_non_null(f.layer.linear[LINEAR_Q].module);
+		assert_non_null(f.layer.linear[LINEAR_Q].cast);
 		assert_int_equal(f.layer.linear[LINEAR_Q].input,
 				 row->scales == FLOATS ? DT_F32 : DT_BF16);
 		expect(f.x, N, (struct tile){ row->w_rows, row->w_cols }, row->scales,
@@ -187,24 +207,32 @@ static void weights_are_those_of_their_codes(void **state)
 		same(f.found, f.wanted, N * K, row, "weight");
 
 		load(&f, LINEAR_ROUTER, 8, 1);
-		assert_null(f.layer.linear[LINEAR_ROUTER].module);
+		assert_null(f.layer.linear[LINEAR_ROUTER].cast);
 		assert_int_equal(f.layer.linear[LINEAR_ROUTER].input, DT_BF16);
 		same(f.found, f.x, 8 * K, row, "router");
 		teardown(&f);
 	}
 }
 
-/* What the filter makes of f->x goes to f->found. */
-static void filter(struct fixture *f)
+/* What the cast makes of f->x goes to f->found. */
+static void cast(struct fixture *f)
 {
-	const struct input_filter filter = fp8_forward_filter(f->fp8);
-	const struct filter_input input = { &f->layer.linear[LINEAR_Q], 0, f->x, M };
-	const float *values;
+	const struct input_cast *by = f->layer.linear[LINEAR_Q].cast;
+	const struct round_fp8_args args = { .x = f->x,
+					     .n_rows = M,
+					     .n_cols = K,
+					     .spec = by->spec,
+					     .scale = by->scale,
+					     .scale_inv = by->scale_inv,
+					     .y = f->found,
+					     .dtype = DT_F32 };
+	const struct workspace *w = &f->workspace;
 	struct err err = { 0 };
 
-	assert_int_equal(filter.apply(filter.context, &input, &values, &err), 0);
-	assert_ptr_not_equal(values, f->x);
-	memcpy(f->found, values, M * K * sizeof *values);
+	if (by->stats != SIZE_MAX)
+		w->ops->amax(w->stream, f->x, M * K, &w->cast.stats[by->stats]);
+	w->ops->round_fp8(w->stream, &args);
+	assert_int_equal(w->ops->wait(w->stream, &err), 0);
 }
 
 static void inputs_are_those_of_their_codes(void **state)
@@ -219,7 +247,7 @@ static void inputs_are_those_of_their_codes(void **state)
 		load(&f, LINEAR_Q, N, 1);
 		fill(f.x, M * K, 2);
 		expect(f.x, M, (struct tile){ row->x_rows, row->x_cols }, row->scales, 0, f.wanted);
-		filter(&f);
+		cast(&f);
 		same(f.found, f.wanted, M * K, row, "input");
 		teardown(&f);
 	}
@@ -254,8 +282,11 @@ static void a_delayed_scale_is_of_the_steps_before(void **state)
 		f.x[7] = sizes[step];
 		for (size_t i = 0; i < M * K; i++)
 			f.wanted[i] = e4m3(f.x[i] * scale) * (1 / scale);
-		filter(&f);
+		cast(&f);
 		same(f.found, f.wanted, M * K, &row, "input");
+		assert_true(f.stats[LINEAR_Q].amax == sizes[step]);
+		assert_int_equal(fp8_forward_take_amaxes(f.fp8, &f.layer, &f.workspace, &err), 0);
+		assert_true(f.stats[LINEAR_Q].amax == 0);
 		assert_int_equal(context_exit(&contexts, &outer, &err), 0);
 	}
 	context_stack_release(&contexts);

@@ -35,25 +35,20 @@ struct test {
 	struct variants variants;
 	struct variant variant[N_VARIANTS];
 	struct variant_stage stage[N_VARIANTS];
-	float *doubled; /* of the filter, by worker */
-	float *before;	/* a stream */
+	float *before; /* a stream */
 	double kl[N_VARIANTS], reverse_kl[N_VARIANTS];
 };
 
-static int twice(void *context, const struct filter_input *input, const float **values,
-		 struct err *err)
-{
-	struct test *test = context;
-	size_t n = input->m * input->linear->ref->k;
-
-	(void)err;
-	free(test->doubled);
-	test->doubled = calloc(n, sizeof *test->doubled);
-	for (size_t i = 0; i < n; i++)
-		test->doubled[i] = 2 * input->x[i];
-	*values = test->doubled;
-	return 0;
-}
+/* The casts of the inputs of the model, and of those of its variant, whose values are twice as
+ * large. */
+static const struct input_cast once = { .spec = { .format = FP8_E4M3, .arith = ARITH_GIVEN },
+					.scale = 8,
+					.scale_inv = 0.125f,
+					.stats = SIZE_MAX },
+			       twice = { .spec = { .format = FP8_E4M3, .arith = ARITH_GIVEN },
+					 .scale = 8,
+					 .scale_inv = 0.25f,
+					 .stats = SIZE_MAX };
 
 /* Replaces a matrix by itself times a factor. */
 static void replace(struct test *test, int which, const struct linear_ref *ref, float factor)
@@ -71,7 +66,7 @@ static void replace(struct test *test, int which, const struct linear_ref *ref, 
 	for (size_t i = 0; i < ref->n * ref->k; i++)
 		values[i] *= factor;
 	assert_int_equal(variant_stage_replace(&test->stage[which], &test->variants, ref, values,
-					       which == HALVED ? test : NULL, &err),
+					       which == HALVED ? &twice : NULL, &err),
 			 0);
 	free(values);
 }
@@ -153,6 +148,22 @@ static size_t stage_number(const struct sweep *sweep)
 	return atomic_load(&sweep->progress->layer) - 1;
 }
 
+/* Casts the inputs of all matrices of the current stage. */
+static void cast_inputs(struct stage *stage)
+{
+	struct layer *layer = stage->layers;
+
+	if (!layer->ref) {
+		stage->heads->cast = &once;
+		return;
+	}
+	for (int i = 0; i < N_LINEARS; i++)
+		layer->linear[i].cast = &once;
+	for (size_t e = 0; e < layer->ref->n_experts; e++)
+		for (int i = 0; i < N_EXPERT_ROLES; i++)
+			layer->experts[e][i].cast = &once;
+}
+
 static int stage_begins(void *context, struct sweep *sweep, struct err *err)
 {
 	const struct layer *layer = runner_layer(&sweep->runners[0]);
@@ -163,6 +174,7 @@ static int stage_begins(void *context, struct sweep *sweep, struct err *err)
 			assert_int_equal(
 				variant_open(&test->variant[i], &test->variants, chosen[i], 2, err),
 				0);
+	cast_inputs(sweep->runners[0].stage);
 	for (int i = 0; i < N_VARIANTS; i++)
 		variant_stage_begin(&test->stage[i], &test->variants);
 	if (stage_number(sweep) == FIRST_STAGE)
@@ -212,9 +224,8 @@ static int sweep_ends(void *context, const struct sweep *sweep, struct err *err)
 static void run(struct test *test, const struct model *model, const struct dataset *data, bool f32)
 {
 	const struct backend *backend = backend_select("cpu", &(struct err){ 0 });
-	const struct input_filter filter = { test, twice };
 	const struct sweep_params params = { .io = &io_system,
-					     .models = { { .model = model, .filter = filter } },
+					     .models = { { .model = model, .casts = true } },
 					     .n_models = 1,
 					     .data = data,
 					     .executor = backend->executor,
@@ -234,13 +245,12 @@ static void run(struct test *test, const struct model *model, const struct datas
 	assert_int_equal(sweep_plan_make(&test->plan, &params, &err), 0);
 	assert_int_equal(sweep_open(&test->sweep, &test->plan, backend, NULL, &progress, &err), 0);
 	test->before = calloc(N_TOKENS * model->hidden, sizeof *test->before);
-	assert_int_equal(variants_open(&test->variants, &test->sweep.runners[0], filter, &err), 0);
+	assert_int_equal(variants_open(&test->variants, &test->sweep.runners[0], &err), 0);
 	assert_int_equal(sweep_run(&test->sweep, 0, &events, &err), 0);
 	for (int i = 0; i < N_VARIANTS; i++)
 		variant_release(&test->variant[i]);
 	variants_release(&test->variants);
 	sweep_release(&test->sweep);
-	free(test->doubled);
 	free(test->before);
 }
 

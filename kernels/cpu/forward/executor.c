@@ -7,13 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/executor.h"
+#include "backend/dispatch.h"
 #include "base/mem.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/forward/attention.h"
 #include "kernels/cpu/forward/gemm.h"
 #include "kernels/cpu/forward/observed.h"
 #include "kernels/cpu/forward/ops.h"
+#include "kernels/cpu/forward/round_fp8.h"
 #include "kernels/cpu/forward/route.h"
 #include "num/fp8.h"
 
@@ -25,6 +26,8 @@ struct cpu_executor {
 struct cpu_stream {
 	struct executor_stream stream;
 	const struct cpu_ops *ops;
+	const struct backend *backend; /* of casts */
+	struct round_fp8_space casts;
 	struct gemm_stream gemm;
 	bool failed;
 	struct err err; /* the first failure */
@@ -71,17 +74,19 @@ static int cpu_stream_new(struct executor_stream **result, struct executor *exec
 {
 	struct cpu_stream *stream = xcalloc(1, sizeof *stream);
 
-	(void)err;
 	stream->stream.executor = executor;
 	stream->ops = cpu_ops_of(host_ops_select());
+	stream->backend = backend_select("cpu", err);
 	*result = &stream->stream;
 	return 0;
 }
 
 static void cpu_stream_free(struct executor_stream *stream)
 {
-	if (stream)
+	if (stream) {
 		gemm_stream_release(gemm_of(stream->executor), &cpu_of(stream)->gemm);
+		round_fp8_release(&cpu_of(stream)->casts);
+	}
 	free(stream);
 }
 
@@ -321,6 +326,14 @@ static void cpu_round_e4m3(struct executor_stream *stream, const struct round_e4
 	}
 }
 
+static void cpu_round_fp8(struct executor_stream *stream, const struct round_fp8_args *args)
+{
+	struct cpu_stream *cpu = cpu_of(stream);
+	struct err err = { 0 };
+
+	remember(cpu, round_fp8_run(cpu->backend, &cpu->casts, args, &err), &err);
+}
+
 static void cpu_attend(struct executor_stream *stream, const struct attention_args *args)
 {
 	attention_heads(ops_of(stream), args);
@@ -442,6 +455,7 @@ const struct executor_ops executor_cpu = {
 	.rms_norm = cpu_rms_norm,
 	.rope = cpu_rope,
 	.round_e4m3 = cpu_round_e4m3,
+	.round_fp8 = cpu_round_fp8,
 	.route = cpu_route,
 	.sort_choices = cpu_sort_choices,
 	.attention_scratch = attention_scratch_size,

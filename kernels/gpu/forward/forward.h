@@ -45,6 +45,7 @@ void gpu_scatter_add(struct device_stream *stream, const struct scatter_add_args
 void gpu_rms_norm(struct device_stream *stream, const struct rms_norm_args *args);
 void gpu_rope(struct device_stream *stream, const struct rope_args *args);
 void gpu_round_e4m3(struct device_stream *stream, const struct round_e4m3_args *args);
+void gpu_round_fp8(struct device_stream *stream, const struct round_fp8_args *args);
 
 /* --- experts --- */
 
