@@ -193,6 +193,7 @@ struct job {
 	const char *model;
 	size_t n_sequences;
 	int n_threads;
+	const char *recipe;  /* of --fp8-forward; NULL: without it */
 	uint64_t max_memory; /* 0: the default */
 	uint64_t device;     /* bytes that are free there; 0: no limit */
 	struct simt_counts counts;
@@ -212,6 +213,8 @@ static void job_run(const char *folder, struct job *job)
 						 .backend = backend_select("cuda", &err),
 						 .seq_len = TOKENS,
 						 .n_threads = job->n_threads,
+						 .fp8 = { .forward = job->recipe,
+							  .recipe = job->recipe },
 						 .max_memory = job->max_memory,
 						 .restart = true };
 	struct sweep_progress progress = { 0 };
@@ -264,10 +267,15 @@ static void folder_remove(struct folder folder)
 	free(folder.path);
 }
 
-/* What one more layer takes, for n_sequences. */
-static struct job layer_of(const char *folder, size_t n_sequences, size_t n_experts)
+/* What one more layer takes, for n_sequences.  recipe: as in struct job. */
+static struct job fp8_layer_of(const char *folder, size_t n_sequences, size_t n_experts,
+			       const char *recipe)
 {
-	struct job one = { .model = folder, .n_sequences = n_sequences, .n_threads = 1 }, two = one;
+	struct job one = { .model = folder,
+			   .n_sequences = n_sequences,
+			   .n_threads = 1,
+			   .recipe = recipe },
+		   two = one;
 
 	model_write(folder, (struct model_shape){ 1, n_experts });
 	job_run(folder, &one);
@@ -285,6 +293,11 @@ static struct job layer_of(const char *folder, size_t n_sequences, size_t n_expe
 	return two;
 }
 
+static struct job layer_of(const char *folder, size_t n_sequences, size_t n_experts)
+{
+	return fp8_layer_of(folder, n_sequences, n_experts, NULL);
+}
+
 static void at_most(const char *what, double n, double limit)
 {
 	print_message("%s: %g (at most %g)\n", what, n, limit);
@@ -296,24 +309,70 @@ static void at_most(const char *what, double n, double limit)
 #define MAX_LAUNCHES  20   /* with products */
 #define MAX_MEGABYTES 0.45 /* of a token, at 4096 x 14336, that kernels read and write */
 
+static double launches_of(const struct job *job)
+{
+	return (double)(job->counts.n_launches + job->n_products);
+}
+
+static double copies_of(const struct job *job)
+{
+	return (double)(job->counts.n_copies_in + job->counts.n_copies_out);
+}
+
+/* The megabytes that kernels move for a token of the sequence that one job has more. */
+static double megabytes_between(const struct job *few, const struct job *more)
+{
+	const struct simt_counts *a = &few->counts, *b = &more->counts;
+
+	return (double)(b->n_read + b->n_written - a->n_read - a->n_written) * SHARE / TOKENS / 1e6;
+}
+
 static void a_dense_layer_has_its_limits(void **state)
 {
 	struct folder folder = folder_new();
 	const struct job few = layer_of(folder.path, 2, 0), more = layer_of(folder.path, 3, 0);
-	const struct simt_counts *a = &few.counts, *b = &more.counts;
 
 	(void)state;
 	folder_remove(folder);
-	at_most("launches of a layer and sequence",
-		(double)(b->n_launches + more.n_products - a->n_launches - few.n_products),
+	at_most("launches of a layer and sequence", launches_of(&more) - launches_of(&few),
 		MAX_LAUNCHES);
-	at_most("megabytes of a token and layer",
-		(double)(b->n_read + b->n_written - a->n_read - a->n_written) * SHARE / TOKENS /
-			1e6,
-		MAX_MEGABYTES);
-	at_most("waits of a layer and sequence", (double)(b->n_waits - a->n_waits), 1);
-	at_most("copies of a layer and sequence",
-		(double)(b->n_copies_in - a->n_copies_in + b->n_copies_out - a->n_copies_out), 0);
+	at_most("megabytes of a token and layer", megabytes_between(&few, &more), MAX_MEGABYTES);
+	at_most("waits of a layer and sequence", (double)(more.counts.n_waits - few.counts.n_waits),
+		1);
+	at_most("copies of a layer and sequence", copies_of(&more) - copies_of(&few), 0);
+}
+
+/* The same with --fp8-forward: the 4 inputs of a layer are cast where they are, each once.  Delayed
+ * scaling has a step for each sequence: at its end the amaxes of inputs are copied to the host, and
+ * the histories there and back. */
+static void a_layer_in_fp8_has_its_limits(void **state)
+{
+	static const struct {
+		const char *recipe;
+		double max_launches, max_megabytes, max_waits, max_copies;
+	} rows[] = {
+		{ "blockwise", MAX_LAUNCHES + 4, 0.67, 1, 0 },
+		{ "current", MAX_LAUNCHES + 4 * 3, 0.83, 1, 0 },
+		{ "delayed", MAX_LAUNCHES + 4 + 7 + 2, 0.88, 3, 4 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct folder folder = folder_new();
+		const struct job few = fp8_layer_of(folder.path, 2, 0, rows[i].recipe),
+				 more = fp8_layer_of(folder.path, 3, 0, rows[i].recipe);
+
+		folder_remove(folder);
+		print_message("%s: ", rows[i].recipe);
+		at_most("launches of a layer and sequence", launches_of(&more) - launches_of(&few),
+			rows[i].max_launches);
+		at_most("megabytes of a token and layer", megabytes_between(&few, &more),
+			rows[i].max_megabytes);
+		at_most("waits of a layer and sequence",
+			(double)(more.counts.n_waits - few.counts.n_waits), rows[i].max_waits);
+		at_most("copies of a layer and sequence", copies_of(&more) - copies_of(&few),
+			rows[i].max_copies);
+	}
 }
 
 /* The 7 weights of a layer are copied between the sequences of the layer before it. */
@@ -333,11 +392,6 @@ static void weights_are_loaded_beside_sequences(void **state)
 #define MAX_ROUTED_LAUNCHES 20
 #define MAX_GROUP_LAUNCHES  (3 + 5 * (2 * TOP_K + 1))
 #define GROUP		    8 /* sequences that go through experts together */
-
-static double launches_of(const struct job *job)
-{
-	return (double)(job->counts.n_launches + job->n_products);
-}
 
 /* The launches of a sequence more do not depend on the number of experts; those of experts not on
  * the number of sequences.  A group waits to learn how many tokens each expert has, and at the
@@ -396,6 +450,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_dense_layer_has_its_limits),
+		cmocka_unit_test(a_layer_in_fp8_has_its_limits),
 		cmocka_unit_test(weights_are_loaded_beside_sequences),
 		cmocka_unit_test(experts_take_all_sequences_at_once),
 		cmocka_unit_test(weights_are_loaded_once),
