@@ -90,6 +90,8 @@ static struct sample sample_new(const struct qspec *spec, size_t n_rows, size_t 
 		specials_put(&s.x, 13);
 	for (size_t k = 0; n_rows > 1 && k < n_cols; k++) /* a row of zeros */
 		values_set(&s.x, n_cols + k, k % 3 ? 0.0f : -0.0f);
+	for (size_t k = 0; n_rows > 2 && k < n_cols; k++) /* a row whose scale is the largest */
+		values_set(&s.x, 2 * n_cols + k, ldexpf(noise_next(), -126));
 	return s;
 }
 
