@@ -18,6 +18,7 @@
 #include "cli/process.h"
 #include "cli/ranks.h"
 #include "cli/progress/progress.h"
+#include "cli/remote.h"
 #include "cli/signals.h"
 #include "cli/print/units.h"
 #include "calibrate/dumps.h"
@@ -30,6 +31,7 @@ struct settings {
 	struct run_settings run;
 	int rank[2]; /* of [1]; 0: one process, or RANKS_MPI */
 	struct ranks ranks;
+	struct model_io model;
 	int min_tokens;
 	bool dry_run;
 };
@@ -290,7 +292,10 @@ static int prepare(struct settings *settings, struct err *err)
 	params->backend = run_forward_backend(&settings->run, "calibrate", err);
 	if (!params->backend)
 		return -1;
-	params->max_memory = settings->run.max_memory;
+	if (model_io_open(&settings->model, params->input, NULL, settings->run.max_memory, err))
+		return -1;
+	params->io = settings->model.io;
+	params->max_memory = model_io_rest(&settings->model, settings->run.max_memory);
 	params->n_devices = run_n_devices(&settings->run);
 	params->n_threads = run_streams(&settings->run, params->backend->executor);
 	return 0;
@@ -314,7 +319,7 @@ static int check_and_run(struct settings *settings, struct err *err)
 
 static int run(const struct command *command, int argc, char **argv, struct err *err)
 {
-	struct settings settings = { .params = { .io = &io_system, .now = process_now },
+	struct settings settings = { .params = { .now = process_now },
 				     .min_tokens = DEFAULT_MIN_TOKENS };
 	int rc = command_parse(command, argc, argv, &settings, err);
 
@@ -322,6 +327,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 		: ranks_open(&settings.ranks, settings.rank[0] == RANKS_MPI, &settings.run, err);
 	rc = rc ? rc : check_and_run(&settings, err);
 	rc = ranks_close(&settings.ranks, command->name, rc, err);
+	model_io_close(&settings.model);
 	free(settings.data.texts);
 	free(settings.include.texts);
 	free(settings.exclude.texts);

@@ -14,6 +14,7 @@
 #include "cli/print/evaluation.h"
 #include "cli/process.h"
 #include "cli/ranks.h"
+#include "cli/remote.h"
 #include "cli/signals.h"
 
 struct settings {
@@ -21,6 +22,7 @@ struct settings {
 	struct option_list data;
 	struct run_settings run;
 	struct ranks ranks;
+	struct model_io model;
 	bool mpi;
 	double max_kld; /* 0: no gate */
 	bool dry_run;
@@ -157,7 +159,11 @@ static int prepare(struct settings *settings, struct err *err)
 	params->backend = run_forward_backend(&settings->run, "eval", err);
 	if (!params->backend)
 		return -1;
-	params->max_memory = settings->run.max_memory;
+	if (model_io_open(&settings->model, params->input, params->source, settings->run.max_memory,
+			  err))
+		return -1;
+	params->io = settings->model.io;
+	params->max_memory = model_io_rest(&settings->model, settings->run.max_memory);
 	params->n_threads = run_streams(&settings->run, params->backend->executor);
 	return params->group ? ranks_check_data(params->data, params->n_data, err) : 0;
 }
@@ -172,7 +178,7 @@ static int check_and_run(struct settings *settings, struct err *err)
 
 static int run(const struct command *command, int argc, char **argv, struct err *err)
 {
-	struct settings settings = { .params = { .io = &io_system, .now = process_now } };
+	struct settings settings = { .params = { .now = process_now } };
 	int rc = command_parse(command, argc, argv, &settings, err);
 
 	if (rc) {
@@ -182,6 +188,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 		rc = rc ? rc : check_and_run(&settings, err);
 	}
 	rc = ranks_close(&settings.ranks, command->name, rc, err);
+	model_io_close(&settings.model);
 	free(settings.data.texts);
 	return rc;
 }

@@ -17,6 +17,7 @@
 #include "cli/family.h"
 #include "cli/options/values.h"
 #include "cli/print/families.h"
+#include "cli/remote.h"
 
 #define CONFIG_MAX ((size_t)16 << 20) /* bytes of a config.json */
 
@@ -39,19 +40,24 @@ static bool is_directory(const char *path)
 
 static int read_model(struct model_config *config, const char *directory, struct err *err)
 {
+	struct model_io model;
 	struct buf text = { 0 };
 	struct stat status;
 	char *path;
 	int rc;
 
-	if (stat(directory, &status) && errno == ENOENT)
-		return mistaken_name(directory, err);
+	if (model_io_open(&model, directory, NULL, 0, err))
+		return -1;
 	path = xasprintf("%s/" CONFIG_NAME, directory);
-	rc = io_read_file(&io_system, AT_FDCWD, path, CONFIG_MAX, &text, err);
+	if (model.io->fstatat(model.io, AT_FDCWD, directory, &status, 0) && errno == ENOENT)
+		rc = mistaken_name(directory, err);
+	else
+		rc = io_read_file(model.io, AT_FDCWD, path, CONFIG_MAX, &text, err);
 	if (rc == 0)
 		rc = model_config_read(config, &text, err);
 	buf_release(&text);
 	free(path);
+	model_io_close(&model);
 	return rc;
 }
 

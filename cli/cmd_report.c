@@ -14,6 +14,7 @@
 #include "cli/options/values.h"
 #include "cli/report/report.h"
 #include "cli/process.h"
+#include "cli/remote.h"
 #include "cli/signals.h"
 
 struct settings {
@@ -21,6 +22,7 @@ struct settings {
 	struct report_params params; /* completed by run() */
 	const char *quantized_by;
 	struct run_settings run;
+	uint64_t max_memory; /* of run, without what is read ahead */
 	bool dry_run;
 };
 
@@ -77,7 +79,7 @@ static int open_checkpoint(struct job *job, struct err *err)
 	const struct settings *settings = job->settings;
 	const struct checkpoint *checkpoint = &job->inspection.checkpoint;
 
-	if (inspect_make(&job->inspection, &io_system, settings->path, process_temp_dir(),
+	if (inspect_make(&job->inspection, settings->params.io, settings->path, process_temp_dir(),
 			 &job->progress, err))
 		return -1;
 	if (checkpoint->n_expected)
@@ -99,13 +101,13 @@ static int compare(struct job *job, struct err *err)
 {
 	const struct settings *settings = job->settings;
 	const struct checkpoint *checkpoint = &job->inspection.checkpoint;
-	const struct verify_params params = { .io = &io_system,
+	const struct verify_params params = { .io = settings->params.io,
 					      .input = settings->path,
 					      .source = settings->params.source,
 					      .sqnr = true,
 					      .backend = job->backend,
 					      .n_threads = settings->params.n_threads,
-					      .max_memory = settings->run.max_memory };
+					      .max_memory = settings->max_memory };
 
 	if (verify_run(&job->verification, &params, &job->progress, err))
 		return -1;
@@ -218,7 +220,8 @@ static int check_settings(struct settings *settings, struct err *err)
 
 static int run(const struct command *command, int argc, char **argv, struct err *err)
 {
-	struct settings settings = { .params = { .io = &io_system } };
+	struct settings settings = { 0 };
+	struct model_io model = { 0 };
 	struct job job = { .settings = &settings };
 	struct watched watched = watch_bytes(&job.progress);
 	struct ticker ticker;
@@ -231,6 +234,11 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 	job.backend = run_backend(&settings.run, err);
 	if (!job.backend)
 		return -1;
+	if (model_io_open(&model, settings.path, settings.params.source, settings.run.max_memory,
+			  err))
+		return -1;
+	settings.params.io = model.io;
+	settings.max_memory = model_io_rest(&model, settings.run.max_memory);
 	job.progress.stop = signals_watch();
 	ticker_start(&ticker, "report", run_progress_mode(&settings.run), &watched);
 	rc = work(&job, err);
@@ -238,6 +246,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 	if (rc == 0)
 		tell(&job);
 	job_release(&job);
+	model_io_close(&model);
 	return rc;
 }
 

@@ -18,6 +18,7 @@
 #include "cli/print/sensitivity.h"
 #include "cli/process.h"
 #include "cli/ranks.h"
+#include "cli/remote.h"
 #include "cli/signals.h"
 #include "format/engine.h"
 
@@ -36,6 +37,7 @@ struct settings {
 	struct recipe_names recipes;
 	struct run_settings run;
 	struct ranks ranks;
+	struct model_io model;
 	bool mpi;
 	int by; /* 1: expert */
 	bool dry_run;
@@ -184,7 +186,7 @@ static void complete(struct settings *settings)
 	params->by_expert = settings->by;
 	params->data = settings->data.texts;
 	params->n_data = settings->data.n;
-	params->max_memory = settings->run.max_memory;
+	params->max_memory = model_io_rest(&settings->model, settings->run.max_memory);
 	params->n_threads = run_threads(&settings->run);
 	selection_settings_take(&settings->selection, quantize);
 	quantize->convert.backend = params->backend;
@@ -211,6 +213,10 @@ static int prepare(struct settings *settings, struct err *err)
 	params->backend = run_forward_backend(&settings->run, "sensitivity", err);
 	if (!params->backend)
 		return -1;
+	if (model_io_open(&settings->model, params->quantize.convert.input, NULL,
+			  settings->run.max_memory, err))
+		return -1;
+	params->quantize.convert.io = settings->model.io;
 	complete(settings);
 	return params->group ? ranks_check_data(params->data, params->n_data, err) : 0;
 }
@@ -225,7 +231,7 @@ static int check_and_run(struct settings *settings, struct err *err)
 
 static int run(const struct command *command, int argc, char **argv, struct err *err)
 {
-	struct settings settings = { .params.quantize.convert.io = &io_system };
+	struct settings settings = { 0 };
 	int rc = command_parse(command, argc, argv, &settings, err);
 
 	if (rc) {
@@ -235,6 +241,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 		rc = rc ? rc : check_and_run(&settings, err);
 	}
 	rc = ranks_close(&settings.ranks, command->name, rc, err);
+	model_io_close(&settings.model);
 	selection_settings_release(&settings.selection);
 	free(settings.data.texts);
 	return rc;

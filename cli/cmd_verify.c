@@ -11,6 +11,7 @@
 #include "cli/options/values.h"
 #include "cli/progress/progress.h"
 #include "cli/print/verification.h"
+#include "cli/remote.h"
 #include "cli/signals.h"
 #include "cli/options/recipe.h"
 #include "verify/verify.h"
@@ -108,7 +109,8 @@ static int check_settings(const struct verify_params *params, struct err *err)
 
 static int run(const struct command *command, int argc, char **argv, struct err *err)
 {
-	struct settings settings = { .params = { .io = &io_system } };
+	struct settings settings = { 0 };
+	struct model_io model = { 0 };
 	int rc = command_parse(command, argc, argv, &settings, err);
 
 	if (rc)
@@ -119,9 +121,15 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 	settings.params.backend = run_backend(&settings.run, err);
 	if (!settings.params.backend)
 		return -1;
-	settings.params.max_memory = settings.run.max_memory;
+	if (model_io_open(&model, settings.params.input, settings.params.source,
+			  settings.run.max_memory, err))
+		return -1;
+	settings.params.io = model.io;
+	settings.params.max_memory = model_io_rest(&model, settings.run.max_memory);
 	settings.params.n_threads = run_threads(&settings.run);
-	return verify(&settings, err);
+	rc = verify(&settings, err);
+	model_io_close(&model);
+	return rc;
 }
 
 const struct command command_verify = {

@@ -73,12 +73,9 @@ static int convert(const struct convert_command *conversion, const char *command
 static int prepare(struct convert_settings *settings, struct model_io *model, struct err *err)
 {
 	struct convert_params *params = &settings->params;
-	uint64_t memory;
 
-	if (convert_settings_finish(settings, err))
-		return -1;
-	memory = params->max_memory ? params->max_memory : DEFAULT_MAX_MEMORY;
-	if (model_io_open(model, params->input, memory, err))
+	if (convert_settings_finish(settings, err) ||
+	    model_io_open(model, params->input, NULL, params->max_memory, err))
 		return -1;
 	params->io = model->io;
 	params->io_memory = model->memory;

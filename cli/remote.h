@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The I/O table of a model that the user gave by its path or its address.
+ * The I/O table of models that the user gave by their paths or their addresses.
  */
 #ifndef FP8CONV_CLI_REMOTE_H
 #define FP8CONV_CLI_REMOTE_H
@@ -12,15 +12,20 @@
 
 /* Begins zeroed. */
 struct model_io {
-	const struct io *io;   /* for all that the command reads and writes */
-	struct remote *remote; /* NULL: the model has a path */
-	uint64_t memory;       /* bytes that it reads ahead */
+	const struct io *io;	   /* for all that the command reads and writes */
+	struct remote *remotes[2]; /* of the model and of its source; NULL: it has a path */
+	uint64_t memory;	   /* bytes that they read ahead */
 };
 
-/* Opens the table for a model, with HF_TOKEN, HF_ENDPOINT and SSL_CERT_FILE of the environment.  An
- * address takes a third of max_memory (bytes), and 8 MiB at least, for what it reads ahead.
+/* Opens the table for a model and the one that it was made of (NULL: none is given), with HF_TOKEN,
+ * HF_ENDPOINT and SSL_CERT_FILE of the environment.  Addresses share a third of max_memory (bytes;
+ * 0: the default of most commands, 192 MiB) for what they read ahead; each has 8 MiB at least.
  * ERR_INPUT, ERR_SYSTEM, ERR_INTERRUPTED as of remote_open(). */
-int model_io_open(struct model_io *model, const char *path, uint64_t max_memory, struct err *err);
+int model_io_open(struct model_io *model, const char *path, const char *source, uint64_t max_memory,
+		  struct err *err);
+
+/* Returns what is left of max_memory (bytes) for the command; 0, its default, stays 0. */
+uint64_t model_io_rest(const struct model_io *model, uint64_t max_memory);
 
 /* Says on standard error how many bytes came from the server. */
 void model_io_note(const struct model_io *model, const char *command);

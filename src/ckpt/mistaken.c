@@ -81,11 +81,12 @@ static bool is_hub_name(const char *path)
 int mistaken_name(const char *path, struct err *err)
 {
 	if (strstr(path, "://"))
-		return err_set(err, ERR_INPUT,
-			       "'%s' is an address, which quantize, dequantize, repack and inspect "
-			       "read: here download the model, as 'hf download ORG/MODEL' does, "
-			       "and give the directory",
-			       path);
+		return err_set(
+			err, ERR_INPUT,
+			"'%s' is not an address of a model that is read here: give "
+			"https://... or hf://ORG/NAME as the model or its source, or "
+			"download it, as 'hf download ORG/NAME' does, and give the directory",
+			path);
 	if (is_hub_name(path))
 		return err_set(err, ERR_INPUT,
 			       "no file or directory '%s' (for a model on the Hub, run "

@@ -66,8 +66,12 @@ static bool remote_explain(const struct io *io, struct err *err)
 {
 	const struct err *reason = reason_of(remote_of(io));
 
-	if (errno != EREMOTEIO || !reason->kind)
+	const struct io *below = remote_of(io)->below;
+
+	if (errno != EREMOTEIO)
 		return false;
+	if (!reason->kind) /* a remote below may know why */
+		return below->explain && below->explain(below, err);
 	err_set(err, reason->kind, "%s", reason->message);
 	return true;
 }

@@ -148,6 +148,42 @@ def test_other_commands(server: Server, work: Path) -> None:
         check(name, not same(*outs), same(*outs))
 
 
+def test_two_models(server: Server, work: Path) -> None:
+    """Commands that run or compare models: what they print and write is as from the disk, also of two addresses."""
+    shutil.copytree(HERE.parent.parent / "sample_checkpoints" / "tiny-llama", work / "tiny")
+    result = run("quantize", str(work / "tiny"), "-o", str(work / "tiny-fp8"), "--recipe", "channelwise", "--quiet")
+    check("two", not result.returncode, result.stderr)
+    (work / "ids.jsonl").write_text(json.dumps({"input_ids": list(range(1, 65))}) + "\n")
+    (work / "text.txt").write_text("The quick brown fox jumps over the lazy dog. " * 30)
+    data, written = ["--data", str(work / "ids.jsonl"), "--quiet"], ["-o", str(work / "told")]
+    commands = {"verify": (["verify", "{}/tiny-fp8", "--source", "{}/tiny", "--json"], []),
+                "verify-alone": (["verify", "{}/tiny-fp8"], []),
+                "calibrate": (["calibrate", "{}/tiny", *data], written),
+                "eval": (["eval", "{}/tiny-fp8", "--source", "{}/tiny", *data], []),
+                "eval-text": (["eval", "{}/tiny-fp8", "--data", str(work / "text.txt"), "--quiet"], []),
+                "sensitivity": (["sensitivity", "{}/tiny", "--recipe", "channelwise", "--passes", "1", *data], written),
+                "families": (["families", "{}/tiny"], [])}
+    for name, (words, output) in commands.items():
+        told = []
+        for place in (str(work), f"{server.url}/good"):
+            result = run(*(word.format(place) for word in words), *output)
+            check(f"two/{name}", not result.returncode, f"{place}: {result.stderr}")
+            lines = [line for line in result.stdout.replace(place, "").splitlines() if "seconds" not in line]
+            told.append((lines, (work / "told").read_bytes().replace(place.encode(), b"") if output else b""))
+            (work / "told").unlink(missing_ok=True)
+        check(f"two/{name}/same", told[0] == told[1], told)
+    for place in (str(work), f"{server.url}/good"):
+        out = work / ("cards-remote" if "://" in place else "cards")
+        result = run("report", f"{place}/tiny-fp8", "--source", f"{place}/tiny", "--base-model", "a/b", "-o", str(out), "--quiet")
+        check("two/report", not result.returncode, f"{place}: {result.stderr}")
+    cards = [(work / name / "README.md").read_text().count("dB") for name in ("cards", "cards-remote")]
+    check("two/report/same", cards[0] == cards[1], cards)
+    failed = run("verify", f"{server.url}/good/tiny-fp8", "--source", f"{server.url}/plain/tiny")
+    check("two/source-fails", failed.returncode == 3 and "ignores range requests" in failed.stderr, failed.stderr)
+    failed = run("verify", f"{server.url}/short/tiny-fp8", "--source", f"{server.url}/good/tiny")
+    check("two/below-fails", failed.returncode == 4 and "ends early" in failed.stderr, failed.stderr)
+
+
 def test_refusals(server: Server, work: Path) -> None:
     url = server.url
     fails("plain", f"{url}/plain/model", work, 3, "ignores range requests")
@@ -272,7 +308,7 @@ def main() -> int:
                        check=True, capture_output=True)
         server, tls = Server(work, "port"), Server(work, "tls-port", cert, key)
         try:
-            for test in (test_headers, test_folder, test_other_commands, test_refusals, test_kill, test_memory, test_once, test_hub,
+            for test in (test_headers, test_folder, test_other_commands, test_two_models, test_refusals, test_kill, test_memory, test_once, test_hub,
                          test_no_library):
                 test(server, work)
             test_tls(server, tls, work, cert)

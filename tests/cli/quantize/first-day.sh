@@ -70,8 +70,8 @@ cp -r "$model"/. hub/models--org--name/snapshots/beef
 rm -r zip.safetensors old.bin empty.safetensors pickles ggufs nothing hub of-cache sized.safetensors sized-fp8.safetensors
 fails 3 " quantize: no file or directory 'org/model' (for a model on the Hub, run 'hf download org/model*" quantize org/model -o out
 fails 3 " families: no file or directory 'org/model' (for a model on the Hub, run 'hf download org/model*" families org/model
-fails 3 " verify: 'https://huggingface.co/org/model' is an address, which quantize, dequantize, repack and inspect read: here download the model, as 'hf download ORG/MODEL' does, and give the directory" \
-	verify https://huggingface.co/org/model
+fails 3 " verify: 's3://bucket/model' is not an address of a model that is read here: give https://... or hf://ORG/NAME as the model or its source, or download it, as 'hf download ORG/NAME' does, and give the directory" \
+	verify s3://bucket/model
 fails 3 " quantize: '$model/config.json' is the configuration of a model: give its directory" quantize "$model/config.json" -o out
 fails 3 " quantize: cannot open './org/model': No such file or directory" quantize ./org/model -o out
 fails 2 " quantize: output 'out.txt' is not a directory: *" quantize "$model" -o out.txt
