@@ -12,6 +12,10 @@ extern const char *simt_lt_fails; /* the call ("Matmul") that fails with status 
 extern int simt_lt_fails_after;	  /* so many of them that go well before */
 extern long simt_lt_asked;	  /* calls of MatmulAlgoGetHeuristic */
 extern long simt_lt_products;	  /* calls of Matmul that went well */
-extern long simt_lt_objects;	  /* descriptors, layouts and preferences that were not destroyed */
+extern long simt_lt_made;	  /* descriptors, layouts and preferences */
+extern long simt_lt_objects;	  /* those that were not destroyed */
+/* Those that may stay: a descriptor and three layouts of each product that was asked about, whose
+ * description has no address and one number of rows. */
+extern long simt_lt_kept;
 
 #endif

@@ -198,6 +198,7 @@ struct job {
 	uint64_t device;     /* bytes that are free there; 0: no limit */
 	struct simt_counts counts;
 	uint64_t n_products;
+	long n_made; /* descriptors of products */
 };
 
 static void job_run(const char *folder, struct job *job)
@@ -228,6 +229,7 @@ static void job_run(const char *folder, struct job *job)
 	assert_non_null(params.backend);
 	memset(&simt_counts, 0, sizeof simt_counts);
 	simt_lt_products = 0;
+	simt_lt_made = 0;
 	simt_memory = job->device ? job->device : UINT64_MAX;
 	if (calibrate_plan_make(&plan, &params, &err) ||
 	    calibrate_run(&plan, &params, &progress, &result, &stats, &err))
@@ -235,6 +237,7 @@ static void job_run(const char *folder, struct job *job)
 	simt_memory = UINT64_MAX;
 	job->counts = simt_counts;
 	job->n_products = (uint64_t)simt_lt_products;
+	job->n_made = simt_lt_made;
 	free(result.nll);
 	amax_stats_release(&stats);
 	calibrate_plan_release(&plan);
@@ -282,6 +285,7 @@ static struct job fp8_layer_of(const char *folder, size_t n_sequences, size_t n_
 	model_write(folder, (struct model_shape){ 2, n_experts });
 	job_run(folder, &two);
 	two.n_products -= one.n_products;
+	two.n_made -= one.n_made;
 	two.counts.n_launches -= one.counts.n_launches;
 	two.counts.n_read -= one.counts.n_read;
 	two.counts.n_written -= one.counts.n_written;
@@ -340,6 +344,7 @@ static void a_dense_layer_has_its_limits(void **state)
 	at_most("waits of a layer and sequence", (double)(more.counts.n_waits - few.counts.n_waits),
 		1);
 	at_most("copies of a layer and sequence", copies_of(&more) - copies_of(&few), 0);
+	at_most("descriptors of a layer more", (double)more.n_made, 0);
 }
 
 /* The same with --fp8-forward: the 4 inputs of a layer are cast where they are, each once.  Delayed

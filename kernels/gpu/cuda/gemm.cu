@@ -6,8 +6,9 @@
  * m.
  *
  * Asking the library for an algorithm takes longer than a small product, so its answer is kept for
- * each shape.  One answer serves any m where rows must have the same bits for any m: no sum of it
- * is split over blocks, and a block sums up in one order.
+ * each shape, with the descriptors if they hold no more than that: those of FP8 hold the addresses
+ * of scales.  One answer serves any m where rows must have the same bits for any m: no sum of it is
+ * split over blocks, and a block sums up in one order.
  */
 extern "C" {
 #include "base/mem.h"
@@ -44,8 +45,14 @@ struct shape_key {
 	bool fast, has_amax, is_sum, any_m;
 };
 
+/* What the library is told of a product: its A is our B; c: if D is FP8. */
+struct described {
+	void *desc, *a, *b, *c, *d;
+};
+
 struct shape {
 	struct shape_key key;
+	struct described described; /* of products that is_described_once() */
 	struct lt_algo algo;
 	size_t workspace_size;
 	struct shape *next;
@@ -61,8 +68,8 @@ struct call {
 	const struct cublaslt *lt;
 	const struct gpu_gemm *g;
 	void *native, *handle;
-	void *desc, *a, *b, *c, *d; /* of the library: its A is our B; c: if D is FP8 */
-	void *preference;	    /* while an algorithm is asked for */
+	struct described own;
+	void *preference; /* while an algorithm is asked for */
 };
 
 static bool went_well(const struct call *c, const char *name, int status)
@@ -104,7 +111,7 @@ static int32_t scale_mode(struct tile tile)
 
 static bool desc_set(const struct call *c, enum lt_desc attribute, const void *value, size_t size)
 {
-	return CALL(c, MatmulDescSetAttribute, c->desc, attribute, value, size);
+	return CALL(c, MatmulDescSetAttribute, c->own.desc, attribute, value, size);
 }
 
 static bool pointer_set(const struct call *c, enum lt_desc attribute, const void *pointer)
@@ -151,42 +158,49 @@ static bool describe_operands(struct call *c)
 
 	if (g->form == GEMM_SUM)
 		return desc_set(c, LT_DESC_TRANSB, &transposed, sizeof transposed) &&
-		       layout_new(c, &c->a, g->b.dtype, g->n, g->k, g->b.stride) &&
-		       layout_new(c, &c->b, g->a.dtype, g->m, g->k, g->a.stride);
+		       layout_new(c, &c->own.a, g->b.dtype, g->n, g->k, g->b.stride) &&
+		       layout_new(c, &c->own.b, g->a.dtype, g->m, g->k, g->a.stride);
 	return desc_set(c, LT_DESC_TRANSA, &transposed, sizeof transposed) &&
-	       layout_new(c, &c->a, g->b.dtype, g->k, g->n, g->b.stride) &&
-	       layout_new(c, &c->b, g->a.dtype, g->k, g->m, g->a.stride);
+	       layout_new(c, &c->own.a, g->b.dtype, g->k, g->n, g->b.stride) &&
+	       layout_new(c, &c->own.b, g->a.dtype, g->k, g->m, g->a.stride);
 }
 
 static bool describe(struct call *c, const float *amax)
 {
 	const struct gpu_gemm *g = c->g;
 
-	return CALL(c, MatmulDescCreate, &c->desc, LT_COMPUTE_32F, LT_R_32F) &&
+	return CALL(c, MatmulDescCreate, &c->own.desc, LT_COMPUTE_32F, LT_R_32F) &&
 	       describe_operands(c) &&
-	       (!is_fp8(g->d.dtype) || layout_new(c, &c->c, DT_BF16, g->n, g->m, g->d.stride)) &&
-	       layout_new(c, &c->d, g->d.dtype, g->n, g->m, g->d.stride) &&
+	       (!is_fp8(g->d.dtype) ||
+		layout_new(c, &c->own.c, DT_BF16, g->n, g->m, g->d.stride)) &&
+	       layout_new(c, &c->own.d, g->d.dtype, g->n, g->m, g->d.stride) &&
 	       (!is_fp8(g->a.dtype) || describe_fp8(c, amax));
 }
 
 /* Returns the layout of the matrix that beta multiplies: D itself, unless D is FP8. */
-static void *c_layout(const struct call *c)
+static void *c_layout(const struct described *described)
 {
-	return c->c ? c->c : c->d;
+	return described->c ? described->c : described->d;
 }
 
 static void call_release(struct call *c)
 {
-	void *layouts[] = { c->a, c->b, c->c, c->d };
+	void *layouts[] = { c->own.a, c->own.b, c->own.c, c->own.d };
 
 	for (void *layout : layouts) {
 		if (layout)
 			CALL(c, MatrixLayoutDestroy, layout);
 	}
-	if (c->desc)
-		CALL(c, MatmulDescDestroy, c->desc);
+	if (c->own.desc)
+		CALL(c, MatmulDescDestroy, c->own.desc);
 	if (c->preference)
 		CALL(c, MatmulPreferenceDestroy, c->preference);
+}
+
+/* Do descriptors of this shape serve all of its products? */
+static bool is_described_once(const struct shape_key *key)
+{
+	return !key->any_m && !is_fp8(key->types[0]);
 }
 
 /* Returns the alignment of the address of any row, so that the algorithm does not depend on the row
@@ -268,8 +282,8 @@ static bool algo_find(struct call *c, const struct shape_key *key, struct lt_heu
 	int n_found = 0;
 
 	if (!CALL(c, MatmulPreferenceCreate, &c->preference) || !prefer(c, key) ||
-	    !CALL(c, MatmulAlgoGetHeuristic, c->handle, c->desc, c->a, c->b, c_layout(c), c->d,
-		  c->preference, 1, found, &n_found))
+	    !CALL(c, MatmulAlgoGetHeuristic, c->handle, c->own.desc, c->own.a, c->own.b,
+		  c_layout(&c->own), c->own.d, c->preference, 1, found, &n_found))
 		return false;
 	if (n_found == 0) {
 		device_fail(c->stream, "cublasLtMatmulAlgoGetHeuristic",
@@ -294,10 +308,14 @@ static struct shape *shape_ask(const struct call *c, const struct shape_key *key
 	ask.g = &g;
 	ask.handle = c->handle;
 	well = describe(&ask, amax) && algo_find(&ask, key, &found);
+	shape = static_cast<struct shape *>(well ? xcalloc(1, sizeof *shape) : NULL);
+	if (well && is_described_once(key)) {
+		shape->described = ask.own;
+		ask.own = {};
+	}
 	call_release(&ask);
 	if (!well)
 		return NULL;
-	shape = static_cast<struct shape *>(xcalloc(1, sizeof *shape));
 	shape->key = *key;
 	shape->algo = found.algo;
 	shape->workspace_size = found.workspace_size;
@@ -367,16 +385,18 @@ static bool multiply(struct call *c, struct gpu_gemm_space *space)
 {
 	const struct gpu_gemm *g = c->g;
 	const float one = 1, beta = g->form == GEMM_SUM ? 1 : 0;
-	const struct shape *shape;
+	const struct shape *shape = shape_get(c, space->amax);
+	const struct described *told = &c->own;
 
-	if (!describe(c, space->amax))
-		return false;
-	shape = shape_get(c, space->amax);
 	if (!shape || !space_ready(c->stream, space, shape->workspace_size))
 		return false;
-	return CALL(c, Matmul, c->handle, c->desc, &one, g->b.data, c->a, g->a.data, c->b, &beta,
-		    c->c ? NULL : g->d.data, c_layout(c), g->d.data, c->d, &shape->algo,
-		    space->workspace, shape->workspace_size, c->native);
+	if (shape->described.desc)
+		told = &shape->described;
+	else if (!describe(c, space->amax))
+		return false;
+	return CALL(c, Matmul, c->handle, told->desc, &one, g->b.data, told->a, g->a.data, told->b,
+		    &beta, told->c ? NULL : g->d.data, c_layout(told), g->d.data, told->d,
+		    &shape->algo, space->workspace, shape->workspace_size, c->native);
 }
 
 void gpu_gemm_reserve(struct device_stream *stream, struct gpu_gemm_space *space)
