@@ -16,10 +16,11 @@
 #define N_WARPS	  (THREADS / 32)
 #define SUM_LANES 16
 #define SUM_CHUNK 2048 /* values at once */
+#define SUM_AHEAD 8    /* values that a thread reads before it adds them */
 
 /* Shared memory for the sums of a block. */
 struct sum_space {
-	float values[SUM_CHUNK];
+	alignas(16) float values[SUM_CHUNK];
 	float of_warp[N_WARPS];
 };
 
@@ -64,6 +65,51 @@ static __device__ inline float block_largest(struct sum_space *space, float max)
 	return max;
 }
 
+/* Adds values i, i + 16, .. below m of each of 16 threads to *sum, in this order. */
+static __device__ inline void lanes_add(const struct sum_space *space, unsigned m, float *sum)
+{
+	unsigned i = threadIdx.x;
+
+	if (i >= SUM_LANES)
+		return;
+	for (; i + (SUM_AHEAD - 1) * SUM_LANES < m; i += SUM_AHEAD * SUM_LANES) {
+		float v[SUM_AHEAD];
+
+		GPU_UNROLL
+		for (int k = 0; k < SUM_AHEAD; k++)
+			v[k] = space->values[i + k * SUM_LANES];
+		GPU_UNROLL
+		for (int k = 0; k < SUM_AHEAD; k++)
+			*sum += v[k];
+	}
+	for (; i < m; i += SUM_LANES)
+		*sum += space->values[i];
+}
+
+/* Returns to all threads of the block the sum of what 16 of them have added. */
+static __device__ inline float lanes_end(struct sum_space *space, float sum)
+{
+	sum = lanes_sum(sum);
+	if (threadIdx.x == 0)
+		space->of_warp[0] = sum;
+	__syncthreads();
+	return space->of_warp[0];
+}
+
+/* Computes the values of a whole chunk: those of a thread at once. */
+template <typename F>
+static __device__ inline void chunk_put(struct sum_space *space, size_t first, F f)
+{
+	float v[SUM_CHUNK / THREADS];
+
+	GPU_UNROLL
+	for (unsigned k = 0; k < SUM_CHUNK / THREADS; k++)
+		v[k] = f(first + k * THREADS + threadIdx.x);
+	GPU_UNROLL
+	for (unsigned k = 0; k < SUM_CHUNK / THREADS; k++)
+		space->values[k * THREADS + threadIdx.x] = v[k];
+}
+
 /* Returns the sum of f(i), i < n, to all threads of the block: all compute values, 16 of them
  * add. */
 template <typename F>
@@ -75,17 +121,39 @@ static __device__ inline float block_sum(struct sum_space *space, size_t n, F f)
 		unsigned m = n - first < SUM_CHUNK ? (unsigned)(n - first) : SUM_CHUNK;
 
 		__syncthreads(); /* threads may still read the values before */
-		for (unsigned i = threadIdx.x; i < m; i += THREADS)
-			space->values[i] = f(first + i);
+		if (m == SUM_CHUNK)
+			chunk_put(space, first, f);
+		else
+			for (unsigned i = threadIdx.x; i < m; i += THREADS)
+				space->values[i] = f(first + i);
 		__syncthreads();
-		for (unsigned i = threadIdx.x; threadIdx.x < SUM_LANES && i < m; i += SUM_LANES)
-			sum += space->values[i];
+		lanes_add(space, m, &sum);
 	}
-	sum = lanes_sum(sum);
-	if (threadIdx.x == 0)
-		space->of_warp[0] = sum;
-	__syncthreads();
-	return space->of_warp[0];
+	return lanes_end(space, sum);
+}
+
+/* The same for a row whose values threads have by fours: f(k) are those from (k THREADS +
+ * threadIdx.x) 4 on. */
+template <int N_FOURS, typename F>
+static __device__ inline float block_sum_fours(struct sum_space *space, unsigned n, F f)
+{
+	const int at_once = SUM_CHUNK / (4 * THREADS);
+	float sum = 0;
+
+	GPU_UNROLL
+	for (int first = 0; first < N_FOURS; first += at_once) {
+		unsigned begin = (unsigned)first * 4 * THREADS, left = n > begin ? n - begin : 0;
+
+		__syncthreads(); /* threads may still read the values before */
+		GPU_UNROLL
+		for (int k = 0; k < at_once && first + k < N_FOURS; k++)
+			*reinterpret_cast<float4 *>(
+				&space->values[((unsigned)k * THREADS + threadIdx.x) * 4]) =
+				f(first + k);
+		__syncthreads();
+		lanes_add(space, left < SUM_CHUNK ? left : SUM_CHUNK, &sum);
+	}
+	return lanes_end(space, sum);
 }
 
 /* Returns |v| as bits, which order as the values do; 0 for a NaN. */

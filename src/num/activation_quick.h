@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The activations of num/activation.h for numbers that bf16 or f16 has, with the same bits in half
- * of the instructions: no case of the range, and a division from an approximate reciprocal.
- * tests/unit/test_activation_quick.c compares all of these numbers.  For machines whose fmaf() is
+ * The activations of num/activation.h with the same bits in half of the instructions: no case of
+ * the range, and a division from an approximate reciprocal.  tests/unit/test_activation_quick.c
+ * compares all numbers of bf16 and f16, and `make prove` all of fp32.  For machines whose fmaf() is
  * an instruction.
  */
 #ifndef FP8CONV_NUM_ACTIVATION_QUICK_H

@@ -111,6 +111,7 @@ int main(int argc, char **argv)
 	int n_skipped = 0, n_failed = 0;
 
 	n_failed += proofs_run(proofs_num, prefix, &n_skipped);
+	n_failed += proofs_run(proofs_activations, prefix, &n_skipped);
 	n_failed += proofs_run(proofs_backends, prefix, &n_skipped);
 	n_failed += proofs_run(proofs_cuda, prefix, &n_skipped);
 	if (n_skipped)

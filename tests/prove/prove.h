@@ -31,8 +31,9 @@ struct proof {
 
 extern const struct proof
 	proofs_num[]; /* src/num against a second formulation; ends in a nameless one */
-extern const struct proof proofs_backends[]; /* the backends against src/num */
-extern const struct proof proofs_cuda[];     /* src/num against cuda_fp8.hpp */
+extern const struct proof proofs_activations[]; /* the short activations against the long ones */
+extern const struct proof proofs_backends[];	/* the backends against src/num */
+extern const struct proof proofs_cuda[];	/* src/num against cuda_fp8.hpp */
 
 /* Describes the counterexample and returns false. */
 bool refuted(struct counterexample *found, const char *format, ...)

@@ -7,8 +7,8 @@
 #ifndef FP8CONV_KERNELS_GPU_CAST_SOURCE_H
 #define FP8CONV_KERNELS_GPU_CAST_SOURCE_H
 
-#include "num/activation_quick.h"
 #include "num/norm.h"
+#include "kernels/gpu/activate.h"
 #include "kernels/gpu/cast/cast.h"
 #include "kernels/gpu/cast/load.h"
 
@@ -105,69 +105,13 @@ static __device__ inline void unpack_either(float v[GROUP], const uint4 &packed,
 		unpack<f16>(v, packed);
 }
 
-/* v = the activation of v with a divisor; false: v is as before, because an element needs the long
- * way. */
-template <enum activation A> static __device__ inline bool activate_quickly(float v[GROUP])
-{
-	float divisor[GROUP], most = fabsf(v[0]);
-	bool refused = false;
-
-	GPU_UNROLL
-	for (int i = 1; i < GROUP; i++)
-		most = gpu_max_magnitude(most, v[i]);
-	if (!(most <= activation_quick_most(A)))
-		return false;
-	GPU_UNROLL
-	for (int i = 0; i < GROUP; i++) {
-		divisor[i] = activation_divisor(A, v[i]);
-		refused |= divisor[i] == QUICK_REFUSED;
-	}
-	if (refused)
-		return false;
-	GPU_UNROLL
-	for (int i = 0; i < GROUP; i++)
-		v[i] = quick_quotient(A == ACT_SIGMOID ? 1.0f : v[i], divisor[i],
-				      gpu_reciprocal(divisor[i]));
-	return true;
-}
-
-/* As activate_quickly(), without a divisor: false for no element. */
-static __device__ inline bool activate_plainly(enum activation activation, float v[GROUP])
-{
-	if (activation == ACT_NONE)
-		return true;
-	GPU_UNROLL
-	for (int i = 0; i < GROUP; i++)
-		v[i] = srelu(v[i]);
-	return true;
-}
-
-static __device__ GPU_CALL struct group activate_slowly(enum activation activation, struct group of)
-{
-	GPU_LOOP
-	for (int i = 0; i < GROUP; i++)
-		of.v[i] = activation_apply(activation, of.v[i]);
-	return of;
-}
-
-/* The branches are the same for all threads, but where a number is out of the quick range. */
 static __device__ GPU_CALL struct group activated_group(struct activated_args a)
 {
 	struct group of;
 	float by[GROUP];
-	bool done = false;
 
 	unpack_either(of.v, a.x, a.x_is_bf16);
-	if (a.activation == ACT_SILU)
-		done = activate_quickly<ACT_SILU>(of.v);
-	else if (a.activation == ACT_GELU)
-		done = activate_quickly<ACT_GELU>(of.v);
-	else if (a.activation == ACT_SIGMOID)
-		done = activate_quickly<ACT_SIGMOID>(of.v);
-	else
-		done = activate_plainly(a.activation, of.v);
-	if (!done)
-		of = activate_slowly(a.activation, of);
+	activate_each<GROUP>(a.activation, of.v);
 	if (!a.gated)
 		return of;
 	unpack_either(by, a.up, a.up_is_bf16);
@@ -175,11 +119,6 @@ static __device__ GPU_CALL struct group activated_group(struct activated_args a)
 	for (int i = 0; i < GROUP; i++)
 		of.v[i] = of.v[i] * by[i];
 	return of;
-}
-
-static __device__ GPU_CALL float activated_element(enum activation activation, float x)
-{
-	return activation_apply(activation, x);
 }
 
 /* An activation, gated or not. */
@@ -193,7 +132,7 @@ struct activated {
 		float by[GROUP];
 
 		for (int i = 0; i < GROUP; i++)
-			v[i] = i < n ? activated_element(activation, v[i]) : 0;
+			v[i] = i < n ? activate_slowly(activation, v[i]) : 0;
 		if (!gated)
 			return;
 		up.load(by, row, col, n);

@@ -9,22 +9,45 @@
 #include "kernels/gpu/forward/softcap.h"
 #include "kernels/gpu/reduce.h"
 
+#define AT_ONCE 8 /* loads of a thread */
+
+static __device__ inline void row_cap(float *x, size_t n, float softcap)
+{
+	for (size_t i = threadIdx.x; i < n; i += THREADS)
+		x[i] = softcapped(x[i], softcap);
+}
+
+/* Returns the largest value that a thread has of a row. */
+static __device__ inline float row_largest(const float *x, size_t n)
+{
+	float max = -INFINITY;
+	size_t i = threadIdx.x;
+
+	for (; i + (AT_ONCE - 1) * THREADS < n; i += AT_ONCE * THREADS) {
+		float v[AT_ONCE];
+
+		GPU_UNROLL
+		for (int k = 0; k < AT_ONCE; k++)
+			v[k] = x[i + k * THREADS];
+		GPU_UNROLL
+		for (int k = 0; k < AT_ONCE; k++)
+			max = larger(v[k], max);
+	}
+	for (; i < n; i += THREADS)
+		max = larger(x[i], max);
+	return max;
+}
+
 static __global__ void cross_entropy_rows(struct cross_entropy_args a)
 {
 	__shared__ struct sum_space space;
 	size_t row = blockIdx.x, label = a.labels[row];
 	float *x = a.logits + row * a.n_cols;
-	float max = -INFINITY, sum;
+	float max, sum;
 
-	for (size_t i = threadIdx.x; i < a.n_cols; i += THREADS) {
-		float v = x[i];
-
-		if (a.softcap > 0) {
-			v = softcapped(v, a.softcap);
-			x[i] = v;
-		}
-		max = larger(v, max);
-	}
+	if (a.softcap > 0)
+		row_cap(x, a.n_cols, a.softcap);
+	max = row_largest(x, a.n_cols);
 	max = block_largest(&space, max); /* after this all logits are capped */
 	sum = block_sum(&space, a.n_cols, [x, max](size_t i) { return f32_exp(x[i] - max); });
 	if (threadIdx.x > 0)

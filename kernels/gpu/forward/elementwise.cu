@@ -4,6 +4,7 @@
  */
 #include <math.h>
 
+#include "kernels/gpu/activate.h"
 #include "kernels/gpu/forward/forward.h"
 #include "kernels/gpu/forward/magnitudes.h"
 
@@ -38,13 +39,22 @@ struct add_observed {
 	const float *y;
 	struct value_stats *stats[1];
 
-	__device__ void operator()(const struct fours &at, struct magnitudes *found) const
-	{
-		float4 a = fours_load(x + at.col, at.n, at.aligned),
-		       b = fours_load(y + at.col, at.n, at.aligned);
+	struct loaded {
+		float4 a, b;
+	};
 
-		found->add(b, at.n);
-		fours_store(x + at.col, { a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w }, at.n,
+	__device__ struct loaded load(const struct fours &at) const
+	{
+		return { fours_load(x + at.col, at.n, at.aligned),
+			 fours_load(y + at.col, at.n, at.aligned) };
+	}
+
+	__device__ void finish(const struct fours &at, const struct loaded &in,
+			       struct magnitudes *found) const
+	{
+		found->add(in.b, at.n);
+		fours_store(x + at.col,
+			    fours_each(in.a, in.b, [](float v, float w) { return v + w; }), at.n,
 			    at.aligned);
 	}
 };
@@ -92,13 +102,8 @@ struct gate {
 		float4 g =
 			fours_load(a.gate.data + at.row * a.gate.stride + at.col, at.n, at.aligned);
 		float4 u = fours_load(a.up.data + at.row * a.up.stride + at.col, at.n, at.aligned);
-		enum activation activation = a.activation;
 
-		fours_store(a.y.data + at.row * a.y.stride + at.col,
-			    fours_each(g, u,
-				       [activation](float v, float w) {
-					       return activation_apply(activation, v) * w;
-				       }),
+		fours_store(a.y.data + at.row * a.y.stride + at.col, gated(a.activation, g, u),
 			    at.n, at.aligned);
 	}
 };
@@ -109,19 +114,25 @@ struct gate_observed {
 	struct gate_args a;
 	struct value_stats *stats[3];
 
-	__device__ void operator()(const struct fours &at, struct magnitudes *found) const
-	{
-		float4 g =
-			fours_load(a.gate.data + at.row * a.gate.stride + at.col, at.n, at.aligned);
-		float4 u = fours_load(a.up.data + at.row * a.up.stride + at.col, at.n, at.aligned);
-		float *y = a.y.data ? a.y.data + at.row * a.y.stride + at.col : NULL;
-		enum activation activation = a.activation;
-		float4 v = fours_each(g, u, [activation](float v, float w) {
-			return activation_apply(activation, v) * w;
-		});
+	struct loaded {
+		float4 gate, up;
+	};
 
-		found[0].add(g, at.n);
-		found[1].add(u, at.n);
+	__device__ struct loaded load(const struct fours &at) const
+	{
+		return { fours_load(a.gate.data + at.row * a.gate.stride + at.col, at.n,
+				    at.aligned),
+			 fours_load(a.up.data + at.row * a.up.stride + at.col, at.n, at.aligned) };
+	}
+
+	__device__ void finish(const struct fours &at, const struct loaded &in,
+			       struct magnitudes *found) const
+	{
+		float *y = a.y.data ? a.y.data + at.row * a.y.stride + at.col : NULL;
+		float4 v = gated(a.activation, in.gate, in.up);
+
+		found[0].add(in.gate, at.n);
+		found[1].add(in.up, at.n);
 		if (a.rounded.stats)
 			rounded_store(a.rounded, at.row * a.n_cols + at.col, y, v, at, &found[2]);
 		else
@@ -152,12 +163,11 @@ struct activate {
 
 	__device__ void operator()(const struct fours &at) const
 	{
-		enum activation how = activation;
+		float4 in = fours_load(x + at.col, at.n, at.aligned);
+		float v[4] = { in.x, in.y, in.z, in.w };
 
-		fours_store(y + at.col,
-			    fours_each(fours_load(x + at.col, at.n, at.aligned),
-				       [how](float v) { return activation_apply(how, v); }),
-			    at.n, at.aligned);
+		activate_each<4>(activation, v);
+		fours_store(y + at.col, { v[0], v[1], v[2], v[3] }, at.n, at.aligned);
 	}
 };
 

@@ -3,6 +3,7 @@
  * Rows of several sequences between the products of experts: a block for each row, whose values are
  * added to the stats of the row's segment.
  */
+#include "kernels/gpu/activate.h"
 #include "kernels/gpu/forward/forward.h"
 #include "kernels/gpu/forward/magnitudes.h"
 
@@ -77,12 +78,8 @@ static __global__ void gate_rows(struct gate_rows_args a, bool aligned)
 		found[0].add(g, at.n);
 		found[1].add(u, at.n);
 		values_put(a.round, a.y.data ? a.y.data + row * a.y.stride + col : NULL,
-			   a.codes ? a.codes + first + col : NULL,
-			   fours_each(g, u,
-				      [activation](float v, float w) {
-					      return activation_apply(activation, v) * w;
-				      }),
-			   at, &found[2]);
+			   a.codes ? a.codes + first + col : NULL, gated(activation, g, u), at,
+			   &found[2]);
 	}
 	magnitudes_raise<3>(found, stats);
 }

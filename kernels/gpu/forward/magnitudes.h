@@ -9,7 +9,8 @@
 #include "kernels/gpu/forward/float4_rows.h"
 #include "kernels/gpu/reduce.h"
 
-#define OBSERVED_BLOCKS 1024 /* about what a large GPU runs at once: few blocks, few atomics */
+#define OBSERVED_BLOCKS 1056 /* what a large GPU runs at once, or twice: few blocks, few atomics */
+#define AT_ONCE		2    /* fours of a thread */
 
 /* The statistics of a thread's values. */
 struct magnitudes {
@@ -111,19 +112,59 @@ static __device__ inline void rounded_store(const struct rounded_out &out, size_
 		fours_store(y, v, at.n, at.aligned);
 }
 
-/* As each_four of float4_rows.h, of operations that add to the magnitudes of N stats. */
-template <int N, typename Operation>
-static __global__ void each_observed(Operation operation, size_t n_rows, size_t n_cols,
-				     bool aligned)
+/* Applies an operation to AT_ONCE fours of a thread: what it reads is loaded for all of them before
+ * the first is finished.  whole: all of them exist and are aligned. */
+template <bool whole, typename Operation>
+static __device__ inline void observe(const Operation &operation, const struct fours *at,
+				      struct magnitudes *found)
 {
-	size_t n_across = (n_cols + 3) / 4, n = n_rows * n_across;
+	typename Operation::loaded loaded[AT_ONCE];
+	struct fours here[AT_ONCE];
+
+	GPU_UNROLL
+	for (int k = 0; k < AT_ONCE; k++) {
+		here[k] = at[k];
+		if (whole) {
+			here[k].n = 4;
+			here[k].aligned = true;
+		}
+		loaded[k] = operation.load(here[k]);
+	}
+	GPU_UNROLL
+	for (int k = 0; k < AT_ONCE; k++)
+		operation.finish(here[k], loaded[k], found);
+}
+
+/* As each_four of float4_rows.h, of operations that add to the magnitudes of N stats.  step_rows,
+ * step_cols: from one four of a thread to its next. */
+template <int N, typename Operation>
+static __global__ void __launch_bounds__(THREADS, 4)
+	each_observed(Operation operation, size_t n_rows, size_t n_cols, size_t step_rows,
+		      size_t step_cols, bool aligned)
+{
+	size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x, n_across = (n_cols + 3) / 4;
+	size_t row = quotient(i, n_across), col = (i - row * n_across) * 4;
 	struct magnitudes found[N] = {};
 
-	for (size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x; i < n;
-	     i += (size_t)gridDim.x * THREADS) {
-		size_t row = quotient(i, n_across), col = (i - row * n_across) * 4;
+	while (row < n_rows) {
+		struct fours at[AT_ONCE];
+		bool whole = aligned;
 
-		operation(fours{ row, col, fours_left(col, n_cols), aligned }, found);
+		GPU_UNROLL
+		for (int k = 0; k < AT_ONCE; k++) {
+			at[k] = { row, col, row < n_rows ? fours_left(col, n_cols) : 0, aligned };
+			whole &= at[k].n == 4;
+			row += step_rows;
+			col += step_cols;
+			if (col >= n_across * 4) {
+				col -= n_across * 4;
+				row++;
+			}
+		}
+		if (whole)
+			observe<true>(operation, at, found);
+		else
+			observe<false>(operation, at, found);
 	}
 	magnitudes_raise<N>(found, operation.stats);
 }
@@ -132,13 +173,15 @@ template <int N, typename Operation>
 static void observed_launch(struct device_stream *stream, const char *name,
 			    const Operation &operation, size_t n_rows, size_t n_cols, bool aligned)
 {
-	size_t n = n_rows * ((n_cols + 3) / 4), n_blocks = (n + THREADS - 1) / THREADS;
+	size_t n_across = (n_cols + 3) / 4;
+	size_t n_blocks = (n_rows * n_across + THREADS - 1) / THREADS, step;
 
-	if (n == 0 || device_stream_stopped(stream))
+	if (n_blocks == 0 || device_stream_stopped(stream))
 		return;
 	n_blocks = n_blocks < OBSERVED_BLOCKS ? n_blocks : OBSERVED_BLOCKS;
+	step = n_blocks * THREADS;
 	GPU_LAUNCH((each_observed<N, Operation>), n_blocks, THREADS, device_stream_native(stream),
-		   operation, n_rows, n_cols, aligned);
+		   operation, n_rows, n_cols, step / n_across, step % n_across * 4, aligned);
 	device_launched(stream, name);
 }
 

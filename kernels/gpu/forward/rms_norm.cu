@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * RMSNorm and LayerNorm in fp32.  16 threads, the lanes of its sum, work on a short row; a block
- * works on a long one, whose threads compute squares, which 16 of them add.  Rows are read two or
- * three times, after the first from the caches.
+ * works on a long one, whose threads compute squares, which 16 of them add.  The block keeps the
+ * row in registers if it is aligned and not too long; other rows are read two or three times, after
+ * the first from the caches.
  */
 #include <math.h>
 
@@ -10,6 +11,7 @@
 #include "kernels/gpu/forward/magnitudes.h"
 
 #define SHORT	      512		    /* columns */
+#define WIDE	      (8 * 4 * THREADS)	    /* the most in registers */
 #define ROWS_OF_SHORT (THREADS / SUM_LANES) /* rows of a block */
 
 static __device__ inline float factor_of(const struct rms_norm_args &a, float squares)
@@ -20,20 +22,20 @@ static __device__ inline float factor_of(const struct rms_norm_args &a, float sq
 /* What is found in the values that are added, and in the rounded ones. */
 enum { FOUND_ADD, FOUND_Y, N_FOUND };
 
-/* Writes the elements of a row that belong to one of `n` threads. */
-static __device__ inline void row_put(const struct rms_norm_args &a, size_t row, float mean,
-				      float factor, unsigned thread, unsigned n)
+/* Writes the elements of a row that belong to one of its 16 lanes. */
+static __device__ inline void lane_put(const struct rms_norm_args &a, size_t row, float mean,
+				       float factor, unsigned lane)
 {
 	const float *x = a.x.data + row * a.x.stride;
 	float *y = a.y.data + row * a.y.stride;
 
-	for (size_t i = thread; i < a.n_cols; i += n)
+	for (size_t i = lane; i < a.n_cols; i += SUM_LANES)
 		y[i] = (x[i] - mean) * factor * (a.offset + (a.weight ? a.weight[i] : 0));
 }
 
-/* The same for all threads of a block, rounded if that is wanted. */
-static __device__ inline void row_put_observed(const struct rms_norm_args &a, size_t row,
-					       float mean, float factor, struct magnitudes *found)
+/* Writes a row, rounded if that is wanted; all threads of a block. */
+static __device__ inline void row_put(const struct rms_norm_args &a, size_t row, float mean,
+				      float factor, struct magnitudes *found)
 {
 	const float *x = a.x.data + row * a.x.stride;
 	uint16_t *codes = a.rounded.codes;
@@ -84,25 +86,11 @@ static __global__ void rms_norm_short(struct rms_norm_args a)
 		sum += (x[i] - mean) * (x[i] - mean);
 	sum = lanes_sum(sum);
 	if (n)
-		row_put(a, row, mean, factor_of(a, sum), lane, SUM_LANES);
-}
-
-static __global__ void rms_norm_long(struct rms_norm_args a)
-{
-	__shared__ struct sum_space space;
-	const float *x = a.x.data + blockIdx.x * a.x.stride;
-	float mean = 0, sum;
-
-	if (a.centered)
-		mean = block_sum(&space, a.n_cols, [x](size_t i) { return x[i]; }) /
-		       (float)a.n_cols;
-	sum = block_sum(&space, a.n_cols,
-			[x, mean](size_t i) { return (x[i] - mean) * (x[i] - mean); });
-	row_put(a, blockIdx.x, mean, factor_of(a, sum), threadIdx.x, THREADS);
+		lane_put(a, row, mean, factor_of(a, sum), lane);
 }
 
 /* A block for a row, of any length.  A thread reads in the later passes what it wrote itself. */
-static __global__ void rms_norm_observed(struct rms_norm_args a)
+static __global__ void rms_norm_any(struct rms_norm_args a)
 {
 	__shared__ struct sum_space space;
 	struct value_stats *const stats[N_FOUND] = { a.add_stats, a.rounded.stats };
@@ -125,22 +113,128 @@ static __global__ void rms_norm_observed(struct rms_norm_args a)
 			return v * v;
 		});
 	}
-	row_put_observed(a, blockIdx.x, mean, factor_of(a, sum), found);
+	row_put(a, blockIdx.x, mean, factor_of(a, sum), found);
 	magnitudes_raise<N_FOUND>(found, stats);
+}
+
+/* A row of a block whose threads have N fours of it each, all of them aligned. */
+template <int N> struct wide_row {
+	float4 v[N];
+
+	static __device__ struct fours at(const struct rms_norm_args &a, int k)
+	{
+		size_t col = ((size_t)k * THREADS + threadIdx.x) * 4;
+
+		return { blockIdx.x, col, fours_left(col, a.n_cols), true };
+	}
+
+	/* Loads x, and what is added to it. */
+	__device__ void load(const struct rms_norm_args &a, struct magnitudes *found)
+	{
+		const float *x = a.x.data + blockIdx.x * a.x.stride;
+		const float *add = a.add + blockIdx.x * a.n_cols;
+		float4 more[N];
+
+		GPU_UNROLL
+		for (int k = 0; k < N; k++) {
+			struct fours f = at(a, k);
+
+			v[k] = fours_load(x + f.col, f.n, true);
+			if (a.sum)
+				more[k] = fours_load(add + f.col, f.n, true);
+		}
+		if (!a.sum)
+			return;
+		GPU_UNROLL
+		for (int k = 0; k < N; k++) {
+			struct fours f = at(a, k);
+
+			found[FOUND_ADD].add(more[k], f.n);
+			v[k] = fours_each(v[k], more[k], [](float w, float m) { return w + m; });
+			fours_store(a.sum + blockIdx.x * a.x.stride + f.col, v[k], f.n, true);
+		}
+	}
+
+	/* Returns the sum of f of each value. */
+	template <typename F>
+	__device__ float sum(const struct rms_norm_args &a, struct sum_space *space, F f) const
+	{
+		return block_sum_fours<N>(space, (unsigned)a.n_cols,
+					  [this, f](int k) { return fours_each(v[k], f); });
+	}
+
+	__device__ void put(const struct rms_norm_args &a, float mean, float factor,
+			    struct magnitudes *found) const
+	{
+		float offset = a.offset;
+
+		GPU_UNROLL
+		for (int k = 0; k < N; k++) {
+			struct fours f = at(a, k);
+			float4 weight = { 0, 0, 0, 0 };
+			float *y = a.y.data ? a.y.data + blockIdx.x * a.y.stride + f.col : NULL;
+
+			if (a.weight)
+				weight = fours_load(a.weight + f.col, f.n, true);
+			weight = fours_each(v[k], weight, [=](float w, float by) {
+				return (w - mean) * factor * (offset + by);
+			});
+			if (a.rounded.stats)
+				rounded_store(a.rounded, blockIdx.x * a.n_cols + f.col, y, weight,
+					      f, &found[FOUND_Y]);
+			else
+				fours_store(y, weight, f.n, true);
+		}
+	}
+};
+
+template <int N> static __global__ void rms_norm_wide(struct rms_norm_args a)
+{
+	__shared__ struct sum_space space;
+	struct value_stats *const stats[N_FOUND] = { a.add_stats, a.rounded.stats };
+	struct magnitudes found[N_FOUND] = {};
+	struct wide_row<N> row;
+	float mean = 0, sum;
+
+	row.load(a, found);
+	if (a.centered)
+		mean = row.sum(a, &space, [](float v) { return v; }) / (float)a.n_cols;
+	sum = row.sum(a, &space, [mean](float v) { return (v - mean) * (v - mean); });
+	row.put(a, mean, factor_of(a, sum), found);
+	magnitudes_raise<N_FOUND>(found, stats);
+}
+
+/* Is the row of each matrix aligned, and short enough for rms_norm_wide()? */
+static bool is_wide(const struct rms_norm_args *a)
+{
+	return a->n_cols <= WIDE && a->n_cols % 4 == 0 && rows_aligned(a->x) &&
+	       (!a->sum || fours_aligned(a->add, 0)) && (uintptr_t)a->weight % 16 == 0 &&
+	       (!a->y.data || rows_aligned(a->y)) && codes_aligned(a->rounded, a->n_cols);
+}
+
+static void launch_wide(void *native, const struct rms_norm_args *args)
+{
+	if (args->n_cols <= WIDE / 4)
+		GPU_LAUNCH(rms_norm_wide<2>, args->n_rows, THREADS, native, *args);
+	else if (args->n_cols <= WIDE / 2)
+		GPU_LAUNCH(rms_norm_wide<4>, args->n_rows, THREADS, native, *args);
+	else
+		GPU_LAUNCH(rms_norm_wide<8>, args->n_rows, THREADS, native, *args);
 }
 
 void gpu_rms_norm(struct device_stream *stream, const struct rms_norm_args *args)
 {
+	void *native;
+
 	if (args->n_rows == 0 || args->n_cols == 0 || device_stream_stopped(stream))
 		return;
-	if (args->sum || args->rounded.stats)
-		GPU_LAUNCH(rms_norm_observed, args->n_rows, THREADS, device_stream_native(stream),
-			   *args);
-	else if (args->n_cols <= SHORT)
+	native = device_stream_native(stream);
+	if (args->n_cols <= SHORT && !args->sum && !args->rounded.stats)
 		GPU_LAUNCH(rms_norm_short, (args->n_rows + ROWS_OF_SHORT - 1) / ROWS_OF_SHORT,
-			   THREADS, device_stream_native(stream), *args);
+			   THREADS, native, *args);
+	else if (is_wide(args))
+		launch_wide(native, args);
 	else
-		GPU_LAUNCH(rms_norm_long, args->n_rows, THREADS, device_stream_native(stream),
-			   *args);
+		GPU_LAUNCH(rms_norm_any, args->n_rows, THREADS, native, *args);
 	device_launched(stream, "rms_norm");
 }

@@ -123,15 +123,26 @@ struct rope_observed {
 	struct rope_args a;
 	struct value_stats *stats[2];
 
-	__device__ void operator()(const struct fours &at, struct magnitudes *found) const
+	struct loaded {
+		float *x;
+		float4 u, v, c, s;
+	};
+
+	__device__ struct loaded load(const struct fours &at) const
 	{
 		size_t token = quotient(at.row, a.n_heads), head = at.row - token * a.n_heads;
 		size_t half = a.rope_dim / 2;
 		float *x = a.x.data + token * a.x.stride + head * a.head_dim + at.col;
-		float4 u = fours_load(x, at.n, at.aligned);
-		float4 v = fours_load(x + half, at.n, at.aligned);
-		float4 c = fours_load(a.cosines + token * half + at.col, at.n, at.aligned);
-		float4 s = fours_load(a.sines + token * half + at.col, at.n, at.aligned);
+
+		return { x, fours_load(x, at.n, at.aligned), fours_load(x + half, at.n, at.aligned),
+			 fours_load(a.cosines + token * half + at.col, at.n, at.aligned),
+			 fours_load(a.sines + token * half + at.col, at.n, at.aligned) };
+	}
+
+	__device__ void finish(const struct fours &at, const struct loaded &in,
+			       struct magnitudes *found) const
+	{
+		float4 u = in.u, v = in.v, c = in.c, s = in.s;
 		float4 first = { u.x * c.x - v.x * s.x, u.y * c.y - v.y * s.y,
 				 u.z * c.z - v.z * s.z, u.w * c.w - v.w * s.w };
 		float4 second = { v.x * c.x + u.x * s.x, v.y * c.y + u.y * s.y,
@@ -141,8 +152,8 @@ struct rope_observed {
 		found[0].add(v, at.n);
 		found[1].add(first, at.n);
 		found[1].add(second, at.n);
-		fours_store(x, first, at.n, at.aligned);
-		fours_store(x + half, second, at.n, at.aligned);
+		fours_store(in.x, first, at.n, at.aligned);
+		fours_store(in.x + a.rope_dim / 2, second, at.n, at.aligned);
 	}
 };
 
