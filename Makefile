@@ -131,7 +131,7 @@ demo: deps
 check: deps
 	@$(MAKE) --no-print-directory all $(UNIT) $(SIMT) $(BUILD)/simt/fp8conv $(FUZZ) \
 		$(BUILD)/tests/fault/inject $(if $(WITH_CUDA),$(BUILD)/bench/model)
-	@FP8CONV=$(abspath $(BUILD)/fp8conv) BUILD=$(BUILD) sh tests/run.sh
+	@FP8CONV=$(abspath $(BUILD)/fp8conv) BUILD=$(BUILD) SANITIZE=$(SANITIZE) sh tests/run.sh
 
 clean:
 	rm -rf $(BUILD)
