@@ -27,8 +27,10 @@ at_once=$(nproc)
 export OMP_NUM_THREADS venv logs
 # shellcheck disable=SC2016
 printf '%s\n' "$@" | xargs -P "$at_once" -I NAME sh -c '
+	began=$(date +%s)
 	"$venv/bin/python" test_NAME.py >"$logs/NAME.out" 2>"$logs/NAME.err"
-	cat "$logs/NAME.out"'
+	cat "$logs/NAME.out"
+	echo "test_NAME.py: $(($(date +%s) - began)) s"'
 
 # A test that ends without a word is a failure too: the last words of standard error say why.
 passed=0 failed=0 skipped=0
