@@ -4,7 +4,7 @@
 #
 # A chroot is made by debootstrap from the mirror that this machine's apt uses; in it a user with sudo
 # gets a clean clone of HEAD and types `make demo && make check`.  quick: the demo, the unit tests, the
-# command-line tests, and a calibration whose result other commands read.
+# command-line tests that look at what is printed, and a calibration whose result other commands read.
 #
 # FP8CONV_CHROOTS keeps the base of each release and the packages that were downloaded; without it
 # that is ${XDG_CACHE_HOME:-$HOME/.cache}/fp8conv/chroots, where the chroot lies too while this runs.
@@ -98,7 +98,7 @@ quick='make demo
 make $(ls tests/unit/test_*.c | sed "s,\(.*\)\.c,build/\1,")
 export SAMPLES=$PWD/sample_checkpoints FP8CONV=$PWD/build/fp8conv
 for test in tests/unit/test_*.c; do build/${test%.c}; done
-sh tests/cli/run.sh
+for folder in usage inspect merge report eval; do sh tests/cli/run.sh /$folder/; done
 cp README.md build/a.txt
 cp CONTRIBUTING.md build/b.txt
 cd build
