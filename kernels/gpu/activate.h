@@ -24,7 +24,7 @@ template <enum activation A, int N> static __device__ inline bool activate_quick
 	GPU_UNROLL
 	for (int i = 0; i < N; i++) {
 		divisor[i] = activation_divisor(A, v[i]);
-		refused |= divisor[i] == QUICK_REFUSED;
+		refused |= activation_refuses(A, divisor[i]);
 	}
 	if (refused)
 		return false;

@@ -40,8 +40,15 @@ NUM_INLINE float activation_divisor(enum activation activation, float x)
 	return 1.0f + f32_exp_quick(-u);
 }
 
-/* The divisor that quick_quotient() must not get: its reciprocal is almost between two numbers. */
-#define QUICK_REFUSED 0x1.fffffep0f
+/* Must quick_quotient() not get this divisor?  The reciprocal of 2 less one unit of the last place
+ * is almost between two numbers.  That times a power of two counts where the quotient is the
+ * reciprocal itself. */
+NUM_INLINE bool activation_refuses(enum activation activation, float divisor)
+{
+	if (activation == ACT_SIGMOID)
+		return (f32_bits(divisor) & 0x7FFFFF) == 0x7FFFFF;
+	return divisor == 0x1.fffffep0f;
+}
 
 /* Returns a / b.  near: 1 / b within one unit of its last place.  The first correction rounds the
  * reciprocal, the second one the quotient (Markstein 1990). */

@@ -17,7 +17,7 @@ static bool equals_long(enum activation activation, float x, struct counterexamp
 	if (!(f32_abs(x) <= activation_quick_most(activation)))
 		return true;
 	divisor = activation_divisor(activation, x);
-	if (divisor == QUICK_REFUSED)
+	if (activation_refuses(activation, divisor))
 		return true;
 	want = activation_apply(activation, x);
 	for (int off = -1; off <= 1; off++) {

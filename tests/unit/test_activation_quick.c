@@ -22,7 +22,7 @@ static bool quick_equals_long(enum activation activation, float x)
 	if (!(f32_abs(x) <= activation_quick_most(activation)))
 		return false;
 	divisor = activation_divisor(activation, x);
-	if (divisor == QUICK_REFUSED)
+	if (activation_refuses(activation, divisor))
 		return false;
 	for (int off = -1; off <= 1; off++) {
 		float near = f32_from_bits(f32_bits(1 / divisor) + (uint32_t)off);
@@ -61,6 +61,23 @@ static void all_numbers_of_16_bits_have_the_long_way_s_bits(void **state)
 	}
 }
 
+/* Divisors of sigmoid that are a unit of the last place below a power of two. */
+static void divisors_just_below_powers_of_two_are_refused(void **state)
+{
+	int n = 0;
+
+	(void)state;
+	for (uint32_t bits = 0xBF800000; bits < 0xC1000000; bits++) { /* -1 to -8 */
+		float divisor = activation_divisor(ACT_SIGMOID, f32_from_bits(bits));
+
+		if ((f32_bits(divisor) & 0x7FFFFF) < 0x7FFFFF)
+			continue;
+		n += !activation_refuses(ACT_SIGMOID, divisor);
+		assert_false(quick_equals_long(ACT_SIGMOID, f32_from_bits(bits)));
+	}
+	assert_int_equal(n, 0);
+}
+
 static void a_sample_of_fp32_has_the_long_way_s_bits(void **state)
 {
 	static const enum activation all[] = { ACT_SILU, ACT_GELU, ACT_SIGMOID };
@@ -79,6 +96,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(all_numbers_of_16_bits_have_the_long_way_s_bits),
+		cmocka_unit_test(divisors_just_below_powers_of_two_are_refused),
 		cmocka_unit_test(a_sample_of_fp32_has_the_long_way_s_bits),
 	};
 
