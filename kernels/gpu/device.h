@@ -5,7 +5,9 @@
  * GPUs have indices from 0 on.
  *
  * A stream remembers its first failed call with its name and the device.  All later calls on it do
- * nothing, until device_stream_failed() returns the failure.
+ * nothing, until device_stream_failed() returns the failure.  After some failures a GPU refuses all
+ * calls of the process: then the first of them is told as what failed, and those of other streams
+ * as what follows from it.
  *
  * Order: device_stream_here() or device_stream_new(); device_begin(); device_take(), copies and
  * launches, each followed by device_launched(); device_wait(); device_stream_failed().
@@ -64,7 +66,7 @@ int device_memory_new(int device, void **memory, uint64_t size, const char *what
 void device_memory_free(void *memory); /* accepts NULL */
 
 /* Returns 0, or ERR_SYSTEM with the first call that failed since the last device_stream_failed(),
- * its message, and the device. */
+ * its message, and the device; with err->follows if the GPU had failed before in another stream. */
 int device_stream_failed(struct device_stream *stream, struct err *err);
 
 /* Has a call failed, so that more work is useless? */

@@ -67,6 +67,7 @@ static int err_vset(struct err *err, enum err_kind kind, const char *format, va_
 
 	err->kind = kind;
 	err->no_memory = false;
+	err->follows = false;
 	set_message(err, text);
 	free(text);
 	return -1;
@@ -123,7 +124,7 @@ int err_errno(struct err *err, const char *format, ...)
 
 int err_wrap(struct err *err, const char *format, ...)
 {
-	bool no_memory = err->no_memory;
+	bool no_memory = err->no_memory, follows = err->follows;
 	va_list args;
 	char *text;
 
@@ -132,6 +133,7 @@ int err_wrap(struct err *err, const char *format, ...)
 	va_end(args);
 	err_set(err, err->kind, "%s: %s", text, err->message);
 	err->no_memory = no_memory;
+	err->follows = follows;
 	free(text);
 	return -1;
 }

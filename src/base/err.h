@@ -27,6 +27,7 @@ enum err_kind {
 struct err {
 	enum err_kind kind;
 	bool no_memory; /* ERR_SYSTEM: less work may fit */
+	bool follows;	/* ERR_SYSTEM: because something else has failed before, and is told too */
 	bool shared;	/* all ranks of a group have failed, and return; err_set() keeps it */
 	char message[1024];
 };

@@ -30,7 +30,8 @@ struct pool_worker {
 static void pool_fail(struct pool *pool, size_t item, const struct err *err)
 {
 	pthread_mutex_lock(&pool->lock);
-	if (!atomic_load(&pool->failed) || item < pool->failed_item) {
+	if (!atomic_load(&pool->failed) || err->follows < pool->err->follows ||
+	    (err->follows == pool->err->follows && item < pool->failed_item)) {
 		pool->failed_item = item;
 		*pool->err = *err;
 	}

@@ -28,6 +28,7 @@ struct device_stream {
 	bool full;
 	const char *failed; /* the call; NULL: none */
 	const char *why;    /* what it said */
+	bool follows;	    /* the GPU had failed before */
 };
 
 struct thread_stream {
@@ -53,6 +54,7 @@ uint64_t simt_reported_of[DEVICES_MOST];
 long simt_allocations_left = -1;
 long simt_held;
 int simt_devices = 1;
+static bool broken[DEVICES_MOST];      /* while no call is left: it has failed */
 static int used[DEVICES_MOST], n_used; /* n_used 0: all */
 static unsigned n_streams;	       /* of threads */
 
@@ -182,6 +184,11 @@ int device_stream_failed(struct device_stream *stream, struct err *err)
 
 	stream->failed = NULL;
 	stream->full = false;
+	if (call && stream->follows) {
+		err_set(err, ERR_SYSTEM, "GPU %d failed before", number_of(stream->device));
+		err->follows = true;
+		return -1;
+	}
 	if (call && full)
 		return err_no_memory(err, "%s on GPU %d: %s", call, number_of(stream->device),
 				     stream->why);
@@ -223,8 +230,13 @@ static bool succeeds(struct device_stream *stream, const char *call)
 {
 	if (stream->failed)
 		return false;
-	if (simt_calls_left == 0)
+	if (simt_calls_left == 0) {
 		device_fail(stream, call, "unspecified launch failure");
+		stream->follows =
+			__atomic_exchange_n(&broken[stream->device], true, __ATOMIC_RELAXED);
+	} else {
+		broken[stream->device] = false;
+	}
 	if (simt_calls_left > 0)
 		simt_calls_left--;
 	return !stream->failed;

@@ -38,6 +38,7 @@ struct device_stream {
 	const char *failed;	 /* the failed call; NULL: none */
 	cudaError_t error;
 	const char *why;	    /* its message, if it is not a call of the runtime */
+	bool follows;		    /* the GPU had failed before */
 	size_t wanted;		    /* bytes wanted by device_take() */
 	struct device_stream *next; /* another idle one */
 };
@@ -60,7 +61,15 @@ struct devices {
 	char why[256];
 };
 
+/* The first failure of a GPU after which it refuses all calls. */
+struct broken {
+	const char *call; /* NULL: none */
+	cudaError_t error;
+};
+
 static struct devices devices;
+static struct broken broken[DEVICES_MOST];
+static pthread_mutex_t broken_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t devices_once = PTHREAD_ONCE_INIT;
 static unsigned n_threads;			 /* threads that have had a stream */
 static struct device_stream *idle[DEVICES_MOST]; /* of threads that have ended, with their memory */
@@ -122,17 +131,45 @@ void device_use(const int *chosen, int n)
 }
 
 /* Clears the runtime's record of a failure, which the next launch of another stream in this thread
- * would report. */
+ * would report.  Returns whether it cannot be cleared and has come before: then the call failed for
+ * no reason of its own. */
+static bool failure_clear(int device, const char *call, cudaError_t error)
+{
+	bool before = false;
+
+	cudaGetLastError();
+	if (cudaPeekAtLastError() == cudaSuccess)
+		return false;
+	pthread_mutex_lock(&broken_lock);
+	before = broken[device].call != NULL;
+	if (!before)
+		broken[device] = { call, error };
+	pthread_mutex_unlock(&broken_lock);
+	return before;
+}
+
 static void stream_fail(struct device_stream *stream, const char *call, cudaError_t error)
 {
+	bool follows;
+
 	if (error == cudaSuccess)
 		return;
-	cudaGetLastError();
+	follows = failure_clear(stream->device, call, error);
 	if (stream->failed)
 		return;
 	stream->failed = call;
 	stream->error = error;
 	stream->why = NULL;
+	stream->follows = follows;
+}
+
+static int follows(int device, struct err *err)
+{
+	err_set(err, ERR_SYSTEM, "GPU %d failed before, in another stream: %s: %s",
+		devices.number[device], broken[device].call,
+		cudaGetErrorString(broken[device].error));
+	err->follows = true;
+	return -1;
 }
 
 void device_fail(struct device_stream *stream, const char *call, const char *why)
@@ -301,6 +338,8 @@ int device_stream_failed(struct device_stream *stream, struct err *err)
 	if (stream->staging)
 		staging_settle(stream->staging, stream); /* drops pending copies to the host */
 	stream->failed = NULL;
+	if (stream->follows)
+		return follows(stream->device, err);
 	if (stream->error == cudaErrorMemoryAllocation)
 		return no_room(stream->device, call, stream->wanted, err);
 	return err_set(err, ERR_SYSTEM, "%s on GPU %d: %s", call, devices.number[stream->device],
@@ -316,7 +355,8 @@ int device_memory_new(int device, void **memory, uint64_t size, const char *what
 		error = cudaMalloc(memory, size ? size : 1);
 	if (!error)
 		return 0;
-	cudaGetLastError();
+	if (failure_clear(device, "cudaMalloc", error))
+		return follows(device, err);
 	if (error == cudaErrorMemoryAllocation)
 		return no_room(device, what, size, err);
 	return err_set(err, ERR_SYSTEM, "cudaMalloc of %s on GPU %d: %s", what,
