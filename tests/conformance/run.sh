@@ -16,7 +16,12 @@ logs=$(mktemp -d) || exit 1
 trap 'rm -rf "$logs"' EXIT
 trap 'exit 1' HUP INT TERM
 
-[ $# -gt 0 ] || set -- $(ls test_*.py | sed 's/^test_//; s/\.py$//')
+# The longest first, so that none is left alone at the end.
+longest='eval|config|load'
+names() {
+	ls test_*.py | sed 's/^test_//; s/\.py$//'
+}
+[ $# -gt 0 ] || set -- $(names | grep -xE "$longest") $(names | grep -vxE "$longest")
 
 # The real models and the text are made before the tests, which would each make their own otherwise.
 "$venv/bin/python" -c 'import harness; harness.real_model(1); harness.real_model(3); harness.eval_text()' || exit 1
