@@ -132,7 +132,7 @@ template <int N> struct wide_row {
 	__device__ void load(const struct rms_norm_args &a, struct magnitudes *found)
 	{
 		const float *x = a.x.data + blockIdx.x * a.x.stride;
-		const float *add = a.add + blockIdx.x * a.n_cols;
+		const float *add = a.sum ? a.add + blockIdx.x * a.n_cols : NULL;
 		float4 more[N];
 
 		GPU_UNROLL
