@@ -117,16 +117,17 @@ static __global__ void rms_norm_any(struct rms_norm_args a)
 	magnitudes_raise<N_FOUND>(found, stats);
 }
 
+/* Returns the place of fours k of this thread in its block's row. */
+static __device__ inline struct fours wide_at(const struct rms_norm_args &a, int k)
+{
+	size_t col = ((size_t)k * THREADS + threadIdx.x) * 4;
+
+	return { blockIdx.x, col, fours_left(col, a.n_cols), true };
+}
+
 /* A row of a block whose threads have N fours of it each, all of them aligned. */
 template <int N> struct wide_row {
 	float4 v[N];
-
-	static __device__ struct fours at(const struct rms_norm_args &a, int k)
-	{
-		size_t col = ((size_t)k * THREADS + threadIdx.x) * 4;
-
-		return { blockIdx.x, col, fours_left(col, a.n_cols), true };
-	}
 
 	/* Loads x, and what is added to it. */
 	__device__ void load(const struct rms_norm_args &a, struct magnitudes *found)
@@ -137,7 +138,7 @@ template <int N> struct wide_row {
 
 		GPU_UNROLL
 		for (int k = 0; k < N; k++) {
-			struct fours f = at(a, k);
+			struct fours f = wide_at(a, k);
 
 			v[k] = fours_load(x + f.col, f.n, true);
 			if (a.sum)
@@ -147,7 +148,7 @@ template <int N> struct wide_row {
 			return;
 		GPU_UNROLL
 		for (int k = 0; k < N; k++) {
-			struct fours f = at(a, k);
+			struct fours f = wide_at(a, k);
 
 			found[FOUND_ADD].add(more[k], f.n);
 			v[k] = fours_each(v[k], more[k], [](float w, float m) { return w + m; });
@@ -170,7 +171,7 @@ template <int N> struct wide_row {
 
 		GPU_UNROLL
 		for (int k = 0; k < N; k++) {
-			struct fours f = at(a, k);
+			struct fours f = wide_at(a, k);
 			float4 weight = { 0, 0, 0, 0 };
 			float *y = a.y.data ? a.y.data + blockIdx.x * a.y.stride + f.col : NULL;
 

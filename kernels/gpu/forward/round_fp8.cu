@@ -11,6 +11,41 @@
 /* What a thread counts. */
 struct counted {
 	unsigned n_saturated, n_zeros;
+
+	/* The first n of four values, and what of them is rounded, to which codes. */
+	__device__ void add(float4 v, float4 scaled, unsigned codes, int n, enum fp8_format format)
+	{
+		const float x[] = { v.x, v.y, v.z, v.w };
+		const float to_round[] = { scaled.x, scaled.y, scaled.z, scaled.w };
+
+		GPU_UNROLL
+		for (int i = 0; i < 4; i++) {
+			unsigned magnitude = f32_magnitude(x[i]);
+			bool exists = i < n;
+
+			n_saturated +=
+				exists &&
+				(magnitude == F32_INF ||
+				 (magnitude < F32_INF && fp8_saturates(format, to_round[i])));
+			n_zeros += exists && magnitude && !(codes >> 8 * i & 0x7F);
+		}
+	}
+
+	/* Adds those of a warp, all threads of which call it, to *counts, if not NULL. */
+	__device__ void raise(struct cast_counts *counts)
+	{
+		if (!counts)
+			return;
+		for (int step = 16; step > 0; step /= 2) {
+			n_saturated += __shfl_xor_sync(GPU_ALL_LANES, n_saturated, step);
+			n_zeros += __shfl_xor_sync(GPU_ALL_LANES, n_zeros, step);
+		}
+		if (threadIdx.x % 32)
+			return;
+		count_add(reinterpret_cast<unsigned long long *>(&counts->n_saturated),
+			  n_saturated);
+		count_add(reinterpret_cast<unsigned long long *>(&counts->n_zeros), n_zeros);
+	}
 };
 
 /* The arguments, and whether each four elements are aligned in x and y. */
@@ -30,7 +65,7 @@ struct rounding {
 		float4 y;
 
 		if (a.counts)
-			count(v, scaled, low | (unsigned)high << 16, n, counted);
+			counted->add(v, scaled, low | (unsigned)high << 16, n, format);
 		gpu_fp8x2_to_f32(format, low, &y.x, &y.y);
 		gpu_fp8x2_to_f32(format, high, &y.z, &y.w);
 		y = fours_each(y, [s](float code) {
@@ -43,43 +78,6 @@ struct rounding {
 				    aligned);
 		else
 			fours_store(static_cast<float *>(a.y) + at, y, n, aligned);
-	}
-
-	__device__ void count(float4 v, float4 scaled, unsigned codes, int n,
-			      struct counted *counted) const
-	{
-		const float x[] = { v.x, v.y, v.z, v.w };
-		const float to_round[] = { scaled.x, scaled.y, scaled.z, scaled.w };
-
-		GPU_UNROLL
-		for (int i = 0; i < 4; i++) {
-			unsigned magnitude = f32_magnitude(x[i]);
-			bool exists = i < n;
-
-			counted->n_saturated +=
-				exists && (magnitude == F32_INF ||
-					   (magnitude < F32_INF &&
-					    fp8_saturates(a.spec.format, to_round[i])));
-			counted->n_zeros += exists && magnitude && !(codes >> 8 * i & 0x7F);
-		}
-	}
-
-	/* Adds the counts of a warp, all threads of which call it. */
-	__device__ void counted_add(struct counted counted) const
-	{
-		if (!a.counts)
-			return;
-		for (int step = 16; step > 0; step /= 2) {
-			counted.n_saturated +=
-				__shfl_xor_sync(GPU_ALL_LANES, counted.n_saturated, step);
-			counted.n_zeros += __shfl_xor_sync(GPU_ALL_LANES, counted.n_zeros, step);
-		}
-		if (threadIdx.x % 32)
-			return;
-		count_add(reinterpret_cast<unsigned long long *>(&a.counts->n_saturated),
-			  counted.n_saturated);
-		count_add(reinterpret_cast<unsigned long long *>(&a.counts->n_zeros),
-			  counted.n_zeros);
 	}
 };
 
@@ -142,7 +140,7 @@ static __global__ void __launch_bounds__(THREADS)
 				    scale_limit(DT_F32, r.a.spec.tile));
 	each_of_tile<WIDTH>(
 		r, part, [&](size_t at, float4 v, int n) { r.put(at, v, n, scaling, &counted); });
-	r.counted_add(counted);
+	counted.raise(r.a.counts);
 }
 
 /* One scale for all elements: as given, or of the amax in the scratch memory. */
@@ -162,7 +160,7 @@ static __global__ void __launch_bounds__(THREADS)
 
 		r.put(at, fours_load(r.a.x + at, left, r.aligned), left, scaling, &counted);
 	}
-	r.counted_add(counted);
+	counted.raise(r.a.counts);
 }
 
 static void whole_launch(struct device_stream *stream, const struct rounding &r)
