@@ -126,16 +126,24 @@ pid=$!
 	wait "$pid"
 	exit
 }
-while [ ! -e openmpi/long ]; do sleep 0.02; done
+while [ ! -e "$file" ]; do sleep 0.02; done
 exec >openmpi/killed
 kill -s KILL "$pid"
 kill -s KILL $$
 END
+# killed_at FILE COMMAND...: a job whose rank 1 is killed when there is that file: it ends, and names the rank.
+killed_at() {
+	file=$1
+	shift
+	export file
+	rm -f openmpi/killed
+	ranks 2 sh openmpi/killed.sh "$@" --ranks mpi 2>openmpi/err && fail "the job did not fail"
+	[ -e openmpi/killed ] || fail "no rank was killed: $(cat openmpi/err)"
+	[ $(($(date +%s) - $(stat -c %Y openmpi/killed))) -le 10 ] || fail "the job did not end in 10 seconds"
+	grep -q 'rank 1 .*on signal 9' openmpi/err || fail "the rank is not named: $(cat openmpi/err)"
+}
 # shellcheck disable=SC2086
-ranks 2 sh openmpi/killed.sh calibrate $long -o openmpi/long --ranks mpi 2>openmpi/err && fail "the job did not fail"
-[ -e openmpi/killed ] || fail "no rank was killed: $(cat openmpi/err)"
-[ $(($(date +%s) - $(stat -c %Y openmpi/killed))) -le 10 ] || fail "the job did not end in 10 seconds"
-grep -q 'rank 1 .*on signal 9' openmpi/err || fail "the rank is not named: $(cat openmpi/err)"
+killed_at openmpi/long calibrate $long -o openmpi/long
 kept=$(fp8conv inspect openmpi/long --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["metadata"]["passes"])')
 [ "$kept" -gt 0 ] && [ "$kept" -lt 200 ] || fail "$kept of 200 passes were kept"
 # shellcheck disable=SC2086
@@ -146,13 +154,8 @@ cmp openmpi/long openmpi/long.one || fail "the continued calibration differs fro
 rounds="sensitivity openmpi/small --data long.jsonl --passes 64 --threads 1 --max-memory 36M --quiet"
 # shellcheck disable=SC2086
 fp8conv $rounds -o openmpi/rounds.one || fail "one process failed"
-sed -i 's,openmpi/long ,openmpi/.rounds.unfinished ,' openmpi/killed.sh
-rm openmpi/killed
 # shellcheck disable=SC2086
-ranks 2 sh openmpi/killed.sh $rounds -o openmpi/rounds --ranks mpi 2>openmpi/err && fail "the job did not fail"
-[ -e openmpi/killed ] || fail "no rank was killed: $(cat openmpi/err)"
-[ $(($(date +%s) - $(stat -c %Y openmpi/killed))) -le 10 ] || fail "the job did not end in 10 seconds"
-grep -q 'rank 1 .*on signal 9' openmpi/err || fail "the rank is not named: $(cat openmpi/err)"
+killed_at openmpi/.rounds.unfinished $rounds -o openmpi/rounds
 [ -e openmpi/.rounds.unfinished ] && [ ! -e openmpi/rounds ] || fail "no round was kept"
 # shellcheck disable=SC2086
 ranks 4 fp8conv-mpi $rounds -o openmpi/rounds --ranks mpi || fail "the job was not continued"
@@ -162,13 +165,8 @@ cmp openmpi/rounds openmpi/rounds.one || fail "the continued table differs from 
 compensated="quantize openmpi/small --rounding compensated --data long.jsonl --passes 200 --threads 1 --quiet"
 # shellcheck disable=SC2086
 fp8conv $compensated -o openmpi/layers.one || fail "one process failed"
-sed -i 's,openmpi/.rounds.unfinished ,openmpi/layers/.fp8conv.rounding-00000 ,' openmpi/killed.sh
-rm openmpi/killed
 # shellcheck disable=SC2086
-ranks 2 sh openmpi/killed.sh $compensated -o openmpi/layers --ranks mpi 2>openmpi/err && fail "the job did not fail"
-[ -e openmpi/killed ] || fail "no rank was killed: $(cat openmpi/err)"
-[ $(($(date +%s) - $(stat -c %Y openmpi/killed))) -le 10 ] || fail "the job did not end in 10 seconds"
-grep -q 'rank 1 .*on signal 9' openmpi/err || fail "the rank is not named: $(cat openmpi/err)"
+killed_at openmpi/layers/.fp8conv.rounding-00000 $compensated -o openmpi/layers
 [ -e openmpi/layers/.fp8conv.rounding-00000 ] && [ ! -e openmpi/layers/config.json ] || fail "no layer was kept"
 # shellcheck disable=SC2086
 ranks 4 fp8conv-mpi $compensated -o openmpi/layers --ranks mpi || fail "the job was not continued"
