@@ -45,7 +45,7 @@ static void split_queries(const struct pass *pass)
 
 /* Computes q, k and v by their matrices.  Those of k and v in a layer that uses the keys and values
  * of another one, which caches_take() puts in their place, are for observers alone. */
-static int project_apart(const struct pass *pass, struct err *err)
+static void project_apart(const struct pass *pass)
 {
 	static const enum linear_role roles[] = { LINEAR_Q, LINEAR_K, LINEAR_V };
 	const struct layer_ref *ref = pass->layer->ref;
@@ -74,8 +74,7 @@ static int project_apart(const struct pass *pass, struct err *err)
 	}
 	if (products.n == 3 && rotation_is_first(pass))
 		products.y_stats = stats;
-	if (pass_products(pass, &products, err))
-		return -1;
+	pass_products(pass, &products);
 	if (products.y_stats) {
 		a->q_stats = stats[0];
 		a->k_stats = stats[1];
@@ -86,10 +85,9 @@ static int project_apart(const struct pass *pass, struct err *err)
 			  products.m, n_keys);
 	if (gated)
 		split_queries(pass);
-	return 0;
 }
 
-static int project_qkv(const struct pass *pass, struct err *err)
+static void project_qkv(const struct pass *pass)
 {
 	const struct model *model = pass->forward->model;
 	const struct layer_ref *ref = pass->layer->ref;
@@ -97,13 +95,13 @@ static int project_qkv(const struct pass *pass, struct err *err)
 	struct workspace *w = pass->workspace;
 
 	w->attention.q_stats = w->attention.k_stats = NULL;
-	if (!fused->weight.data)
-		return project_apart(pass, err);
-	if (pass_linear(pass, fused, w->own->normed, pass->sequence->n_tokens, w->fused_out, err))
-		return -1;
+	if (!fused->weight.data) {
+		project_apart(pass);
+		return;
+	}
+	pass_linear(pass, fused, w->own->normed, pass->sequence->n_tokens, w->fused_out);
 	split_qkv(pass, model->n_heads * ref->head_dim, ref->n_kv_heads * ref->head_dim,
 		  ref->n_kv_heads * ref->value_dim);
-	return 0;
 }
 
 /* y (tokens, rank) = the norm of x, which latent attention has between two matrices. */
@@ -129,8 +127,8 @@ struct projection {
 /* Computes the products of x with up to 4 matrices, of those that the layer has.  The outputs of
  * the indexer's are for observers alone: in sequences of at most its top_k tokens it chooses all of
  * them. */
-static int project_present(const struct pass *pass, const struct projection *of, size_t n, float *x,
-			   struct err *err)
+static void project_present(const struct pass *pass, const struct projection *of, size_t n,
+			    float *x)
 {
 	const struct linear *linears[4];
 	float *ys[4];
@@ -146,11 +144,11 @@ static int project_present(const struct pass *pass, const struct projection *of,
 		linears[products.n] = linear;
 		ys[products.n++] = of[i].y;
 	}
-	return pass_products(pass, &products, err);
+	pass_products(pass, &products);
 }
 
 /* Computes the queries of latent attention, through q_lora_rank values if the model has them. */
-static int project_latent_q(const struct pass *pass, struct err *err)
+static void project_latent_q(const struct pass *pass)
 {
 	const struct linear *l = pass->layer->linear;
 	struct workspace *w = pass->workspace;
@@ -158,12 +156,13 @@ static int project_latent_q(const struct pass *pass, struct err *err)
 	const struct projection last[] = { { LINEAR_Q_B, a->q }, { LINEAR_INDEX_Q, w->fused_out } };
 	size_t n = pass->sequence->n_tokens, rank = pass->forward->model->latent.q_lora_rank;
 
-	if (!rank)
-		return pass_linear(pass, &l[LINEAR_Q], w->own->normed, n, a->q, err);
-	if (pass_linear(pass, &l[LINEAR_Q_A], w->own->normed, n, a->lora, err))
-		return -1;
+	if (!rank) {
+		pass_linear(pass, &l[LINEAR_Q], w->own->normed, n, a->q);
+		return;
+	}
+	pass_linear(pass, &l[LINEAR_Q_A], w->own->normed, n, a->lora);
 	norm_latent(pass, VECTOR_NORM_Q_A, (struct rows_in){ a->lora, rank }, a->lora, rank);
-	return project_present(pass, last, 2, a->lora, err);
+	project_present(pass, last, 2, a->lora);
 }
 
 /* Moves the elements of pairs half a length apart in the rotated values of each head of x, where
@@ -207,7 +206,7 @@ static void join_kv(const struct pass *pass)
 
 /* Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): computes q of every head, and what
  * is cached, a latent vector and the values of k that are still to be rotated. */
-static int project_latent(const struct pass *pass, struct err *err)
+static void project_latent(const struct pass *pass)
 {
 	const struct latent *latent = &pass->forward->model->latent;
 	struct workspace *w = pass->workspace;
@@ -223,8 +222,8 @@ static int project_latent(const struct pass *pass, struct err *err)
 						 .n_rows = n,
 						 .n_cols = latent->rope_dim };
 
-	if (project_latent_q(pass, err) || project_present(pass, first, 4, w->own->normed, err))
-		return -1;
+	project_latent_q(pass);
+	project_present(pass, first, 4, w->own->normed);
 	norm_latent(pass, VECTOR_NORM_KV_A, (struct rows_in){ a->lora, stride }, a->kv_latent,
 		    rank);
 	if (latent->interleaved)
@@ -233,7 +232,6 @@ static int project_latent(const struct pass *pass, struct err *err)
 		copy_rows(w, pairs.y, pairs.x, 1, n, pairs.n_cols);
 	if (latent->interleaved)
 		deinterleave_heads(pass, a->q, pass->forward->model->n_heads);
-	return 0;
 }
 
 /* Norms each head of each token, or its heads together; does nothing if the layer has no such
@@ -344,7 +342,7 @@ static void observe_qkv(const struct pass *pass)
 
 /* Ends what project_latent() began: rotates, rounds as a cache in FP8 does, and computes k and v of
  * every head from the result. */
-static int expand_latent(const struct pass *pass, struct err *err)
+static void expand_latent(const struct pass *pass)
 {
 	const struct latent *latent = &pass->forward->model->latent;
 	const struct layer *layer = pass->layer;
@@ -363,10 +361,8 @@ static int expand_latent(const struct pass *pass, struct err *err)
 	observe(pass, OBSERVED_LATENT, slot + 1, a->kv_latent, latent->kv_lora_rank);
 	if (layer->latent_scale)
 		caches_round_latent(pass);
-	if (pass_linear(pass, &layer->linear[LINEAR_KV_B], a->kv_latent, n, a->kv_expanded, err))
-		return -1;
+	pass_linear(pass, &layer->linear[LINEAR_KV_B], a->kv_latent, n, a->kv_expanded);
 	join_kv(pass);
-	return 0;
 }
 
 static void attend(const struct pass *pass)
@@ -430,7 +426,7 @@ static void gate_whole_heads(const struct pass *pass)
 	w->ops->scale(w->stream, &args);
 }
 
-static int project_out(const struct pass *pass, struct err *err)
+static void project_out(const struct pass *pass)
 {
 	const struct linear *linear = &pass->layer->linear[LINEAR_O];
 	struct workspace *w = pass->workspace;
@@ -442,10 +438,10 @@ static int project_out(const struct pass *pass, struct err *err)
 					   .x_ends = true,
 					   .y_stats = &w->own->out_stats };
 
-	return pass_products(pass, &products, err);
+	pass_products(pass, &products);
 }
 
-int attention_run(const struct pass *pass, struct err *err)
+void attention_run(const struct pass *pass)
 {
 	const struct model *model = pass->forward->model;
 	const struct layer_ref *ref = pass->layer->ref;
@@ -454,8 +450,12 @@ int attention_run(const struct pass *pass, struct err *err)
 	size_t n = pass->sequence->n_tokens;
 	bool latent = model->latent.kv_lora_rank;
 
-	if (latent ? project_latent(pass, err) || expand_latent(pass, err) : project_qkv(pass, err))
-		return -1;
+	if (latent) {
+		project_latent(pass);
+		expand_latent(pass);
+	} else {
+		project_qkv(pass);
+	}
 	pass_scale(pass, a->k, model->multipliers.key, n, ref->n_kv_heads * ref->head_dim);
 	if (!model->arch->norm_after_rope)
 		norm_queries_and_keys(pass);
@@ -488,5 +488,5 @@ int attention_run(const struct pass *pass, struct err *err)
 		gate_heads(pass);
 	if (pass->layer->linear[LINEAR_HEAD_GATE].weight.data)
 		gate_whole_heads(pass);
-	return project_out(pass, err);
+	project_out(pass);
 }

@@ -20,7 +20,7 @@ static void gate(const struct pass *pass, const float *gate, const float *x, str
 	w->ops->gate(w->stream, &args);
 }
 
-int conv_run(const struct pass *pass, struct err *err)
+void conv_run(const struct pass *pass)
 {
 	const struct linear *l = pass->layer->linear;
 	struct workspace *w = pass->workspace;
@@ -37,10 +37,9 @@ int conv_run(const struct pass *pass, struct err *err)
 		.y = { b, 3 * hidden }, /* which the first gate has read */
 	};
 
-	if (pass_linear(pass, &l[LINEAR_CONV_IN], w->own->normed, n, w->fused_out, err))
-		return -1;
+	pass_linear(pass, &l[LINEAR_CONV_IN], w->own->normed, n, w->fused_out);
 	gate(pass, b, x, (struct rows_out){ x, 3 * hidden });
 	w->ops->convolve(w->stream, &args);
 	gate(pass, c, b, (struct rows_out){ w->own->normed, hidden });
-	return pass_linear(pass, &l[LINEAR_CONV_OUT], w->own->normed, n, w->own->out, err);
+	pass_linear(pass, &l[LINEAR_CONV_OUT], w->own->normed, n, w->own->out);
 }

@@ -53,7 +53,7 @@ static void part(const struct pass *pass, float *y, const float *x, size_t strid
 
 /* Qwen3-Next: two matrices, whose outputs are ordered by key head.  q, k and v lie in delta.qkv one
  * after the other. */
-static int project_joined(const struct pass *pass, struct channels *channels, struct err *err)
+static void project_joined(const struct pass *pass, struct channels *channels)
 {
 	const struct linear *l = pass->layer->linear;
 	const struct delta *delta = &pass->forward->model->delta;
@@ -69,8 +69,7 @@ static int project_joined(const struct pass *pass, struct channels *channels, st
 	size_t stride = 2 * (key + value);
 	float *from = w->fused_out, *q = d->qkv, *k = q + s.n * s.keys, *v = k + s.n * s.keys;
 
-	if (pass_products(pass, &products, err))
-		return -1;
+	pass_products(pass, &products);
 	part(pass, q, from, stride, key);
 	part(pass, k, from + key, stride, key);
 	part(pass, v, from + 2 * key, stride, value);
@@ -80,11 +79,10 @@ static int project_joined(const struct pass *pass, struct channels *channels, st
 	channels[0].x = (struct rows_in){ q, s.keys };
 	channels[1].x = (struct rows_in){ k, s.keys };
 	channels[2].x = (struct rows_in){ v, s.values };
-	return 0;
 }
 
 /* Qwen3.5: q, k and v side by side from one matrix, the others from one each. */
-static int project_apart(const struct pass *pass, struct channels *channels, struct err *err)
+static void project_apart(const struct pass *pass, struct channels *channels)
 {
 	const struct linear *l = pass->layer->linear;
 	const struct sizes s = sizes_of(pass);
@@ -100,12 +98,12 @@ static int project_apart(const struct pass *pass, struct channels *channels, str
 	for (int i = 0; i < 3; i++)
 		channels[i].x =
 			(struct rows_in){ d->qkv + channels[i].first, 2 * s.keys + s.values };
-	return pass_products(pass, &products, err);
+	pass_products(pass, &products);
 }
 
 /* Kimi Delta Attention: q, k, v and the rates from one matrix each, and so are decays and gates, or
  * they come through fewer values. */
-static int project_kda(const struct pass *pass, struct channels *channels, struct err *err)
+static void project_kda(const struct pass *pass, struct channels *channels)
 {
 	const struct linear *l = pass->layer->linear;
 	const struct sizes s = sizes_of(pass);
@@ -129,28 +127,30 @@ static int project_kda(const struct pass *pass, struct channels *channels, struc
 		channels[i].weight =
 			(struct rows_in){ pass->layer->vector[VECTOR_CONV_Q + i], channels[i].n };
 	}
-	if (pass_products(pass, &products, err))
-		return -1;
+	pass_products(pass, &products);
 	if (whole)
-		return 0;
-	if (pass_linear(pass, &l[LINEAR_DELTA_F_B], d->few_decays, s.n, d->a, err))
-		return -1;
-	return pass_linear(pass, &l[LINEAR_DELTA_G_B], d->few_gates, s.n, d->z, err);
+		return;
+	pass_linear(pass, &l[LINEAR_DELTA_F_B], d->few_decays, s.n, d->a);
+	pass_linear(pass, &l[LINEAR_DELTA_G_B], d->few_gates, s.n, d->z);
 }
 
-static int project(const struct pass *pass, struct channels *channels, struct err *err)
+static void project(const struct pass *pass, struct channels *channels)
 {
 	const struct linear *l = pass->layer->linear;
 	const struct sizes s = sizes_of(pass);
 	const float *weight = pass->layer->vector[VECTOR_CONV];
 
-	if (l[LINEAR_DELTA_Q].weight.data)
-		return project_kda(pass, channels, err);
+	if (l[LINEAR_DELTA_Q].weight.data) {
+		project_kda(pass, channels);
+		return;
+	}
 	for (int i = 0; i < 3; i++)
 		channels[i].weight =
 			(struct rows_in){ weight + channels[i].first, 2 * s.keys + s.values };
-	return l[LINEAR_DELTA_QKVZ].weight.data ? project_joined(pass, channels, err)
-						: project_apart(pass, channels, err);
+	if (l[LINEAR_DELTA_QKVZ].weight.data)
+		project_joined(pass, channels);
+	else
+		project_apart(pass, channels);
 }
 
 static void convolve(const struct pass *pass, const struct channels *channels)
@@ -240,7 +240,7 @@ static void norm_gated(const struct pass *pass)
 	w->ops->gate(w->stream, &gate);
 }
 
-int delta_run(const struct pass *pass, struct err *err)
+void delta_run(const struct pass *pass)
 {
 	const struct linear *l = pass->layer->linear;
 	const struct sizes s = sizes_of(pass);
@@ -250,13 +250,12 @@ int delta_run(const struct pass *pass, struct err *err)
 				       { .first = s.keys, .n = s.keys, .y = d->k },
 				       { .first = 2 * s.keys, .n = s.values, .y = d->v } };
 
-	if (project(pass, channels, err))
-		return -1;
+	project(pass, channels);
 	for (int i = 0; i < 3; i++)
 		convolve(pass, &channels[i]);
 	l2_norm(pass, d->q, 1.0f / sqrtf((float)pass->forward->model->delta.key_dim));
 	l2_norm(pass, d->k, 1);
 	scan(pass);
 	norm_gated(pass);
-	return pass_linear(pass, &l[LINEAR_DELTA_OUT], d->out, s.n, w->own->out, err);
+	pass_linear(pass, &l[LINEAR_DELTA_OUT], d->out, s.n, w->own->out);
 }

@@ -193,7 +193,7 @@ static void mlp_begin(const struct pass *pass)
 }
 
 /* What computes the first block of a layer. */
-static int (*const mixers[N_MIXERS])(const struct pass *pass, struct err *err) = {
+static void (*const mixers[N_MIXERS])(const struct pass *pass) = {
 	[MIXER_ATTENTION] = attention_run, [MIXER_DELTA] = delta_run,	[MIXER_MAMBA] = mamba_run,
 	[MIXER_BOTH] = mamba_run_beside,   [MIXER_MAMBA1] = mamba1_run, [MIXER_CONV] = conv_run,
 };
@@ -206,38 +206,37 @@ static int layer_begin(const struct pass *pass, struct err *err)
 	pass->workspace->own->n_slots_used = 0;
 	pass->workspace->own->out_stats = NULL;
 	pass->workspace->own->ready = (struct ready_input){ 0 };
-	if (ref->linear[LINEAR_LAYER_INPUTS].weight && layer_inputs_run(pass, err))
-		return -1;
+	if (ref->linear[LINEAR_LAYER_INPUTS].weight)
+		layer_inputs_run(pass);
 	if (ref->mixer != MIXER_NONE) {
 		mixer_begin(pass);
-		if (mixers[ref->mixer](pass, err))
-			return -1;
+		mixers[ref->mixer](pass);
 	}
 	mlp_begin(pass);
-	if (!ref->has_mlp)
-		return 0;
-	return ref->n_experts ? experts_begin(pass, err) : mlp_run(pass, err);
+	if (ref->has_mlp && ref->n_experts)
+		return experts_begin(pass, err);
+	if (ref->has_mlp)
+		mlp_run(pass);
+	return 0;
 }
 
-static int layer_end(const struct pass *pass, struct err *err)
+static void layer_end(const struct pass *pass)
 {
 	const struct layer_ref *ref = pass->layer->ref;
 	const float *scale = pass->layer->vector[VECTOR_LAYER_SCALE];
 
-	if (ref->n_experts && experts_end(pass, err))
-		return -1;
+	if (ref->n_experts)
+		experts_end(pass);
 	if (ref->has_mlp)
 		block_end(pass, VECTOR_NORM_MLP_OUT);
 	if (ref->linear[LINEAR_LAYER_GATE].weight) {
 		block_begin(pass, NO_NORM);
-		if (layer_input_run(pass, err))
-			return -1;
+		layer_input_run(pass);
 		block_end(pass, VECTOR_NORM_LAYER_OUT);
 	}
 	if (scale)
 		pass_scale(pass, pass->sequence->residual, *scale, pass->sequence->n_tokens,
 			   pass->forward->model->hidden);
-	return 0;
 }
 
 /* Gives the n sequences of a group their parts of the arrays, one after the other. */
@@ -279,17 +278,24 @@ static int layer_failed(const struct pass *pass, struct err *err)
 			pass->sequence->index);
 }
 
-/* Runs one half of the layer for each sequence. */
-static int run_half(const struct pass *pass, size_t n,
-		    int (*half)(const struct pass *, struct err *), struct err *err)
+static int begin_each(const struct pass *pass, size_t n, struct err *err)
 {
 	for (size_t i = 0; i < n; i++) {
 		const struct pass turn = take_turn(pass, i);
 
-		if (half(&turn, err))
+		if (layer_begin(&turn, err))
 			return layer_failed(&turn, err);
 	}
 	return 0;
+}
+
+static void end_each(const struct pass *pass, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		const struct pass turn = take_turn(pass, i);
+
+		layer_end(&turn);
+	}
 }
 
 /* The experts of a group at once, where the executor takes rows of several sequences, and nothing
@@ -306,8 +312,7 @@ static int run_experts(const struct pass *pass, size_t n, struct err *err)
 		for (size_t i = 0; i < n; i++) {
 			const struct pass turn = take_turn(pass, i);
 
-			if (experts_run_one(&turn, e, err))
-				return layer_failed(&turn, err);
+			experts_run_one(&turn, e);
 		}
 	return 0;
 }
@@ -317,9 +322,9 @@ int forward_group(const struct pass *pass, size_t n, struct err *err)
 	struct workspace *w = pass->workspace;
 
 	share_arrays(pass, n);
-	if (run_half(pass, n, layer_begin, err) || run_experts(pass, n, err) ||
-	    run_half(pass, n, layer_end, err))
+	if (begin_each(pass, n, err) || run_experts(pass, n, err))
 		return -1;
+	end_each(pass, n);
 	return w->ops->wait(w->stream, err) ? layer_failed(pass, err) : 0;
 }
 

@@ -14,7 +14,7 @@ static float *inputs_of(const struct pass *pass)
 	       pass->sequence->n_tokens * pass->forward->model->stream.layer_inputs;
 }
 
-int layer_inputs_run(const struct pass *pass, struct err *err)
+void layer_inputs_run(const struct pass *pass)
 {
 	const struct model *model = pass->forward->model;
 	struct workspace *w = pass->workspace;
@@ -23,19 +23,16 @@ int layer_inputs_run(const struct pass *pass, struct err *err)
 	float *inputs = inputs_of(pass), *projected = w->fused_out;
 
 	pass_copy_tokens(pass, pass->sequence->residual, w->own->normed);
-	if (pass_linear(pass, &pass->layer->linear[LINEAR_LAYER_INPUTS], w->own->normed, n,
-			projected, err))
-		return -1;
+	pass_linear(pass, &pass->layer->linear[LINEAR_LAYER_INPUTS], w->own->normed, n, projected);
 	pass_scale(pass, projected, 1 / sqrtf((float)model->hidden), n_rows, dim);
 	pass_norm(pass, (struct rows_in){ projected, dim },
 		  pass->layer->vector[VECTOR_NORM_LAYER_INPUTS],
 		  (struct rows_out){ projected, dim }, n_rows, dim);
 	pass_add(pass, inputs, projected, n_rows * dim);
 	pass_scale(pass, inputs, sqrtf(0.5f), n_rows, dim);
-	return 0;
 }
 
-int layer_input_run(const struct pass *pass, struct err *err)
+void layer_input_run(const struct pass *pass)
 {
 	const struct model *model = pass->forward->model;
 	const struct linear *l = pass->layer->linear;
@@ -49,8 +46,7 @@ int layer_input_run(const struct pass *pass, struct err *err)
 					.n_cols = dim,
 					.y = { w->mlp.gate, dim } };
 
-	if (pass_linear(pass, &l[LINEAR_LAYER_GATE], w->own->normed, n, w->mlp.gate, err))
-		return -1;
+	pass_linear(pass, &l[LINEAR_LAYER_GATE], w->own->normed, n, w->mlp.gate);
 	w->ops->gate(w->stream, &args);
-	return pass_linear(pass, &l[LINEAR_LAYER_OUT], w->mlp.gate, n, w->own->out, err);
+	pass_linear(pass, &l[LINEAR_LAYER_OUT], w->mlp.gate, n, w->own->out);
 }

@@ -122,7 +122,7 @@ static void norm(const struct pass *pass, const struct columns *columns)
 	}
 }
 
-int mamba_run(const struct pass *pass, struct err *err)
+void mamba_run(const struct pass *pass)
 {
 	const struct mamba *mamba = &pass->forward->model->mamba;
 	const struct columns columns = columns_of(mamba);
@@ -130,8 +130,7 @@ int mamba_run(const struct pass *pass, struct err *err)
 	struct workspace *w = pass->workspace;
 	size_t n = pass->sequence->n_tokens;
 
-	if (pass_linear(pass, &l[LINEAR_MAMBA_IN], w->own->normed, n, w->mamba.projected, err))
-		return -1;
+	pass_linear(pass, &l[LINEAR_MAMBA_IN], w->own->normed, n, w->mamba.projected);
 	scale_columns(pass, &columns);
 	convolve(pass, &columns);
 	scan(pass, &columns);
@@ -141,7 +140,7 @@ int mamba_run(const struct pass *pass, struct err *err)
 		norm(pass, &columns);
 	if (mamba->norm_first)
 		gate(pass, &columns);
-	return pass_linear(pass, &l[LINEAR_MAMBA_OUT], w->mamba.scanned, n, w->own->out, err);
+	pass_linear(pass, &l[LINEAR_MAMBA_OUT], w->mamba.scanned, n, w->own->out);
 }
 
 /* y = x, for (tokens, hidden). */
@@ -158,7 +157,7 @@ static void copy(const struct pass *pass, float *y, const float *x)
 }
 
 /* Both take the input of the layer, each with a factor of its own; their outputs are added. */
-int mamba_run_beside(const struct pass *pass, struct err *err)
+void mamba_run_beside(const struct pass *pass)
 {
 	const struct model *model = pass->forward->model;
 	const struct multipliers *m = &model->multipliers;
@@ -167,16 +166,13 @@ int mamba_run_beside(const struct pass *pass, struct err *err)
 
 	copy(pass, w->mamba.input, w->own->normed);
 	pass_scale(pass, w->own->normed, m->mamba_in, n, hidden);
-	if (mamba_run(pass, err))
-		return -1;
+	mamba_run(pass);
 	pass_scale(pass, w->own->out, m->mamba_out, n, hidden);
 	copy(pass, w->mamba.out, w->own->out);
 	copy(pass, w->own->normed, w->mamba.input);
 	pass_scale(pass, w->own->normed, m->attention_in, n, hidden);
-	if (attention_run(pass, err))
-		return -1;
+	attention_run(pass);
 	pass_observe_out(pass);
 	pass_scale(pass, w->own->out, m->attention_out, n, hidden);
 	pass_add(pass, w->own->out, w->mamba.out, n * hidden);
-	return 0;
 }

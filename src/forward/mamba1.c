@@ -81,22 +81,19 @@ static void gate(const struct pass *pass)
 	w->ops->gate(w->stream, &args);
 }
 
-int mamba1_run(const struct pass *pass, struct err *err)
+void mamba1_run(const struct pass *pass)
 {
 	const struct linear *l = pass->layer->linear;
 	struct workspace *w = pass->workspace;
 	struct mamba1_arrays *m = &w->mamba1;
 	size_t n = pass->sequence->n_tokens;
 
-	if (pass_linear(pass, &l[LINEAR_MAMBA_IN], w->own->normed, n, m->projected, err))
-		return -1;
+	pass_linear(pass, &l[LINEAR_MAMBA_IN], w->own->normed, n, m->projected);
 	convolve(pass);
-	if (pass_linear(pass, &l[LINEAR_MAMBA_X], m->x, n, m->selected, err))
-		return -1;
+	pass_linear(pass, &l[LINEAR_MAMBA_X], m->x, n, m->selected);
 	norm_parts(pass);
-	if (pass_linear(pass, &l[LINEAR_MAMBA_STEP], m->step_input, n, m->steps, err))
-		return -1;
+	pass_linear(pass, &l[LINEAR_MAMBA_STEP], m->step_input, n, m->steps);
 	scan(pass);
 	gate(pass);
-	return pass_linear(pass, &l[LINEAR_MAMBA_OUT], m->scanned, n, w->own->out, err);
+	pass_linear(pass, &l[LINEAR_MAMBA_OUT], m->scanned, n, w->own->out);
 }

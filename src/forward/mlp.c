@@ -76,8 +76,7 @@ void mlp_interleave(struct workspace *w, size_t n)
 }
 
 /* Computes mlp.gate (m, width) from x (m, hidden) by two matrices. */
-static int gate_up(const struct pass *pass, const struct mlp *mlp, float *x, size_t m,
-		   struct err *err)
+static void gate_up(const struct pass *pass, const struct mlp *mlp, float *x, size_t m)
 {
 	struct workspace *w = pass->workspace;
 	const struct linear *const both[] = { mlp->gate, mlp->up };
@@ -93,8 +92,7 @@ static int gate_up(const struct pass *pass, const struct mlp *mlp, float *x, siz
 					   .y_stats = mlp->clamped || factor != 1 ? NULL : stats };
 	size_t width = mlp->down->ref->k;
 
-	if (pass_products(pass, &products, err))
-		return -1;
+	pass_products(pass, &products);
 	pass_scale(pass, w->mlp.gate, factor, m, width);
 	if (mlp->clamped) {
 		mlp_interleave(w, m * width);
@@ -103,11 +101,9 @@ static int gate_up(const struct pass *pass, const struct mlp *mlp, float *x, siz
 		gate_rows(pass, (struct rows_in){ w->mlp.gate, width },
 			  (struct rows_in){ w->mlp.up, width }, stats, m, width);
 	}
-	return 0;
 }
 
-static int run_rows(const struct pass *pass, const struct mlp *mlp, float *x, size_t m, float *out,
-		    struct err *err)
+static void run_rows(const struct pass *pass, const struct mlp *mlp, float *x, size_t m, float *out)
 {
 	struct workspace *w = pass->workspace;
 	struct products products = {
@@ -118,46 +114,41 @@ static int run_rows(const struct pass *pass, const struct mlp *mlp, float *x, si
 	products.x_ends = mlp->x_ends;
 	if (mlp->fused) {
 		products.y_stats = mlp->clamped ? NULL : &stats;
-		if (pass_products(pass, &products, err))
-			return -1;
+		pass_products(pass, &products);
 		gate_fused(pass, mlp, m, stats);
 	} else if (pass->forward->model->activation == ACT_SRELU) {
-		if (pass_linear(pass, mlp->up, x, m, w->mlp.gate, err))
-			return -1;
+		pass_linear(pass, mlp->up, x, m, w->mlp.gate);
 		w->ops->activate(w->stream, ACT_SRELU, w->mlp.gate, m * mlp->down->ref->k,
 				 w->mlp.gate);
-	} else if (gate_up(pass, mlp, x, m, err)) {
-		return -1;
+	} else {
+		gate_up(pass, mlp, x, m);
 	}
 	products.linears = &mlp->down;
 	products.x = w->mlp.gate;
 	products.ys = &out;
 	products.x_ends = true;
 	products.y_stats = mlp->out_stats;
-	return pass_products(pass, &products, err);
+	pass_products(pass, &products);
 }
 
 /* Computes out (m, n) from x (m, n), where n is the rows of `down`: a few rows at a time, so that
  * the values between the matrices stay in a cache. */
-static int run(const struct pass *pass, const struct mlp *mlp, float *x, size_t m, float *out,
-	       struct err *err)
+static void run(const struct pass *pass, const struct mlp *mlp, float *x, size_t m, float *out)
 {
 	size_t n = mlp->down->ref->n, first_slot = pass->workspace->own->n_slots_used;
 	size_t max_rows = pass_rows(pass, 2 * (n + mlp->down->ref->k));
 
 	for (size_t row = 0; row < m; row += max_rows) {
 		pass->workspace->own->n_slots_used = first_slot;
-		if (run_rows(pass, mlp, x + row * n, m - row < max_rows ? m - row : max_rows,
-			     out + row * n, err))
-			return -1;
+		run_rows(pass, mlp, x + row * n, m - row < max_rows ? m - row : max_rows,
+			 out + row * n);
 	}
-	return 0;
 }
 
 /* Computes out (tokens, hidden) by the mlp that all tokens pass.  ends: nothing else takes its
  * input; out_stats: as in struct mlp. */
-static int run_dense(const struct pass *pass, float *out, bool ends, struct value_stats **out_stats,
-		     struct err *err)
+static void run_dense(const struct pass *pass, float *out, bool ends,
+		      struct value_stats **out_stats)
 {
 	const struct model *model = pass->forward->model;
 	const struct linear *l = pass->layer->linear;
@@ -170,10 +161,8 @@ static int run_dense(const struct pass *pass, float *out, bool ends, struct valu
 				 .out_stats = model->multipliers.down == 1 ? out_stats : NULL };
 	struct workspace *w = pass->workspace;
 
-	if (run(pass, &mlp, w->own->normed, pass->sequence->n_tokens, out, err))
-		return -1;
+	run(pass, &mlp, w->own->normed, pass->sequence->n_tokens, out);
 	pass_scale(pass, out, model->multipliers.down, pass->sequence->n_tokens, model->hidden);
-	return 0;
 }
 
 struct expert_rows experts_rows(const struct pass *pass)
@@ -186,7 +175,7 @@ struct expert_rows experts_rows(const struct pass *pass)
 	return (struct expert_rows){ own->normed, own->out, pass->forward->model->hidden };
 }
 
-int experts_run_one(const struct pass *pass, size_t expert, struct err *err)
+void experts_run_one(const struct pass *pass, size_t expert)
 {
 	const struct linear *l = pass->layer->experts[expert];
 	const struct linear *fused = &l[EXPERT_ROLE_GATE_UP];
@@ -212,14 +201,12 @@ int experts_run_one(const struct pass *pass, size_t expert, struct err *err)
 					      .n_cols = rows.width };
 
 	if (m == 0)
-		return 0;
+		return;
 	w->ops->gather(w->stream, w->mlp.expert_in, rows.in, add.rows, m, rows.width);
 	if (scaled_inputs)
 		w->ops->scale(w->stream, &scale);
-	if (run(pass, &mlp, w->mlp.expert_in, m, w->mlp.expert_out, err))
-		return -1;
+	run(pass, &mlp, w->mlp.expert_in, m, w->mlp.expert_out);
 	w->ops->scatter_add(w->stream, &add);
-	return 0;
 }
 
 /* Sets own->normed to a norm of the residual stream, in layers whose router, experts and dense mlp
@@ -260,15 +247,15 @@ int experts_begin(const struct pass *pass, struct err *err)
 	if (choose(pass, err))
 		return -1;
 	norm_input(pass, VECTOR_NORM_EXPERTS);
-	if (in->weight.data && pass_linear(pass, in, w->own->normed, n, w->own->latent_in, err))
-		return -1;
+	if (in->weight.data)
+		pass_linear(pass, in, w->own->normed, n, w->own->latent_in);
 	w->ops->zero(w->stream, rows.out, n * rows.width * sizeof *rows.out);
 	return 0;
 }
 
 /* Adds the output of the shared expert to out, if the layer has one, with the weights that the
  * router has found. */
-static int run_shared(const struct pass *pass, struct err *err)
+static void run_shared(const struct pass *pass)
 {
 	const struct linear *l = pass->layer->linear;
 	const struct mlp mlp = { .gate = &l[LINEAR_SHARED_GATE],
@@ -283,39 +270,35 @@ static int run_shared(const struct pass *pass, struct err *err)
 					  .n_cols = model->hidden };
 
 	if (!mlp.down->weight.data)
-		return 0;
-	if (run(pass, &mlp, w->own->normed, n, w->mlp.expert_out, err))
-		return -1;
+		return;
+	run(pass, &mlp, w->own->normed, n, w->mlp.expert_out);
 	if (l[LINEAR_SHARED_ROUTER].weight.data)
 		w->ops->scale(w->stream, &scale);
 	pass_add(pass, w->own->out, w->mlp.expert_out, n * model->hidden);
-	return 0;
 }
 
-int experts_end(const struct pass *pass, struct err *err)
+void experts_end(const struct pass *pass)
 {
 	const struct linear *out = &pass->layer->linear[LINEAR_LATENT_OUT];
 	struct workspace *w = pass->workspace;
 	size_t n = pass->sequence->n_tokens;
 
-	if ((out->weight.data && pass_linear(pass, out, w->own->latent_out, n, w->own->out, err)) ||
-	    run_shared(pass, err))
-		return -1;
+	if (out->weight.data)
+		pass_linear(pass, out, w->own->latent_out, n, w->own->out);
+	run_shared(pass);
 	norm_output(pass, VECTOR_NORM_EXPERTS_OUT, w->own->out);
 	if (!pass->layer->ref->width)
-		return 0;
+		return;
 	if (pass->layer->vector[VECTOR_NORM_EXPERTS])
 		norm_input(pass, VECTOR_NORM_MLP);
-	if (run_dense(pass, w->mlp.expert_out, false, NULL, err))
-		return -1;
+	run_dense(pass, w->mlp.expert_out, false, NULL);
 	norm_output(pass, VECTOR_NORM_DENSE_OUT, w->mlp.expert_out);
 	pass_add(pass, w->own->out, w->mlp.expert_out, n * pass->forward->model->hidden);
-	return 0;
 }
 
-int mlp_run(const struct pass *pass, struct err *err)
+void mlp_run(const struct pass *pass)
 {
 	struct own_arrays *own = pass->workspace->own;
 
-	return run_dense(pass, own->out, true, &own->out_stats, err);
+	run_dense(pass, own->out, true, &own->out_stats);
 }

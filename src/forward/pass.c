@@ -250,12 +250,11 @@ static void products_rows(const struct pass *pass, const struct products *produc
 	}
 }
 
-int pass_products(const struct pass *pass, const struct products *products, struct err *err)
+void pass_products(const struct pass *pass, const struct products *products)
 {
 	struct workspace *w = pass->workspace;
 	size_t n_values = products->linears[0]->ref->k, first_slot = w->own->n_slots_used, max_rows;
 
-	(void)err;
 	for (size_t i = 0; i < products->n; i++)
 		n_values += products->linears[i]->ref->n;
 	max_rows = pass_rows(pass, n_values);
@@ -266,15 +265,13 @@ int pass_products(const struct pass *pass, const struct products *products, stru
 		products_rows(pass, products, row, left < max_rows ? left : max_rows);
 	}
 	w->ready = (struct ready_input){ 0 };
-	return 0;
 }
 
-int pass_linear(const struct pass *pass, const struct linear *linear, float *x, size_t m, float *y,
-		struct err *err)
+void pass_linear(const struct pass *pass, const struct linear *linear, float *x, size_t m, float *y)
 {
 	const struct products products = { .linears = &linear, .n = 1, .x = x, .m = m, .ys = &y };
 
-	return pass_products(pass, &products, err);
+	pass_products(pass, &products);
 }
 
 struct rms_norm_args pass_norm_args(const struct pass *pass, const float *x, const float *weight,

@@ -23,11 +23,11 @@ struct products {
 
 /* Computes the products.  x is rounded in place, once.  Observers are called with x and y of each
  * matrix. */
-int pass_products(const struct pass *pass, const struct products *products, struct err *err);
+void pass_products(const struct pass *pass, const struct products *products);
 
 /* The same for one matrix: y (m, n) = x (m, k) w^T + bias. */
-int pass_linear(const struct pass *pass, const struct linear *linear, float *x, size_t m, float *y,
-		struct err *err);
+void pass_linear(const struct pass *pass, const struct linear *linear, float *x, size_t m,
+		 float *y);
 
 /* Part one: rounds x (m, k) in place, and adds it to the stats of the next slot; does nothing of
  * that to an input that is ready.  ends: products.x_ends. */
@@ -86,13 +86,13 @@ void pass_scale(const struct pass *pass, float *x, float factor, size_t n_rows, 
 
 /* The two steps of a layer, the first by its mixer: from workspace->own->normed (tokens, hidden) to
  * workspace->own->out (tokens, hidden). */
-int attention_run(const struct pass *pass, struct err *err);
-int delta_run(const struct pass *pass, struct err *err);
-int mamba_run(const struct pass *pass, struct err *err);
-int mamba_run_beside(const struct pass *pass, struct err *err); /* attention */
-int mamba1_run(const struct pass *pass, struct err *err);
-int conv_run(const struct pass *pass, struct err *err);
-int mlp_run(const struct pass *pass, struct err *err);
+void attention_run(const struct pass *pass);
+void delta_run(const struct pass *pass);
+void mamba_run(const struct pass *pass);
+void mamba_run_beside(const struct pass *pass); /* attention */
+void mamba1_run(const struct pass *pass);
+void conv_run(const struct pass *pass);
+void mlp_run(const struct pass *pass);
 
 /* Writes mlp.gate and mlp.up, n values each, to fused_out as pairs, as one matrix would. */
 void mlp_interleave(struct workspace *w, size_t n);
@@ -126,8 +126,8 @@ void caches_take(const struct pass *pass);
 
 /* The inputs that layers have of their own: adds to those of all layers what the residual stream
  * before the first layer gives; and the third step of a layer, from normed to out as above. */
-int layer_inputs_run(const struct pass *pass, struct err *err);
-int layer_input_run(const struct pass *pass, struct err *err);
+void layer_inputs_run(const struct pass *pass);
+void layer_input_run(const struct pass *pass);
 
 /* The second step of a layer of experts, in parts: routes the tokens of workspace->own->normed;
  * runs an expert on the sequence's tokens; adds what comes after the experts. */
@@ -138,8 +138,8 @@ struct expert_rows {
 };
 struct expert_rows experts_rows(const struct pass *pass);
 int experts_begin(const struct pass *pass, struct err *err);
-int experts_run_one(const struct pass *pass, size_t expert, struct err *err);
-int experts_end(const struct pass *pass, struct err *err);
+void experts_run_one(const struct pass *pass, size_t expert);
+void experts_end(const struct pass *pass);
 
 /* Runs all experts on the tokens of n sequences, of which pass->sequence is the first, where
  * workspace->grouped: routes them, waits once, and takes the tokens of all sequences through an

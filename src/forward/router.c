@@ -93,8 +93,7 @@ int router_run(const struct pass *pass, struct err *err)
 		.linears = both, .n = is_shared ? 2 : 1, .x = w->own->normed, .m = m, .ys = ys
 	};
 
-	if (pass_products(pass, &products, err))
-		return -1;
+	pass_products(pass, &products);
 	if (is_shared)
 		w->ops->activate(w->stream, ACT_SIGMOID, w->own->shared_scores, m,
 				 w->own->shared_scores);
