@@ -357,8 +357,11 @@ static int allocate(struct workspace *workspace, struct err *err)
 	return 0;
 }
 
+/* Does nothing in a forward pass without casts. */
 static int cast_stats_clear(struct workspace *w, struct err *err)
 {
+	if (!w->cast.n_stats)
+		return 0;
 	w->ops->zero(w->stream, w->cast.stats, w->cast.n_stats * sizeof *w->cast.stats);
 	return w->ops->wait(w->stream, err);
 }
