@@ -140,8 +140,8 @@ static void attend_there(const struct side *side, const struct setup *s)
 	free(poison);
 }
 
-/* factor: of keys and values, and of the scale in the other direction. */
-static void attend_everywhere(const struct attention_args *args, float factor)
+/* factor: of keys and values, and of the scale in the other direction; first: of the first key. */
+static void attend_everywhere(const struct attention_args *args, float factor, float first)
 {
 	size_t n = args->n_tokens, heads = args->n_heads, kv_heads = args->n_kv_heads;
 	struct setup s = { .args = *args,
@@ -151,6 +151,8 @@ static void attend_everywhere(const struct attention_args *args, float factor)
 			   .sinks = array_new(heads, 6) };
 	struct share *shares = host_memory_new(n * sizeof *shares);
 
+	for (size_t i = 0; i < kv_heads * args->head_dim; i++)
+		s.k.values[i] *= first;
 	s.args.f16 = true;
 	s.args.scale /= factor;
 	s.y = host_memory_new(n * heads * args->value_dim * sizeof *s.y);
@@ -187,7 +189,7 @@ static void long_attention_is_within_its_bound(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < (sides_small ? 3 : N_OF(cases)); i++)
-		attend_everywhere(&cases[i], 1);
+		attend_everywhere(&cases[i], 1, 1);
 }
 
 /* Keys and values beyond the range of fp16 on both sides. */
@@ -196,14 +198,25 @@ static void no_value_leaves_the_range_of_fp16(void **state)
 	const struct attention_args args = { 1025, 1, 1, 64, 64, 200, .scale = 0.3f };
 
 	(void)state;
-	attend_everywhere(&args, 1e12f);
-	attend_everywhere(&args, 1e-12f);
+	attend_everywhere(&args, 1e12f, 1);
+	attend_everywhere(&args, 1e-12f, 1);
+}
+
+/* Queries see the first key long before their own: its exponential is beyond the range of fp32
+ * relative to those of later keys, and it alone decides the scale of the head's keys. */
+static void a_first_key_may_outweigh_all(void **state)
+{
+	const struct attention_args args = { 1025, 1, 1, 3, 64, 0, .scale = 0.1f };
+
+	(void)state;
+	attend_everywhere(&args, 1, 500);
 }
 
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(long_attention_is_within_its_bound),
-					    cmocka_unit_test(no_value_leaves_the_range_of_fp16) };
+					    cmocka_unit_test(no_value_leaves_the_range_of_fp16),
+					    cmocka_unit_test(a_first_key_may_outweigh_all) };
 
 	sides_begin(argc, argv);
 	return cmocka_run_group_tests(tests, sides_open, sides_close);

@@ -317,6 +317,7 @@ static void gates_equal_plain_loops(void **state)
 	for (size_t i = 0; i < N_OF(edge_sizes) * N_INTO; i++)
 		gate_at(1 + i % 4, edge_sizes[i / N_INTO], i % 5, (enum into)(i % N_INTO));
 	gate_at(5, 4000, 0, AS_CODES);
+	gate_at(270, 4100, 0, AS_BOTH); /* more than a GPU's threads take at once */
 }
 
 static void norms_equal_plain_loops(void **state)
