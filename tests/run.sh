@@ -47,7 +47,7 @@ chosen() {
 	suites | grep -E "$kept" | grep -vE "$longest"
 }
 
-# As many at once as there are processors; of each stays its log, and its exit status.
+# As many at once as there are processors; of each stays its log, its exit status and its time.
 logs=$BUILD/tests/logs
 rm -rf "$logs"
 mkdir -p "$logs"
@@ -55,8 +55,10 @@ export logs
 # shellcheck disable=SC2016
 chosen | xargs -L 1 -P "$(nproc)" sh -c '
 	log=$logs/$(echo "$0" | tr / _)
+	began=$(date +%s)
 	"$@" >"$log.log" 2>&1 </dev/null
-	echo $? >"$log.status"'
+	echo $? >"$log.status"
+	echo "$(($(date +%s) - began)) s: $0" >"$log.time"'
 
 passed=0
 failed=0
@@ -77,5 +79,7 @@ for name in $(chosen | cut -d " " -f 1); do
 	fi
 done
 
+echo "the longest suites:"
+cat "$logs"/*.time | sort -rn | head -n 8
 echo "make check: $passed suites passed, $failed failed, $skipped tests skipped"
 [ "$failed" -eq 0 ]
