@@ -142,7 +142,8 @@ gpu: deps
 	@sh tests/gpu.sh
 
 ## make sass         what the GPU kernels cost by their machine code (nvcc; no GPU)
-SASS_SRC   := $(wildcard kernels/gpu/cast/*.cu tests/sass/*.cu)
+SASS_SRC   := $(wildcard kernels/gpu/cast/*.cu tests/sass/*.cu) \
+	      $(patsubst %,kernels/gpu/forward/%.cu,attention_halves elementwise rms_norm round_fp8)
 SASS_CUBIN := $(SASS_SRC:%=$(BUILD)/sass/%.cubin)
 $(BUILD)/sass/%.cubin: %
 	@mkdir -p $(@D); echo "  SASS $<"
