@@ -55,22 +55,25 @@ static ssize_t count_pread(const struct io *io, int fd, void *bytes, size_t n, o
 
 static char *folder, *data, *output;
 
+static void data_write(void)
+{
+	FILE *file = fopen(data, "w");
+
+	assert_non_null(file);
+	for (int i = 0; i < 13; i++)
+		fprintf(file, "{\"input_ids\": [%d, 2, 3%s]}\n", i, i % 3 ? ", 5, 8, 13" : "");
+	fclose(file);
+}
+
 static int setup(void **state)
 {
-	FILE *file;
-
 	(void)state;
 	folder = scratch_new();
 	if (!folder)
 		return -1;
 	data = xasprintf("%s/ids.jsonl", folder);
 	output = xasprintf("%s/out.amax", folder);
-	file = fopen(data, "w");
-	if (!file)
-		return -1;
-	for (int i = 0; i < 13; i++)
-		fprintf(file, "{\"input_ids\": [%d, 2, 3%s]}\n", i, i % 3 ? ", 5, 8, 13" : "");
-	fclose(file);
+	data_write();
 	counted = io_system;
 	counted.pread = count_pread;
 	simt_devices = MAX_DEVICES;
@@ -190,7 +193,7 @@ static void devices_may_be_idle(void **state)
 	fputs("{\"input_ids\": [1, 2, 3]}\n", file);
 	fclose(file);
 	compare((struct job){ "sample_checkpoints/tiny-llama", NULL, 3, 3, 1, true, 0 });
-	setup(state);
+	data_write();
 }
 
 static void weights_are_read_once_and_copied_to_each(void **state)
