@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include <initializer_list>
+#include <vector>
 
 extern "C" {
 #include "kernels/gpu/cuda/cublaslt.h"
@@ -209,20 +210,27 @@ static uint64_t problem_hash(const struct problem *p, bool any_cols)
 
 /* --- the product --- */
 
-static double element(const struct problem *p, const void *a, const void *b, size_t i, size_t j)
+/* The elements along K of row i of M (side 0), or of column i of N (side 1): values and scales. */
+static void elements(const struct problem *p, int side, const void *data, size_t i, double *values,
+		     double *scales)
 {
 	const struct desc *d = p->desc;
-	double sum = 0;
+	const struct layout *layout = side ? p->b : p->a;
+	size_t stride = layout->stride, rows = side ? p->n : p->m;
+	bool along = side ? !d->transposed[1] : d->transposed[0];
 
 	for (size_t l = 0; l < p->k; l++) {
-		size_t at_a = d->transposed[0] ? l + i * p->a->stride : i + l * p->a->stride;
-		size_t at_b = d->transposed[1] ? j + l * p->b->stride : l + j * p->b->stride;
-
-		sum += load(p->a->type, a, at_a) *
-		       scale_at(d->modes[0], d->scales[0], i, l, p->m, p->k) *
-		       load(p->b->type, b, at_b) *
-		       scale_at(d->modes[1], d->scales[1], j, l, p->n, p->k);
+		values[l] = load(layout->type, data, along ? l + i * stride : i + l * stride);
+		scales[l] = scale_at(d->modes[side], d->scales[side], i, l, rows, p->k);
 	}
+}
+
+static double sum_of(const double *a, const double *b, const double *b_scales, size_t k)
+{
+	double sum = 0;
+
+	for (size_t l = 0; l < k; l++)
+		sum += a[l] * b[l] * b_scales[l];
 	return sum;
 }
 
@@ -231,10 +239,18 @@ static void multiply(const struct problem *p, const float *scalars, const void *
 {
 	float scale = p->desc->d_scale ? *static_cast<const float *>(p->desc->d_scale) : 1,
 	      amax = 0;
+	std::vector<double> rows(p->m * p->k), column(p->k), scales(p->k);
 
+	for (size_t i = 0; i < p->m; i++) {
+		elements(p, 0, a, i, &rows[i * p->k], scales.data());
+		for (size_t l = 0; l < p->k; l++)
+			rows[i * p->k + l] *= scales[l];
+	}
 	for (size_t j = 0; j < p->n; j++) {
+		elements(p, 1, b, j, column.data(), scales.data());
 		for (size_t i = 0; i < p->m; i++) {
-			double v = scalars[0] * element(p, a, b, i, j);
+			double v = scalars[0] *
+				   sum_of(&rows[i * p->k], column.data(), scales.data(), p->k);
 
 			if (scalars[1] != 0)
 				v += scalars[1] * load(p->c->type, c, i + j * p->c->stride);
