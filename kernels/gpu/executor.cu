@@ -403,6 +403,7 @@ extern "C" const struct executor_ops executor_gpu = {
 	.sort_choices = on_stream<gpu_sort_choices>::run,
 	.multiply_rows = gpu_multiply_rows,
 	.take_rows = on_stream<gpu_take_rows>::run,
+	.round_rows_fp8 = on_stream<gpu_round_rows_fp8>::run,
 	.gate_rows = on_stream<gpu_gate_rows>::run,
 	.combine = on_stream<gpu_combine>::run,
 	.attention_scratch = gpu_attention_scratch,

@@ -222,6 +222,8 @@ struct executor_ops {
 			      const void *x, size_t m, float *y);
 
 	void (*take_rows)(struct executor_stream *stream, const struct take_rows_args *args);
+	void (*round_rows_fp8)(struct executor_stream *stream,
+			       const struct round_rows_fp8_args *args);
 	void (*gate_rows)(struct executor_stream *stream, const struct gate_rows_args *args);
 	void (*combine)(struct executor_stream *stream, const struct combine_args *args);
 

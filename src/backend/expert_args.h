@@ -76,6 +76,14 @@ struct take_rows_args {
 	uint16_t *codes; /* with `round`: the same as bf16; NULL: not written */
 };
 
+/* As round_fp8() of the rows of each segment alone, where the tile of cast.spec is whole.
+ * cast.scratch: (n_segments); cast.counts: NULL. */
+struct round_rows_fp8_args {
+	struct round_fp8_args cast;
+	const uint32_t *segments; /* (cast.n_rows) */
+	size_t n_segments;
+};
+
 /* y = activation(gate) * up, rounded to bf16 if `round`.  gate, up and y are added to the stats of
  * their slots; of gate and up one slot may serve both. */
 struct gate_rows_args {

@@ -6,15 +6,7 @@
  * Experts go in batches, in order: as many as the arrays have rows for.  What the values of a
  * sequence add to its stats has the slots that it has alone.
  */
-#include "forward/pass.h"
-
-/* The experts [expert, end) and their rows. */
-struct batch {
-	const struct pass *pass; /* of the first sequence */
-	size_t n;		 /* sequences */
-	size_t expert, end;
-	size_t first, n_rows; /* in the sorted order of all rows */
-};
+#include "forward/expert_products.h"
 
 /* The slots of a segment, from its first on: x and y of the first products, x and y of the last. */
 struct slots {
@@ -29,16 +21,6 @@ static struct slots slots_of(const struct pass *pass)
 	bool two = l[EXPERT_ROLE_GATE].weight.data && l[EXPERT_ROLE_UP].weight.data;
 
 	return two ? (struct slots){ 1, 2, 3, 4, 5 } : (struct slots){ 1, 1, 2, 3, 4 };
-}
-
-static size_t rows_of(const struct batch *batch, size_t expert)
-{
-	const uint32_t *counts = batch->pass->workspace->host.counts + expert * batch->n;
-	size_t rows = 0;
-
-	for (size_t s = 0; s < batch->n; s++)
-		rows += counts[s];
-	return rows;
 }
 
 /* Gives each segment its slots. */
@@ -57,102 +39,26 @@ static void put_slots(const struct pass *pass, size_t n, size_t n_slots)
 	w->ops->put(w->stream, w->route.stats, w->host.stats, n_segments * sizeof *w->host.stats);
 }
 
-static struct row_stats stats_of(const struct batch *batch)
-{
-	const struct route_arrays *route = &batch->pass->workspace->route;
-
-	return (struct row_stats){ route->stats, route->segments + batch->first };
-}
-
-/* Tells the observer of the values of each segment: rows of k values, of one matrix of each
- * expert. */
-static void observe(const struct batch *batch, int role, enum observed what, const float *values,
-		    size_t slot)
-{
-	const struct pass *pass = batch->pass;
-	struct workspace *w = pass->workspace;
-
-	for (size_t i = batch->expert * batch->n; i < batch->end * batch->n; i++) {
-		const struct sequence *sequence = &pass->sequence[i % batch->n];
-		const struct linear_ref *linear = pass->layer->experts[i / batch->n][role].ref;
-		size_t first = (size_t)(w->host.stats[i] - sequence->stats);
-		const struct observation observation = {
-			.what = what,
-			.linear = linear,
-			.layer = pass->layer->ref,
-			.worker = w->number,
-			.stream = w->stream,
-			.sequence = sequence->index,
-			.values = values,
-			.n_rows = w->host.counts[i],
-			.n_cols = what == OBSERVED_X ? linear->k : linear->n,
-			.slot = first + slot,
-		};
-
-		if (observation.n_rows)
-			pass_observed(pass, &observation);
-		values += observation.n_rows * observation.n_cols;
-	}
-}
-
-/* Adds x (n_rows, n_cols) to the stats of a slot. */
-static void add_stats(const struct batch *batch, const float *x, size_t n_cols, size_t slot)
-{
-	struct workspace *w = batch->pass->workspace;
-	const struct take_rows_args args = { .x = x,
-					     .n_rows = batch->n_rows,
-					     .n_cols = n_cols,
-					     .stats = stats_of(batch),
-					     .slot = slot };
-
-	w->ops->take_rows(w->stream, &args);
-}
-
 /* Makes rows the input of products: rounds them, or the rows that they are taken from, and adds
  * them to the stats of a slot.  args has x, rows, factors, n_cols and slot; y receives the values,
  * if something needs them. */
-static void make_input(const struct batch *batch, struct take_rows_args args, float *y)
+static void make_input(const struct expert_batch *batch, struct take_rows_args args, float *y)
 {
 	const struct pass *pass = batch->pass;
 	struct workspace *w = pass->workspace;
 
 	args.n_rows = batch->n_rows;
 	args.round = pass->forward->round;
-	args.stats = stats_of(batch);
-	args.codes = pass->forward->input == DT_BF16 ? w->input.rounded : NULL;
+	args.stats = expert_batch_stats(batch);
+	args.codes = pass_codes(pass, w->input.rounded);
 	args.y = args.codes && !pass_keeps(pass, true) ? NULL : y;
 	w->ops->take_rows(w->stream, &args);
 }
 
-/* y = x w^T + bias by one matrix of each expert, with its observations and, unless slot is NO_SLOT,
- * its stats.  x has the values of the input; its codes are in input.rounded. */
-static void multiply(const struct batch *batch, int role, const float *x, float *y, size_t y_slot)
-{
-	const struct pass *pass = batch->pass;
-	struct workspace *w = pass->workspace;
-	size_t row = 0, n = 0;
-
-	for (size_t e = batch->expert; e < batch->end; e++) {
-		const struct linear *linear = &pass->layer->experts[e][role];
-		size_t m = rows_of(batch, e), k = linear->ref->k;
-		const void *input = x + row * k;
-
-		n = linear->ref->n;
-		if (pass->forward->input == DT_BF16)
-			input = w->input.rounded + row * k;
-		if (m)
-			w->ops->multiply_rows(w->stream, &linear->weight, input, m, y + row * n);
-		if (m && linear->bias)
-			w->ops->add_row(w->stream, y + row * n, linear->bias, m, n);
-		row += m;
-	}
-	if (y_slot != NO_SLOT)
-		add_stats(batch, y, n, y_slot);
-}
-
 /* mlp.gate = activation(gate) * up, where these are mlp.gate and mlp.up, or in fused_out; the input
  * of the last product. */
-static void gate(const struct batch *batch, const struct slots *slots, bool fused, bool observed)
+static void gate(const struct expert_batch *batch, const struct slots *slots, bool fused,
+		 bool observed)
 {
 	const struct pass *pass = batch->pass;
 	struct workspace *w = pass->workspace;
@@ -163,7 +69,7 @@ static void gate(const struct batch *batch, const struct slots *slots, bool fuse
 				       .n_rows = batch->n_rows,
 				       .n_cols = width,
 				       .round = pass->forward->round,
-				       .stats = stats_of(batch),
+				       .stats = expert_batch_stats(batch),
 				       .gate_slot = observed ? NO_SLOT : slots->gate,
 				       .up_slot = observed ? NO_SLOT : slots->up,
 				       .y_slot = slots->x,
@@ -173,14 +79,14 @@ static void gate(const struct batch *batch, const struct slots *slots, bool fuse
 		args.gate = (struct rows_in){ w->fused_out, 2 * width };
 		args.up = (struct rows_in){ w->fused_out + width, 2 * width };
 	}
-	args.codes = pass->forward->input == DT_BF16 ? w->input.rounded : NULL;
+	args.codes = pass_codes(pass, w->input.rounded);
 	if (args.codes && !pass_keeps(pass, true))
 		args.y.data = NULL;
 	w->ops->gate_rows(w->stream, &args);
 }
 
 /* The same where the activation takes pairs of gate and up. */
-static void gate_pairs(const struct batch *batch, const struct slots *slots, bool fused)
+static void gate_pairs(const struct expert_batch *batch, const struct slots *slots, bool fused)
 {
 	const struct model *model = batch->pass->forward->model;
 	struct workspace *w = batch->pass->workspace;
@@ -200,7 +106,7 @@ static void gate_pairs(const struct batch *batch, const struct slots *slots, boo
 }
 
 /* The products before the activation, and the activation: from the input to mlp.gate. */
-static void run_first(const struct batch *batch, const struct slots *slots)
+static void run_first(const struct expert_batch *batch, const struct slots *slots)
 {
 	const struct pass *pass = batch->pass;
 	const struct model *model = pass->forward->model;
@@ -211,16 +117,15 @@ static void run_first(const struct batch *batch, const struct slots *slots)
 	const int fused_role[] = { EXPERT_ROLE_GATE_UP };
 	const int roles[] = { EXPERT_ROLE_GATE, EXPERT_ROLE_UP };
 	float *const fused_y[] = { w->fused_out }, *const ys[] = { w->mlp.gate, w->mlp.up };
-	const size_t slot[] = { slots->gate, slots->up };
+	const size_t y_slots[] = { slots->gate, slots->up };
+	const struct expert_products products = { .roles = fused ? fused_role : roles,
+						  .ys = fused ? fused_y : ys,
+						  .y_slots = y_slots,
+						  .n = fused ? 1 : 2,
+						  .x = w->mlp.expert_in,
+						  .y_stats = !fuses };
 
-	for (int i = 0; i < (fused ? 1 : 2); i++) {
-		int role = fused ? fused_role[i] : roles[i];
-		float *y = fused ? fused_y[i] : ys[i];
-
-		observe(batch, role, OBSERVED_X, w->mlp.expert_in, 0);
-		multiply(batch, role, w->mlp.expert_in, y, fuses ? NO_SLOT : slot[i]);
-		observe(batch, role, OBSERVED_Y, y, slot[i]);
-	}
+	expert_products_run(batch, &products);
 	if (!fused)
 		pass_scale(pass, w->mlp.gate, model->multipliers.gate, batch->n_rows,
 			   l[EXPERT_ROLE_DOWN].ref->k);
@@ -231,21 +136,25 @@ static void run_first(const struct batch *batch, const struct slots *slots)
 }
 
 /* The same for experts without a gate. */
-static void run_ungated(const struct batch *batch, const struct slots *slots)
+static void run_ungated(const struct expert_batch *batch, const struct slots *slots)
 {
 	struct workspace *w = batch->pass->workspace;
 	size_t width = batch->pass->layer->experts[0][EXPERT_ROLE_DOWN].ref->k;
+	const struct expert_products products = { .roles = &(const int){ EXPERT_ROLE_UP },
+						  .ys = &w->mlp.gate,
+						  .y_slots = &slots->up,
+						  .n = 1,
+						  .x = w->mlp.expert_in,
+						  .y_stats = true };
 
-	observe(batch, EXPERT_ROLE_UP, OBSERVED_X, w->mlp.expert_in, 0);
-	multiply(batch, EXPERT_ROLE_UP, w->mlp.expert_in, w->mlp.gate, slots->up);
-	observe(batch, EXPERT_ROLE_UP, OBSERVED_Y, w->mlp.gate, slots->up);
+	expert_products_run(batch, &products);
 	w->ops->activate(w->stream, ACT_SRELU, w->mlp.gate, batch->n_rows * width, w->mlp.gate);
 	make_input(batch,
 		   (struct take_rows_args){ .x = w->mlp.gate, .n_cols = width, .slot = slots->x },
 		   w->mlp.gate);
 }
 
-static void run_batch(const struct batch *batch, const struct slots *slots)
+static void run_batch(const struct expert_batch *batch, const struct slots *slots)
 {
 	const struct pass *pass = batch->pass;
 	const struct model *model = pass->forward->model;
@@ -264,6 +173,13 @@ static void run_batch(const struct batch *batch, const struct slots *slots)
 							  pass->sequence[batch->n - 1].n_tokens,
 					      .top_k = model->routing.top_k,
 					      .n_cols = rows.width };
+	const struct expert_products down = { .roles = &(const int){ EXPERT_ROLE_DOWN },
+					      .ys = &w->mlp.expert_out,
+					      .y_slots = &slots->y,
+					      .n = 1,
+					      .x = w->mlp.gate,
+					      .x_slot = slots->x,
+					      .y_stats = true };
 
 	make_input(
 		batch,
@@ -276,9 +192,7 @@ static void run_batch(const struct batch *batch, const struct slots *slots)
 		run_first(batch, slots);
 	else
 		run_ungated(batch, slots);
-	observe(batch, EXPERT_ROLE_DOWN, OBSERVED_X, w->mlp.gate, slots->x);
-	multiply(batch, EXPERT_ROLE_DOWN, w->mlp.gate, w->mlp.expert_out, slots->y);
-	observe(batch, EXPERT_ROLE_DOWN, OBSERVED_Y, w->mlp.expert_out, slots->y);
+	expert_products_run(batch, &down);
 	w->ops->combine(w->stream, &combine);
 }
 
@@ -286,14 +200,14 @@ int experts_run_group(const struct pass *pass, size_t n, struct err *err)
 {
 	const struct slots slots = slots_of(pass);
 	struct workspace *w = pass->workspace;
-	struct batch batch = { .pass = pass, .n = n };
+	struct expert_batch batch = { .pass = pass, .n = n };
 
 	if (router_choose(pass, n, err))
 		return -1;
 	put_slots(pass, n, slots.n);
 	w->input.rounded_from = NULL; /* its memory is used for other rows */
 	for (; batch.end < pass->layer->ref->n_experts; batch.end++) {
-		size_t rows = rows_of(&batch, batch.end);
+		size_t rows = expert_batch_rows(&batch, batch.end);
 
 		if (batch.n_rows + rows > w->expert_rows) {
 			run_batch(&batch, &slots);

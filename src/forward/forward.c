@@ -298,10 +298,9 @@ static void end_each(const struct pass *pass, size_t n)
 	}
 }
 
-/* The experts of a group at once, where the executor takes rows of several sequences, and nothing
- * needs the input of a sequence alone.  Else an expert takes the tokens of one sequence after the
- * other: so its weights come from memory once.  In both ways the values of a sequence do not depend
- * on its group. */
+/* The experts of a group at once, where the executor takes rows of several sequences.  Else an
+ * expert takes the tokens of one sequence after the other: so its weights come from memory once.
+ * In both ways the values of a sequence do not depend on its group. */
 static int run_experts(const struct pass *pass, size_t n, struct err *err)
 {
 	const struct pass first = take_turn(pass, 0);

@@ -38,6 +38,10 @@ struct observation pass_round(const struct pass *pass, float *x, size_t m, size_
 struct rounded_out pass_ready(const struct pass *pass, struct ready_input *ready, const float *x,
 			      size_t n, uint16_t *codes);
 
+/* Returns codes, the place of an input as bf16; NULL if inputs are not products' as bf16, or cast
+ * before. */
+uint16_t *pass_codes(const struct pass *pass, uint16_t *codes);
+
 /* Whether the fp32 values of such an input are needed beside the codes: ends as above. */
 bool pass_keeps(const struct pass *pass, bool ends);
 
@@ -47,6 +51,26 @@ void pass_observe_out(const struct pass *pass);
 /* Part two: calls the observer with x, and returns the values to multiply. */
 const void *pass_input(const struct pass *pass, const struct linear *linear,
 		       const struct observation *x);
+
+/* Rows that products read, of one sequence; or of several, each of whose rows of one expert are a
+ * segment. */
+struct input_rows {
+	const float *values; /* (n_rows, n_cols) */
+	size_t n_rows, n_cols;
+	struct cast_counts *counts; /* of the cast; NULL: none */
+	const uint32_t *segments;   /* (n_rows); NULL: one sequence */
+	size_t n_segments;	    /* of all experts and sequences */
+};
+
+/* Returns the values to multiply in the place of the rows: rounded, or cast, unless the matrix
+ * before had the same rows in the same way.  Between two inputs at one place, the caller sets
+ * input.rounded_from and cast.from to NULL. */
+const void *pass_prepare(const struct pass *pass, const struct linear *linear,
+			 const struct input_rows *rows);
+
+/* Does pass_prepare() return the same values for both matrices, and add the input to the same
+ * stats? */
+bool pass_inputs_equal(const struct linear *a, const struct linear *b);
 
 /* Part three: adds the bias to y (y.n_rows, y.n_cols), which is the columns of a product from
  * `first` on, adds y to the stats of y.slot, and calls the observer. */

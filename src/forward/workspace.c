@@ -92,7 +92,7 @@ static struct dims dims_of(const struct executor_ops *ops, const struct model *m
 	d.input = larger(d.input, larger(d.values, model->mamba.n_heads * model->mamba.head_dim));
 	d.input = larger(d.input, larger(model->mamba1.n_channels, model->mamba1.step_rank));
 	d.group = d.tokens * shape.max_group;
-	d.grouped = d.experts && !casts && executor_groups(ops);
+	d.grouped = d.experts && executor_groups(ops);
 	d.rows = d.grouped ? d.group : d.tokens;
 	d.block = d.tokens < HEAD_BLOCK ? d.tokens : HEAD_BLOCK;
 	d.panel = ops->panel_rows(model->vocab_size);
@@ -137,11 +137,12 @@ static void cast_arrays(struct workspace *w, const struct dims *d)
 	struct cast_arrays *cast = &w->cast;
 	struct array_list *list = &w->arrays;
 	uint64_t stats = d->casts * d->matrices * sizeof *cast->stats;
+	uint64_t segments = d->grouped ? d->experts * w->shape.max_group : 1;
 
 	cast->n_stats = d->casts * d->matrices;
-	add(list, &cast->values, d->casts * d->tokens * d->input * sizeof(float));
+	add(list, &cast->values, d->casts * d->rows * d->input * sizeof(float));
 	add(list, &cast->stats, stats);
-	add(list, &cast->scratch, d->casts * sizeof *cast->scratch);
+	add(list, &cast->scratch, d->casts * segments * sizeof *cast->scratch);
 	add(list, &cast->counts, d->casts * sizeof *cast->counts);
 	add_host(list, &w->host.cast_stats, stats);
 	add_host(list, &w->host.cast_counts, d->casts * sizeof *w->host.cast_counts);

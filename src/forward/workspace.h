@@ -23,14 +23,15 @@ struct input_arrays {
 
 /* The input of a product in FP8: the values of its codes, likewise kept. */
 struct cast_arrays {
-	void *values;		     /* (tokens, widest input): F32 or BF16 */
-	const float *from;	     /* the values that they are made of; NULL: none */
-	struct input_cast by;	     /* how */
-	enum dtype dtype;	     /* of values */
-	size_t n_stats;		     /* forward_matrices() */
-	struct value_stats *stats;   /* (n_stats): of inputs */
-	struct value_stats *scratch; /* (1): of executor_ops.round_fp8() */
-	struct cast_counts *counts;  /* (1): of forward_linear() */
+	void *values;		   /* as input.rounded: F32 or BF16 */
+	const float *from;	   /* the values that they are made of; NULL: none */
+	struct input_cast by;	   /* how */
+	enum dtype dtype;	   /* of values */
+	size_t n_stats;		   /* forward_matrices() */
+	struct value_stats *stats; /* (n_stats): of inputs */
+	/* (1), or if the workspace is grouped (experts, sequences): of round_fp8() */
+	struct value_stats *scratch;
+	struct cast_counts *counts; /* (1): of forward_linear() */
 };
 
 /* An input of products that the operation before them has rounded, and added to the stats of a

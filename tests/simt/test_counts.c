@@ -425,6 +425,31 @@ static void experts_take_all_sequences_at_once(void **state)
 	at_most("waits of a group", (double)(groups.counts.n_waits - group.counts.n_waits), 2);
 }
 
+/* The same with --fp8-forward: a sequence more has the casts of attention's inputs, and the
+ * rounding of the router's; those of experts are cast for all sequences at once. */
+static void experts_in_fp8_take_all_sequences_at_once(void **state)
+{
+	static const struct {
+		const char *recipe;
+		double max_launches;
+	} rows[] = { { "blockwise", MAX_ROUTED_LAUNCHES + 2 + 1 },
+		     { "current", MAX_ROUTED_LAUNCHES + 2 * 3 + 1 } };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct folder folder = folder_new();
+		const struct job two = fp8_layer_of(folder.path, 2, 8, rows[i].recipe),
+				 four = fp8_layer_of(folder.path, 4, 8, rows[i].recipe);
+
+		folder_remove(folder);
+		print_message("%s: ", rows[i].recipe);
+		at_most("launches of a layer of experts and sequence",
+			(launches_of(&four) - launches_of(&two)) / 2, rows[i].max_launches);
+		at_most("waits of sequences of a group",
+			(double)four.counts.n_waits - (double)two.counts.n_waits, 0);
+	}
+}
+
 /* Returns how often the weights of a model of 2 layers are copied to the device, in bytes of
  * them. */
 static double loads_of(struct job job)
@@ -458,6 +483,7 @@ int main(void)
 		cmocka_unit_test(a_layer_in_fp8_has_its_limits),
 		cmocka_unit_test(weights_are_loaded_beside_sequences),
 		cmocka_unit_test(experts_take_all_sequences_at_once),
+		cmocka_unit_test(experts_in_fp8_take_all_sequences_at_once),
 		cmocka_unit_test(weights_are_loaded_once),
 	};
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * backend/executor.h: rows of several sequences between the products of experts, bit for bit
- * against plain loops, and their products, on each executor that multiplies them together.
+ * backend/executor.h: rows of several sequences between the products of experts and their casts to
+ * FP8, bit for bit against plain loops; their products, on each executor that multiplies them
+ * together.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -15,6 +16,7 @@
 
 #include "num/activation.h"
 #include "num/float16.h"
+#include "num/scale.h"
 #include "support/executor_sides.h"
 
 #define EACH_GROUPING_SIDE(s)                                        \
@@ -262,6 +264,91 @@ static void rows_are_combined_in_order(void **state)
 	}
 }
 
+/* --- casts --- */
+
+static const struct qspec whole_specs[] = {
+	{ .format = FP8_E4M3, .tile = { WHOLE, WHOLE } },
+	{ .format = FP8_E5M2, .tile = { WHOLE, WHOLE }, .pow2 = true },
+	{ .format = FP8_E4M3, .tile = { WHOLE, WHOLE }, .arith = ARITH_DEEPSEEK },
+};
+
+/* What becomes of x: fp32 values by the scale of each row's segment. */
+static void cast_plainly(const struct values *x, const struct qspec *spec, size_t n, float *y)
+{
+	float amaxes[SEGMENTS] = { 0 };
+
+	for (size_t i = 0; i < ROWS * n; i++)
+		amaxes[segments[i / n]] = fmaxf(amaxes[segments[i / n]], fabsf(x->given[i]));
+	for (size_t i = 0; i < ROWS * n; i++) {
+		struct scaling scaling = scaling_from_amax(spec, amaxes[segments[i / n]], F32_MAX);
+		uint8_t code = fp8_from_f32(spec->format, scaling_apply(scaling, x->given[i]));
+
+		y[i] = fp8_to_f32(spec->format, code) * scaling.scale_inv;
+	}
+}
+
+/* Where the values go: as fp32, as bf16, or in the place of x. */
+enum into { AS_F32, AS_BF16, IN_PLACE, N_INTO };
+
+static void casting_check(const struct side *s, struct values *x, size_t n, size_t how)
+{
+	enum into into = how % N_INTO;
+	const struct qspec *spec = &whole_specs[how / N_INTO];
+	struct values y = values_new(ROWS * n, x->shift);
+	float *x_there = values_send(s, x), *y_there = values_send(s, &y);
+	uint16_t *codes_there = side_memory_new(s, ROWS * n * sizeof *codes_there);
+	const struct value_stats junk[SEGMENTS] = { { .amax = 9 } };
+	const struct round_rows_fp8_args args = {
+		.cast = { .x = x_there,
+			  .n_rows = ROWS,
+			  .n_cols = n,
+			  .spec = *spec,
+			  .y = into == AS_F32	 ? (void *)y_there
+			       : into == AS_BF16 ? (void *)codes_there
+						 : x_there,
+			  .dtype = into == AS_BF16 ? DT_BF16 : DT_F32,
+			  .scratch = side_put(s, junk, sizeof junk) },
+		.segments = side_put(s, segments, sizeof segments),
+		.n_segments = SEGMENTS,
+	};
+	float *made = host_memory_new(ROWS * n * sizeof *made);
+
+	cast_plainly(x, spec, n, made);
+	memcpy(x->wanted, into == IN_PLACE ? made : x->given, ROWS * n * sizeof *made);
+	if (into == AS_F32)
+		memcpy(y.wanted, made, ROWS * n * sizeof *made);
+	s->ops->round_rows_fp8(s->stream, &args);
+	values_check(s, x, x_there, "what was cast");
+	values_check(s, &y, y_there, "round_rows_fp8");
+	for (size_t i = 0; i < ROWS * n; i++)
+		made[i] = round_if(true, made[i]);
+	if (into == AS_BF16)
+		codes_check(s, codes_there, made, ROWS * n);
+	else
+		s->ops->memory_free(s->executor, codes_there);
+	s->ops->memory_free(s->executor, (void *)args.segments);
+	s->ops->memory_free(s->executor, args.cast.scratch);
+	values_free(&y);
+	free(made);
+}
+
+/* The rows of a segment have one scale, that of their amax. */
+static void rows_are_cast_by_segment(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < N_OF(edge_sizes); i++) {
+		struct values x = values_new(ROWS * edge_sizes[i], i % 2);
+
+		specials_put(&x, i % 3 ? 0 : 13);
+		for (size_t k = 0; k < ROWS * edge_sizes[i]; k++) /* each row has another size */
+			values_set(&x, k, ldexpf(x.given[k], (int)(k / edge_sizes[i] * 5) - 20));
+		for (size_t how = 0; how < N_INTO * N_OF(whole_specs); how++)
+			EACH_GROUPING_SIDE(s)
+		casting_check(s, &x, edge_sizes[i], how);
+		values_free(&x);
+	}
+}
+
 /* --- products --- */
 
 #define MOST_ROWS 300
@@ -318,6 +405,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(rows_are_taken_with_stats_of_segments),
 		cmocka_unit_test(rows_are_gated_with_stats_of_segments),
 		cmocka_unit_test(rows_are_combined_in_order),
+		cmocka_unit_test(rows_are_cast_by_segment),
 		cmocka_unit_test(rows_of_products_do_not_depend_on_others),
 	};
 

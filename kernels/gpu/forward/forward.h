@@ -52,6 +52,7 @@ void gpu_round_fp8(struct device_stream *stream, const struct round_fp8_args *ar
 /* The logarithm is the GPU's logf(), as that of gpu_cross_entropy(). */
 void gpu_route(struct device_stream *stream, const struct route_args *args);
 void gpu_sort_choices(struct device_stream *stream, const struct sort_choices_args *args);
+void gpu_round_rows_fp8(struct device_stream *stream, const struct round_rows_fp8_args *args);
 void gpu_take_rows(struct device_stream *stream, const struct take_rows_args *args);
 void gpu_gate_rows(struct device_stream *stream, const struct gate_rows_args *args);
 void gpu_combine(struct device_stream *stream, const struct combine_args *args);

@@ -163,6 +163,39 @@ static __global__ void __launch_bounds__(THREADS)
 	counted.raise(r.a.counts);
 }
 
+static __global__ void __launch_bounds__(THREADS)
+	segments_amax(const __grid_constant__ struct round_rows_fp8_args a, bool aligned)
+{
+	size_t first = (size_t)blockIdx.x * a.cast.n_cols;
+	struct value_stats *stats = a.cast.scratch + a.segments[blockIdx.x];
+	struct magnitudes found = {};
+
+	for (size_t col = threadIdx.x * 4; col < a.cast.n_cols; col += THREADS * 4) {
+		int n = fours_left(col, a.cast.n_cols);
+
+		found.add(fours_load(a.cast.x + first + col, n, aligned), n);
+	}
+	magnitudes_raise<1>(&found, &stats);
+}
+
+/* A block for each row, whose segment's amax is known. */
+static __global__ void __launch_bounds__(THREADS)
+	round_fp8_rows(const __grid_constant__ struct rounding r, const uint32_t *segments)
+{
+	size_t first = (size_t)blockIdx.x * r.a.n_cols;
+	struct counted counted = {};
+	struct scaling scaling =
+		scaling_from_amax(&r.a.spec, r.a.scratch[segments[blockIdx.x]].amax,
+				  scale_limit(DT_F32, r.a.spec.tile));
+
+	for (size_t col = threadIdx.x * 4; col < r.a.n_cols; col += THREADS * 4) {
+		int n = fours_left(col, r.a.n_cols);
+
+		r.put(first + col, fours_load(r.a.x + first + col, n, r.aligned), n, scaling,
+		      &counted);
+	}
+}
+
 static void whole_launch(struct device_stream *stream, const struct rounding &r)
 {
 	size_t n = r.a.n_rows * r.a.n_cols, n_blocks = (n + 4 * THREADS - 1) / (4 * THREADS);
@@ -191,17 +224,24 @@ static void tiles_launch(struct device_stream *stream, const struct rounding &r)
 	device_launched(stream, "round_fp8_tiles");
 }
 
+/* step: the elements from a tile to the next one in its row, or in all rows. */
+static struct rounding rounding_of(const struct round_fp8_args *args, size_t row, size_t step)
+{
+	struct tile tile = args->spec.tile;
+	size_t n_across = tile_count(args->n_cols, tile.cols);
+
+	return { *args, n_across, tile_count(args->n_rows, tile.rows) * n_across,
+		 fours_aligned(args->x, row) && step % 4 == 0 &&
+			 (args->dtype == DT_BF16 ? (uintptr_t)args->y % 8 == 0
+						 : fours_aligned((float *)args->y, 0)) };
+}
+
 void gpu_round_fp8(struct device_stream *stream, const struct round_fp8_args *args)
 {
 	struct tile tile = args->spec.tile;
 	bool whole = tile.rows == WHOLE && tile.cols == WHOLE;
-	size_t row = whole ? 0 : args->n_cols, step = tile.cols == WHOLE ? 0 : tile.cols;
-	size_t n_across = tile_count(args->n_cols, tile.cols);
-	const struct rounding r = { *args, n_across, tile_count(args->n_rows, tile.rows) * n_across,
-				    fours_aligned(args->x, row) && step % 4 == 0 &&
-					    (args->dtype == DT_BF16
-						     ? (uintptr_t)args->y % 8 == 0
-						     : fours_aligned((float *)args->y, 0)) };
+	const struct rounding r =
+		rounding_of(args, whole ? 0 : args->n_cols, tile.cols == WHOLE ? 0 : tile.cols);
 
 	if (args->n_rows == 0 || args->n_cols == 0 || device_stream_stopped(stream))
 		return;
@@ -209,4 +249,20 @@ void gpu_round_fp8(struct device_stream *stream, const struct round_fp8_args *ar
 		whole_launch(stream, r);
 	else
 		tiles_launch(stream, r);
+}
+
+void gpu_round_rows_fp8(struct device_stream *stream, const struct round_rows_fp8_args *args)
+{
+	const struct round_fp8_args *cast = &args->cast;
+	const struct rounding r = rounding_of(cast, cast->n_cols, 0);
+
+	if (cast->n_rows == 0 || cast->n_cols == 0 || device_stream_stopped(stream))
+		return;
+	device_zero(stream, cast->scratch, args->n_segments * sizeof *cast->scratch);
+	GPU_LAUNCH(segments_amax, cast->n_rows, THREADS, device_stream_native(stream), *args,
+		   r.aligned);
+	device_launched(stream, "segments_amax");
+	GPU_LAUNCH(round_fp8_rows, cast->n_rows, THREADS, device_stream_native(stream), r,
+		   args->segments);
+	device_launched(stream, "round_fp8_rows");
 }
