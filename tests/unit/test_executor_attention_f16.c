@@ -140,7 +140,8 @@ static void attend_there(const struct side *side, const struct setup *s)
 	free(poison);
 }
 
-/* factor: of keys and values, and of the scale in the other direction; first: of the first key. */
+/* factor: of keys and values, and of the scale in the other direction; first: of the first key and
+ * its value. */
 static void attend_everywhere(const struct attention_args *args, float factor, float first)
 {
 	size_t n = args->n_tokens, heads = args->n_heads, kv_heads = args->n_kv_heads;
@@ -153,6 +154,8 @@ static void attend_everywhere(const struct attention_args *args, float factor, f
 
 	for (size_t i = 0; i < kv_heads * args->head_dim; i++)
 		s.k.values[i] *= first;
+	for (size_t i = 0; i < kv_heads * args->value_dim; i++)
+		s.v.values[i] *= first;
 	s.args.f16 = true;
 	s.args.scale /= factor;
 	s.y = host_memory_new(n * heads * args->value_dim * sizeof *s.y);

@@ -312,6 +312,8 @@ static void entropy_at(size_t n_cols, float softcap, size_t first)
 						 .labels = labels };
 	float wanted[ROWS];
 
+	for (size_t r = 0; r < ROWS; r += 2) /* its exponential is too large for fp32 */
+		values_set(&logits, r * n_cols + (r * 300 + 299) % n_cols, 200);
 	plain_cap(&logits, softcap);
 	for (size_t r = 0; r < ROWS; r++) {
 		const float *row = logits.wanted + r * n_cols;
