@@ -6,6 +6,7 @@ experts.py step DIR E H I        DIR/stack: Step's X.moe.{gate,up,down}_proj.wei
 experts.py granite DIR E H I     DIR/stack: X.block_sparse_moe.input_linear [E, 2I, H], gate first, and output_linear; DIR/split:
                                  P.E.{w1,w3,w2}; granitemoehybrid, and granitemoe in DIR/moe
 experts.py fused SPLIT DIR       DIR: the FP8 experts P.E.* as P.gate_up_proj [E, 2I, H], gate first, and P.down_proj, with scales
+experts.py kept SOURCE OUT DIR WORD...   DIR: OUT of compressed-tensors, with the matrices X.WORD.weight of SOURCE in high precision
 experts.py joined STACK SPLIT    what differs between the tensors of a stack and those of the experts, one after another
 experts.py drop FILE NAME        calls a tensor "dropped", of a name as long
 """
@@ -150,8 +151,21 @@ def joined(stack, split):
     checkpoint.compare(checkpoint.read(stack), wanted)
 
 
+def kept(source, out, folder, *words):
+    folder = pathlib.Path(folder)
+    config = json.loads(pathlib.Path(out, "config.json").read_text())
+    modules = {name.removesuffix(".weight") for name in checkpoint.read(source)
+               if any(name.endswith(f".{word}.weight") for word in words)}
+    tensors = {name: tensor for name, tensor in checkpoint.read(out).items() if name.rpartition(".")[0] not in modules}
+    tensors |= {name: tensor for name, tensor in checkpoint.read(source).items() if name.removesuffix(".weight") in modules}
+    config["quantization_config"]["ignore"] += sorted(modules)
+    folder.mkdir()
+    checkpoint.write(folder / "model.safetensors", tensors, {"format": "pt"})
+    (folder / "config.json").write_text(json.dumps(config))
+
+
 if __name__ == "__main__":
-    if sys.argv[1] in ("drop", "joined", "fused"):
-        {"drop": drop, "joined": joined, "fused": fused}[sys.argv[1]](*sys.argv[2:])
+    if sys.argv[1] in ("drop", "joined", "fused", "kept"):
+        {"drop": drop, "joined": joined, "fused": fused, "kept": kept}[sys.argv[1]](*sys.argv[2:])
     else:
         {"gpt-oss": gpt_oss, "step": step, "granite": granite}[sys.argv[1]](pathlib.Path(sys.argv[2]), *(int(n) for n in sys.argv[3:]))

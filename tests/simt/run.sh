@@ -95,6 +95,27 @@ for recipe in "blockwise --ragged" mxfp8 current channelwise; do
 	evaluate $recipe
 done
 
+# mixed WORD...: a checkpoint of experts, some of which have matrices in high precision, as other programs write it.  Enough sequences
+# for several batches of experts, whose arrays have each other's rows before.
+mixed() {
+	source=sample_checkpoints/tiny-moe/per-expert
+	"$program" quantize $source -o "$scratch/out" --recipe channelwise --quiet || status=1
+	python3 tests/cli/experts.py kept $source "$scratch/out" "$scratch/mixed" "$@" || status=1
+	python3 -c 'for i in range(64): print("{\"input_ids\":", [i, 2, 3, 9, 14, i + 20], "}")' >"$scratch/many.jsonl"
+	for backend in cuda cpu; do
+		"$program" eval "$scratch/mixed" --source $source --data "$scratch/many.jsonl" --precision f32 --backend $backend --quiet --json \
+			>"$scratch/$backend.json" || status=1
+	done
+	python3 - "$scratch/cuda.json" "$scratch/cpu.json" <<-'END' || { echo "eval with $* in high precision: the backends differ"; status=1; }
+		import json, sys
+		a, b = (json.load(open(path)) for path in sys.argv[1:])
+		assert abs(a["kld"]["mean"] / b["kld"]["mean"] - 1) < 0.05, (a["kld"], b["kld"])
+	END
+	rm -rf "$scratch/out" "$scratch/mixed" "$scratch"/*.json "$scratch/many.jsonl"
+}
+mixed experts.1.gate_proj experts.1.up_proj
+mixed experts.0.gate_proj experts.0.up_proj experts.1.gate_proj experts.1.up_proj experts.2.gate_proj experts.2.up_proj
+
 # A backend that is not named: 'calibrate' takes the GPU after one self-test, everything else leaves it alone.
 # (SIMT_LOG is of tests/simt.)
 if [ -z "${PROGRAM:-}" ]; then
