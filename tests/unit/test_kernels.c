@@ -77,58 +77,116 @@ static void parity_of_recipes(void **state)
 	}
 }
 
-enum { TO_CAST, TO_NORM, TO_ACTIVATE, N_FUSED };
+/* An operation whose output is FP8: a cast of x, or a norm or an activation of it. */
+struct fused {
+	enum { TO_CAST, TO_NORM, TO_ACTIVATE, N_FUSED } operation;
+	struct norm_args norm;
+	struct activation_args activation;
+};
 
-/* An operation whose output is FP8, the rowwise copy alone. */
-static void run_fused(int operation, const struct backend *backend, struct output *o, float *amax,
-		      float *rsigma)
+/* Writes the rowwise copy alone. */
+static void run_fused(const struct fused *f, const struct backend *backend, struct output *o,
+		      float *amax)
 {
 	const struct matrix *x = o->x;
 	const struct qspec *spec = o->spec;
-	struct norm_args norm = { .x = *x, .gamma = *x, .epsilon = 1e-5f, .rsigma = rsigma };
-	struct activation_args activation = { ACT_SILU, *x, *x };
 	struct scale_grid grid = scale_row_major(tile_count(x->rows, spec->tile.rows),
 						 tile_count(x->cols, spec->tile.cols));
 	struct fp8_out out = { .rowwise = { o->codes, x->cols, 1, o->scales, grid },
 			       .amax = amax,
 			       .stats = &o->stats };
 
-	norm.gamma.rows = 1;
-	if (operation == TO_CAST)
+	if (f->operation == TO_CAST)
 		backend_cast_transpose(backend, x, spec, &out);
-	else if (operation == TO_NORM)
-		backend_norm(backend, &norm, spec, &out);
+	else if (f->operation == TO_NORM)
+		backend_norm(backend, &f->norm, spec, &out);
 	else
-		backend_activate(backend, &activation, spec, &out);
+		backend_activate(backend, &f->activation, spec, &out);
 }
 
-static void check_fused(const struct matrix *x, const struct qspec *spec)
+static void check_fused(const struct fused *f, const struct matrix *x, const struct qspec *spec)
 {
 	static const char *const names[] = { "cast_transpose", "norm", "activate" };
 	const struct backend *reference = backend_select("reference", &(struct err){ 0 });
-	float *rsigma = calloc(x->rows, sizeof *rsigma);
 	struct output want, got;
+	float want_amax = 0x1p-20f;
+
+	output_init(&want, x, spec, layout_plain);
+	run_fused(f, reference, &want, &want_amax);
+	for (const struct backend *const *b = backends; *b; b++) {
+		float amax = 0x1p-20f;
+
+		if ((*b)->unusable())
+			continue;
+		output_init(&got, x, spec, layout_plain);
+		run_fused(f, *b, &got, &amax);
+		outputs_check(names[f->operation], *b, &want, &got);
+		assert_int_equal(f32_bits(amax), f32_bits(want_amax));
+		output_release(&got);
+	}
+	output_release(&want);
+}
+
+/* All operations; gamma is the first row of x, and `up` is x. */
+static void check_all_fused(const struct matrix *x, const struct qspec *spec)
+{
+	float *rsigma = calloc(x->rows, sizeof *rsigma);
+	struct fused f = { .norm = { .x = *x, .gamma = *x, .epsilon = 1e-5f, .rsigma = rsigma },
+			   .activation = { ACT_SILU, *x, *x } };
 
 	assert_non_null(rsigma);
+	f.norm.gamma.rows = 1;
 	for (int operation = 0; operation < N_FUSED; operation++) {
-		float want_amax = 0x1p-20f;
-
-		output_init(&want, x, spec, layout_plain);
-		run_fused(operation, reference, &want, &want_amax, rsigma);
-		for (const struct backend *const *b = backends; *b; b++) {
-			float amax = 0x1p-20f;
-
-			if ((*b)->unusable())
-				continue;
-			output_init(&got, x, spec, layout_plain);
-			run_fused(operation, *b, &got, &amax, rsigma);
-			outputs_check(names[operation], *b, &want, &got);
-			assert_int_equal(f32_bits(amax), f32_bits(want_amax));
-			output_release(&got);
-		}
-		output_release(&want);
+		f.operation = operation;
+		check_fused(&f, x, spec);
 	}
 	free(rsigma);
+}
+
+/* Rows that a GPU's threads fill, and one that they do not, of all types of x and the other input
+ * of a norm or an activation. */
+static void parity_of_fused_rows(void **state)
+{
+	static const struct {
+		size_t rows, cols;
+	} cases[] = { { 5, 128 }, { 3, 1024 }, { 2, 1032 }, { 2, 32768 } };
+	enum { N_CASES = sizeof cases / sizeof *cases, N_TYPES = 3, N_WAYS = 8 };
+	const struct qspec spec = { .tile = { 1, WHOLE } };
+
+	(void)state;
+	for (size_t i = 0; i < N_CASES * N_TYPES * N_TYPES; i++) {
+		size_t rows = cases[i % N_CASES].rows, cols = cases[i % N_CASES].cols;
+		struct sample x =
+			sample_new(sample_dtypes[i / N_CASES % N_TYPES], rows, cols, NORMAL);
+		struct sample other =
+			sample_new(sample_dtypes[i / N_CASES / N_TYPES], rows, cols, NORMAL);
+		float mu[5], rsigma[5];
+		struct fused f = { .norm = { .x = x.x, .gamma = other.x, .epsilon = 1e-5f } };
+
+		f.norm.gamma.rows = 1;
+		f.norm.rsigma = rsigma;
+		for (int way = 0; way < N_WAYS; way++) {
+			f.operation = TO_NORM;
+			f.norm.kind = way & 1 ? NORM_LAYER : NORM_RMS;
+			f.norm.mu = way & 1 ? mu : NULL;
+			f.norm.zero_centered_gamma = way & 2;
+			f.norm.beta = (struct matrix){ 0 };
+			if (way & 1 && way & 4) {
+				f.norm.beta = f.norm.gamma;
+				f.norm.beta.data = other.data + other.x.stride * other.element_size;
+			}
+			check_fused(&f, &x.x, &spec);
+		}
+		f.operation = TO_ACTIVATE;
+		for (int gated = 0; gated < 2; gated++) {
+			f.activation = (struct activation_args){ ACT_SILU, x.x, { 0 } };
+			if (gated)
+				f.activation.up = other.x;
+			check_fused(&f, &x.x, &spec);
+		}
+		guarded_free(other.data, other.size);
+		guarded_free(x.data, x.size);
+	}
 }
 
 /* Tiles of one row, at the widths from which on another number of a GPU's threads has one. */
@@ -156,7 +214,7 @@ static void parity_of_rows(void **state)
 				spec_of((i + kind) % N_KINDS, tile, (enum fp8_format)kind);
 
 			parity_check(&s, &spec, layout_plain, 1.0f);
-			check_fused(&s.x, &spec);
+			check_all_fused(&s.x, &spec);
 			guarded_free(s.data, s.size);
 		}
 	}
@@ -211,6 +269,7 @@ int main(void)
 		cmocka_unit_test(parity_of_shapes),
 		cmocka_unit_test(parity_of_recipes),
 		cmocka_unit_test(parity_of_rows),
+		cmocka_unit_test(parity_of_fused_rows),
 		cmocka_unit_test(parity_of_random_cases),
 	};
 
