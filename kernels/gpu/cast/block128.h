@@ -63,7 +63,7 @@ static __device__ inline void region_load(struct region *r, const struct source 
 		return;
 	}
 	if (x.makes_packed() && r->n_cols == GROUP && region_has(r, N_ROWS - 1)) {
-		x.make_groups<N_ROWS>(r->v, r->row, r->col, ROW_STEP);
+		x.make_below<N_ROWS>(r->v, r->row, r->col, ROW_STEP);
 		return;
 	}
 	GPU_UNROLL

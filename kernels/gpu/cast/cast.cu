@@ -82,12 +82,12 @@ static __global__ void __launch_bounds__(STRIP_LANES_MOST)
 		w.n[k] = strip_has(&s, k);
 	}
 	w.to = rowwise_at(&a, s.row, s.col);
-	w.step = s.step * a.out.rowwise.col_stride;
+	w.step = (size_t)s.step * a.out.rowwise.col_stride;
 	if (spec_divides(&a.spec))
 		groups_write<F, true>(&a, &w, s.v, &max, &counts);
 	else
 		groups_write<F, false>(&a, &w, s.v, &max, &counts);
-	if (s.left && threadIdx.x % cut.lanes == 0)
+	if (s.left && (threadIdx.x & (cut.lanes - 1)) == 0)
 		scale_inv_put(&a.out.rowwise, a.spec.scale_type, s.row, s.j, scaling);
 	counts_put(&a, &counts);
 }

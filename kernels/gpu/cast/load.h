@@ -52,6 +52,14 @@ template <typename T> static __device__ inline void unpack(float v[GROUP], const
 		v[i] = widen(T{ (uint16_t)(word[i / 2] >> 16 * (i % 2)) });
 }
 
+static __device__ inline void unpack_either(float v[GROUP], const uint4 &packed, bool is_bf16)
+{
+	if (is_bf16)
+		unpack<bf16>(v, packed);
+	else
+		unpack<f16>(v, packed);
+}
+
 /* GROUP elements at a multiple of 16 bytes. */
 template <typename T> static __device__ inline void load_group(float v[GROUP], const T *from)
 {
@@ -105,6 +113,16 @@ struct elements {
 		for (int k = 0; k < N; k++)
 			packed[k] = gpu_load_once(
 				reinterpret_cast<const uint4 *>(from + (size_t)k * step));
+	}
+
+	/* As load_packed(), of elements that other rows need too: caches may keep them. */
+	template <int N> __device__ void load_shared(uint4 packed[N], size_t i, size_t step) const
+	{
+		const uint16_t *from = static_cast<const uint16_t *>(data) + i;
+
+		GPU_UNROLL
+		for (int k = 0; k < N; k++)
+			packed[k] = *reinterpret_cast<const uint4 *>(from + (size_t)k * step);
 	}
 
 	/* v = what load_packed() loaded. */

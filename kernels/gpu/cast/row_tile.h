@@ -12,7 +12,6 @@
 #include "kernels/gpu/cast/block128.h"
 
 #define STRIP_GROUPS	 8   /* of a thread */
-#define STRIP_LANES	 2   /* fewest threads of a strip */
 #define STRIP_LANES_MOST 512 /* most threads of a strip */
 #define STRIP_MOST \
 	((size_t)STRIP_LANES_MOST * STRIP_GROUPS * GROUP) /* elements of a strip, at most: 32768 */
@@ -22,15 +21,16 @@ struct strips {
 	size_t rows, cols;
 	size_t width;	 /* of each strip but the last one in a row */
 	size_t n_across; /* strips in a row */
-	unsigned lanes;	 /* threads of a strip; 0: the tiles are not strips, or too wide */
+	unsigned lanes;	 /* threads of a strip, 2^log2_lanes; 0: not strips, or too wide */
+	unsigned log2_lanes;
 };
 
 /* A thread's part of a strip. */
 struct strip {
 	size_t row, j; /* row and index of the strip */
 	size_t col;    /* of the thread's first group */
-	size_t left;   /* columns of the strip from col on; 0: no such strip */
-	size_t step;   /* from one group to the next, in columns */
+	int left;      /* columns of the strip from col on; 0: no such strip */
+	int step;      /* from one group to the next, in columns */
 	float v[STRIP_GROUPS][GROUP];
 };
 
@@ -38,12 +38,16 @@ struct strip {
 static inline struct strips strips_of(size_t rows, size_t cols, struct tile tile)
 {
 	bool one = tile.cols == WHOLE || tile.cols >= cols;
-	struct strips cut = { rows, cols, one ? cols : tile.cols, tile_count(cols, tile.cols), 0 };
+	struct strips cut = {
+		rows, cols, one ? cols : tile.cols, tile_count(cols, tile.cols), 0, 0
+	};
 
 	if (tile.rows != 1 || cut.width > STRIP_MOST || (!one && cut.width % GROUP))
 		return cut;
-	for (cut.lanes = STRIP_LANES; (size_t)cut.lanes * STRIP_GROUPS * GROUP < cut.width;)
-		cut.lanes *= 2;
+	cut.log2_lanes = 1;
+	while (((size_t)STRIP_GROUPS * GROUP << cut.log2_lanes) < cut.width)
+		cut.log2_lanes++;
+	cut.lanes = 1U << cut.log2_lanes;
 	return cut;
 }
 
@@ -64,29 +68,36 @@ static_assert(STRIP_GROUPS == N_ROWS, "maxima_find() serves strips too");
 /* Returns how many elements of the thread's group k exist. */
 static __device__ inline int strip_has(const struct strip *s, int k)
 {
-	size_t before = (size_t)k * s->step;
-	size_t left = s->left > before ? s->left - before : 0;
+	int left = s->left - k * s->step;
 
-	return left < GROUP ? (int)left : GROUP;
+	if (left < 0)
+		return 0;
+	return left < GROUP ? left : GROUP;
 }
 
 /* Loads the elements; those that do not exist are 0. */
 static __device__ inline void strip_load(struct strip *s, const struct source &x,
 					 const struct strips *cut)
 {
-	size_t strip = (size_t)blockIdx.x * (blockDim.x / cut->lanes) + threadIdx.x / cut->lanes;
-	size_t in_strip = (size_t)(threadIdx.x % cut->lanes) * GROUP, begin, end;
+	size_t strip = (size_t)blockIdx.x * (blockDim.x >> cut->log2_lanes) +
+		       (threadIdx.x >> cut->log2_lanes);
+	size_t in_strip = (size_t)(threadIdx.x & (cut->lanes - 1)) * GROUP, begin, end;
+	bool whole;
 
 	s->row = strip / cut->n_across;
 	s->j = strip % cut->n_across;
 	begin = s->j * cut->width;
 	end = begin + cut->width < cut->cols ? begin + cut->width : cut->cols;
 	s->col = begin + in_strip;
-	s->left = s->row < cut->rows && s->col < end ? end - s->col : 0;
-	s->step = (size_t)cut->lanes * GROUP;
-	if (x.kind == SOURCE_ELEMENTS && x.x.packs() && strip_has(s, STRIP_GROUPS - 1) == GROUP &&
-	    s->col % GROUP == 0) {
-		x.x.load_groups<STRIP_GROUPS>(s->v, s->row * x.x.stride + s->col, s->step);
+	s->left = s->row < cut->rows && s->col < end ? (int)(end - s->col) : 0;
+	s->step = (int)(cut->lanes * GROUP);
+	whole = strip_has(s, STRIP_GROUPS - 1) == GROUP && s->col % GROUP == 0;
+	if (whole && x.kind == SOURCE_ELEMENTS && x.x.packs()) {
+		x.x.load_groups<STRIP_GROUPS>(s->v, s->row * x.x.stride + s->col, (size_t)s->step);
+		return;
+	}
+	if (whole && x.makes_packed()) {
+		x.make_beside<STRIP_GROUPS>(s->v, s->row, s->col, (size_t)s->step);
 		return;
 	}
 	GPU_UNROLL
@@ -96,7 +107,7 @@ static __device__ inline void strip_load(struct strip *s, const struct source &x
 		for (int i = 0; i < GROUP; i++)
 			s->v[k][i] = 0;
 		if (n)
-			x.load(s->v[k], s->row, s->col + (size_t)k * s->step, n);
+			x.load(s->v[k], s->row, s->col + (size_t)(k * s->step), n);
 	}
 }
 
@@ -107,7 +118,7 @@ static __device__ inline unsigned strip_max(unsigned max, unsigned lanes, bool w
 					    unsigned *of_block)
 {
 	__shared__ unsigned of_warp[STRIP_LANES_MOST / 32];
-	unsigned of_mine, first = threadIdx.x / lanes * lanes / 32;
+	unsigned of_mine, first = (threadIdx.x & -lanes) / 32;
 
 	max = lanes_max(max, lanes < 32 ? (int)lanes : 32);
 	if (lanes <= 32 && !wanted)

@@ -47,10 +47,10 @@ struct normed {
 		return gamma.aligned && (!has_beta || beta.aligned);
 	}
 
-	/* As source::make_groups(), which share gamma and beta. */
+	/* As source::make_below(): all groups have the same gamma and beta. */
 	template <int N>
-	__device__ void load_groups(float v[N][GROUP], const struct elements &x, size_t row,
-				    size_t col, size_t rows) const
+	__device__ void load_below(float v[N][GROUP], const struct elements &x, size_t row,
+				   size_t col, size_t rows) const
 	{
 		float g[GROUP], b[GROUP] = {}, mu[N], rsigma[N];
 		uint4 packed[N];
@@ -76,6 +76,61 @@ struct normed {
 		}
 	}
 
+	/* As source::make_beside().  A gamma of 16 bits is loaded with x; for one of fp32, and for
+	 * beta, there are no registers: each group loads its own. */
+	template <int N>
+	__device__ void load_beside(float v[N][GROUP], const struct elements &x, size_t row,
+				    size_t col, size_t cols) const
+	{
+		const struct one_row of = { m.kind == NORM_LAYER ? m.mu[row] : 0, m.rsigma[row],
+					    x.dtype == DT_BF16 };
+		uint4 of_x[N], of_gamma[N];
+		float by[GROUP];
+
+		x.load_packed<N>(of_x, row * x.stride + col, cols);
+		if (gamma.dtype != DT_F32) {
+			gamma.load_shared<N>(of_gamma, col, cols);
+			GPU_UNROLL
+			for (int k = 0; k < N; k++) {
+				unpack_either(by, of_gamma[k], gamma.dtype == DT_BF16);
+				make_group(v[k], of_x[k], by, of, col + (size_t)k * cols);
+			}
+		} else {
+			GPU_UNROLL
+			for (int k = 0; k < N; k++) {
+				gamma.load_whole(by, 0, col + (size_t)k * cols);
+				make_group(v[k], of_x[k], by, of, col + (size_t)k * cols);
+			}
+		}
+	}
+
+	/* What all groups of a row share. */
+	struct one_row {
+		float mu, rsigma;
+		bool x_is_bf16;
+	};
+
+	/* v = the norm of x, of the columns from col on.  g: gamma, overwritten. */
+	__device__ void make_group(float v[GROUP], const uint4 &x, float g[GROUP],
+				   const struct one_row &of, size_t col) const
+	{
+		if (zero_centered_gamma) {
+			GPU_UNROLL
+			for (int i = 0; i < GROUP; i++)
+				g[i] = 1 + g[i];
+		}
+		unpack_either(v, x, of.x_is_bf16);
+		GPU_UNROLL
+		for (int i = 0; i < GROUP; i++)
+			v[i] = norm_apply(v[i], of.mu, of.rsigma, g[i]);
+		if (!has_beta)
+			return;
+		beta.load_whole(g, 0, col);
+		GPU_UNROLL
+		for (int i = 0; i < GROUP; i++)
+			v[i] = v[i] + g[i];
+	}
+
 	/* What a whole group of columns is multiplied by, and beta if there is one. */
 	__device__ void factors(float g[GROUP], float b[GROUP], size_t col) const
 	{
@@ -97,14 +152,6 @@ struct activated_args {
 	bool x_is_bf16, up_is_bf16, gated;
 };
 
-static __device__ inline void unpack_either(float v[GROUP], const uint4 &packed, bool is_bf16)
-{
-	if (is_bf16)
-		unpack<bf16>(v, packed);
-	else
-		unpack<f16>(v, packed);
-}
-
 static __device__ GPU_CALL struct group activated_group(struct activated_args a)
 {
 	struct group of;
@@ -120,6 +167,11 @@ static __device__ GPU_CALL struct group activated_group(struct activated_args a)
 		of.v[i] = of.v[i] * by[i];
 	return of;
 }
+
+/* From one group of a thread to its next. */
+struct spacing {
+	size_t rows, cols;
+};
 
 /* An activation, gated or not. */
 struct activated {
@@ -145,20 +197,22 @@ struct activated {
 		return !gated || up.packs();
 	}
 
-	/* As source::make_groups(). */
+	/* v[k] = values (row + k * by.rows, col + k * by.cols ...): all loads before the first
+	 * use. */
 	template <int N>
 	__device__ void load_groups(float v[N][GROUP], const struct elements &x, size_t row,
-				    size_t col, size_t rows) const
+				    size_t col, struct spacing by) const
 	{
 		struct activated_args args = {
 			{}, {}, activation, x.dtype == DT_BF16, false, gated
 		};
 		uint4 of_x[N], of_up[N] = {};
 
-		x.load_packed<N>(of_x, row * x.stride + col, rows * x.stride);
+		x.load_packed<N>(of_x, row * x.stride + col, by.rows * x.stride + by.cols);
 		if (gated) {
 			args.up_is_bf16 = up.dtype == DT_BF16;
-			up.load_packed<N>(of_up, row * up.stride + col, rows * up.stride);
+			up.load_packed<N>(of_up, row * up.stride + col,
+					  by.rows * up.stride + by.cols);
 		}
 		GPU_UNROLL
 		for (int k = 0; k < N; k++) {
@@ -201,7 +255,7 @@ struct source {
 			v[i] = made.v[i];
 	}
 
-	/* Can make_groups() make whole groups? */
+	/* Can make_below() and make_beside() make whole groups? */
 	__device__ bool makes_packed(void) const
 	{
 		if (kind == SOURCE_ELEMENTS || !x.packs())
@@ -209,15 +263,24 @@ struct source {
 		return kind == SOURCE_NORM ? norm.packs() : activation.packs();
 	}
 
-	/* v[k] = values (row + k * rows, col ...) of a norm or an activation: all loads before the
-	 * first use. */
+	/* v[k] = values (row + k * rows, col ...): all loads before the first use. */
 	template <int N>
-	__device__ void make_groups(float v[N][GROUP], size_t row, size_t col, size_t rows) const
+	__device__ void make_below(float v[N][GROUP], size_t row, size_t col, size_t rows) const
 	{
 		if (kind == SOURCE_NORM)
-			norm.load_groups<N>(v, x, row, col, rows);
+			norm.load_below<N>(v, x, row, col, rows);
 		else
-			activation.load_groups<N>(v, x, row, col, rows);
+			activation.load_groups<N>(v, x, row, col, { rows, 0 });
+	}
+
+	/* v[k] = values (row, col + k * cols ...), as make_below(). */
+	template <int N>
+	__device__ void make_beside(float v[N][GROUP], size_t row, size_t col, size_t cols) const
+	{
+		if (kind == SOURCE_NORM)
+			norm.load_beside<N>(v, x, row, col, cols);
+		else
+			activation.load_groups<N>(v, x, row, col, { 0, cols });
 	}
 
 	__device__ GPU_CALL struct group make(size_t row, size_t col, int n) const
