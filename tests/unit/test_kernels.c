@@ -149,7 +149,7 @@ static void parity_of_fused_rows(void **state)
 {
 	static const struct {
 		size_t rows, cols;
-	} cases[] = { { 5, 128 }, { 3, 1024 }, { 2, 1032 }, { 2, 32768 } };
+	} cases[] = { { 5, 128 }, { 3, 1024 }, { 2, 1032 }, { 3, 3072 }, { 2, 32768 } };
 	enum { N_CASES = sizeof cases / sizeof *cases, N_TYPES = 3, N_WAYS = 8 };
 	const struct qspec spec = { .tile = { 1, WHOLE } };
 
@@ -200,7 +200,8 @@ static void parity_of_rows(void **state)
 		{ 5, 4097, WHOLE },  { 3, 8193, WHOLE },  { 3, 16384, WHOLE }, { 3, 16385, WHOLE },
 		{ 2, 32768, WHOLE }, { 2, 32769, WHOLE }, { 70, 300, 16 },     { 70, 300, 64 },
 		{ 33, 1000, 200 },   { 9, 5000, 2056 },	  { 9, 5000, 2057 },   { 2, 33000, 32768 },
-		{ 1, 66000, 32776 }, { 3, 2000, 1999 },
+		{ 1, 66000, 32776 }, { 3, 2000, 1999 },	  { 3, 3072, WHOLE },  { 3, 7168, WHOLE },
+		{ 2, 11008, WHOLE }, { 70, 88, WHOLE },
 	};
 
 	(void)state;

@@ -59,7 +59,8 @@ static __device__ inline void region_load(struct region *r, const struct source 
 	r->n_cols = left < GROUP ? (int)left : GROUP;
 	if (x.kind == SOURCE_ELEMENTS && x.x.packs() && r->n_cols == GROUP &&
 	    region_has(r, N_ROWS - 1)) {
-		x.x.load_groups<N_ROWS>(r->v, r->row * x.x.stride + r->col, ROW_STEP * x.x.stride);
+		x.x.load_groups<N_ROWS>(r->v, r->row * x.x.stride + r->col,
+					{ ROW_STEP * x.x.stride, N_ROWS });
 		return;
 	}
 	if (x.makes_packed() && r->n_cols == GROUP && region_has(r, N_ROWS - 1)) {

@@ -82,7 +82,8 @@ static __global__ void __launch_bounds__(STRIP_LANES_MOST)
 		w.n[k] = strip_has(&s, k);
 	}
 	w.to = rowwise_at(&a, s.row, s.col);
-	w.step = (size_t)s.step * a.out.rowwise.col_stride;
+	w.by = { (size_t)s.step * a.out.rowwise.col_stride, s.n_groups };
+	w.whole = s.whole;
 	if (spec_divides(&a.spec))
 		groups_write<F, true>(&a, &w, s.v, &max, &counts);
 	else

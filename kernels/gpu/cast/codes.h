@@ -65,8 +65,9 @@ static __device__ GPU_CALL unsigned group_count(const struct qspec *spec, struct
 
 /* How a thread's groups become codes: 8 neighbors of a row, N_ROWS times. */
 struct writing {
-	uint8_t *to; /* of the first group; the next are `step` bytes apart */
-	size_t step;
+	uint8_t *to;	  /* of the first group */
+	struct spread by; /* in bytes */
+	bool whole;	  /* the groups that exist have all their elements */
 	float factor[N_ROWS];
 	int n[N_ROWS]; /* elements that exist */
 };
@@ -251,21 +252,20 @@ static __device__ inline void groups_write(const struct cast_args *a, const stru
 					   struct counts *counts)
 {
 	size_t col_stride = a->out.rowwise.col_stride;
-	bool whole = w->n[N_ROWS - 1] == GROUP && col_stride == 1 &&
-		     ((uintptr_t)w->to | w->step) % GROUP == 0;
+	bool whole = w->whole && col_stride == 1 && ((uintptr_t)w->to | w->by.step) % GROUP == 0;
 
 	groups_count<F, DIVIDE>(counts, a, v, max, w);
 	if (whole) {
 		GPU_UNROLL
 		for (int k = 0; k < N_ROWS; k++)
-			gpu_store_once(reinterpret_cast<uint2 *>(w->to + (size_t)k * w->step),
+			gpu_store_once(reinterpret_cast<uint2 *>(w->to + w->by.at(k)),
 				       group_codes<F, DIVIDE>(v[k], w->factor[k]));
 		return;
 	}
 	GPU_UNROLL
 	for (int k = 0; k < N_ROWS; k++) {
 		if (w->n[k])
-			codes_write(w->to + (size_t)k * w->step, col_stride,
+			codes_write(w->to + w->by.at(k), col_stride,
 				    group_codes<F, DIVIDE>(v[k], w->factor[k]), w->n[k]);
 	}
 }
@@ -311,12 +311,13 @@ static __device__ void rowwise_write(const struct region *r, const struct cast_a
 	struct writing w;
 
 	w.to = rowwise_at(a, r->row, r->col);
-	w.step = ROW_STEP * a->out.rowwise.row_stride;
+	w.by = { ROW_STEP * a->out.rowwise.row_stride, N_ROWS };
 	GPU_UNROLL
 	for (int k = 0; k < N_ROWS; k++) {
 		w.factor[k] = whole.factor;
 		w.n[k] = region_has(r, k) ? r->n_cols : 0;
 	}
+	w.whole = w.n[N_ROWS - 1] == GROUP;
 	if (G == ONE || G == SQUARE) {
 		if (w.n[0])
 			scale_inv_write(&a->out.rowwise, &a->spec, granule_tile<G>(), r->row,

@@ -76,6 +76,18 @@ template <> __device__ inline void load_group(float v[GROUP], const float *from)
 		v[i] = all[i];
 }
 
+/* Where the groups of a thread are: `step` elements apart, of which the first n exist.  The others
+ * are the first one again, so that a thread reads and writes the same number of groups. */
+struct spread {
+	size_t step;
+	int n;
+
+	__device__ size_t at(int k) const
+	{
+		return k < n ? (size_t)k * step : 0;
+	}
+};
+
 /* A matrix in the memory of the GPU.  The kernel tests its type at run time; a kernel for each type
  * would be three times as many kernels. */
 struct elements {
@@ -103,26 +115,27 @@ struct elements {
 		return aligned && dtype != DT_F32;
 	}
 
-	/* packed[k] = elements i + k * step ..., of 16 bits: all loads before the first use, so
+	/* packed[k] = elements i + by.at(k) ..., of 16 bits: all loads before the first use, so
 	 * that memory has N requests of a thread at a time. */
-	template <int N> __device__ void load_packed(uint4 packed[N], size_t i, size_t step) const
+	template <int N>
+	__device__ void load_packed(uint4 packed[N], size_t i, struct spread by) const
 	{
 		const uint16_t *from = static_cast<const uint16_t *>(data) + i;
 
 		GPU_UNROLL
 		for (int k = 0; k < N; k++)
-			packed[k] = gpu_load_once(
-				reinterpret_cast<const uint4 *>(from + (size_t)k * step));
+			packed[k] = gpu_load_once(reinterpret_cast<const uint4 *>(from + by.at(k)));
 	}
 
 	/* As load_packed(), of elements that other rows need too: caches may keep them. */
-	template <int N> __device__ void load_shared(uint4 packed[N], size_t i, size_t step) const
+	template <int N>
+	__device__ void load_shared(uint4 packed[N], size_t i, struct spread by) const
 	{
 		const uint16_t *from = static_cast<const uint16_t *>(data) + i;
 
 		GPU_UNROLL
 		for (int k = 0; k < N; k++)
-			packed[k] = *reinterpret_cast<const uint4 *>(from + (size_t)k * step);
+			packed[k] = *reinterpret_cast<const uint4 *>(from + by.at(k));
 	}
 
 	/* v = what load_packed() loaded. */
@@ -140,12 +153,13 @@ struct elements {
 		}
 	}
 
-	/* v[k] = elements i + k * step ... */
-	template <int N> __device__ void load_groups(float v[N][GROUP], size_t i, size_t step) const
+	/* v[k] = elements i + by.at(k) ... */
+	template <int N>
+	__device__ void load_groups(float v[N][GROUP], size_t i, struct spread by) const
 	{
 		uint4 packed[N];
 
-		load_packed<N>(packed, i, step);
+		load_packed<N>(packed, i, by);
 		unpack_groups<N>(v, packed);
 	}
 

@@ -31,6 +31,8 @@ struct strip {
 	size_t col;    /* of the thread's first group */
 	int left;      /* columns of the strip from col on; 0: no such strip */
 	int step;      /* from one group to the next, in columns */
+	int n_groups;  /* that exist */
+	bool whole;    /* all of these have GROUP elements */
 	float v[STRIP_GROUPS][GROUP];
 };
 
@@ -75,14 +77,15 @@ static __device__ inline int strip_has(const struct strip *s, int k)
 	return left < GROUP ? left : GROUP;
 }
 
-/* Loads the elements; those that do not exist are 0. */
+/* Loads the elements.  Those that do not exist are 0; in a whole strip, those of groups that do not
+ * exist are the first group's. */
 static __device__ inline void strip_load(struct strip *s, const struct source &x,
 					 const struct strips *cut)
 {
 	size_t strip = (size_t)blockIdx.x * (blockDim.x >> cut->log2_lanes) +
 		       (threadIdx.x >> cut->log2_lanes);
 	size_t in_strip = (size_t)(threadIdx.x & (cut->lanes - 1)) * GROUP, begin, end;
-	bool whole;
+	struct spread by;
 
 	s->row = strip / cut->n_across;
 	s->j = strip % cut->n_across;
@@ -91,23 +94,25 @@ static __device__ inline void strip_load(struct strip *s, const struct source &x
 	s->col = begin + in_strip;
 	s->left = s->row < cut->rows && s->col < end ? (int)(end - s->col) : 0;
 	s->step = (int)(cut->lanes * GROUP);
-	whole = strip_has(s, STRIP_GROUPS - 1) == GROUP && s->col % GROUP == 0;
-	if (whole && x.kind == SOURCE_ELEMENTS && x.x.packs()) {
-		x.x.load_groups<STRIP_GROUPS>(s->v, s->row * x.x.stride + s->col, (size_t)s->step);
+	s->n_groups = ((s->left + GROUP - 1) / GROUP + (int)cut->lanes - 1) >> cut->log2_lanes;
+	s->whole = s->left > 0 && s->left % GROUP == 0;
+	by = { (size_t)s->step, s->n_groups };
+	if (s->whole && x.kind == SOURCE_ELEMENTS && x.x.packs()) {
+		x.x.load_groups<STRIP_GROUPS>(s->v, s->row * x.x.stride + s->col, by);
 		return;
 	}
-	if (whole && x.makes_packed()) {
-		x.make_beside<STRIP_GROUPS>(s->v, s->row, s->col, (size_t)s->step);
+	if (s->whole && x.makes_packed()) {
+		x.make_beside<STRIP_GROUPS>(s->v, s->row, s->col, by);
 		return;
 	}
 	GPU_UNROLL
 	for (int k = 0; k < STRIP_GROUPS; k++) {
-		int n = strip_has(s, k);
+		int n = s->whole ? GROUP : strip_has(s, k);
 
 		for (int i = 0; i < GROUP; i++)
 			s->v[k][i] = 0;
 		if (n)
-			x.load(s->v[k], s->row, s->col + (size_t)(k * s->step), n);
+			x.load(s->v[k], s->row, s->col + by.at(k), n);
 	}
 }
 

@@ -55,7 +55,7 @@ struct normed {
 		float g[GROUP], b[GROUP] = {}, mu[N], rsigma[N];
 		uint4 packed[N];
 
-		x.load_packed<N>(packed, row * x.stride + col, rows * x.stride);
+		x.load_packed<N>(packed, row * x.stride + col, { rows * x.stride, N });
 		GPU_UNROLL
 		for (int k = 0; k < N; k++) {
 			rsigma[k] = m.rsigma[row + (size_t)k * rows];
@@ -80,26 +80,26 @@ struct normed {
 	 * beta, there are no registers: each group loads its own. */
 	template <int N>
 	__device__ void load_beside(float v[N][GROUP], const struct elements &x, size_t row,
-				    size_t col, size_t cols) const
+				    size_t col, struct spread by) const
 	{
 		const struct one_row of = { m.kind == NORM_LAYER ? m.mu[row] : 0, m.rsigma[row],
 					    x.dtype == DT_BF16 };
 		uint4 of_x[N], of_gamma[N];
-		float by[GROUP];
+		float g[GROUP];
 
-		x.load_packed<N>(of_x, row * x.stride + col, cols);
+		x.load_packed<N>(of_x, row * x.stride + col, by);
 		if (gamma.dtype != DT_F32) {
-			gamma.load_shared<N>(of_gamma, col, cols);
+			gamma.load_shared<N>(of_gamma, col, by);
 			GPU_UNROLL
 			for (int k = 0; k < N; k++) {
-				unpack_either(by, of_gamma[k], gamma.dtype == DT_BF16);
-				make_group(v[k], of_x[k], by, of, col + (size_t)k * cols);
+				unpack_either(g, of_gamma[k], gamma.dtype == DT_BF16);
+				make_group(v[k], of_x[k], g, of, col + by.at(k));
 			}
 		} else {
 			GPU_UNROLL
 			for (int k = 0; k < N; k++) {
-				gamma.load_whole(by, 0, col + (size_t)k * cols);
-				make_group(v[k], of_x[k], by, of, col + (size_t)k * cols);
+				gamma.load_whole(g, 0, col + by.at(k));
+				make_group(v[k], of_x[k], g, of, col + by.at(k));
 			}
 		}
 	}
@@ -168,9 +168,15 @@ static __device__ GPU_CALL struct group activated_group(struct activated_args a)
 	return of;
 }
 
-/* From one group of a thread to its next. */
+/* From one group of a thread to its next; the first n exist. */
 struct spacing {
 	size_t rows, cols;
+	int n;
+
+	__device__ struct spread in(const struct elements &x) const
+	{
+		return { rows * x.stride + cols, n };
+	}
 };
 
 /* An activation, gated or not. */
@@ -197,8 +203,8 @@ struct activated {
 		return !gated || up.packs();
 	}
 
-	/* v[k] = values (row + k * by.rows, col + k * by.cols ...): all loads before the first
-	 * use. */
+	/* v[k] = values (row + k * by.rows, col + k * by.cols ...), as spread: all loads before
+	 * the first use. */
 	template <int N>
 	__device__ void load_groups(float v[N][GROUP], const struct elements &x, size_t row,
 				    size_t col, struct spacing by) const
@@ -208,11 +214,10 @@ struct activated {
 		};
 		uint4 of_x[N], of_up[N] = {};
 
-		x.load_packed<N>(of_x, row * x.stride + col, by.rows * x.stride + by.cols);
+		x.load_packed<N>(of_x, row * x.stride + col, by.in(x));
 		if (gated) {
 			args.up_is_bf16 = up.dtype == DT_BF16;
-			up.load_packed<N>(of_up, row * up.stride + col,
-					  by.rows * up.stride + by.cols);
+			up.load_packed<N>(of_up, row * up.stride + col, by.in(up));
 		}
 		GPU_UNROLL
 		for (int k = 0; k < N; k++) {
@@ -270,17 +275,18 @@ struct source {
 		if (kind == SOURCE_NORM)
 			norm.load_below<N>(v, x, row, col, rows);
 		else
-			activation.load_groups<N>(v, x, row, col, { rows, 0 });
+			activation.load_groups<N>(v, x, row, col, { rows, 0, N });
 	}
 
-	/* v[k] = values (row, col + k * cols ...), as make_below(). */
+	/* v[k] = values (row, col + by.at(k) ...), as make_below(). */
 	template <int N>
-	__device__ void make_beside(float v[N][GROUP], size_t row, size_t col, size_t cols) const
+	__device__ void make_beside(float v[N][GROUP], size_t row, size_t col,
+				    struct spread by) const
 	{
 		if (kind == SOURCE_NORM)
-			norm.load_beside<N>(v, x, row, col, cols);
+			norm.load_beside<N>(v, x, row, col, by);
 		else
-			activation.load_groups<N>(v, x, row, col, { 0, cols });
+			activation.load_groups<N>(v, x, row, col, { 0, by.step, by.n });
 	}
 
 	__device__ GPU_CALL struct group make(size_t row, size_t col, int n) const
