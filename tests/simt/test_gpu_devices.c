@@ -14,13 +14,13 @@
 #include <unistd.h>
 
 #include "backend/dispatch.h"
-#include "base/mem.h"
 #include "calibrate/calibrate.h"
 #include "tests/simt/counts.h"
 #include "tests/simt/device.h"
-#include "tests/unit/support/scratch.h"
+#include "tests/simt/history_files.h"
 
 #define MAX_DEVICES 3
+#define N_SEQUENCES 13
 
 /* What differs between calibrations. */
 struct job {
@@ -53,53 +53,16 @@ static ssize_t count_pread(const struct io *io, int fd, void *bytes, size_t n, o
 	return got;
 }
 
-static char *folder, *data, *output;
-
-static void data_write(void)
-{
-	FILE *file = fopen(data, "w");
-
-	assert_non_null(file);
-	for (int i = 0; i < 13; i++)
-		fprintf(file, "{\"input_ids\": [%d, 2, 3%s]}\n", i, i % 3 ? ", 5, 8, 13" : "");
-	fclose(file);
-}
-
 static int setup(void **state)
 {
 	(void)state;
-	folder = scratch_new();
-	if (!folder)
+	if (files_begin())
 		return -1;
-	data = xasprintf("%s/ids.jsonl", folder);
-	output = xasprintf("%s/out.amax", folder);
-	data_write();
+	data_write(N_SEQUENCES, 0);
 	counted = io_system;
 	counted.pread = count_pread;
 	simt_devices = MAX_DEVICES;
 	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	unlink(data);
-	rmdir(folder);
-	free(data);
-	free(output);
-	free(folder);
-	return 0;
-}
-
-static void read_history(struct outcome *outcome)
-{
-	FILE *file = fopen(output, "rb");
-
-	assert_non_null(file);
-	outcome->bytes = xcalloc(1, 1 << 24);
-	outcome->size = fread(outcome->bytes, 1, 1 << 24, file);
-	fclose(file);
-	unlink(output);
 }
 
 static struct outcome job_run(const struct job *job)
@@ -138,7 +101,7 @@ static struct outcome job_run(const struct job *job)
 	calibrate_plan_release(&plan);
 	assert_int_equal(simt_held, 0);
 	if (!outcome.rc)
-		read_history(&outcome);
+		outcome.bytes = history_take(&outcome.size);
 	return outcome;
 }
 
@@ -193,7 +156,7 @@ static void devices_may_be_idle(void **state)
 	fputs("{\"input_ids\": [1, 2, 3]}\n", file);
 	fclose(file);
 	compare((struct job){ "sample_checkpoints/tiny-llama", NULL, 3, 3, 1, true, 0 });
-	data_write();
+	data_write(N_SEQUENCES, 0);
 }
 
 static void weights_are_read_once_and_copied_to_each(void **state)
@@ -270,5 +233,5 @@ int main(void)
 		cmocka_unit_test(a_failed_call_on_any_device_ends_it),
 	};
 
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return cmocka_run_group_tests(tests, setup, files_end);
 }

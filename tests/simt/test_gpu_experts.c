@@ -14,11 +14,10 @@
 #include <unistd.h>
 
 #include "backend/dispatch.h"
-#include "base/mem.h"
 #include "calibrate/calibrate.h"
 #include "tests/simt/counts.h"
 #include "tests/simt/device.h"
-#include "tests/unit/support/scratch.h"
+#include "tests/simt/history_files.h"
 
 #define N_SEQUENCES 7
 
@@ -35,48 +34,13 @@ struct outcome {
 	uint64_t n_launches;
 };
 
-static char *folder, *data, *output;
-
 static int setup(void **state)
 {
-	FILE *file;
-
 	(void)state;
-	folder = scratch_new();
-	if (!folder)
+	if (files_begin())
 		return -1;
-	data = xasprintf("%s/ids.jsonl", folder);
-	output = xasprintf("%s/out.amax", folder);
-	file = fopen(data, "w");
-	if (!file)
-		return -1;
-	for (int i = 0; i < N_SEQUENCES; i++)
-		fprintf(file, "{\"input_ids\": [%d, 2, %d%s]}\n", i, 3 + i * 8,
-			i % 3 ? ", 5, 8, 13" : "");
-	fclose(file);
+	data_write(N_SEQUENCES, 8);
 	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	unlink(data);
-	rmdir(folder);
-	free(data);
-	free(output);
-	free(folder);
-	return 0;
-}
-
-static void read_history(struct outcome *outcome)
-{
-	FILE *file = fopen(output, "rb");
-
-	assert_non_null(file);
-	outcome->bytes = xcalloc(1, 1 << 24);
-	outcome->size = fread(outcome->bytes, 1, 1 << 24, file);
-	fclose(file);
-	unlink(output);
 }
 
 static struct outcome job_run(const struct job *job, const struct backend *backend)
@@ -115,7 +79,7 @@ static struct outcome job_run(const struct job *job, const struct backend *backe
 	amax_stats_release(&stats);
 	calibrate_plan_release(&plan);
 	assert_int_equal(simt_held, 0);
-	read_history(&outcome);
+	outcome.bytes = history_take(&outcome.size);
 	return outcome;
 }
 
@@ -191,5 +155,5 @@ int main(void)
 		cmocka_unit_test(sequences_together_give_the_same_history),
 	};
 
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return cmocka_run_group_tests(tests, setup, files_end);
 }
