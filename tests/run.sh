@@ -39,7 +39,7 @@ suites() {
 
 # chosen: the suites to run, the longest first.  Under a sanitizer those that say nothing more with it are left out: they
 # read sources and pages, or run the program for what it prints.
-longest='^(simt/test_counts|cli/quantize|cli/calibrate|simt/test_gpu_calibrate) '
+longest='^(simt/test_counts|simt/test_counts_loading|cli/quantize|cli/calibrate|simt/test_gpu_calibrate) '
 kept=.
 [ -z "${SANITIZE-}" ] || kept='^(fault |cli/|unit/|simt/|fuzz/)'
 chosen() {

@@ -16,10 +16,12 @@ extern "C" {
 #include "kernels/gpu/forward/forward.h"
 #include "kernels/gpu/gemm.h"
 
-/* Weights with more rows, such as those of an output layer, have panels, so that a panel of y fits
- * memory. */
-#define MAX_ROWS   16384
-#define PANEL_ROWS 8192
+/* A panel is what a thread loads at once.  Weights of more than MAX_ROWS rows, those of output
+ * layers, are also multiplied by panels, so that a panel of y fits memory: theirs have more
+ * rows. */
+#define MAX_ROWS       16384
+#define PANEL_ROWS     1024
+#define MAX_PANEL_ROWS 8192
 
 /* Columns of a panel of sums, enough to fill a device (not measured). */
 #define GRAM_COLS 1024
@@ -212,7 +214,9 @@ static enum dtype gpu_bf16_type(void)
 
 static size_t gpu_panel_rows(size_t n)
 {
-	return n > MAX_ROWS ? PANEL_ROWS : n;
+	if (n > MAX_ROWS)
+		return MAX_PANEL_ROWS;
+	return n < PANEL_ROWS ? n : PANEL_ROWS;
 }
 
 /* All rows: the values between products fit no cache, and few rows leave most of the device

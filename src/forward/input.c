@@ -129,19 +129,30 @@ static void cast_run(const struct pass *pass, const struct linear *linear,
 		w->ops->round_fp8(w->stream, &args.cast);
 }
 
+/* Adds the amax of x to the stats of a cast, unless those of another one have it. */
+static void add_amax(struct workspace *w, const struct input_cast *by, const struct input_rows *x,
+		     bool again)
+{
+	if (!again) {
+		w->cast.place = by->stats;
+		w->ops->amax(w->stream, x->values, x->n_rows * x->n_cols,
+			     &w->cast.stats[by->stats]);
+	}
+	w->host.cast_places[by->stats] = w->cast.place;
+}
+
 /* Returns the values of an input in FP8, as the type of products. */
 static const void *cast(const struct pass *pass, const struct linear *linear,
 			const struct input_rows *x)
 {
 	struct workspace *w = pass->workspace;
 	const struct input_cast *by = linear->cast;
+	bool again = w->cast.from == x->values; /* for another matrix */
 
 	if (by->stats != SIZE_MAX)
-		w->ops->amax(w->stream, x->values, x->n_rows * x->n_cols,
-			     &w->cast.stats[by->stats]);
-	if (w->cast.from == x->values && w->cast.dtype == linear->input &&
-	    casts_equal(&w->cast.by, by))
-		return w->cast.values; /* another matrix with the same x */
+		add_amax(w, by, x, again);
+	if (again && w->cast.dtype == linear->input && casts_equal(&w->cast.by, by))
+		return w->cast.values;
 	cast_run(pass, linear, x);
 	w->cast.from = x->values;
 	w->cast.by = *by;

@@ -145,6 +145,7 @@ static void cast_arrays(struct workspace *w, const struct dims *d)
 	add(list, &cast->scratch, d->casts * segments * sizeof *cast->scratch);
 	add(list, &cast->counts, d->casts * sizeof *cast->counts);
 	add_host(list, &w->host.cast_stats, stats);
+	add_host(list, &w->host.cast_places, cast->n_stats * sizeof *w->host.cast_places);
 	add_host(list, &w->host.cast_counts, d->casts * sizeof *w->host.cast_counts);
 }
 
@@ -358,6 +359,12 @@ static int allocate(struct workspace *workspace, struct err *err)
 	return 0;
 }
 
+static void own_places(struct workspace *w)
+{
+	for (size_t i = 0; i < w->cast.n_stats; i++)
+		w->host.cast_places[i] = i;
+}
+
 /* Does nothing in a forward pass without casts. */
 static int cast_stats_clear(struct workspace *w, struct err *err)
 {
@@ -369,9 +376,15 @@ static int cast_stats_clear(struct workspace *w, struct err *err)
 
 int workspace_take_cast_stats(struct workspace *w, struct err *err)
 {
-	w->ops->fetch(w->stream, w->host.cast_stats, w->cast.stats,
-		      w->cast.n_stats * sizeof *w->cast.stats);
-	return cast_stats_clear(w, err);
+	struct value_stats *stats = w->host.cast_stats;
+
+	w->ops->fetch(w->stream, stats, w->cast.stats, w->cast.n_stats * sizeof *stats);
+	if (cast_stats_clear(w, err))
+		return -1;
+	for (size_t i = 0; i < w->cast.n_stats; i++)
+		stats[i] = stats[w->host.cast_places[i]];
+	own_places(w);
+	return 0;
 }
 
 int workspace_new(struct workspace **result, const struct forward *forward,
@@ -393,6 +406,7 @@ int workspace_new(struct workspace **result, const struct forward *forward,
 		workspace_free(workspace);
 		return -1;
 	}
+	own_places(workspace);
 	*result = workspace;
 	return 0;
 }

@@ -23,12 +23,15 @@ struct input_arrays {
 
 /* The input of a product in FP8: the values of its codes, likewise kept. */
 struct cast_arrays {
-	void *values;		   /* as input.rounded: F32 or BF16 */
-	const float *from;	   /* the values that they are made of; NULL: none */
-	struct input_cast by;	   /* how */
-	enum dtype dtype;	   /* of values */
-	size_t n_stats;		   /* forward_matrices() */
-	struct value_stats *stats; /* (n_stats): of inputs */
+	void *values;	      /* as input.rounded: F32 or BF16 */
+	const float *from;    /* the values that they are made of; NULL: none */
+	struct input_cast by; /* how */
+	enum dtype dtype;     /* of values */
+	size_t n_stats;	      /* forward_matrices() */
+	/* (n_stats): of inputs.  Matrices that share an input add it once: at `place` of the first
+	 * one, for `from` */
+	struct value_stats *stats;
+	size_t place;
 	/* (1), or if the workspace is grouped (experts, sequences): of round_fp8() */
 	struct value_stats *scratch;
 	struct cast_counts *counts; /* (1): of forward_linear() */
@@ -121,6 +124,7 @@ struct host_arrays {
 	struct divergence_sums *totals;	 /* (HEAD_BLOCK), over the panels */
 	struct cast_counts *cast_counts; /* (1) */
 	struct value_stats *cast_stats;	 /* (cast.n_stats) */
+	size_t *cast_places; /* (cast.n_stats): where in cast.stats the input of a matrix is */
 };
 
 /* What a sequence keeps while the other sequences of its group take the same step.  The arrays of

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sweep/fp8_forward.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
 #include "backend/dispatch.h"
@@ -15,16 +14,15 @@ struct module {
 	struct input_cast cast;	   /* in the current step */
 };
 
-/* Weights that share a scale. */
+/* What weights that share a scale have together. */
 struct shared {
 	float amax;
-	size_t n_members, n_known;
+	bool known;
 };
 
 struct fp8_forward {
 	const struct fp8_selection *selected;
 	const struct backend *backend;
-	pthread_mutex_t lock;	/* of the amaxes in groups */
 	struct module *modules; /* by index in selected->units */
 	struct shared *groups;
 };
@@ -60,7 +58,6 @@ struct fp8_forward *fp8_forward_new(const struct fp8_selection *selected,
 	struct fp8_forward *fp8 = xcalloc(1, sizeof *fp8);
 
 	*fp8 = (struct fp8_forward){ .selected = selected, .backend = backend };
-	pthread_mutex_init(&fp8->lock, NULL);
 	fp8->modules = xcalloc(selected->n, sizeof *fp8->modules);
 	fp8->groups = xcalloc(selected->selection.n_scale_groups, sizeof *fp8->groups);
 	for (size_t i = 0; i < selected->n; i++) {
@@ -69,7 +66,6 @@ struct fp8_forward *fp8_forward_new(const struct fp8_selection *selected,
 		module->unit = selected->units[i];
 		module->cast = first_cast(&selected->recipe);
 		recipe_state_init(&module->state, &selected->recipe, MODE_FORWARD, 1);
-		fp8->groups[module->unit->scale_group].n_members++;
 	}
 	return fp8;
 }
@@ -82,7 +78,6 @@ void fp8_forward_free(struct fp8_forward *fp8)
 		recipe_state_release(&fp8->modules[i].state);
 	free(fp8->modules);
 	free(fp8->groups);
-	pthread_mutex_destroy(&fp8->lock);
 	free(fp8);
 }
 
@@ -96,27 +91,11 @@ uint64_t fp8_forward_size(const struct fp8_selection *selected)
 }
 
 /* Returns the module of a matrix; NULL if the matrix is kept. */
-static struct module *module_of(struct fp8_forward *fp8, const struct linear_ref *ref)
+static struct module *module_of(const struct fp8_forward *fp8, const struct linear_ref *ref)
 {
 	size_t i = fp8_select_find(fp8->selected, ref);
 
 	return i == SIZE_MAX ? NULL : &fp8->modules[i];
-}
-
-/* Quantizes a weight of the module, and writes its values to values, as far apart as those of x. */
-static int emulate(const struct fp8_forward *fp8, const struct module *module,
-		   const struct quantizer *quantizer, const struct matrix *x, float *values,
-		   struct err *err)
-{
-	struct quantized_tensor t;
-	struct quant_stats stats = { 0 };
-
-	if (quantizer_make_empty(quantizer, x->rows, x->cols, &t, err))
-		return -1;
-	quantizer_quantize(quantizer, fp8->backend, x, &t, &stats);
-	quantized_tensor_dequantize(&t, fp8->backend, DT_F32, values, x->stride);
-	quantized_tensor_release(&t);
-	return backend_failed(fp8->backend, module->unit->name, err);
 }
 
 static bool has_history(const struct fp8_forward *fp8)
@@ -129,22 +108,21 @@ static bool is_per_tensor(const struct fp8_forward *fp8)
 	return fp8->selected->recipe.weight.tile.rows == WHOLE;
 }
 
-bool fp8_forward_wants_amax(struct fp8_forward *fp8, const struct linear_ref *ref)
+/* Was the matrix FP8 in the checkpoint? */
+static bool is_fp8(const struct module *module)
 {
-	const struct module *module = module_of(fp8, ref);
-	const struct shared *group;
-	bool needed;
-
-	if (!module || !is_per_tensor(fp8) || module->unit->source_scale.scale)
-		return false;
-	group = &fp8->groups[module->unit->scale_group];
-	pthread_mutex_lock(&fp8->lock);
-	needed = group->n_members > 1 && group->n_known < group->n_members;
-	pthread_mutex_unlock(&fp8->lock);
-	return needed;
+	return module->unit->source_scale.scale;
 }
 
-void fp8_forward_set_amax(struct fp8_forward *fp8, const struct linear_ref *ref, float amax)
+bool fp8_forward_wants_amax(const struct fp8_forward *fp8, const struct linear_ref *ref)
+{
+	const struct module *module = module_of(fp8, ref);
+
+	return module && is_per_tensor(fp8) && !is_fp8(module) &&
+	       !fp8->groups[module->unit->scale_group].known;
+}
+
+void fp8_forward_raise_amax(struct fp8_forward *fp8, const struct linear_ref *ref, float amax)
 {
 	const struct module *module = module_of(fp8, ref);
 	struct shared *group;
@@ -152,69 +130,83 @@ void fp8_forward_set_amax(struct fp8_forward *fp8, const struct linear_ref *ref,
 	if (!module)
 		return;
 	group = &fp8->groups[module->unit->scale_group];
-	pthread_mutex_lock(&fp8->lock);
 	group->amax = amax_max(group->amax, amax);
-	group->n_known++;
-	pthread_mutex_unlock(&fp8->lock);
+	group->known = true;
 }
 
-/* Quantizes a weight.  A weight does not change, so delayed scaling too takes its scale from the
- * weight itself, as after its first step. */
-static int quantize_weight(struct fp8_forward *fp8, struct module *module, float amax,
-			   const struct matrix *x, float *values, struct err *err)
+const struct input_cast *fp8_forward_cast(const struct fp8_forward *fp8,
+					  const struct linear_ref *ref)
+{
+	const struct module *module = module_of(fp8, ref);
+
+	return module ? &module->cast : NULL;
+}
+
+bool fp8_forward_is_bf16(const struct fp8_forward *fp8)
+{
+	return fp8_select_is_bf16(fp8->selected);
+}
+
+/* Returns how many matrices the rows belong to in turn. */
+static size_t n_alternating(const struct fp8_forward *fp8, const struct linear_ref *ref)
+{
+	return fp8_select_alternates(fp8->selected, ref) ? 2 : 1;
+}
+
+struct tile fp8_forward_tile(const struct fp8_forward *fp8, const struct linear_ref *ref)
+{
+	const struct module *module = module_of(fp8, ref);
+	struct tile tile = fp8->selected->recipe.weight.tile;
+
+	if (!module || is_per_tensor(fp8) || is_fp8(module))
+		return (struct tile){ 1, 1 };
+	tile.rows *= n_alternating(fp8, ref);
+	return tile;
+}
+
+/* Quantizes part of a weight, and writes its values to values, in rows that are y_stride apart.  A
+ * weight does not change, so delayed scaling too takes its scale from the weight itself, as after
+ * its first step. */
+static int emulate(const struct fp8_forward *fp8, struct module *module, const struct matrix *x,
+		   float *values, size_t y_stride, struct err *err)
 {
 	struct quantizer quantizer = quantizer_of(&module->state, SLOT_WEIGHT);
+	struct quant_stats stats = { 0 };
+	struct quantized_tensor t;
 	float scale;
 
 	quantizer.scale = quantizer.amax = NULL;
 	if (is_per_tensor(fp8)) {
-		amax = amax_max(amax, fp8->groups[module->unit->scale_group].amax);
-		scale = scale_from_amax(amax, scale_fmax(&quantizer.spec), F32_MAX,
-					quantizer.spec.pow2);
+		scale = scale_from_amax(fp8->groups[module->unit->scale_group].amax,
+					scale_fmax(&quantizer.spec), F32_MAX, quantizer.spec.pow2);
 		quantizer.scale = &scale;
 	}
-	return emulate(fp8, module, &quantizer, x, values, err);
+	if (quantizer_make_empty(&quantizer, x->rows, x->cols, &t, err))
+		return -1;
+	quantizer_quantize(&quantizer, fp8->backend, x, &t, &stats);
+	quantized_tensor_dequantize(&t, fp8->backend, DT_F32, values, y_stride);
+	quantized_tensor_release(&t);
+	return backend_failed(fp8->backend, module->unit->name, err);
 }
 
-/* Quantizes the rows that belong together: all, or every second one and then the others. */
-static int quantize_rows(struct fp8_forward *fp8, struct module *module,
-			 const struct linear *linear, const struct matrix *x, float *values,
-			 struct err *err)
+int fp8_forward_quantize(struct fp8_forward *fp8, const struct linear_ref *ref,
+			 const struct matrix *x, float *values, struct matrix *y, struct err *err)
 {
-	size_t n = fp8_select_alternates(fp8->selected, linear->ref) ? 2 : 1;
+	struct module *module = module_of(fp8, ref);
+	size_t n = n_alternating(fp8, ref);
 	struct matrix rows = *x;
 
-	rows.rows /= n;
+	*y = *x;
+	if (is_fp8(module))
+		return 0;
 	rows.stride *= n;
 	for (size_t i = 0; i < n; i++) {
-		rows.data = (const float *)x->data + i * x->stride;
-		if (quantize_weight(fp8, module, linear->amax, &rows, values + i * x->stride, err))
+		rows.rows = (x->rows - i + n - 1) / n;
+		rows.data = (const char *)x->data + i * x->stride * dtype_bits(x->dtype) / 8;
+		if (emulate(fp8, module, &rows, values + i * x->cols, n * x->cols, err))
 			return -1;
 	}
-	return 0;
-}
-
-static bool all_bf16(const float *values, size_t n)
-{
-	uint32_t lower = 0;
-
-	for (size_t i = 0; i < n; i++)
-		lower |= f32_bits(values[i]);
-	return (lower & 0xFFFF) == 0;
-}
-
-int fp8_forward_weight(struct fp8_forward *fp8, struct linear *linear, const struct matrix *x,
-		       float *values, struct err *err)
-{
-	struct module *module = module_of(fp8, linear->ref);
-
-	if (!module)
-		return 0;
-	if (!module->unit->source_scale.scale && quantize_rows(fp8, module, linear, x, values, err))
-		return -1;
-	linear->cast = &module->cast;
-	if (!fp8_select_is_bf16(fp8->selected) || !all_bf16(values, x->rows * x->cols))
-		linear->input = DT_F32;
+	*y = (struct matrix){ values, DT_F32, x->rows, x->cols, x->cols };
 	return 0;
 }
 

@@ -7,9 +7,9 @@
  * A dynamic scale is that of the tokens of one sequence that reach the matrix.  Delayed scaling
  * begins with a scale of 1 and no history; its steps are the passes.
  *
- * Order: fp8_forward_new(); for each layer, fp8_forward_set_amax() where it is wanted, then
- * fp8_forward_weight() for each matrix; for each step, fp8_forward_touch(), the passes with
- * forward.casts, and fp8_forward_take_amaxes() for each workspace; fp8_forward_free().
+ * Order: fp8_forward_new(); for each layer, fp8_forward_raise_amax() where an amax is wanted, then
+ * fp8_forward_quantize() for the bands of each matrix; for each step, fp8_forward_touch(), the
+ * passes with forward.casts, and fp8_forward_take_amaxes() for each workspace; fp8_forward_free().
  */
 #ifndef FP8CONV_SWEEP_FP8_FORWARD_H
 #define FP8CONV_SWEEP_FP8_FORWARD_H
@@ -30,17 +30,27 @@ void fp8_forward_free(struct fp8_forward *fp8);
 /* Returns the bytes of the state. */
 uint64_t fp8_forward_size(const struct fp8_selection *selected);
 
-/* Weights that engines merge share the scale of whole tensors: the amax of each one that
- * fp8_forward_wants_amax() must be set before the first of them is quantized.  Both functions may
- * be called from any thread. */
-bool fp8_forward_wants_amax(struct fp8_forward *fp8, const struct linear_ref *ref);
-void fp8_forward_set_amax(struct fp8_forward *fp8, const struct linear_ref *ref, float amax);
+/* Does the matrix need the scale of a whole tensor that is not known yet?  It is known once
+ * fp8_forward_raise_amax() was called for all matrices that share it: those that engines merge. */
+bool fp8_forward_wants_amax(const struct fp8_forward *fp8, const struct linear_ref *ref);
+void fp8_forward_raise_amax(struct fp8_forward *fp8, const struct linear_ref *ref, float amax);
 
-/* For a matrix x (n, k) with known amax: sets linear->cast if it is to be quantized, and writes the
- * values of the quantized x to values (n, k).  An x that was FP8 in the checkpoint is not
- * quantized again. */
-int fp8_forward_weight(struct fp8_forward *fp8, struct linear *linear, const struct matrix *x,
-		       float *values, struct err *err);
+/* Returns how the inputs of a matrix are cast; NULL if the matrix is kept. */
+const struct input_cast *fp8_forward_cast(const struct fp8_forward *fp8,
+					  const struct linear_ref *ref);
+
+/* Can bf16 represent every value of a quantized input? */
+bool fp8_forward_is_bf16(const struct fp8_forward *fp8);
+
+/* Returns the least part of a matrix whose codes depend on no other part. */
+struct tile fp8_forward_tile(const struct fp8_forward *fp8, const struct linear_ref *ref);
+
+/* Quantizes a band x of a matrix that is not kept: whole tiles, but for the last of the matrix.
+ * The values of its codes go to values, without gaps, and *y becomes them; it becomes x if that was
+ * FP8 in the checkpoint, which is not quantized again.  Any threads may quantize bands of any
+ * matrix.  ERR_SYSTEM without memory. */
+int fp8_forward_quantize(struct fp8_forward *fp8, const struct linear_ref *ref,
+			 const struct matrix *x, float *values, struct matrix *y, struct err *err);
 
 /* Notes that the modules of a layer run in the current step, and sets their scales. */
 void fp8_forward_touch(struct fp8_forward *fp8, struct context_stack *contexts,

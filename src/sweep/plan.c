@@ -92,8 +92,8 @@ static void needs_add(struct needs *needs, const struct sweep_plan *plan,
 	const struct model *model = from->model;
 	bool is_f32 = params->is_f32 || (from->fp8 && !fp8_select_is_bf16(from->fp8));
 	const struct weights_kind kind = { .executor = params->executor,
-					   .dtype = is_f32 ? DT_F32 : params->executor->bf16_type(),
-					   .quantized = from->fp8 };
+					   .dtype = is_f32 ? DT_F32
+							   : params->executor->bf16_type() };
 	const struct workspace_shape shape = { plan->longest, plan->max_group };
 	bool casts = from->fp8 || from->casts;
 	uint64_t layer = weights_layer_size(model, &kind, params->n_threads, false);
@@ -142,7 +142,7 @@ static uint64_t min_memory(const struct sweep_plan *plan, const struct needs *ne
 /* Do all layers fit beside those sequences? */
 static bool all_fit(const struct sweep_plan *plan, const struct needs *needs)
 {
-	return !plan->params.models[0].fp8 && plan->device_memory >= needs->all &&
+	return plan->device_memory >= needs->all &&
 	       plan->device_memory - needs->all >= min_memory(plan, needs);
 }
 
@@ -282,7 +282,7 @@ static int fit_passes(struct sweep_plan *plan, struct err *err)
 	assert(needs.sequence); /* value stats alone have some bytes */
 	plan->resident = all_fit(plan, &needs);
 	plan->ahead =
-		plan->resident || (!params->lean && !fp8 && needs.second <= room / AHEAD_SHARE &&
+		plan->resident || (!params->lean && needs.second <= room / AHEAD_SHARE &&
 				   passes_that_fit(plan, room - needs.second, needs.sequence));
 	if (plan->ahead && !plan->resident)
 		room -= needs.second;

@@ -125,7 +125,7 @@ int runner_open(struct runner *runner, const struct sweep_plan *plan,
 	stages_new(runner);
 	runner->forward.casts = from->casts || from->fp8;
 	if (from->fp8) {
-		runner->fp8 = fp8_forward_new(from->fp8, backend);
+		runner->fp8 = fp8_forward_new(from->fp8, runner->weights.source.backend);
 		runner->weights.fp8 = runner->fp8;
 	}
 	return memory_init(runner, err);

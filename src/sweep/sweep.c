@@ -113,14 +113,18 @@ static size_t n_groups(const struct sweep *sweep, size_t device)
 	return (sweep->parts[device].n + sweep->groups[device] - 1) / sweep->groups[device];
 }
 
-/* Returns the first piece that a device's threads load: they share them evenly. */
+/* Returns the first piece that a device's threads load in the current step.  Steps have their share
+ * of the pieces by their sequences; in a step devices share them evenly. */
 static size_t first_piece(const struct sweep *sweep, size_t device)
 {
-	size_t n = 0;
+	const struct span *step = &sweep->step;
+	size_t n = 0, first, end;
 
 	for (size_t m = 0; m < n_models(sweep); m++)
 		n += runner_n_pieces(&sweep->runners[m]);
-	return n * device / n_devices(sweep);
+	first = n * step->first / sweep->n_sequences;
+	end = n * (step->first + step->n) / sweep->n_sequences;
+	return first + (end - first) * device / n_devices(sweep);
 }
 
 static size_t n_pieces(const struct sweep *sweep, size_t device)
@@ -196,12 +200,12 @@ static int run_step(struct sweep *sweep, struct err *err)
 /* Runs all sequences of this rank through the current stage, step by step. */
 static int run_steps(struct sweep *sweep, struct err *err)
 {
-	struct span step;
+	struct span *step = &sweep->step;
 
-	for (size_t first = 0; first < sweep->n_sequences; first += step.n) {
-		step = sweep_plan_step(&sweep->plan, first, sweep->n_sequences);
+	for (size_t first = 0; first < sweep->n_sequences; first += step->n) {
+		*step = sweep_plan_step(&sweep->plan, first, sweep->n_sequences);
 		for (size_t d = 0; d < n_devices(sweep); d++)
-			sweep->parts[d] = sweep_plan_part(&sweep->plan, step, d);
+			sweep->parts[d] = sweep_plan_part(&sweep->plan, *step, d);
 		if (run_step(sweep, err))
 			return -1;
 	}

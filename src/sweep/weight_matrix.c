@@ -11,7 +11,7 @@
 #include "source/fp8_source.h"
 #include "num/float16.h"
 
-#define BAND_SIZE ((uint64_t)4 << 20) /* bytes as fp32, unless a tile of an FP8 source is larger */
+#define BAND_SIZE ((uint64_t)4 << 20) /* bytes as fp32, unless a tile is larger */
 #define LINES	  128 /* lines of a band are a multiple, so that readable tiles are whole */
 
 /* The matrix as a unit of the source. */
@@ -73,12 +73,19 @@ static int layout_make(struct layout *layout, const struct weight_reader *reader
 		ref->weight->tensor->name, dtype_name(dtype));
 }
 
+/* Is the matrix multiplied in FP8? */
+static bool in_fp8(const struct weight_reader *reader, const struct linear_ref *ref)
+{
+	return reader->fp8 && fp8_forward_cast(reader->fp8, ref);
+}
+
 /* Writes the rows of a band to their places, from element `first` of the matrix on.  line has
  * memory for one row. */
-static void place(const struct weight_reader *reader, const struct matrix *x, size_t first,
+static void place(const struct matrix *x, size_t first, const struct weight_reader *reader,
 		  const struct weight_matrix *matrix, float *line)
 {
-	bool is_bf16 = matrix->dtype == DT_BF16;
+	bool is_bf16 = matrix->dtype == DT_BF16,
+	     round = reader->round && !in_fp8(reader, matrix->ref);
 
 	for (size_t row = 0; row < x->rows; row++, first += matrix->ref->k) {
 		float *to = is_bf16 ? line : (float *)matrix->values + first;
@@ -86,41 +93,66 @@ static void place(const struct weight_reader *reader, const struct matrix *x, si
 		matrix_row(x, row, to);
 		if (is_bf16)
 			reader->host->round_bf16(line, x->cols, (uint16_t *)matrix->values + first);
-		else if (reader->round)
+		else if (round)
 			reader->host->round_bf16_f32(to, x->cols, to);
 	}
 }
 
-/* Returns the lines of a band, of `all` lines with `across` values each. */
-static uint64_t band_lines(uint64_t all, uint64_t across)
-{
-	uint64_t lines = BAND_SIZE / sizeof(float) / across / LINES * LINES;
+/* Bands of lines of a matrix: rows, or columns. */
+struct bands {
+	uint64_t all, across; /* lines, and the values of each */
+	uint64_t lines;	      /* of a band: whole tiles */
+};
 
-	lines = lines ? lines : LINES;
-	return lines < all ? lines : all;
+static struct bands bands_of(const struct weight_reader *reader, const struct weight_matrix *matrix,
+			     bool by_column)
+{
+	const struct linear_ref *ref = matrix->ref;
+	struct bands bands = { .all = by_column ? ref->k : matrix->n,
+			       .across = by_column ? matrix->n : ref->k };
+	struct tile tile = { 1, 1 };
+	uint64_t unit, n;
+
+	if (in_fp8(reader, ref))
+		tile = fp8_forward_tile(reader->fp8, ref);
+	unit = by_column ? tile.cols : tile.rows;
+	unit = unit == WHOLE ? bands.all : unit < LINES ? LINES : unit;
+	n = BAND_SIZE / sizeof(float) / bands.across / unit;
+	bands.lines = n > 1 ? n * unit : unit;
+	if (bands.lines > bands.all)
+		bands.lines = bands.all;
+	return bands;
 }
 
 struct band_buffers {
 	struct source_buffers source;
+	void *values; /* of codes in FP8 */
 	float *line;
 };
 
-static int buffers_alloc(struct band_buffers *buffers, uint64_t n_values, uint64_t cols, bool raw,
-			 struct err *err)
+static int buffers_alloc(struct band_buffers *buffers, const struct weight_reader *reader,
+			 const struct weight_matrix *matrix, const struct layout *layout,
+			 uint64_t n_values, struct err *err)
 {
-	buffers->source.size = n_values * sizeof(float);
-	buffers->line = xcalloc(cols, sizeof *buffers->line);
-	if (buffer_alloc(&buffers->source.matrix, buffers->source.size, "part of a weight", err))
+	uint64_t size = n_values * sizeof(float);
+
+	buffers->source.size = size;
+	buffers->line = xcalloc(matrix->ref->k, sizeof *buffers->line);
+	if (buffer_alloc(&buffers->source.matrix, size, "part of a weight", err))
 		return -1;
-	return raw ? buffer_alloc(&buffers->source.raw, buffers->source.size,
-				  "part of a weight as it is stored", err)
-		   : 0;
+	if (unit_needs_raw(&layout->unit) &&
+	    buffer_alloc(&buffers->source.raw, size, "part of a weight as it is stored", err))
+		return -1;
+	return matrix->values && in_fp8(reader, matrix->ref)
+		       ? buffer_alloc(&buffers->values, size, "part of a weight in FP8", err)
+		       : 0;
 }
 
 static void buffers_release(struct band_buffers *buffers)
 {
 	free(buffers->source.matrix);
 	free(buffers->source.raw);
+	free(buffers->values);
 	free(buffers->line);
 }
 
@@ -139,47 +171,74 @@ static int weight_matrix_refuse(const struct weight_matrix *matrix, uint64_t n_n
 		       matrix->first, matrix->first + matrix->n - 1, name, n_nonfinite);
 }
 
+/* Adds the values of a band to the amax of the matrix, and counts its NaN and infinities. */
+static int look_at(const struct weight_reader *reader, struct weight_matrix *matrix,
+		   const struct matrix *x, uint64_t *n_nonfinite, struct err *err)
+{
+	const struct backend *backend = reader->source->backend;
+
+	backend_amax(backend, x, (struct tile){ WHOLE, WHOLE }, &matrix->amax, 1, n_nonfinite);
+	return backend_failed(backend, matrix->ref->weight->tensor->name, err);
+}
+
+/* Is every value one of bf16? */
+static bool all_bf16(const struct matrix *x)
+{
+	const float *values = x->data;
+	uint32_t bits = 0;
+
+	for (size_t i = 0; i < x->rows * x->cols; i++)
+		bits |= f32_bits(values[i]);
+	return (bits & 0xFFFF) == 0;
+}
+
+/* Writes a band, which begins at element `first` of the matrix, as the matrix is wanted. */
+static int keep(const struct weight_reader *reader, struct weight_matrix *matrix, size_t first,
+		const struct matrix *x, const struct band_buffers *buffers, struct err *err)
+{
+	struct matrix values = *x;
+
+	if (in_fp8(reader, matrix->ref)) {
+		if (fp8_forward_quantize(reader->fp8, matrix->ref, x, buffers->values, &values,
+					 err))
+			return -1;
+		if (matrix->dtype == DT_BF16 && !all_bf16(&values))
+			matrix->inexact = true;
+	}
+	place(&values, first, reader, matrix, buffers->line);
+	return 0;
+}
+
 int weight_matrix_read(const struct weight_reader *reader, struct weight_matrix *matrix,
 		       struct err *err)
 {
 	const struct linear_ref *ref = matrix->ref;
-	const struct tile whole = { WHOLE, WHOLE };
 	struct band_buffers buffers = { 0 };
-	uint64_t lines, all, across, n_nonfinite = 0;
+	uint64_t n_nonfinite = 0;
 	struct layout layout;
+	struct bands bands;
 	int rc = -1;
 
 	matrix->amax = 0;
+	matrix->inexact = false;
 	if (layout_make(&layout, reader, ref, err))
 		return -1;
-	all = layout.by_column ? ref->k : matrix->n;
-	across = layout.by_column ? matrix->n : ref->k;
-	lines = band_lines(all, across);
-	if (buffers_alloc(&buffers, lines * across, ref->k, unit_needs_raw(&layout.unit), err))
+	bands = bands_of(reader, matrix, layout.by_column);
+	if (buffers_alloc(&buffers, reader, matrix, &layout, bands.lines * bands.across, err))
 		goto out;
-	for (uint64_t i = 0; i < all; i += lines) {
-		uint64_t now = all - i < lines ? all - i : lines;
+	for (uint64_t i = 0, n; i < bands.all; i += n) {
 		uint64_t row = layout.first_row + matrix->first;
-		struct source_request request = {
-			.unit = &layout.unit,
-			.rect = { .row = row + i, .n_rows = now, .n_cols = ref->k },
-			.buffers = buffers.source,
-		};
+		struct source_request request = { .unit = &layout.unit, .buffers = buffers.source };
 		struct matrix x;
-		float amax = 0;
 
-		if (layout.by_column)
-			request.rect = (struct rect){
-				.row = row, .col = i, .n_rows = matrix->n, .n_cols = now
-			};
-		if (source_read(reader->source, &request, &x, err))
+		n = bands.all - i < bands.lines ? bands.all - i : bands.lines;
+		request.rect = layout.by_column ? (struct rect){ row, i, matrix->n, n }
+						: (struct rect){ row + i, 0, n, ref->k };
+		if (source_read(reader->source, &request, &x, err) ||
+		    look_at(reader, matrix, &x, &n_nonfinite, err) ||
+		    (matrix->values &&
+		     keep(reader, matrix, layout.by_column ? i : i * ref->k, &x, &buffers, err)))
 			goto out;
-		backend_amax(reader->source->backend, &x, whole, &amax, 1, &n_nonfinite);
-		if (backend_failed(reader->source->backend, ref->weight->tensor->name, err))
-			goto out;
-		matrix->amax = amax > matrix->amax ? amax : matrix->amax;
-		if (matrix->values)
-			place(reader, &x, layout.by_column ? i : i * ref->k, matrix, buffers.line);
 	}
 	rc = n_nonfinite ? weight_matrix_refuse(matrix, n_nonfinite, err) : 0;
 out:

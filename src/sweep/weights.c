@@ -46,46 +46,13 @@ static size_t n_devices(const struct weights *weights)
 	return weights->forward->n_devices;
 }
 
-static struct weight_reader reader_of(struct weights *weights, bool round)
+static struct weight_reader reader_of(struct weights *weights)
 {
 	return (struct weight_reader){ .source = &weights->source,
 				       .detection = &weights->detection,
 				       .host = host_ops_select(),
-				       .round = round };
-}
-
-/* Reads a matrix in a model with quantized matrices: in fp32 first, then in the type of the
- * products. */
-static int load_quantized(struct weights *weights, const struct linear_ref *ref,
-			  struct linear *linear, void **values, struct err *err)
-{
-	const struct weight_reader reader = reader_of(weights, false);
-	const struct host_ops *host = host_ops_select();
-	size_t n = ref->n * ref->k;
-	struct matrix x = { .dtype = DT_F32, .rows = ref->n, .cols = ref->k, .stride = ref->k };
-	struct weight_matrix matrix = { .ref = ref, .n = ref->n, .dtype = DT_F32 };
-
-	if (buffer_alloc(values, n * sizeof(float), "the values of a weight", err))
-		return -1;
-	matrix.values = *values;
-	if (weight_matrix_read(&reader, &matrix, err))
-		return -1;
-	linear->amax = matrix.amax;
-	x.data = *values;
-	if (fp8_forward_weight(weights->fp8, linear, &x, *values, err))
-		return -1;
-	if (weights->forward->round && !linear->cast)
-		host->round_bf16_f32(*values, n, *values);
-	if (linear->input == DT_BF16) {
-		void *halves;
-
-		if (buffer_alloc(&halves, n * sizeof(uint16_t), "the values of a weight", err))
-			return -1;
-		host->round_bf16(*values, n, halves);
-		free(*values);
-		*values = halves;
-	}
-	return 0;
+				       .round = weights->forward->round,
+				       .fp8 = weights->fp8 };
 }
 
 /* The place of a matrix in what is loaded. */
@@ -96,11 +63,18 @@ struct linear_place {
 
 #define NO_EXPERT SIZE_MAX
 
-/* A piece: rows of a matrix that one thread loads.  A panel, or the whole matrix in models with
- * quantized matrices. */
+/* What the threads that load the pieces of a matrix have together. */
+struct matrix_load {
+	size_t first_piece;
+	atomic_size_t n_left; /* pieces */
+	atomic_bool inexact;  /* as in struct weight_matrix */
+};
+
+/* A piece: a panel of a matrix, which one thread loads. */
 struct weights_piece {
 	const struct linear_ref *from;
 	struct linear_place place;
+	size_t matrix; /* in load->matrices */
 	size_t part, first, n;
 	float amax;
 };
@@ -138,11 +112,17 @@ static int weight_set(const struct linear *linear, size_t part, const void *rows
 
 /* Describes a matrix, without memory. */
 static void linear_init(struct linear *linear, const struct linear_ref *from,
-			const struct forward *forward, size_t device)
+			const struct weights *weights, size_t device)
 {
+	const struct forward *forward = weights->forward;
+	const struct fp8_forward *fp8 = weights->fp8;
 	struct executor *executor = forward->executors[device];
 
-	*linear = (struct linear){ .ref = from, .input = forward->input };
+	*linear = (struct linear){ .ref = from,
+				   .input = forward->input,
+				   .cast = fp8 ? fp8_forward_cast(fp8, from) : NULL };
+	if (linear->cast && !fp8_forward_is_bf16(fp8))
+		linear->input = DT_F32;
 	linear->weight =
 		(struct executor_weight){ .executor = executor,
 					  .n = from->n,
@@ -173,22 +153,20 @@ static int load_add(struct weights_load *load, const struct linear_ref *from,
 {
 	const struct executor_weight *weight = &linear_at(load, place, 0)->weight;
 	struct weights *weights = load->weights;
-	struct weights_piece piece = { .from = from, .place = place };
+	struct weights_piece piece = { .from = from, .place = place, .matrix = load->n_matrices };
 
 	if (!from->weight)
 		return 0;
 	for (size_t d = 0; d < n_devices(weights); d++)
-		linear_init(linear_at(load, place, d), from, weights->forward, d);
+		linear_init(linear_at(load, place, d), from, weights, d);
 	if (from->bias && load_bias(load, from, place, err))
 		return -1;
-	if (weights->fp8) {
-		piece.n = from->n;
-		piece_add(load, &piece);
-		return 0;
-	}
 	for (size_t d = 0; d < n_devices(weights); d++)
 		if (weight_init(linear_at(load, place, d), err))
 			return -1;
+	ARRAY_GROW(load->matrices, load->n_matrices);
+	load->matrices[load->n_matrices++] =
+		(struct matrix_load){ load->n, executor_weight_panels(weight), false };
 	for (; piece.part < executor_weight_panels(weight); piece.part++) {
 		piece.n = executor_weight_panel_rows(weight, piece.part);
 		piece_add(load, &piece);
@@ -197,11 +175,44 @@ static int load_add(struct weights_load *load, const struct linear_ref *from,
 	return 0;
 }
 
-static int set_part(const struct weights_load *load, struct weights_piece *piece,
-		    struct buffer *rows, struct err *err)
+/* Finds the amax of a piece of a matrix that needs the scale of a whole tensor. */
+static int find_amax(void *context, int worker, size_t item, struct err *err)
+{
+	const struct weights_load *load = context;
+	struct weights_piece *piece = &load->pieces[item];
+	const struct weight_reader reader = reader_of(load->weights);
+	struct weight_matrix matrix = {
+		.ref = piece->from, .first = piece->first, .n = piece->n, .dtype = DT_F32
+	};
+
+	(void)worker;
+	if (!fp8_forward_wants_amax(load->weights->fp8, piece->from))
+		return 0;
+	if (weight_matrix_read(&reader, &matrix, err))
+		return -1;
+	piece->amax = matrix.amax;
+	return 0;
+}
+
+/* Finds the amaxes that are wanted, before the first piece is quantized. */
+static int find_amaxes(struct weights_load *load, struct err *err)
 {
 	const struct weights *weights = load->weights;
-	const struct weight_reader reader = reader_of(load->weights, weights->forward->round);
+
+	if (!weights->fp8)
+		return 0;
+	if (pool_run(weights->n_threads, load->n, find_amax, load, weights->stop, err))
+		return -1;
+	for (size_t i = 0; i < load->n; i++)
+		fp8_forward_raise_amax(weights->fp8, load->pieces[i].from, load->pieces[i].amax);
+	return 0;
+}
+
+/* Reads a piece and sends it to each device.  *inexact: as in struct weight_matrix. */
+static int set_piece(const struct weights_load *load, struct weights_piece *piece,
+		     struct buffer *rows, bool *inexact, struct err *err)
+{
+	const struct weight_reader reader = reader_of(load->weights);
 	struct weight_matrix matrix = { .ref = piece->from,
 					.first = piece->first,
 					.n = piece->n,
@@ -214,79 +225,50 @@ static int set_part(const struct weights_load *load, struct weights_piece *piece
 	if (weight_matrix_read(&reader, &matrix, err))
 		return -1;
 	piece->amax = matrix.amax;
-	for (size_t d = 0; d < n_devices(weights); d++)
+	*inexact = matrix.inexact;
+	for (size_t d = 0; d < n_devices(load->weights); d++)
 		if (weight_set(linear_at(load, piece->place, d), piece->part, rows->data, err))
 			return -1;
 	return 0;
 }
 
-static int set_parts(const struct linear *to, const void *values, struct err *err)
+/* Loads a matrix again, for products of fp32. */
+static int load_as_f32(const struct weights_load *load, size_t first_piece, struct buffer *rows,
+		       struct err *err)
 {
-	const char *rows = values;
+	struct weights_piece *pieces = &load->pieces[first_piece];
+	size_t n = executor_weight_panels(&linear_at(load, pieces->place, 0)->weight);
+	bool inexact;
 
-	for (size_t part = 0; part < executor_weight_panels(&to->weight); part++) {
-		if (weight_set(to, part, rows, err))
+	for (size_t d = 0; d < n_devices(load->weights); d++) {
+		struct linear *linear = linear_at(load, pieces->place, d);
+
+		linear->weight.executor->ops->weight_release(&linear->weight);
+		linear->input = DT_F32;
+		if (weight_init(linear, err))
 			return -1;
-		rows += executor_weight_panel_rows(&to->weight, part) * to->ref->k *
-			dtype_bits(to->input) / 8;
 	}
+	for (size_t i = 0; i < n; i++)
+		if (set_piece(load, &pieces[i], rows, &inexact, err))
+			return -1;
 	return 0;
 }
 
-static int set_quantized(const struct weights_load *load, const struct weights_piece *piece,
-			 struct err *err)
-{
-	struct linear *first = linear_at(load, piece->place, 0);
-	void *values = NULL;
-	int rc = load_quantized(load->weights, piece->from, first, &values, err);
-
-	for (size_t d = 0; d < n_devices(load->weights) && !rc; d++) {
-		struct linear *to = linear_at(load, piece->place, d);
-
-		to->input = first->input;
-		to->cast = first->cast;
-		to->amax = first->amax;
-		rc = weight_init(to, err) || set_parts(to, values, err);
-	}
-	free(values);
-	if (rc)
-		return -1;
-	return 0;
-}
-
-/* Finds the amax of matrices that share a scale, before the first of them is quantized. */
-static int find_amax(void *context, int worker, size_t item, struct err *err)
-{
-	const struct weights_load *load = context;
-	const struct linear_ref *ref = load->pieces[item].from;
-	const struct weight_reader reader = reader_of(load->weights, false);
-	struct weight_matrix matrix = { .ref = ref, .n = ref->n, .dtype = DT_F32 };
-
-	(void)worker;
-	if (!fp8_forward_wants_amax(load->weights->fp8, ref))
-		return 0;
-	if (weight_matrix_read(&reader, &matrix, err))
-		return -1;
-	fp8_forward_set_amax(load->weights->fp8, ref, matrix.amax);
-	return 0;
-}
-
-static int find_amaxes(struct weights_load *load, struct err *err)
-{
-	const struct weights *weights = load->weights;
-
-	return weights->fp8
-		       ? pool_run(weights->n_threads, load->n, find_amax, load, weights->stop, err)
-		       : 0;
-}
-
+/* The last piece of a matrix knows of all others whether bf16 holds their values. */
 int weights_load_piece(struct weights_load *load, int worker, size_t i, struct err *err)
 {
-	struct weights *weights = load->weights;
 	struct weights_piece *piece = &load->pieces[i];
+	struct matrix_load *matrix = &load->matrices[piece->matrix];
+	struct buffer *rows = &load->weights->rows[worker];
+	bool inexact;
 
-	return weights->fp8 ? set_quantized(load, piece, err)
-			    : set_part(load, piece, &weights->rows[worker], err);
+	if (set_piece(load, piece, rows, &inexact, err))
+		return -1;
+	if (inexact)
+		atomic_store(&matrix->inexact, true);
+	if (atomic_fetch_sub(&matrix->n_left, 1) > 1 || !atomic_load(&matrix->inexact))
+		return 0;
+	return load_as_f32(load, matrix->first_piece, rows, err);
 }
 
 static int load_piece(void *context, int worker, size_t item, struct err *err)
@@ -312,6 +294,7 @@ void weights_load_end(struct weights_load *load)
 		}
 	}
 	free(load->pieces);
+	free(load->matrices);
 	*load = (struct weights_load){ 0 };
 }
 

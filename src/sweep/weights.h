@@ -35,8 +35,9 @@ struct weights_load {
 	struct executor_stream *const *streams;
 	struct layer *layers;	/* by device; NULL: one matrix is loaded, */
 	struct linear *linears; /* to these, by device */
-	size_t n;
+	size_t n, n_matrices;
 	struct weights_piece *pieces;
+	struct matrix_load *matrices; /* of the pieces */
 };
 
 /* All pointers must stay valid until weights_release(). */
@@ -91,7 +92,6 @@ int weights_load_vector(struct weights *weights, struct executor_stream *const *
 struct weights_kind {
 	const struct executor_ops *executor;
 	enum dtype dtype; /* of the products */
-	bool quantized;	  /* at least some matrices */
 };
 
 /* Return bytes: of a matrix in memory; of a piece of it while a thread loads it; of the matrices of

@@ -13,8 +13,6 @@ uint64_t weights_piece_size(const struct linear_ref *ref, const struct weights_k
 {
 	uint64_t size = weights_linear_size(ref, kind);
 
-	if (kind->quantized)
-		return (uint64_t)ref->n * ref->k * sizeof(float);
 	return ref->n ? size / ref->n * kind->executor->panel_rows(ref->n) : 0;
 }
 
@@ -28,10 +26,11 @@ static void load_size_add(struct load_size *size, const struct linear_ref *ref,
 			  const struct weights_kind *kind)
 {
 	uint64_t piece = weights_piece_size(ref, kind);
-	size_t rows = kind->quantized ? ref->n : kind->executor->panel_rows(ref->n);
+	size_t rows;
 
 	if (!ref->n)
 		return;
+	rows = kind->executor->panel_rows(ref->n);
 	size->weights += weights_linear_size(ref, kind);
 	size->largest_piece = piece > size->largest_piece ? piece : size->largest_piece;
 	size->n_pieces += (ref->n + rows - 1) / rows;

@@ -55,7 +55,7 @@ static void replace(struct test *test, int which, const struct linear_ref *ref, 
 {
 	struct runner *runner = &test->sweep.runners[0];
 	const struct weight_reader reader = { &runner->weights.source, &runner->weights.detection,
-					      host_ops_select(), false };
+					      host_ops_select(), false, NULL };
 	float *values = calloc(ref->n * ref->k, sizeof *values);
 	struct weight_matrix matrix = {
 		.ref = ref, .n = ref->n, .dtype = DT_F32, .values = values

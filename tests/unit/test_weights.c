@@ -28,18 +28,6 @@ static void parts_are_bounded_by_the_threads_that_find_one(void **state)
 	assert_int_equal(weights_layer_size(&tall, &kind, 1000, false), 128 * MIB);
 }
 
-/* One thread has all of a matrix that is quantized. */
-static void one_thread_has_a_quantized_matrix(void **state)
-{
-	const struct weights_kind kind = { .executor = backends[0]->executor,
-					   .dtype = DT_F32,
-					   .quantized = true };
-
-	(void)state;
-	assert_int_equal(weights_layer_size(&tall, &kind, 1, false), 128 * MIB);
-	assert_int_equal(weights_layer_size(&tall, &kind, 64, false), 128 * MIB);
-}
-
 /* A layer is larger than a small head: 6 matrices of 1 MiB and one of 4, and a piece of 4 for each
  * of them at most. */
 static void a_layer_counts_its_pieces(void **state)
@@ -84,7 +72,6 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(parts_are_bounded_by_the_threads_that_find_one),
-		cmocka_unit_test(one_thread_has_a_quantized_matrix),
 		cmocka_unit_test(a_layer_counts_its_pieces),
 		cmocka_unit_test(a_layer_loaded_ahead_counts_beside_the_one_before),
 	};
