@@ -20,7 +20,7 @@
 #define __grid_constant__
 #define GPU_UNROLL
 #define GPU_LOOP
-#define GPU_CALL
+#define GPU_CALL inline /* a file need not call all that its headers have */
 /* One block runs at a time: its memory is static, in a section that is overwritten before each
  * block. */
 #define __shared__ static __attribute__((section("simt_shared")))
