@@ -12,11 +12,12 @@
 
 #include <gpu.h>
 
-#define THREADS	  256 /* of a block, unless stated */
-#define N_WARPS	  (THREADS / 32)
-#define SUM_LANES 16
-#define SUM_CHUNK 2048 /* values at once */
-#define SUM_AHEAD 8    /* values that a thread reads before it adds them */
+#define THREADS	     256 /* of a block, unless stated */
+#define N_WARPS	     (THREADS / 32)
+#define THREADS_MOST 512 /* of any block */
+#define SUM_LANES    16
+#define SUM_CHUNK    2048 /* values at once */
+#define SUM_AHEAD    8	  /* values that a thread reads before it adds them */
 
 /* Shared memory for the sums of a block. */
 struct sum_space {
@@ -175,6 +176,56 @@ static __device__ inline unsigned lanes_max(unsigned max, int width)
 {
 	for (int step = width / 2; step > 0; step /= 2)
 		max = max_of(max, __shfl_xor_sync(GPU_ALL_LANES, max, step));
+	return max;
+}
+
+/* From N maxima of each thread to those over WIDTH adjacent threads.  At each step a thread gives
+ * half of its maxima to another one, so that the thread at `lane` ends with the N / WIDTH of them
+ * (at least 1) from lane * N / WIDTH on. */
+template <int N, int WIDTH> static __device__ inline void lanes_max_each(unsigned max[N])
+{
+	int n = N;
+
+	GPU_UNROLL
+	for (int step = WIDTH / 2; step > 0; step /= 2) {
+		bool upper = threadIdx.x & (unsigned)step;
+
+		if (n == 1) {
+			max[0] = max_of(max[0], __shfl_xor_sync(GPU_ALL_LANES, max[0], step));
+			continue;
+		}
+		n /= 2;
+		GPU_UNROLL
+		for (int i = 0; i < n; i++) {
+			unsigned given = upper ? max[i] : max[i + n];
+
+			max[i] = max_of(upper ? max[i + n] : max[i],
+					__shfl_xor_sync(GPU_ALL_LANES, given, step));
+		}
+	}
+}
+
+/* Returns the maximum over each `lanes` adjacent threads, a power of two up to all of a block, to
+ * all of them; all threads must call it.  With `wanted`, *of_block becomes that of the block.  Once
+ * in a kernel. */
+static __device__ inline unsigned strip_max(unsigned max, unsigned lanes, bool wanted,
+					    unsigned *of_block)
+{
+	__shared__ unsigned of_warp[THREADS_MOST / 32];
+	unsigned of_mine, first = (threadIdx.x & -lanes) / 32;
+
+	max = lanes_max(max, lanes < 32 ? (int)lanes : 32);
+	if (lanes <= 32 && !wanted)
+		return max;
+	of_mine = lanes_max(max, 32);
+	if (threadIdx.x % 32 == 0)
+		of_warp[threadIdx.x / 32] = of_mine;
+	__syncthreads();
+	for (unsigned warp = 0; warp < blockDim.x / 32; warp++) {
+		*of_block = max_of(*of_block, of_warp[warp]);
+		if (warp - first < lanes / 32)
+			max = max_of(max, of_warp[warp]);
+	}
 	return max;
 }
 

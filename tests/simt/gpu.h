@@ -171,6 +171,16 @@ static inline float gpu_reciprocal(float v)
 	return f32_from_bits(f32_bits(1 / v) + f32_bits(v) / 256 % 3 - 1);
 }
 
+static inline void gpu_store(float4 *to, float4 v)
+{
+	*to = v;
+}
+
+static inline void gpu_store(uint2 *to, uint2 v)
+{
+	*to = v;
+}
+
 static inline uint4 gpu_load_once(const uint4 *from)
 {
 	return *from;

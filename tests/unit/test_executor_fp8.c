@@ -16,9 +16,12 @@
 #include "num/scale.h"
 #include "support/executor_sides.h"
 
-/* The scale of a tile that is the whole matrix, as a checkpoint may have it: no reciprocal. */
-#define GIVEN	  0.37f
-#define GIVEN_INV 2.7f
+/* Scales of a tile that is the whole matrix, as a checkpoint may have them: no reciprocals, and of
+ * what is no scale. */
+static const struct scaling given[] = {
+	{ 0.37f, false, 2.7f, 0 },     { INFINITY, false, 0, 0 }, { 0.37f, false, 2.7f, 0 },
+	{ 0.37f, false, INFINITY, 0 }, { 0, false, 2.7f, 0 },
+};
 
 /* Where the values go. */
 enum into { AS_F32, IN_PLACE, AS_BF16, N_INTO };
@@ -35,6 +38,7 @@ static const struct qspec specs[] = {
 	  .scale_type = SCALE_E8M0,
 	  .mx_rule = MX_EVEN,
 	  .margin = 1 },
+	{ .format = FP8_E4M3, .tile = { 1, 32 }, .arith = ARITH_DEEPSEEK },
 	{ .format = FP8_E4M3, .tile = { 1, WHOLE } },
 	{ .format = FP8_E5M2, .tile = { 1, WHOLE }, .pow2 = true, .margin = -1 },
 	{ .format = FP8_E4M3, .tile = { WHOLE, WHOLE } },
@@ -55,6 +59,7 @@ static const struct cast_counts before = { 5, 7 };
 /* A matrix, and what becomes of it. */
 struct sample {
 	const struct qspec *spec;
+	struct scaling given; /* of ARITH_GIVEN */
 	size_t n_rows, n_cols;
 	enum into into;
 	struct values x;  /* wanted: as the values in fp32, if they are put in place */
@@ -75,6 +80,7 @@ static struct sample sample_new(const struct qspec *spec, size_t n_rows, size_t 
 {
 	size_t n = n_rows * n_cols;
 	struct sample s = { .spec = spec,
+			    .given = given[i % N_OF(given)],
 			    .n_rows = n_rows,
 			    .n_cols = n_cols,
 			    .into = (enum into)(i % N_INTO),
@@ -126,7 +132,7 @@ static void expect_tile(struct sample *s, size_t row, size_t col)
 {
 	size_t row_end = end_of(row, s->spec->tile.rows, s->n_rows);
 	size_t col_end = end_of(col, s->spec->tile.cols, s->n_cols);
-	struct scaling scaling = { GIVEN, false, GIVEN_INV, 0 };
+	struct scaling scaling = s->given;
 	float amax = 0;
 
 	for (size_t r = row; r < row_end; r++)
@@ -175,8 +181,8 @@ static void run_on(const struct side *side, const struct sample *s, bool counted
 					     .n_rows = s->n_rows,
 					     .n_cols = s->n_cols,
 					     .spec = *s->spec,
-					     .scale = GIVEN,
-					     .scale_inv = GIVEN_INV,
+					     .scale = s->given.factor,
+					     .scale_inv = s->given.scale_inv,
 					     .y = s->into == IN_PLACE ? x : y,
 					     .dtype = size == 2 ? DT_BF16 : DT_F32,
 					     .counts = counted ? counts : NULL,
@@ -219,14 +225,28 @@ static void values_equal_those_of_their_codes(void **state)
 			  n_cols[i / N_OF(specs) % N_OF(n_cols)], i / N_OF(specs));
 }
 
-/* More rows than a band of the CPU's, more columns than the threads of a block have at once. */
+/* More rows than a band of the CPU's; more columns than the threads of a GPU's block have at once,
+ * in one turn and in two. */
 static void long_rows_and_many_of_them(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < N_OF(specs); i++) {
 		values_at(&specs[i], 140, sides_small ? 130 : 1028, i);
 		values_at(&specs[i], 3, 4999, i + 1);
+		for (size_t k = 0; k < 4 && specs[i].tile.cols == WHOLE; k++) {
+			values_at(&specs[i], 3, 5000, i + k);
+			values_at(&specs[i], 2, 12000 + 96 * k, i + k + 1);
+		}
 	}
+}
+
+/* More elements than all blocks that a GPU starts have at once, which is 1056 * 4096. */
+static void a_large_tensor(void **state)
+{
+	static const struct qspec spec = { .format = FP8_E4M3, .tile = { WHOLE, WHOLE } };
+
+	(void)state;
+	values_at(&spec, 1057, 4100, 2);
 }
 
 static void no_rows_are_left_alone(void **state)
@@ -243,6 +263,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(values_equal_those_of_their_codes),
 		cmocka_unit_test(long_rows_and_many_of_them),
+		cmocka_unit_test(a_large_tensor),
 		cmocka_unit_test(no_rows_are_left_alone),
 	};
 

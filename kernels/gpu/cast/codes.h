@@ -9,6 +9,7 @@
 #include "num/scale.h"
 #include "num/scale_grid.h"
 #include "kernels/gpu/cast/amax.h"
+#include "kernels/gpu/cast/pair.h"
 
 /* Only the copy that is written first counts. */
 struct counts {
@@ -16,40 +17,7 @@ struct counts {
 	unsigned n; /* of the thread: nonfinite | saturated << 16 */
 };
 
-static __device__ GPU_CALL unsigned element_count(enum fp8_format format, float v, float scaled)
-{
-	unsigned magnitude = f32_magnitude(v);
-	unsigned saturated =
-		magnitude == F32_INF || (magnitude < F32_INF && fp8_saturates(format, scaled));
-
-	return (magnitude >= F32_INF) | saturated << 16;
-}
-
 static_assert(N_ROWS == GROUP, "a thread's elements of a column are counted as a group");
-
-struct pair {
-	float low, high;
-};
-
-/* A division is long: one copy of it serves all. */
-static __device__ GPU_CALL struct pair pair_divide(float factor, float low, float high)
-{
-	return { low / factor, high / factor };
-}
-
-/* Does a scaling divide?  Where its factor is 1, both ways give the same. */
-static __device__ inline bool spec_divides(const struct qspec *spec)
-{
-	return spec->arith == ARITH_DEEPSEEK && !spec->pow2 && spec->scale_type != SCALE_E8M0;
-}
-
-template <bool DIVIDE>
-static __device__ inline struct pair pair_scale(float factor, float low, float high)
-{
-	if (DIVIDE)
-		return pair_divide(factor, low, high);
-	return { low * factor, high * factor };
-}
 
 /* v[0 .. n-1], scaled by the factor. */
 static __device__ GPU_CALL unsigned group_count(const struct qspec *spec, struct group v,
@@ -145,32 +113,6 @@ static __device__ struct scaling region_scaling(const struct cast_args *a, unsig
 	return none;
 }
 
-/* From the amax of each of a thread's 8 rows to that of its rows over WIDTH adjacent threads.  At
- * each step a thread gives half of its rows to another one, so that the thread at `lane` ends with
- * the N_ROWS / WIDTH rows (at least 1) from row_of_lane() on. */
-template <int WIDTH> static __device__ inline void rows_reduce(unsigned max[N_ROWS])
-{
-	int n = N_ROWS;
-
-	GPU_UNROLL
-	for (int step = WIDTH / 2; step > 0; step /= 2) {
-		bool upper = threadIdx.x & (unsigned)step;
-
-		if (n == 1) {
-			max[0] = max_of(max[0], __shfl_xor_sync(GPU_ALL_LANES, max[0], step));
-			continue;
-		}
-		n /= 2;
-		GPU_UNROLL
-		for (int i = 0; i < n; i++) {
-			unsigned given = upper ? max[i] : max[i + n];
-
-			max[i] = max_of(upper ? max[i + n] : max[i],
-					__shfl_xor_sync(GPU_ALL_LANES, given, step));
-		}
-	}
-}
-
 template <int WIDTH> static __device__ inline int row_of_lane(void)
 {
 	return threadIdx.x % WIDTH * N_ROWS / WIDTH;
@@ -193,7 +135,7 @@ static __device__ void row_factors(const struct region *r, const struct cast_arg
 	for (int k = 0; k < N_ROWS; k++)
 		of[k] = max->of[k];
 	if (G != EACH_ROW)
-		rows_reduce<width>(of);
+		lanes_max_each<N_ROWS, width>(of);
 	GPU_UNROLL
 	for (int i = 0; i < held; i++) {
 		size_t row = r->row + (size_t)(row_of_lane<width>() + i) * ROW_STEP;

@@ -11,8 +11,8 @@
 #include "num/qspec.h"
 #include "kernels/gpu/cast/block128.h"
 
-#define STRIP_GROUPS	 8   /* of a thread */
-#define STRIP_LANES_MOST 512 /* most threads of a strip */
+#define STRIP_GROUPS	 8	      /* of a thread */
+#define STRIP_LANES_MOST THREADS_MOST /* threads of a strip */
 #define STRIP_MOST \
 	((size_t)STRIP_LANES_MOST * STRIP_GROUPS * GROUP) /* elements of a strip, at most: 32768 */
 
@@ -114,30 +114,6 @@ static __device__ inline void strip_load(struct strip *s, const struct source &x
 		if (n)
 			x.load(s->v[k], s->row, s->col + by.at(k), n);
 	}
-}
-
-/* Returns the amax of the thread's strip as bits; all threads must call it.  max: that of the
- * thread's elements.  With `wanted`, *of_block becomes that of all strips of the block.  Once in a
- * kernel. */
-static __device__ inline unsigned strip_max(unsigned max, unsigned lanes, bool wanted,
-					    unsigned *of_block)
-{
-	__shared__ unsigned of_warp[STRIP_LANES_MOST / 32];
-	unsigned of_mine, first = (threadIdx.x & -lanes) / 32;
-
-	max = lanes_max(max, lanes < 32 ? (int)lanes : 32);
-	if (lanes <= 32 && !wanted)
-		return max;
-	of_mine = lanes_max(max, 32);
-	if (threadIdx.x % 32 == 0)
-		of_warp[threadIdx.x / 32] = of_mine;
-	__syncthreads();
-	for (unsigned warp = 0; warp < blockDim.x / 32; warp++) {
-		*of_block = max_of(*of_block, of_warp[warp]);
-		if (warp - first < lanes / 32)
-			max = max_of(max, of_warp[warp]);
-	}
-	return max;
 }
 
 #endif

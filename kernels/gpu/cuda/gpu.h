@@ -160,6 +160,21 @@ static __device__ inline float gpu_reciprocal(float v)
 	return near;
 }
 
+/* One store of 64 or 128 bits: an assignment may become one for each member. */
+static __device__ inline void gpu_store(float4 *to, float4 v)
+{
+	asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)),
+		     "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w)
+		     : "memory");
+}
+
+static __device__ inline void gpu_store(uint2 *to, uint2 v)
+{
+	asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(to)),
+		     "r"(v.x), "r"(v.y)
+		     : "memory");
+}
+
 /* Load what is not read again soon, and store what the GPU does not read soon: it leaves the caches
  * first. */
 static __device__ inline uint4 gpu_load_once(const uint4 *from)

@@ -12,6 +12,23 @@
 #define OBSERVED_BLOCKS 1056 /* what a large GPU runs at once, or twice: few blocks, few atomics */
 #define AT_ONCE		2    /* fours of a thread */
 
+/* Returns the largest magnitude, or NaN if a value is one. */
+static __device__ inline float four_max(float4 v)
+{
+	return gpu_max_magnitude(gpu_max_magnitude(v.x, v.y), gpu_max_magnitude(v.z, v.w));
+}
+
+/* Returns the amax as bits; a NaN counts as 0. */
+static __device__ inline unsigned four_amax(float4 v)
+{
+	float most = four_max(v);
+
+	if (!f32_is_nan(most))
+		return f32_bits(most);
+	return max_of(max_of(magnitude_bits(v.x), magnitude_bits(v.y)),
+		      max_of(magnitude_bits(v.z), magnitude_bits(v.w)));
+}
+
 /* The statistics of a thread's values. */
 struct magnitudes {
 	unsigned max, n_nonfinite;
