@@ -19,9 +19,9 @@ struct round_bf16 {
 				    bf16_from_f32(v.w) };
 
 		if (at.aligned && at.n == 4)
-			*reinterpret_cast<uint2 *>(y + at.col) = {
-				code[0] | (unsigned)code[1] << 16, code[2] | (unsigned)code[3] << 16
-			};
+			gpu_store(reinterpret_cast<uint2 *>(y + at.col),
+				  { code[0] | (unsigned)code[1] << 16,
+				    code[2] | (unsigned)code[3] << 16 });
 		else
 			for (int i = 0; i < at.n; i++)
 				y[at.col + i] = code[i];

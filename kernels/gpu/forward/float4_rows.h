@@ -62,7 +62,7 @@ static __device__ inline float4 fours_load(const float *x, int n, bool aligned)
 static __device__ inline void fours_store(float *y, float4 v, int n, bool aligned)
 {
 	if (n == 4 && aligned) {
-		*reinterpret_cast<float4 *>(y) = v;
+		gpu_store(reinterpret_cast<float4 *>(y), v);
 		return;
 	}
 	if (n > 0)

@@ -33,15 +33,27 @@ static __device__ inline unsigned four_amax(float4 v)
 struct magnitudes {
 	unsigned max, n_nonfinite;
 
+	/* Adds values whose largest magnitude has these bits, if it is finite; else returns
+	 * false. */
+	__device__ bool add_finite(unsigned most)
+	{
+		if (most < F32_INF)
+			max = max_of(max, most);
+		return most < F32_INF;
+	}
+
 	__device__ void add(float v)
 	{
 		max = max_of(max, magnitude_bits(v));
 		n_nonfinite += f32_magnitude(v) >= F32_INF;
 	}
 
-	/* The first n of four. */
+	/* The first n of four.  All four by an instruction for each, which finds inf and NaN too;
+	 * where one is, each is looked at again. */
 	__device__ void add(float4 v, int n)
 	{
+		if (n == 4 && add_finite(f32_bits(four_max(v))))
+			return;
 		if (n > 0)
 			add(v.x);
 		if (n > 1)
@@ -95,6 +107,12 @@ static __device__ inline float rounded(float v)
 	return f32_is_nan(v) ? f32_from_bits(F32_NAN) : bf16_to_f32(bf16_from_f32(v));
 }
 
+static __device__ inline float4 fours_of_codes(uint2 codes)
+{
+	return { f32_from_bits(codes.x << 16), f32_from_bits(codes.x & 0xFFFF0000),
+		 f32_from_bits(codes.y << 16), f32_from_bits(codes.y & 0xFFFF0000) };
+}
+
 /* Writes up to 4 values that are bf16 already. */
 static __device__ inline void codes_store(uint16_t *y, float4 v, int n, bool aligned)
 {
@@ -102,8 +120,8 @@ static __device__ inline void codes_store(uint16_t *y, float4 v, int n, bool ali
 			    f32_bits(v.w) >> 16 };
 
 	if (n == 4 && aligned) {
-		*reinterpret_cast<uint2 *>(y) = { code[0] | code[1] << 16,
-						  code[2] | code[3] << 16 };
+		gpu_store(reinterpret_cast<uint2 *>(y),
+			  { code[0] | code[1] << 16, code[2] | code[3] << 16 });
 		return;
 	}
 	for (int i = 0; i < n; i++)
@@ -116,11 +134,22 @@ static inline bool codes_aligned(const struct rounded_out &rounded, size_t n_col
 	return ((uintptr_t)rounded.codes | (rounded.codes ? n_cols * 2 : 0)) % 8 == 0;
 }
 
-/* Rounds up to 4 values of a row, and writes them as codes and, if y is not NULL, as fp32. */
+/* Rounds up to 4 values of a row, and writes them as codes and, if y is not NULL, as fp32.
+ * Rounding keeps the order of magnitudes: if the largest of four stays finite, all do, and the
+ * device's conversion gives the bits of num/float16.h. */
 static __device__ inline void rounded_store(const struct rounded_out &out, size_t first, float *y,
 					    float4 v, const struct fours &at,
 					    struct magnitudes *found)
 {
+	if (at.n == 4 && at.aligned && found->add_finite(gpu_bf16x2(four_max(v), 0) << 16)) {
+		uint2 codes = { gpu_bf16x2(v.x, v.y), gpu_bf16x2(v.z, v.w) };
+
+		if (out.codes)
+			gpu_store(reinterpret_cast<uint2 *>(out.codes + first), codes);
+		if (y)
+			gpu_store(reinterpret_cast<float4 *>(y), fours_of_codes(codes));
+		return;
+	}
 	v = fours_each(v, rounded);
 	found->add(v, at.n);
 	if (out.codes)

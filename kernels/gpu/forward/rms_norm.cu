@@ -117,12 +117,36 @@ static __global__ void rms_norm_any(struct rms_norm_args a)
 	magnitudes_raise<N_FOUND>(found, stats);
 }
 
-/* Returns the place of fours k of this thread in its block's row. */
-static __device__ inline struct fours wide_at(const struct rms_norm_args &a, int k)
-{
-	size_t col = ((size_t)k * THREADS + threadIdx.x) * 4;
+/* The place of fours k of this thread in its block's row, whose length is a multiple of 4.  Those
+ * that do not exist are loaded where the first ones are, and neither looked at nor written. */
+struct wide_place {
+	unsigned col;
+	bool exists;
 
-	return { blockIdx.x, col, fours_left(col, a.n_cols), true };
+	__device__ wide_place(const struct rms_norm_args &a, int k)
+	{
+		col = ((unsigned)k * THREADS + threadIdx.x) * 4;
+		exists = col < a.n_cols;
+		col = exists ? col : threadIdx.x * 4;
+	}
+
+	__device__ float4 load(const float *row) const
+	{
+		return *reinterpret_cast<const float4 *>(row + col);
+	}
+};
+
+/* Writes four values of the block's row. */
+static __device__ inline void wide_put(const struct rms_norm_args &a, unsigned col, float4 v,
+				       struct magnitudes *found)
+{
+	float *y = a.y.data ? a.y.data + blockIdx.x * a.y.stride + col : NULL;
+
+	if (a.rounded.stats)
+		rounded_store(a.rounded, blockIdx.x * a.n_cols + col, y, v,
+			      { blockIdx.x, col, 4, true }, found);
+	else
+		gpu_store(reinterpret_cast<float4 *>(y), v);
 }
 
 /* A row of a block whose threads have N fours of it each, all of them aligned. */
@@ -132,27 +156,28 @@ template <int N> struct wide_row {
 	/* Loads x, and what is added to it. */
 	__device__ void load(const struct rms_norm_args &a, struct magnitudes *found)
 	{
-		const float *x = a.x.data + blockIdx.x * a.x.stride;
-		const float *add = a.sum ? a.add + blockIdx.x * a.n_cols : NULL;
+		size_t row = blockIdx.x * a.x.stride;
 		float4 more[N];
 
+		if (!wide_place(a, 0).exists)
+			return;
 		GPU_UNROLL
-		for (int k = 0; k < N; k++) {
-			struct fours f = wide_at(a, k);
-
-			v[k] = fours_load(x + f.col, f.n, true);
-			if (a.sum)
-				more[k] = fours_load(add + f.col, f.n, true);
-		}
+		for (int k = 0; k < N; k++)
+			v[k] = wide_place(a, k).load(a.x.data + row);
 		if (!a.sum)
 			return;
 		GPU_UNROLL
+		for (int k = 0; k < N; k++)
+			more[k] = wide_place(a, k).load(a.add + blockIdx.x * a.n_cols);
+		GPU_UNROLL
 		for (int k = 0; k < N; k++) {
-			struct fours f = wide_at(a, k);
+			struct wide_place at(a, k);
 
-			found[FOUND_ADD].add(more[k], f.n);
+			if (!at.exists)
+				continue;
+			found[FOUND_ADD].add(more[k], 4);
 			v[k] = fours_each(v[k], more[k], [](float w, float m) { return w + m; });
-			fours_store(a.sum + blockIdx.x * a.x.stride + f.col, v[k], f.n, true);
+			gpu_store(reinterpret_cast<float4 *>(a.sum + row + at.col), v[k]);
 		}
 	}
 
@@ -168,23 +193,25 @@ template <int N> struct wide_row {
 			    struct magnitudes *found) const
 	{
 		float offset = a.offset;
+		float4 weight[N] = {};
 
+		if (!wide_place(a, 0).exists)
+			return;
+		GPU_UNROLL
+		for (int k = 0; k < N && a.weight; k++)
+			weight[k] = wide_place(a, k).load(a.weight);
 		GPU_UNROLL
 		for (int k = 0; k < N; k++) {
-			struct fours f = wide_at(a, k);
-			float4 weight = { 0, 0, 0, 0 };
-			float *y = a.y.data ? a.y.data + blockIdx.x * a.y.stride + f.col : NULL;
+			struct wide_place at(a, k);
 
-			if (a.weight)
-				weight = fours_load(a.weight + f.col, f.n, true);
-			weight = fours_each(v[k], weight, [=](float w, float by) {
-				return (w - mean) * factor * (offset + by);
-			});
-			if (a.rounded.stats)
-				rounded_store(a.rounded, blockIdx.x * a.n_cols + f.col, y, weight,
-					      f, &found[FOUND_Y]);
-			else
-				fours_store(y, weight, f.n, true);
+			if (at.exists)
+				wide_put(a, at.col,
+					 fours_each(v[k], weight[k],
+						    [=](float w, float by) {
+							    return (w - mean) * factor *
+								   (offset + by);
+						    }),
+					 &found[FOUND_Y]);
 		}
 	}
 };
@@ -194,7 +221,8 @@ template <int N> static __global__ void rms_norm_wide(struct rms_norm_args a)
 	__shared__ struct sum_space space;
 	struct value_stats *const stats[N_FOUND] = { a.add_stats, a.rounded.stats };
 	struct magnitudes found[N_FOUND] = {};
-	struct wide_row<N> row;
+	struct wide_row<N> row = {
+	};
 	float mean = 0, sum;
 
 	row.load(a, found);
