@@ -3,29 +3,47 @@
  * Two kernels: the amaxes of pieces of a head, then fp16 in tiles without gaps.
  */
 #include "kernels/gpu/forward/attention_halves.h"
-#include "kernels/gpu/forward/float4_rows.h"
+#include "kernels/gpu/forward/magnitudes.h"
 
 #define TILE  64 /* tokens of a block */
 #define PIECE 64 /* tokens of an amax */
+#define LOADS 4	 /* of a thread at once */
 
-/* A block has a piece of a head's keys, or of its values. */
+/* A block has a piece of a head's keys, or of its values.  A thread finds its first four by a
+ * division and the others by steps. */
 static __global__ void halves_amax(struct attention_args a, struct halves h, bool aligned_k,
 				   bool aligned_v)
 {
-	size_t piece = blockIdx.x % h.n_pieces, head = blockIdx.x / h.n_pieces % a.n_kv_heads;
-	bool values = blockIdx.x / h.n_pieces >= a.n_kv_heads;
-	size_t cols = values ? a.value_dim : a.head_dim, n_across = (cols + 3) / 4;
-	const float *from = (values ? a.v : a.k) + head * cols;
-	unsigned max = 0;
+	unsigned n_pieces = (unsigned)h.n_pieces, first = blockIdx.x % n_pieces * PIECE;
+	unsigned head = blockIdx.x / n_pieces, n_heads = (unsigned)a.n_kv_heads;
+	bool values = head >= n_heads, aligned = values ? aligned_v : aligned_k;
+	unsigned cols = (unsigned)(values ? a.value_dim : a.head_dim), n_across = (cols + 3) / 4;
+	size_t stride = (size_t)n_heads * cols, left = a.n_tokens - first;
+	const float *from =
+		(values ? a.v + (size_t)(head - n_heads) * cols : a.k + (size_t)head * cols) +
+		first * stride;
+	unsigned n_tokens = left < PIECE ? (unsigned)left : PIECE;
+	unsigned token = threadIdx.x / n_across, col = threadIdx.x % n_across, max = 0;
+	unsigned step = THREADS / n_across, step_cols = THREADS % n_across;
 
-	for (size_t i = threadIdx.x; i < PIECE * n_across; i += THREADS) {
-		size_t token = piece * PIECE + i / n_across, col = i % n_across * 4;
-		int n = token < a.n_tokens ? fours_left(col, cols) : 0;
-		float4 x = fours_load(from + token * a.n_kv_heads * cols + col, n,
-				      values ? aligned_v : aligned_k);
+	while (token < n_tokens) {
+		float4 x[LOADS];
 
-		max = max_of(max, max_of(max_of(magnitude_bits(x.x), magnitude_bits(x.y)),
-					 max_of(magnitude_bits(x.z), magnitude_bits(x.w))));
+		GPU_UNROLL
+		for (int k = 0; k < LOADS; k++) {
+			int n = token < n_tokens ? fours_left(col * 4, cols) : 0;
+
+			x[k] = fours_load(from + token * stride + col * 4, n, aligned);
+			token += step;
+			col += step_cols;
+			if (col >= n_across) {
+				col -= n_across;
+				token++;
+			}
+		}
+		GPU_UNROLL
+		for (int k = 0; k < LOADS; k++)
+			max = max_of(max, four_amax(x[k]));
 	}
 	max = block_max(max);
 	if (threadIdx.x == 0)
