@@ -15,6 +15,7 @@ F32 = np.float32
 FLT_MAX = np.finfo(F32).max
 FMAX = {"e4m3": F32(448), "e5m2": F32(57344)}
 FP8 = {"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
+VALUES = {name: np.arange(256, dtype=np.uint8).view(fp8).astype(F32) for name, fp8 in FP8.items()}  # of each code
 EMAX = {"e4m3": 8, "e5m2": 15}                      # exponent of FMAX
 MANTISSA_BITS = {"e4m3": 3, "e5m2": 2}
 LARGEST = {"f32": FLT_MAX, "bf16": F32(float.fromhex("0x1.FEp127")), "f16": F32(65504)}
@@ -50,7 +51,8 @@ def cast(v: np.ndarray, fp8: str) -> np.ndarray:
     v = np.asarray(v, F32)
     clamped = np.minimum(np.maximum(v, -FMAX[fp8]), FMAX[fp8])      # keeps -0.0 and NaN
     codes = clamped.astype(FP8[fp8]).view(np.uint8)
-    return np.where(np.isnan(v), np.uint8(NAN_CODE), codes)
+    nan = np.isnan(v)
+    return np.where(nan, np.uint8(NAN_CODE), codes) if nan.any() else codes
 
 
 def e8m0_to_f32(code: np.ndarray) -> np.ndarray:
@@ -62,14 +64,15 @@ def e8m0_to_f32(code: np.ndarray) -> np.ndarray:
 
 def dequantize(codes: np.ndarray, scale_inv: np.ndarray, fp8: str, dtype: str) -> np.ndarray:
     """Bits of (T)((float)q * scale_inv): the product is rounded to fp32, then to T; NaN canonical."""
-    product = np.asarray(codes, np.uint8).view(FP8[fp8]).astype(F32) * np.asarray(scale_inv, F32)
+    product = VALUES[fp8][np.asarray(codes, np.uint8)] * np.asarray(scale_inv, F32)
     if dtype == "f32":
         out, nan = product.view(np.uint32), 0x7FC00000
     elif dtype == "bf16":
         out, nan = product.astype(ml_dtypes.bfloat16).view(np.uint16), 0x7FC0
     else:
         out, nan = product.astype(np.float16).view(np.uint16), 0x7E00
-    return np.where(np.isnan(product), out.dtype.type(nan), out)
+    where = np.isnan(product)
+    return np.where(where, out.dtype.type(nan), out) if where.any() else out
 
 
 # Scales from amax.
