@@ -142,10 +142,11 @@ def loaded(name: str, folder: pathlib.Path, case: Case, wanted: torch.Tensor, to
         model, info = load(tmp / "out", torch.bfloat16, not is_hf)
         if info:
             yield f"loading: {info}"
-        yield from weight_problems(model, dequantized(tmp / "out", "bf16"))
+        bits = dequantized(tmp / "out", "bf16")
+        yield from weight_problems(model, bits)
         if model.lm_head.weight.data_ptr() != model.model.embed_tokens.weight.data_ptr():
             yield "lm_head is not tied to the embeddings"
-        yield from flipped_bit(model, dequantized(tmp / "out", "bf16"))
+        yield from flipped_bit(model, bits)
         print(f"   {name} {case}: {sentence(model, tokenizer, PROMPT[name])!r}")
         if is_hf or case.recipe == "mxfp8" or case.ragged:      # these have no way to compute in fp32
             yield from divergence(f"{name} {case}, weights in bf16", wanted, logits(model.float(), tokenizer), limit)
@@ -155,14 +156,15 @@ def loaded(name: str, folder: pathlib.Path, case: Case, wanted: torch.Tensor, to
 
 def compressed(label: str, out: pathlib.Path, wanted: torch.Tensor, tokenizer: Any, limit: float) -> Iterator[str]:
     """In fp32, without and with compressed-tensors' own quantization of activations."""
+    bits = dequantized(out, "f32")
     model, _ = load(out, torch.float32, True)
-    yield from weight_problems(model, dequantized(out, "f32"))
+    yield from weight_problems(model, bits)
     yield from divergence(f"{label}, weights", wanted, logits(model, tokenizer), limit)
     model, info = load(out, torch.float32, False)
     if info:
         yield f"loading compressed: {info}"
     yield from divergence(f"{label}, weights and activations", wanted, logits(model, tokenizer), 2 * limit)
-    yield from weight_problems(model, dequantized(out, "f32"))
+    yield from weight_problems(model, bits)
 
 
 def divergence(label: str, wanted: torch.Tensor, found: torch.Tensor, limit: float) -> Iterator[str]:
