@@ -23,6 +23,15 @@ work=$(mktemp -d) || exit 2
 trap 'chmod -R u+w "$work" 2>/dev/null; rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 
+# Cases start python3 some thousand times.  What they start is the program itself, without site-packages, which none of them
+# needs: a shim that looks for the program (pyenv) and the files *.pth of site-packages take 0.2 s a time.
+if python=$(python3 -c 'import sys; print(sys.executable)' 2>/dev/null); then
+	mkdir "$work/bin"
+	printf '#!/bin/sh\nexec "%s" -S "$@"\n' "$python" >"$work/bin/python3"
+	chmod +x "$work/bin/python3"
+	PATH=$work/bin:$PATH
+fi
+
 passed=0
 failed=0
 skipped=0
