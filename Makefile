@@ -3,7 +3,7 @@
 # packaging/packaging.mk what is installed and packed.
 VERSION  := 0.1.0
 BUILD    ?= build
-CFLAGS   ?= -O2 -g
+CFLAGS   ?= -O2 $(if $(SANITIZE),-g1,-g)
 WERROR   ?=
 SANITIZE ?=
 V        ?=
