@@ -17,7 +17,7 @@ trap 'rm -rf "$logs"' EXIT
 trap 'exit 1' HUP INT TERM
 
 # The longest first, so that none is left alone at the end.
-longest='eval|config|load'
+longest='config|eval_smollm2|load'
 names() {
 	ls test_*.py | sed 's/^test_//; s/\.py$//'
 }

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 import transformers
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from transformers import DynamicCache
 from transformers.utils import logging
 
 import tiny_models
 from checkpoint import read_checkpoint
-from harness import eval_text, finish, quantize, real_model, report, run, scratch, skip
+from harness import finish, quantize, report, run, scratch
 from reference import WHOLE, Spec
 from told import Told
 
@@ -40,18 +40,6 @@ ROUTED = {"mixtral": 0.03, "deepseek_v3": 0.1, "gpt_oss": 0.1}
 # Models of latent attention, whose router has no borders then.
 DENSE = {"deepseek_v2": {"first_k_dense_replace": 9}, "deepseek_v3": {"first_k_dense_replace": 9},
          "glm4_moe_lite": {"mlp_layer_types": ["dense"] * tiny_models.SIZES["num_hidden_layers"]}}
-
-# Measured with torch on the first 40 x 512 tokens of eval.txt: perplexity and KLD of weights only, and for one recipe of each kind
-# of scale with activations: all of them would take half an hour.
-TABLE = {
-    "channelwise": (26.2654, .01512, (26.4628, .02461), ["--recipe", "channelwise"]),
-    "mxfp8": (26.3303, .01449, None, ["--recipe", "mxfp8"]),
-    "blockwise": (26.3303, .01449, None, ["--recipe", "blockwise", "--ragged"]),
-    "blockwise --scale-fmt float": (26.3714, .01368, (26.5369, .02034),
-                                    ["--recipe", "blockwise", "--ragged", "--scale-fmt", "float"]),
-    "current, a scale for each matrix": (26.1433, .01385, None, ["--recipe", "current"]),
-    "mxfp8 --mx-scale floor": (26.5008, .02384, (27.4377, .06415), ["--recipe", "mxfp8", "--mx-scale", "floor"]),
-}
 
 
 def sequence_error(per_sequence: list[np.ndarray]) -> float:
@@ -241,46 +229,6 @@ def split_problems() -> Iterator[str]:
                         yield f"{name}: {local} dB"
 
 
-def own_scales(source: pathlib.Path, folder: pathlib.Path) -> None:
-    """Gives every matrix the scale of its own amax, as the row of `current` was measured: quantize gives q, k and v, and
-    gate and up, one scale, because engines merge them."""
-    weights = {name: tensor for path in source.glob("*.safetensors") for name, tensor in load_file(path).items()}
-    for path in folder.glob("*.safetensors"):
-        tensors = load_file(path)
-        for name in [name for name, tensor in tensors.items() if tensor.dtype == torch.float8_e4m3fn]:
-            weight = weights[name].float()
-            scale = 448 / weight.abs().max()
-            tensors[name] = (weight * scale).to(torch.float8_e4m3fn)
-            tensors[f"{name}_scale"] = (1 / scale).reshape(tensors[f"{name}_scale"].shape)
-        save_file(tensors, path, {"format": "pt"})
-
-
-def table_numbers(out: pathlib.Path, *args: str | pathlib.Path) -> tuple[float, float, float]:
-    """The perplexity, the mean KLD, and the perplexity of the source."""
-    found = evaluate(out, *args)
-    return found["perplexity"]["value"], found["kld"]["mean"], found["source_perplexity"]["value"]
-
-
-def table_problems(source: pathlib.Path, text: pathlib.Path, recipe: str) -> Iterator[str]:
-    ppl, kld, engine, options = TABLE[recipe]
-    with scratch() as folder:
-        if (done := quantize(source, folder / "out", *options)).returncode:
-            yield done.stderr.decode().strip()
-            return
-        if recipe.startswith("current"):
-            own_scales(source, folder / "out")
-        base = ["--source", source, "--data", text, "--passes", "40"]
-        found, found_kld, found_source = table_numbers(folder / "out", *base, "--activations", "bf16")
-        if abs(found_source - 26.0003) > 0.001:
-            yield f"source: {found_source}, not 26.0003"
-        if abs(found - ppl) > 0.005 or abs(found_kld / kld - 1) > 0.01:
-            yield f"weights: {found} {found_kld}, not {ppl} {kld}"
-        if engine:
-            found, found_kld, _ = table_numbers(folder / "out", *base)
-            if abs(found / engine[0] - 1) > 0.03 or abs(found_kld / engine[1] - 1) > 0.03:
-                yield f"with activations: {found} {found_kld}, not {engine}"
-
-
 def main() -> None:
     logging.disable_progress_bar()
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -294,12 +242,6 @@ def main() -> None:
         for output_format in ("compressed-tensors", "modelopt"):
             report(f"eval of {name}, static scales, {output_format}", static_problems(name, output_format))
     report("eval of gpt_oss, --by-layer", split_problems())
-    text = eval_text()
-    for recipe in TABLE:
-        if text:
-            report(f"eval of smollm2, {recipe}", table_problems(real_model(1), text, recipe))
-        else:
-            skip(f"eval of smollm2, {recipe}", "no package has the text (corpus.sh)")
     finish()
 
 
