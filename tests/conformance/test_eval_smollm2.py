@@ -17,7 +17,7 @@ from told import Told
 
 # Of weights alone eval and torch differ by the order of sums, and agree to five digits on 4 sequences, where an error in one token
 # weighs more than in 40.  Where inputs are rounded too, a last bit sends one to another code: only means of many tokens are near.
-N_SEQUENCES, N_WITH_INPUTS, SEQ_LEN = 4, 40, 512
+N_SEQUENCES, N_WITH_INPUTS, SEQ_LEN = 4, 12, 512
 
 
 def both(tile_w: tuple[int, int], tile_x: tuple[int, int], kind: str) -> tuple[Spec, Spec]:
@@ -41,12 +41,12 @@ WITH_INPUTS = ("channelwise", "blockwise --scale-fmt float", "mxfp8 --mx-scale f
 # Perplexity of the source; perplexity and KLD of weights only, and of weights and inputs.
 SOURCE = 25.1647
 TABLE = {
-    "channelwise": (25.2916, 0.01462, (26.4628, .02461)),
+    "channelwise": (25.2916, 0.01462, (24.4959, 0.024578)),
     "mxfp8": (25.5328, 0.014662, None),
     "blockwise": (25.5328, 0.014662, None),
-    "blockwise --scale-fmt float": (25.3801, 0.014167, (26.5369, .02034)),
+    "blockwise --scale-fmt float": (25.3801, 0.014167, (24.5801, 0.020359)),
     "current": (25.4474, 0.013133, None),
-    "mxfp8 --mx-scale floor": (25.7351, 0.024416, (27.4377, .06415)),
+    "mxfp8 --mx-scale floor": (25.7351, 0.024416, (25.2936, 0.064607)),
 }
 
 
