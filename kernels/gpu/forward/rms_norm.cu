@@ -221,8 +221,7 @@ template <int N> static __global__ void rms_norm_wide(struct rms_norm_args a)
 	__shared__ struct sum_space space;
 	struct value_stats *const stats[N_FOUND] = { a.add_stats, a.rounded.stats };
 	struct magnitudes found[N_FOUND] = {};
-	struct wide_row<N> row = {
-	};
+	auto row = wide_row<N>();
 	float mean = 0, sum;
 
 	row.load(a, found);
