@@ -54,7 +54,7 @@ static void weights_are_loaded_once(void **state)
 		loads_of((struct job){ .n_sequences = 6,
 				       .n_threads = 1,
 				       .recipe = "blockwise",
-				       .device = 69600000 }),
+				       .device = 70000000 }),
 		1.1);
 	at_most("loads of the weights, which fit on the device beside a few sequences",
 		loads_of((struct job){ .n_sequences = 6, .n_threads = 1, .device = 69600000 }),
