@@ -60,6 +60,8 @@ static void report(const struct settings *settings, const struct verification *v
 		verification_print_json(verification);
 	else
 		verification_print_problems(verification);
+	if (!run->quiet && !run->json)
+		verification_print_notes(verification);
 	if (run->verbose && !run->json)
 		verification_print_checked(verification, has_source);
 	if (!run->quiet && isatty(STDERR_FILENO))

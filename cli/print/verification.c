@@ -21,6 +21,21 @@ static void compensated_json(struct json_out *out, const struct compensated_repo
 	json_out_close(out, '}');
 }
 
+static void problems_json(struct json_out *out, const char *key, const struct problem *list,
+			  size_t n)
+{
+	json_out_open(out, key, '[');
+	for (size_t i = 0; i < n; i++) {
+		json_out_open(out, NULL, '{');
+		json_out_text(out, "kind", problem_kind_name(list[i].kind));
+		json_out_text(out, "tensor", list[i].tensor);
+		json_out_text(out, "file", list[i].file);
+		json_out_text(out, "message", list[i].message);
+		json_out_close(out, '}');
+	}
+	json_out_close(out, ']');
+}
+
 void verification_print_json(const struct verification *verification)
 {
 	const struct low_bit_report *low_bit = &verification->low_bit;
@@ -43,18 +58,8 @@ void verification_print_json(const struct verification *verification)
 							  .first = low_bit->first,
 							  .known = LOW_BIT_COUNTED });
 	compensated_json(&out, &verification->compensated);
-	json_out_open(&out, "problems", '[');
-	for (size_t i = 0; i < verification->problems.n; i++) {
-		const struct problem *problem = &verification->problems.list[i];
-
-		json_out_open(&out, NULL, '{');
-		json_out_text(&out, "kind", problem_kind_name(problem->kind));
-		json_out_text(&out, "tensor", problem->tensor);
-		json_out_text(&out, "file", problem->file);
-		json_out_text(&out, "message", problem->message);
-		json_out_close(&out, '}');
-	}
-	json_out_close(&out, ']');
+	problems_json(&out, "problems", verification->problems.list, verification->problems.n);
+	problems_json(&out, "notes", verification->problems.notes, verification->problems.n_notes);
 	json_out_open(&out, "weights", '[');
 	for (size_t i = 0; i < verification->n_reports; i++) {
 		json_out_open(&out, NULL, '{');
@@ -77,6 +82,16 @@ void verification_print_problems(const struct verification *verification)
 			       problem->message);
 		else
 			printf("%s: %s\n", problem_kind_name(problem->kind), problem->message);
+	}
+}
+
+void verification_print_notes(const struct verification *verification)
+{
+	for (size_t i = 0; i < verification->problems.n_notes; i++) {
+		const struct problem *note = &verification->problems.notes[i];
+
+		fprintf(stderr, "fp8conv verify: note: %s: %s\n", problem_kind_name(note->kind),
+			note->message);
 	}
 }
 

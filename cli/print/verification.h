@@ -14,6 +14,9 @@ void verification_print_json(const struct verification *verification);
 void verification_print_problems(const struct verification *verification);
 void verification_print_checked(const struct verification *verification, bool has_source);
 
+/* Prints a line on standard error for each note. */
+void verification_print_notes(const struct verification *verification);
+
 /* Prints one line on standard error: "OK" or the number of problems, and what was checked. */
 void verification_print_verdict(const struct verification *verification, bool has_source);
 

@@ -2,6 +2,7 @@
 #include "verify/problem.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -13,6 +14,7 @@
 static const struct {
 	const char *name;
 	const char *effect;
+	bool note; /* it does not make the checkpoint wrong */
 } kinds[N_PROBLEM_KINDS] = {
 	[PROBLEM_SCALE_MISSING] = { "scale-missing",
 				    "vLLM loads the model silently and computes garbage" },
@@ -93,6 +95,11 @@ void problem_add(struct problems *problems, enum problem_kind kind, const char *
 	problem.message = kinds[kind].effect ? xasprintf("%s: %s", message, kinds[kind].effect)
 					     : xstrdup(message);
 	text_sanitize(problem.message);
+	if (kinds[kind].note) {
+		ARRAY_GROW(problems->notes, problems->n_notes);
+		problems->notes[problems->n_notes++] = problem;
+		return;
+	}
 	ARRAY_GROW(problems->list, problems->n);
 	problems->list[problems->n++] = problem;
 }
@@ -107,13 +114,19 @@ void problems_add_defects(struct problems *problems, const struct defects *defec
 	}
 }
 
+static void release_list(struct problem *list, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		free(list[i].tensor);
+		free(list[i].file);
+		free(list[i].message);
+	}
+	free(list);
+}
+
 void problems_release(struct problems *problems)
 {
-	for (size_t i = 0; i < problems->n; i++) {
-		free(problems->list[i].tensor);
-		free(problems->list[i].file);
-		free(problems->list[i].message);
-	}
-	free(problems->list);
+	release_list(problems->list, problems->n);
+	release_list(problems->notes, problems->n_notes);
 	*problems = (struct problems){ 0 };
 }

@@ -58,18 +58,18 @@ struct problem {
 	char *message; /* tensor or file, numbers, and the effect in engines; one line */
 };
 
-/* Problems in an order that does not depend on the number of threads.  A zeroed struct is an empty
- * list. */
+/* Problems in an order that does not depend on the number of threads, and apart from them notes:
+ * what may be intended, and does not make the checkpoint wrong.  Zeroed: empty lists. */
 struct problems {
-	size_t n;
-	struct problem *list;
+	size_t n, n_notes;
+	struct problem *list, *notes;
 };
 
 /* Returns the word that programs read: "scale-missing". */
 const char *problem_kind_name(enum problem_kind kind);
 
-/* Adds a problem with copies of tensor and file, which may be NULL.  Appends the effect of its kind
- * in engines to the message. */
+/* Adds a problem, or a note where the row of its kind says so, with copies of tensor and file,
+ * which may be NULL.  Appends the effect of its kind in engines to the message. */
 void problem_add(struct problems *problems, enum problem_kind kind, const char *tensor,
 		 const char *file, const char *format, ...) __attribute__((format(printf, 5, 6)));
 
