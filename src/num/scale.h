@@ -125,6 +125,28 @@ NUM_INLINE struct scaling scaling_from_amax(const struct qspec *spec, float amax
 	return scaling_f32(spec, amax, limit);
 }
 
+/* What is wrong with a scale_inv, by itself. */
+enum scale_fault {
+	SCALE_SOUND,
+	SCALE_INVALID, /* zero, negative, NaN or infinite: no code has a value by it */
+	SCALE_LARGE,
+	SCALE_SMALL, /* right in a tile of a weight, not in all of them */
+};
+
+/* Judges the scale_inv of a weight, an input or a cache by the largest value of its codes, FMAX *
+ * scale_inv.  Norms and attention square such values in fp32: where the square overflows, the
+ * outputs of a model are infinite or NaN, and where it is zero the values count for nothing. */
+NUM_INLINE enum scale_fault scale_fault_of(float scale_inv, enum fp8_format format)
+{
+	float max = fp8_max(format) * scale_inv, square = max * max;
+
+	if (!(scale_inv > 0) || f32_is_inf(scale_inv))
+		return SCALE_INVALID;
+	if (f32_is_inf(square))
+		return SCALE_LARGE;
+	return square == 0 ? SCALE_SMALL : SCALE_SOUND;
+}
+
 /* Returns x in the range of the codes, before rounding. */
 NUM_INLINE float scaling_apply(struct scaling s, float x)
 {

@@ -135,9 +135,47 @@ static void amax_fits(void **state)
 	}
 }
 
+/* The square of FMAX * scale_inv: 448^2 = 49 * 2^12, so 448 * 2^55 is below 2^64 and 448 * 2^56 is
+ * not; (448 * 2^-83)^2 = 49 * 2^-154 > 2^-149 and (448 * 2^-84)^2 = 49 * 2^-156 < 2^-150, the half
+ * of the smallest number.  57344 = 7 * 2^13. */
+static void scales_beyond_their_squares_are_no_scales(void **state)
+{
+	static const struct {
+		float scale_inv;
+		enum fp8_format format;
+		enum scale_fault fault;
+	} rows[] = {
+		{ 0.0f, FP8_E4M3, SCALE_INVALID },
+		{ -0.0f, FP8_E4M3, SCALE_INVALID },
+		{ -0.01f, FP8_E4M3, SCALE_INVALID },
+		{ NAN, FP8_E4M3, SCALE_INVALID },
+		{ INFINITY, FP8_E4M3, SCALE_INVALID },
+		{ -INFINITY, FP8_E5M2, SCALE_INVALID },
+		{ 0x1p55f, FP8_E4M3, SCALE_SOUND },
+		{ 0x1p56f, FP8_E4M3, SCALE_LARGE },
+		{ 0x1p48f, FP8_E5M2, SCALE_SOUND },
+		{ 0x1p49f, FP8_E5M2, SCALE_LARGE },
+		{ 0x1p127f, FP8_E4M3, SCALE_LARGE },
+		{ 0x1.FFFFFEp127f, FP8_E4M3, SCALE_LARGE },
+		{ 1e30f, FP8_E4M3, SCALE_LARGE },
+		{ 0x1p-83f, FP8_E4M3, SCALE_SOUND },
+		{ 0x1p-84f, FP8_E4M3, SCALE_SMALL },
+		{ 1e-42f, FP8_E4M3, SCALE_SMALL },
+		{ 0x1p-149f, FP8_E5M2, SCALE_SMALL },
+		{ 0x1p-100f, FP8_E4M3, SCALE_SMALL },
+		{ 1e-12f / 448.0f, FP8_E4M3, SCALE_SOUND },
+		{ 1.0f, FP8_E5M2, SCALE_SOUND },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		assert_int_equal(scale_fault_of(rows[i].scale_inv, rows[i].format), rows[i].fault);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(scales_beyond_their_squares_are_no_scales),
 		cmocka_unit_test(known_scales_round_as_stated),
 		cmocka_unit_test(the_smallest_amax_without_overflow_is_known),
 		cmocka_unit_test(powers_agree),
