@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "format/read_config.h"
 
@@ -18,11 +19,29 @@ void config_report(const struct config_check *check, enum config_part part, cons
 	check->report(check->context, part, file, message);
 }
 
+/* Another format beside ModelOpt's file: engines read the one or the other. */
+static void check_other(const struct config_check *check, const struct format *format)
+{
+	const struct declaration here = config_read_declaration(check->detection->config);
+	const struct declaration there = config_read_declaration(check->hf_quant_config);
+	char first[SCHEME_NAME_SIZE], second[SCHEME_NAME_SIZE];
+
+	if (!here.declared || !there.declared || !format || !strcmp(format->name, there.format) ||
+	    here.scheme.granularity == there.scheme.granularity)
+		return;
+	scheme_name(&here.scheme, first);
+	scheme_name(&there.scheme, second);
+	config_report(check, CONFIG_KEYS, "hf_quant_config.json",
+		      "it says %s, but config.json says %s: engines read the one or the other",
+		      second, first);
+}
+
 void config_check_keys(const struct config_check *check)
 {
 	const struct detection *detection = check->detection;
 	const struct format *format = config_format(detection->config);
 
+	check_other(check, format);
 	if (format && format->check)
 		format->check(check);
 	else if (!detection->declared)

@@ -25,6 +25,11 @@ const char *engine_name(enum engine engine)
 	return engine_names[engine];
 }
 
+bool engine_has_bit(unsigned set, enum engine target)
+{
+	return target == ENGINE_ANY ? set != 0 : (set & ENGINE_BIT(target)) != 0;
+}
+
 int engine_find(const char *name, enum engine *engine, struct err *err)
 {
 	*engine = ENGINE_ANY;

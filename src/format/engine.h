@@ -28,8 +28,17 @@ enum engine {
  * must be equal" where the absolute difference of the two FP32 values is larger. */
 #define ENGINE_INPUT_SCALE_LIMIT 1e-5f
 
+/* Sets of engines. */
+#define ENGINE_BIT(engine) (1u << (engine))
+#define ENGINE_ALL_BITS                                                                    \
+	(ENGINE_BIT(ENGINE_VLLM) | ENGINE_BIT(ENGINE_SGLANG) | ENGINE_BIT(ENGINE_TRTLLM) | \
+	 ENGINE_BIT(ENGINE_TRANSFORMERS))
+
 struct format;
 struct scheme;
+
+/* Whether the target is in the set; ENGINE_ANY: whether any engine is. */
+bool engine_has_bit(unsigned set, enum engine target);
 
 /* Finds the engine of a name in ENGINE_WORDS; NULL means ENGINE_ANY.  ERR_USAGE with the nearest
  * name. */

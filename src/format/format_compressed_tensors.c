@@ -6,8 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
-#include "format/check_config.h"
+#include "format/check_compressed.h"
 #include "format/read_config.h"
 #include "format/write_config.h"
 #include "format/variant.h"
@@ -314,7 +315,7 @@ static const json_t *fp8_group(const json_t *config)
 		const json_t *weights = json_object_get(group, "weights");
 
 		if (json_integer_value(json_object_get(weights, "num_bits")) == 8 &&
-		    !strcmp(config_text(weights, "type"), "float"))
+		    !strcasecmp(config_text(weights, "type"), "float"))
 			return group;
 	}
 	return NULL;
@@ -348,87 +349,6 @@ static void read_config(const json_t *config, struct declaration *said)
 	}
 }
 
-/* Whether QuantizationArgs of compressed-tensors 0.12 and later has the key. */
-static bool args_key_known(const char *key)
-{
-	static const char *const known[] = {
-		"num_bits",	   "type",     "symmetric", "group_size", "strategy",
-		"block_structure", "dynamic",  "actorder",  "observer",	  "observer_kwargs",
-		"scale_dtype",	   "zp_dtype",
-	};
-
-	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-		if (!strcmp(known[i], key))
-			return true;
-	return false;
-}
-
-static void check_args(const struct config_check *check, const char *group, const char *what,
-		       json_t *args)
-{
-	const char *key;
-	json_t *value;
-
-	json_object_foreach(args, key, value) if (!args_key_known(key))
-		config_report(check, CONFIG_KEYS, "config.json",
-			      "%s of '%s' has a key '%s' that is unknown to compressed-tensors: "
-			      "it refuses to load",
-			      what, group, key);
-}
-
-static void check_strategy(const struct config_check *check, const char *group,
-			   const json_t *weights)
-{
-	static const char *const strategies[] = {
-		[GRANULARITY_TENSOR] = "tensor",
-		[GRANULARITY_CHANNEL] = "channel",
-		[GRANULARITY_BLOCK] = "block",
-		[GRANULARITY_MX] = "group",
-	};
-	const char *strategy = config_text(weights, "strategy");
-	const char *expected = strategies[check->detection->scheme.granularity];
-
-	if (check->detection->n_weights && strcmp(strategy, expected))
-		config_report(
-			check, CONFIG_KEYS, "config.json",
-			"weights of '%s' have strategy '%s', but the scales are those of '%s'",
-			group, strategy, expected);
-	if (!strcmp(expected, "group") &&
-	    strcmp(config_text(weights, "scale_dtype"), "torch.uint8"))
-		config_report(check, CONFIG_KEYS, "config.json",
-			      "weights of '%s' have no scale_dtype 'torch.uint8': "
-			      "compressed-tensors reads the scales as numbers",
-			      group);
-}
-
-static void check_config(const struct config_check *check)
-{
-	json_t *groups = json_object_get(check->detection->config, "config_groups");
-	const char *name;
-	json_t *group;
-
-	if (!json_object_size(groups))
-		config_report(check, CONFIG_KEYS, "config.json",
-			      "quantization_config has no config_groups: engines read nothing as "
-			      "FP8");
-	json_object_foreach(groups, name, group)
-	{
-		json_t *weights = json_object_get(group, "weights");
-
-		if (!json_array_size(json_object_get(group, "targets")))
-			config_report(check, CONFIG_KEYS, "config.json",
-				      "config group '%s' has no targets", name);
-		if (!json_is_object(weights))
-			config_report(check, CONFIG_KEYS, "config.json",
-				      "config group '%s' has no weights", name);
-		check_args(check, name, "weights", weights);
-		check_args(check, name, "input_activations",
-			   json_object_get(group, "input_activations"));
-		if (json_is_object(weights) && json_object_size(groups) == 1)
-			check_strategy(check, name, weights);
-	}
-}
-
 const struct format format_compressed_tensors = {
 	.name = "compressed-tensors",
 	.summary = "llm-compressor's: config groups, weight_scale",
@@ -442,5 +362,5 @@ const struct format format_compressed_tensors = {
 	.passes = passes,
 	.configure = configure,
 	.read = read_config,
-	.check = check_config,
+	.check = check_compressed_tensors,
 };

@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "format/check_config.h"
+#include "format/member.h"
 #include "format/read_config.h"
 #include "format/write_config.h"
 #include "format/variant.h"
@@ -235,6 +236,49 @@ static void read_config(const json_t *config, struct declaration *said)
 		read_fp8(config, said);
 }
 
+#define LISTS	     (MEMBER_NULL | MEMBER_TEXTS)
+#define LIST_EFFECT  "engines refuse to load it, or skip other modules"
+#define TRANSFORMERS ENGINE_BIT(ENGINE_TRANSFORMERS)
+#define SGLANG	     ENGINE_BIT(ENGINE_SGLANG)
+#define VLLM	     ENGINE_BIT(ENGINE_VLLM)
+
+/* Fp8Config of vLLM 0.32 and SGLang 0.5.23, FineGrainedFP8Config of transformers 5.24. */
+static const struct member members[] = {
+	MEMBER_ROW("weight_block_size", MEMBER_NULL | MEMBER_TILE, ENGINE_ALL_BITS, 0,
+		   "engines refuse to load it"),
+	MEMBER_ROW("modules_to_not_convert", LISTS, ENGINE_ALL_BITS, 0, LIST_EFFECT),
+	MEMBER_ROW("ignored_layers", LISTS, ENGINE_ALL_BITS, 0, LIST_EFFECT),
+	MEMBER_ROW("modules_to_convert", LISTS, TRANSFORMERS, 0, "transformers stops at it"),
+	MEMBER_WORDS("scale_fmt", MEMBER_NULL, ENGINE_ALL_BITS, 0,
+		     "engines take the scales for another type", "ue8m0|float"),
+	MEMBER_WORDS("scale_fmt", 0, TRANSFORMERS, 0, "transformers refuses to load it",
+		     "ue8m0|float"),
+	MEMBER_ROW("fmt", MEMBER_NULL | MEMBER_TEXT, ENGINE_ALL_BITS, 0,
+		   "it does not say the type of the codes"),
+	MEMBER_ROW("dequantize", MEMBER_BOOL, TRANSFORMERS, 0, "transformers misreads it"),
+	MEMBER_ROW("kv_cache_quant_algo", MEMBER_NULL | MEMBER_TEXT, SGLANG, 0,
+		   "SGLang stops at it"),
+	MEMBER_ROW("store_dtype", MEMBER_NULL | MEMBER_TEXT, VLLM, 0, "vLLM misreads it"),
+	{ 0 },
+};
+
+/* Blocks are declared, or denied, where the scales are one per tensor. */
+static void check_no_blocks(const struct config_check *check, const json_t *config)
+{
+	const json_t *block = json_object_get(config, "weight_block_size");
+
+	if (check->detection->scheme.granularity != GRANULARITY_TENSOR)
+		return;
+	if (json_is_array(block))
+		config_report(check, CONFIG_KEYS, "config.json",
+			      "weight_block_size is a list, but the scales are one per tensor: "
+			      "engines look for scales of blocks");
+	else if (!block && check->target == ENGINE_TRANSFORMERS)
+		config_report(check, CONFIG_KEYS, "config.json",
+			      "weight_block_size is missing: transformers takes [128, 128], and "
+			      "needs null for one scale per tensor");
+}
+
 static void check_fp8(const struct config_check *check, const json_t *config)
 {
 	const struct scheme *scheme = &check->detection->scheme;
@@ -256,6 +300,7 @@ static void check_fp8(const struct config_check *check, const json_t *config)
 			      "weight_block_size differs from the %zu x %zu of the scales: "
 			      "engines apply the scales to the wrong weights",
 			      scheme->tile.rows, scheme->tile.cols);
+	check_no_blocks(check, config);
 	if (*fmt && (strstr(fmt, "e5m2") != NULL) != (scheme->fp8_format == FP8_E5M2))
 		config_report(check, CONFIG_KEYS, "config.json",
 			      "fmt is '%s', but the weights are %s", fmt,
@@ -279,6 +324,7 @@ static void check_config(const struct config_check *check)
 {
 	const json_t *config = check->detection->config;
 
+	member_check(check, "config.json", "", config, members);
 	if (is_mxfp8(config))
 		check_mxfp8(check, config);
 	else

@@ -10,6 +10,7 @@
 #include <strings.h>
 
 #include "format/check_config.h"
+#include "format/member.h"
 #include "format/read_config.h"
 #include "format/write_config.h"
 #include "format/variant.h"
@@ -174,13 +175,20 @@ static json_t *layers_json(const struct format *format, const struct quantizatio
 	return layers;
 }
 
+/* Whether the keys of a configuration say that the KV cache is FP8. */
+static bool says_fp8_cache(const json_t *keys)
+{
+	const json_t *scheme = json_object_get(keys, "kv_cache_scheme");
+
+	return !strcasecmp(config_text(keys, "kv_cache_quant_algo"), "FP8") ||
+	       (json_integer_value(json_object_get(scheme, "num_bits")) == 8 &&
+		!strcmp(config_text(scheme, "type"), "float"));
+}
+
 /* Whether the low-bit source that is passed on has a KV cache in FP8. */
 static bool passes_kv_cache(const struct passed *passed)
 {
-	const json_t *keys = keys_of(passed->config);
-
-	return passed->n_modules && (!strcmp(config_text(keys, "kv_cache_quant_algo"), "FP8") ||
-				     json_is_object(json_object_get(keys, "kv_cache_scheme")));
+	return passed->n_modules && says_fp8_cache(keys_of(passed->config));
 }
 
 static json_t *kv_cache_json(bool kv_cache)
@@ -318,9 +326,55 @@ static void check_twice(const struct config_check *check, const json_t *config)
 	if ((layers || other_layers) && !json_equal(layers, other_layers))
 		config_report(check, CONFIG_KEYS, "hf_quant_config.json",
 			      "quantized_layers differs from that in config.json");
+	if (says_fp8_cache(config) != says_fp8_cache(other))
+		config_report(check, CONFIG_KEYS, "hf_quant_config.json",
+			      "kv_cache_quant_algo is %sFP8 here, but kv_cache_scheme in "
+			      "config.json is %sFP8",
+			      says_fp8_cache(other) ? "" : "not ",
+			      says_fp8_cache(config) ? "" : "not ");
 	if (list && check->kept && !same_list(list, check->kept))
 		config_report(check, CONFIG_KEPT, "hf_quant_config.json",
 			      "exclude_modules differs from the list in config.json");
+}
+
+#define LIST_EFFECT "vLLM refuses to load it, and other engines quantize all modules"
+
+/* vLLM 0.32, ModelOptQuantConfigBase.from_config(); SGLang 0.5.23, ModelOptFp8Config. */
+static const struct member members[] = {
+	MEMBER_ROW("quant_algo", MEMBER_TEXT, ENGINE_ALL_BITS, 0, "engines refuse to load it"),
+	MEMBER_ROW("ignore", MEMBER_NULL | MEMBER_TEXTS, ENGINE_ALL_BITS, 0, LIST_EFFECT),
+	MEMBER_ROW("ignore", MEMBER_TEXTS, ENGINE_BIT(ENGINE_VLLM), 0, "vLLM refuses to load it"),
+	MEMBER_ROW("exclude_modules", MEMBER_NULL | MEMBER_TEXTS, ENGINE_ALL_BITS, 0, LIST_EFFECT),
+	MEMBER_ROW("exclude_modules", MEMBER_TEXTS, ENGINE_BIT(ENGINE_VLLM), 0,
+		   "vLLM refuses to load it"),
+	MEMBER_RANGE("group_size", MEMBER_NULL, ENGINE_ALL_BITS, 0, "vLLM refuses to load it", 1,
+		     1 << 30),
+	MEMBER_ROW("kv_cache_quant_algo", MEMBER_NULL | MEMBER_TEXT, ENGINE_ALL_BITS, 0,
+		   "vLLM refuses to load it"),
+	MEMBER_ROW("kv_cache_scheme", MEMBER_NULL | MEMBER_OBJECT, ENGINE_ALL_BITS, 0,
+		   "engines do not take it for a cache in FP8"),
+	MEMBER_ROW("quantized_layers", MEMBER_NULL | MEMBER_OBJECT, ENGINE_ALL_BITS, 0,
+		   "engines refuse to load it"),
+	MEMBER_ROW("config_groups", MEMBER_NULL | MEMBER_OBJECT, ENGINE_ALL_BITS, 0,
+		   "engines refuse to load it"),
+	{ 0 },
+};
+
+/* Both files, of which one engine reads the one and another the other. */
+static void check_members(const struct config_check *check)
+{
+	const json_t *config = check->detection->config;
+	const json_t *other = json_object_get(check->hf_quant_config, "quantization");
+	const bool nested = json_is_object(json_object_get(config, "quantization"));
+
+	member_check(check, nested ? "hf_quant_config.json" : "config.json", "", keys_of(config),
+		     members);
+	if (json_is_object(other) && !nested)
+		member_check(check, "hf_quant_config.json", "quantization", other, members);
+	if (!check->hf_quant_config && check->target == ENGINE_TRTLLM)
+		config_report(check, CONFIG_KEYS, "hf_quant_config.json",
+			      "it is missing: TensorRT-LLM 1.2 and older read the configuration of "
+			      "modelopt there alone");
 }
 
 static void check_config(const struct config_check *check)
@@ -344,6 +398,7 @@ static void check_config(const struct config_check *check)
 			      "quant_algo is '%s', which is not FP8: engines refuse it or read "
 			      "codes as weights",
 			      algo);
+	check_members(check);
 	check_twice(check, config);
 }
 

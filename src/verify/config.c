@@ -83,6 +83,23 @@ int config_declares(struct verify *verify, struct err *err)
 	return 0;
 }
 
+/* Reports a "quantization_config" that is no object. */
+static void check_object(struct verify *verify)
+{
+	const struct buf *config = &verify->opened.checkpoint->config;
+	struct json_text value;
+	struct err ignored;
+
+	if (!config->len || json_find((struct json_text){ config->data, config->len },
+				      "quantization_config", &value, &ignored))
+		return;
+	if (value.len && *value.data != '{' && !json_text_is_null(value))
+		problem_add(&verify->result->problems, PROBLEM_CONFIG_KEY, NULL, "config.json",
+			    "quantization_config is %.*s, which is not an object: engines refuse "
+			    "to load it",
+			    value.len < 40 ? (int)value.len : 40, value.data);
+}
+
 void verify_config(struct verify *verify)
 {
 	const struct detection *detection = verify->opened.detection;
@@ -90,6 +107,7 @@ void verify_config(struct verify *verify)
 	lists_read(verify);
 	if (!verify->opened.checkpoint->directory)
 		return;
+	check_object(verify);
 	if (!detection->config) {
 		/* The configuration of an unfinished output is written last. */
 		if (detection->n_weights && !verify->opened.declared &&
@@ -108,6 +126,8 @@ void verify_config(struct verify *verify)
 	config_check_keys(&(struct config_check){ .detection = detection,
 						  .hf_quant_config = verify->opened.hf_quant_config,
 						  .kept = verify->lists.kept,
+						  .fp8_groups = verify->lists.fp8_groups,
+						  .target = verify->opened.target,
 						  .report = report,
 						  .context = verify });
 	check_target(verify);

@@ -82,6 +82,31 @@ static void read_groups(struct verify_lists *lists, json_t *groups)
 	}
 }
 
+/* Finds the groups that FP8 weights belong to. */
+static void mark_groups(struct verify *verify)
+{
+	const struct checkpoint *checkpoint = verify->opened.checkpoint;
+	struct verify_lists *lists = &verify->lists;
+	size_t n_left = lists->n_groups;
+
+	lists->fp8_groups = xcalloc(lists->n_groups + 1, sizeof *lists->fp8_groups);
+	for (size_t i = 0; n_left && i < checkpoint->n_tensors; i++) {
+		const struct tensor_ref *ref = &checkpoint->by_name[i];
+		const struct verify_group *group;
+		char *module;
+
+		if (!detection_is_weight(ref))
+			continue;
+		module = verify_module(ref->tensor->name);
+		group = lists->n_groups > 1 ? lists_group(verify, module) : lists->groups;
+		free(module);
+		if (!group || lists->fp8_groups[group - lists->groups])
+			continue;
+		lists->fp8_groups[group - lists->groups] = true;
+		n_left--;
+	}
+}
+
 void lists_read(struct verify *verify)
 {
 	const json_t *config = verify->opened.detection->config;
@@ -98,6 +123,7 @@ void lists_read(struct verify *verify)
 	}
 	lists->chosen = !strcmp(config_quant_method(config), "compressed-tensors");
 	read_groups(lists, json_object_get(config, "config_groups"));
+	mark_groups(verify);
 	lists->format = config_format(config);
 	profile_make(&lists->profile, &verify->opened.model, PROFILE_ENGINE);
 	if (lists->format)
@@ -112,6 +138,7 @@ void lists_release(struct verify *verify)
 	for (size_t i = 0; i < lists->n_groups; i++)
 		skip_match_free(lists->groups[i].targets);
 	free(lists->groups);
+	free(lists->fp8_groups);
 	skip_match_free(lists->skipped);
 	skip_match_free(lists->tables);
 	skip_match_free(lists->layers);

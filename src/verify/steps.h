@@ -63,6 +63,7 @@ struct verify_lists {
 	bool chosen;		    /* modules that no group has are in high precision */
 	size_t n_groups;
 	struct verify_group *groups;
+	bool *fp8_groups;	 /* of each group: it has FP8 weights */
 	struct intern conflicts; /* entries that are reported already */
 	struct intern experts;	 /* prefixes of experts in high precision */
 	/* what engines do by themselves with modules of the model's family */

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "format/member.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/words.h"
+#include "format/read_config.h"
+
+static bool has_word(const char *words, const char *text)
+{
+	char word[WORD_SIZE];
+	size_t n = strlen(text);
+
+	if (n >= sizeof word)
+		return false;
+	for (size_t i = 0; i <= n; i++)
+		word[i] = (char)tolower((unsigned char)text[i]);
+	return words_find(words, word) >= 0;
+}
+
+static bool is_texts(const json_t *list)
+{
+	const json_t *item;
+	size_t i;
+
+	json_array_foreach(list, i, item) if (!json_is_string(item)) return false;
+	return true;
+}
+
+/* Returns whether the value has one of the types, and is in their ranges. */
+static bool fits(const struct member *row, const json_t *value)
+{
+	const unsigned types = row->types;
+	struct tile tile;
+
+	switch (json_typeof(value)) {
+	case JSON_NULL:
+		return types & MEMBER_NULL;
+	case JSON_TRUE:
+		return types & MEMBER_TRUE;
+	case JSON_FALSE:
+		return types & MEMBER_FALSE;
+	case JSON_INTEGER:
+		return types & MEMBER_NUMBER ||
+		       (types & MEMBER_INT && json_integer_value(value) >= row->min &&
+			json_integer_value(value) <= row->max);
+	case JSON_REAL:
+		return types & MEMBER_NUMBER;
+	case JSON_STRING:
+		return types & MEMBER_TEXT ||
+		       (types & MEMBER_WORD && has_word(row->words, json_string_value(value)));
+	case JSON_ARRAY:
+		return (types & MEMBER_TEXTS && is_texts(value)) ||
+		       (types & MEMBER_NO_TEXTS && !json_array_size(value)) ||
+		       (types & MEMBER_TILE && config_tile(value, &tile));
+	case JSON_OBJECT:
+		return types & MEMBER_OBJECT;
+	}
+	return false;
+}
+
+static void add_choice(struct buf *text, const char *choice)
+{
+	buf_printf(text, "%s%s", text->len ? " or " : "", choice);
+}
+
+static void add_words(struct buf *text, const char *words)
+{
+	for (size_t n; *words; words += n + (words[n] == '|')) {
+		n = strcspn(words, "|");
+		buf_printf(text, "%s'%.*s'", text->len ? " or " : "", (int)n, words);
+	}
+}
+
+/* Appends what is expected: "null or an object". */
+static void add_expected(struct buf *text, const struct member *row)
+{
+	static const struct {
+		unsigned type;
+		const char *words;
+	} choices[] = {
+		{ MEMBER_NULL, "null" },
+		{ MEMBER_TRUE, "true" },
+		{ MEMBER_FALSE, "false" },
+		{ MEMBER_NUMBER, "a number" },
+		{ MEMBER_TEXT, "a string" },
+		{ MEMBER_TEXTS, "a list of strings" },
+		{ MEMBER_NO_TEXTS, "an empty list" },
+		{ MEMBER_TILE, "[rows, columns]" },
+		{ MEMBER_OBJECT, "an object" },
+	};
+
+	if (row->types & MEMBER_WORD)
+		add_words(text, row->words);
+	if (row->types & MEMBER_INT && row->min == row->max)
+		buf_printf(text, "%s%lld", text->len ? " or " : "", (long long)row->min);
+	else if (row->types & MEMBER_INT)
+		buf_printf(text, "%san integer from %lld to %lld", text->len ? " or " : "",
+			   (long long)row->min, (long long)row->max);
+	for (size_t i = 0; i < sizeof choices / sizeof *choices; i++)
+		if (row->types & choices[i].type)
+			add_choice(text, choices[i].words);
+}
+
+#define VALUE_SHOWN 40
+
+static void report(const struct config_check *check, const char *file, const char *where,
+		   const struct member *row, const json_t *value)
+{
+	struct buf expected = { 0 };
+	char *shown = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
+
+	add_expected(&expected, row);
+	config_report(check, CONFIG_KEYS, file, "%s%s%s is %.*s%s, but must be %s: %s", where,
+		      *where ? "." : "", row->key, VALUE_SHOWN, shown ? shown : "missing",
+		      shown && strlen(shown) > VALUE_SHOWN ? "..." : "", expected.data,
+		      row->effect);
+	free(shown);
+	buf_release(&expected);
+}
+
+bool member_check(const struct config_check *check, const char *file, const char *where,
+		  const json_t *object, const struct member *rows)
+{
+	const char *reported = NULL;
+
+	for (const struct member *row = rows; row->key; row++) {
+		const json_t *value = json_object_get(object, row->key);
+		unsigned engines = value ? row->engines : row->missing;
+
+		if ((value && fits(row, value)) || !engine_has_bit(engines, check->target) ||
+		    (reported && !strcmp(reported, row->key)))
+			continue;
+		report(check, file, where, row, value);
+		reported = row->key;
+	}
+	return !reported;
+}
+
+void member_check_unknown(const struct config_check *check, const char *where, const json_t *object,
+			  const struct member *rows)
+{
+	const char *key;
+	json_t *value;
+
+	json_object_foreach((json_t *)object, key, value)
+	{
+		const struct member *row = rows;
+
+		while (row->key && strcmp(row->key, key) != 0)
+			row++;
+		if (!row->key)
+			config_report(check, CONFIG_KEYS, "config.json",
+				      "%s has a key '%s' that is unknown to compressed-tensors: it "
+				      "refuses to load",
+				      where, key);
+	}
+}
