@@ -114,6 +114,9 @@ int json_edit_path(struct json_text text, const char *const *path, size_t n, con
  * end. */
 int json_token(struct json_text text, size_t *at, struct json_text *token);
 
+/* Appends a value as compact JSON for a message; of more than 60 bytes only the beginning. */
+void json_put_value(struct buf *buf, const json_t *value);
+
 /* Appends a JSON string literal with the escapes of serde_json (the reference serializer): \" \\ \b
  * \f \n \r \t, \u00XX below 0x20; all other bytes stay as they are. */
 void config_add_json_string(struct buf *buf, const char *text, size_t n);

@@ -6,6 +6,7 @@
  */
 #include "base/json.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Decodes by jansson, after brackets and depth are checked. */
@@ -255,4 +256,21 @@ int64_t json_text_uints(struct json_text text, uint64_t *values, int max)
 bool json_text_is_null(struct json_text text)
 {
 	return text.len == 4 && !memcmp(text.data, "null", 4);
+}
+
+#define MAX_QUOTED 60 /* bytes of a value in a message */
+
+void json_put_value(struct buf *buf, const json_t *value)
+{
+	char *whole = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+	size_t length = whole ? strlen(whole) : 0;
+
+	if (length > MAX_QUOTED) {
+		length = json_utf8_prefix((struct json_text){ whole, MAX_QUOTED });
+		buf_add(buf, whole, length);
+		buf_puts(buf, "...");
+	} else {
+		buf_puts(buf, whole ? whole : "?");
+	}
+	free(whole);
 }

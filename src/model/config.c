@@ -40,63 +40,128 @@ static const json_t *nested(const json_t *object)
 	return NULL;
 }
 
-/* Returns the value of the first key that is present and not null: some files have null as head_dim
- * or n_inner. */
-static const json_t *find(const json_t *object, const char *const *keys, size_t n_keys)
+/* Refuses the value of a key of config.json.  Returns -1. */
+static int refuse(const char *key, const json_t *value, const char *expected, struct err *err)
 {
-	for (size_t i = 0; i < n_keys && keys[i]; i++) {
-		const json_t *value = json_object_get(object, keys[i]);
+	struct buf text = { 0 };
 
-		if (value && !json_is_null(value))
-			return value;
+	json_put_value(&text, value);
+	err_set(err, ERR_INPUT, "config.json: '%s' is %s, not %s: correct it or remove the key",
+		key, text.data, expected);
+	buf_release(&text);
+	return -1;
+}
+
+/* Sets *text to a copy of a string; a missing one and null leave it as it is. */
+static int read_string(const char *key, const json_t *value, char **text, struct err *err)
+{
+	if (!value || json_is_null(value))
+		return 0;
+	if (!json_is_string(value))
+		return refuse(key, value, "a string", err);
+	free(*text);
+	*text = xstrdup(json_string_value(value));
+	return 0;
+}
+
+static int read_flag(const char *key, const json_t *value, bool *flag, struct err *err)
+{
+	if (!json_is_boolean(value))
+		return refuse(key, value, "true or false", err);
+	*flag = json_is_true(value);
+	return 0;
+}
+
+static bool is_size(const json_t *value)
+{
+	return json_is_integer(value) && json_integer_value(value) >= 0;
+}
+
+/* Reads a size.  Models whose layers differ have a list of sizes, or null for a layer that has
+ * none: such a size is no number for the whole model.  0 is that of a part that the model lacks. */
+static int read_size(struct model_config *config, enum config_size which, const char *key,
+		     const json_t *value, struct err *err)
+{
+	const json_t *element;
+	size_t i;
+
+	if (!is_size(value) && !json_is_array(value))
+		return refuse(key, value, "a positive integer", err);
+	json_array_foreach(
+		value, i,
+		element) if (!is_size(element) &&
+			     !json_is_null(element)) return refuse(key, value,
+								   "a list of positive integers",
+								   err);
+	config->size[which] = (uint64_t)json_integer_value(value);
+	config->bad[which] = !config->size[which];
+	return 0;
+}
+
+/* Reads the values of a level under the first key that is there and not null: some files have null
+ * as head_dim or n_inner. */
+static int read_sizes(struct model_config *config, const json_t *object, struct err *err)
+{
+	for (int i = 0; i < N_CONFIG_SIZES; i++) {
+		for (size_t k = 0; k < MAX_SPELLINGS && spellings[i][k]; k++) {
+			const json_t *value = json_object_get(object, spellings[i][k]);
+
+			if (!value || json_is_null(value))
+				continue;
+			if (read_size(config, (enum config_size)i, spellings[i][k], value, err))
+				return -1;
+			break;
+		}
 	}
-	return NULL;
+	return 0;
 }
 
-static char *string_of(const json_t *value)
+/* transformers writes dtype, and wrote torch_dtype before. */
+static int read_strings(struct model_config *config, const json_t *root, struct err *err)
 {
-	return json_is_string(value) ? xstrdup(json_string_value(value)) : NULL;
-}
+	const json_t *architectures = json_object_get(root, "architectures");
 
-static void read_strings(struct model_config *config, const json_t *root)
-{
-	static const char *const dtype_keys[] = { "dtype", "torch_dtype" };
-
-	config->model_type = string_of(json_object_get(root, "model_type"));
-	config->architecture = string_of(json_array_get(json_object_get(root, "architectures"), 0));
-	config->dtype = string_of(find(root, dtype_keys, 2));
+	if (architectures && !json_is_null(architectures) && !json_is_array(architectures))
+		return refuse("architectures", architectures, "a list of strings", err);
+	if (read_string("model_type", json_object_get(root, "model_type"), &config->model_type,
+			err) ||
+	    read_string("architectures", json_array_get(architectures, 0), &config->architecture,
+			err) ||
+	    read_string("torch_dtype", json_object_get(root, "torch_dtype"), &config->dtype, err))
+		return -1;
+	return read_string("dtype", json_object_get(root, "dtype"), &config->dtype, err);
 }
 
 /* Inner levels are read later and override outer ones: they belong to the language model. */
-static void read_level(struct model_config *config, const json_t *object)
+static int read_level(struct model_config *config, const json_t *object, struct err *err)
 {
 	const json_t *quantization = json_object_get(object, "quantization_config");
-	const json_t *value = json_object_get(object, "model_type");
+	const json_t *tie = json_object_get(object, "tie_word_embeddings");
+	char **type = &config->model_types[config->n_model_types];
 
-	if (json_is_string(value))
-		config->model_types[config->n_model_types++] = string_of(value);
-	for (int i = 0; i < N_CONFIG_SIZES; i++) {
-		value = find(object, spellings[i], MAX_SPELLINGS);
-		if (!value)
-			continue;
-		config->bad[i] = !json_is_integer(value) || json_integer_value(value) <= 0;
-		config->size[i] = config->bad[i] ? 0 : (uint64_t)json_integer_value(value);
-	}
-	value = json_object_get(object, "tie_word_embeddings");
-	if (json_is_boolean(value)) {
-		config->tie_word_embeddings = json_is_true(value);
+	if (read_string("model_type", json_object_get(object, "model_type"), type, err) ||
+	    read_sizes(config, object, err))
+		return -1;
+	config->n_model_types += *type != NULL;
+	if (tie && !json_is_null(tie)) {
+		if (read_flag("tie_word_embeddings", tie, &config->tie_word_embeddings, err))
+			return -1;
 		config->tie_is_stated = true;
 	}
 	if (!config->has_quantization && quantization && !json_is_null(quantization)) {
+		const json_t *method = json_object_get(quantization, "quant_method");
+
 		config->has_quantization = true;
-		config->quant_method = string_of(json_object_get(quantization, "quant_method"));
+		return read_string("quant_method", method, &config->quant_method, err);
 	}
+	return 0;
 }
 
 int model_config_read(struct model_config *config, const struct buf *text, struct err *err)
 {
 	const json_t *level;
 	json_t *root;
+	int rc;
 
 	*config = (struct model_config){ 0 };
 	if (text->len == 0)
@@ -108,14 +173,16 @@ int model_config_read(struct model_config *config, const struct buf *text, struc
 		json_decref(root);
 		return err_set(err, ERR_INPUT, "config.json is not an object");
 	}
-	read_strings(config, root);
+	rc = read_strings(config, root, err);
 	level = root;
-	for (int depth = 0; level && depth < MODEL_CONFIG_LEVELS; depth++) {
-		read_level(config, level);
+	for (int depth = 0; !rc && level && depth < MODEL_CONFIG_LEVELS; depth++) {
+		rc = read_level(config, level, err);
 		level = nested(level);
 	}
 	json_decref(root);
-	return 0;
+	if (rc)
+		model_config_release(config);
+	return rc;
 }
 
 int model_config_need(const struct model_config *config, enum config_size which, struct err *err)

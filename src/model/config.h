@@ -4,8 +4,8 @@
  * accepts the keys of the hub and of transformers 5, on the top level or nested (multimodal models:
  * text_config).
  *
- * Reading is tolerant: a value of the wrong type is an error only for a caller that needs it
- * (model_config_need()).
+ * A missing key and null are the same.  A value of another type, or out of range, is an error that
+ * names the key.
  */
 #ifndef FP8CONV_MODEL_CONFIG_H
 #define FP8CONV_MODEL_CONFIG_H
@@ -44,13 +44,14 @@ struct model_config {
 	bool has_quantization; /* quantization_config is present and not null */
 	bool tie_word_embeddings;
 	bool tie_is_stated; /* false: tie_word_embeddings is missing */
-	/* of the language model; 0 where missing or not a positive integer */
+	/* of the language model; 0 where missing, 0, or a list with a number for each layer */
 	uint64_t size[N_CONFIG_SIZES];
-	bool bad[N_CONFIG_SIZES]; /* present, but not a positive integer */
+	bool bad[N_CONFIG_SIZES]; /* present, but 0 or a list */
 };
 
 /* Reads text, a whole config.json; an empty text leaves every fact missing.  The caller releases
- * config, which holds copies.  ERR_INPUT unless text is a JSON object. */
+ * config, which holds copies and is empty after a failure.  ERR_INPUT unless text is a JSON object,
+ * and with the key and its value for one of another type. */
 int model_config_read(struct model_config *config, const struct buf *text, struct err *err);
 
 /* Fails with ERR_INPUT and the name of the key unless config has the size. */

@@ -59,6 +59,19 @@ int parallel_sections(enum parallel parallel, const struct model_config *config,
 	return 2;
 }
 
+bool tp_heads_fit(const struct model_config *config, uint64_t tp, uint64_t *n, const char **what)
+{
+	uint64_t q = config->size[CONFIG_HEADS], kv = config->size[CONFIG_KV_HEADS];
+
+	*n = q;
+	*what = "attention heads";
+	if (q % tp)
+		return false;
+	*n = kv;
+	*what = "key and value heads";
+	return !kv || kv % tp == 0 || (kv < tp && tp % kv == 0);
+}
+
 /* Whether n rows or columns can be split over tp devices so that each gets whole tiles. */
 static bool fits(uint64_t n, uint64_t tp, size_t tile)
 {

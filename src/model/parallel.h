@@ -35,6 +35,15 @@ struct section {
 int parallel_sections(enum parallel parallel, const struct model_config *config, uint64_t rows,
 		      struct section sections[MAX_SECTIONS]);
 
+/* Whether the heads of attention can be split over tp devices: the heads of q in equal numbers,
+ * the heads of k and v too, or each copied to an equal number of devices.  If not, *n becomes the
+ * number of heads that cannot, and *what their name for a message.  Heads that config does not
+ * have, or not as one number, fit.
+ *
+ * Source: vLLM 0.32, ModelConfig.verify_with_parallel_config() and QKVParallelLinear; SGLang
+ * 0.5.23, qwen2.py and llama.py. */
+bool tp_heads_fit(const struct model_config *config, uint64_t tp, uint64_t *n, const char **what);
+
 /* A weight as tensor parallelism sees it. */
 struct tp_split {
 	enum parallel parallel;

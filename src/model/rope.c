@@ -127,6 +127,18 @@ static int scale_llama3(struct rope *rope, const struct levels *levels, double t
 	return 0;
 }
 
+/* Reads the factor of cosines and sines. */
+static int need_attention(struct rope *rope, const struct levels *levels, double otherwise,
+			  struct err *err)
+{
+	double factor;
+
+	if (need(levels, "attention_factor", otherwise, &factor, err))
+		return -1;
+	rope->factor = (float)factor;
+	return 0;
+}
+
 static double yarn_mscale(double scale, double mscale)
 {
 	return scale <= 1 ? 1 : 0.1 * mscale * log(scale) + 1;
@@ -136,8 +148,6 @@ static double yarn_attention(const struct levels *levels, double factor)
 {
 	double mscale = number(levels, "mscale", 0), all = number(levels, "mscale_all_dim", 0);
 
-	if (json_is_number(json_object_get(levels->scaling, "attention_factor")))
-		return number(levels, "attention_factor", 1);
 	if (mscale != 0 && all != 0)
 		return yarn_mscale(factor, mscale) / yarn_mscale(factor, all);
 	return yarn_mscale(factor, 1);
@@ -177,8 +187,7 @@ static int scale_yarn(struct rope *rope, const struct levels *levels, double the
 
 		rope->inverse[i] = slowed * ramp + rope->inverse[i] * (1 - ramp);
 	}
-	rope->factor = (float)yarn_attention(levels, factor);
-	return 0;
+	return need_attention(rope, levels, yarn_attention(levels, factor), err);
 }
 
 /* Divides angles by the numbers of a list. */
@@ -222,11 +231,10 @@ static int scale_longrope(struct rope *rope, const struct levels *levels, double
 	rope->long_from = (size_t)length;
 	if (factor > 1)
 		otherwise = sqrt(1 + log(factor) / log(length));
-	rope->factor = (float)number(levels, "attention_factor", otherwise);
-	return divide(rope, levels, "short_factor", rope->inverse, err) ||
-			       divide(rope, levels, "long_factor", rope->inverse_long, err)
-		       ? -1
-		       : 0;
+	if (need_attention(rope, levels, otherwise, err) ||
+	    divide(rope, levels, "short_factor", rope->inverse, err))
+		return -1;
+	return divide(rope, levels, "long_factor", rope->inverse_long, err);
 }
 
 /* Hunyuan: the type is "dynamic", but alpha only changes theta, for texts of any length. */

@@ -9,8 +9,9 @@
 #include "base/buf.h"
 #include "select/steps.h"
 
-/* The first tensor that cannot be split, and its dimension: N (rows) or K (columns). */
+/* The heads that cannot be split; or the first tensor, and its dimension: N (rows), K (columns). */
 struct obstacle {
+	const char *heads; /* NULL: a tensor */
 	const struct candidate *candidate;
 	char dimension;
 	uint64_t n;
@@ -53,6 +54,9 @@ static bool splits(const struct select *select, const struct candidate *c, uint6
 
 static bool loads(const struct select *select, uint64_t tp, struct obstacle *obstacle)
 {
+	*obstacle = (struct obstacle){ 0 };
+	if (!tp_heads_fit(&select->config, tp, &obstacle->n, &obstacle->heads))
+		return false;
 	for (size_t i = 0; i < select->n; i++)
 		if (select->candidates[i].recipe &&
 		    !splits(select, &select->candidates[i], tp, obstacle))
@@ -70,7 +74,11 @@ static int refuse(const struct selection *selection, int tp, const struct obstac
 		buf_printf(&sizes, "%s%d", i ? ", " : "sizes that load: ", selection->tp[i]);
 	if (!selection->n_tp)
 		buf_puts(&sizes, "no size loads");
-	if (obstacle->tile > 1)
+	if (obstacle->heads)
+		err_set(err, ERR_USAGE,
+			"the %" PRIu64 " %s of config.json do not divide by --tp %d; %s",
+			obstacle->n, obstacle->heads, tp, sizes.data);
+	else if (obstacle->tile > 1)
 		err_set(err, ERR_USAGE,
 			"tensor '%s': %c %" PRIu64
 			" does not split over --tp %d in multiples of %zu; %s",

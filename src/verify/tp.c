@@ -36,6 +36,18 @@ static uint64_t size_to_check(const struct verify *verify)
 	return target == ENGINE_VLLM || target == ENGINE_SGLANG;
 }
 
+static void check_heads(struct verify *verify, uint64_t tp)
+{
+	const char *what;
+	uint64_t n;
+
+	if (!tp_heads_fit(&verify->opened.model, tp, &n, &what))
+		problem_add(&verify->result->problems, PROBLEM_TP_SPLIT, NULL, "config.json",
+			    "%" PRIu64 " %s do not split over %" PRIu64
+			    " devices: choose a number that divides them",
+			    n, what, tp);
+}
+
 void verify_tp(struct verify *verify)
 {
 	const uint64_t tp = size_to_check(verify);
@@ -43,6 +55,7 @@ void verify_tp(struct verify *verify)
 
 	if (!tp)
 		return;
+	check_heads(verify, tp);
 	last = last_positions(verify);
 	for (size_t i = 0; i < verify->weights.n; i++) {
 		const struct verify_weight *weight = &verify->weights.list[i];

@@ -179,6 +179,22 @@ def ropes(case: Case) -> Iterator[str]:
         yield from (f"{what}, older spelling: {problem}" for problem in case.equal(older, "rotary embedding", False))
 
 
+def wrong_types(case: Case) -> Iterator[str]:
+    """A member of rope_parameters of another type is refused by its name, wherever it stands."""
+    longrope = {"rope_type": "longrope", "rope_theta": 1e4, "factor": 2.0, "original_max_position_embeddings": 32, "short_factor": [], "long_factor": []}
+    members = ROPES | {"yarn with truncate": YARN | {"truncate": False, "mscale": 0.7, "mscale_all_dim": 1.3}, "longrope": longrope}
+    for what, rope in members.items():
+        for key, value in rope.items():
+            right = {str: "word", bool: True, float: 1.5, int: 3, list: [1.0]}
+            same = (int, float) if type(value) in (int, float) else (type(value),)
+            for wrong in [w for t, w in right.items() if t not in same] + [{"a": 1}, 1e300]:
+                for config in (case.config | {"rope_parameters": rope | {key: wrong}},
+                               {k: v for k, v in case.config.items() if k != "rope_parameters"} | {"rope_scaling": rope | {key: wrong}}):
+                    found = case.ours(config)
+                    if not isinstance(found, str) or key not in found:
+                        yield f"{what}: {key} {wrong}: {found if isinstance(found, str) else 'accepted'}"
+
+
 def layer_ropes(case: Case) -> Iterator[str]:
     """A rope for each type of layers, where config.json has one for each alone."""
     ropes = case.config.get("rope_parameters", {})
@@ -254,6 +270,8 @@ def main() -> None:
             report(f"{name}: as saved", case.equal(case.config, "nothing"))
             for test in (removed, other, foreign, ropes, layer_ropes, layer_heads, hostile, patterns):
                 report(f"{name}: {test.__name__}", test(case))
+            if name == "llama":                                         # the types of members are the same for all
+                report(f"{name}: {wrong_types.__name__}", wrong_types(case))
     finish()
 
 

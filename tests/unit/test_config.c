@@ -40,9 +40,8 @@ static void sizes_are_found_under_every_name(void **state)
 		{ "{\"num_key_value_heads\": 2}", CONFIG_KV_HEADS, 2 },
 		{ "{\"n_inner\": null, \"intermediate_size\": 7}", CONFIG_INTERMEDIATE_SIZE, 7 },
 		{ "{\"head_dim\": null}", CONFIG_HEAD_DIM, 0 },
-		{ "{\"hidden_size\": \"4096\"}", CONFIG_HIDDEN_SIZE, 0 },
-		{ "{\"hidden_size\": 4096.0}", CONFIG_HIDDEN_SIZE, 0 },
-		{ "{\"hidden_size\": -1}", CONFIG_HIDDEN_SIZE, 0 },
+		{ "{\"num_experts\": 0}", CONFIG_EXPERTS, 0 },
+		{ "{\"num_attention_heads\": [32, 16, null]}", CONFIG_HEADS, 0 },
 		{ "{\"hidden_size\": 1, \"text_config\": {\"hidden_size\": 5120}}",
 		  CONFIG_HIDDEN_SIZE, 5120 },
 		{ "{\"hidden_size\": 1, \"text_config\": {}}", CONFIG_HIDDEN_SIZE, 1 },
@@ -81,8 +80,10 @@ static void words_are_read_or_left_out(void **state)
 	assert_true(config.tie_word_embeddings && config.tie_is_stated);
 	model_config_release(&config);
 
-	config = read_config("{\"dtype\": \"float16\", \"torch_dtype\": \"x\", \"model_type\": 7,"
-			     " \"architectures\": \"A\", \"quantization_config\": null}");
+	config =
+		read_config("{\"dtype\": \"float16\", \"torch_dtype\": \"x\", \"model_type\": null,"
+			    " \"architectures\": null, \"quantization_config\": null,"
+			    " \"tie_word_embeddings\": null}");
 	assert_string_equal(config.dtype, "float16");
 	assert_null(config.model_type);
 	assert_null(config.architecture);
@@ -127,6 +128,40 @@ static void a_missing_size_is_told_from_a_wrong_one(void **state)
 	model_config_release(&good);
 }
 
+static void values_of_another_type_are_refused_by_name(void **state)
+{
+	static const char *const rows[][2] = {
+		{ "{\"hidden_size\": \"4096\"}", "'hidden_size' is \"4096\"" },
+		{ "{\"hidden_size\": 4096.0}", "'hidden_size' is 4096.0" },
+		{ "{\"n_embd\": -1}", "'n_embd' is -1" },
+		{ "{\"num_experts\": true}", "'num_experts' is true" },
+		{ "{\"head_dim\": {}}", "'head_dim' is {}" },
+		{ "{\"num_attention_heads\": [1, \"2\"]}", "'num_attention_heads' is [1,\"2\"]" },
+		{ "{\"text_config\": {\"vocab_size\": \"7\"}}", "'vocab_size' is \"7\"" },
+		{ "{\"tie_word_embeddings\": \"false\"}", "'tie_word_embeddings' is \"false\"" },
+		{ "{\"tie_word_embeddings\": 1}", "'tie_word_embeddings' is 1" },
+		{ "{\"model_type\": 7}", "'model_type' is 7" },
+		{ "{\"architectures\": \"A\"}", "'architectures' is \"A\"" },
+		{ "{\"architectures\": [1]}", "'architectures' is 1" },
+		{ "{\"dtype\": [\"a\"]}", "'dtype' is [\"a\"]" },
+		{ "{\"quantization_config\": {\"quant_method\": 1}}", "'quant_method' is 1" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct model_config config;
+		struct buf buf = { 0 };
+		struct err err = { 0 };
+
+		buf_puts(&buf, rows[i][0]);
+		assert_int_equal(model_config_read(&config, &buf, &err), -1);
+		assert_int_equal(err.kind, ERR_INPUT);
+		if (!strstr(err.message, rows[i][1]))
+			fail_msg("%s: %s", rows[i][0], err.message);
+		buf_release(&buf);
+	}
+}
+
 static void bad_json_is_refused(void **state)
 {
 	static const char *const texts[] = { "[]", "{", "{\"a\": 1, \"a\": 2}", "nul" };
@@ -142,7 +177,6 @@ static void bad_json_is_refused(void **state)
 		assert_int_equal(err.kind, ERR_INPUT);
 		assert_non_null(strstr(err.message, "config.json"));
 		buf_release(&buf);
-		model_config_release(&config);
 	}
 }
 
@@ -153,6 +187,7 @@ int main(void)
 		cmocka_unit_test(words_are_read_or_left_out),
 		cmocka_unit_test(experts_have_their_own_width_or_the_common_one),
 		cmocka_unit_test(a_missing_size_is_told_from_a_wrong_one),
+		cmocka_unit_test(values_of_another_type_are_refused_by_name),
 		cmocka_unit_test(bad_json_is_refused),
 	};
 

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <string.h>
 
 #include "support/memory_checkpoint.h"
 #include "support/selection_check.h"
@@ -98,11 +99,58 @@ static void sizes_that_cut_blocks_are_refused(void **state)
 		"of 128; no size loads");
 }
 
+/* The sizes up to 64 by the rules of vLLM, in Python: q % tp == 0 and (kv % tp == 0 if tp < kv else
+ * tp % kv == 0). */
+static void heads_must_divide(void **state)
+{
+	static const struct {
+		const char *config;
+		int sizes;
+	} rows[] = {
+		{ "{\"num_attention_heads\": 9, \"num_key_value_heads\": 3}", 1 },
+		{ "{\"num_attention_heads\": 32, \"num_key_value_heads\": 8}",
+		  1 | 2 | 4 | 8 | 16 | 32 },
+		{ "{\"num_attention_heads\": 48, \"num_key_value_heads\": 6}", 1 | 2 },
+		{ "{\"num_attention_heads\": 64, \"num_key_value_heads\": 1}", 127 },
+		{ "{\"num_attention_heads\": 12}", 1 | 2 | 4 },
+		{ "{\"text_config\": {\"n_head\": 20}}", 1 | 2 | 4 },
+		{ "{\"vision_config\": {\"num_attention_heads\": 9}}", 127 },
+		{ "{\"num_attention_heads\": [8, 9]}", 127 },
+	};
+
+	(void)state;
+	for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+		struct select_options options = { .recipe = recipe_named("channelwise") };
+		struct checkpoint checkpoint;
+		struct selection selection;
+		struct err err = { 0 };
+		int sizes = 0;
+
+		memory_checkpoint_init(&checkpoint, rows[r].config,
+				       "a.0.up_proj.weight BF16 8192 128\n");
+		if (selection_make(&selection, &checkpoint, &options, &err))
+			fail_msg("row %zu: %s", r, err.message);
+		for (size_t i = 0; i < selection.n_tp; i++)
+			sizes |= selection.tp[i];
+		if (sizes != rows[r].sizes)
+			fail_msg("row %zu: %#x", r, sizes);
+		selection_release(&selection);
+		options.tp = 128;
+		if (rows[r].sizes == 1 &&
+		    (!selection_make(&selection, &checkpoint, &options, &err) ||
+		     !strstr(err.message, "the 9 attention heads of config.json do not divide by "
+					  "--tp 128; sizes that load: 1")))
+			fail_msg("row %zu: %s", r, err.message);
+		memory_checkpoint_release(&checkpoint);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(sizes_that_cut_whole_blocks_are_listed),
 		cmocka_unit_test(sizes_that_cut_blocks_are_refused),
+		cmocka_unit_test(heads_must_divide),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

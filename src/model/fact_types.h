@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The types of the keys of config.json that a forward pass reads.  A value of another type is an
+ * error that names the key: the defaults are those of a missing key alone.
+ */
+#ifndef FP8CONV_MODEL_FACT_TYPES_H
+#define FP8CONV_MODEL_FACT_TYPES_H
+
+#include <jansson.h>
+
+#include "base/err.h"
+
+/* Checks a value, and of an object its members, down to those of the objects in it.  Passes null
+ * and keys without a type.  ERR_INPUT with the path of the key, such as "rope_parameters.factor",
+ * and the value. */
+int fact_check(const char *key, const json_t *value, struct err *err);
+
+/* Sets the ERR_INPUT "config.json: 'KEY' is VALUE, WHY".  Returns -1. */
+int fact_refuse(const char *key, const json_t *value, const char *why, struct err *err);
+
+#endif
