@@ -120,14 +120,25 @@ static int dispatch(int argc, char **argv, const struct command **command, struc
 	return (*command)->run(*command, argc - 1, argv + 1, err);
 }
 
+/* Writes all n bytes: after a short write, which a limit or a full disk makes, the next one has the
+ * reason.  Returns fewer where that fails, which stdio takes for an error. */
 static ssize_t write_stdout(void *cookie, const char *data, size_t n)
 {
 	int *failed = cookie;
-	ssize_t done = write(STDOUT_FILENO, data, n);
+	size_t done = 0;
 
-	if (done < 0 && !*failed)
-		*failed = errno;
-	return done < 0 ? 0 : done;
+	while (done < n) {
+		ssize_t written = write(STDOUT_FILENO, data + done, n - done);
+
+		if (written > 0) {
+			done += (size_t)written;
+		} else if (written == 0 || errno != EINTR || signals_caught()) {
+			if (!*failed)
+				*failed = written < 0 ? errno : EIO;
+			break;
+		}
+	}
+	return (ssize_t)done;
 }
 
 /* *failed becomes the errno of the first failed write; stdio itself records only that a write
@@ -146,11 +157,12 @@ static void watch_stdout(int *failed)
  * stream stays: the C++ library, which oneDNN loads, flushes it at exit. */
 static int close_stdout(const int *first, struct err *err)
 {
-	int failed = ferror(stdout) ? EIO : 0;
+	int failed;
 
 	errno = 0;
-	if ((fflush(stdout) || close(STDOUT_FILENO)) && errno)
-		failed = errno;
+	failed = fflush(stdout) || close(STDOUT_FILENO) ? (errno ? errno : EIO) : 0;
+	if (!failed && ferror(stdout))
+		failed = EIO;
 	if (*first)
 		failed = *first;
 	if (!failed)
