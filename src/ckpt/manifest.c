@@ -18,10 +18,25 @@ json_t *manifest_job(const char *version, const char *command, json_t *options, 
 			 "command", command, "options", options, "inputs", inputs);
 }
 
+/* Decodes the manifest and checks its values; *manifest stays NULL where they are bad. */
+static int decode_checked(json_t **manifest, const struct buf *text, const char *path,
+			  struct err *err)
+{
+	struct err reason = { 0 };
+	json_t *json = json_decode((struct json_text){ text->data, text->len }, &reason);
+
+	if (json && !manifest_values_check(json, &reason)) {
+		*manifest = json;
+		return 0;
+	}
+	json_decref(json);
+	return err_set(err, ERR_INPUT, "'%s': %s: restore the file or remove it", path,
+		       reason.message);
+}
+
 int manifest_read(json_t **manifest, const struct checkpoint *checkpoint, struct err *err)
 {
 	struct buf text = { 0 };
-	struct err ignored;
 	char *path;
 	int rc;
 
@@ -30,9 +45,9 @@ int manifest_read(json_t **manifest, const struct checkpoint *checkpoint, struct
 		return 0;
 	path = xasprintf("%s/" MANIFEST_NAME, checkpoint->directory);
 	rc = io_read_file(checkpoint->io, AT_FDCWD, path, MANIFEST_LIMIT, &text, err);
-	if (!rc)
-		*manifest = json_decode((struct json_text){ text.data, text.len }, &ignored);
-	if (rc && err->kind != ERR_SYSTEM) {
+	if (!rc) {
+		rc = decode_checked(manifest, &text, path, err);
+	} else if (err->kind != ERR_SYSTEM && !io_exists(checkpoint->io, path)) {
 		*err = (struct err){ 0 };
 		rc = 0;
 	}

@@ -59,9 +59,14 @@ const json_t *manifest_input(const json_t *inputs, const char *name);
  * object of all options that decide the output's bytes; this function consumes it, and inputs. */
 json_t *manifest_job(const char *version, const char *command, json_t *options, json_t *inputs);
 
-/* Reads the manifest beside a checkpoint, a new reference.  *manifest becomes NULL where there is
- * none, or none that can be understood; ERR_SYSTEM where it cannot be read. */
+/* Reads the manifest beside a checkpoint, a new reference, with checked values.  *manifest becomes
+ * NULL where there is none; ERR_INPUT where it cannot be understood, ERR_SYSTEM where it cannot be
+ * read. */
 int manifest_read(json_t **manifest, const struct checkpoint *checkpoint, struct err *err);
+
+/* Checks the type and the range of each member that readers use; the message names the member.
+ * ERR_INPUT. */
+int manifest_values_check(const json_t *manifest, struct err *err);
 
 /* Does it say that codes compensate each other's errors, and are not the nearest? */
 bool manifest_is_compensated(const json_t *manifest);

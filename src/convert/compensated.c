@@ -280,8 +280,12 @@ int compensated_inherit(const struct execution *execution, struct err *err)
 
 	if (plan->rounding || !has_codes_of_source(plan))
 		return 0;
-	if (manifest_read(&manifest, &plan->source, err))
-		return -1;
+	if (manifest_read(&manifest, &plan->source, err)) {
+		if (err->kind == ERR_SYSTEM)
+			return -1;
+		*err = (struct err){ 0 }; /* `verify` of the source names what is wrong with it */
+		return 0;
+	}
 	rounding = json_object_get(manifest, "rounding");
 	if (manifest_is_compensated(manifest))
 		rc = manifest_add_member(&execution->out, "rounding", json_incref(rounding), err);

@@ -13,9 +13,7 @@
 
 #include "base/mem.h"
 #include "base/words.h"
-
-/* FMAX * 2^-margin must stay a normal number; useful margins are far smaller. */
-#define MARGIN_MAX 32
+#include "num/scale.h"
 
 const struct recipe *recipe_find(const char *name, struct err *err)
 {
@@ -152,10 +150,10 @@ static int tune_margin(const char *text, struct qspec *spec, struct err *err)
 
 	errno = 0;
 	value = strtol(text, &end, 10);
-	if (!isdigit((unsigned char)*text) || *end || errno || value > MARGIN_MAX)
+	if (!isdigit((unsigned char)*text) || *end || errno || value > MARGIN_LIMIT)
 		return err_set(err, ERR_USAGE,
 			       "option '--margin': '%s' is not an integer from 0 to %d", text,
-			       MARGIN_MAX);
+			       MARGIN_LIMIT);
 	spec->margin = (int)value;
 	return 0;
 }

@@ -29,7 +29,8 @@ static void take_name(struct arithmetic *arithmetic)
 			arithmetic->name = row->name;
 }
 
-/* Reads the record of our own files, which may have a margin or an epsilon, as no row has. */
+/* Reads the record of our own files, which may have a margin or an epsilon, as no row has;
+ * manifest_read() has checked types and ranges. */
 static void take_record(const json_t *scales, enum scale_type type, struct arithmetic *recorded)
 {
 	int arith = word_index(scales, "scale_arith", SCALE_ARITH_WORDS);

@@ -25,9 +25,9 @@ config = {"quantization_config": {"quant_method": "fp8", "weight_block_size": [1
 (folder / "README.md").write_text("---\nbase_model: \"x\\\": y\"\nbase_model_relation: quantized\nlicense: 'a: b'\n"
                                   "license_name: <script>\nlanguage:\n- 'no'\n- \"- x\"\npipeline_tag: &anchor x\n---\n")
 manifest = {"tool": "fp8conv", "version": "0<b>|`\n```\n# x", "command": "quantize; rm -rf `pwd`", "shards": [], "options": {
-    "recipe": "no such", "format": "```\n", "exclude": ["`\n```\n<script>", 3], "tensor": ["=", "a=skip", "(=blockwise"], "scales": 7,
-    "rounding": {"data_sha256": "<b>", "tokens": -1, "domains": [10**15] * 1000}, "keep": {"budget": 1e300}},
-    "rounding": {"rounding": "|<b>`", "shrink": 1e300}, "inputs": [{"name": "README.md", "sha256": 3}, 5]}
+    "recipe": "no such", "format": "```\n", "exclude": ["`\n```\n<script>", 3], "tensor": ["=", "a=skip", "(=blockwise"], "scales": {"x": 7},
+    "rounding": {"data_sha256": "<b>", "tokens": 2**62, "domains": [10**15] * 1000}, "keep": {"budget": 1e300}},
+    "rounding": {"rounding": "|<b>`", "shrink": 1e300}, "inputs": [{"name": "README.md", "sha256": "<b>"}, {}]}
 (folder / "fp8conv-manifest.json").write_text(json.dumps(manifest))
 spread = {key: 1e308 for key in ("mean", "se", "max", "p99_9", "median", "min")}
 modules = [{"module": "<script>" + str(i), "local": {"sqnr_db": 1e300 * (i - 50)}} for i in range(200)]

@@ -52,6 +52,57 @@ sed -i 's,"name": "config.json",".name": "../model/config.json",; s,"\.name,"nam
 fails 3 " verify: 'out/fp8conv-manifest.json' has an invalid record of '../model/config.json': it needs a SHA-256 and a path inside the directory" \
 	verify out --manifest
 "$FP8CONV" quantize model -o plain
+cat >values.py <<'PYTHON'
+# Values that quantize refuses as options, and values of other types: each is named; null, and what is unknown, is nothing.
+import json, os, subprocess
+
+program, source = os.environ["FP8CONV"], os.environ["SAMPLES"] + "/tiny-llama"
+path = "plain/fp8conv-manifest.json"
+whole = json.load(open(path))
+
+
+def at(manifest, names):
+    for name in names:
+        manifest = manifest[int(name) if name.isdigit() else name]
+    return manifest
+
+
+def run(member, value):
+    manifest = json.loads(json.dumps(whole))
+    *names, last = member.split(".")
+    at(manifest, names)[last] = value
+    json.dump(manifest, open(path, "w"))
+    return [(args[0], subprocess.run([program, *args], capture_output=True, text=True))
+            for args in (["verify", "plain", "--source", source], ["verify", "plain"], ["report", "plain", "-o", "card", "--restart"])]
+
+
+BAD = {"options.scales.amax_epsilon": (-1, 1e39, "1", True, []), "options.scales.margin": (-1, 33, 1000, 2 ** 62, 1.5, "1", {}),
+       "options.scales.scale_arith": ("other", 1), "options.scales.mx_scale": ("down", []), "options.scales.pow2": (1, "true"),
+       "options.scales.fp8_format": ("e3m4",), "options.scales": ([], 1, "x"), "options": ([], "x"), "options.recipe": (1, []),
+       "options.include": ("x", {}), "options.tensor": (1,), "options.rounding": ("nearest", 1), "options.keep": ([], 1), "rounding": ("compensated", [1]),
+       "inputs": ({}, "x"), "inputs.0.size": (-1, "1", 1.5), "inputs.0.name": (1,), "shards": ({}, 1), "shards.0.crc32": (1,), "shards.0.name": ([],),
+       "finished": (1, "true"), "command": (1,), "tool": ({},), "version": (1,), "files": ({},)}
+for member, values in BAD.items():
+    for value in values:
+        for command, result in run(member, value):
+            name = member.split(".")[-1]
+            if result.returncode != 3 or f"{name}' is " not in result.stderr or result.stderr.count("\n") != 1:
+                print(f"{command}: {member} {value!r}: status {result.returncode}, {result.stderr}")
+GOOD = {"options.scales.amax_epsilon": (0, 0.0, None), "options.scales.margin": (0, None), "rounding": (None,), "files": (None,), "later": ({}, 1),
+        "options.later": ([],), "options.scales.later": ("x",)}
+for member, values in GOOD.items():
+    for value in values:
+        for command, result in run(member, value):
+            if result.returncode:
+                print(f"{command}: {member} {value!r}: status {result.returncode}, {result.stderr}")
+for text in ("", "{", "[]", "nonsense", "[" * 1000000):
+    open(path, "w").write(text)
+    result = subprocess.run([program, "verify", "plain"], capture_output=True, text=True)
+    if result.returncode != 3 or "'plain/fp8conv-manifest.json': " not in result.stderr:
+        print(f"{text[:20]}: status {result.returncode}, {result.stderr}")
+os.remove(path)
+PYTHON
+python3 values.py
 fails 3 " verify: 'plain' has no fp8conv-manifest.json with the SHA-256 of its files: 'fp8conv quantize --manifest' writes it" \
 	verify plain --manifest
 fails 3 " verify: 'plain/model.safetensors' has no fp8conv-manifest.json*" verify plain/model.safetensors --manifest
