@@ -11,6 +11,18 @@
 #define MAX_MEMORY   ((uint64_t)192 << 20)
 #define LEAST_MEMORY ((uint64_t)8 << 20) /* bytes: eight blocks of one MiB */
 
+/* Says it also with --quiet: it tells of the output's bytes. */
+static void note_unversioned(const struct remote *remote)
+{
+	const char *url = remote_unversioned(remote);
+
+	if (url)
+		fprintf(stderr,
+			"fp8conv: note: the server gives neither ETag nor Last-Modified for '%s': "
+			"a change of the file while it is read would go unnoticed\n",
+			url);
+}
+
 /* Opens one remote above the table of `model`. */
 static int open_address(struct model_io *model, const char *address, uint64_t memory,
 			struct err *err)
@@ -29,6 +41,7 @@ static int open_address(struct model_io *model, const char *address, uint64_t me
 
 	if (remote_open(remote, model->io, &params, err))
 		return -1;
+	note_unversioned(*remote);
 	model->io = remote_io(*remote);
 	model->memory += params.memory;
 	return 0;

@@ -2,6 +2,8 @@
 #include "remote/address.h"
 
 #include <ctype.h>
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -26,6 +28,36 @@ static size_t origin_length(const char *url)
 	const char *host = strstr(url, "://");
 
 	return host ? (size_t)(host - url) + 3 + strcspn(host + 3, "/?#") : 0;
+}
+
+const char *address_show(const char *url, struct shown_address *shown)
+{
+	const char *scheme = strstr(url, "://");
+	const char *host = scheme ? scheme + 3 : url;
+	const char *at = memrchr(host, '@', strcspn(host, "/?#"));
+	const char *rest = at ? at : host;
+	size_t n = strcspn(rest, "?#");
+
+	snprintf(shown->text, sizeof shown->text, "%.*s%s%.*s%.1s%s", (int)(host - url), url,
+		 at ? "..." : "", (int)(n < INT_MAX ? n : INT_MAX), rest, rest + n,
+		 rest[n] ? "..." : "");
+	return shown->text;
+}
+
+bool address_is_local(const char *url)
+{
+	const char *host = strstr(url, "://");
+	size_t n = origin_length(url), n_name;
+
+	if (!host)
+		return false;
+	host += 3;
+	n -= (size_t)(host - url);
+	n_name = *host == '[' ? strcspn(host, "]") + 1 : strcspn(host, ":");
+	n = n_name < n ? n_name : n;
+	return (n == 9 && !strncasecmp(host, "localhost", n)) ||
+	       (n == 5 && !strncmp(host, "[::1]", n)) ||
+	       (n > 4 && !strncmp(host, "127.", 4) && strspn(host, "0123456789.") >= n);
 }
 
 static bool is_loopback(const char *host, size_t n)
@@ -54,28 +86,33 @@ static bool has_port_or_none(const char *host, size_t n)
 int address_check(const char *url, struct err *err)
 {
 	size_t n = origin_length(url);
+	struct shown_address shown;
 	const char *host;
 
+	address_show(url, &shown);
 	if (!begins(url, http) && !begins(url, https))
-		return err_set(err, ERR_INPUT, "'%s' is not an address of http or https", url);
+		return err_set(err, ERR_INPUT, "'%s' is not an address of http or https",
+			       shown.text);
 	host = strstr(url, "://") + 3;
 	n -= (size_t)(host - url);
 	if (text_control(url) != strlen(url) || strpbrk(url, " \\"))
-		return err_set(err, ERR_INPUT, "address '%s' has a byte that no URL has", url);
+		return err_set(err, ERR_INPUT, "address '%s' has a byte that no URL has",
+			       shown.text);
 	if (!n || *host == ':')
-		return err_set(err, ERR_INPUT, "address '%s' has no host", url);
+		return err_set(err, ERR_INPUT, "address '%s' has no host", shown.text);
 	if (memchr(host, '@', n))
 		return err_set(err, ERR_INPUT,
 			       "an address with a user name is not read: leave "
 			       "out the part before '@'");
 	if (!has_port_or_none(host, n))
 		return err_set(err, ERR_INPUT,
-			       "address '%s' has an invalid port: give digits, or no ':'", url);
+			       "address '%s' has an invalid port: give digits, or no ':'",
+			       shown.text);
 	if (begins(url, http) && !is_loopback(host, n))
 		return err_set(err, ERR_INPUT,
 			       "'%s' would be read without TLS, so that anyone on the way could "
 			       "change the model: use https (http is for 127.0.0.1)",
-			       url);
+			       shown.text);
 	return 0;
 }
 
@@ -102,6 +139,7 @@ int address_split_hub(const char *address, char **repo, char **revision, struct 
 	static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 				    "-_.";
 	const char *org = address + strlen(hub), *name, *at;
+	struct shown_address shown;
 	size_t n_org, n_name;
 
 	*repo = *revision = NULL;
@@ -113,7 +151,7 @@ int address_split_hub(const char *address, char **repo, char **revision, struct 
 	    !strcmp(at, "@") || (*at && is_dots(at + 1, strlen(at + 1))))
 		return err_set(err, ERR_INPUT,
 			       "'%s' is not of the form hf://ORG/NAME or hf://ORG/NAME@REV",
-			       address);
+			       address_show(address, &shown));
 	*repo = xstrndup(org, (size_t)(at - org));
 	*revision = xstrdup(*at ? at + 1 : "main");
 	return 0;

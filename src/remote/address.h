@@ -19,6 +19,18 @@ bool address_is_remote(const char *text);
  * port of digits. */
 int address_check(const char *url, struct err *err);
 
+/* An address as messages show it: a user name, a query and a fragment may be secrets (a token, the
+ * signature of a redirect), and "..." takes their place. */
+struct shown_address {
+	char text[512];
+};
+
+/* Fills *shown, and returns its text. */
+const char *address_show(const char *url, struct shown_address *shown);
+
+/* Is the host this machine by its name: 127.x.x.x, localhost or [::1]?  No proxy leads there. */
+bool address_is_local(const char *url);
+
 /* Have two URLs the same scheme, host and port? */
 bool address_same_origin(const char *a, const char *b);
 

@@ -15,6 +15,7 @@
 #define CONNECTIONS 8
 #define LIST_LIMIT  ((size_t)64 << 20)	/* bytes of the Hub's answer; 500 files have 200 KB */
 #define INDEX_LIMIT ((size_t)512 << 20) /* as of an index on a disk */
+#define MAX_DEPTH   16			/* names of a path */
 #define INDEX_NAME  "model.safetensors.index.json"
 
 /* The files that folders of models have, by the lists of released models on the Hub in 2026. */
@@ -58,15 +59,17 @@ static bool ends_in(const char *text, const char *suffix)
 	return n >= n_suffix && !strcmp(text + n - n_suffix, suffix);
 }
 
-/* Is it a path below the model, without steps upward? */
+/* Is it a path below the model, without steps upward and not deeper than any model's? */
 static bool is_path(const char *name)
 {
+	size_t depth = 0;
+
 	if (!*name || *name == '/' || name[text_control(name)] || strchr(name, '\\'))
 		return false;
 	for (const char *p = name; p; p = strchr(p, '/')) {
 		p += *p == '/';
-		if (!*p || *p == '/' || !strcmp(p, ".") || !strcmp(p, "..") ||
-		    !strncmp(p, "./", 2) || !strncmp(p, "../", 3))
+		if (++depth > MAX_DEPTH || !*p || *p == '/' || !strcmp(p, ".") ||
+		    !strcmp(p, "..") || !strncmp(p, "./", 2) || !strncmp(p, "../", 3))
 			return false;
 	}
 	return true;
@@ -236,6 +239,7 @@ static int list_url(struct remote_files *files, struct client *client, const cha
 		    struct err *err)
 {
 	const char *name;
+	struct shown_address shown;
 
 	if (address_check(address, err))
 		return -1;
@@ -243,7 +247,7 @@ static int list_url(struct remote_files *files, struct client *client, const cha
 		return err_set(err, ERR_INPUT,
 			       "address '%s' has a query: give the address of a folder or of a "
 			       ".safetensors file without one",
-			       address);
+			       address_show(address, &shown));
 	if (!ends_in(address, ".safetensors") && !ends_in(address, ".json")) {
 		files->root = xstrdup(address);
 		return list_folder(files, client, NULL, err);
@@ -348,10 +352,10 @@ static int list_hub(struct remote_files *files, struct client *client, const cha
 	int rc;
 
 	files->root = xstrdup(address);
-	if (address_check(client->endpoint, err)) {
-		err_wrap(err, "HF_ENDPOINT");
-		return -1;
-	}
+	if (address_check(client->endpoint, err))
+		return err_wrap(err, "HF_ENDPOINT");
+	if (strpbrk(client->endpoint, "?#"))
+		return err_set(err, ERR_INPUT, "HF_ENDPOINT has a query: leave it out");
 	if (address_split_hub(address, &repo, &revision, err))
 		return -1;
 	rc = list_repo(files, client, repo, revision, err);
@@ -374,6 +378,18 @@ int remote_files_list(struct remote_files *files, struct client *client, const c
 					  : list_url(files, client, text, err);
 	free(text);
 	return rc;
+}
+
+const char *remote_files_unversioned(const struct remote_files *files)
+{
+	for (size_t i = 0; i < files->n; i++) {
+		const struct remote_file *file = &files->list[i];
+
+		if (!file->is_pinned && file->version && !*file->version &&
+		    file->size > file->n_head)
+			return file->url;
+	}
+	return NULL;
 }
 
 void remote_files_release(struct remote_files *files)

@@ -25,6 +25,8 @@ struct remote_files {
  * not accepted or the server has nothing there. */
 int remote_files_list(struct remote_files *files, struct client *client, const char *address,
 		      struct err *err);
+/* As remote_unversioned() of remote.h. */
+const char *remote_files_unversioned(const struct remote_files *files);
 void remote_files_release(struct remote_files *files);
 
 #endif

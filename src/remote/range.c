@@ -11,30 +11,36 @@
 #include "remote/address.h"
 
 #define MAX_REDIRECTS 10
-#define TRIES_BUSY    8		/* of a server that is busy (429, 5xx): half a minute */
-#define TRIES	      4		/* of a server that fails otherwise */
-#define FIRST_WAIT    0.25	/* seconds; each wait is twice the one before */
-#define MAX_WAIT      60L	/* seconds that a server may ask for */
-#define SLICE	      50000000L /* nanoseconds between two looks at the signal */
+#define TRIES_BUSY    8			   /* of a server that is busy (429, 5xx): half a minute */
+#define TRIES	      4			   /* of a server that fails otherwise */
+#define FIRST_WAIT    0.25		   /* seconds; each wait is twice the one before */
+#define MAX_WAIT      60.0		   /* seconds that one answer may ask for */
+#define MAX_WAITS     300.0		   /* seconds of all waits without progress between them */
+#define PROGRESS      ((uint64_t)64 << 10) /* bytes after which a cut connection is no failed try */
+#define SLICE	      50000000L		   /* nanoseconds between two looks at the signal */
 
 /* A read of a range, over its requests. */
 struct reading {
 	struct client *client;
 	struct remote_file *file;
 	struct request request; /* what is still to come */
-	int tries;		/* since the last byte came */
+	uint64_t got;		/* bytes since the last progress */
+	int tries;		/* since then */
+	double waited;		/* seconds since then */
 	bool again;		/* the resolved address was dropped once */
 };
 
 enum verdict { VERDICT_DONE, VERDICT_ABSENT, VERDICT_FAILED, VERDICT_MORE, VERDICT_AGAIN };
 
 /* Waits before the next try: as long as the server asks for, else twice as long each time. */
-static int wait_for_server(const struct reading *reading, long retry_after, struct err *err)
+static int wait_for_server(struct reading *reading, long retry_after, struct err *err)
 {
-	double seconds = retry_after > 0 ? (double)(retry_after < MAX_WAIT ? retry_after : MAX_WAIT)
-					 : FIRST_WAIT * (double)(1u << (reading->tries - 1));
+	double asked = (double)retry_after < MAX_WAIT ? (double)retry_after : MAX_WAIT;
+	double seconds =
+		retry_after > 0 ? asked : FIRST_WAIT * (double)(1u << (reading->tries - 1));
 	long slices = (long)(seconds * 1e9 / (double)SLICE);
 
+	reading->waited += seconds;
 	for (long i = 0; i < slices; i++) {
 		if (progress_stopped(reading->client->stop, err))
 			return -1;
@@ -72,6 +78,8 @@ static void keep_url(struct client *client, struct remote_file *file, const char
 static int send_on(struct client *client, struct request *request, char **url,
 		   struct answer *answer, struct err *err)
 {
+	struct shown_address from, to;
+
 	for (int i = 0;; i++) {
 		request->url = *url;
 		if (request_send(client, request, answer, err))
@@ -82,11 +90,12 @@ static int send_on(struct client *client, struct request *request, char **url,
 			return err_set(err, ERR_INPUT,
 				       "the server leads '%s' on more than %d times: its redirects "
 				       "may form a circle",
-				       *url, MAX_REDIRECTS);
+				       address_show(*url, &from), MAX_REDIRECTS);
 		if (!address_may_lead(*url, answer->location))
 			return err_set(err, ERR_INPUT,
 				       "the server leads '%s' to an address without TLS ('%s')",
-				       *url, answer->location);
+				       address_show(*url, &from),
+				       address_show(answer->location, &to));
 		if (address_check(answer->location, err))
 			return -1;
 		free(*url);
@@ -127,7 +136,7 @@ static int check_version(struct reading *reading, const struct answer *answer, s
 /* Counts a failed try.  VERDICT_AGAIN, or VERDICT_FAILED with the error after the last. */
 static enum verdict retry(struct reading *reading, int limit, const char *what, struct err *err)
 {
-	if (++reading->tries < limit)
+	if (++reading->tries < limit && reading->waited < MAX_WAITS)
 		return VERDICT_AGAIN;
 	err_set(err, ERR_SYSTEM, "cannot read '%s' at byte %" PRIu64 ": %s (after %d tries)",
 		reading->file->url, reading->request.first, what, reading->tries);
@@ -181,6 +190,17 @@ static enum verdict judge_status(struct reading *reading, const struct answer *a
 	return refused(reading, status, err);
 }
 
+/* The bytes of a coded answer are not those of the file. */
+static int encoded(const char *url, const struct answer *answer, struct err *err)
+{
+	if (!*answer->coding)
+		return 0;
+	return err_set(err, ERR_INPUT,
+		       "the server sends '%s' with the encoding '%s', not as it is: store it there "
+		       "without one, or download the model and give its directory",
+		       url, answer->coding);
+}
+
 /* Judges an answer with a body, and takes what came of it. */
 static enum verdict judge_body(struct reading *reading, const struct answer *answer,
 			       struct err *err)
@@ -201,7 +221,7 @@ static enum verdict judge_body(struct reading *reading, const struct answer *ans
 		return retry(reading, TRIES, "the server sends another range than asked for", err);
 	if (answer->too_long)
 		return retry(reading, TRIES, "the server sends more bytes than asked for", err);
-	if (check_version(reading, answer, err))
+	if (encoded(file->url, answer, err) || check_version(reading, answer, err))
 		return VERDICT_FAILED;
 	/* The first request may ask for more than the file has. */
 	want = size < request->first || size - request->first < request->n
@@ -212,8 +232,11 @@ static enum verdict judge_body(struct reading *reading, const struct answer *ans
 	request->n = want - (answer->got < want ? answer->got : want);
 	if (!request->n)
 		return VERDICT_DONE;
-	if (answer->got) { /* of a cut connection: goes on at once */
+	reading->got += answer->got;
+	if (reading->got >= PROGRESS) { /* of a cut connection: goes on at once */
+		reading->got = 0;
 		reading->tries = 0;
+		reading->waited = 0;
 		return VERDICT_MORE;
 	}
 	return retry(reading, TRIES, "the answer ends early", err);
@@ -328,7 +351,8 @@ int range_text(struct client *client, const char *url, size_t limit, struct buf 
 		if (!send_on(client, &reading.request, &at, &answer, err) &&
 		    !progress_stopped(client->stop, err)) {
 			if (answer.status == 200 && !answer.code)
-				verdict = VERDICT_DONE;
+				verdict =
+					encoded(url, &answer, err) ? VERDICT_FAILED : VERDICT_DONE;
 			else if (answer.status == 200 || !answer.status)
 				verdict = judge_transfer(&reading, &answer, err);
 			else if (answer.status == 404 || answer.status == 410)

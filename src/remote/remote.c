@@ -65,7 +65,6 @@ static int failed(void)
 static bool remote_explain(const struct io *io, struct err *err)
 {
 	const struct err *reason = reason_of(remote_of(io));
-
 	const struct io *below = remote_of(io)->below;
 
 	if (errno != EREMOTEIO)
@@ -478,6 +477,11 @@ const struct io *remote_io(const struct remote *remote)
 uint64_t remote_bytes(const struct remote *remote)
 {
 	return atomic_load(&remote->client.n_bytes);
+}
+
+const char *remote_unversioned(const struct remote *remote)
+{
+	return remote_files_unversioned(&remote->files);
 }
 
 void remote_close(struct remote *remote)

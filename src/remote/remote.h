@@ -48,6 +48,10 @@ const struct io *remote_io(const struct remote *remote);
 /* Returns the bytes that came from the server so far, all answers together. */
 uint64_t remote_bytes(const struct remote *remote);
 
+/* Returns the address of a file of several ranges that the server gives neither an ETag nor a date,
+ * so that nothing proves that all ranges are of one version of it; NULL where there is none. */
+const char *remote_unversioned(const struct remote *remote);
+
 /* Takes NULL too. */
 void remote_close(struct remote *remote);
 

@@ -13,14 +13,33 @@
 #include "remote/address.h"
 
 #define CONNECT_SECONDS 30L
-#define STALL_SECONDS	60L /* a connection without a byte for so long counts as cut */
-#define REFUSED_BODY	((size_t)64 << 10) /* of an error page that is still read */
+#define STALL_SECONDS	60L   /* a connection that is slower for so long counts as cut */
+#define STALL_SPEED	1000L /* bytes a second */
+#define MAX_HEADER	((size_t)256 << 10) /* bytes of all lines */
+#define TOO_LARGE	100		    /* CURLE_TOO_LARGE, which older headers lack */
+#define MAX_RETRY_AFTER 86400UL		    /* seconds; a larger number counts as none */
+#define REFUSED_BODY	((size_t)64 << 10)  /* of an error page that is still read */
 #define BUFFER		((size_t)512 << 10)
 #define SMALL_BUFFER	((size_t)64 << 10) /* of short ranges, which every worker may read */
+
+/* A token is one word of ASCII: all else would end its line of the header, or begin another. */
+static int check_token(const char *token, struct err *err)
+{
+	for (const char *p = token; *p; p++)
+		if (*p <= ' ' || *p > '~')
+			return err_set(err, ERR_USAGE,
+				       "HF_TOKEN has a byte that no token has (byte %zu: a space, "
+				       "an end of line or a control character): set it to the "
+				       "token alone",
+				       (size_t)(p - token));
+	return 0;
+}
 
 int client_open(struct client *client, struct err *err)
 {
 	pthread_mutex_init(&client->lock, NULL);
+	if (client->token && check_token(client->token, err))
+		return -1;
 	return curl_library_open(&client->curl, err);
 }
 
@@ -58,7 +77,7 @@ struct exchange {
 	struct client *client;
 	const struct request *request;
 	struct answer *answer;
-	size_t n_refused;
+	size_t n_refused, n_header; /* bytes */
 	bool has_etag;
 };
 
@@ -109,13 +128,30 @@ static bool read_range(struct answer *answer, const char *value)
 	return read_word(&value, "/") && read_number(&value, &answer->total);
 }
 
+/* Keeps a coding of the body, but for those that change nothing or that libcurl undoes. */
+static void take_coding(struct answer *answer, const char *value)
+{
+	if (*value && strcasecmp(value, "identity") != 0 && strcasecmp(value, "chunked") != 0)
+		snprintf(answer->coding, sizeof answer->coding, "%s", value);
+}
+
+/* Reads a number of seconds; a date and what is out of range count as none. */
+static long read_seconds(const char *value)
+{
+	uint64_t seconds;
+
+	if (!read_number(&value, &seconds) || *value || seconds > MAX_RETRY_AFTER)
+		return 0;
+	return (long)seconds;
+}
+
 static void take_line(struct exchange *exchange, const char *line)
 {
 	struct answer *answer = exchange->answer;
 	const char *value;
 
 	if (!strncmp(line, "HTTP/", 5)) { /* 100 and the answer of a proxy come before */
-		*answer->version = '\0';
+		*answer->version = *answer->coding = '\0';
 		exchange->has_etag = answer->has_range = answer->has_length = false;
 		answer->retry_after = 0;
 		answer->status = strchr(line, ' ') ? strtol(strchr(line, ' '), NULL, 10) : 0;
@@ -129,19 +165,28 @@ static void take_line(struct exchange *exchange, const char *line)
 	} else if ((value = value_of(line, "content-length"))) {
 		answer->has_length = read_number(&value, &answer->length);
 	} else if ((value = value_of(line, "retry-after"))) {
-		answer->retry_after = strtol(value, NULL, 10);
+		answer->retry_after = read_seconds(value);
+	} else if ((value = value_of(line, "content-encoding")) ||
+		   (value = value_of(line, "transfer-encoding"))) {
+		take_coding(answer, value);
 	}
 }
 
 static size_t on_header(char *data, size_t size, size_t n, void *context)
 {
+	struct exchange *exchange = context;
 	size_t end = size * n;
 	char line[1024];
 
+	exchange->n_header += end;
+	if (exchange->n_header > MAX_HEADER)
+		return 0;
 	while (end && (data[end - 1] == '\r' || data[end - 1] == '\n'))
 		end--;
 	snprintf(line, sizeof line, "%.*s", (int)(end < sizeof line ? end : sizeof line - 1), data);
-	take_line(context, line);
+	while (*line && strchr(" \t", line[strlen(line) - 1]))
+		line[strlen(line) - 1] = '\0';
+	take_line(exchange, line);
 	return size * n;
 }
 
@@ -204,9 +249,12 @@ static void set_options(struct exchange *exchange, CURL *handle)
 	set(handle, CURLOPT_SSL_VERIFYHOST, 2L);
 	if (client->ca_file)
 		set(handle, CURLOPT_CAINFO, client->ca_file);
+	if (address_is_local(exchange->request->url))
+		set(handle, CURLOPT_PROXY, ""); /* none, also of the environment */
+	set(handle, CURLOPT_HEADEROPT, (long)CURLHEADER_SEPARATE); /* no token for a proxy */
 	set(handle, CURLOPT_USERAGENT, "fp8conv/" FP8CONV_VERSION);
 	set(handle, CURLOPT_CONNECTTIMEOUT, CONNECT_SECONDS);
-	set(handle, CURLOPT_LOW_SPEED_LIMIT, 1L);
+	set(handle, CURLOPT_LOW_SPEED_LIMIT, STALL_SPEED);
 	set(handle, CURLOPT_LOW_SPEED_TIME, STALL_SECONDS);
 	set(handle, CURLOPT_BUFFERSIZE,
 	    (long)(exchange->request->n > SMALL_BUFFER ? BUFFER : SMALL_BUFFER));
@@ -220,16 +268,37 @@ static void set_options(struct exchange *exchange, CURL *handle)
 	set(handle, CURLOPT_XFERINFODATA, client);
 }
 
+/* Is it the header that was too long?  libcurl before 8.6 has no code for a line of more than 100
+ * KiB: it says that memory is short, when it is not. */
+static bool is_header_too_long(const struct exchange *exchange)
+{
+	void *probe;
+
+	if (exchange->n_header > MAX_HEADER || (int)exchange->answer->code == TOO_LARGE)
+		return true;
+	if (exchange->answer->code != CURLE_OUT_OF_MEMORY)
+		return false;
+	probe = malloc(4 * MAX_HEADER);
+	free(probe);
+	return probe;
+}
+
 /* Sends by a handle whose options are set. */
 static int perform(struct exchange *exchange, CURL *handle, struct curl_slist *headers,
 		   struct err *err)
 {
 	const struct curl_library *curl = &exchange->client->curl;
 	struct answer *answer = exchange->answer;
+	struct shown_address shown;
 	const char *location = NULL;
 
 	curl->setopt(handle, CURLOPT_HTTPHEADER, headers);
 	answer->code = curl->perform(handle);
+	if (answer->code && is_header_too_long(exchange))
+		return err_set(err, ERR_INPUT,
+			       "the server answers '%s' with a header of more than %zu bytes: "
+			       "check the address",
+			       address_show(exchange->request->url, &shown), MAX_HEADER);
 	if (answer->code == CURLE_OUT_OF_MEMORY)
 		return err_no_memory(err, "no memory for libcurl");
 	if (answer->code && !*answer->reason)
@@ -257,10 +326,11 @@ int request_send(struct client *client, const struct request *request, struct an
 			 request->first + request->n - 1);
 		client->curl.setopt(handle, CURLOPT_RANGE, range);
 	}
+	headers = client->curl.slist_append(NULL, "Accept-Encoding: identity");
 	if (client->token && address_same_origin(request->url, client->endpoint)) {
 		char *line = xasprintf("Authorization: Bearer %s", client->token);
 
-		headers = client->curl.slist_append(NULL, line);
+		headers = client->curl.slist_append(headers, line);
 		free(line);
 	}
 	rc = perform(&exchange, handle, headers, err);

@@ -44,6 +44,7 @@ struct answer {
 	CURLcode code;
 	long status;	   /* of HTTP; 0: none came */
 	char version[512]; /* ETag, else Last-Modified, with its name; "" if it has neither */
+	char coding[64];   /* Content-Encoding or Transfer-Encoding of the body; "": none */
 	bool has_range;	   /* Content-Range was understood */
 	uint64_t first, total, length; /* of Content-Range, and Content-Length */
 	bool has_length;
@@ -55,12 +56,13 @@ struct answer {
 	char reason[CURL_ERROR_SIZE];
 };
 
-/* Loads libcurl.  The caller has set the other members.  ERR_SYSTEM. */
+/* Loads libcurl.  The caller has set the other members.  ERR_SYSTEM; ERR_USAGE for a token that is
+ * none. */
 int client_open(struct client *client, struct err *err);
 void client_close(struct client *client);
 
 /* Sends the request and reads the answer; what failed is in the answer.  ERR_SYSTEM where libcurl
- * has no memory. */
+ * has no memory, ERR_INPUT where the header of the answer is longer than any is. */
 int request_send(struct client *client, const struct request *request, struct answer *answer,
 		 struct err *err);
 void answer_release(struct answer *answer);

@@ -16,16 +16,25 @@ short           promises the range and sends half of it, always
 changes         the ETag is another one after 12 answers
 grows           the size in Content-Range grows after 12 answers
 noversion       neither ETag nor Last-Modified
+encoded         the tokenizer comes as it is stored there: compressed, with its Content-Encoding
+drip            sends one byte of each range of weights, and closes the connection
+patient         answers 503 to every other request for a file, and asks for a wait of 10^21 seconds
+longline        a line of 10 MB in its header
+manylines       a header of 20,000 lines
+deep            the Hub's list has a file below 2,000 directories
+signed          redirects weights to http, with a signature in the address
 moved           redirects to /good/
 circle          redirects to itself
 away            redirects to http
 expires         an address of weights to which the Hub leads is valid for half a second
 """
+import gzip
 import hashlib
 import http.server
 import json
 import os
 import re
+import socket
 import ssl
 import sys
 import threading
@@ -35,6 +44,15 @@ import urllib.parse
 root, port_file = sys.argv[1], sys.argv[2]
 lock = threading.Lock()
 count = {}
+
+
+def relay(source, target):
+    try:
+        while data := source.recv(65536):
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -63,6 +81,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
             print(self.server.server_port, self.path, self.headers.get("Range", "-"), token,
                   status, n, file=log)
 
+    def do_CONNECT(self):
+        """As a proxy: whatever host is asked for, the server with TLS of the same folder answers."""
+        self.log(200)
+        with open(os.path.join(root, "tls-port"), encoding="utf-8") as text:
+            port = int(text.read().split()[0])
+        self.close_connection = True
+        with socket.create_connection(("127.0.0.1", port)) as far:
+            self.send_response(200)
+            self.end_headers()
+            threading.Thread(target=relay, args=(far, self.connection), daemon=True).start()
+            relay(self.connection, far)
+
     def do_GET(self):
         path = urllib.parse.unquote(urllib.parse.urlsplit(self.path).path)
         if path.startswith("/api/models/"):
@@ -87,7 +117,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
                        for place, _, found in os.walk(model) for name in found)
         body = json.dumps({"sha": "0123456789abcdef0123456789abcdef01234567", "siblings": [
             {"rfilename": name, "size": os.path.getsize(os.path.join(model, name))}
-            for name in names]}).encode()
+            for name in names]})
+        if "deep" in repo:
+            body = body.replace('"README.md"', json.dumps("a/" * 2000 + "README.md"))
+        body = body.encode()
         self.log(200, len(body))
         return self.reply(200, [("Content-Type", "application/json")], body)
 
@@ -100,7 +133,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if not name.endswith(".safetensors"):
             return self.file(mode.split("."), mode, "model/" + name)
         self.log(302)
-        place = f"http://127.0.0.1:{other_port}/{mode}/model/{urllib.parse.quote(name)}"
+        place = f"{scheme}://127.0.0.1:{other_port}/{mode}/model/{urllib.parse.quote(name)}"
         return self.reply(302, [("Location", place + f"?until={time.time() + 0.5}")])
 
     def file(self, words, mode, name):
@@ -112,6 +145,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if "away" in words:
             self.log(302)
             return self.reply(302, [("Location", f"http://127.0.0.1:{other_port}/good/{name}")])
+        if "signed" in words and name.endswith("safetensors"):
+            self.log(302)
+            return self.reply(302, [("Location", f"http://127.0.0.1:{other_port}/good/{name}?X-Amz-Signature=SECRET")])
         if "circle" in words:
             self.log(302)
             return self.reply(302, [("Location", self.path)])
@@ -125,6 +161,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if "busy" in words and n % 2:
             self.log(503 if n % 4 == 1 else 429)
             return self.reply(503 if n % 4 == 1 else 429)
+        if "patient" in words and n % 2:
+            self.log(503)
+            return self.reply(503, [("Retry-After", "1" + "0" * 21)])
         return self.range(words, full, n)
 
     def range(self, words, full, n):
@@ -135,6 +174,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
             version = "changed"
         match = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
         headers = [] if "noversion" in words else [("ETag", f'"{version}"')]
+        if "longline" in words:
+            headers.append(("X-Filler", "x" * 10000000))
+        if "manylines" in words:
+            headers += [(f"X-Filler-{i}", "x" * 20) for i in range(20000)]
+        if "encoded" in words and full.endswith("tokenizer.json"):
+            headers.append(("Content-Encoding", "gzip"))
+            with open(full, "rb") as plain:
+                data = gzip.compress(plain.read(), 0, mtime=0)
+            full = os.path.join(root, "encoded.gz")
+            with open(full, "wb") as packed:
+                packed.write(data)
+            size = len(data)
         if size == 0 and match:
             self.log(416)
             return self.reply(416, [("Content-Range", "bytes */0")])
@@ -159,6 +210,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         send = end - first
         if "cut" in words:
             send = min(send, 100000)
+        if "drip" in words and first:
+            send = min(send, 1)
         if "short" in words and first:
             send = send // 2 if send > 100 else 0
         self.log(206 if match else 200, send)
@@ -193,6 +246,7 @@ def serve():
 
 
 if __name__ == "__main__":
+    scheme = "https" if len(sys.argv) > 3 else "http"
     servers = [serve(), serve()]
     other_port = servers[1].server_port
     threading.Thread(target=servers[1].serve_forever, daemon=True).start()

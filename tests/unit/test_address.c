@@ -79,6 +79,10 @@ static const struct {
 	{ "http://me@127.0.0.1/m", "user name" },
 	{ "https://me:secret@example.com/m", "user name" },
 	{ "https://@example.com/m", "user name" },
+	{ "https://me:secret @example.com/m", "byte" },
+	{ "https://example.com:x/m?secret", "port" },
+	{ "http://example.com/m?secret", "without TLS" },
+	{ "ftp://me:secret@example.com/m", "http or https" },
 	{ "http://127.0.0.1\\@evil.com/m", "byte" },
 	{ "http://127.0.0.1:80.evil.com/m", "port" },
 	{ "http://127.0.0.1:evil.com/m", "port" },
@@ -171,6 +175,61 @@ static void a_token_stays_at_its_origin(void **state)
 		    address_same_origin(hub, rows[i].url) != rows[i].same)
 			fail_msg("'%s'", rows[i].url);
 	assert_false(address_same_origin("", ""));
+}
+
+/* RFC 3986, 3.2.1 and 3.4: user information ends at the last '@' of the authority; a query begins
+ * at the first '?'. */
+static void addresses_are_shown_without_secrets(void **state)
+{
+	static const struct {
+		const char *url, *shown;
+	} rows[] = {
+		{ "https://example.com/m", "https://example.com/m" },
+		{ "https://example.com/m?sig=SECRET", "https://example.com/m?..." },
+		{ "https://example.com/m#SECRET", "https://example.com/m#..." },
+		{ "https://example.com?a@SECRET", "https://example.com?..." },
+		{ "https://example.com/m?", "https://example.com/m?..." },
+		{ "https://me:SECRET@example.com/a@b", "https://...@example.com/a@b" },
+		{ "https://me:SEC@RET@example.com/m?SECRET", "https://...@example.com/m?..." },
+		{ "https://me:SEC RET@example.com", "https://...@example.com" },
+		{ "hf://org/name@rev", "hf://org/name@rev" },
+		{ "hf://me:SECRET@org/name", "hf://...@org/name" },
+		{ "me:SECRET@host", "...@host" },
+		{ "", "" },
+	};
+	struct shown_address shown;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		assert_string_equal(address_show(rows[i].url, &shown), rows[i].shown);
+}
+
+/* RFC 1122, 3.2.1.3: 127.0.0.0/8; RFC 4291, 2.5.3: ::1; RFC 6761, 6.3: localhost. */
+static void loopback_is_known_by_its_name(void **state)
+{
+	static const struct {
+		const char *url;
+		bool local;
+	} rows[] = {
+		{ "http://127.0.0.1", true },
+		{ "http://127.0.0.1:80/m", true },
+		{ "https://127.1.2.3?x", true },
+		{ "https://LOCALHOST:1/m", true },
+		{ "https://[::1]:8443/m", true },
+		{ "https://127.0.0.1.evil.com/m", false },
+		{ "https://127.evil.com", false },
+		{ "https://localhost.evil.com", false },
+		{ "https://example.com/127.0.0.1", false },
+		{ "https://128.0.0.1", false },
+		{ "https://[::2]", false },
+		{ "127.0.0.1", false },
+		{ "", false },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		if (address_is_local(rows[i].url) != rows[i].local)
+			fail_msg("'%s'", rows[i].url);
 }
 
 static void redirects_do_not_leave_tls(void **state)
@@ -294,6 +353,8 @@ int main(void)
 		cmocka_unit_test(only_tls_and_loopback_are_read),
 		cmocka_unit_test(long_addresses_are_read_or_refused_as_short_ones),
 		cmocka_unit_test(a_token_stays_at_its_origin),
+		cmocka_unit_test(addresses_are_shown_without_secrets),
+		cmocka_unit_test(loopback_is_known_by_its_name),
 		cmocka_unit_test(redirects_do_not_leave_tls),
 		cmocka_unit_test(addresses_of_the_hub_have_a_name_and_a_revision),
 		cmocka_unit_test(every_byte_that_is_not_unreserved_is_escaped),
