@@ -62,6 +62,18 @@ static int source_shard_fd(struct source *source, size_t shard, int *fd, struct 
 	return rc;
 }
 
+int source_read_file(struct source *source, size_t shard, uint64_t offset, size_t n, void *data,
+		     struct err *err)
+{
+	int fd;
+
+	if (source_shard_fd(source, shard, &fd, err))
+		return -1;
+	return io_pread_full(
+		&(struct file){ source->io, fd, source->checkpoint->shards[shard].file.path }, data,
+		n, offset, err);
+}
+
 int source_read_bytes(struct source *source, const struct tensor_ref *ref, uint64_t offset,
 		      size_t n, void *data, struct err *err)
 {

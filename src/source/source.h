@@ -90,6 +90,10 @@ int source_read_floats(struct source *source, const struct floats_request *reque
 int source_read_bytes(struct source *source, const struct tensor_ref *ref, uint64_t offset,
 		      size_t n, void *data, struct err *err);
 
+/* Reads bytes [offset, offset + n) of the file of a shard, of its header too. */
+int source_read_file(struct source *source, size_t shard, uint64_t offset, size_t n, void *data,
+		     struct err *err);
+
 /* Returns the element of the scale tensor of an FP8 unit that has the first scale of a row.  Each
  * matrix of a stack has its own grid of scales, or all share one. */
 uint64_t source_first_scale(const struct unit *unit, uint64_t row);

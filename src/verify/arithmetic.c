@@ -128,6 +128,16 @@ static void quantize_mx_spare(const struct matrix *x, const struct qspec *spec, 
 	}
 }
 
+float arithmetic_zero_scale(const struct arithmetic *arithmetic)
+{
+	struct qspec spec = arithmetic->spec;
+	struct scaling scaling;
+
+	spec.scale_type = arithmetic->scale_type;
+	scaling = scaling_from_amax(&spec, 0, F32_MAX);
+	return spec.scale_type == SCALE_E8M0 ? e8m0_to_f32(scaling.e8m0) : scaling.scale_inv;
+}
+
 const struct arithmetic arithmetics[] = {
 	{ .name = "power of two",
 	  .who = "TransformerEngine, DeepSeek-V3.1",

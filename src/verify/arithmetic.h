@@ -23,6 +23,9 @@ struct arithmetic {
 			 const struct quant_out *out);
 };
 
+/* Returns the scale_inv that it gives a tile of zeros in E4M3. */
+float arithmetic_zero_scale(const struct arithmetic *arithmetic);
+
 extern const struct arithmetic arithmetics[]; /* most frequent first; ends in an empty row */
 
 #endif

@@ -3,13 +3,13 @@
  * The scales of KV caches: their names, shapes and values, and whether none is missing.
  */
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "model/cached.h"
 #include "model/tensor_name.h"
+#include "num/scale.h"
 #include "verify/steps.h"
 
 /* The name of a scale, "A.k_scale" or "A.k_proj.k_scale". */
@@ -102,7 +102,7 @@ static int check_values(struct verify *verify, const struct tensor_ref *ref, uin
 			       &(struct floats_request){ .ref = ref, .n = (size_t)n }, values, err))
 		return -1;
 	for (uint64_t i = 0; i < n; i++) {
-		if (values[i] > 0 && isfinite(values[i]))
+		if (scale_fault_of(values[i], FP8_E4M3) == SCALE_SOUND)
 			continue;
 		problem_add(&verify->result->problems, PROBLEM_CACHE_SCALE_VALUE, name,
 			    verify_file(verify, ref), "scale '%s' has the value %g", name,

@@ -17,9 +17,23 @@
  * the amax; one far below wastes bits. */
 #define LOW_FACTOR (1.0f / 32)
 
+/* A weight of one scale of which this part is zero, in runs of this many codes, was not pruned. */
+#define EMPTY_PART 4
+#define LONG_RUN   ((uint64_t)256 << 10)
+
+/* Scales of tiles of zeros by an unknown rule are further than this from those of values. */
+#define FAR 16
+
+/* So many codes without one of either sign are no weight. */
+#define SIGN_CODES 1024
+
 /* A floor of the amax (DeepGEMM's 1e-4) and values smaller than in any real model make small codes
  * in correct weights. */
 #define FLOOR_SCALE 2.5e-7f
+
+/* Dead rows and blocks have scales that are too small; a weight of which they are more than this
+ * part is not what it was. */
+#define SMALL_PART 4
 
 enum fp8_format verify_weight_format(const struct verify_weight *weight)
 {
@@ -80,9 +94,20 @@ static struct usual find_usual(const struct verify *verify)
 	return usual;
 }
 
+bool verify_is_proven(const struct verify *verify, const struct verify_weight *weight)
+{
+	const struct unit *unit = &weight->unit;
+
+	if (weight->origin && identify_is_known(verify, weight->granularity) &&
+	    !weight->scan.scales_off.n)
+		return true;
+	return sums_are_right(&verify->run.sums, unit->source->shard) &&
+	       sums_are_right(&verify->run.sums, unit->source_scale.scale->shard);
+}
+
 /* Scales that divide are thousands where scales that multiply are thousandths.  A single tensor
- * counts as inverted only if the inverse of its scales is usual in the model, and never where the
- * source proves the scales right. */
+ * counts as inverted only if the inverse of its scales is usual in the model, and never where they
+ * are proven right. */
 static bool is_inverted(const struct verify *verify, const struct verify_weight *weight,
 			const struct usual *usual)
 {
@@ -90,12 +115,30 @@ static bool is_inverted(const struct verify *verify, const struct verify_weight 
 
 	if (verify->opened.detection->inverted)
 		return true;
-	if (!looks_large(scan) ||
-	    (weight->origin && identify_is_known(verify, weight->granularity) &&
-	     !scan->scales_off.n))
+	if (!looks_large(scan) || verify_is_proven(verify, weight))
 		return false;
 	return usual->mostly_large ||
 	       (1 / scan->smallest < 4 * usual->scale && 4 / scan->smallest > usual->scale);
+}
+
+/* Reports scales that no weight of a model has. */
+static void report_sizes(struct problems *problems, const struct scan *scan, const char *name,
+			 const char *file)
+{
+	if (scan->large.n)
+		problem_add(
+			problems, PROBLEM_SCALE_TOO_LARGE, name, file,
+			"%" PRIu64 " of %" PRIu64
+			" values of '%s' are too large for a weight; the first is %g at %" PRIu64,
+			scan->large.n, scan->n_scales, name, (double)scan->large.value,
+			scan->large.first);
+	if (SMALL_PART * scan->small.n > scan->n_scales)
+		problem_add(
+			problems, PROBLEM_SCALE_TOO_SMALL, name, file,
+			"%" PRIu64 " of %" PRIu64
+			" values of '%s' are too small for a weight; the first is %g at %" PRIu64,
+			scan->small.n, scan->n_scales, name, (double)scan->small.value,
+			scan->small.first);
 }
 
 static void report_scales(struct verify *verify, const struct verify_weight *weight,
@@ -112,6 +155,8 @@ static void report_scales(struct verify *verify, const struct verify_weight *wei
 			    " values of '%s' are zero, negative or not finite; the first is %g "
 			    "at %" PRIu64,
 			    scan->bad.n, scan->n_scales, name, scan->bad.value, scan->bad.first);
+	if (!verify_is_proven(verify, weight))
+		report_sizes(problems, scan, name, file);
 	if (scan->not_pow2.n && verify->opened.detection->scheme.pow2 &&
 	    weight->granularity == verify->opened.detection->scheme.granularity)
 		problem_add(problems, PROBLEM_SCALE_NOT_POW2, name, file,
@@ -123,6 +168,60 @@ static void report_scales(struct verify *verify, const struct verify_weight *wei
 		problem_add(problems, PROBLEM_SCALE_INVERTED, name, file,
 			    "'%s' holds divisors (%g is one): 'fp8conv repack' inverts them", name,
 			    scan->any_scale);
+}
+
+static bool has_one_scale(const struct verify_weight *weight)
+{
+	const struct tile tile = weight->unit.source_scale.tile;
+
+	return weight->scanned && tile.rows == WHOLE && tile.cols == WHOLE && !weight->scan.nan.n;
+}
+
+/* Are the codes zero where nothing was pruned?  In a weight of one scale, pruned rows lie apart. */
+static bool is_half_empty(const struct scan *scan)
+{
+	uint64_t run = scan->n_codes / 8 < LONG_RUN ? scan->n_codes / 8 : LONG_RUN;
+
+	return scan->max > 0 && EMPTY_PART * scan->n_zero_rows >= scan->n_codes &&
+	       scan->n_zero_rows >= scan->zero_rows.n * run;
+}
+
+static void report_zeros(struct verify *verify, const struct verify_weight *weight)
+{
+	const struct scan *scan = &weight->scan;
+	const struct unit *unit = &weight->unit;
+	const char *file = verify_file(verify, unit->source);
+	struct problems *problems = &verify->result->problems;
+
+	if (scan->empty.n)
+		problem_add(problems, PROBLEM_CODE_ZERO, unit->name, file,
+			    "%" PRIu64
+			    " tiles of '%s' are zero, but have scales of other values; the first "
+			    "has %g at [%" PRIu64 ", %" PRIu64 "]",
+			    scan->empty.n, unit->name, (double)scan->empty.value,
+			    scan->empty.first / unit->cols, scan->empty.first % unit->cols);
+	if (scan->cut_off.n)
+		problem_add(problems, PROBLEM_CODE_ZERO, unit->name, file,
+			    "%" PRIu64
+			    " runs of zeros in '%s' begin or end inside of a row, the first at "
+			    "[%" PRIu64 ", %" PRIu64 "]",
+			    scan->cut_off.n, unit->name, scan->cut_off.first / unit->cols,
+			    scan->cut_off.first % unit->cols);
+	if (is_half_empty(scan))
+		problem_add(problems, PROBLEM_CODE_ZERO, unit->name, file,
+			    "%" PRIu64 " of %" PRIu64
+			    " codes of '%s' are zero, one after the other",
+			    scan->n_zero_rows, scan->n_codes, unit->name);
+	else if (scan->zero_rows.n)
+		problem_add(problems, PROBLEM_ZERO_ROWS, unit->name, file,
+			    "%" PRIu64
+			    " codes of whole rows of '%s' are zero, the first at [%" PRIu64
+			    ", %" PRIu64 "]",
+			    scan->n_zero_rows, unit->name, scan->zero_rows.first / unit->cols,
+			    scan->zero_rows.first % unit->cols);
+	if (scan->max > 0 && scan->n_codes >= SIGN_CODES && scan->negative != scan->positive)
+		problem_add(problems, PROBLEM_CODE_SIGN, unit->name, file, "no code of '%s' is %s",
+			    unit->name, scan->negative ? "positive" : "negative");
 }
 
 static void report_codes(struct verify *verify, const struct verify_weight *weight)
@@ -167,13 +266,6 @@ struct fused {
 	float max;
 	const struct verify_weight *first;
 };
-
-static bool has_one_scale(const struct verify_weight *weight)
-{
-	const struct tile tile = weight->unit.source_scale.tile;
-
-	return weight->scanned && tile.rows == WHOLE && tile.cols == WHOLE && !weight->scan.nan.n;
-}
 
 static struct fused *gather_fused(const struct verify *verify)
 {
@@ -232,6 +324,41 @@ static void judge_compensated(const struct verify *verify, struct verify_weight 
 		scan->codes_off = scan->moved;
 }
 
+/* Returns the scales of all tiles with values. */
+static struct range find_live(const struct verify *verify)
+{
+	struct range live = { 0 };
+
+	for (size_t w = 0; w < verify->weights.n; w++) {
+		const struct verify_weight *weight = &verify->weights.list[w];
+
+		range_merge(&live, &weight->scan.live_scales);
+		if (has_one_scale(weight) && weight->scan.max > 0 && weight->scan.any_scale > 0)
+			range_add(&live, weight->scan.any_scale);
+	}
+	return live;
+}
+
+/* Takes back what was found of tiles of zeros whose only scale is far from those of all others: a
+ * rule that is not known made it. */
+static void judge_empty(const struct verify *verify, struct verify_weight *weight,
+			const struct range *live)
+{
+	struct scan *scan = &weight->scan;
+	const struct range *scales = &scan->empty_scales;
+	const struct weight_scale *of = &weight->unit.source_scale;
+
+	if (has_one_scale(weight) && scan->max == 0 && scan->any_scale > 0 &&
+	    !zero_scale_is_known(&verify->run.zero_scales, of->scale_type, of->scale->tensor->dtype,
+				 scan->any_scale)) {
+		scan->empty = (struct finding){ 1, weight->unit.slice.first, scan->any_scale };
+		range_add(&scan->empty_scales, scan->any_scale);
+	}
+	if (live->max > 0 && scales->min == scales->max &&
+	    (scales->min > FAR * live->max || scales->min * FAR < live->min))
+		scan->empty = (struct finding){ 0 };
+}
+
 /* Judges a weight by its largest code, and by the scale that it shares. */
 static void judge(struct verify *verify, struct verify_weight *weight, const struct fused *sets)
 {
@@ -256,17 +383,21 @@ static void report(struct verify *verify, const struct verify_weight *weights, s
 		return;
 	report_scales(verify, &all, usual);
 	report_codes(verify, &all);
+	if (!verify_is_proven(verify, &all))
+		report_zeros(verify, &all);
 }
 
 void diagnose(struct verify *verify)
 {
 	struct fused *sets = gather_fused(verify);
 	const struct usual usual = find_usual(verify);
+	const struct range live = find_live(verify);
 
 	for (size_t w = 0, n; w < verify->weights.n; w += n) {
 		n = verify_weight_run(verify, w);
 		for (size_t i = 0; i < n; i++) {
 			judge(verify, &verify->weights.list[w + i], sets);
+			judge_empty(verify, &verify->weights.list[w + i], &live);
 			judge_compensated(verify, &verify->weights.list[w + i]);
 		}
 		report(verify, &verify->weights.list[w], n, &usual);

@@ -1,67 +1,133 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Static scales of inputs.  The first and third matrix of an expert (gate and up) take the same
- * input, and engines keep one scale for both.
+ * Static scales of inputs: what each is by itself, and what the matrices of an expert have.  The
+ * first and third matrix of an expert (gate and up) take the same input, and engines keep one scale
+ * for both.
  */
+#include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "base/pool.h"
 #include "format/scale_names.h"
+#include "num/scale.h"
 #include "verify/steps.h"
 
-/* The first member of a fused set that has an input scale. */
-struct first_input {
-	const struct tensor_ref *ref; /* NULL: not found yet */
-	float scale;
+#define CHUNK 256 /* elements read at once */
+
+/* The input scale of a weight, one value or one for each expert. */
+struct input {
+	const struct verify_weight *weight;
+	const struct tensor_ref *ref;
+	uint64_t n;
+	float value;	    /* the first */
+	struct finding bad; /* values that no input has */
 };
 
-/* Returns the input scale of a weight, or NULL where it is missing or has several elements. */
-static const struct tensor_ref *find_input(const struct verify *verify,
-					   const struct verify_weight *weight)
-{
-	const struct tensor_ref *ref =
-		input_scale_beside(verify->opened.checkpoint, weight->unit.name);
+struct inputs {
+	struct verify *verify;
+	size_t n;
+	struct input *list;
+};
 
-	if (!ref || !dtype_is_float(ref->tensor->dtype) ||
-	    st_n_elements(ref->tensor->shape, ref->tensor->n_dims) != 1)
-		return NULL;
-	return ref;
+static void list_inputs(struct inputs *inputs)
+{
+	const struct verify *verify = inputs->verify;
+
+	for (size_t w = 0; w < verify->weights.n; w += verify_weight_run(verify, w)) {
+		const struct verify_weight *weight = &verify->weights.list[w];
+		const struct tensor_ref *ref =
+			input_scale_beside(verify->opened.checkpoint, weight->unit.name);
+
+		if (!ref || !dtype_is_float(ref->tensor->dtype))
+			continue;
+		ARRAY_GROW(inputs->list, inputs->n);
+		inputs->list[inputs->n++] = (struct input){
+			.weight = weight,
+			.ref = ref,
+			.n = st_n_elements(ref->tensor->shape, ref->tensor->n_dims),
+		};
+	}
 }
 
-static int check_input(struct verify *verify, const struct tensor_ref *ref,
-		       struct first_input *first, struct err *err)
+static int read_input(void *context, int worker, size_t item, struct err *err)
 {
-	const char *name = ref->tensor->name;
-	float scale;
+	const struct inputs *inputs = context;
+	struct input *input = &inputs->list[item];
+	float values[CHUNK];
 
-	if (source_read_floats(&verify->run.files, &(struct floats_request){ ref, false, 0, 1 },
-			       &scale, err))
-		return -1;
-	if (!first->ref)
-		*first = (struct first_input){ ref, scale };
-	else if (engine_refuses_input_scales(first->scale, scale))
-		problem_add(&verify->result->problems, PROBLEM_GROUP_INPUTS_DIFFER, name,
-			    verify_file(verify, ref), "'%s' is %.9g, but '%s' is %.9g", name, scale,
-			    first->ref->tensor->name, first->scale);
+	(void)worker;
+	for (uint64_t at = 0; at < input->n; at += CHUNK) {
+		size_t n = input->n - at < CHUNK ? (size_t)(input->n - at) : CHUNK;
+
+		if (source_read_floats(&inputs->verify->run.files,
+				       &(struct floats_request){ input->ref, false, at, n }, values,
+				       err))
+			return -1;
+		for (size_t i = 0; i < n; i++)
+			if (scale_fault_of(values[i], FP8_E4M3) != SCALE_SOUND)
+				finding_add(&input->bad, at + i, values[i]);
+		if (!at)
+			input->value = values[0];
+	}
 	return 0;
+}
+
+static void report_bad(struct verify *verify, const struct input *input)
+{
+	const char *name = input->ref->tensor->name;
+
+	if (input->bad.n)
+		problem_add(&verify->result->problems, PROBLEM_INPUT_SCALE_VALUE, name,
+			    verify_file(verify, input->ref),
+			    "%" PRIu64 " of %" PRIu64
+			    " values of '%s' are no scale of an input; the first is %g at %" PRIu64,
+			    input->bad.n, input->n, name, (double)input->bad.value,
+			    input->bad.first);
+}
+
+/* Compares it with that of the first member of its fused set, which it becomes where the set has
+ * none yet. */
+static void compare_expert(struct verify *verify, const struct input *input,
+			   const struct input **first)
+{
+	const char *name = input->ref->tensor->name;
+
+	if (!*first)
+		*first = input;
+	else if (engine_refuses_input_scales((*first)->value, input->value))
+		problem_add(&verify->result->problems, PROBLEM_GROUP_INPUTS_DIFFER, name,
+			    verify_file(verify, input->ref), "'%s' is %.9g, but '%s' is %.9g", name,
+			    (double)input->value, (*first)->ref->tensor->name,
+			    (double)(*first)->value);
+}
+
+static void judge(struct inputs *inputs)
+{
+	struct verify *verify = inputs->verify;
+	const struct input **first = xcalloc(verify->weights.fused_sets.n, sizeof *first);
+
+	for (size_t i = 0; i < inputs->n; i++) {
+		const struct input *input = &inputs->list[i];
+
+		report_bad(verify, input);
+		if (input->n == 1 && input->weight->fused_set != SIZE_MAX &&
+		    role_cache_find(&verify->roles, input->weight->unit.name).expert)
+			compare_expert(verify, input, &first[input->weight->fused_set]);
+	}
+	free(first);
 }
 
 int verify_inputs(struct verify *verify, struct err *err)
 {
-	struct first_input *first = xcalloc(verify->weights.fused_sets.n, sizeof *first);
-	int rc = 0;
+	struct inputs inputs = { .verify = verify };
+	int rc;
 
-	for (size_t w = 0; !rc && w < verify->weights.n; w++) {
-		const struct verify_weight *weight = &verify->weights.list[w];
-		const struct tensor_ref *ref;
-
-		if (weight->fused_set == SIZE_MAX ||
-		    !role_cache_find(&verify->roles, weight->unit.name).expert)
-			continue;
-		ref = find_input(verify, weight);
-		if (ref)
-			rc = check_input(verify, ref, &first[weight->fused_set], err);
-	}
-	free(first);
+	list_inputs(&inputs);
+	rc = pool_run(verify->params->n_threads, inputs.n, read_input, &inputs,
+		      verify->progress->stop, err);
+	if (!rc)
+		judge(&inputs);
+	free(inputs.list);
 	return rc;
 }

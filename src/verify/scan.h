@@ -5,6 +5,7 @@
 #ifndef FP8CONV_VERIFY_SCAN_H
 #define FP8CONV_VERIFY_SCAN_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "backend/backend.h"
@@ -19,6 +20,14 @@ struct finding {
 	float value;
 };
 
+/* The smallest and the largest of positive numbers.  Zeroed: of none. */
+struct range {
+	float min, max;
+};
+
+void range_add(struct range *range, float value);
+void range_merge(struct range *into, const struct range *from);
+
 void finding_add(struct finding *finding, uint64_t at, float value);
 void finding_merge(struct finding *into, const struct finding *from);
 
@@ -26,6 +35,8 @@ void finding_merge(struct finding *into, const struct finding *from);
 struct scan {
 	uint64_t n_scales;
 	struct finding bad;	   /* scales that are zero, negative or not finite */
+	struct finding large;	   /* scales that are too large */
+	struct finding small;	   /* too small ones, of tiles that are not all zero */
 	struct finding not_pow2;   /* scales that are not powers of two */
 	uint64_t n_large;	   /* scales of the size of inverted ones */
 	float largest, smallest;   /* scale */
@@ -33,6 +44,14 @@ struct scan {
 	struct finding nan;	   /* codes that are NaN or inf */
 	struct finding low;	   /* tiles whose largest code is far below the format's */
 	float max;		   /* the largest code's value */
+	struct finding empty;	   /* tiles of zeros with a scale that arithmetics give to values */
+	struct range empty_scales; /* theirs */
+	struct range live_scales;  /* those of tiles with values, where each is judged by itself */
+	struct finding cut_off;	   /* runs of zeros that begin or end inside of a row */
+	struct finding zero_rows;  /* other long runs of zeros, in tiles with values */
+	uint64_t n_zero_rows;	   /* codes of these runs */
+	uint64_t n_codes;
+	bool negative, positive;   /* there are such codes */
 	struct finding codes_off;  /* codes that differ from those expected of the source */
 	struct finding scales_off; /* scales that do */
 	struct error_stats error;  /* of the codes against the source */

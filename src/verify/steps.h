@@ -9,9 +9,9 @@
  *	verify_caches()		checks the scales of KV caches
  *	verify_target()	checks what the target does not load
  *	verify_tp()		checks that the weights can be split as --tp or --target requires
- *	verify_values()		reads every scale and code; with --source, compares
+ *	verify_values()		reads every value; with --source, compares; sums what a
+ *				manifest records
  *	diagnose()		makes problems from the findings in the values
- *	verify_shards()		checks compensated weights against the manifest
  *	verify_manifest()	checks files against the manifest
  */
 #ifndef FP8CONV_VERIFY_STEPS_H
@@ -29,7 +29,9 @@
 #include "source/source.h"
 #include "verify/arithmetic.h"
 #include "verify/scan.h"
+#include "verify/sums.h"
 #include "verify/verify.h"
+#include "verify/zeros.h"
 
 /* The opened checkpoint, which does not change after recorded_read(). */
 struct verify_opened {
@@ -103,6 +105,8 @@ struct verify_run {
 	struct source files;   /* of the checkpoint */
 	struct origin *origin; /* of --source; NULL: not given */
 	pthread_mutex_t lock;  /* of scans */
+	struct zero_scales zero_scales;
+	struct sums sums; /* of the files */
 	struct verify_worker *workers;
 };
 
@@ -185,16 +189,22 @@ void verify_tp(struct verify *verify);
  * of a family's row. */
 void verify_target(struct verify *verify);
 
-/* Reads every scale and code once, or several times to identify an arithmetic, and compares them
- * with the source if the user gave one.  ERR_INPUT where a file is truncated or changed. */
+/* Reads every value of kept tensors, and every scale and code once, or several times to identify an
+ * arithmetic, and compares them with the source if the user gave one.  ERR_INPUT where a file is
+ * truncated or changed. */
 int verify_values(struct verify *verify, struct err *err);
 
 /* Reads the codes of a rect of an FP8 unit, row by row. */
 int values_read_codes(struct source *files, const struct unit *unit, const struct rect *rect,
 		      uint8_t *codes, struct err *err);
 
-/* Compares the static input scales of the first and third matrix of each expert. */
+/* Reads the static input scales, judges each, and compares those of the first and third matrix of
+ * each expert.  ERR_INPUT where a file is truncated or changed. */
 int verify_inputs(struct verify *verify, struct err *err);
+
+/* Is the weight what it was made from, by a manifest or by the source?  Then its values may be as
+ * odd as those of the source. */
+bool verify_is_proven(const struct verify *verify, const struct verify_weight *weight);
 
 /* Adds problems from the findings in the values of each weight. */
 void diagnose(struct verify *verify);
@@ -206,10 +216,6 @@ float diagnose_floor_scale(const struct verify *verify);
 
 /* Returns the FP8 format of the weight's codes. */
 enum fp8_format verify_weight_format(const struct verify_weight *weight);
-
-/* Checks the CRC-32 of files of compensated weights against the manifest: their codes follow from
- * no other file.  Files that it does not record are passed over. */
-int verify_shards(struct verify *verify, struct err *err);
 
 /* Checks the size and SHA-256 of every file against the manifest.  ERR_INPUT where the manifest has
  * no SHA-256. */

@@ -10,6 +10,7 @@
 #include "base/pool.h"
 #include "verify/compare.h"
 #include "verify/identify.h"
+#include "verify/kept_values.h"
 #include "verify/origin.h"
 #include "verify/steps.h"
 #include "verify/worker.h"
@@ -53,6 +54,10 @@ static int read_cut(void *context, int worker, size_t item, struct err *err)
 	if (values_read_codes(&verify->run.files, &weight->unit, &cut->rect, memory->codes, err) ||
 	    source_scales(&verify->run.files, &weight->unit, &cut->rect, &scales, err))
 		return -1;
+	if (!reading->again && cut->rect.n_cols == weight->unit.cols)
+		sums_add(&verify->run.sums, verify, weight->unit.source,
+			 weight->unit.slice.first + cut->rect.row * weight->unit.cols,
+			 memory->codes, cut->rect.n_rows * cut->rect.n_cols);
 	scan_cut(verify, cut, memory->codes, scales, &found);
 	if (weight->origin)
 		rc = compare_cut(verify, memory, cut, scales, &found, err);
@@ -146,6 +151,18 @@ static int read_values(struct verify *verify, const struct cuts *cuts, struct er
 	return 0;
 }
 
+static int read_kept(void *context, int worker, size_t item, struct err *err)
+{
+	struct kept_values *kept = context;
+	struct verify *verify = kept->verify;
+	uint64_t n;
+
+	if (kept_values_read(kept, item, &verify->run.workers[worker], &n, err))
+		return -1;
+	atomic_fetch_add(&verify->progress->done, n);
+	return 0;
+}
+
 static uint64_t count_codes(const struct cuts *cuts)
 {
 	uint64_t n = 0;
@@ -157,20 +174,31 @@ static uint64_t count_codes(const struct cuts *cuts)
 
 int verify_values(struct verify *verify, struct err *err)
 {
+	struct kept_values kept;
 	struct cuts cuts = { 0 };
 	int rc = -1;
 
+	sums_init(&verify->run.sums, verify);
+	zero_scales_list(&verify->run.zero_scales, &verify->opened.recorded);
 	verify_cut(verify, &cuts);
-	progress_begin(verify->progress, PROGRESS_WORK, count_codes(&cuts));
+	kept_values_list(&kept, verify, verify_worker_bytes(verify));
+	progress_begin(verify->progress, PROGRESS_WORK,
+		       count_codes(&cuts) + kept_values_bytes(&kept));
 	if (verify_workers_new(&verify->run.workers, verify, err) ||
 	    (verify->params->source && origin_find(verify, &cuts, err)) ||
 	    read_values(verify, &cuts, err) || verify_inputs(verify, err) ||
-	    source_close(&verify->run.files, err) || origin_close(verify, err))
+	    pool_run(verify->params->n_threads, kept.n_pieces, read_kept, &kept,
+		     verify->progress->stop, err) ||
+	    sums_finish(&verify->run.sums, verify, err) || source_close(&verify->run.files, err) ||
+	    origin_close(verify, err))
 		goto out;
 	diagnose(verify);
+	kept_values_report(&kept);
+	sums_report(&verify->run.sums, verify);
 	rc = 0;
 out:
 	verify_workers_free(verify->run.workers, verify->params->n_threads);
+	kept_values_release(&kept);
 	free(cuts.list);
 	return rc;
 }

@@ -40,6 +40,11 @@ static uint64_t cut_codes(const struct verify *verify)
 	return fit < CUT_CODES ? fit : CUT_CODES;
 }
 
+uint64_t verify_worker_bytes(const struct verify *verify)
+{
+	return cut_codes(verify);
+}
+
 void verify_cut(const struct verify *verify, struct cuts *cuts)
 {
 	uint64_t codes = cut_codes(verify);

@@ -23,6 +23,9 @@ struct verify_worker {
 /* Adds the cuts of all weights that can be read, in the order of verify->weights. */
 void verify_cut(const struct verify *verify, struct cuts *cuts);
 
+/* Returns the bytes of verify_worker.codes that every worker has. */
+uint64_t verify_worker_bytes(const struct verify *verify);
+
 /* Sets *workers to an array with one worker for each thread, which the caller frees, also on
  * failure.  ERR_USAGE where --max-memory is too small for a row of tiles. */
 int verify_workers_new(struct verify_worker **workers, const struct verify *verify,

@@ -40,6 +40,7 @@ same fused parts
 
 # A bias that differs, one that is missing.
 second=fused/model-00002-of-00002.safetensors
+rm fused/fp8conv-manifest.json
 python3 "$CLI/checkpoint.py" flip $second model.layers.0.mlp.experts.1.up_proj.bias -1
 python3 "$CLI/experts.py" drop $second model.layers.0.mlp.experts.2.gate_proj.bias
 "$FP8CONV" verify fused --source m/fused

@@ -82,6 +82,7 @@ json j 'j["arithmetic"] is not None'
 "$FP8CONV" verify out --source in --recipe blockwise --quiet || echo "verify takes codes that are kept for wrong ones"
 
 # One bit of a code, and of the exponent of a scale.
+rm out/fp8conv-manifest.json
 cp -r out bad
 python3 "$CLI/checkpoint.py" flip bad/model.safetensors model.layers.0.self_attn.q_proj.weight 777
 "$FP8CONV" verify bad --source in --json >j && echo "a changed code is not found"

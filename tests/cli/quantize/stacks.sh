@@ -48,6 +48,7 @@ fails 2 " repack: tensor 'model.layers.3.moe.gate_proj.weight' does not fit form
 in one tensor" repack stack --format modelopt -o bad
 
 # A code of the last expert, and a scale of it.
+rm stack/fp8conv-manifest.json
 python3 "$CLI/checkpoint.py" flip stack/model-00002-of-00002.safetensors model.layers.3.moe.up_proj.weight -1
 python3 "$CLI/checkpoint.py" flip stack/model-00002-of-00002.safetensors model.layers.3.moe.down_proj.weight_scale_inv -1
 "$FP8CONV" verify stack --source m/stack

@@ -6,6 +6,7 @@ need "$SAMPLES/tiny-llama" "python3()"
 python3 "$CLI/tiny.py" make glm4_moe_lite latent
 "$FP8CONV" quantize latent -o mla --recipe channelwise --quiet
 "$FP8CONV" quantize "$SAMPLES/tiny-llama" -o heads --recipe channelwise --quiet
+rm mla/fp8conv-manifest.json heads/fp8conv-manifest.json
 
 # with MODEL NAME=VALUES...: a copy of it in "out" with these scales, F32 of [1] or of as many values as there are.
 with() {

@@ -6,6 +6,7 @@ need "$SAMPLES/tiny-moe"
 model=$SAMPLES/tiny-moe/per-expert
 python3 "$CLI/amax.py" make "$model" s.amax passes=2
 "$FP8CONV" quantize -q "$model" -o out --recipe delayed --calibration s.amax
+rm out/fp8conv-manifest.json
 # apart up|down STEPS: up_proj's scale is the last value within 1e-5 of gate_proj's in that direction, and STEPS further.
 apart() {
 	python3 - "$@" <<'END'

@@ -25,6 +25,7 @@ rm -rf in out
 
 # A code that is changed, and another source.
 check gpt-oss finite mxfp8
+rm out/fp8conv-manifest.json
 python3 "$CLI/checkpoint.py" flip out/model.safetensors model.layers.0.mlp.experts.1.up_proj.weight 7
 "$FP8CONV" verify out --source in --json >j
 [ $? = 1 ] || echo "a changed code is not found"

@@ -6,6 +6,7 @@ need "$SAMPLES/tiny-moe"
 model=$SAMPLES/tiny-moe/per-expert
 "$FP8CONV" quantize "$model" -o out || exit 1
 "$FP8CONV" verify out --source "$model" --progress=json 2>same
+rm out/fp8conv-manifest.json
 python3 - <<'END'
 import checkpoint
 file = "out/model-00001-of-00002.safetensors"
