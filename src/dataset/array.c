@@ -76,6 +76,11 @@ static int read_array(const struct dataset_reader *reader, int fd, const struct 
 		return add_items(reader, fd, array, 0, array->cols < n ? array->cols : n, err);
 	if (!array->rows || !array->cols)
 		return err_set(err, ERR_INPUT, "'%s' contains no tokens", reader->path);
+	if (array->cols > MAX_SEQUENCE)
+		return err_set(err, ERR_INPUT,
+			       "a sequence of '%s' has %llu tokens, more than the limit (%zu): "
+			       "divide it",
+			       reader->path, (unsigned long long)array->cols, MAX_SEQUENCE);
 	for (uint64_t row = 0; row < array->rows && !dataset_has_enough(reader); row++) {
 		size_t begin = reader->data->ids.n;
 

@@ -65,6 +65,7 @@ int dataset_add_text(const struct dataset_reader *reader, const char *text, size
 		     struct err *err)
 {
 	const struct dataset_params *params = reader->params;
+	const struct tokenizer_text whole = { text, len, true, reader->patterns };
 	struct token_ids *ids = &reader->data->ids;
 	size_t begin = ids->n;
 
@@ -72,7 +73,7 @@ int dataset_add_text(const struct dataset_reader *reader, const char *text, size
 		return err_set(err, ERR_INPUT,
 			       "text needs a tokenizer.json beside the model; token ids (.npy, "
 			       ".safetensors, or 'input_ids' in .jsonl) do not");
-	if (tokenizer_encode(params->tokenizer, text, len, true, ids, err))
+	if (tokenizer_encode(params->tokenizer, &whole, ids, err))
 		return -1;
 	for (size_t i = begin; i < ids->n; i++)
 		if (ids->ids[i] >= params->vocab_size)
@@ -288,7 +289,8 @@ int dataset_tokenizer(struct tokenizer **tokenizer, const struct io *io, const c
 
 int dataset_open(struct dataset *data, const struct dataset_params *params, struct err *err)
 {
-	struct dataset_reader reader = { .data = data, .params = params };
+	struct regex_work patterns = { .stop = params->stop };
+	struct dataset_reader reader = { .data = data, .params = params, .patterns = &patterns };
 	struct listing files = { 0 };
 	int rc;
 

@@ -65,14 +65,15 @@ struct dataset_params {
 	size_t stride; /* tokens from one cut sequence to the next; 0: seq_len */
 	size_t vocab_size;
 	size_t max_sequences;	/* SIZE_MAX: all */
-	const atomic_int *stop; /* not NULL: a signal number there ends the reading of a pipe */
+	const atomic_int *stop; /* not NULL: a signal number there ends the reading */
 };
 
 /* Reads at most max_sequences, and no more of the files than they need: of a text about 64 bytes a
- * token.  Holds the ids (at most 2^28) and one document in memory: at most 64 MiB of JSON, at most
- * 256 MiB of compressed or piped text.  The caller releases data, which is empty after a failure.
- * ERR_INPUT, with the file and the line, element or byte, for data shorter than one sequence, ids
- * not below vocab_size, and content other than above. */
+ * token.  Holds the ids (at most 2^28) and one document in memory: at most 64 MiB of JSON with at
+ * most 2^20 values, at most 256 MiB of compressed or piped text; a sequence of ids has at most 2^20
+ * tokens.  The caller releases data, which is empty after a failure.  ERR_INPUT, with the file and
+ * the line, element or byte, for data shorter than one sequence, ids not below vocab_size, and
+ * content other than above. */
 int dataset_open(struct dataset *data, const struct dataset_params *params, struct err *err);
 void dataset_release(struct dataset *data);
 

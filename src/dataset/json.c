@@ -137,9 +137,25 @@ static int add_document(const struct dataset_reader *reader, const json_t *objec
 		       "'input_ids'");
 }
 
+/* A tree needs up to a hundred bytes for each value of its text. */
+static int check_values(struct json_text text, struct err *err)
+{
+	struct json_text token;
+	size_t at = 0, n = 1;
+	int kind;
+
+	while ((kind = json_token(text, &at, &token)) > 0)
+		n += kind == ',';
+	if (n > MAX_SEQUENCE)
+		return err_set(err, ERR_INPUT,
+			       "%zu values, more than the limit of an object (%zu): divide it", n,
+			       MAX_SEQUENCE);
+	return 0;
+}
+
 static int add_object(const struct dataset_reader *reader, struct json_text text, struct err *err)
 {
-	json_t *object = json_decode_nul(text, err);
+	json_t *object = check_values(text, err) ? NULL : json_decode_nul(text, err);
 	const json_t *ids = json_object_get(object, "input_ids");
 	int rc = -1;
 

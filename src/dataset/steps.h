@@ -16,11 +16,14 @@
 #include "dataset/dataset.h"
 #include "dataset/stream.h"
 
+#define MAX_SEQUENCE ((size_t)1 << 20) /* tokens of a sequence of ids; no model has read more */
+
 /* A dataset that is being read. */
 struct dataset_reader {
 	struct dataset *data;
 	const struct dataset_params *params;
-	const char *path; /* of the current file, for messages */
+	const char *path;	     /* of the current file, for messages */
+	struct regex_work *patterns; /* of all texts */
 };
 
 /* Lists the files of params->paths, with directories replaced by their files; "-" stays.  ERR_INPUT

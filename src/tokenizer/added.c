@@ -12,6 +12,21 @@
 #include "tokenizer/json.h"
 #include "tokenizer/unicode.h"
 
+#define MAX_GROWN 16 /* bytes of a pattern per byte of its token */
+
+/* Is it white space that takes the white space around it along?  The package and this program
+ * disagree where two of them meet. */
+static bool is_greedy_space(const struct added_token *token)
+{
+	const char *text = token->content, *end = text + token->len;
+	uint32_t c;
+	size_t n = 1;
+
+	while (token->len && text < end && (n = utf8_decode(text, &c), unicode_is_space(c)))
+		text += n;
+	return token->len && text == end && token->lstrip && token->rstrip;
+}
+
 static int read_token(struct added_token *token, const json_t *json, const char *where,
 		      struct err *err)
 {
@@ -28,6 +43,10 @@ static int read_token(struct added_token *token, const json_t *json, const char 
 		return err_set(err, ERR_INPUT, "%s is %zu bytes long, more than the limit (%d)",
 			       where, token->len, MAX_ADDED_LENGTH);
 	token->content = xstrndup(content, token->len);
+	if (is_greedy_space(token))
+		return err_set(err, ERR_INPUT,
+			       "%s is white space with lstrip and rstrip, which is unsupported",
+			       where);
 	return 0;
 }
 
@@ -43,6 +62,7 @@ static int set_pattern(struct added_token *token, const struct steps *normalizer
 		const struct text_range range = { text.data, text.len, .first = true };
 
 		next.len = 0;
+		state->room = MAX_GROWN * (token->len + 1);
 		rc = step->rewrite(step, state, &range, &next, err);
 		struct buf swap = text;
 		text = next;
@@ -140,7 +160,8 @@ static int read_tokens(struct added_tokens *added, const json_t *json, const str
 int added_read(struct added_tokens *added, const json_t *json, const struct vocab *vocab,
 	       const struct steps *normalizer, struct err *err)
 {
-	struct step_state state = { 0 };
+	struct regex_work patterns = { 0 };
+	struct step_state state = { .search.work = &patterns };
 	int rc;
 
 	if (json && !json_is_null(json) && !json_is_array(json))

@@ -175,6 +175,9 @@ static int read_prepend(struct steps *steps, const struct component *component,
 	(void)argument;
 	if (!text)
 		return -1;
+	if (!len)
+		return err_set(err, ERR_INPUT, "%s has an empty 'prepend', which is unsupported",
+			       component->where);
 	new_step(steps, step_prepend, text, len);
 	return 0;
 }

@@ -9,8 +9,10 @@
 #ifndef FP8CONV_TOKENIZER_REGEX_H
 #define FP8CONV_TOKENIZER_REGEX_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -32,11 +34,20 @@ void regex_quote(const char *text, size_t len, struct buf *out);
 int regex_new(struct regex **regex, const struct buf *pattern, struct err *err);
 void regex_free(struct regex *regex);
 
+/* The work of all searches for one caller, which is bounded by the bytes that are searched: a limit
+ * for each match alone allows any number of matches that reach it.  Begins with `stop` alone. */
+struct regex_work {
+	const atomic_int *stop; /* not NULL: a signal number there ends a search */
+	uint64_t n_bytes;	/* of all texts */
+	uint64_t n_steps;	/* of matches that took many */
+};
+
 /* The state of one search in one thread.  A zeroed struct may be started and released. */
 struct regex_search {
 	const struct regex *regex;
-	void *match;	 /* PCRE2's match data */
-	struct buf copy; /* of the text, with older characters (unicode_known()) */
+	struct regex_work *work; /* set by the caller; NULL: only each match is bounded */
+	void *match, *context;	 /* PCRE2's match data and match context */
+	struct buf copy;	 /* of the text, with older characters (unicode_known()) */
 	const char *text;
 	size_t len;
 	size_t at;    /* the next search begins here */
@@ -51,8 +62,8 @@ void regex_search_start(struct regex_search *search, const struct regex *regex, 
 			size_t len);
 
 /* Returns 1 with the next match, bytes [*begin, *end) of text; 0 at the end; -1 with ERR_INPUT
- * where the pattern exceeds its limit of steps.  Matches do not overlap, and no empty match follows
- * directly on another match. */
+ * where the pattern exceeds a limit of steps or memory, and with ERR_INTERRUPTED.  Matches do not
+ * overlap, and no empty match follows directly on another match. */
 int regex_search_next(struct regex_search *search, size_t *begin, size_t *end, struct err *err);
 
 #endif

@@ -150,12 +150,28 @@ int step_strip_marks(const struct step *step, struct step_state *state,
 	return 0;
 }
 
+int step_too_much(struct err *err)
+{
+	return err_set(err, ERR_INPUT,
+		       "the steps of the tokenizer produce more than %d times the text",
+		       MAX_GROWTH);
+}
+
+/* Appends a text of the file, before there is memory for it. */
+static int add_content(const struct step *step, const struct step_state *state, struct buf *out,
+		       struct err *err)
+{
+	if (out->len > state->room || step->content.len > state->room - out->len)
+		return step_too_much(err);
+	buf_add(out, step->content.data, step->content.len);
+	return 0;
+}
+
 int step_prepend(const struct step *step, struct step_state *state, const struct text_range *range,
 		 struct buf *out, struct err *err)
 {
-	(void)state;
-	(void)err;
-	buf_add(out, step->content.data, step->content.len);
+	if (add_content(step, state, out, err))
+		return -1;
 	buf_add(out, range->text, range->len);
 	return 0;
 }
@@ -167,10 +183,8 @@ int step_prepend_once(const struct step *step, struct step_state *state,
 	bool there =
 		range->len >= content->len && !memcmp(range->text, content->data, content->len);
 
-	(void)state;
-	(void)err;
-	if (!there && (range->first || !step->only_first))
-		buf_add(out, content->data, content->len);
+	if (!there && (range->first || !step->only_first) && add_content(step, state, out, err))
+		return -1;
 	buf_add(out, range->text, range->len);
 	return 0;
 }
@@ -183,12 +197,14 @@ int step_replace(const struct step *step, struct step_state *state, const struct
 
 	regex_search_start(&state->search, step->regex, range->text, range->len);
 	while ((rc = regex_search_next(&state->search, &begin, &end, err)) > 0) {
-		buf_add(out, range->text + done, begin - done);
-		buf_add(out, step->content.data, step->content.len);
-		done = end;
-		if (out->len > INT32_MAX)
+		if (begin == end)
 			return err_set(err, ERR_INPUT,
-				       "a normalizer produces more than 2 GiB from a text");
+				       "the pattern of a Replace normalizer matches an empty text, "
+				       "which is unsupported");
+		buf_add(out, range->text + done, begin - done);
+		if (add_content(step, state, out, err))
+			return -1;
+		done = end;
 	}
 	buf_add(out, range->text + done, range->len - done);
 	return rc;

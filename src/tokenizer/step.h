@@ -13,7 +13,8 @@
 #include "base/json.h"
 #include "tokenizer/regex.h"
 
-#define MAX_STEPS 64 /* of the normalizer, and of the pre-tokenizer */
+#define MAX_STEPS  64  /* of the normalizer, and of the pre-tokenizer */
+#define MAX_GROWTH 256 /* bytes that all steps may produce per byte of text: 4 for each step */
 
 enum behavior { REMOVED, ISOLATED, MERGED_WITH_PREVIOUS, MERGED_WITH_NEXT, CONTIGUOUS };
 
@@ -27,7 +28,8 @@ struct text_range {
 	bool first; /* the range begins the whole text */
 };
 
-/* Appends the rewritten range to out.  The range is not empty and does not lie in out. */
+/* Appends the rewritten range to out, which gets at most state->room bytes from a text in the file:
+ * then ERR_INPUT.  The range is not empty and does not lie in out. */
 typedef int step_fn(const struct step *step, struct step_state *state,
 		    const struct text_range *range, struct buf *out, struct err *err);
 
@@ -49,9 +51,13 @@ struct steps {
 
 /* The memory of one step in one thread.  A zeroed struct is empty. */
 struct step_state {
-	struct regex_search search;
+	struct regex_search search; /* with the work of the caller */
 	struct buf out;
+	size_t room; /* bytes that a step may append */
 };
+
+/* ERR_INPUT for steps that produce more than they may. */
+int step_too_much(struct err *err);
 
 void steps_release(struct steps *steps);
 void step_state_release(struct step_state *state);

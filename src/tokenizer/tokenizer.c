@@ -10,13 +10,15 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/progress.h"
 #include "tokenizer/added.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/post.h"
 #include "tokenizer/step.h"
 #include "tokenizer/unicode.h"
 
-#define MAX_GROWTH 256 /* bytes that all steps may produce per byte of text: 4 for each step */
+#define MAX_PART  ((size_t)4 << 20)  /* bytes of a member that has no list of tokens */
+#define MAX_ADDED ((size_t)32 << 20) /* bytes of added_tokens: 100,000 and more */
 
 struct tokenizer {
 	struct steps normalizer, pre_tokenizer;
@@ -24,6 +26,17 @@ struct tokenizer {
 	struct bpe bpe;
 	struct post_processor post;
 };
+
+/* Trees of JSON need thirty times their text and more. */
+static int check_length(const struct json_member *member, struct err *err)
+{
+	size_t limit = strcmp(member->key, "added_tokens") != 0 ? MAX_PART : MAX_ADDED;
+
+	if (member->value.len <= limit)
+		return 0;
+	return err_set(err, ERR_INPUT, "member '%s' is %zu bytes long, more than the limit (%zu)",
+		       member->key, member->value.len, limit);
+}
 
 /* The members of the file: the model as text, the others as values. */
 struct parts {
@@ -48,6 +61,8 @@ static int read_parts(struct parts *parts, const struct buf *json, struct err *e
 		}
 		if (is_model)
 			parts->model = member.value;
+		else if (check_length(&member, err))
+			break;
 		value = is_model ? json_null() : json_decode(member.value, err);
 		if (!value || json_object_set_new(parts->values, member.key, value))
 			break;
@@ -125,6 +140,7 @@ struct encoding {
 	struct bpe_work work;
 	struct buf repaired;
 	struct token_ids *out;
+	struct regex_work *patterns;
 	size_t budget; /* bytes that steps may still produce */
 };
 
@@ -132,12 +148,10 @@ struct encoding {
  * limit. */
 static int spend(struct encoding *encoding, size_t n, struct err *err)
 {
-	if (n > encoding->budget)
-		return err_set(err, ERR_INPUT,
-			       "the steps of the tokenizer produce more than %d times the text",
-			       MAX_GROWTH);
+	if (n > encoding->budget || n > INT32_MAX)
+		return step_too_much(err);
 	encoding->budget -= n;
-	return 0;
+	return progress_stopped(encoding->patterns->stop, err);
 }
 
 static void encoding_free(struct encoding *encoding)
@@ -156,6 +170,8 @@ static int rewrite(struct encoding *encoding, const struct step *step, struct st
 		   struct text_range *range, struct err *err)
 {
 	state->out.len = 0;
+	state->room = encoding->budget < INT32_MAX ? encoding->budget : INT32_MAX;
+	state->search.work = encoding->patterns;
 	if (step->rewrite(step, state, range, &state->out, err) ||
 	    spend(encoding, state->out.len, err))
 		return -1;
@@ -189,6 +205,7 @@ static int pre_tokenize(struct encoding *encoding, size_t n_done, struct text_ra
 					       range.first ? range.text : NULL };
 			const struct piece_taker taker = { take_piece, &piece };
 
+			state->search.work = encoding->patterns;
 			return step_split(step, state, &range, &taker, err);
 		}
 		if (rewrite(encoding, step, state, &range, err))
@@ -278,23 +295,25 @@ static void add_all(struct token_ids *out, const struct token_ids *list)
 		token_ids_add(out, list->ids[i]);
 }
 
-int tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t len,
-		     bool add_special_tokens, struct token_ids *out, struct err *err)
+int tokenizer_encode(const struct tokenizer *tokenizer, const struct tokenizer_text *text,
+		     struct token_ids *out, struct err *err)
 {
+	struct regex_work alone = { 0 };
 	struct encoding *encoding;
 	int rc;
 
-	if (len > INT32_MAX)
+	if (text->len > INT32_MAX)
 		return err_set(err, ERR_INPUT, "a text is %zu bytes long, more than the limit (%d)",
-			       len, INT32_MAX);
+			       text->len, INT32_MAX);
 	encoding = xcalloc(1, sizeof *encoding);
 	encoding->tokenizer = tokenizer;
 	encoding->out = out;
-	encoding->budget = MAX_GROWTH * (len + 4096);
-	if (add_special_tokens)
+	encoding->patterns = text->patterns ? text->patterns : &alone;
+	encoding->budget = MAX_GROWTH * (text->len + 4096);
+	if (text->add_special_tokens)
 		add_all(out, &tokenizer->post.before);
-	rc = encode_text(encoding, text, len, err);
-	if (!rc && add_special_tokens)
+	rc = encode_text(encoding, text->text, text->len, err);
+	if (!rc && text->add_special_tokens)
 		add_all(out, &tokenizer->post.after);
 	encoding_free(encoding);
 	return rc;

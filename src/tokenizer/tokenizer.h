@@ -17,6 +17,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "tokenizer/regex.h"
 #include "tokenizer/token_ids.h"
 
 struct tokenizer;
@@ -29,14 +30,23 @@ int tokenizer_new(struct tokenizer **tokenizer, const struct buf *json, const ch
 		  struct err *err);
 void tokenizer_free(struct tokenizer *tokenizer);
 
-/* Appends the ids of text, len bytes (at most 2^31 - 1), to out.  Reads invalid UTF-8 as Python's
- * errors="replace" does: one U+FFFD for each longest sequence that could begin a character.  Names
- * of special tokens in the text become these tokens.  add_special_tokens: adds the tokens of the
- * post-processor (BOS, EOS).  ERR_INPUT where a pattern exceeds its limit of steps, or where
- * neither a character nor unk_token has a token; out may have grown then.  Thread-safe.  Takes
- * O(len log len) for text without a place to split, else linear time. */
-int tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t len,
-		     bool add_special_tokens, struct token_ids *out, struct err *err);
+/* A text to encode. */
+struct tokenizer_text {
+	const char *text;
+	size_t len;		 /* bytes, at most 2^31 - 1 */
+	bool add_special_tokens; /* those of the post-processor (BOS, EOS) */
+	/* of all texts of the caller, and what ends it; NULL: of this one */
+	struct regex_work *patterns;
+};
+
+/* Appends the ids of a text to out.  Reads invalid UTF-8 as Python's errors="replace" does: one
+ * U+FFFD for each longest sequence that could begin a character.  Names of special tokens in the
+ * text become these tokens.  ERR_INPUT where a pattern or all patterns exceed their limit of steps,
+ * where the steps produce more than MAX_GROWTH times the text, or where neither a character nor
+ * unk_token has a token; out may have grown then.  ERR_INTERRUPTED.  Thread-safe, but for
+ * `patterns`.  Takes O(len log len) for text without a place to split, else linear time. */
+int tokenizer_encode(const struct tokenizer *tokenizer, const struct tokenizer_text *text,
+		     struct token_ids *out, struct err *err);
 
 /* Returns the largest id that tokenizer_encode() can give, plus 1. */
 size_t tokenizer_vocab_size(const struct tokenizer *tokenizer);

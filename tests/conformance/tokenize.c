@@ -25,7 +25,9 @@ static int answer(const struct tokenizer *tokenizer, struct err *err)
 		if (head[0] && fread(text, head[0], 1, stdin) != 1)
 			return err_set(err, ERR_INPUT, "a text ends early");
 		ids.n = 0;
-		rc = tokenizer_encode(tokenizer, text, head[0], head[1], &ids, err);
+		rc = tokenizer_encode(tokenizer,
+				      &(struct tokenizer_text){ text, head[0], head[1], NULL },
+				      &ids, err);
 		free(text);
 		if (rc)
 			return -1;

@@ -13,10 +13,13 @@ static void encode(const struct tokenizer *tokenizer, const char *text, size_t l
 	struct token_ids once = { 0 }, again = { 0 };
 	struct err err = { 0 };
 
-	if (tokenizer_encode(tokenizer, text, len, true, &once, &err)) {
+	if (tokenizer_encode(tokenizer, &(struct tokenizer_text){ text, len, true, NULL }, &once,
+			     &err)) {
 		fuzz_check_error(&err);
 	} else {
-		FUZZ_CHECK(!tokenizer_encode(tokenizer, text, len, true, &again, &err));
+		FUZZ_CHECK(!tokenizer_encode(tokenizer,
+					     &(struct tokenizer_text){ text, len, true, NULL },
+					     &again, &err));
 		FUZZ_CHECK(once.n == again.n &&
 			   (!once.n || !memcmp(once.ids, again.ids, once.n * sizeof *once.ids)));
 		for (size_t i = 0; i < once.n; i++)

@@ -329,6 +329,35 @@ static void bombs_are_refused(void **state)
 	free(bytes);
 }
 
+/* A sequence of more ids than any model has read, and an object of as many values: the tree of 60
+ * MB of ids takes a gigabyte, and a pass over them thirty. */
+static void endless_sequences_are_refused(void **state)
+{
+	static const char npy[] = "\x93NUMPY\1\0\x48\0{'descr': '|u1', 'fortran_order': False, "
+				  "'shape': (1, 1048577), }      \n";
+	const size_t n = (1 << 20) + 1;
+	struct buf bytes = { 0 };
+
+	(void)state;
+	buf_puts(&bytes, "{\"input_ids\": [0");
+	for (size_t i = 1; i < n; i++)
+		buf_puts(&bytes, ",0");
+	buf_puts(&bytes, "]}");
+	data_folder_put(&folder, "a.jsonl", bytes.data, bytes.len);
+	check("a.jsonl", 1, SIZE_MAX,
+	      "'a.jsonl', line 1: 1048577 values, more than the limit of an object (1048576): "
+	      "divide it");
+	bytes.len = 0;
+	buf_add(&bytes, npy, sizeof npy - 1);
+	assert_int_equal(bytes.len, 10 + 72);
+	for (size_t i = 0; i < n; i++)
+		buf_putc(&bytes, '\0');
+	data_folder_put(&folder, "a.npy", bytes.data, bytes.len);
+	check("a.npy", 1, SIZE_MAX,
+	      "a sequence of 'a.npy' has 1048577 tokens, more than the limit (1048576): divide it");
+	buf_release(&bytes);
+}
+
 /* Pipes have no names that tell: their content does. */
 static void pipes_are_told_by_content(void **state)
 {
@@ -382,6 +411,7 @@ int main(void)
 		cmocka_unit_test(compressed_files_are_read_as_their_content),
 		cmocka_unit_test(damaged_compression_is_refused),
 		cmocka_unit_test(bombs_are_refused),
+		cmocka_unit_test(endless_sequences_are_refused),
 		cmocka_unit_test(pipes_are_told_by_content),
 	};
 

@@ -79,8 +79,12 @@ static void check_text(struct golden *golden, const struct tokenizer *tokenizer,
 	struct buf got = { 0 };
 	struct err err = { 0 };
 
-	if (tokenizer_encode(tokenizer, text->data, text->len, true, &with, &err) ||
-	    tokenizer_encode(tokenizer, text->data, text->len, false, &without, &err))
+	if (tokenizer_encode(tokenizer,
+			     &(struct tokenizer_text){ text->data, text->len, true, NULL }, &with,
+			     &err) ||
+	    tokenizer_encode(tokenizer,
+			     &(struct tokenizer_text){ text->data, text->len, false, NULL },
+			     &without, &err))
 		fail_msg("%s: %s", name, err.message);
 	token_ids_list(&got, with.ids, with.n);
 	if (strcmp(got.data, golden->line) != 0)
@@ -151,8 +155,10 @@ static int encode_shared(void *context, int worker, size_t item, struct err *err
 
 	(void)worker;
 	(void)item;
-	if (tokenizer_encode(shared->tokenizer, shared->text, strlen(shared->text), true, &ids,
-			     err))
+	if (tokenizer_encode(
+		    shared->tokenizer,
+		    &(struct tokenizer_text){ shared->text, strlen(shared->text), true, NULL },
+		    &ids, err))
 		return -1;
 	same = ids.n == shared->expected->n &&
 	       !memcmp(ids.ids, shared->expected->ids, ids.n * sizeof *ids.ids);
@@ -170,7 +176,11 @@ static void threads_give_the_same_tokens(void **state)
 	struct err err = { 0 };
 
 	(void)state;
-	assert_int_equal(tokenizer_encode(tokenizer, text, strlen(text), true, &expected, &err), 0);
+	assert_int_equal(
+		tokenizer_encode(tokenizer,
+				 &(struct tokenizer_text){ text, strlen(text), true, NULL },
+				 &expected, &err),
+		0);
 	if (pool_run(4, 200, encode_shared, &shared, NULL, &err))
 		fail_msg("%s", err.message);
 	token_ids_release(&expected);
@@ -188,7 +198,11 @@ static void a_long_word_is_not_quadratic(void **state)
 	(void)state;
 	for (int i = 0; i < 1000000; i++)
 		buf_puts(&text, "the");
-	assert_int_equal(tokenizer_encode(tokenizer, text.data, text.len, false, &ids, &err), 0);
+	assert_int_equal(
+		tokenizer_encode(tokenizer,
+				 &(struct tokenizer_text){ text.data, text.len, false, NULL }, &ids,
+				 &err),
+		0);
 	assert_true(ids.n >= 1000000);
 	token_ids_release(&ids);
 	buf_release(&text);

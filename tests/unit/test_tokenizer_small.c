@@ -101,8 +101,11 @@ static void small_tokenizers_give_known_tokens(void **state)
 		struct err err = { 0 };
 
 		if (make(&tokenizer, small_rows[i].json, &err) ||
-		    tokenizer_encode(tokenizer, small_rows[i].text, strlen(small_rows[i].text),
-				     true, &ids, &err))
+		    tokenizer_encode(tokenizer,
+				     &(struct tokenizer_text){ small_rows[i].text,
+							       strlen(small_rows[i].text), true,
+							       NULL },
+				     &ids, &err))
 			fail_msg("row %zu: %s", i, err.message);
 		token_ids_list(&got, ids.ids, ids.n);
 		if (strcmp(got.data, small_rows[i].ids) != 0)
@@ -194,7 +197,10 @@ static void steps_that_grow_the_text_are_stopped(void **state)
 			   i ? "," : "");
 	buf_puts(&json, "]}}");
 	assert_int_equal(make(&tokenizer, json.data, &err), 0);
-	assert_int_equal(tokenizer_encode(tokenizer, "aaaa", 4, true, &ids, &err), -1);
+	assert_int_equal(tokenizer_encode(tokenizer,
+					  &(struct tokenizer_text){ "aaaa", 4, true, NULL }, &ids,
+					  &err),
+			 -1);
 	assert_string_equal(err.message,
 			    "the steps of the tokenizer produce more than 256 times the text");
 	token_ids_release(&ids);
@@ -210,8 +216,13 @@ static void a_character_without_token_is_refused(void **state)
 
 	(void)state;
 	assert_int_equal(make(&tokenizer, MODEL(",\"unk_token\":\"?\"" MERGES "}"), &err), 0);
-	assert_int_equal(tokenizer_encode(tokenizer, "ab", 2, true, &ids, &err), 0);
-	assert_int_equal(tokenizer_encode(tokenizer, "x", 1, true, &ids, &err), -1);
+	assert_int_equal(tokenizer_encode(tokenizer,
+					  &(struct tokenizer_text){ "ab", 2, true, NULL }, &ids,
+					  &err),
+			 0);
+	assert_int_equal(tokenizer_encode(tokenizer, &(struct tokenizer_text){ "x", 1, true, NULL },
+					  &ids, &err),
+			 -1);
 	assert_string_equal(
 		err.message,
 		"character U+0078 has no token, and unk_token '?' is not a token either");
