@@ -79,9 +79,9 @@ static const struct member group_rows[] = {
 /* Of modules that are not FP8. */
 static const struct member any_args[] = {
 	MEMBER_RANGE("num_bits", 0, ALL, 0, REFUSED, 1, 32),
-	MEMBER_WORDS("type", 0, ALL, 0, REFUSED, "int|float"),
+	MEMBER_WORDS("type", MEMBER_ANY_CASE, ALL, 0, REFUSED, "int|float"),
 	MEMBER_ROW("symmetric", MEMBER_BOOL, ALL, 0, REFUSED),
-	MEMBER_WORDS("strategy", MEMBER_NULL, ALL, 0, REFUSED, STRATEGIES),
+	MEMBER_WORDS("strategy", MEMBER_NULL | MEMBER_ANY_CASE, ALL, 0, REFUSED, STRATEGIES),
 	MEMBER_WORDS("dynamic", MEMBER_BOOL, ALL, 0, REFUSED, "local"),
 	ARGS_REST
 };
@@ -89,29 +89,31 @@ static const struct member any_args[] = {
 /* Of FP8 weights.  Without "type", they are integers. */
 static const struct member weight_args[] = {
 	MEMBER_RANGE("num_bits", 0, ALL, 0, NOT_FP8, 8, 8),
-	MEMBER_WORDS("type", 0, ALL, ALL, NOT_FP8, "float"),
+	MEMBER_WORDS("type", MEMBER_ANY_CASE, ALL, ALL, NOT_FP8, "float"),
 	MEMBER_ROW("symmetric", MEMBER_TRUE, ALL, 0,
 		   "engines refuse to load it, or answer garbage"),
-	MEMBER_WORDS("strategy", MEMBER_NULL, ALL, 0, NOT_FP8, "tensor|channel|block|group"),
+	MEMBER_WORDS("strategy", MEMBER_NULL | MEMBER_ANY_CASE, ALL, 0, NOT_FP8,
+		     "tensor|channel|block|group"),
 	MEMBER_ROW("dynamic", MEMBER_FALSE, ALL, 0, NOT_FP8),
 	ARGS_REST
 };
 
 /* Of the inputs of FP8 weights. */
 static const struct member input_args[] = { MEMBER_RANGE("num_bits", 0, ALL, 0, OTHER_ACT, 8, 8),
-					    MEMBER_WORDS("type", 0, ALL, ALL, OTHER_ACT, "float"),
+					    MEMBER_WORDS("type", MEMBER_ANY_CASE, ALL, ALL,
+							 OTHER_ACT, "float"),
 					    MEMBER_ROW("symmetric", MEMBER_TRUE, ALL, 0, OTHER_ACT),
-					    MEMBER_WORDS("strategy", MEMBER_NULL, ALL, 0, OTHER_ACT,
-							 "tensor|token|group"),
+					    MEMBER_WORDS("strategy", MEMBER_NULL | MEMBER_ANY_CASE,
+							 ALL, 0, OTHER_ACT, "tensor|token|group"),
 					    MEMBER_ROW("dynamic", MEMBER_BOOL, ALL, 0, OTHER_ACT),
 					    ARGS_REST };
 
 /* vLLM, CompressedTensorsKVCacheMethod.validate_kv_cache_scheme(): without defaults. */
 static const struct member cache_args[] = {
 	MEMBER_RANGE("num_bits", 0, ALL, BOTH, REFUSED, 8, 8),
-	MEMBER_WORDS("type", 0, ALL, ALL, REFUSED, "float"),
+	MEMBER_WORDS("type", MEMBER_ANY_CASE, ALL, ALL, REFUSED, "float"),
 	MEMBER_ROW("symmetric", MEMBER_TRUE, ALL, VLLM, REFUSED),
-	MEMBER_WORDS("strategy", 0, ALL, BOTH, REFUSED, "tensor|attn_head"),
+	MEMBER_WORDS("strategy", MEMBER_ANY_CASE, ALL, BOTH, REFUSED, "tensor|attn_head"),
 	MEMBER_ROW("dynamic", MEMBER_BOOL, ALL, 0, REFUSED),
 	ARGS_REST
 };

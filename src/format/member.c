@@ -9,7 +9,7 @@
 #include "base/words.h"
 #include "format/read_config.h"
 
-static bool has_word(const char *words, const char *text)
+static bool has_word(const struct member *row, const char *text)
 {
 	char word[WORD_SIZE];
 	size_t n = strlen(text);
@@ -17,8 +17,9 @@ static bool has_word(const char *words, const char *text)
 	if (n >= sizeof word)
 		return false;
 	for (size_t i = 0; i <= n; i++)
-		word[i] = (char)tolower((unsigned char)text[i]);
-	return words_find(words, word) >= 0;
+		word[i] = row->types & MEMBER_ANY_CASE ? (char)tolower((unsigned char)text[i])
+						       : text[i];
+	return words_find(row->words, word) >= 0;
 }
 
 static bool is_texts(const json_t *list)
@@ -51,7 +52,7 @@ static bool fits(const struct member *row, const json_t *value)
 		return types & MEMBER_NUMBER;
 	case JSON_STRING:
 		return types & MEMBER_TEXT ||
-		       (types & MEMBER_WORD && has_word(row->words, json_string_value(value)));
+		       (types & MEMBER_WORD && has_word(row, json_string_value(value)));
 	case JSON_ARRAY:
 		return (types & MEMBER_TEXTS && is_texts(value)) ||
 		       (types & MEMBER_NO_TEXTS && !json_array_size(value)) ||

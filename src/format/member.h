@@ -18,11 +18,12 @@ enum {
 	MEMBER_INT = 1 << 3,	/* from min to max */
 	MEMBER_NUMBER = 1 << 4, /* any number */
 	MEMBER_TEXT = 1 << 5,
-	MEMBER_WORD = 1 << 6,	  /* one of words, in any case */
+	MEMBER_WORD = 1 << 6,	  /* one of words */
 	MEMBER_TEXTS = 1 << 7,	  /* a list of strings */
 	MEMBER_NO_TEXTS = 1 << 8, /* an empty list */
 	MEMBER_TILE = 1 << 9,	  /* [rows, cols], both above 0 */
 	MEMBER_OBJECT = 1 << 10,
+	MEMBER_ANY_CASE = 1 << 11, /* of a word */
 };
 
 struct member {
