@@ -328,6 +328,24 @@ static int write_config(struct plan *plan, struct buf *quantization, struct err 
 	return 0;
 }
 
+/* Notes the engines that load the format, but under other names: each wants a target. */
+static void note_names(struct plan *plan, const struct module_set *sets, size_t n)
+{
+	for (size_t i = 0; plan->target == ENGINE_ANY && i < n; i++) {
+		for (int e = ENGINE_ANY + 1; e < N_ENGINES; e++) {
+			const char *engine = engine_name((enum engine)e);
+
+			if (!engine_wants_names((enum engine)e, plan->format, &sets[i].scheme))
+				continue;
+			notes_add(&plan->selection.notes, NOTE_OTHER_NAMES, NULL,
+				  "%s looks for these scales under other names: use --target %s "
+				  "for it",
+				  engine, engine);
+			return;
+		}
+	}
+}
+
 int plan_configuration(struct plan *plan, struct err *err)
 {
 	struct recipe_sets sets = { 0 };
@@ -357,6 +375,7 @@ int plan_configuration(struct plan *plan, struct err *err)
 	if (format_configure(plan->format, &quantization, &config, &plan->files.hf_quant_config,
 			     err))
 		goto out;
+	note_names(plan, list, sets.n);
 	rc = write_config(plan, &config, err);
 out:
 	free(list);

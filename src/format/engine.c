@@ -71,10 +71,39 @@ int engine_check(enum engine target, const struct format *format, const struct s
 	return 0;
 }
 
+bool engine_wants_names(enum engine engine, const struct format *format,
+			const struct scheme *scheme)
+{
+	const struct variant *variant = variant_find(format, scheme, ENGINE_ANY);
+
+	return variant && !variant->refused[engine] && !variant_is_read(variant, engine);
+}
+
+/* Source: hf_to_vllm_mapper of vLLM 0.32's mistral3.py; load_weights() of SGLang 0.5.23's llama.py,
+ * and of the classes that inherit it. */
+static const struct {
+	enum engine engine;
+	const char *models;
+} renaming[] = {
+	{ ENGINE_VLLM, "mistral3" },
+	{ ENGINE_SGLANG,
+	  "llama|mistral|ministral3|phi3|internlm3|llama4_text|iquestcoder|teleflm" },
+};
+
+bool engine_renames_scales(enum engine engine, const char *model_type)
+{
+	for (size_t i = 0; i < sizeof renaming / sizeof *renaming; i++)
+		if (renaming[i].engine == engine && words_find(renaming[i].models, model_type) >= 0)
+			return true;
+	return false;
+}
+
 const char *engine_refuses_experts(enum engine target, const struct format *format,
 				   const struct scheme *scheme)
 {
-	return variant_find(format, scheme, target)->refused_moe[target];
+	const struct variant *variant = variant_find(format, scheme, target);
+
+	return variant ? variant->refused_moe[target] : NULL;
 }
 
 const char *engine_refuses_partial(enum engine target, const struct format *format,
@@ -87,6 +116,14 @@ const char *engine_refuses_partial(enum engine target, const struct format *form
 	if (rows % scheme->tile.rows && variant->refused_rows[target])
 		return variant->refused_rows[target];
 	return cols % scheme->tile.cols ? variant->refused_cols[target] : NULL;
+}
+
+const char *engine_misreads_merged(enum engine target, const struct format *format,
+				   const struct scheme *scheme)
+{
+	const struct variant *variant = variant_find(format, scheme, target);
+
+	return variant ? variant->misread_merged[target] : NULL;
 }
 
 const char *engine_refuses_mixed(enum engine target, const struct format *format)

@@ -50,8 +50,17 @@ const char *engine_name(enum engine engine); /* "any" for ENGINE_ANY */
 int engine_check(enum engine target, const struct format *format, const struct scheme *scheme,
 		 const char *recipe, struct err *err);
 
+/* Whether the engine loads the scheme in this format by other names than those that are written
+ * without a target. */
+bool engine_wants_names(enum engine engine, const struct format *format,
+			const struct scheme *scheme);
+
+/* Whether the engine's loader of such models (config.json's model_type) gives scales of one number
+ * that have transformers' names its own. */
+bool engine_renames_scales(enum engine engine, const char *model_type);
+
 /* Returns the reason for which an engine that loads the scheme refuses it in models with experts,
- * or NULL where the engine loads it. */
+ * or NULL where the engine loads it, or the format does not have the scheme. */
 const char *engine_refuses_experts(enum engine target, const struct format *format,
 				   const struct scheme *scheme);
 
@@ -59,6 +68,11 @@ const char *engine_refuses_experts(enum engine target, const struct format *form
  * its last blocks are partial, or NULL. */
 const char *engine_refuses_partial(enum engine target, const struct format *format,
 				   const struct scheme *scheme, uint64_t rows, uint64_t cols);
+
+/* Returns what the target, or with ENGINE_ANY some engine silently, does to a weight that it merges
+ * with others where a part ends in a partial block of rows; NULL: it refuses the weight. */
+const char *engine_misreads_merged(enum engine target, const struct format *format,
+				   const struct scheme *scheme);
 
 /* Returns the reason for which the target refuses sets of different schemes in one checkpoint, or
  * NULL where it loads them. */

@@ -15,13 +15,23 @@
 #define TRTLLM_BLOCKS  "it reads quant_method 'fp8' as 128x128 blocks"
 #define TRTLLM_DYNAMIC "it supports one scale per tensor only in modelopt, with --calibration"
 
+/* vLLM 0.32, ColumnParallelLinear._maybe_allow_fp8_block_shape_mismatch(): skips the check of
+ * blocks where the parts of a merged layer are not whole ones, for quant_method fp8. */
+static const char vllm_merged[] =
+	"vLLM merges it with other weights, and silently reads them with the scales of other rows";
+
 static const char transformers_grid[] =
 	"transformers divides the shape of a weight by that of its scales to find its blocks, "
 	"and computes with wrong weights or stops";
 
 /* transformers has its own names for per-tensor scales, and a default of 128x128 that only null
- * overrides; vLLM reads MXFP8 in the way that ModelOpt introduced. */
+ * overrides; vLLM reads MXFP8 in the way that ModelOpt introduced; SGLang
+ * (since 0.5.23) by both names. */
 static const char *const methods[] = { "fp8", "mxfp8", NULL };
+
+#define NOT_VLLM	 ENGINE_BIT(ENGINE_VLLM)
+#define NOT_SGLANG	 ENGINE_BIT(ENGINE_SGLANG)
+#define NOT_TRANSFORMERS ENGINE_BIT(ENGINE_TRANSFORMERS)
 
 static const struct variant variants[] = {
 	{
@@ -34,11 +44,13 @@ static const struct variant variants[] = {
 		.dtype = DT_F32,
 		.refused_rows = { [ENGINE_TRANSFORMERS] = transformers_grid },
 		.refused_cols = { [ENGINE_TRANSFORMERS] = transformers_grid },
+		.misread_merged = { [ENGINE_ANY] = vllm_merged, [ENGINE_VLLM] = vllm_merged },
 		.kept_key = "modules_to_not_convert",
 	},
 	{
 		.method = "fp8",
 		.granularity = GRANULARITY_TENSOR,
+		.unread = NOT_TRANSFORMERS,
 		.weight_scale = "_scale",
 		.layout = LAYOUT_ONE,
 		.dtype = DT_F32,
@@ -49,6 +61,7 @@ static const struct variant variants[] = {
 		.method = "fp8",
 		.granularity = GRANULARITY_TENSOR,
 		.static_input = true,
+		.unread = NOT_TRANSFORMERS,
 		.weight_scale = "_scale",
 		.input_scale = "input_scale",
 		.layout = LAYOUT_ONE,
@@ -60,6 +73,7 @@ static const struct variant variants[] = {
 		.method = "fp8",
 		.granularity = GRANULARITY_TENSOR,
 		.only_for = ENGINE_TRANSFORMERS,
+		.unread = NOT_VLLM | NOT_SGLANG,
 		.weight_scale = "_scale_inv",
 		.layout = LAYOUT_SCALAR,
 		.dtype = DT_F32,
@@ -71,6 +85,7 @@ static const struct variant variants[] = {
 		.granularity = GRANULARITY_TENSOR,
 		.static_input = true,
 		.only_for = ENGINE_TRANSFORMERS,
+		.unread = NOT_VLLM | NOT_SGLANG,
 		.weight_scale = "_scale_inv",
 		.input_scale = "activation_scale",
 		.layout = LAYOUT_SCALAR,
@@ -82,6 +97,7 @@ static const struct variant variants[] = {
 		.method = "mxfp8",
 		.granularity = GRANULARITY_MX,
 		.preferred = true,
+		.unread = NOT_VLLM,
 		.weight_scale = "_scale_inv",
 		.layout = LAYOUT_GRID,
 		.dtype = DT_U8,
@@ -92,6 +108,7 @@ static const struct variant variants[] = {
 		.granularity = GRANULARITY_MX,
 		.only_for = ENGINE_VLLM,
 		.preferred = true,
+		.unread = NOT_TRANSFORMERS,
 		.weight_scale = "_scale",
 		.layout = LAYOUT_GRID,
 		.dtype = DT_U8,

@@ -77,6 +77,23 @@ static char *joined(const char *name, size_t n, const char *suffix)
 	return text;
 }
 
+bool variant_is_read(const struct variant *variant, enum engine target)
+{
+	return target == ENGINE_ANY || !(variant->unread & ENGINE_BIT(target));
+}
+
+bool variant_takes_number(const struct variant *variant, enum engine target)
+{
+	if (variant->granularity != GRANULARITY_TENSOR)
+		return false;
+	for (int e = ENGINE_ANY + 1; e < N_ENGINES; e++)
+		if ((target == ENGINE_ANY || (enum engine)e == target) && e != ENGINE_VLLM &&
+		    e != ENGINE_SGLANG && !variant->refused[e] &&
+		    variant_is_read(variant, (enum engine)e))
+			return false;
+	return true;
+}
+
 void variant_scale(const struct variant *variant, struct tile tile,
 		   const struct scaled_weight *weight, struct scale_decl *decl)
 {

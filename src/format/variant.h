@@ -36,6 +36,8 @@ struct variant {
 	enum scale_layout layout;
 	enum dtype dtype;
 
+	unsigned unread; /* bits of the engines that look for other names of these tensors */
+
 	/* The reason for which an engine does not load it; NULL: loads.  [ENGINE_ANY]: the reason
 	 * of all engines. */
 	const char *refused[N_ENGINES];
@@ -44,6 +46,9 @@ struct variant {
 	/* the same for weights whose last blocks have fewer rows, and fewer columns */
 	const char *refused_rows[N_ENGINES];
 	const char *refused_cols[N_ENGINES];
+	/* what engines do to weights that they merge where a part ends in a partial block of rows;
+	 * [ENGINE_ANY]: silently; NULL: they refuse them */
+	const char *misread_merged[N_ENGINES];
 
 	/* More words of the configuration, which each format uses in its own way. */
 	const char *weights;  /* strategy of weights */
@@ -57,6 +62,13 @@ struct variant {
 /* Returns the variant that says the scheme, preferably the one for the target, or NULL. */
 const struct variant *variant_find(const struct format *format, const struct scheme *scheme,
 				   enum engine target);
+
+/* Whether the target looks for the names of the variant; ENGINE_ANY: some engine does. */
+bool variant_is_read(const struct variant *variant, enum engine target);
+
+/* Whether only engines that take [] and [1] alike read the variant: vLLM and SGLang reshape a scale
+ * of one number (their linear.py and parameter.py). */
+bool variant_takes_number(const struct variant *variant, enum engine target);
 
 /* Declares the scale of the weight in this variant.  The caller frees
  * decl->name. */

@@ -136,8 +136,8 @@ int selection_check_loads(struct selection *selection, enum engine target, struc
 	selection_put_obstacle(&said, &selection->units[u]);
 	if (target == ENGINE_ANY)
 		notes_add(&selection->notes, NOTE_NOT_LOADED, selection->units[u].name,
-			  "vLLM and SGLang do not load '%s': %s; --recipe channelwise accepts any "
-			  "shape",
+			  "SGLang does not load '%s', and vLLM reads it wrong or not at all: %s; "
+			  "--recipe channelwise accepts any shape",
 			  selection->units[u].name, said.data);
 	else if (target == ENGINE_VLLM || target == ENGINE_SGLANG)
 		rc = err_set(err, ERR_USAGE,

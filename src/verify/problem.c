@@ -18,6 +18,7 @@ static const struct {
 } kinds[N_PROBLEM_KINDS] = {
 	[PROBLEM_SCALE_MISSING] = { "scale-missing",
 				    "vLLM loads the model silently and computes garbage" },
+	[PROBLEM_SCALE_NAME] = { "scale-name", NULL },
 	[PROBLEM_SCALE_STRAY] = { "scale-stray", "loading stops at a tensor that no layer has" },
 	[PROBLEM_SCALE_SHAPE] = { "scale-shape", "loading stops at an assertion" },
 	[PROBLEM_SCALE_DTYPE] = { "scale-dtype",
@@ -45,7 +46,9 @@ static const struct {
 	[PROBLEM_GROUP_PARTIAL] = { "group-partial",
 				    "vLLM and SGLang merge these weights and refuse" },
 	[PROBLEM_GROUP_SCALES_DIFFER] = { "group-scales-differ",
-					  "engines merge these weights and quantize them again" },
+					  "engines merge these weights and quantize them again by "
+					  "the largest scale, with about 1 % of error",
+					  true },
 	[PROBLEM_GROUP_INPUTS_DIFFER] = { "group-scales-differ",
 					  "vLLM and SGLang refuse a difference above 1e-05" },
 	[PROBLEM_KV_SCALE_PAIR] = { "kv-scale-pair", "vLLM stops or uses 1.0" },

@@ -110,6 +110,13 @@ struct verify_run {
 	struct verify_worker *workers;
 };
 
+/* Scales that the target looks for under other names. */
+struct verify_misnamed {
+	size_t n;
+	const struct tensor_ref *found; /* the first one */
+	char *wanted;
+};
+
 struct verify {
 	const struct verify_params *params;
 	struct verification *result; /* problems are added to it */
@@ -120,6 +127,7 @@ struct verify {
 	struct verify_weights weights;
 	struct verify_run run;
 	struct role_cache roles; /* of tensors */
+	struct verify_misnamed misnamed;
 };
 
 /* Returns the number of weights of the same tensor from weight w on. */
@@ -177,6 +185,13 @@ void verify_kept(struct verify *verify, const struct tensor_ref *ref,
 
 /* Checks names, types and shapes of tensors, and fills verify->weights. */
 void verify_tensors(struct verify *verify);
+
+/* Checks the name, type and shape of a weight's scale, and the name of its input's. */
+void verify_scale(struct verify *verify, const struct tensor_ref *ref,
+		  const struct weight_scale *of, const struct scheme *scheme);
+
+/* Reports, once, the scales that the target looks for under other names. */
+void verify_scale_names(struct verify *verify);
 
 /* Checks names, shapes and values of the scales of KV caches, and whether one is missing.
  * ERR_INPUT where a file is truncated or changed. */

@@ -58,12 +58,34 @@ static void check_family(struct verify *verify)
 	}
 }
 
+/* Reports the first expert in a scheme that the target reads in dense layers alone. */
+static void check_experts(struct verify *verify)
+{
+	for (size_t i = 0; i < verify->weights.n; i += verify_weight_run(verify, i)) {
+		const struct verify_weight *weight = &verify->weights.list[i];
+		const struct unit *unit = &weight->unit;
+		const struct scheme scheme = { .granularity = weight->granularity,
+					       .tile = unit->source_scale.tile };
+		const char *reason = engine_refuses_experts(verify->opened.target,
+							    verify->opened.format, &scheme);
+
+		if (!reason || !role_cache_find(&verify->roles, unit->name).expert)
+			continue;
+		problem_add(&verify->result->problems, PROBLEM_NOT_LOADED, unit->name,
+			    verify_file(verify, unit->source),
+			    "weight '%s' of an expert does not load in %s: %s", unit->name,
+			    engine_name(verify->opened.target), reason);
+		return;
+	}
+}
+
 void verify_target(struct verify *verify)
 {
 	if (verify->opened.target != ENGINE_ANY)
 		check_family(verify);
 	if (!verify->opened.format)
 		return;
+	check_experts(verify);
 	for (size_t i = 0; i < verify->weights.n; i += verify_weight_run(verify, i))
 		if (verify->weights.list[i].unit.source_scale.scale)
 			check_weight(verify, &verify->weights.list[i]);

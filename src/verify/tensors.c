@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "format/variant.h"
 #include "format/scale_names.h"
 #include "verify/steps.h"
 #include "model/tensor_name.h"
@@ -32,134 +31,6 @@ static bool is_skipped(struct verify *verify, const char *weight, const char *mo
 		return !lists_table(verify, module);
 	return role == ROLE_LM_HEAD || lists_skip(verify, module) ||
 	       !lists_quantize(verify, module);
-}
-
-/* Returns the number of dimensions before a tail of ones. */
-static int dims_without_ones(const uint64_t *shape, int n)
-{
-	while (n > 0 && shape[n - 1] == 1)
-		n--;
-	return n;
-}
-
-/* stacked: of a tensor of several experts, for which tools write [E], [E, 1] and [E, 1, 1]
- * alike. */
-static bool same_shape(const struct st_tensor *tensor, const struct scale_decl *decl, bool stacked)
-{
-	int n = decl->n_dims;
-
-	if (stacked) {
-		n = dims_without_ones(decl->shape, n);
-		if (dims_without_ones(tensor->shape, tensor->n_dims) != n)
-			return false;
-	} else if (tensor->n_dims != n) {
-		return false;
-	}
-	for (int i = 0; i < n; i++)
-		if (tensor->shape[i] != decl->shape[i])
-			return false;
-	return true;
-}
-
-/* Whether the scale has the granularity and blocks that the configuration states.  For weights of
- * which no variant says more. */
-static void check_tile(struct verify *verify, const struct tensor_ref *ref,
-		       const struct weight_scale *of, const struct scheme *scheme)
-{
-	const struct tensor_ref *scale = of->scale;
-	const struct tile *tile = &of->tile;
-	char words[SCHEME_NAME_SIZE];
-	struct buf shape = { 0 };
-
-	if (!verify->opened.detection->declared ||
-	    (weight_scale_granularity(of) == scheme->granularity &&
-	     (scheme->granularity != GRANULARITY_BLOCK ||
-	      (tile->rows == scheme->tile.rows && tile->cols == scheme->tile.cols))))
-		return;
-	scheme_name(scheme, words);
-	st_shape_format(&shape, scale->tensor->shape, scale->tensor->n_dims);
-	problem_add(&verify->result->problems, PROBLEM_SCALE_SHAPE, scale->tensor->name,
-		    verify_file(verify, scale),
-		    "scale '%s' of '%s' is %s, but the configuration states %s",
-		    scale->tensor->name, ref->tensor->name, shape.data, words);
-	buf_release(&shape);
-}
-
-/* Compares the scale with the variants of the format.  *shape_fits, *type_fits: one of them has
- * this shape, this type.  Returns false where no variant has a scale of that name. */
-static bool compare_variants(const struct verify *verify, const struct st_tensor *weight,
-			     const struct st_tensor *scale, const struct scheme *scheme,
-			     bool *shape_fits, bool *type_fits)
-{
-	const bool stacked = weight->n_dims == 3;
-	const struct scaled_weight scaled = { .name = weight->name,
-					      .rows = weight->shape[stacked],
-					      .cols = weight->shape[stacked + 1],
-					      .experts = stacked ? weight->shape[0] : 0 };
-	const char *name = scaled.name;
-	bool known = false;
-
-	*shape_fits = *type_fits = false;
-	for (const struct variant *row = verify->opened.format->variants; row->method; row++) {
-		struct scale_decl decl;
-		bool same_type;
-
-		if (row->granularity != scheme->granularity ||
-		    (stacked && row->layout == LAYOUT_GRID_4D) ||
-		    strncmp(scale->name, name, strlen(name)) ||
-		    strcmp(scale->name + strlen(name), row->weight_scale))
-			continue;
-		known = true;
-		variant_scale(row, scheme->tile, &scaled, &decl);
-		same_type =
-			row->dtype == DT_U8 ? scale->dtype == DT_U8 : dtype_is_float(scale->dtype);
-		*type_fits |= same_type;
-		*shape_fits |= same_shape(scale, &decl, stacked);
-		free(decl.name);
-	}
-	return known;
-}
-
-static void check_scale(struct verify *verify, const struct tensor_ref *ref,
-			const struct weight_scale *of, const struct scheme *scheme)
-{
-	const struct tensor_ref *scale = of->scale;
-	struct buf shape = { 0 };
-	char words[SCHEME_NAME_SIZE];
-	bool known, shape_fits, type_fits;
-
-	if (scale_is_shared(ref->tensor->name, scale->tensor->name))
-		return;
-	known = verify->opened.format && compare_variants(verify, ref->tensor, scale->tensor,
-							  scheme, &shape_fits, &type_fits);
-	/* Other tools have their own names for scales of experts in one tensor. */
-	if (!verify->opened.format || (!known && ref->tensor->n_dims == 3)) {
-		check_tile(verify, ref, of, scheme);
-		return;
-	}
-	scheme_name(scheme, words);
-	st_shape_format(&shape, scale->tensor->shape, scale->tensor->n_dims);
-	buf_puts(&shape, " for a weight of ");
-	st_shape_format(&shape, ref->tensor->shape, ref->tensor->n_dims);
-	if (!known)
-		problem_add(&verify->result->problems, PROBLEM_SCALE_MISSING, ref->tensor->name,
-			    verify_file(verify, ref),
-			    "format '%s' expects a scale of '%s' under another name than '%s'",
-			    verify->opened.format->name, ref->tensor->name, scale->tensor->name);
-	else if (!type_fits)
-		problem_add(&verify->result->problems, PROBLEM_SCALE_DTYPE, scale->tensor->name,
-			    verify_file(verify, scale),
-			    "scale '%s' is %s, which is not the type that format '%s' has for "
-			    "it",
-			    scale->tensor->name, dtype_name(scale->tensor->dtype),
-			    verify->opened.format->name);
-	else if (!shape_fits)
-		problem_add(&verify->result->problems, PROBLEM_SCALE_SHAPE, scale->tensor->name,
-			    verify_file(verify, scale),
-			    "scale '%s' is %s, which is not the shape that format '%s' has for "
-			    "%s",
-			    scale->tensor->name, shape.data, verify->opened.format->name, words);
-	buf_release(&shape);
 }
 
 /* The kind of the sets of a table's parts. */
@@ -282,7 +153,7 @@ static void check_codes(struct verify *verify, const struct tensor_ref *ref, con
 		return;
 	}
 	add_weight(verify, ref, &scale);
-	check_scale(verify, ref, &scale, &scheme);
+	verify_scale(verify, ref, &scale, &scheme);
 	if (verify->opened.declared && scheme.static_input &&
 	    !scale_is_shared(ref->tensor->name, scale.scale->tensor->name) &&
 	    !scale_name_beside(verify->opened.checkpoint, ref->tensor->name, SCALE_OF_INPUT))
@@ -408,5 +279,6 @@ void verify_tensors(struct verify *verify)
 			    bad.message);
 	for (size_t i = 0; i < checkpoint->n_tensors; i++)
 		check_tensor(verify, &checkpoint->by_name[i]);
+	verify_scale_names(verify);
 	check_fused_sets(verify);
 }

@@ -26,14 +26,45 @@ static int *last_positions(const struct verify *verify)
 	return last;
 }
 
-/* Returns the size to check, 0 for none: vLLM and SGLang need whole tiles even on one device. */
+/* Returns the size to check: vLLM and SGLang need whole tiles even on one device. */
 static uint64_t size_to_check(const struct verify *verify)
 {
-	const enum engine target = verify->opened.target;
+	return verify->params->tp ? (uint64_t)verify->params->tp : 1;
+}
 
-	if (verify->params->tp)
-		return (uint64_t)verify->params->tp;
-	return target == ENGINE_VLLM || target == ENGINE_SGLANG;
+/* Returns what the target, or an engine silently, does to parts of a merged weight that are not
+ * whole tiles; NULL where it refuses them. */
+static const char *find_misread(const struct verify *verify, const struct verify_weight *weight)
+{
+	const struct scheme scheme = { .granularity = weight->granularity,
+				       .tile = weight->unit.source_scale.tile };
+
+	if (!verify->opened.format ||
+	    role_cache_find((struct role_cache *)&verify->roles, weight->unit.name).expert)
+		return NULL;
+	return engine_misreads_merged(verify->opened.target, verify->opened.format, &scheme);
+}
+
+static void report(struct verify *verify, const struct verify_weight *weight, uint64_t tp,
+		   char dimension)
+{
+	const enum engine target = verify->opened.target;
+	const struct unit *unit = &weight->unit;
+	const struct tile tile = unit->source_scale.tile;
+	const char *misread = tp == 1 ? find_misread(verify, weight) : NULL;
+	const char *file = verify_file(verify, unit->source);
+
+	if (misread)
+		problem_add(&verify->result->problems, PROBLEM_PARTIAL_BLOCKS, unit->name, file,
+			    "weight '%s' has %" PRIu64 " rows, of which a part ends in a partial "
+			    "block of %zu x %zu: %s",
+			    unit->name, unit->rows, tile.rows, tile.cols, misread);
+	else if (verify->params->tp || target == ENGINE_VLLM || target == ENGINE_SGLANG)
+		problem_add(&verify->result->problems, PROBLEM_TP_SPLIT, unit->name, file,
+			    "%c %" PRIu64 " of '%s' does not split over %" PRIu64
+			    " device%s in multiples of %zu",
+			    dimension, dimension == 'N' ? unit->rows : unit->cols, unit->name, tp,
+			    tp == 1 ? "" : "s", dimension == 'N' ? tile.rows : tile.cols);
 }
 
 static void check_heads(struct verify *verify, uint64_t tp)
@@ -53,8 +84,6 @@ void verify_tp(struct verify *verify)
 	const uint64_t tp = size_to_check(verify);
 	int *last;
 
-	if (!tp)
-		return;
 	check_heads(verify, tp);
 	last = last_positions(verify);
 	for (size_t i = 0; i < verify->weights.n; i++) {
@@ -75,13 +104,7 @@ void verify_tp(struct verify *verify)
 							     weight->fused_position ==
 								     last[weight->fused_set] };
 		if (!tp_split_fits(&split, &verify->opened.model, tp, &dimension))
-			problem_add(&verify->result->problems, PROBLEM_TP_SPLIT, unit->name,
-				    verify_file(verify, unit->source),
-				    "%c %" PRIu64 " of '%s' does not split over %" PRIu64
-				    " device%s in multiples of %zu",
-				    dimension, dimension == 'N' ? unit->rows : unit->cols,
-				    unit->name, tp, tp == 1 ? "" : "s",
-				    dimension == 'N' ? split.tile.rows : split.tile.cols);
+			report(verify, weight, tp, dimension);
 	}
 	free(last);
 }

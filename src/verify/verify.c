@@ -208,6 +208,7 @@ out:
 	low_bit_release(&verify.low_bit);
 	intern_release(&verify.weights.fused_sets);
 	role_cache_release(&verify.roles);
+	free(verify.misnamed.wanted);
 	free(verify.weights.list);
 	return rc;
 }

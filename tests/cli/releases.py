@@ -309,6 +309,16 @@ def llmcompressor_static():
 
 
 @release
+def autofp8_static():
+    """AutoFP8's: a list of full names, scales of [], and scales of q, k and v that differ."""
+    t = qwen3_tensors(static)
+    quantization = {"quant_method": "fp8", "activation_scheme": "static", "ignored_layers": ["lm_head"]}
+    return config("qwen3", "Qwen3ForCausalLM", quantization), t, ("vllm", "sglang"), (
+        plain(L + "0.mlp.down_proj.weight"), reshaped(L + "0.self_attn.o_proj.weight_scale", [1, 1]),
+        ("blocks that it has not", "config-key", lambda c, t: c["quantization_config"].update(weight_block_size=[128, 128])))
+
+
+@release
 def redhat_blocks():
     """RedHat's FP8_BLOCK: BF16 scales, each module of the list by its name."""
     def block(name, shape):

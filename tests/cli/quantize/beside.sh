@@ -8,7 +8,7 @@ inside() { printf "fp8conv %s: note: output '%s' lies inside the model '%s': an 
 note_is() { [ "$(cat err)" = "$1" ] || { echo "said: $(cat err)" && echo "not:  $1"; }; }
 "$FP8CONV" quantize m -o m/fp8 2>err
 note_is "$(inside quantize m/fp8 m)"
-"$FP8CONV" quantize "$PWD/m" -o m/a/../mx --recipe mxfp8 --json >j 2>err
+"$FP8CONV" quantize "$PWD/m" -o m/a/../mx --recipe mxfp8 --target vllm --json >j 2>err
 note_is "$(inside quantize m/a/../mx "$PWD/m")"
 json j 'len(j["notes"]) == 1' '"lies inside" in j["notes"][0]["message"]'
 "$FP8CONV" dequantize m/fp8 -o m/fp8/back 2>err
