@@ -26,8 +26,9 @@ static const char *const spellings[N_CONFIG_SIZES][MAX_SPELLINGS] = {
 };
 
 /* Objects in which multimodal models keep the facts of their language model. */
-static const char *const nests[] = { "text_config", "llm_config", "language_config",
-				     "thinker_config" };
+static const char *const nests[] = { "text_config",    "llm_config", "language_config",
+				     "thinker_config", "vlm_config", "global_config",
+				     "decoder_config", "decoder" };
 
 static const json_t *nested(const json_t *object)
 {
@@ -132,17 +133,72 @@ static int read_strings(struct model_config *config, const json_t *root, struct 
 	return read_string("dtype", json_object_get(root, "dtype"), &config->dtype, err);
 }
 
+static bool is_nest(const char *key)
+{
+	for (size_t i = 0; i < sizeof nests / sizeof *nests; i++)
+		if (!strcmp(nests[i], key))
+			return true;
+	return false;
+}
+
+/* Whether an object describes a model: "attn_config" of MPT does not. */
+static bool is_model(const json_t *object)
+{
+	return json_object_get(object, "model_type") || json_object_get(object, "hidden_size") ||
+	       json_object_get(object, "num_hidden_layers") || json_object_get(object, "depth");
+}
+
+/* Whether an encoder is of the kind of its decoder, as in T5Gemma: the first words of their types
+ * are equal. */
+static bool is_own_encoder(const json_t *object, const json_t *encoder)
+{
+	const json_t *decoder = nested(object);
+	const char *a = json_string_value(json_object_get(encoder, "model_type"));
+	const char *b =
+		json_string_value(json_object_get(decoder ? decoder : object, "model_type"));
+	size_t n = a ? strcspn(a, "_") : 0;
+
+	return n && b && strcspn(b, "_") == n && !strncmp(a, b, n);
+}
+
+/* Whether a level describes a model beside the language model. */
+static bool has_part(const json_t *object)
+{
+	static const char suffix[] = "_config";
+	const char *key;
+	json_t *value;
+
+	json_object_foreach((json_t *)object, key, value)
+	{
+		size_t n = strlen(key), n_suffix = sizeof suffix - 1;
+		bool encoder = !strcmp(key, "encoder") || !strcmp(key, "encoder_config");
+
+		if (!encoder && (n <= n_suffix || strcmp(key + n - n_suffix, suffix) != 0))
+			continue;
+		if (is_model(value) && !is_nest(key) && !(encoder && is_own_encoder(object, value)))
+			return true;
+	}
+	return false;
+}
+
 /* Inner levels are read later and override outer ones: they belong to the language model. */
 static int read_level(struct model_config *config, const json_t *object, struct err *err)
 {
 	const json_t *quantization = json_object_get(object, "quantization_config");
 	const json_t *tie = json_object_get(object, "tie_word_embeddings");
+	const json_t *seq2seq = json_object_get(object, "is_encoder_decoder");
 	char **type = &config->model_types[config->n_model_types];
+	bool is_seq2seq = false;
 
 	if (read_string("model_type", json_object_get(object, "model_type"), type, err) ||
 	    read_sizes(config, object, err))
 		return -1;
 	config->n_model_types += *type != NULL;
+	config->has_parts |= has_part(object);
+	if (seq2seq && !json_is_null(seq2seq) &&
+	    read_flag("is_encoder_decoder", seq2seq, &is_seq2seq, err))
+		return -1;
+	config->is_encoder_decoder |= is_seq2seq;
 	if (tie && !json_is_null(tie)) {
 		if (read_flag("tie_word_embeddings", tie, &config->tie_word_embeddings, err))
 			return -1;

@@ -44,6 +44,8 @@ struct model_config {
 	bool has_quantization; /* quantization_config is present and not null */
 	bool tie_word_embeddings;
 	bool tie_is_stated; /* false: tie_word_embeddings is missing */
+	bool has_parts;	    /* it describes other models too, as vision_config */
+	bool is_encoder_decoder;
 	/* of the language model; 0 where missing, 0, or a list with a number for each layer */
 	uint64_t size[N_CONFIG_SIZES];
 	bool bad[N_CONFIG_SIZES]; /* present, but 0 or a list */

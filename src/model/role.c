@@ -48,7 +48,7 @@ static const struct rule branches[] = {
 	{ "*vision*", ROLE_VISION },
 	{ "visual*", ROLE_VISION },
 	{ "image_*", ROLE_VISION },
-	{ "img_*", ROLE_VISION },
+	{ "img_*@", ROLE_VISION }, /* in layers, a stream of a diffusion model */
 	{ "video_*", ROLE_VISION },
 	{ "patch_embed*", ROLE_VISION },
 	{ "vit", ROLE_VISION },
@@ -284,6 +284,19 @@ static bool find_branch(const struct path *path, enum role *role)
 	return false;
 }
 
+/* Whether the module is of a layer: below a number that follows a name. */
+static bool is_in_layer(const struct path *path)
+{
+	for (int i = 0; i < path->owner; i++) {
+		if (segment_is(&path->segments[i], "midlayer")) /* the one of EAGLE-3 */
+			return true;
+		if (i && segment_is_number(&path->segments[i]) &&
+		    !segment_is_number(&path->segments[i - 1]))
+			return true;
+	}
+	return false;
+}
+
 /* Returns the role by the name of the owning module or parameter, whatever the branch. */
 static enum role find_module(const struct path *path)
 {
@@ -368,6 +381,7 @@ void role_of_name(struct role_facts *facts, const char *name)
 	facts->role = find_branch(&path, &branch) ? branch : own;
 	facts->linear = path.is_weight && roles[own].linear;
 	facts->weight = path.is_weight;
+	facts->in_layer = is_in_layer(&path);
 	facts->free = is_free(own) || facts->role == ROLE_EMBEDDING;
 	facts->tower = facts->role == ROLE_PROJECTOR || facts->role == ROLE_VISION ||
 		       facts->role == ROLE_AUDIO;

@@ -57,6 +57,7 @@ struct role_facts {
 	 * name it */
 	bool free;
 	bool weight; /* the name ends in ".weight": a module owns the tensor */
+	bool in_layer; /* of a numbered layer: "layers.0.", "h.0.", or EAGLE-3's "midlayer." */
 	bool tower;  /* in a vision, audio or projector branch */
 	bool conv1d; /* named as in GPT-2, which stores [in, out] */
 };

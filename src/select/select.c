@@ -114,9 +114,12 @@ int selection_make(struct selection *selection, const struct checkpoint *checkpo
 	}
 	select.on = conditions(options);
 	if (low_bit_find(&selection->low_bit, checkpoint, err) ||
-	    select_gather(&select, &selection->notes, err) || select_experts(&select, err) ||
-	    select_stacks(&select, err) || select_shapes(&select, err) ||
-	    select_check_scales(&select, err) || (options->advise && select_target(&select, err)))
+	    select_gather(&select, &selection->notes, err))
+		goto out;
+	select_layers(&select);
+	if (select_experts(&select, err) || select_stacks(&select, err) ||
+	    select_shapes(&select, err) || select_check_scales(&select, err) ||
+	    (options->advise && select_target(&select, err)))
 		goto out;
 	if (options->advise)
 		select_advice(&select, &selection->notes);

@@ -98,6 +98,9 @@ int select_fp8(const struct select *select, struct weight_scale **scales, bool *
  * itself.  Notes patterns that match nothing. */
 int select_gather(struct select *select, struct notes *notes, struct err *err);
 
+/* layers.c: keeps linear weights outside of the layers of the language model. */
+void select_layers(struct select *select);
+
 /* experts.c: finds the layouts of fused experts.  ERR_INPUT if shapes fit several. */
 int select_experts(struct select *select, struct err *err);
 

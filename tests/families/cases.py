@@ -402,3 +402,27 @@ case("kimi_k2_int4", text("kimi_k2", architectures=["DeepseekV3ForCausalLM"], n_
      ends(), mla(L + "1.self_attn."), [x for e in range(E) for n, r, c in (("gate", I, H), ("up", I, H), ("down", H, I)) for x in (
          (L + "1.mlp.experts.%d.%s_proj.weight_packed" % (e, n), (r, c // 8), "I32"), (L + "1.mlp.experts.%d.%s_proj.weight_scale" % (e, n), (r, c // 32)),
          (L + "1.mlp.experts.%d.%s_proj.weight_shape" % (e, n), (2,), "I32"))], rules=[HEADS, (r"weight_(packed|scale|shape)$", "split"), REST], arguments=["--requantize"])
+
+# ---------------------------------------------------------------- outside of the layers: plain linear modules in the engines' classes
+
+case("colqwen2_5", {"model_type": "qwen2_5_vl", "architectures": ["ColQwen2_5"], "text_config": text("qwen2_5_vl_text")}, ends("model.language_model."),
+     attention(LL + "0.self_attn."), mlp(LL + "0.mlp."), vision(), [("custom_text_proj.weight", (128, H)), ("embedding_proj_layer.weight", (128, H))],
+     rules=[HEADS, VISION, (r"custom_text_proj|embedding_proj_layer", "named"), REST])
+
+case("eagle3", text("llama", architectures=["LlamaForCausalLMEagle3"], num_hidden_layers=1), [("lm_head.weight", (V, H)), ("norm.weight", (H,)), ("fc.weight", (H, 3 * H)), ("d2t", (V,), "I64")],
+     attention("midlayer.self_attn."), mlp("midlayer.mlp."), rules=[HEADS, (r"^fc\.", "named"), REST])
+
+case("xlm_roberta", text("xlm-roberta", architectures=["XLMRobertaForSequenceClassification"], num_hidden_layers=1), [("roberta.embeddings.word_embeddings.weight", (V, H))],
+     attention("roberta.encoder.layer.0.attention.self.", 256, 256, names=("query", "key", "value", "dense")),
+     [("classifier.dense.weight", (H, H)), ("classifier.out_proj.weight", (1, H))], rules=[(r"classifier", "named"), REST])
+
+# A conformer of the language model's width, and a text model within it; vLLM's classes give them no quantization.
+case("cohere_asr", {"model_type": "cohere_asr", "architectures": ["CohereAsrForConditionalGeneration"], "is_encoder_decoder": True,
+                    "encoder_config": {"model_type": "parakeet_encoder", "hidden_size": H, "num_hidden_layers": 2}, **{k: v for k, v in text("cohere_asr").items() if k != "model_type"},
+                    "num_hidden_layers": 1}, [("model.decoder.embed_tokens.weight", (V, H))],
+     attention("model.decoder.layers.0.self_attn."), [("model.encoder.layers.%d.feed_forward1.linear1.weight" % i, (512, H)) for i in range(2)],
+     [("model.encoder_decoder_proj.weight", (H, H))], rules=[(r"encoder\.layers|encoder_decoder_proj", "named"), REST])
+
+case("mimo_audio", text("qwen2", architectures=["MiMoAudioModel"], num_hidden_layers=1), ends(), attention(L + "0.self_attn."), mlp(L + "0.mlp."),
+     [("local_transformer.layers.0.self_attn.o_proj.weight", (128, 128)), ("hidden_states_downcast.weight", (128, H)), ("speech_group_downcast.weight", (H, 512))],
+     rules=[HEADS, (r"local_transformer|downcast", "named"), REST])

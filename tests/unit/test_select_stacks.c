@@ -112,25 +112,26 @@ static void a_layer_is_kept_as_a_whole(void **state)
 /* In blocks the border of gate and up is one of blocks. */
 static void halves_are_whole_blocks(void **state)
 {
-	static const char tensors[] = "a.block_sparse_moe.input_linear.weight BF16 2 384 256\n"
-				      "a.block_sparse_moe.output_linear.weight BF16 2 256 192\n"
-				      "a.o_proj.weight BF16 128 128\n";
+	static const char tensors[] = "a.0.block_sparse_moe.input_linear.weight BF16 2 384 256\n"
+				      "a.0.block_sparse_moe.output_linear.weight BF16 2 256 192\n"
+				      "a.0.o_proj.weight BF16 128 128\n";
 	struct checkpoint checkpoint;
 	struct selection selection;
 	struct err err = { 0 };
 
 	(void)state;
 	assert_int_equal(make(&checkpoint, &selection, GRANITE, tensors, "blockwise", &err), 0);
-	selection_assert(&selection,
-			 "a.block_sparse_moe.input_linear.weight: N 192 is not a multiple of 128\n"
-			 "a.block_sparse_moe.output_linear.weight: K 192 is not a multiple of 128\n"
-			 "a.o_proj.weight blockwise\n");
+	selection_assert(&selection, "a.0.block_sparse_moe.input_linear.weight: "
+				     "N 192 is not a multiple of 128\n"
+				     "a.0.block_sparse_moe.output_linear.weight: "
+				     "K 192 is not a multiple of 128\n"
+				     "a.0.o_proj.weight blockwise\n");
 	selection_release(&selection);
 	memory_checkpoint_release(&checkpoint);
 	assert_int_equal(make(&checkpoint, &selection, GRANITE, tensors, "channelwise", &err), 0);
-	selection_assert(&selection, "a.block_sparse_moe.input_linear.weight channelwise\n"
-				     "a.block_sparse_moe.output_linear.weight channelwise\n"
-				     "a.o_proj.weight channelwise\n");
+	selection_assert(&selection, "a.0.block_sparse_moe.input_linear.weight channelwise\n"
+				     "a.0.block_sparse_moe.output_linear.weight channelwise\n"
+				     "a.0.o_proj.weight channelwise\n");
 	assert_int_equal(selection.units[0].stack, 384);
 	selection_release(&selection);
 	memory_checkpoint_release(&checkpoint);

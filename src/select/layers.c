@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Engines build the layers of the language model with its quantization.  Single modules outside of
+ * them (a projection of embeddings, the first layer of a head) and the layers of a smaller model
+ * inside the model (an audio encoder) are plain linear modules in most classes: they would load
+ * codes as weights.  Both are kept, unless a row of the family says how engines load them.
+ *
+ * Source: vLLM 0.32, models/{colpali,colqwen3,roberta,medusa,cohere_asr,granite_speech}.py; SGLang
+ * 0.5.23, models/llama_eagle3.py.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "select/steps.h"
+
+/* A list of layers: all names that begin with "model.layers.", of one model. */
+struct stack {
+	const char *name; /* not terminated */
+	size_t n;
+	uint64_t bytes;
+	uint64_t n_layers;
+	bool hidden; /* a matrix takes vectors of the language model's hidden size */
+	bool kept;
+};
+
+struct stacks {
+	struct intern names;
+	struct stack *list;
+	size_t last; /* that of the candidate before */
+};
+
+/* Could the candidate be quantized by its name? */
+static bool is_matrix(const struct candidate *c)
+{
+	return c->linear && (c->facts.role == ROLE_LINEAR || candidate_is_fused(c));
+}
+
+/* Returns the length of the name up to its first number, with the dot; 0 without one.  *number
+ * becomes that number. */
+static size_t stack_len(const char *name, uint64_t *number)
+{
+	for (const char *dot = strchr(name, '.'); dot; dot = strchr(dot + 1, '.')) {
+		size_t n = strspn(dot + 1, "0123456789");
+
+		if (!n || n > 6 || dot[1 + n] != '.')
+			continue;
+		*number = strtoul(dot + 1, NULL, 10);
+		return (size_t)(dot + 1 - name);
+	}
+	return 0;
+}
+
+/* Returns the stack of a candidate in a layer, or NULL. */
+static struct stack *stack_of(struct stacks *stacks, const struct candidate *c, uint64_t *number)
+{
+	const char *name = c->source->tensor->name;
+	size_t known = stacks->names.n, n = stack_len(name, number);
+
+	if (!n)
+		return NULL;
+	if (known && stacks->list[stacks->last].n == n &&
+	    !memcmp(stacks->list[stacks->last].name, name, n))
+		return &stacks->list[stacks->last];
+	stacks->last = intern_add(&stacks->names, name, n);
+	if (stacks->last == known) {
+		ARRAY_GROW(stacks->list, known);
+		stacks->list[known] = (struct stack){ .name = name, .n = n };
+	}
+	return &stacks->list[stacks->last];
+}
+
+static void stack_add(struct stack *stack, const struct candidate *c, uint64_t number,
+		      uint64_t hidden)
+{
+	stack->bytes += st_tensor_size(c->source->tensor);
+	stack->hidden |= c->cols == hidden;
+	if (number >= stack->n_layers)
+		stack->n_layers = number + 1;
+}
+
+static bool has_word(const struct stack *stack, const char *word)
+{
+	return memmem(stack->name, stack->n, word, strlen(word)) != NULL;
+}
+
+/* Could it be the language model's: as many layers as config.json says, of its hidden size? */
+static bool may_be_main(const struct stack *stack, const struct model_config *config)
+{
+	uint64_t n_layers = config->size[CONFIG_LAYERS];
+
+	return stack->hidden && (!n_layers || stack->n_layers == n_layers);
+}
+
+/* Returns the layers of the language model, or NULL: of several that may be, the decoder's, then
+ * the largest. */
+static struct stack *find_main(const struct stacks *stacks, const struct model_config *config)
+{
+	struct stack *found = NULL;
+
+	for (size_t i = 0; i < stacks->names.n; i++) {
+		struct stack *stack = &stacks->list[i];
+		bool decoder = config->is_encoder_decoder && has_word(stack, "decoder");
+
+		if (!may_be_main(stack, config))
+			continue;
+		if (!found || (decoder && !has_word(found, "decoder")) ||
+		    (decoder == (config->is_encoder_decoder && has_word(found, "decoder")) &&
+		     stack->bytes > found->bytes))
+			found = stack;
+	}
+	return found;
+}
+
+/* Returns the length of what the name has before its last word: "model." of "model.layers.". */
+static size_t parent_len(const struct stack *stack)
+{
+	const char *dot = stack->n > 1 ? memrchr(stack->name, '.', stack->n - 1) : NULL;
+
+	return dot ? (size_t)(dot + 1 - stack->name) : 0;
+}
+
+static bool is_beside(const struct stack *a, const struct stack *b)
+{
+	size_t n = parent_len(a);
+
+	return parent_len(b) == n && !memcmp(a->name, b->name, n);
+}
+
+/* Whether the layers belong to the language model: they draft tokens for it, or have its hidden
+ * size, and stand beside its own where config.json describes other models too. */
+static bool is_own(const struct stack *stack, const struct stack *main,
+		   const struct model_config *config)
+{
+	return stack == main || has_word(stack, "mtp") || has_word(stack, "nextn") ||
+	       (stack->hidden && (!config->has_parts || is_beside(stack, main)));
+}
+
+static void mark_others(struct stacks *stacks, const struct model_config *config)
+{
+	const struct stack *main = find_main(stacks, config);
+
+	for (size_t i = 0; main && i < stacks->names.n; i++)
+		stacks->list[i].kept = !is_own(&stacks->list[i], main, config);
+}
+
+/* A row of the family that lets its module be quantized knows more. */
+static bool is_free_to_keep(const struct candidate *c)
+{
+	return c->recipe && c->rule != RULE_USER && !c->profile.row && is_matrix(c);
+}
+
+void select_layers(struct select *select)
+{
+	const struct model_config *config = &select->config;
+	struct stacks stacks = { 0 };
+	bool any = config->model_type || config->architecture;
+	uint64_t number;
+
+	for (size_t i = 0; i < select->n; i++) {
+		const struct candidate *c = &select->candidates[i];
+		struct stack *stack;
+
+		if (!is_matrix(c) || !c->facts.in_layer)
+			continue;
+		any = true;
+		stack = stack_of(&stacks, c, &number);
+		if (stack)
+			stack_add(stack, c, number, config->size[CONFIG_HIDDEN_SIZE]);
+	}
+	if (config->has_parts || !config->is_encoder_decoder)
+		mark_others(&stacks, config);
+	for (size_t i = 0; i < select->n && any; i++) {
+		struct candidate *c = &select->candidates[i];
+		const struct stack *stack;
+
+		if (!is_free_to_keep(c))
+			continue;
+		stack = c->facts.in_layer ? stack_of(&stacks, c, &number) : NULL;
+		if (!c->facts.in_layer)
+			candidate_keep(c, "outside of the layers");
+		else if (stack && stack->kept)
+			candidate_keep(c, "not of the language model");
+	}
+	intern_release(&stacks.names);
+	free(stacks.list);
+}
