@@ -56,10 +56,10 @@ struct role_facts {
 	/* engines know an embedding, norm or convolution by itself: no list of kept modules has to
 	 * name it */
 	bool free;
-	bool weight; /* the name ends in ".weight": a module owns the tensor */
+	bool weight;   /* the name ends in ".weight": a module owns the tensor */
 	bool in_layer; /* of a numbered layer: "layers.0.", "h.0.", or EAGLE-3's "midlayer." */
-	bool tower;  /* in a vision, audio or projector branch */
-	bool conv1d; /* named as in GPT-2, which stores [in, out] */
+	bool tower;    /* in a vision, audio or projector branch */
+	bool conv1d;   /* named as in GPT-2, which stores [in, out] */
 };
 
 /* Sets *facts from the name of a tensor.  Names that differ only in numeric segments give equal

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is outside of the layers of the language model.  The names are those of released models; what
+ * What is outside of the layers of the language model.  Names are those of released models; what
  * engines build without quantization: vLLM 0.32, models/{colqwen3,roberta,medusa,cohere_asr}.py,
  * SGLang 0.5.23, models/llama_eagle3.py.
  */
