@@ -14,15 +14,25 @@ static bool has_family(const struct families *families, const char *name)
 	return false;
 }
 
+/* Is the row about names alone, and decides nothing? */
+static bool is_name(const struct profile_row *row)
+{
+	return row->action == PROFILE_NAME || row->action == PROFILE_ENTRY;
+}
+
 static void add(struct families *families, const char *name, const struct arch *arch,
 		const struct profile *profile)
 {
-	struct family family = { .name = xstrdup(name), .arch = arch, .has_rows = profile->n > 0 };
+	struct family family = { .name = xstrdup(name), .arch = arch };
 
-	for (size_t i = 0; i < profile->n; i++)
-		if (profile->rows[i]->action == PROFILE_NOT_LOADED &&
-		    !strcmp(profile->rows[i]->pattern, "*"))
-			family.refusing |= profile->rows[i]->on & FOR_ENGINES;
+	for (size_t i = 0; i < profile->n; i++) {
+		const struct profile_row *row = profile->rows[i];
+
+		family.has_rows |= !is_name(row);
+		if (row->action == PROFILE_NOT_LOADED && !strcmp(row->pattern, "*") &&
+		    !(row->on & (ON_RECIPES | ON_FORMATS)))
+			family.refusing |= row->on & FOR_ENGINES;
+	}
 	ARRAY_GROW(families->list, families->n);
 	families->list[families->n++] = family;
 }
@@ -55,7 +65,7 @@ void families_all(struct families *families)
 	for (const struct profile_row *row = profile_rows; row->families; row++) {
 		char *names = xstrdup(row->families), *rest = names;
 
-		for (char *name; (name = strsep(&rest, " "));)
+		for (char *name; !is_name(row) && (name = strsep(&rest, " "));)
 			add_name(families, name);
 		free(names);
 		ARRAY_GROW(families->profile.rows, families->profile.n);

@@ -191,6 +191,8 @@ static const char *const phrases[] = {
 	[PROFILE_FORMAT] = "is the format where the command names none",
 	[PROFILE_NOT_LOADED] = "is not loaded in FP8",
 	[PROFILE_CACHE] = "scales of its KV cache are not loaded",
+	[PROFILE_NAME] = "its name in a skip list",
+	[PROFILE_ENTRY] = "an entry of the skip list where it is kept",
 };
 
 /* Prints a row below the line of its families. */

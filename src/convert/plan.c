@@ -117,6 +117,19 @@ int plan_take_profile(struct plan *plan, enum profile_level level, struct err *e
 	return 0;
 }
 
+void plan_prefer_format(struct plan *plan, const struct scheme *scheme)
+{
+	unsigned on = profile_on_granularity(scheme->granularity) | profile_on_engine(plan->target);
+	const struct profile_row *row = NULL;
+	const struct format *format = NULL;
+	struct err ignored;
+
+	while (!format && (row = profile_next(&plan->profile, PROFILE_FORMAT, on, row)))
+		format = format_select(row->pattern, plan->target, scheme, plan->recipe->name,
+				       &ignored);
+	plan->format = format ? format : plan->format;
+}
+
 int plan_check_shapes(struct plan *plan, const struct io *io, struct err *err)
 {
 	struct source source;

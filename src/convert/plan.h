@@ -152,6 +152,10 @@ int plan_open(struct plan *plan, const struct convert_params *params, struct pro
 /* Takes the rows of the source's family. */
 int plan_take_profile(struct plan *plan, enum profile_level level, struct err *err);
 
+/* Sets plan->format to the one that a row of the family prefers for the scheme, if there is one and
+ * the target loads it.  Called where the user names none. */
+void plan_prefer_format(struct plan *plan, const struct scheme *scheme);
+
 /* Checks the tensors of the source that repeat the shapes of low-bit weights, which a conversion
  * drops. */
 int plan_check_shapes(struct plan *plan, const struct io *io, struct err *err);

@@ -89,6 +89,8 @@ static void add_table(struct modules *tables, const char *weight)
 
 static void sets_fill(struct recipe_sets *sets, struct plan *plan)
 {
+	plan->skipped.profile = &plan->profile;
+	plan->skipped.on = ON_RECIPES | FOR_ENGINES | profile_on_format(plan->format);
 	for (size_t u = 0; u < plan->selection.n_units; u++) {
 		const struct unit *unit = &plan->selection.units[u];
 		struct recipe_set *set;

@@ -232,17 +232,11 @@ static int plan_profile(struct plan *plan, const struct quantize_params *params,
 {
 	struct scheme scheme =
 		scheme_from_qspec(&plan->spec, static_scales_is_static(scales, plan->recipe));
-	const struct profile_row *row;
-	const struct format *format;
-	struct err ignored;
 
 	if (plan_take_profile(plan, params->profile, err))
 		return -1;
-	row = profile_next(&plan->profile, PROFILE_FORMAT, 0, NULL);
-	if (params->format || !row)
-		return 0;
-	format = format_select(row->pattern, plan->target, &scheme, plan->recipe->name, &ignored);
-	plan->format = format ? format : plan->format;
+	if (!params->format)
+		plan_prefer_format(plan, &scheme);
 	return 0;
 }
 

@@ -169,7 +169,7 @@ static void note_not_loaded(struct plan *plan)
 		       !profile_pattern_matches(row->pattern, plan->caches.list[i].attention,
 						&position))
 			i++;
-		if (i == plan->caches.n)
+		if (i == plan->caches.n || !profile_row_concerns(row, plan->target))
 			continue;
 		attention = plan->caches.list[i].attention;
 		notes_add(&plan->selection.notes, NOTE_NOT_LOADED, attention,

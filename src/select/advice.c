@@ -239,7 +239,6 @@ int select_target(const struct select *select, struct err *err)
 	return 0;
 }
 
-/* Not of transformers alone, with which nobody serves. */
 static void note_not_loaded(const struct select *select, struct notes *notes)
 {
 	const struct profile_row *row = NULL;
@@ -248,7 +247,7 @@ static void note_not_loaded(const struct select *select, struct notes *notes)
 				   row))) {
 		const struct candidate *c = first_quantized(select, row);
 
-		if (c && (row->on & FOR_ENGINES) != FOR_TRANSFORMERS)
+		if (c && profile_row_concerns(row, select->options->target))
 			notes_add(notes, NOTE_NOT_LOADED, c->source->tensor->name,
 				  "%s, as '%s' [%s]", row->said, c->source->tensor->name,
 				  row->source);

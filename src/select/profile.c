@@ -31,6 +31,13 @@ static bool is_family(const struct profile_row *row, const char *name)
 	return false;
 }
 
+static bool is_wanted(const struct profile_row *row, enum profile_level level)
+{
+	if (row->action == PROFILE_NAME || row->action == PROFILE_ENTRY)
+		return true;
+	return level == PROFILE_VENDOR || (level == PROFILE_ENGINE && !row->vendor);
+}
+
 /* Adds the rows, in the order of the table, of the families that names say; returns whether the
  * table has one of them. */
 static bool add_rows(struct profile *profile, char *const *names, size_t n)
@@ -43,7 +50,7 @@ static bool add_rows(struct profile *profile, char *const *names, size_t n)
 		for (size_t i = 0; i < n && !is_of; i++)
 			is_of = is_family(row, names[i]);
 		found |= is_of;
-		if (!is_of || (row->vendor && profile->level != PROFILE_VENDOR))
+		if (!is_of || !is_wanted(row, profile->level))
 			continue;
 		ARRAY_GROW(profile->rows, profile->n);
 		profile->rows[profile->n++] = row;
@@ -54,9 +61,7 @@ static bool add_rows(struct profile *profile, char *const *names, size_t n)
 void profile_make(struct profile *profile, const struct model_config *config,
 		  enum profile_level level)
 {
-	*profile = (struct profile){ .level = level };
-	if (level == PROFILE_NONE)
-		return;
+	*profile = (struct profile){ .level = level, .n_layers = config->size[CONFIG_LAYERS] };
 	if (!add_rows(profile, config->model_types, config->n_model_types) && config->architecture)
 		add_rows(profile, &config->architecture, 1);
 }
@@ -244,4 +249,11 @@ const struct profile_row *profile_next(const struct profile *profile, enum profi
 		passed |= row == before;
 	}
 	return NULL;
+}
+
+bool profile_row_concerns(const struct profile_row *row, enum engine target)
+{
+	unsigned engines = row->on & FOR_ENGINES;
+
+	return target != ENGINE_ANY || (engines != FOR_SGLANG && engines != FOR_TRANSFORMERS);
 }

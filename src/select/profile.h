@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "format/format.h"
 #include "model/config.h"
@@ -35,9 +36,12 @@ enum profile_action {
 	PROFILE_FORMAT,	    /* the pattern is the format that a job takes by itself */
 	PROFILE_NOT_LOADED, /* engines do not load it in FP8: a note, and refused for a target */
 	PROFILE_CACHE,	    /* engines do not load the scales of its KV cache: a note */
+	PROFILE_NAME,  /* "OLD=NEW": how engines name modules in a skip list (engine_names.h) */
+	PROFILE_ENTRY, /* `said` is an entry that engines need where such a module is kept */
 };
-#define PROFILE_ACTION_WORDS \
-	"keep|bare|general|ragged|fuse|stack|split|table|config|format|not-loaded|cache"
+#define PROFILE_ACTION_WORDS                                                             \
+	"keep|bare|general|ragged|fuse|stack|split|table|config|format|not-loaded|cache" \
+	"|name|entry"
 
 /* Conditions of a row, in three groups; a group without a bit always holds. */
 enum {
@@ -78,15 +82,16 @@ unsigned profile_on_granularity(enum granularity granularity);
 unsigned profile_on_format(const struct format *format);
 unsigned profile_on_engine(enum engine engine);
 
-/* The rows that apply to one job.  config must outlive it. */
+/* The rows that apply to one job. */
 struct profile {
 	enum profile_level level;
+	uint64_t n_layers; /* of the language model; 0: config does not say */
 	size_t n;
 	const struct profile_row **rows;
 };
 
 /* Takes the rows of the model's family, each once, in the order of the table; with level
- * PROFILE_NONE none. */
+ * PROFILE_NONE only those of engines' names, which choose nothing. */
 void profile_make(struct profile *profile, const struct model_config *config,
 		  enum profile_level level);
 void profile_release(struct profile *profile);
@@ -105,10 +110,14 @@ struct profile_match {
 /* Finds the first row that decides about the module of a tensor ("X" of "X.weight"). */
 struct profile_match profile_find(const struct profile *profile, const char *tensor, unsigned on);
 
-/* Returns the next row of an action that decides about no single module (CONFIG, FORMAT,
- * NOT_LOADED, CACHE), and NULL after the last.  before: the row returned last, NULL at first. */
+/* Returns the next row of an action that decides about no single module (CONFIG and those after
+ * it), and NULL after the last.  before: the row returned last, NULL at first. */
 const struct profile_row *profile_next(const struct profile *profile, enum profile_action action,
 				       unsigned on, const struct profile_row *before);
+
+/* Whether a note of the row is for a job: without a target not one about SGLang or transformers
+ * alone, which each job with such a default would print. */
+bool profile_row_concerns(const struct profile_row *row, enum engine target);
 
 /* Sets *fusion to the set of weights that engines merge with this one: that of the row, or, if the
  * row bonds nothing, the one of all families.  Returns false if engines do not merge it. */

@@ -4,28 +4,52 @@
  * fp8conv-families(7) print this table.  A family that needs no row is not here: the general rules
  * (model/role.c, model/fusion.c) come out right for it.
  *
- * Read in vLLM (017e9f4 and 7cfb97e), SGLang 0.5.23, transformers 5.23, Model-Optimizer a2fbac7 and
- * llm-compressor ab1ba3e; the column `source` has the file or the thread.
+ * Read in vLLM (017e9f4, 7cfb97e and 0.32.0), SGLang 0.5.23, transformers 5.24, Model-Optimizer
+ * a2fbac7 and llm-compressor ab1ba3e; the column `source` has the file or the thread.
  */
 #include "select/profile.h"
 
-#define V32		"deepseek_v32 glm_moe_dsa hy_v4"
-#define GLM5		"glm5_next glm5_next_text"
-#define LING3		"bailing_hybrid bailing_moe_v3"
-#define NEMO		"nemotron_h nemotron_h_omni NemotronH_*"
-#define LATENT_GLM	"glm4_moe_lite glm_moe_dsa"
-#define MLA		"deepseek_v2 deepseek_v3 deepseek_v32 " LATENT_GLM " DeepseekV* KimiK2*"
-#define QWEN3_5		"qwen3_5 qwen3_5_moe Qwen3_5*"
-#define QWEN4		"qwen4_exp qwen4_exp_text"
-#define STEP		"step3p5 step3p7"
-#define INKLING		"inkling_mm_model inkling_text"
-#define MUSE		"muse_spark muse_glimmer"
+#define V32	   "deepseek_v32 glm_moe_dsa hy_v4"
+#define GLM5	   "glm5_next glm5_next_text"
+#define LING3	   "bailing_hybrid bailing_moe_v3"
+#define NEMO	   "nemotron_h nemotron_h_omni NemotronH_*"
+#define LATENT_GLM "glm4_moe_lite glm_moe_dsa"
+#define MLA	   "deepseek_v2 deepseek_v3 deepseek_v32 " LATENT_GLM " DeepseekV* KimiK2*"
+#define QWEN3_5	   "qwen3_5 qwen3_5_moe Qwen3_5*"
+#define QWEN4	   "qwen4_exp qwen4_exp_text"
+#define STEP	   "step3p5 step3p7"
+#define INKLING	   "inkling_mm_model inkling_text"
+#define MUSE	   "muse_spark muse_glimmer"
+#define MAMBA1	   "mamba falcon_mamba"
+#define HEADLESS   "llama mistral qwen2 qwen3 gemma2 gemma3_text"
+/* SGLang's LlamaForCausalLM and the classes that inherit its load_weights(). */
+#define SGLANG_LLAMA "llama mistral ministral3 phi3 internlm3 llama4_text iquestcoder teleflm"
+/* SGLang's classes that merge q_a_proj and kv_a_proj_with_mqa. */
+#define SGLANG_MLA                                                                       \
+	"deepseek_v2 deepseek_v3 deepseek_v32 glm4_moe_lite glm_moe_dsa glm5_next_text " \
+	"longcat_flash bailing_hybrid bailing_moe_v3 hy_v4 mistral_large3 DeepseekV* KimiK2*"
+/* Their text model has the prefix "language_model.model" in checkpoints. */
+#define LLAVA                                                                                \
+	"aria aya_vision fuyu gemma3 glmasr got_ocr2 granite_speech granite_speech_plus "    \
+	"internvl llava llava_next llava_next_video llava_onevision mistral3 musicflamingo " \
+	"audioflamingo3 paligemma pp_chart2table qwen2_audio video_llava vipllava voxtral "  \
+	"voxtral_realtime"
+#define QWEN_VL	  "qwen2_vl qwen2_5_vl qwen2_5_omni_thinker qwen3_omni_moe_thinker paddleocr_vl"
+#define QWEN_OMNI "qwen2_5_omni qwen3_omni_moe"
+#define LING2	  "bailing_moe_linear bailing_hybrid"
+/* SGLang's classes whose RadixAttention has no scales, and those that do not load them. */
+#define SGLANG_NO_CACHE_SCALES                                                                   \
+	"afmoe bailing_moe cohere2_moe deepseek exaone_moe falcon_h1 glm4 glm4_moe gpt_oss "     \
+	"granite granitemoe granitemoehybrid hunyuan_v1_dense hunyuan_v1_moe hy_v3 lfm2 "        \
+	"lfm2_moe llada2_moe llama4_text mellum minicpm minicpm3 mixtral olmo2 phi3small qwen2 " \
+	"qwen2_moe qwen3 qwen3_moe starcoder2 step3_text step3p5 step3p7"
 #define GRANITE_EXPERTS "*.block_sparse_moe.{input,output}_linear"
 
 /* Reasons to keep a module. */
 #define SQUARE	    "loaders read it in square blocks only"
 #define BUILT_BARE  "engines build it without quantization"
 #define SGLANG_BARE "SGLang builds it without quantization, and skips a scale silently"
+#define VLLM_BARE   "vLLM builds it without quantization, and stops at a scale"
 #define INTERLEAVED "its rows interleave gate and up, and a scale of both would mix them"
 
 /* Sources. */
@@ -39,9 +63,23 @@
 #define OF_INKLING_2 "transformers conversion_mapping"
 #define OF_GIGACHAT  "sglang gigachat35.py"
 #define OF_MUSE	     "sglang muse_spark.py"
+#define OF_SG_LLAMA  "sglang llama.py"
+#define OF_SG_MLA    "sglang deepseek_weight_loader.py"
+#define OF_SG_LING3  "sglang bailing_moe_v3.py"
+#define OF_SG_LING2  "sglang bailing_moe_linear.py"
+#define OF_SG_PHI3   "sglang phi3_small.py"
+#define OF_MAPPING   "transformers conversion_mapping"
+#define OF_MAMBA1    "vllm mamba_mixer.py"
 
 #define VENDOR true
 #define ENGINE false
+
+/* A row of PROFILE_NAME. */
+#define NAME(families, names, on, source)                               \
+	{                                                               \
+		families, names, PROFILE_NAME, ENGINE, on, NULL, source \
+	}
+#define TRANSFORMERS (ON_COMPRESSED | FOR_TRANSFORMERS) /* in hf it maps the list itself */
 
 const struct profile_row profile_rows[] = {
 	{ V32, "*.indexer.wk", PROFILE_GENERAL, ENGINE, ON_BLOCKWISE | ON_HF | ON_COMPRESSED, NULL,
@@ -80,6 +118,8 @@ const struct profile_row profile_rows[] = {
 	  ENGINE, 0, NULL, "vllm minimax_m3/nvidia/model.py" },
 
 	{ NEMO, "*.mtp.*", PROFILE_KEEP, VENDOR, 0, "MTP layers, as in the release", OF_NEMO },
+	{ NEMO, "*.mixer.in_proj", PROFILE_GENERAL, ENGINE, FOR_SGLANG, NULL,
+	  "sglang mamba_mixer2" },
 	{ NEMO, "*.mixer.in_proj", PROFILE_RAGGED, ENGINE, 0, NULL, "vllm mamba_mixer2.py" },
 	{ NEMO, "*.mixer.{q,k,v,o}_proj", PROFILE_KEEP, VENDOR, 0, "attention, as in the release",
 	  OF_NEMO },
@@ -151,5 +191,106 @@ const struct profile_row profile_rows[] = {
 	{ "granite_speech", "encoder.*", PROFILE_BARE, ENGINE, 0, BUILT_BARE,
 	  "vllm granite_speech.py" },
 	{ "zaya", "*.mlp.gate.*", PROFILE_KEEP, ENGINE, 0, "router network", "sglang zaya.py" },
+
+	/* Mamba mixers that an engine builds without quantization. */
+	{ MAMBA1, "*.mixer.{in,out}_proj", PROFILE_KEEP, ENGINE, FOR_VLLM, VLLM_BARE, OF_MAMBA1 },
+	{ "jamba", "*.mamba.{in,out}_proj", PROFILE_KEEP, ENGINE, FOR_VLLM, VLLM_BARE, OF_MAMBA1 },
+	{ "falcon_h1", "*.mamba.{in,out}_proj", PROFILE_KEEP, ENGINE, FOR_SGLANG,
+	  "SGLang builds it without quantization, and stops at a scale", "sglang falcon_h1.py" },
+
+	/* Formats that a class of SGLang reads wrong or not at all. */
+	{ SGLANG_LLAMA, "compressed-tensors", PROFILE_FORMAT, ENGINE, ON_BLOCKWISE | FOR_SGLANG,
+	  NULL, OF_SG_LLAMA },
+	{ SGLANG_LLAMA, "*", PROFILE_NOT_LOADED, ENGINE, ON_BLOCKWISE | ON_HF | FOR_SGLANG,
+	  "SGLang reads block scales of this model only in compressed-tensors, and drops those of "
+	  "hf silently",
+	  OF_SG_LLAMA },
+	{ SGLANG_LLAMA, "*", PROFILE_NOT_LOADED, ENGINE, ON_MXFP8 | FOR_SGLANG,
+	  "SGLang drops MXFP8 scales of this model silently", OF_SG_LLAMA },
+	{ SGLANG_MLA, "modelopt", PROFILE_FORMAT, ENGINE, ON_TENSOR | FOR_SGLANG, NULL, OF_SG_MLA },
+	{ SGLANG_MLA, "*.self_attn.q_a_proj", PROFILE_NOT_LOADED, ENGINE,
+	  ON_TENSOR | ON_HF | ON_COMPRESSED | FOR_SGLANG,
+	  "SGLang merges q_a_proj and kv_a_proj_with_mqa, and loads per-tensor scales of both only "
+	  "in modelopt, with --calibration",
+	  OF_SG_MLA },
+
+	/* The KV cache. */
+	{ SGLANG_NO_CACHE_SCALES, "*", PROFILE_CACHE, ENGINE, FOR_SGLANG,
+	  "SGLang does not load the KV cache scales of this model: it uses 1.0",
+	  "sglang model classes" },
+
+	/* Modules that an engine asks for by other names. */
+	NAME(HEADLESS, "^layers=model.layers", FOR_VLLM, "vllm registry.py"),
+	NAME("granitemoehybrid", "mamba=mixer", FOR_VLLM | FOR_SGLANG, OF_GRANITE),
+	NAME("falcon_h1", "^model.layers.#.mamba=model.#+.mixer", FOR_VLLM, "vllm falcon_h1.py"),
+	NAME("falcon_h1", "layers.#.self_attn=layers.#", FOR_SGLANG, "sglang falcon_h1.py"),
+	NAME("falcon_h1", "feed_forward=mlp", FOR_SGLANG, "sglang falcon_h1.py"),
+	NAME("minimax_m2", "block_sparse_moe=mlp", FOR_VLLM, "vllm minimax_m2.py"),
+	NAME("kimi_linear", "block_sparse_moe=mlp", FOR_SGLANG, "sglang kimi_linear.py"),
+	NAME(STEP " step3_vl step3_text", "moe=mlp", FOR_SGLANG, "sglang step3p5.py"),
+	NAME(LING2, "attention.query_key_value=attention.q_proj", ON_HF | FOR_SGLANG, OF_SG_LING2),
+	NAME(LING2, "attention.query_key_value=attention.k_proj", ON_HF | FOR_SGLANG, OF_SG_LING2),
+	NAME(LING2, "attention.query_key_value=attention.v_proj", ON_HF | FOR_SGLANG, OF_SG_LING2),
+	NAME("bailing_moe_v3", "attention.g_proj=attention.output_gate", FOR_SGLANG, OF_SG_LING3),
+	NAME("bailing_moe_v3", "layers.#.mlp=layers.#", FOR_SGLANG, OF_SG_LING3),
+	NAME("bailing_moe_v3", "attention=self_attn", FOR_SGLANG, OF_SG_LING3),
+	NAME("grok-1 grok Grok1*", "self_attn=attn", FOR_SGLANG, "sglang grok.py"),
+	NAME("phi3small", "query_key_value=q_proj", ON_HF | FOR_SGLANG, OF_SG_PHI3),
+	NAME("phi3small", "query_key_value=k_proj", ON_HF | FOR_SGLANG, OF_SG_PHI3),
+	NAME("phi3small", "query_key_value=v_proj", ON_HF | FOR_SGLANG, OF_SG_PHI3),
+	NAME("phi3small", "query_key_value=qkv_proj", FOR_SGLANG, OF_SG_PHI3),
+	NAME("phi3small", "self_attn.dense=self_attn.o_proj", FOR_SGLANG, OF_SG_PHI3),
+	NAME("opt", "out_proj=o_proj", FOR_SGLANG, "sglang opt.py"),
+	NAME("exaone", "^transformer=model", FOR_VLLM, "vllm exaone.py"),
+	NAME("ernie4_5_moe_vl ernie4_5_vl_moe", "mlp.experts=mlp.mlp", FOR_VLLM,
+	     "vllm ernie45_vl_moe.py"),
+	NAME("bert roberta xlm-roberta camembert", "attention.self=attention.output", FOR_VLLM,
+	     "vllm bert.py"),
+	NAME("aria", "^language_model.model=language_model.model.model", FOR_VLLM, "vllm aria.py"),
+	NAME("lfm2_vl", "^model.language_model=language.model", FOR_VLLM, "vllm lfm2_vl.py"),
+	NAME("kanana-1.5-v kanana_v", "^language_model.model=model.model", FOR_VLLM,
+	     "vllm kanana_v.py"),
+
+	NAME(LLAVA, "^language_model.model=model.language_model", TRANSFORMERS, OF_MAPPING),
+	NAME(LLAVA, "^language_model.lm_head=lm_head", TRANSFORMERS, OF_MAPPING),
+	NAME(LLAVA, "^vision_tower.vision_model=model.vision_tower", TRANSFORMERS, OF_MAPPING),
+	NAME(LLAVA, "^vision_tower=model.vision_tower", TRANSFORMERS, OF_MAPPING),
+	NAME(LLAVA, "^image_tower=model.image_tower", TRANSFORMERS, OF_MAPPING),
+	NAME(LLAVA, "^video_tower=model.video_tower", TRANSFORMERS, OF_MAPPING),
+	NAME(LLAVA, "^audio_tower=model.audio_tower", TRANSFORMERS, OF_MAPPING),
+	NAME(LLAVA, "^encoder=model.encoder", TRANSFORMERS, OF_MAPPING),
+	NAME(LLAVA, "^projector=model.projector", TRANSFORMERS, OF_MAPPING),
+	NAME(LLAVA, "^multi_modal_projector=model.multi_modal_projector", TRANSFORMERS, OF_MAPPING),
+	NAME(QWEN_VL, "^model.layers=model.language_model.layers", TRANSFORMERS, OF_MAPPING),
+	NAME(QWEN_VL, "^visual=model.visual", TRANSFORMERS, OF_MAPPING),
+	NAME(QWEN_VL, "^audio_tower=model.audio_tower", TRANSFORMERS, OF_MAPPING),
+	NAME("paddleocr_vl", "^mlp_AR=model.projector", TRANSFORMERS, OF_MAPPING),
+	NAME(QWEN_OMNI, "^thinker.model.layers=thinker.model.language_model.layers", TRANSFORMERS,
+	     OF_MAPPING),
+	NAME(QWEN_OMNI, "^thinker.visual=thinker.model.visual", TRANSFORMERS, OF_MAPPING),
+	NAME(QWEN_OMNI, "^thinker.audio_tower=thinker.model.audio_tower", TRANSFORMERS, OF_MAPPING),
+	NAME("nemotron_h", "^backbone=model", TRANSFORMERS, OF_MAPPING),
+	NAME("nemotron_h_omni", "^language_model.backbone=language_model.model", TRANSFORMERS,
+	     OF_MAPPING),
+	NAME("nemotron_h_omni", "^mlp1.1=multi_modal_projector.linear_1", TRANSFORMERS, OF_MAPPING),
+	NAME("nemotron_h_omni", "^mlp1.3=multi_modal_projector.linear_2", TRANSFORMERS, OF_MAPPING),
+	NAME("kimi_linear", "block_sparse_moe=mlp", TRANSFORMERS, OF_MAPPING),
+	NAME("bailing_hybrid", "attention.dense=self_attn.o_proj", TRANSFORMERS, OF_MAPPING),
+	NAME("bailing_hybrid", "attention=self_attn", TRANSFORMERS, OF_MAPPING),
+	NAME("sarvam_moe", "attention.dense=self_attn.o_proj", TRANSFORMERS, OF_MAPPING),
+	NAME("gpt_neox", "^embed_out=lm_head", TRANSFORMERS, OF_MAPPING),
+	NAME("hy_v3", "mlp.shared_mlp=mlp.shared_experts", TRANSFORMERS, OF_MAPPING),
+	NAME("laguna", "mlp.shared_expert=mlp.shared_experts", TRANSFORMERS, OF_MAPPING),
+	NAME("shieldgemma2", "^model.language_model.model=model.language_model", TRANSFORMERS,
+	     OF_MAPPING),
+
+	/* Entries without which an engine misses kept modules, whatever their names. */
+	{ "zamba2", "compressed-tensors", PROFILE_FORMAT, ENGINE, 0, NULL, "vllm zamba2.py" },
+	{ "zamba2", "*.mamba.in_proj", PROFILE_ENTRY, ENGINE, ON_COMPRESSED | FOR_VLLM,
+	  "re:\\d+\\.mixer\\.in_proj$", "vllm zamba2.py" },
+	{ "zamba2", "*.mamba.out_proj", PROFILE_ENTRY, ENGINE, ON_COMPRESSED | FOR_VLLM,
+	  "re:\\d+\\.mixer\\.out_proj$", "vllm zamba2.py" },
+	{ "gpt_oss", "*.experts.*", PROFILE_ENTRY, ENGINE, ON_COMPRESSED | FOR_VLLM,
+	  "re:.*\\.mlp\\.experts.*", "vllm gpt_oss.py" },
 	{ 0 },
 };

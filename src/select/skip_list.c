@@ -8,6 +8,7 @@
 #include "base/sort.h"
 #include "model/experts.h"
 #include "model/tensor_name.h"
+#include "select/engine_names.h"
 
 #define EXPERTS_MIN 32 /* rows and columns of an expert's matrix */
 
@@ -45,10 +46,46 @@ enum skip_need skip_need(const struct st_tensor *tensor, const struct role_facts
 	return SKIP_MODULE;
 }
 
-static void add(struct skip_list *list, const char *name, size_t n)
+static void add_text(struct skip_list *list, const char *name, size_t n)
 {
 	ARRAY_GROW(list->names, list->n);
 	list->names[list->n++] = arena_text(&list->texts, name, n);
+}
+
+/* A base model is saved without the prefix under which engines build it. */
+static void add_prefixed(struct skip_list *list, const char *name)
+{
+	static const char *const stacks[] = { "layers.", "h.", "blocks.", "encoder." };
+
+	for (size_t i = 0; i < sizeof stacks / sizeof *stacks; i++) {
+		char *prefixed;
+
+		if (strncmp(name, stacks[i], strlen(stacks[i])) != 0)
+			continue;
+		prefixed = xasprintf("model.%s", name);
+		add_text(list, prefixed, strlen(prefixed));
+		free(prefixed);
+	}
+}
+
+/* Adds a name as it is and as engines have it. */
+static void add(struct skip_list *list, const char *name, size_t n)
+{
+	const struct profile_row *row = NULL;
+	const char *own;
+
+	add_text(list, name, n);
+	if (!list->profile)
+		return;
+	own = list->names[list->n - 1];
+	add_prefixed(list, own);
+	while ((row = profile_next(list->profile, PROFILE_NAME, list->on, row))) {
+		char *renamed = engine_name_by(list->profile, row, own);
+
+		if (renamed)
+			add_text(list, renamed, strlen(renamed));
+		free(renamed);
+	}
 }
 
 char *skip_experts_prefix(const char *name)
@@ -74,6 +111,16 @@ const char *const *skip_experts_endings(const struct format *format)
 	return format && format->kept_experts ? format->kept_experts : prefix;
 }
 
+/* Adds the entry that an engine needs for such a module, if there is one. */
+static void add_entry(struct skip_list *list, const char *tensor)
+{
+	const struct profile_row *row =
+		list->profile ? engine_entry_of(list->profile, list->on, tensor) : NULL;
+
+	if (row)
+		add_text(list, row->said, strlen(row->said));
+}
+
 static void add_experts(struct skip_list *list, const struct format *format, const char *name)
 {
 	char *prefix = skip_experts_prefix(name);
@@ -86,6 +133,7 @@ static void add_experts(struct skip_list *list, const struct format *format, con
 			add(list, entry, strlen(entry));
 			free(entry);
 		}
+		add_entry(list, name);
 	}
 	free(prefix);
 }
@@ -107,6 +155,8 @@ void skip_list_add(struct skip_list *list, const struct format *format,
 		return;
 	if (need == SKIP_EXPERTS)
 		add_experts(list, format, tensor->name);
+	if (need == SKIP_MODULE)
+		add_entry(list, tensor->name);
 	if (need == SKIP_MODULE || !prefix_suffices(format, tensor->name))
 		add(list, tensor->name, module_len(tensor->name));
 }

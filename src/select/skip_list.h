@@ -16,6 +16,7 @@
 #include "ckpt/safetensors.h"
 #include "format/format.h"
 #include "model/role.h"
+#include "select/profile.h"
 #include "source/unit.h"
 
 /* Returns how engines look for the tensor if it is kept.  A tensor is free if its name says
@@ -29,6 +30,9 @@ bool skip_looks_like_experts(const struct st_tensor *tensor, const struct role_f
 
 /* The names of kept modules.  Zeroed: empty. */
 struct skip_list {
+	/* whose names of engines are added beside those of the checkpoint; NULL: none */
+	const struct profile *profile;
+	unsigned on; /* conditions of its rows */
 	size_t n;
 	char **names; /* sorted by skip_list_sort() */
 	struct arena texts;
@@ -40,7 +44,7 @@ struct skip_list {
 void skip_list_add(struct skip_list *list, const struct format *format,
 		   const struct st_tensor *tensor, enum skip_need need);
 
-/* Adds one name. */
+/* Adds one name, and those by which engines know the module. */
 void skip_list_add_module(struct skip_list *list, const char *module);
 
 /* Sorts the names, and drops duplicates. */

@@ -131,5 +131,5 @@ void verify_config(struct verify *verify)
 						  .report = report,
 						  .context = verify });
 	check_target(verify);
-	lists_check_entries(verify);
+	verify_entries(verify);
 }

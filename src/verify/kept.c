@@ -5,10 +5,27 @@
  * and which names engines look for, is select/skip_list.h.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
+#include "select/engine_names.h"
 #include "select/skip_list.h"
 #include "verify/steps.h"
+
+/* Returns the entry that the target needs for such a module, unless a regular expression of the
+ * list matches it, or NULL. */
+static char *missing_entry(const struct verify *verify, const char *name, const char *module)
+{
+	const struct verify_lists *lists = &verify->lists;
+	const struct profile_row *row = NULL;
+
+	if (verify->opened.target != ENGINE_ANY)
+		row = engine_entry_of(&lists->profile, lists->on, name);
+	if (!row || part_set_get(&lists->entries, row->said, strlen(row->said)) ||
+	    lists_skip_by_pattern(verify, module))
+		return NULL;
+	return xstrdup(row->said);
+}
 
 /* Returns the first name that engines look for and the configuration does not skip, though it
  * quantizes such modules; NULL where all is well.  The caller frees it.  Where engines look for
@@ -20,17 +37,18 @@ static char *missing_experts(const struct verify *verify, const char *name, cons
 	char *prefix = skip_experts_prefix(name), *missing = NULL;
 	bool quantized = lists_quantize(verify, module);
 
-	if (numbered && lists->format && lists->format->kept_experts && !lists_skip(verify, module))
-		missing = xstrdup(module);
-
+	if (numbered && lists->format && lists->format->kept_experts &&
+	    !lists_skip_engine(verify, module))
+		missing = lists_engine_name(verify, module);
+	if (!missing)
+		missing = missing_entry(verify, name, module);
 	for (const char *const *end = skip_experts_endings(lists->format); *end; end++) {
 		char *entry = xasprintf("%s%s", prefix, *end);
 
 		quantized |= lists_quantize(verify, entry);
-		if (missing || lists_skip(verify, entry))
-			free(entry);
-		else
-			missing = entry;
+		if (!missing && !lists_skip_engine(verify, entry))
+			missing = lists_engine_name(verify, entry);
+		free(entry);
 	}
 	free(prefix);
 	if (quantized)
@@ -39,12 +57,18 @@ static char *missing_experts(const struct verify *verify, const char *name, cons
 	return NULL;
 }
 
-/* The same for a module by its own name. */
-static char *missing_module(const struct verify *verify, const char *module)
+/* The same for a module.  Engines build routers, heads and towers in high precision by themselves,
+ * under whatever name; transformers does not. */
+static char *missing_module(const struct verify *verify, const char *name, const char *module,
+			    enum role role)
 {
-	if (lists_skip(verify, module) || !lists_quantize(verify, module))
+	bool named = role == ROLE_LINEAR || verify->opened.target == ENGINE_TRANSFORMERS
+			     ? lists_skip_engine(verify, module)
+			     : lists_skip(verify, module);
+
+	if (!lists_quantize(verify, module))
 		return NULL;
-	return xstrdup(module);
+	return named ? missing_entry(verify, name, module) : lists_engine_name(verify, module);
 }
 
 /* Without a list, engines know by themselves which routers, heads and towers they build in high
@@ -97,12 +121,18 @@ void verify_kept(struct verify *verify, const struct tensor_ref *ref,
 	    (!table && is_bare(verify, name)))
 		return;
 	missing = need == SKIP_EXPERTS ? missing_experts(verify, name, module, facts->expert)
-				       : missing_module(verify, module);
+				       : missing_module(verify, name, module, facts->role);
 	if (missing && need == SKIP_EXPERTS)
 		problem_add(&verify->result->problems, PROBLEM_DTYPE_MISMATCH, name,
 			    verify_file(verify, ref),
 			    "weight '%s' is %s, but the configuration does not exclude its "
 			    "experts by '%s'",
+			    name, type, missing);
+	else if (missing && strcmp(missing, module) != 0)
+		problem_add(&verify->result->problems, PROBLEM_DTYPE_MISMATCH, name,
+			    verify_file(verify, ref),
+			    "weight '%s' is %s, but the configuration does not exclude '%s', as "
+			    "engines call it",
 			    name, type, missing);
 	else if (missing)
 		problem_add(&verify->result->problems, PROBLEM_DTYPE_MISMATCH, name,

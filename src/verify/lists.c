@@ -11,6 +11,7 @@
 #include "format/read_config.h"
 #include "format/skip_match.h"
 #include "model/tensor_name.h"
+#include "select/engine_names.h"
 #include "select/skip_list.h"
 #include "verify/steps.h"
 
@@ -54,6 +55,28 @@ static struct skip_match *arrange(const json_t *list)
 	match = skip_match_make(texts, n);
 	free(texts);
 	return match;
+}
+
+/* Keeps the entries of the list once more: all as they are, and the regular expressions. */
+static void arrange_exact(struct verify_lists *lists)
+{
+	const char **texts = xcalloc(json_array_size(lists->kept), sizeof *texts);
+	json_t *value;
+	size_t i, n = 0;
+
+	part_set_init(&lists->entries, json_array_size(lists->kept));
+	json_array_foreach(lists->kept, i, value)
+	{
+		const char *text = json_string_value(value);
+
+		if (!text)
+			continue;
+		part_set_add(&lists->entries, text, strlen(text));
+		if (!strncmp(text, "re:", 3))
+			texts[n++] = text;
+	}
+	lists->patterns = skip_match_make(texts, n);
+	free(texts);
 }
 
 /* Is it the name of a class of modules, which has all modules that no other group names? */
@@ -116,6 +139,7 @@ void lists_read(struct verify *verify)
 
 	lists->kept = find_skip_list(config);
 	lists->skipped = arrange(lists->kept);
+	arrange_exact(lists);
 	lists->tables = arrange(tables);
 	if (json_is_object(layers)) {
 		lists->layer_list = layers;
@@ -140,6 +164,8 @@ void lists_release(struct verify *verify)
 	free(lists->groups);
 	free(lists->fp8_groups);
 	skip_match_free(lists->skipped);
+	skip_match_free(lists->patterns);
+	part_set_release(&lists->entries, NULL);
 	skip_match_free(lists->tables);
 	skip_match_free(lists->layers);
 	intern_release(&lists->conflicts);
@@ -153,6 +179,47 @@ void lists_release(struct verify *verify)
 bool lists_skip(const struct verify *verify, const char *module)
 {
 	return skip_match_lists(verify->lists.skipped, module) != NULL;
+}
+
+/* Whether an engine leaves out the module.  A name of its own is matched as it matches names:
+ * SGLang takes the end of a path, the others do not, which then would be the module's own name. */
+static bool skips_as(const struct verify *verify, enum engine engine, const char *module)
+{
+	const struct verify_lists *lists = &verify->lists;
+	char *name = engine_name_of(&lists->profile, lists->on, engine, module);
+	bool skips;
+
+	if (!name || engine == ENGINE_SGLANG)
+		skips = lists_skip(verify, name ? name : module);
+	else
+		skips = part_set_get(&lists->entries, name, strlen(name)) ||
+			lists_skip_by_pattern(verify, name);
+	free(name);
+	return skips;
+}
+
+bool lists_skip_engine(const struct verify *verify, const char *module)
+{
+	enum engine target = verify->opened.target;
+
+	if (target != ENGINE_ANY)
+		return skips_as(verify, target, module);
+	return skips_as(verify, ENGINE_VLLM, module) || skips_as(verify, ENGINE_SGLANG, module);
+}
+
+char *lists_engine_name(const struct verify *verify, const char *module)
+{
+	const struct verify_lists *lists = &verify->lists;
+	enum engine target = verify->opened.target;
+	char *name = engine_name_of(&lists->profile, lists->on,
+				    target == ENGINE_ANY ? ENGINE_VLLM : target, module);
+
+	return name ? name : xstrdup(module);
+}
+
+bool lists_skip_by_pattern(const struct verify *verify, const char *module)
+{
+	return skip_match_lists(verify->lists.patterns, module) != NULL;
 }
 
 bool lists_table(const struct verify *verify, const char *module)
@@ -182,13 +249,23 @@ bool lists_quantize(const struct verify *verify, const char *module)
 	return !lists->chosen || !lists->n_groups || lists_group(verify, module);
 }
 
-/* Returns an entry that matches a module, or the prefix by which engines look for a stack. */
+/* Returns an entry that matches a module, by its name or that of an engine, or the prefix by which
+ * engines look for a stack. */
 static const char *find_conflict(const struct verify *verify, const struct st_tensor *tensor,
 				 const char *module)
 {
 	const char *entry = skip_match_conflict(verify->lists.skipped, module);
+	const struct profile_row *row = NULL;
 	char *prefix;
 
+	while (!entry &&
+	       (row = profile_next(&verify->lists.profile, PROFILE_NAME, verify->lists.on, row))) {
+		char *name = engine_name_by(&verify->lists.profile, row, module);
+
+		if (name)
+			entry = skip_match_conflict(verify->lists.skipped, name);
+		free(name);
+	}
 	if (entry || tensor->n_dims != 3)
 		return entry;
 	prefix = skip_experts_prefix(tensor->name);
@@ -209,164 +286,4 @@ void lists_check_conflict(struct verify *verify, const struct tensor_ref *ref, c
 			    "the list of modules in high precision names '%s', which matches '%s' "
 			    "(%s) in some engines: they read its codes as weights",
 			    entry, module, dtype_name(ref->tensor->dtype));
-}
-
-/* --- entries that name nothing --- */
-
-/* Is there a tensor below a module? */
-static bool has_below(const struct checkpoint *checkpoint, const char *module)
-{
-	size_t low = 0, high = checkpoint->n_tensors, n = strlen(module);
-	const char *name;
-
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		name = checkpoint->by_name[middle].tensor->name;
-		if (strncmp(name, module, n) < 0 || (!strncmp(name, module, n) && name[n] < '.'))
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	if (low == checkpoint->n_tensors)
-		return false;
-	name = checkpoint->by_name[low].tensor->name;
-	return !strncmp(name, module, n) && name[n] == '.';
-}
-
-/* Adds the prefixes of experts in high precision. */
-static void find_experts(struct verify *verify)
-{
-	const struct checkpoint *checkpoint = verify->opened.checkpoint;
-	struct intern *experts = &verify->lists.experts;
-
-	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
-		const struct st_tensor *tensor = checkpoint->by_name[i].tensor;
-		const struct role_facts facts = role_cache_find(&verify->roles, tensor->name);
-		char *prefix;
-
-		if (skip_need(tensor, &facts) != SKIP_EXPERTS)
-			continue;
-		prefix = skip_experts_prefix(tensor->name);
-		intern_add(experts, prefix, strlen(prefix));
-		free(prefix);
-	}
-}
-
-/* Is it a name by which engines look for experts that are there? */
-static bool names_experts(struct verify *verify, const char *entry)
-{
-	struct intern *experts = &verify->lists.experts;
-	size_t n = strlen(entry);
-
-	for (const char *const *end = skip_experts_endings(verify->lists.format); *end; end++) {
-		size_t n_end = strlen(*end), before;
-
-		if (n < n_end || strcmp(entry + n - n_end, *end) != 0)
-			continue;
-		before = experts->n;
-		if (intern_add(experts, entry, n - n_end) < before)
-			return true;
-	}
-	return false;
-}
-
-/* An embedding, a norm or a convolution that the checkpoint lacks, the head of a tied model, and
- * what the table of families keeps. */
-static bool is_known(struct verify *verify, const struct profile *profile, const char *entry)
-{
-	char *weight = xasprintf("%s.weight", entry);
-	bool free_name = role_cache_find(&verify->roles, weight).free;
-	const struct profile_row *row = profile_find(profile, weight, verify->lists.on).row;
-
-	free(weight);
-	return free_name || !strcmp(entry, "lm_head") ||
-	       (row && (row->action == PROFILE_KEEP || row->action == PROFILE_BARE));
-}
-
-static bool names_something(struct verify *verify, const struct profile *profile, const char *entry)
-{
-	const struct checkpoint *checkpoint = verify->opened.checkpoint;
-
-	return checkpoint_find(checkpoint, entry) || has_below(checkpoint, entry) ||
-	       is_known(verify, profile, entry) || names_experts(verify, entry);
-}
-
-/* Entries that name no module from its start. */
-struct rest {
-	size_t n;
-	const char **entries; /* in the order of the list */
-	struct part_set set;  /* the same */
-	struct intern ends;   /* those that are the end of a module's path */
-};
-
-/* Looks up the ends of all modules, at each dot, instead of all modules for each entry. */
-static void find_ends(struct rest *rest, const struct checkpoint *checkpoint)
-{
-	part_set_init(&rest->set, rest->n);
-	for (size_t i = 0; i < rest->n; i++)
-		part_set_add(&rest->set, rest->entries[i], strlen(rest->entries[i]));
-	for (size_t i = 0; rest->n && i < checkpoint->n_tensors; i++) {
-		const char *name = checkpoint->tensors[i].tensor->name;
-		const char *end = name + module_len(name), *dot = name;
-
-		while ((dot = memchr(dot, '.', (size_t)(end - dot)))) {
-			dot++;
-			if (part_set_get(&rest->set, dot, (size_t)(end - dot)))
-				intern_add(&rest->ends, dot, (size_t)(end - dot));
-		}
-	}
-}
-
-/* Reports the entries that are not the end of a path either. */
-static void report_rest(struct verify *verify, struct rest *rest)
-{
-	struct part_text none = { 0 };
-	size_t n_ends;
-
-	find_ends(rest, verify->opened.checkpoint);
-	n_ends = rest->ends.n;
-	for (size_t i = 0; i < rest->n; i++) {
-		const char *entry = rest->entries[i];
-
-		if (intern_add(&rest->ends, entry, strlen(entry)) >= n_ends)
-			problem_add(
-				&verify->result->problems, PROBLEM_CONFIG_IGNORE, NULL,
-				"config.json",
-				"the list of modules in high precision names '%s', which is not in "
-				"the model",
-				entry);
-	}
-	part_set_release(&rest->set, &none);
-	intern_release(&rest->ends);
-	free(rest->entries);
-}
-
-void lists_check_entries(struct verify *verify)
-{
-	struct rest rest = { 0 };
-	struct profile profile;
-	const json_t *entry;
-	size_t i;
-
-	profile_make(&profile, &verify->opened.model, PROFILE_VENDOR);
-	if (verify->lists.kept)
-		find_experts(verify);
-	json_array_foreach(verify->lists.kept, i, entry)
-	{
-		const char *text = json_string_value(entry);
-
-		if (!text)
-			problem_add(&verify->result->problems, PROBLEM_CONFIG_IGNORE, NULL,
-				    "config.json",
-				    "the list of modules in high precision has an entry that is "
-				    "not a string");
-		else if (strncmp(text, "re:", 3) && !strpbrk(text, "*?[") &&
-			 !names_something(verify, &profile, text)) {
-			ARRAY_GROW(rest.entries, rest.n);
-			rest.entries[rest.n++] = text;
-		}
-	}
-	report_rest(verify, &rest);
-	profile_release(&profile);
 }

@@ -22,6 +22,7 @@
 
 #include "backend/backend.h"
 #include "base/intern.h"
+#include "format/part_set.h"
 #include "format/low_bit.h"
 #include "model/config.h"
 #include "model/role_cache.h"
@@ -57,12 +58,14 @@ struct verify_group {
 
 /* What the configuration says of modules.  lists_read() fills it. */
 struct verify_lists {
-	const json_t *kept;	    /* the list of modules in high precision; NULL: missing */
-	struct skip_match *skipped; /* its entries */
-	struct skip_match *tables;  /* embeddings in FP8 */
-	const json_t *layer_list;   /* all quantized modules, by name; NULL: missing */
-	struct skip_match *layers;  /* these names */
-	bool chosen;		    /* modules that no group has are in high precision */
+	const json_t *kept;	     /* the list of modules in high precision; NULL: missing */
+	struct skip_match *skipped;  /* its entries */
+	struct skip_match *patterns; /* those that are regular expressions */
+	struct part_set entries;     /* all, for whole names */
+	struct skip_match *tables;   /* embeddings in FP8 */
+	const json_t *layer_list;    /* all quantized modules, by name; NULL: missing */
+	struct skip_match *layers;   /* these names */
+	bool chosen;		     /* modules that no group has are in high precision */
 	size_t n_groups;
 	struct verify_group *groups;
 	bool *fp8_groups;	 /* of each group: it has FP8 weights */
@@ -160,6 +163,17 @@ void lists_release(struct verify *verify);
  * the end of its path or a pattern? */
 bool lists_skip(const struct verify *verify, const char *module);
 
+/* The same by the name under which engines ask for the module (select/engine_names.h): the target,
+ * or without one vLLM or SGLang. */
+bool lists_skip_engine(const struct verify *verify, const char *module);
+
+/* Returns the name by which the target asks for the module, where a row of its family gives one,
+ * else a copy.  The caller frees it. */
+char *lists_engine_name(const struct verify *verify, const char *module);
+
+/* Does a regular expression of the list match the module? */
+bool lists_skip_by_pattern(const struct verify *verify, const char *module);
+
 /* Does the configuration say that an embedding is FP8? */
 bool lists_table(const struct verify *verify, const char *module);
 
@@ -172,8 +186,8 @@ const struct verify_group *lists_group(const struct verify *verify, const char *
 /* Reports, once an entry, one that matches an FP8 module by the matcher of some engine. */
 void lists_check_conflict(struct verify *verify, const struct tensor_ref *ref, const char *module);
 
-/* Reports entries that name nothing. */
-void lists_check_entries(struct verify *verify);
+/* Reports entries of the list of modules in high precision that name nothing. */
+void verify_entries(struct verify *verify);
 
 /* Returns the scheme that the configuration states for a module's weight, or the detected scheme
  * where the configuration does not have several groups. */

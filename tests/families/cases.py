@@ -198,7 +198,7 @@ def nemotron(name, latent, width, notes=None):
           (N + "1.mixer.shared_experts.up_proj.weight", (128, H)), (N + "1.mixer.shared_experts.down_proj.weight", (H, 128)),
           ("mtp.layers.0.eh_proj.weight", (H, 2 * H)), ("mtp.layers.1.mixer.gate.weight", (E, H))], moe, lat, attention(N + "5.mixer."), attention("mtp.layers.0.mixer."),
          rules=[HEADS, GATES, (r"^mtp\.", "named", "vendor", NEMO), (r"[qkvo]_proj", "named", "vendor", NEMO), (r"latent_proj", "named", "vendor", NEMO),
-                (r"\.experts\.", NB if width % 128 else "quantize"), REST],
+                (r"\.experts\.", NB if width % 128 else "quantize"), (r"mixer\.in_proj", NB), REST],
          experts={N + "1.mixer.experts": r"\.experts\."} if width % 128 else None, notes=notes or {})
 
 
@@ -347,12 +347,57 @@ case("olmo_hybrid", text("olmo_hybrid", architectures=["OlmoHybridForCausalLM"])
      rules=[HEADS, (r"linear_attn\.[ab]_proj", ("named", "named|quantize", "named|quantize")), REST], bonds=[[L + "0.linear_attn.%s_proj.weight" % x for x in "qkvg"]])
 
 case("falcon_h1", text("falcon_h1", architectures=["FalconH1ForCausalLM"]), ends(), [(L + "0.mamba.in_proj.weight", (1152, H)), (L + "0.mamba.out_proj.weight", (H, 256)),
-      (L + "0.mamba.conv1d.weight", (512, 1, 4)), (L + "0.mamba.A_log", (64,))], attention(L + "0.self_attn."), mlp(L + "0.feed_forward."), rules=[HEADS, REST])
+      (L + "0.mamba.conv1d.weight", (512, 1, 4)), (L + "0.mamba.A_log", (64,))], attention(L + "0.self_attn."), mlp(L + "0.feed_forward."),
+     rules=[HEADS, (r"mamba", "named", "engine", "sglang falcon_h1.py"), REST],
+     engine_names={"vllm": {L + "0.mamba.in_proj": "model.4.mixer.in_proj", L + "0.mamba.out_proj": "model.4.mixer.out_proj"}})
 
 case("jamba", text("jamba", architectures=["JambaForCausalLM"], intermediate_size=I), ends(), [(L + "0.mamba.in_proj.weight", (512, H)), (L + "0.mamba.out_proj.weight", (H, 256)),
       (L + "0.mamba.x_proj.weight", (128, 256)), (L + "0.mamba.dt_proj.weight", (256, 128)), (L + "0.mamba.conv1d.weight", (256, 1, 4)), (L + "0.mamba.A_log", (256, 16)),
       (L + "1.feed_forward.router.weight", (E, H))], mlp(L + "0.feed_forward."), experts(L + "1.feed_forward.experts."), attention(L + "4.self_attn."),
-     rules=[HEADS, GATES, (r"x_proj|dt_proj|A_log", "named"), REST], bare="A_log")
+     rules=[HEADS, GATES, (r"mamba\.(in|out)_proj", "named", "engine", "vllm mamba_mixer.py"), (r"x_proj|dt_proj|A_log", "named"), REST], bare="A_log")
+
+# ---------------------------------------------------------------- modules that an engine names in another way
+
+# vllm granitemoehybrid.py and sglang granitemoehybrid.py: self.mamba has the prefix "mixer"
+case("granite4_h_tiny", text("granitemoehybrid", architectures=["GraniteMoeHybridForCausalLM"]), ends(),
+     [(L + "0.mamba.in_proj.weight", (832, H)), (L + "0.mamba.out_proj.weight", (H, 256)), (L + "0.mamba.conv1d.weight", (512, 1, 4)), (L + "0.mamba.A_log", (64,)),
+      (L + "0.shared_mlp.input_linear.weight", (256, H)), (L + "0.shared_mlp.output_linear.weight", (H, 128))], attention(L + "5.self_attn."),
+     rules=[HEADS, (r"in_proj", NB), REST], formats=dict.fromkeys(RECIPES, "compressed-tensors"),
+     engine_names={"vllm": {L + "0.mamba.in_proj": L + "0.mixer.in_proj"}, "sglang": {L + "0.mamba.in_proj": L + "0.mixer.in_proj"}})
+
+# sglang falcon_h1.py: attention lies in the layer, and feed_forward has the prefix "mlp"
+case("falcon_h1_kept", text("falcon_h1", architectures=["FalconH1ForCausalLM"]), ends(), attention(L + "0.self_attn."), attention(L + "1.self_attn."), mlp(L + "0.feed_forward."),
+     rules=[HEADS, (r"layers\.0\.", "named"), REST], arguments=["--exclude", r"layers\.0\."],
+     engine_names={"sglang": dict({L + "0.self_attn.%s_proj" % x: L + "0.%s_proj" % x for x in "qkvo"},
+                                  **{L + "0.feed_forward.%s_proj" % x: L + "0.mlp.%s_proj" % x for x in ("gate", "up", "down")})})
+
+# vllm minimax_m2.py: self.block_sparse_moe has the prefix "mlp"
+case("minimax_m2_kept", text("minimax_m2", architectures=["MiniMaxM2ForCausalLM"], num_local_experts=E, intermediate_size=I), ends(), attention(L + "0.self_attn."),
+     experts(L + "0.block_sparse_moe.experts.", names=W), rules=[HEADS, (r"experts", "named"), REST], arguments=["--exclude", "experts"],
+     engine_names={"vllm": {L + "0.block_sparse_moe.experts": L + "0.mlp.experts"}})
+
+# sglang kimi_linear.py
+case("kimi_linear_kept", text("kimi_linear", architectures=["KimiLinearForCausalLM"]), ends(), attention(L + "3.self_attn."),
+     mlp(L + "1.block_sparse_moe.shared_experts.", I), rules=[HEADS, (r"shared_experts", "named"), REST], arguments=["--exclude", "shared_experts"],
+     engine_names={"sglang": {L + "1.block_sparse_moe.shared_experts.%s_proj" % x: L + "1.mlp.shared_experts.%s_proj" % x for x in ("gate", "up", "down")}})
+
+# vllm registry.py: LlamaModel is LlamaForCausalLM, whose layers have the prefix "model"
+case("llama_base", text("llama", architectures=["LlamaModel"]), [("embed_tokens.weight", (V, H)), ("norm.weight", (H,))], attention("layers.0.self_attn.", kv=64), attention("layers.1.self_attn."),
+     rules=[(r"layers\.0\..*[qkv]_proj", NB), REST], bonds=[qkv("layers.0.self_attn.")],
+     engine_names={"vllm": {"layers.0.self_attn.%s_proj" % x: "model.layers.0.self_attn.%s_proj" % x for x in "qkv"}})
+
+# transformers conversion_mapping.py, of a checkpoint as the hub has it
+case("llava", {"model_type": "llava", "architectures": ["LlavaForConditionalGeneration"], "text_config": text("llama"), "vision_config": {"model_type": "clip_vision_model"}},
+     ends(M[:-7], "language_model.lm_head.weight"), attention(M + "0.self_attn."), [("vision_tower.vision_model.encoder.layers.0.self_attn.k_proj.weight", (128, 128)),
+      ("multi_modal_projector.linear_1.weight", (H, 128))], rules=[HEADS, VISION, REST],
+     engine_names={"transformers/compressed-tensors": {"language_model.lm_head": "lm_head", "multi_modal_projector.linear_1": "model.multi_modal_projector.linear_1",
+                   "vision_tower.vision_model.encoder.layers.0.self_attn.k_proj": "model.vision_tower.encoder.layers.0.self_attn.k_proj"}})
+
+# vllm gpt_oss.py: hf_to_vllm_mapper maps the entries too
+case("gpt_oss_kept", text("gpt_oss", architectures=["GptOssForCausalLM"], num_local_experts=E, intermediate_size=I), ends(), attention(L + "0.self_attn."),
+     [(L + "0.mlp.router.weight", (E, H)), (L + "0.mlp.experts.gate_up_proj", (E, H, 2 * I)), (L + "0.mlp.experts.down_proj", (E, I, H))],
+     rules=[HEADS, GATES, (r"experts", "named"), REST], arguments=["--exclude", "experts"], experts={L + "0.mlp.experts": r"experts"},
+     mappers={"vllm/compressed-tensors": {".gate_up_proj": ".w13_weight", ".down_proj": ".w2_weight"}})
 
 case("nemotron_omni", {"model_type": "NemotronH_Nano_Omni_Reasoning_V3", "architectures": ["NemotronH_Nano_Omni_Reasoning_V3"], "llm_config": text("nemotron_h")},
      [("language_model.backbone.embeddings.weight", (V, H)), ("language_model.lm_head.weight", (V, H)), ("language_model.backbone.layers.0.mixer.in_proj.weight", (896, H)),

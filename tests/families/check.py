@@ -240,8 +240,14 @@ def removal_problems(case, out, config, source):
     modules = {engines.module_of(t): t for t in source.tensors}
     kept = {p for p in map(case.container, source.tensors) if p and case.is_kept(p, source)}
     looked_for = {name for p in kept for name in case.expert_names(p)}
+    renamed = {own for pairs in case.expected.get("engine_names", {}).values() for own in pairs}
+    yield from engine_removal_problems(case, out, config)
     for name in case.names:
         if name in free or bare and re.search(bare, name):
+            continue
+        if any(name == own or name.startswith(own + ".") for own in renamed):
+            continue                    # an engine may ask for another name
+        if any(other[:3] == "re:" and re.match(other[3:], name) for other in case.names):
             continue
         if name not in looked_for and (name not in modules or case.decision(modules[name]) == "free"):
             continue                    # a name too many
@@ -249,7 +255,21 @@ def removal_problems(case, out, config, source):
             yield "%s: taken out of the list, and verify does not find it" % name
 
 
-def cut(case, out, config, name):
+def engine_removal_problems(case, out, config):
+    """The same for the name of an engine, which that engine misses."""
+    for name in case.names:
+        if name.startswith("re:") and not cut(case, out, config, name, "--target", "vllm"):
+            yield "%s: taken out of the list, and verify --target vllm does not find it" % name
+    for engine in ("vllm", "sglang", "transformers"):
+        pairs = engines.of_engine(case.expected.get("engine_names", {}), engine, case.form)
+        for name in case.names:
+            if not any(name == theirs or name.startswith(theirs + ".") for theirs in pairs.values()):
+                continue
+            if not cut(case, out, config, name, "--target", engine):
+                yield "%s: taken out of the list, and verify --target %s does not find it" % (name, engine)
+
+
+def cut(case, out, config, name, *options):
     less = json.loads(json.dumps(config))
     engines.skip_list(less).remove(name)
     rewrite(os.path.join(out, "config.json"), less)
@@ -260,7 +280,7 @@ def cut(case, out, config, name):
         other = json.loads(json.dumps(both))
         engines.skip_list(other, "hf_quant_config.json").remove(name)
         rewrite(beside, other)
-    done = run("verify", out, "--progress", "none")
+    done = run("verify", out, "--progress", "none", *options)
     rewrite(os.path.join(out, "config.json"), config)
     if os.path.exists(beside):
         rewrite(beside, both)
@@ -308,7 +328,8 @@ def problems(case, out, takes_names):
     yield from tensor_problems(case, source, made)
     yield from config_problems(case, out, config)
     yield from sorted(set(engines.problems(
-        {t: v for t, v in made.tensors.items() if t not in free}, case.names, case.form, stacks(case))))
+        {t: v for t, v in made.tensors.items() if t not in free}, case.names, case.form, stacks(case),
+        case.expected.get("engine_names", {}), case.expected.get("mappers", {}))))
     for more in ((), ("--source", case.source)):
         done = run("verify", out, *more, "--progress", "none")
         if done.returncode or done.stderr:

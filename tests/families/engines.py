@@ -147,9 +147,24 @@ def scale_of(tensor, tensors):
     return None
 
 
-def problems(tensors, names, form, stacks=()):
+def of_engine(rows, engine, form):
+    """The value of a table by "engine" or "engine/format"."""
+    return rows.get("%s/%s" % (engine, form)) or rows.get(engine) or {}
+
+
+def mapped(names, suffixes):
+    """vLLM maps each entry that is no regular expression as it maps the names of weights."""
+    for name in names:
+        end = next((end for end in suffixes if name.endswith(end) and name[:3] != "re:"), "")
+        yield name[:len(name) - len(end)] + suffixes.get(end, "")
+
+
+def problems(tensors, names, form, stacks=(), engine_names=(), mappers=()):
     """What an engine that reads this format gets wrong.  tensors: name to (dtype, shape);
-    stacks: module of a stack of experts that is no `experts` to the P that engines ask for."""
+    stacks: module of a stack of experts that is no `experts` to the P that engines ask for;
+    engine_names: by engine, the module that it asks for instead of the checkpoint's;
+    mappers: by engine, what it makes of the end of an entry."""
+    engine_names, mappers = dict(engine_names), dict(mappers)
     quantized = {module_of(t) for t, (dtype, _) in tensors.items() if dtype in CODES}
     kept = {}
     stacks = dict(stacks)
@@ -162,8 +177,10 @@ def problems(tensors, names, form, stacks=()):
         for engine, skips in MATCHERS[form].items():
             if (engine, form) == ("transformers", "compressed-tensors") and module in kept.values():
                 continue                # of experts, it quantizes none that are no Linear
+            its_name = of_engine(engine_names, engine, form).get(module, module)
+            its_names = list(mapped(names, of_engine(mappers, engine, form)))
             try:
-                if not skips(module, names):
+                if not skips(its_name, its_names):
                     yield "%s: %s builds FP8 for it" % (asked[module], engine)
             except Mixed:
                 yield "%s: parts of it are named for %s" % (asked[module], engine)

@@ -12,6 +12,8 @@ expected.json.  It comes from the releases and the engines' loaders, never from 
     config      keys that the output's config.json must have at the top level, beside quantization_config
     arguments   options the case is run with
     bare        a regular expression: modules that an engine builds without quantization, named or not
+    engine_names  by engine, or engine/format, the module that it asks the skip list for, by that of the checkpoint
+    mappers     by engine/format, what it makes of the end of an entry before it compares
     refused     instead of all that: a regular expression that the one line on standard error must match
 
     D is quantize  codes and a scale under its own name
