@@ -202,9 +202,14 @@ void inspect_print_note(const struct inspection *inspection)
 
 	if (checkpoint->n_expected)
 		fprintf(stderr,
-			"fp8conv inspect: note: unfinished: %zu of %zu files; run the command that "
-			"began it again\n",
-			checkpoint->n_found, checkpoint->n_expected);
+			"fp8conv inspect: note: unfinished: %zu of %zu files; %s\n",
+			checkpoint->n_found, checkpoint->n_expected, checkpoint_advice(checkpoint));
+	if (checkpoint->has_stale_index)
+		fprintf(stderr,
+			"fp8conv inspect: note: " INDEX_NAME " names files of another build, none "
+			"of which is there: '%s'%s read in their place; remove the index\n",
+			checkpoint->shards[0].name,
+			checkpoint->n_shards > 1 ? " and its set are" : " is");
 }
 
 void inspect_print_text(const struct shown *shown)

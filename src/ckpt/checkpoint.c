@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "base/sort.h"
+#include "ckpt/mistaken.h"
 #include "ckpt/shards.h"
 
 static int compare_refs(const void *a, const void *b)
@@ -151,7 +152,7 @@ int checkpoint_open_fd(struct checkpoint *checkpoint, const struct io *io, int f
 	rc = st_open_fd(&file, io, fd, name, err);
 	if (!rc) {
 		shards_add(checkpoint, name, &file);
-		rc = finish(checkpoint, NULL, err);
+		rc = mistaken_slice(&file, NULL, err) || finish(checkpoint, NULL, err) ? -1 : 0;
 	}
 	if (rc)
 		checkpoint_release(checkpoint);

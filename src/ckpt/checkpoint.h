@@ -51,7 +51,11 @@ struct checkpoint {
 	/* of checkpoint_open_part() and a survey: weight files that the whole checkpoint has and
 	 * that are here; both 0 where it is finished */
 	size_t n_expected, n_found;
+	bool is_job;	/* the unfinished directory is an output of this program */
 	bool has_index; /* there is a model.safetensors.index.json */
+	/* there is one too, but of another build: the directory has none of the files that it names
+	 * and one whole set of others, which are the shards */
+	bool has_stale_index;
 	bool has_total; /* of a survey: index_total is the index's total_size, in bytes */
 	uint64_t index_total;
 	struct buf config;   /* text of config.json; empty if there is none */
@@ -62,8 +66,9 @@ struct checkpoint {
  * base names that end in .safetensors (no '/', '\', NUL, control character, leading dot, at most
  * 255 bytes).  Symbolic links are followed and must end at regular files.  A tensor must be in the
  * shard that the index names; tensors missing from the index and duplicates over shards are
- * ERR_INPUT.  A directory without index or model.safetensors must have exactly one *.safetensors
- * file.  A path that ends in .json is an index, with its shards in the same directory.  config.json
+ * ERR_INPUT.  A directory without index or model.safetensors must have exactly one whole set of files
+ * (file_set.h) or one *.safetensors file.  An index none of whose files is there is passed over where
+ * the directory has model.safetensors or a whole set, and not both.  A path that ends in .json is an index, with its shards in the same directory.  config.json
  * has at most 16 MiB and is not parsed.  An unfinished directory (unfinished.h, or an index that
  * names absent files) is ERR_INPUT.  n_threads read the shards of an index; the error is that
  * of the first bad shard, with any number of threads. */
@@ -85,18 +90,31 @@ int checkpoint_open_fd(struct checkpoint *checkpoint, const struct io *io, int f
 		       struct err *err);
 void checkpoint_release(struct checkpoint *checkpoint);
 
+/* Returns what to do about an unfinished directory, for messages. */
+const char *checkpoint_advice(const struct checkpoint *checkpoint);
+
 /* Returns the tensor of that name, or NULL, in O(log n). */
 const struct tensor_ref *checkpoint_find(const struct checkpoint *checkpoint, const char *name);
 
 /* Lists the auxiliary files of the checkpoint's directory that belong in a converted copy: paths
  * relative to it, sorted, with those in subdirectories.  The caller frees each path and the array.
- * A single file has none.  Left out: *.safetensors, index files of weights (*.index.json), weights
- * in other containers (*.bin, *.pth, *.pt, *.ckpt, *.gguf, *.h5, *.msgpack, *.onnx*, *.ot) and
- * pickles (*.pkl, *.pickle, *.joblib, *.dill), each in upper or lower case; dot files and dot
- * directories; at the top also config.json, hf_quant_config.json and fp8conv*.  Symbolic links to
- * regular files count as files; links to directories are not followed, and broken links are left
- * out. */
+ * A single file has none.  Left out are:
+ *   - weights in other containers (*.bin, *.pth, *.pt, *.ckpt, *.gguf, *.h5, *.msgpack, *.onnx*,
+ *     *.ot, *.distcp) and pickles (*.pkl, *.pickle, *.joblib, *.dill), in upper or lower case;
+ *   - *.safetensors and *.index.json at the top that are not of the model; in a subdirectory where
+ *     they are the whole model once more, another layout of it (original/) or slices;
+ *   - adapter_config.json without adapter_model.safetensors;
+ *   - links to directories, which are not followed;
+ *   - without being listed by checkpoint_left_out(): the files of the model, config.json,
+ *     hf_quant_config.json and fp8conv* at the top, outputs of this program, dot files.
+ * ERR_INPUT for anything else that is not a regular file or a link to one, for a directory with the
+ * name of a file that loaders read ("tokenizer.json"), and for such a file of 0 bytes. */
 int checkpoint_auxiliary(const struct checkpoint *checkpoint, char ***paths, size_t *n,
 			 struct err *err);
+
+/* Lists what checkpoint_auxiliary() leaves out, in the same way; links to directories end in a
+ * slash. */
+int checkpoint_left_out(const struct checkpoint *checkpoint, char ***paths, size_t *n,
+			struct err *err);
 
 #endif

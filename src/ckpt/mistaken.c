@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "ckpt/checkpoint.h"
 #include "ckpt/listing.h"
@@ -96,6 +97,51 @@ int mistaken_name(const char *path, struct err *err)
 	return err_errno(err, "cannot open '%s'", path);
 }
 
+/* Does a slice begin behind the start of its tensor?  Text of another form says so too. */
+static bool has_offset(const char *text)
+{
+	struct err ignored;
+	json_t *info = json_decode((struct json_text){ text, strlen(text) }, &ignored);
+	bool found = !json_is_object(info);
+	const char *name;
+	json_t *tensor, *offset;
+	size_t i;
+
+	json_object_foreach(info, name, tensor)
+	{
+		const json_t *offsets = json_object_get(tensor, "saved_offsets");
+
+		found |= !json_is_array(offsets);
+		json_array_foreach(offsets, i, offset) found |=
+			!json_is_integer(offset) || json_integer_value(offset);
+	}
+	json_decref(info);
+	return found;
+}
+
+static bool has_index_beside(const char *path, const struct io *io)
+{
+	const char *slash = strrchr(path, '/');
+	char *index = xasprintf("%.*s" INDEX_NAME, (int)(slash ? slash + 1 - path : 0), path);
+	bool found = io && io_exists(io, index);
+
+	free(index);
+	return found;
+}
+
+int mistaken_slice(const struct st_file *file, const struct io *io, struct err *err)
+{
+	for (size_t i = 0; i < file->n_metadata; i++)
+		if (!strcmp(file->metadata[i].key, SHARDING_KEY) &&
+		    (has_offset(file->metadata[i].value) || !has_index_beside(file->path, io)))
+			return err_set(err, ERR_INPUT,
+				       "'%s' holds one rank's slices of tensors (" SHARDING_KEY
+				       " in its header): join the files of all ranks first, as "
+				       "consolidate_safetensors_files() of torch does",
+				       file->path);
+	return 0;
+}
+
 static bool is_match(const void *pattern, const char *name)
 {
 	return name[0] != '.' && !fnmatch(pattern, name, FNM_CASEFOLD);
@@ -107,6 +153,36 @@ static void list(const struct io *io, const char *directory, const char *pattern
 {
 	listing_names(names, &(struct directory){ io, AT_FDCWD, directory, directory }, is_match,
 		      pattern, &(struct err){ 0 });
+}
+
+int mistaken_rank(const struct io *io, const char *path, struct err *err)
+{
+	/* vLLM's save_sharded_state, TensorRT-LLM's checkpoints, Megatron and its converters */
+	static const char *const patterns[] = {
+		"*-rank-[0-9]*-part-[0-9]*.safetensors",
+		"rank[0-9]*.safetensors",
+		"*tp_[0-9]*.safetensors",
+		"*[tm]p_rank_[0-9]*.safetensors",
+	};
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	char *directory = slash ? xstrndup(path, (size_t)(slash - path + 1)) : xstrdup(".");
+	int rc = 0;
+
+	for (size_t i = 0; i < sizeof patterns / sizeof *patterns && !rc; i++) {
+		struct listing names = { 0 };
+
+		if (fnmatch(patterns[i], name, FNM_CASEFOLD))
+			continue;
+		list(io, directory, patterns[i], &names);
+		if (names.n > 1)
+			rc = err_set(err, ERR_INPUT,
+				     "'%s' is one rank's part of a model (beside '%s'): give the "
+				     "model that it was made from, or join the parts first",
+				     path, names.items[!strcmp(names.items[0], name)]);
+		listing_release(&names);
+	}
+	free(directory);
+	return rc;
 }
 
 /* Tells which snapshot of a model in the Hub's cache to give.  directory: of the snapshots. */
@@ -167,6 +243,10 @@ static int check_others(const struct io *io, const char *directory, struct err *
 		{ "*.pt", "a pickle of PyTorch", TO_SAFETENSORS },
 		{ "*.pth", "a pickle of PyTorch", TO_SAFETENSORS },
 		{ "*.bin", "a pickle of PyTorch", TO_SAFETENSORS },
+		{ "*.distcp", "a part of a checkpoint of torch.distributed", TO_SAFETENSORS },
+		{ "mp_rank_*", "a rank's part of a checkpoint of Megatron or DeepSpeed",
+		  TO_SAFETENSORS },
+		{ "iter_*", "a checkpoint of Megatron", TO_SAFETENSORS },
 	};
 
 	for (size_t i = 0; i < sizeof others / sizeof *others; i++) {

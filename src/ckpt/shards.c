@@ -13,6 +13,7 @@
 
 #include "base/mem.h"
 #include "base/pool.h"
+#include "ckpt/file_set.h"
 #include "ckpt/index.h"
 #include "ckpt/listing.h"
 #include "ckpt/mistaken.h"
@@ -51,8 +52,12 @@ static int open_file(struct checkpoint *checkpoint, const char *path, struct err
 {
 	struct st_file file;
 
-	if (st_open(&file, checkpoint->io, path, err))
+	if (mistaken_rank(checkpoint->io, path, err) || st_open(&file, checkpoint->io, path, err))
 		return -1;
+	if (mistaken_slice(&file, checkpoint->io, err)) {
+		st_release(&file);
+		return -1;
+	}
 	shards_add(checkpoint, path, &file);
 	return 0;
 }
@@ -95,11 +100,14 @@ static int open_shard(void *context, int worker, size_t item, struct err *err)
 
 	(void)worker;
 	if (io_exists(checkpoint->io, path)) {
-		if (st_open(&opened->file, checkpoint->io, path, err))
+		if (st_open(&opened->file, checkpoint->io, path, err) ||
+		    mistaken_slice(&opened->file, checkpoint->io, err)) {
+			st_release(&opened->file);
 			rc = defect_add(defects, DEFECT_FILE_INVALID, NULL, entry->shard, err);
-		else
+		} else {
 			rc = index_compare(opening->index, opened->first, &opened->file,
 					   opening->index_path, defects, err);
+		}
 	} else if (defects) {
 		err_set(err, ERR_INPUT, "missing file '%s': index '%s' lists tensor '%s' in it",
 			path, opening->index_path, entry->tensor);
@@ -109,45 +117,129 @@ static int open_shard(void *context, int worker, size_t item, struct err *err)
 	return rc;
 }
 
+const char *checkpoint_advice(const struct checkpoint *checkpoint)
+{
+	return checkpoint->is_job ? "run the command that began it again"
+				  : "download or copy the missing ones";
+}
+
 /* Tells that n of n_expected files are there; missing: the name of another one, or NULL. */
 static int tell_unfinished(struct checkpoint *checkpoint, const struct shards_request *request,
 			   size_t n, size_t n_expected, const char *missing, struct err *err)
 {
+	const char *advice = checkpoint_advice(checkpoint);
+
 	checkpoint->n_found = n;
 	checkpoint->n_expected = n_expected;
 	if (request->whole || !n)
-		return err_set(err, ERR_INPUT,
-			       "'%s' is unfinished (%zu of %zu files): run the command that began "
-			       "it again%s%s%s",
-			       checkpoint->path, n, n_expected, missing ? ", or fetch '" : "",
-			       missing ? missing : "", missing ? "'" : "");
+		return err_set(err, ERR_INPUT, "'%s' is unfinished (%zu of %zu files): %s%s%s%s",
+			       checkpoint->path, n, n_expected, advice,
+			       missing ? ", the first is '" : "", missing ? missing : "",
+			       missing ? "'" : "");
 	if (!request->defects)
 		return 0;
-	err_set(err, ERR_INPUT, "%zu of %zu files; run the command that began it again", n,
-		n_expected);
+	err_set(err, ERR_INPUT, "%zu of %zu files; %s", n, n_expected, advice);
 	return defect_add(request->defects, DEFECT_UNFINISHED, NULL, NULL, err);
 }
 
-/* Tells of files that the index names and that are missing. */
-static int count_shards(struct checkpoint *checkpoint, const struct opening *opening,
-			struct err *err)
+/* Returns the number of files of the index that are there; *missing becomes the name of the first
+ * one that is not. */
+static size_t count_shards(const struct opening *opening, const char **missing)
 {
-	const char *missing = NULL;
+	const struct checkpoint *checkpoint = opening->checkpoint;
 	size_t n = 0;
 
+	*missing = NULL;
 	for (size_t i = 0; i < opening->n; i++) {
 		const char *name = opening->index->entries[opening->shards[i].first].shard;
 		char *path = join(checkpoint->directory, name);
 
 		if (io_exists(checkpoint->io, path))
 			n++;
-		else if (!missing)
-			missing = name;
+		else if (!*missing)
+			*missing = name;
 		free(path);
 	}
-	if (!missing || checkpoint->n_expected)
-		return 0;
-	return tell_unfinished(checkpoint, opening->request, n, opening->n, missing, err);
+	return n;
+}
+
+/* Opens files of the directory, in the order of their names. */
+static int open_files(struct checkpoint *checkpoint, const struct listing *names,
+		      struct defects *defects, struct err *err)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < names->n && !rc; i++) {
+		char *path = join(checkpoint->directory, names->items[i]);
+
+		if (open_file(checkpoint, path, err))
+			rc = defect_add(defects, DEFECT_FILE_INVALID, NULL, names->items[i], err);
+		free(path);
+	}
+	return rc;
+}
+
+/* Returns model.safetensors where it is there alone, or the only whole set; empty: neither. */
+static struct listing find_model(const struct listing *names)
+{
+	struct listing model = { 0 };
+	struct file_set set;
+	bool alone = false;
+
+	for (size_t i = 0; i < names->n; i++)
+		alone |= !strcmp(names->items[i], MODEL_NAME);
+	file_set_find(&set, names);
+	if (alone && !set.n_complete) {
+		listing_add(&model, xstrdup(MODEL_NAME));
+	} else if (!alone && set.n_complete == 1) {
+		model = set.files;
+		set.files = (struct listing){ 0 };
+	}
+	file_set_release(&set);
+	return model;
+}
+
+/* Tells of an index none of whose files is there; name: of a file that is. */
+static int tell_stale(const struct opening *opening, const char *missing, const char *name,
+		      bool is_model, struct err *err)
+{
+	return err_set(
+		err, ERR_INPUT,
+		"index '%s' names %zu files, none of which is there (the first is '%s'), but "
+		"'%s' is: %s",
+		opening->index_path, opening->n, missing, name,
+		is_model ? "remove the index, which is of another build"
+			 : "remove the index if it is of another build, or download its "
+			   "files");
+}
+
+/* Opens the model that lies beside such an index. */
+static int open_beside(struct checkpoint *checkpoint, const struct opening *opening,
+		       const char *missing, struct err *err)
+{
+	struct defects *defects = opening->request->defects;
+	struct listing names = { 0 }, model = { 0 };
+	int rc = -1;
+
+	if (listing_safetensors(checkpoint->io, checkpoint->directory, &names, err))
+		goto out;
+	model = find_model(&names);
+	if (!names.n)
+		tell_unfinished(checkpoint, opening->request, 0, opening->n, missing, err);
+	else if (!model.n)
+		tell_stale(opening, missing, names.items[0], false, err);
+	if (!model.n)
+		goto out;
+	checkpoint->has_index = false;
+	checkpoint->has_stale_index = true;
+	if (defects && (tell_stale(opening, missing, model.items[0], true, err),
+			defect_add(defects, DEFECT_INDEX_MISSING, NULL, INDEX_NAME, err)))
+		goto out;
+	rc = open_files(checkpoint, &model, defects, err);
+out:
+	listing_release(&names);
+	listing_release(&model);
+	return rc;
 }
 
 /* Opens the shards by n_threads.  One thread then lists the defects, in the order of the shards. */
@@ -157,10 +249,18 @@ static int open_shards(struct checkpoint *checkpoint, const struct weight_index 
 	struct opening opening = {
 		.checkpoint = checkpoint, .index = index, .index_path = path, .request = request
 	};
-	int rc;
+	const char *missing;
+	size_t n;
+	int rc = 0;
 
 	list_shards(&opening);
-	rc = count_shards(checkpoint, &opening, err);
+	n = count_shards(&opening, &missing);
+	if (missing && !n && !checkpoint->n_expected && strcmp(path, checkpoint->path) != 0) {
+		rc = open_beside(checkpoint, &opening, missing, err);
+		goto out;
+	}
+	if (missing && !checkpoint->n_expected)
+		rc = tell_unfinished(checkpoint, request, n, opening.n, missing, err);
 	if (!rc)
 		rc = pool_run(request->defects ? 1 : request->n_threads, opening.n, open_shard,
 			      &opening, NULL, err);
@@ -172,6 +272,7 @@ static int open_shards(struct checkpoint *checkpoint, const struct weight_index 
 		else if (opened->file.path)
 			shards_add(checkpoint, index->entries[opened->first].shard, &opened->file);
 	}
+out:
 	free(opening.shards);
 	return rc;
 }
@@ -214,48 +315,48 @@ out:
 	return rc;
 }
 
-/* Opens the only file of a directory with neither an index nor model.safetensors; fails if there
- * are several. */
-static int open_only_file(struct checkpoint *checkpoint, struct err *err)
+/* Fails if the file is a rank's part of a model. */
+static int check_first(const struct checkpoint *checkpoint, const char *name, struct err *err)
+{
+	char *path = join(checkpoint->directory, name);
+	struct st_file file = { 0 };
+	int rc = mistaken_rank(checkpoint->io, path, err);
+
+	if (!rc && !st_open(&file, checkpoint->io, path, &(struct err){ 0 }))
+		rc = mistaken_slice(&file, checkpoint->io, err);
+	st_release(&file);
+	free(path);
+	return rc;
+}
+
+/* Opens the only set or the only file of a directory with neither an index nor model.safetensors;
+ * fails if there are several. */
+static int open_only(struct checkpoint *checkpoint, const struct shards_request *request,
+		     struct err *err)
 {
 	const char *directory = checkpoint->directory;
-	struct listing names = { 0 };
-	char *path;
+	struct listing names = { 0 }, model = { 0 };
 	int rc = -1;
 
 	if (listing_safetensors(checkpoint->io, directory, &names, err))
 		goto out;
+	model = find_model(&names);
 	if (!names.n) {
 		mistaken_directory(checkpoint->io, directory, err);
-	} else if (names.n > 1) {
+	} else if (model.n) {
+		rc = open_files(checkpoint, &model, request->defects, err);
+	} else if (names.n > 1 && !check_first(checkpoint, names.items[0], err)) {
 		err_set(err, ERR_INPUT,
 			"found neither %s nor %s in '%s', but %zu other .safetensors files "
 			"('%s', '%s'%s): give one of them",
 			INDEX_NAME, MODEL_NAME, directory, names.n, names.items[0], names.items[1],
 			names.n > 2 ? ", ..." : "");
-	} else {
-		path = join(directory, names.items[0]);
-		rc = open_file(checkpoint, path, err);
-		free(path);
+	} else if (names.n == 1) {
+		rc = open_files(checkpoint, &names, NULL, err);
 	}
 out:
 	listing_release(&names);
-	return rc;
-}
-
-/* Opens the files of an unfinished directory without an index. */
-static int open_found(struct checkpoint *checkpoint, const struct listing *names,
-		      struct defects *defects, struct err *err)
-{
-	int rc = 0;
-
-	for (size_t i = 0; i < names->n && !rc; i++) {
-		char *path = join(checkpoint->directory, names->items[i]);
-
-		if (open_file(checkpoint, path, err))
-			rc = defect_add(defects, DEFECT_FILE_INVALID, NULL, names->items[i], err);
-		free(path);
-	}
+	listing_release(&model);
 	return rc;
 }
 
@@ -269,11 +370,11 @@ static int open_directory(struct checkpoint *checkpoint, const struct shards_req
 	if (io_exists(checkpoint->io, index))
 		rc = open_index(checkpoint, index, request, err);
 	else if (unfinished->found)
-		rc = open_found(checkpoint, &unfinished->files, request->defects, err);
+		rc = open_files(checkpoint, &unfinished->files, request->defects, err);
 	else if (io_exists(checkpoint->io, model))
 		rc = open_file(checkpoint, model, err);
 	else
-		rc = open_only_file(checkpoint, err);
+		rc = open_only(checkpoint, request, err);
 	free(index);
 	free(model);
 	return rc;
@@ -282,12 +383,15 @@ static int open_directory(struct checkpoint *checkpoint, const struct shards_req
 static int read_config(struct checkpoint *checkpoint, struct err *err)
 {
 	char *path = join(checkpoint->directory, CONFIG_NAME);
+	bool exists = io_exists(checkpoint->io, path);
 	int rc = 0;
 
-	if (io_exists(checkpoint->io, path) &&
+	if (exists &&
 	    (io_read_file(checkpoint->io, AT_FDCWD, path, CONFIG_LIMIT, &checkpoint->config, err) ||
 	     mistaken_text(path, &checkpoint->config, err)))
 		rc = -1;
+	if (!rc && exists && !checkpoint->config.len)
+		rc = err_set(err, ERR_INPUT, "'%s' is empty: copy or download it again", path);
 	free(path);
 	return rc;
 }
@@ -311,9 +415,10 @@ static int open_below(struct checkpoint *checkpoint, bool is_directory,
 
 	checkpoint->directory = directory_of(checkpoint->path, is_directory);
 	rc = unfinished_find(&unfinished, checkpoint->io, checkpoint->directory, err);
+	checkpoint->is_job = unfinished.by_manifest;
 	if (!rc && unfinished.found)
 		rc = tell_unfinished(checkpoint, request, unfinished.files.n, unfinished.n_expected,
-				     NULL, err);
+				     unfinished.missing, err);
 	if (!rc && is_directory)
 		rc = open_directory(checkpoint, request, &unfinished, err);
 	else if (!rc)

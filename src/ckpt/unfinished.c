@@ -8,9 +8,8 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "ckpt/checkpoint.h"
+#include "ckpt/file_set.h"
 #include "ckpt/manifest.h"
-
-#define SUFFIX ".safetensors"
 
 static bool exists(const struct io *io, const char *directory, const char *name)
 {
@@ -57,6 +56,7 @@ static int read_manifest(struct unfinished *unfinished, const struct io *io, con
 			      : json_decode((struct json_text){ text.data, text.len }, &ignored);
 	}
 	unfinished->found = json_is_false(json_object_get(manifest, "finished"));
+	unfinished->by_manifest = unfinished->found;
 	if (unfinished->found)
 		read_inputs(unfinished, io, manifest, directory);
 	json_decref(manifest);
@@ -65,45 +65,19 @@ static int read_manifest(struct unfinished *unfinished, const struct io *io, con
 	return rc;
 }
 
-/* Returns the place of "00002-of-00004.safetensors" in a name, and sets *n to 4; NULL where the
- * name has another form. */
-static const char *part_of(const char *name, size_t *n)
+/* Takes the largest set of files whose names are those of one of N. */
+static void read_names(struct unfinished *unfinished, const struct listing *names)
 {
-	const char *of = strstr(name, "-of-"), *at = of;
-	size_t digits;
+	struct file_set set;
 
-	*n = 0;
-	while (at && at > name && at[-1] >= '0' && at[-1] <= '9')
-		at--;
-	if (!of || at == of)
-		return NULL;
-	of += strlen("-of-");
-	digits = strspn(of, "0123456789");
-	for (size_t i = 0; i < digits && digits <= 9; i++)
-		*n = *n * 10 + (size_t)(of[i] - '0');
-	return *n && !strcmp(of + digits, SUFFIX) ? at : NULL;
-}
-
-/* Takes the set of the first file that is one of N. */
-static void read_names(struct unfinished *unfinished, const struct listing *all)
-{
-	struct listing *files = &unfinished->files;
-	size_t length = 0;
-
-	for (size_t i = 0; i < all->n; i++) {
-		const char *name = all->items[i];
-		size_t n;
-		const char *part = part_of(name, &n);
-
-		if (part && !files->n) {
-			unfinished->n_expected = n;
-			length = (size_t)(part - name);
-		}
-		if (part && n == unfinished->n_expected && length == (size_t)(part - name) &&
-		    (!files->n || !strncmp(name, files->items[0], length)))
-			listing_add(files, xstrdup(name));
-	}
-	unfinished->found = files->n < unfinished->n_expected;
+	file_set_find(&set, names);
+	unfinished->found = set.missing != NULL;
+	unfinished->n_expected = set.n_expected;
+	unfinished->files = set.files;
+	unfinished->missing = set.missing;
+	set.files = (struct listing){ 0 };
+	set.missing = NULL;
+	file_set_release(&set);
 }
 
 int unfinished_find(struct unfinished *unfinished, const struct io *io, const char *directory,
@@ -128,5 +102,6 @@ int unfinished_find(struct unfinished *unfinished, const struct io *io, const ch
 void unfinished_release(struct unfinished *unfinished)
 {
 	listing_release(&unfinished->files);
+	free(unfinished->missing);
 	*unfinished = (struct unfinished){ 0 };
 }

@@ -16,13 +16,15 @@
 /* Zeroed: nothing is missing. */
 struct unfinished {
 	bool found;
+	bool by_manifest;     /* it is an output of this program */
 	size_t n_expected;    /* weight files of the whole checkpoint */
 	struct listing files; /* names of those that are there, sorted */
+	char *missing;	      /* name of one that is not there; NULL: unknown, or none */
 };
 
 /* Finds whether a directory is unfinished: its manifest says so, or it has neither an index nor
- * model.safetensors but less than N files whose names end in -of-N.safetensors.  The caller
- * releases *unfinished, also on failure. */
+ * model.safetensors nor a whole set of files, but part of a set (file_set.h).  The caller releases
+ * *unfinished, also on failure. */
 int unfinished_find(struct unfinished *unfinished, const struct io *io, const char *directory,
 		    struct err *err);
 

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 
 #include "base/mem.h"
+#include "ckpt/mistaken.h"
 #include "convert/steps.h"
 #include "source/fingerprint.h"
 #include "source/spool.h"
@@ -288,14 +289,16 @@ void plan_unit_begin(struct plan *plan, size_t u)
 	plan->units[u].first_output = (uint32_t)plan->shards[shard].n_tensors;
 }
 
-/* Returns the source's own metadata, with "format" set, which loaders require. */
+/* Returns the source's own metadata, with "format" set, which loaders require, and without the
+ * statement that its tensors are slices: the output has whole ones. */
 static struct st_metadata *shard_metadata(const struct st_file *source, size_t *n)
 {
 	struct st_metadata *metadata = xcalloc(source->n_metadata + 1, sizeof *metadata);
 
 	*n = 0;
 	for (size_t i = 0; i < source->n_metadata; i++) {
-		if (strcmp(source->metadata[i].key, "format") != 0)
+		if (strcmp(source->metadata[i].key, "format") != 0 &&
+		    strcmp(source->metadata[i].key, SHARDING_KEY) != 0)
 			metadata[(*n)++] = source->metadata[i];
 	}
 	metadata[(*n)++] = (struct st_metadata){ .key = (char *)"format", .value = (char *)"pt" };

@@ -7,9 +7,12 @@ need "$SAMPLES/tiny-moe"
 one=model-00001-of-00002.safetensors
 two=model-00002-of-00002.safetensors
 
-# refused DIR N: no command takes DIR, which has N of 2 files, for a source.
+rerun="run the command that began it again"
+download="download or copy the missing ones"
+
+# refused DIR N ADVICE: no command takes DIR, which has N of 2 files, for a source.
 refused() {
-	set -- "$1" "'$1' is unfinished ($2 of 2 files): run the command that began it again$3"
+	set -- "$1" "'$1' is unfinished ($2 of 2 files): $3"
 	fails 3 " dequantize: $2" dequantize "$1" -o d
 	fails 3 " repack: $2" repack "$1" -o r --format compressed-tensors
 	fails 3 " quantize: $2" quantize "$1" -o q --requantize
@@ -19,16 +22,16 @@ refused() {
 	[ ! -e d ] && [ ! -e r ] && [ ! -e q ] && [ ! -e s.amax ] || echo "an unfinished source left an output"
 }
 
-# told DIR N: inspect and verify show what DIR has, and say it.
+# told DIR N ADVICE: inspect and verify show what DIR has, and say it.
 told() {
 	"$FP8CONV" inspect "$1" >tensors 2>note
-	[ $? -eq 0 ] && [ "$(cat note)" = "fp8conv inspect: note: unfinished: $2 of 2 files; run the command that began it again" ] ||
+	[ $? -eq 0 ] && [ "$(cat note)" = "fp8conv inspect: note: unfinished: $2 of 2 files; $3" ] ||
 		echo "inspect $1: $(cat note)"
 	"$FP8CONV" inspect "$1" --quiet | diff tensors -
 	"$FP8CONV" inspect "$1" --json --quiet >j
 	json j "j['unfinished'] == {'files': $2, 'expected': 2}" "len(j['files']) == $2"
 	"$FP8CONV" verify "$1" >problems
-	[ $? -eq 1 ] && head -n 1 problems | grep -qx "unfinished: $2 of 2 files; run the command that began it again" ||
+	[ $? -eq 1 ] && head -n 1 problems | grep -qx "unfinished: $2 of 2 files; $3" ||
 		cat problems
 }
 
@@ -40,15 +43,15 @@ json j 'j["unfinished"] is None'
 # The second half alone, then the first: one problem of each.
 for part in 2 1; do
 	"$FP8CONV" quantize "$SAMPLES/tiny-moe/per-expert" -o part --part $part/2 --quiet
-	refused part 1
-	told part 1
+	refused part 1 "$rerun"
+	told part 1 "$rerun"
 	[ "$(wc -l <problems)" -eq 1 ] || cat problems
 	"$FP8CONV" verify part --json >j
 	json j 'not j["ok"]' '[p["kind"] for p in j["problems"]] == ["unfinished"]'
 	cp -r part nameless
 	rm nameless/fp8conv-manifest.json
-	refused nameless 1
-	told nameless 1
+	refused nameless 1 "$download, the first is 'model-0000$((3 - part))-of-00002.safetensors'"
+	told nameless 1 "$download"
 	[ "$(wc -l <problems)" -eq 1 ] || cat problems
 	rm -r part nameless
 done
@@ -57,10 +60,10 @@ done
 cp -r whole part
 rm part/config.json part/model.safetensors.index.json
 sed -i 's/"finished": true/"finished": false/' part/fp8conv-manifest.json
-refused part 2
-told part 2
+refused part 2 "$rerun"
+told part 2 "$rerun"
 rm part/$one part/$two
-refused part 0
+refused part 0 "$rerun"
 fails 3 " inspect: 'part' is unfinished (0 of 2 files): run the command that began it again" inspect part
 fails 3 " verify: 'part' is unfinished (0 of 2 files): run the command that began it again" verify part
 rm -r part
@@ -68,8 +71,8 @@ rm -r part
 # An index that names an absent file; its tensors are told as well.
 cp -r whole part
 rm part/fp8conv-manifest.json part/$two
-refused part 1 ", or fetch '$two'"
-told part 1
+refused part 1 "$download, the first is '$two'"
+told part 1 "$download"
 sed 1d problems | grep -q "^$two: index-missing: missing file 'part/$two': " || cat problems
 rm -r part
 
