@@ -60,7 +60,8 @@ static int convert(const struct convert_command *conversion, const char *command
 	report.bytes = result.bytes;
 	if (rc == 0) {
 		exactness_note(&plan, &result);
-		output_notes_add(&plan, &settings->params);
+		output_notes_add(&plan, &settings->params,
+				 settings->run.verbose || settings->run.json);
 		if (ranks_print(&settings->ranks))
 			report_success(command, settings, &report);
 	} else if (err->kind == ERR_INTERRUPTED && !settings->dry_run)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The files of a checkpoint's directory that are neither weights nor written by this program:
- * tokenizer, templates, code, license.  The walk keeps a list of directories to read; it follows no
- * links to directories, so it ends.
+ * The files of a checkpoint's directory beside the model's weights: tokenizer, templates, code,
+ * license, and weights of other parts in directories of their own.  The walk keeps a list of
+ * directories to read; it follows no links to directories, so it ends.
  */
 #include "ckpt/checkpoint.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <stdlib.h>
@@ -15,6 +16,12 @@
 #include "base/mem.h"
 #include "ckpt/listing.h"
 #include "ckpt/manifest.h"
+#include "ckpt/mistaken.h"
+
+#define ADAPTER_CONFIG	"adapter_config.json"
+#define ADAPTER_WEIGHTS "adapter_model.safetensors"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
 
 static bool matches(const char *name, const char *const *patterns, size_t n)
 {
@@ -24,19 +31,52 @@ static bool matches(const char *name, const char *const *patterns, size_t n)
 	return false;
 }
 
-/* Files that this program writes are at the top.  Weights may be anywhere, and so may pickles,
- * which run code when they are loaded and are never passed on. */
-static bool is_left_out(const char *name, bool at_top)
+/* Is it a file at the top that this program writes? */
+static bool is_written(const char *name)
 {
-	static const char *const ours[] = { CONFIG_NAME, HF_QUANT_CONFIG_NAME, "fp8conv*" };
+	static const char *const ours[] = { CONFIG_NAME, HF_QUANT_CONFIG_NAME, INDEX_NAME,
+					    "fp8conv*" };
+
+	return matches(name, ours, COUNT(ours));
+}
+
+/* Weights in containers that this program does not write, and pickles, which run code when they are
+ * loaded and are never passed on. */
+static bool is_foreign(const char *name)
+{
 	static const char *const weights[] = {
-		"*.safetensors", "*.index.json", "*.bin",    "*.pth",	 "*.pt",
-		"*.ckpt",	 "*.gguf",	 "*.h5",     "*.ot",	 "*.msgpack",
-		"*.onnx*",	 "*.pkl",	 "*.pickle", "*.joblib", "*.dill",
+		"*.bin",    "*.pth",	"*.pt",	   "*.ckpt",	"*.gguf",
+		"*.h5",	    "*.ot",	"*.onnx*", "*.msgpack", "*.pkl",
+		"*.pickle", "*.joblib", "*.dill",  "*.distcp",	"*.bin.index.json",
 	};
 
-	return (at_top && matches(name, ours, sizeof ours / sizeof *ours)) ||
-	       matches(name, weights, sizeof weights / sizeof *weights);
+	return matches(name, weights, COUNT(weights));
+}
+
+/* Weights of safetensors, and their indexes. */
+static bool is_weights(const char *name)
+{
+	static const char *const weights[] = { "*.safetensors", "*.index.json" };
+
+	return matches(name, weights, COUNT(weights));
+}
+
+/* Is it the name of a file that loaders read?  No directory has such a name. */
+static bool is_companion_name(const char *name)
+{
+	static const char *const files[] = { "*.json",	"*.jinja",   "*.model",	  "*.tiktoken",
+					     "*.jsonl", "vocab.txt", "merges.txt" };
+
+	return matches(name, files, COUNT(files));
+}
+
+/* Directories whose weights are those of the model once more, in the layout of another program:
+ * Meta's and OpenAI's releases, and conversions of them. */
+static bool is_other_layout(const char *directory)
+{
+	static const char *const names[] = { "original", "metal", "onnx", "openvino", "mlx" };
+
+	return matches(directory, names, COUNT(names));
 }
 
 /* Is it an output of this program inside the model's directory? */
@@ -52,28 +92,176 @@ static bool is_output(const struct io *io, const char *full)
 /* The walk over the model's directory; paths are from it on. */
 struct walk {
 	const struct checkpoint *checkpoint;
-	struct listing files, directories;
+	struct listing files, left, directories;
 };
 
-/* Takes what lies at a path.  full: with the model's directory. */
-static int take(struct walk *walk, const char *path, const char *full, struct err *err)
+/* One directory while it is read. */
+struct place {
+	struct walk *walk;
+	const char *below; /* "" is the top */
+	const char *full;  /* with the model's directory */
+	struct listing names;
+	bool copies_weights;
+};
+
+static bool has_name(const struct listing *names, const char *name)
 {
-	const struct io *io = walk->checkpoint->io;
-	const char *slash = strrchr(path, '/');
+	for (size_t i = 0; i < names->n; i++)
+		if (!strcmp(names->items[i], name))
+			return true;
+	return false;
+}
+
+static bool is_shard(const struct checkpoint *checkpoint, const char *name)
+{
+	for (size_t i = 0; i < checkpoint->n_shards; i++)
+		if (!strcmp(checkpoint->shards[i].name, name))
+			return true;
+	return false;
+}
+
+/* Does the configuration of an adapter lie there without the adapter's weights, as merging leaves
+ * it?  Loaders take its directory for an adapter. */
+static bool is_lone_adapter(const struct place *place, const char *name)
+{
+	if (strcmp(name, ADAPTER_CONFIG) != 0)
+		return false;
+	return *place->below ? !place->copies_weights || !has_name(&place->names, ADAPTER_WEIGHTS)
+			     : !is_shard(place->walk->checkpoint, ADAPTER_WEIGHTS);
+}
+
+static bool is_left_out(const struct place *place, const char *name)
+{
+	return is_foreign(name) || (is_weights(name) && !place->copies_weights) ||
+	       is_lone_adapter(place, name);
+}
+
+/* Counts the tensors of a file that the model has too, by name and shape.  SIZE_MAX: the file is
+ * one rank's. */
+static size_t count_same(const struct checkpoint *checkpoint, const struct st_file *file)
+{
+	struct err ignored;
+	size_t n = 0;
+
+	if (mistaken_slice(file, checkpoint->io, &ignored))
+		return SIZE_MAX;
+	for (size_t i = 0; i < file->n_tensors; i++) {
+		const struct st_tensor *tensor = &file->tensors[i];
+		const struct tensor_ref *ref = checkpoint_find(checkpoint, tensor->name);
+
+		n += ref && ref->tensor->n_dims == tensor->n_dims &&
+		     (!tensor->n_dims || !memcmp(ref->tensor->shape, tensor->shape,
+						 (size_t)tensor->n_dims * sizeof *tensor->shape));
+	}
+	return n;
+}
+
+/* Adds the tensors that a file of the place shares with the model.  A file that is not safetensors
+ * shares none. */
+static int add_same(const struct place *place, const char *name, size_t *n_same, struct err *err)
+{
+	const struct checkpoint *checkpoint = place->walk->checkpoint;
+	char *path = xasprintf("%s/%s", place->full, name);
+	struct st_file file = { 0 };
+	int rc = 0;
+
+	if (!st_open(&file, checkpoint->io, path, err)) {
+		size_t n = count_same(checkpoint, &file);
+
+		*n_same = n == SIZE_MAX ? n : *n_same + n;
+	} else if (err->kind != ERR_INPUT) {
+		rc = -1;
+	}
+	st_release(&file);
+	free(path);
+	return rc;
+}
+
+/* Finds whether the weights of a subdirectory are a part of the release: not where they are the
+ * whole model once more, as another state of a training or in another layout. */
+static int judge_weights(struct place *place, struct err *err)
+{
+	const char *slash = strrchr(place->below, '/');
+	size_t n_same = 0;
+
+	if (!*place->below || is_other_layout(slash ? slash + 1 : place->below))
+		return 0;
+	for (size_t i = 0; i < place->names.n && n_same != SIZE_MAX; i++)
+		if (!fnmatch("*.safetensors", place->names.items[i], FNM_CASEFOLD) &&
+		    add_same(place, place->names.items[i], &n_same, err))
+			return -1;
+	place->copies_weights = n_same < place->walk->checkpoint->n_tensors;
+	return 0;
+}
+
+/* Takes a file at the top or in a subdirectory, or what stands in the place of one. */
+static int take_file(struct place *place, const char *name, const char *path, const struct stat *st,
+		     struct err *err)
+{
+	struct walk *walk = place->walk;
+
+	if (!*place->below && (is_written(name) || is_shard(walk->checkpoint, name)))
+		return 0;
+	if (is_left_out(place, name)) {
+		listing_add(&walk->left, xstrdup(path));
+		return 0;
+	}
+	if (!S_ISREG(st->st_mode))
+		return err_set(err, ERR_INPUT,
+			       "'%s/%s' is not a file, so that no copy can be made: remove or "
+			       "replace it",
+			       place->full, name);
+	if (!st->st_size && is_companion_name(name))
+		return err_set(err, ERR_INPUT, "'%s/%s' is empty: copy or download it again",
+			       place->full, name);
+	listing_add(&walk->files, xstrdup(path));
+	return 0;
+}
+
+static int take_directory(struct place *place, const char *name, const char *path, bool is_link,
+			  struct err *err)
+{
+	struct walk *walk = place->walk;
+	char *full = xasprintf("%s/%s", place->full, name);
+	int rc = 0;
+
+	if (is_companion_name(name))
+		rc = err_set(
+			err, ERR_INPUT,
+			"'%s' is a directory, but has the name of a file: remove or replace it",
+			full);
+	else if (is_link)
+		listing_add(&walk->left, xasprintf("%s/", path));
+	else if (!is_output(walk->checkpoint->io, full))
+		listing_add(&walk->directories, xstrdup(path));
+	free(full);
+	return rc;
+}
+
+/* Takes what lies at a path.  full: with the model's directory. */
+static int take(struct place *place, const char *name, const char *path, const char *full,
+		struct err *err)
+{
+	const struct io *io = place->walk->checkpoint->io;
 	struct stat st;
+	bool is_link;
 
 	if (io->fstatat(io, AT_FDCWD, full, &st, AT_SYMLINK_NOFOLLOW))
 		return io_failed(io, err, "cannot read the state of '%s'", path);
-	if (S_ISDIR(st.st_mode)) {
-		if (!is_output(io, full))
-			listing_add(&walk->directories, xstrdup(path));
-		return 0;
+	is_link = S_ISLNK(st.st_mode);
+	if (is_link && io->fstatat(io, AT_FDCWD, full, &st, 0)) {
+		if (errno != ENOENT && errno != ELOOP && errno != ENOTDIR)
+			return io_failed(io, err, "cannot read the state of '%s'", full);
+		if (!is_left_out(place, name))
+			return err_set(err, ERR_INPUT,
+				       "'%s' is a link %s: copy or download the model again", full,
+				       errno == ELOOP ? "in a loop of links"
+						      : "to a file that does not exist");
+		st.st_mode = S_IFREG;
 	}
-	if (S_ISLNK(st.st_mode) && io->fstatat(io, AT_FDCWD, full, &st, 0))
-		st.st_mode = 0; /* a broken link: not a file */
-	if (S_ISREG(st.st_mode) && !is_left_out(slash ? slash + 1 : path, !slash))
-		listing_add(&walk->files, xstrdup(path));
-	return 0;
+	if (S_ISDIR(st.st_mode))
+		return take_directory(place, name, path, is_link, err);
+	return take_file(place, name, path, &st, err);
 }
 
 static bool is_visible(const void *context, const char *name)
@@ -87,45 +275,74 @@ static int read_directory(struct walk *walk, const char *below, struct err *err)
 {
 	const char *top = walk->checkpoint->directory;
 	char *full = *below ? xasprintf("%s/%s", top, below) : xstrdup(top);
-	struct listing names = { 0 };
-	int rc = listing_names(&names,
+	struct place place = { .walk = walk, .below = below, .full = full };
+	int rc = listing_names(&place.names,
 			       &(struct directory){ walk->checkpoint->io, AT_FDCWD, full, full },
 			       is_visible, NULL, err);
 
-	for (size_t i = 0; i < names.n && !rc; i++) {
-		char *path = xasprintf("%s%s%s", below, *below ? "/" : "", names.items[i]);
-		char *name = xasprintf("%s/%s", full, names.items[i]);
+	if (!rc)
+		rc = judge_weights(&place, err);
+	for (size_t i = 0; i < place.names.n && !rc; i++) {
+		const char *item = place.names.items[i];
+		char *path = xasprintf("%s%s%s", below, *below ? "/" : "", item);
+		char *name = xasprintf("%s/%s", full, item);
 
-		rc = take(walk, path, name, err);
+		rc = take(&place, item, path, name, err);
 		free(path);
 		free(name);
 	}
-	listing_release(&names);
+	listing_release(&place.names);
 	free(full);
 	return rc;
+}
+
+static int walk_run(struct walk *walk, const struct checkpoint *checkpoint, struct err *err)
+{
+	int rc = 0;
+
+	*walk = (struct walk){ .checkpoint = checkpoint };
+	if (checkpoint->directory)
+		listing_add(&walk->directories, xstrdup(""));
+	while (walk->directories.n && !rc) {
+		char *below = walk->directories.items[--walk->directories.n];
+
+		rc = read_directory(walk, below, err);
+		free(below);
+	}
+	listing_release(&walk->directories);
+	return rc;
+}
+
+/* Hands over one listing of the walk and releases the other; none after a failure. */
+static void hand_over(struct listing *wanted, struct listing *other, int rc, char ***paths,
+		      size_t *n)
+{
+	listing_release(other);
+	if (rc) {
+		listing_release(wanted);
+		*wanted = (struct listing){ 0 };
+	}
+	listing_sort(wanted);
+	*paths = wanted->items;
+	*n = wanted->n;
 }
 
 int checkpoint_auxiliary(const struct checkpoint *checkpoint, char ***paths, size_t *n,
 			 struct err *err)
 {
-	struct walk walk = { .checkpoint = checkpoint };
-	int rc = 0;
+	struct walk walk;
+	int rc = walk_run(&walk, checkpoint, err);
 
-	if (checkpoint->directory)
-		listing_add(&walk.directories, xstrdup(""));
-	while (walk.directories.n && !rc) {
-		char *below = walk.directories.items[--walk.directories.n];
+	hand_over(&walk.files, &walk.left, rc, paths, n);
+	return rc;
+}
 
-		rc = read_directory(&walk, below, err);
-		free(below);
-	}
-	listing_release(&walk.directories);
-	if (rc) {
-		listing_release(&walk.files);
-		walk.files = (struct listing){ 0 };
-	}
-	listing_sort(&walk.files);
-	*paths = walk.files.items;
-	*n = walk.files.n;
+int checkpoint_left_out(const struct checkpoint *checkpoint, char ***paths, size_t *n,
+			struct err *err)
+{
+	struct walk walk;
+	int rc = walk_run(&walk, checkpoint, err);
+
+	hand_over(&walk.left, &walk.files, rc, paths, n);
 	return rc;
 }

@@ -102,7 +102,7 @@ int convert_run(const struct plan *plan, const struct convert_params *params,
 		struct progress *progress, struct convert_result *result, struct err *err);
 
 /* Adds notes on the place of an output directory to the plan's notes, before or after its
- * execution. */
-void output_notes_add(struct plan *plan, const struct convert_params *params);
+ * execution, and on files of the source that are not copied; all: names each of them. */
+void output_notes_add(struct plan *plan, const struct convert_params *params, bool all);
 
 #endif

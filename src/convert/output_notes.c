@@ -14,6 +14,8 @@
 #include "ckpt/mistaken.h"
 #include "convert/convert.h"
 
+#define LEFT_OUT_SHOWN 3 /* files that a note names */
+
 static bool same_directory(const struct stat *a, const struct stat *b)
 {
 	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
@@ -132,13 +134,52 @@ static void note_pointers(struct plan *plan, const struct io *io)
 	free(first);
 }
 
-void output_notes_add(struct plan *plan, const struct convert_params *params)
+/* Notes files of the source that the output does not get; all: names each. */
+static void note_left_out(struct plan *plan, bool all)
+{
+	char **paths;
+	size_t n, shown;
+	struct buf names = { 0 };
+
+	if (checkpoint_left_out(&plan->source, &paths, &n, &(struct err){ 0 }))
+		return;
+	shown = all ? n : n < LEFT_OUT_SHOWN ? n : LEFT_OUT_SHOWN;
+	for (size_t i = 0; i < n; i++) {
+		if (i < shown)
+			buf_printf(&names, "%s'%s'", i ? ", " : "", paths[i]);
+		free(paths[i]);
+	}
+	free(paths);
+	if (shown < n)
+		buf_printf(&names, " and %zu more (all with --verbose)", n - shown);
+	if (n)
+		notes_add(&plan->selection.notes, NOTE_FILES_LEFT_OUT, NULL,
+			  "%zu %s of the source %s in the output: %s; copy what the model needs", n,
+			  n == 1 ? "file" : "files", n == 1 ? "is not" : "are not", names.data);
+	buf_release(&names);
+}
+
+static void note_index(struct plan *plan)
+{
+	if (plan->source.has_stale_index)
+		notes_add(&plan->selection.notes, NOTE_INDEX_STALE, NULL,
+			  INDEX_NAME " of the source names files of another build, none of which "
+				     "is there: '%s'%s converted",
+			  plan->source.shards[0].name,
+			  plan->source.n_shards > 1 ? " and its set are" : " is");
+}
+
+void output_notes_add(struct plan *plan, const struct convert_params *params, bool all)
 {
 	const char *directory = plan->source.directory;
 	struct notes *notes = &plan->selection.notes;
 	char *foreign;
 
-	if (!params->output || destination_of(params->output) != DESTINATION_DIRECTORY)
+	note_index(plan);
+	if (params->output && destination_of(params->output) != DESTINATION_DIRECTORY)
+		return;
+	note_left_out(plan, all);
+	if (!params->output)
 		return;
 	if (directory && lies_inside(params->io, params->output, directory))
 		notes_add(notes, NOTE_OUTPUT_INSIDE, NULL,

@@ -25,6 +25,8 @@ static const char *const names[N_NOTE_KINDS] = {
 	[NOTE_NO_CONFIG] = "no-config",
 	[NOTE_README_COPIED] = "readme-copied",
 	[NOTE_POINTER_COPIED] = "pointer-copied",
+	[NOTE_INDEX_STALE] = "index-stale",
+	[NOTE_FILES_LEFT_OUT] = "files-left-out",
 	[NOTE_SMALL_WEIGHTS] = "small-weights",
 };
 

@@ -25,6 +25,8 @@ enum note_kind {
 	NOTE_NO_CONFIG,	     /* the source has no config.json, so that none is written */
 	NOTE_README_COPIED,  /* the output gets the source's README.md */
 	NOTE_POINTER_COPIED, /* the output gets a Git LFS pointer in the place of a file */
+	NOTE_INDEX_STALE,    /* the source's index names files of another build */
+	NOTE_FILES_LEFT_OUT, /* files beside the model are not copied */
 	NOTE_SMALL_WEIGHTS,  /* engines' kernels refuse quantized weights */
 	N_NOTE_KINDS
 };

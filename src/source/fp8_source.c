@@ -29,6 +29,8 @@ static int read_beside(const struct checkpoint *checkpoint, const struct io *io,
 	path = xasprintf("%s/%s", checkpoint->directory, name);
 	if (io_exists(io, path))
 		rc = io_read_file(io, AT_FDCWD, path, CONFIG_MAX, text, err);
+	if (!rc && text->data && !text->len)
+		rc = err_set(err, ERR_INPUT, "'%s' is empty: copy or download it again", path);
 	free(path);
 	return rc;
 }

@@ -18,9 +18,11 @@ done
 
 # gate and up are merged, so the last block of gate must be whole: SGLang refuses it, and vLLM reads hf with other scales,
 # silently, which quantize notes, verify finds and the card says.
-echo "fp8conv quantize: note: SGLang does not load 'model.layers.0.mlp.gate_proj.weight', and vLLM reads it wrong or not at all: N 305 does not divide into whole blocks of 128, as merged weights and experts must; --recipe channelwise accepts any shape" >wanted
+echo "fp8conv quantize: note: SGLang does not load 'model.layers.0.mlp.gate_proj.weight', and vLLM reads it wrong or not at all: N 305 does not divide into whole blocks of 128, as merged weights and experts must; --recipe channelwise accepts any shape
+fp8conv quantize: note: 3 files of the source are not in the output: 'consolidated.safetensors', 'original/consolidated.00.pth', 'pytorch_model.bin'; copy what the model needs" >wanted
 diff wanted note && diff wanted note2
-json b '[(n["kind"], n["tensor"]) for n in j["notes"]] == [("not-loaded", "model.layers.0.mlp.gate_proj.weight")]' 'j["tp"] == []'
+json b '[(n["kind"], n["tensor"]) for n in j["notes"]] == [("not-loaded", "model.layers.0.mlp.gate_proj.weight"),
+	("files-left-out", None)]' 'j["tp"] == []'
 for engine in vllm sglang; do
 	fails 2 " quantize: 'model.layers.0.mlp.gate_proj.weight' does not load in $engine: N 305 does not divide into whole blocks of 128, as merged weights and experts must; use --recipe channelwise, which accepts any shape, or omit --ragged" \
 		quantize "$SAMPLES/odd-shapes" -o out2 --ragged --target $engine
@@ -31,7 +33,7 @@ for engine in vllm sglang; do
 	esac
 	grep -q "$said" told || cat told
 done
-"$FP8CONV" quantize "$SAMPLES/odd-shapes" -o out3 --recipe channelwise --target vllm
+"$FP8CONV" quantize "$SAMPLES/odd-shapes" -o out3 --recipe channelwise --target vllm --quiet
 "$FP8CONV" verify out3 --target vllm
 mkdir seam
 python3 "$CLI/checkpoint.py" make seam/model.safetensors model.layers.0.self_attn.q_proj.weight=BF16:192x128 \

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 . "$CLI/lib.sh"
-# Success is silent, and the checkpoint is whole: config, index, every auxiliary file, nothing else.
+# Success is silent but for what is left out, and the checkpoint is whole: config, index, every auxiliary file, nothing else.
 need "$SAMPLES/odd-shapes"
 "$FP8CONV" quantize "$SAMPLES/odd-shapes" -o out --recipe channelwise
 "$FP8CONV" quantize "$SAMPLES/odd-shapes" -o out --recipe channelwise
