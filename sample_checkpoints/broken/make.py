@@ -250,7 +250,7 @@ def sets():
         return name, {"model.safetensors.index.json": weight_map, **files}, message
 
     yield case("shard-missing", {"a": A, "b": B}, {A: one("a")},
-               f"'{{path}}' is unfinished (1 of 2 files): run the command that began it again, or fetch '{B}'")
+               f"'{{path}}' is unfinished (1 of 2 files): download or copy the missing ones, the first is '{B}'")
     yield case("shard-is-folder", {"a": A}, {A + "/note.txt": b"a folder\n"},
                f"'{{path}}/{A}' is a directory, not a file")
     yield case("shard-broken", {"a": A, "b": B}, {A: one("a"), B: b"\0" * 7},
@@ -269,6 +269,16 @@ def sets():
     yield ("index-tensor-twice-in-both",
            {"model.safetensors.index.json": raw('{"weight_map": {"a": "%s", "a": "%s"}}' % (A, B)), A: one("a"), B: one("a")},
            f"tensor 'a' is in both '{{path}}/{A}' and '{{path}}/{B}'")
+    yield ("config-empty", {"model.safetensors": one("a"), "config.json": b""},
+           "'{path}/config.json' is empty: copy or download it again")
+    yield ("slice", safetensors(json.dumps({
+               "__metadata__": {"DCP_SHARDING_INFO": '{"a": {"saved_offsets": [0]}}', "DCP_VERSION": "1.0"},
+               "a": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}})),
+           "'{path}' holds one rank's slices of tensors (DCP_SHARDING_INFO in its header): join the files of all ranks "
+           "first, as consolidate_safetensors_files() of torch does")
+    yield ("parts-of-ranks", {"model-rank-0-part-0.safetensors": one("a"), "model-rank-1-part-0.safetensors": one("a")},
+           "'{path}/model-rank-0-part-0.safetensors' is one rank's part of a model (beside "
+           "'model-rank-1-part-0.safetensors'): give the model that it was made from, or join the parts first")
     neither = "found neither model.safetensors.index.json nor model.safetensors in '{path}', "
     yield ("folder-without-weights", {"config.json": b"{}\n"},
            "found no model.safetensors.index.json, model.safetensors or other .safetensors file in '{path}'")
