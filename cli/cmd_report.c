@@ -83,9 +83,8 @@ static int open_checkpoint(struct job *job, struct err *err)
 			 &job->progress, err))
 		return -1;
 	if (checkpoint->n_expected)
-		return err_set(err, ERR_INPUT,
-			       "'%s' is unfinished: it has %zu of %zu files; %s", settings->path,
-			       checkpoint->n_found, checkpoint->n_expected,
+		return err_set(err, ERR_INPUT, "'%s' is unfinished: it has %zu of %zu files; %s",
+			       settings->path, checkpoint->n_found, checkpoint->n_expected,
 			       checkpoint_advice(checkpoint));
 	if (!job->inspection.detection.n_weights)
 		return err_set(err, ERR_INPUT,

@@ -201,8 +201,7 @@ void inspect_print_note(const struct inspection *inspection)
 	const struct checkpoint *checkpoint = &inspection->checkpoint;
 
 	if (checkpoint->n_expected)
-		fprintf(stderr,
-			"fp8conv inspect: note: unfinished: %zu of %zu files; %s\n",
+		fprintf(stderr, "fp8conv inspect: note: unfinished: %zu of %zu files; %s\n",
 			checkpoint->n_found, checkpoint->n_expected, checkpoint_advice(checkpoint));
 	if (checkpoint->has_stale_index)
 		fprintf(stderr,

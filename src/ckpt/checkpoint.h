@@ -66,12 +66,14 @@ struct checkpoint {
  * base names that end in .safetensors (no '/', '\', NUL, control character, leading dot, at most
  * 255 bytes).  Symbolic links are followed and must end at regular files.  A tensor must be in the
  * shard that the index names; tensors missing from the index and duplicates over shards are
- * ERR_INPUT.  A directory without index or model.safetensors must have exactly one whole set of files
- * (file_set.h) or one *.safetensors file.  An index none of whose files is there is passed over where
- * the directory has model.safetensors or a whole set, and not both.  A path that ends in .json is an index, with its shards in the same directory.  config.json
- * has at most 16 MiB and is not parsed.  An unfinished directory (unfinished.h, or an index that
- * names absent files) is ERR_INPUT.  n_threads read the shards of an index; the error is that
- * of the first bad shard, with any number of threads. */
+ * ERR_INPUT.  A directory without index or model.safetensors must have exactly one whole set of
+ * files (file_set.h) or one *.safetensors file.  An index none of whose files is there is passed
+ * over where the directory has model.safetensors or a whole set, and not both.  Files of one rank
+ * of a distributed save are ERR_INPUT (mistaken.h).  A path that ends in .json is an index, with
+ * its shards in the same directory.  config.json has at most 16 MiB, is not empty, and is not
+ * parsed.  An unfinished directory (unfinished.h, or an index that names absent files) is
+ * ERR_INPUT.  n_threads read the shards of an index; the error is that of the first bad shard, with
+ * any number of threads. */
 int checkpoint_open(struct checkpoint *checkpoint, const struct io *io, const char *path,
 		    int n_threads, struct err *err);
 
