@@ -79,6 +79,15 @@ static struct division divide_quark(float amax, float fmax)
 	return (struct division){ amax == 0 ? 1.0f : amax / fmax, scale, true };
 }
 
+/* ModelOpt, per tensor: a scale in fp32 without dimensions, by which torch divides in fp32 and
+ * rounds to the type of the weight. */
+static struct division divide_modelopt(float amax, float fmax)
+{
+	float scale = amax == 0 ? 1.0f : amax / fmax;
+
+	return (struct division){ scale, scale, true };
+}
+
 /* torchao: the scale in bf16, and codes made with exactly that scale. */
 static struct division divide_torchao(float amax, float fmax)
 {
@@ -91,6 +100,12 @@ static void quantize_bf16(const struct matrix *x, const struct qspec *spec, cons
 			  const struct quant_out *out)
 {
 	quantize_by_division(x, spec, amax, out, divide_bf16);
+}
+
+static void quantize_modelopt(const struct matrix *x, const struct qspec *spec, const float *amax,
+			      const struct quant_out *out)
+{
+	quantize_by_division(x, spec, amax, out, divide_modelopt);
 }
 
 static void quantize_quark(const struct matrix *x, const struct qspec *spec, const float *amax,
@@ -151,9 +166,15 @@ const struct arithmetic arithmetics[] = {
 	{ .name = "deepseek, amax at least 1e-12",
 	  .who = "slime",
 	  .spec = { .arith = ARITH_DEEPSEEK, .amax_epsilon = 1e-12f } },
+	{ .name = "deepseek, amax at least 1e-10",
+	  .who = "SkyRL",
+	  .spec = { .arith = ARITH_DEEPSEEK, .amax_epsilon = 1e-10f } },
 	{ .name = "division in bf16",
 	  .who = "llm-compressor, auto-round",
 	  .quantize = quantize_bf16 },
+	{ .name = "quotients in bf16",
+	  .who = "ModelOpt, per tensor",
+	  .quantize = quantize_modelopt },
 	{ .name = "division in bf16, another scale stored",
 	  .who = "Quark",
 	  .quantize = quantize_quark },

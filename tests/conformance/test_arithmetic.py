@@ -33,10 +33,23 @@ def deepgemm(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return tiles * (1.0 / scale), scale
 
 
-def slime(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    tiles = blocks(weight.float())
-    scale = tiles.abs().amax((1, 3), keepdim=True).clamp(1e-12) / 448.0
-    return (tiles / scale).clamp(-448, 448), scale
+def floored(least: float) -> Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
+    def made(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        tiles = blocks(weight.float())
+        scale = tiles.abs().amax((1, 3), keepdim=True).clamp(least) / 448.0
+        return (tiles / scale).clamp(-448, 448), scale
+    return made
+
+
+def modelopt(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """A scale without dimensions leaves torch's quotients in the type of the weight."""
+    tiles = blocks(weight.to(torch.bfloat16))
+    scale = tiles.float().abs().amax((1, 3), keepdim=True) / 448.0
+    codes = torch.empty_like(tiles)
+    for i in range(tiles.shape[0]):
+        for j in range(tiles.shape[2]):
+            codes[i, :, j, :] = tiles[i, :, j, :] / scale[i, 0, j, 0]
+    return codes, scale
 
 
 def in_bf16(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -80,7 +93,8 @@ def torch_costs(weights: dict[str, torch.Tensor], made: Callable) -> dict[str, t
 
 
 FOREIGN = [(deepseek, "deepseek"), (deepgemm, "deepgemm"), (in_bf16, "division in bf16"),
-           (quark, "division in bf16, another scale stored"), (torchao, "scale in bf16"), (unknown, None)]
+           (quark, "division in bf16, another scale stored"), (torchao, "scale in bf16"),
+           (modelopt, "quotients in bf16"), (unknown, None)]
 
 
 def foreign(source: pathlib.Path, arithmetic: Callable, name: str | None, zero_block: bool = False) -> Iterator[str]:
@@ -158,7 +172,8 @@ def main() -> None:
     if folder := sample("tiny-llama"):
         for arithmetic, name in FOREIGN:
             report(f"arithmetic of {arithmetic.__name__}", foreign(folder, arithmetic, name))
-        report("arithmetic of slime", foreign(folder, slime, "deepseek, amax at least 1e-12", zero_block=True))
+        for tool, least in (("slime", "1e-12"), ("SkyRL", "1e-10")):
+            report(f"arithmetic of {tool}", foreign(folder, floored(float(least)), f"deepseek, amax at least {least}", zero_block=True))
         report("arithmetic of llm-compressor's mxfp8", mx_spare(folder))
     finish()
 
