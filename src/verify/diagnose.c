@@ -10,12 +10,16 @@
 #include "base/mem.h"
 #include "num/bits.h"
 #include "num/fp8.h"
+#include "num/scale.h"
 #include "verify/identify.h"
 #include "verify/steps.h"
 
 /* A largest code below FMAX / 2 proves that the scale, power of two or float, does not come from
  * the amax; one far below wastes bits. */
 #define LOW_FACTOR (1.0f / 32)
+
+/* More zeros than this part are no weight's. */
+#define WIDE_PART 4
 
 /* A weight of one scale of which this part is zero, in runs of this many codes, was not pruned. */
 #define EMPTY_PART 4
@@ -105,6 +109,12 @@ bool verify_is_proven(const struct verify *verify, const struct verify_weight *w
 	       sums_are_right(&verify->run.sums, unit->source_scale.scale->shard);
 }
 
+/* A tile whose values are further apart than FP8 holds has codes of zero, as weights have not. */
+static bool is_wide(const struct scan *scan)
+{
+	return WIDE_PART * scan->n_sampled_zero > scan->n_sampled;
+}
+
 /* Scales that divide are thousands where scales that multiply are thousandths.  A single tensor
  * counts as inverted only if the inverse of its scales is usual in the model, and never where they
  * are proven right. */
@@ -115,7 +125,7 @@ static bool is_inverted(const struct verify *verify, const struct verify_weight 
 
 	if (verify->opened.detection->inverted)
 		return true;
-	if (!looks_large(scan) || verify_is_proven(verify, weight))
+	if (!looks_large(scan) || is_wide(scan) || verify_is_proven(verify, weight))
 		return false;
 	return usual->mostly_large ||
 	       (1 / scan->smallest < 4 * usual->scale && 4 / scan->smallest > usual->scale);
@@ -324,17 +334,20 @@ static void judge_compensated(const struct verify *verify, struct verify_weight 
 		scan->codes_off = scan->moved;
 }
 
-/* Returns the scales of all tiles with values. */
+/* Returns the scales of all tiles with values.  Only the whole weight shows whether its one scale
+ * is one of them. */
 static struct range find_live(const struct verify *verify)
 {
 	struct range live = { 0 };
 
 	for (size_t w = 0; w < verify->weights.n; w++) {
-		const struct verify_weight *weight = &verify->weights.list[w];
+		struct verify_weight *weight = &verify->weights.list[w];
+		struct scan *scan = &weight->scan;
 
-		range_merge(&live, &weight->scan.live_scales);
-		if (has_one_scale(weight) && weight->scan.max > 0 && weight->scan.any_scale > 0)
-			range_add(&live, weight->scan.any_scale);
+		if (has_one_scale(weight) && scan->max > 0 &&
+		    scale_fault_of(scan->any_scale, verify_weight_format(weight)) == SCALE_SOUND)
+			range_add(&scan->live_scales, scan->any_scale, weight->first_scale);
+		range_merge(&live, &scan->live_scales);
 	}
 	return live;
 }
@@ -352,9 +365,9 @@ static void judge_empty(const struct verify *verify, struct verify_weight *weigh
 	    !zero_scale_is_known(&verify->run.zero_scales, of->scale_type, of->scale->tensor->dtype,
 				 scan->any_scale)) {
 		scan->empty = (struct finding){ 1, weight->unit.slice.first, scan->any_scale };
-		range_add(&scan->empty_scales, scan->any_scale);
+		range_add(&scan->empty_scales, scan->any_scale, 0);
 	}
-	if (live->max > 0 && scales->min == scales->max &&
+	if (live->n && scales->min == scales->max &&
 	    (scales->min > FAR * live->max || scales->min * FAR < live->min))
 		scan->empty = (struct finding){ 0 };
 }
@@ -402,5 +415,6 @@ void diagnose(struct verify *verify)
 		}
 		report(verify, &verify->weights.list[w], n, &usual);
 	}
+	verify_outliers(verify);
 	free(sets);
 }

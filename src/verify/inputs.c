@@ -13,7 +13,10 @@
 #include "num/scale.h"
 #include "verify/steps.h"
 
-#define CHUNK 256 /* elements read at once */
+#define CHUNK	     256     /* elements read at once */
+#define MANY	     4	     /* input scales of which something is usual */
+#define LARGE_MEDIAN 16.0f   /* of inputs of 16 * 448 */
+#define FAR_ABOVE    1024.0f /* the largest inputs of a model are some hundred times as large */
 
 /* The input scale of a weight, one value or one for each expert. */
 struct input {
@@ -102,6 +105,50 @@ static void compare_expert(struct verify *verify, const struct input *input,
 			    (double)(*first)->value);
 }
 
+static int compare_floats(const void *a, const void *b)
+{
+	float x = *(const float *)a, y = *(const float *)b;
+
+	return (x > y) - (x < y);
+}
+
+static bool is_judged(const struct verify *verify, const struct input *input)
+{
+	return input->n && !input->bad.n && !sums_are_right(&verify->run.sums, input->ref->shard);
+}
+
+/* Judges together the input scales that no manifest proves.  Inputs of modules are of the size of
+ * 10; few are in the thousands, and they differ. */
+static void judge_all(struct verify *verify, const struct inputs *inputs)
+{
+	float *values = xcalloc(inputs->n + 1, sizeof *values);
+	struct problems *problems = &verify->result->problems;
+	size_t n = 0;
+	float median;
+
+	for (size_t i = 0; i < inputs->n; i++)
+		if (is_judged(verify, &inputs->list[i]))
+			values[n++] = inputs->list[i].value;
+	qsort(values, n, sizeof *values, compare_floats);
+	median = values[n / 2];
+	if (n >= MANY && values[0] == values[n - 1])
+		problem_add(problems, PROBLEM_INPUT_SCALE_OUTLIER, NULL, NULL,
+			    "all %zu input scales are %g", n, (double)median);
+	else if (n && median > LARGE_MEDIAN)
+		problem_add(problems, PROBLEM_INPUT_SCALES_INVERTED, NULL, NULL,
+			    "half of %zu input scales are above %g", n, (double)median);
+	for (size_t i = 0; i < inputs->n; i++) {
+		const struct input *input = &inputs->list[i];
+
+		if (n >= MANY && is_judged(verify, input) && input->value > FAR_ABOVE * median)
+			problem_add(problems, PROBLEM_INPUT_SCALE_OUTLIER, input->ref->tensor->name,
+				    verify_file(verify, input->ref),
+				    "'%s' is %g, but others are %g", input->ref->tensor->name,
+				    (double)input->value, (double)median);
+	}
+	free(values);
+}
+
 static void judge(struct inputs *inputs)
 {
 	struct verify *verify = inputs->verify;
@@ -115,6 +162,7 @@ static void judge(struct inputs *inputs)
 		    role_cache_find(&verify->roles, input->weight->unit.name).expert)
 			compare_expert(verify, input, &first[input->weight->fused_set]);
 	}
+	judge_all(verify, inputs);
 	free(first);
 }
 

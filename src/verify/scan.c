@@ -13,7 +13,8 @@
 #include "num/scale.h"
 #include "num/scale_grid.h"
 
-#define LANES 64 /* codes of one comparison */
+#define LANES  64   /* codes of one comparison */
+#define SAMPLE 1024 /* codes of a cut in which zeros are counted */
 
 /* scale_inv is amax / FMAX.  For an amax between 1e-6 and 1e4, FMAX / amax is between these limits,
  * and amax / FMAX is not. */
@@ -38,20 +39,35 @@ void finding_merge(struct finding *into, const struct finding *from)
 	into->n += from->n;
 }
 
-void range_add(struct range *range, float value)
+void range_add(struct range *range, float value, uint64_t at)
 {
-	if (range->max == 0 || value < range->min)
+	if (!range->n || value < range->min)
 		range->min = value;
-	if (value > range->max)
+	if (value > range->max || (value == range->max && at < range->max_at)) {
 		range->max = value;
+		range->max_at = at;
+	}
+	range->n++;
+	range->bits += f32_bits(value);
 }
 
 void range_merge(struct range *into, const struct range *from)
 {
-	if (from->max == 0)
+	if (!from->n)
 		return;
-	range_add(into, from->min);
-	range_add(into, from->max);
+	if (!into->n || from->min < into->min)
+		into->min = from->min;
+	if (from->max > into->max || (from->max == into->max && from->max_at < into->max_at)) {
+		into->max = from->max;
+		into->max_at = from->max_at;
+	}
+	into->n += from->n;
+	into->bits += from->bits;
+}
+
+float range_others(const struct range *range)
+{
+	return f32_from_bits((uint32_t)((range->bits - f32_bits(range->max)) / (range->n - 1)));
 }
 
 /* Returns the largest of the lanes, which it overwrites. */
@@ -127,6 +143,15 @@ static uint64_t place(const struct view *view, uint64_t row, uint64_t col)
 	       view->rect->col + col;
 }
 
+/* Returns the place of the scale of tile (row, col) of the cut in the tensor of scales. */
+static uint64_t scale_number(const struct view *view, uint64_t row, uint64_t col)
+{
+	struct tile tile = view->weight->unit.source_scale.tile;
+	uint64_t first = tile.rows == WHOLE ? 0 : view->rect->row / tile.rows;
+
+	return view->weight->first_scale + (first + row) * view->grid_cols + view->first_col + col;
+}
+
 static void scan_nan(const struct view *view, const uint8_t *codes, uint64_t row, uint64_t n_rows,
 		     struct scan *found)
 {
@@ -147,18 +172,22 @@ static void scan_empty(const struct view *view, float scale, uint64_t at, struct
 	    zero_scale_is_known(view->zero_scales, of->scale_type, of->scale->tensor->dtype, scale))
 		return;
 	finding_add(&found->empty, at, scale);
-	range_add(&found->empty_scales, scale);
+	range_add(&found->empty_scales, scale, at);
 }
 
-/* A tile with its own scale.  value: of its largest code. */
-static void scan_tile(const struct view *view, float scale, float value, uint64_t at,
+/* Tile (row, col) of the cut, with its own scale.  value: of its largest code, of which `at` is the
+ * first place. */
+static void scan_tile(const struct view *view, uint64_t row, uint64_t col, float value, uint64_t at,
 		      struct scan *found)
 {
+	float scale = scale_at(view, row, col);
+
 	if (value == 0) {
 		scan_empty(view, scale, at, found);
 		return;
 	}
-	range_add(&found->live_scales, scale);
+	if (scale_fault_of(scale, view->format) == SCALE_SOUND)
+		range_add(&found->live_scales, scale, scale_number(view, row, col));
 	if (value < view->low && scale > view->floor)
 		finding_add(&found->low, at, value);
 }
@@ -183,8 +212,8 @@ static void scan_tiles(const struct view *view, const uint8_t *codes, uint64_t r
 		value = fp8_to_f32(view->format, max);
 		found->max = value > found->max ? value : found->max;
 		if (view->judged)
-			scan_tile(view, scale_at(view, row / view->tile_rows, t), value,
-				  place(view, row, col), found);
+			scan_tile(view, row / view->tile_rows, t, value, place(view, row, col),
+				  found);
 	}
 	if (nan)
 		scan_nan(view, codes, row, n_rows, found);
@@ -194,6 +223,7 @@ static void scan_tiles(const struct view *view, const uint8_t *codes, uint64_t r
 static enum scale_fault scan_scale(const struct view *view, float scale, uint64_t at,
 				   struct scan *found)
 {
+	const struct weight_scale *of = &view->weight->unit.source_scale;
 	enum scale_fault fault = scale_fault_of(scale, view->format);
 
 	found->n_scales++;
@@ -204,6 +234,9 @@ static enum scale_fault scan_scale(const struct view *view, float scale, uint64_
 	}
 	if (fault == SCALE_LARGE)
 		finding_add(&found->large, at, scale);
+	if (of->scale_type == SCALE_E8M0 && fault == SCALE_SOUND &&
+	    !zero_scale_is_known(view->zero_scales, SCALE_E8M0, of->scale->tensor->dtype, scale))
+		range_add(&found->live_scales, scale, at);
 	found->n_large += scale > INVERTED_MIN && scale < INVERTED_MAX;
 	found->largest = scale > found->largest ? scale : found->largest;
 	found->smallest = found->smallest == 0 || scale < found->smallest ? scale : found->smallest;
@@ -232,15 +265,13 @@ static void scan_scales(const struct view *view, const uint8_t *codes, struct sc
 	struct tile tile = view->weight->unit.source_scale.tile;
 	uint64_t n_rows = tile_count(view->rect->n_rows, tile.rows);
 	uint64_t n_cols = tile_count(view->rect->n_cols, tile.cols);
-	uint64_t first = tile.rows == WHOLE ? 0 : view->rect->row / tile.rows;
 
 	if (tile.rows == WHOLE && view->rect->row) /* counted with the first cut */
 		return;
 	for (uint64_t row = 0; row < n_rows; row++) {
 		for (uint64_t col = 0; col < n_cols; col++) {
 			float scale = scale_at(view, row, col);
-			uint64_t at = view->weight->first_scale + (first + row) * view->grid_cols +
-				      view->first_col + col;
+			uint64_t at = scale_number(view, row, col);
 
 			if (scan_scale(view, scale, at, found) == SCALE_SMALL &&
 			    tile_max(view, codes, row, col))
@@ -303,9 +334,13 @@ static void scan_runs(const struct view *view, const uint8_t *codes, struct scan
 	}
 }
 
-/* Most cuts show both signs within a few codes. */
-static void scan_signs(const uint8_t *codes, uint64_t n, struct scan *found)
+/* Counts zeros in the first codes, and looks for both signs, which most cuts show there. */
+static void scan_sample(const uint8_t *codes, uint64_t n, struct scan *found)
 {
+	for (uint64_t i = 0; i < n && i < SAMPLE; i++) {
+		found->n_sampled++;
+		found->n_sampled_zero += !(codes[i] & 0x7F);
+	}
 	for (uint64_t i = 0; i < n && !(found->negative && found->positive); i++) {
 		found->negative |= codes[i] > 0x80;
 		found->positive |= codes[i] > 0 && codes[i] < 0x80;
@@ -332,7 +367,7 @@ void scan_cut(const struct verify *verify, const struct cut *cut, const uint8_t 
 	view.first_col = tile.cols == WHOLE ? 0 : rect->col / tile.cols;
 	scan_scales(&view, codes, found);
 	scan_runs(&view, codes, found);
-	scan_signs(codes, rect->n_rows * rect->n_cols, found);
+	scan_sample(codes, rect->n_rows * rect->n_cols, found);
 	found->n_codes += rect->n_rows * rect->n_cols;
 	for (uint64_t row = 0; row < rect->n_rows; row += view.tile_rows) {
 		uint64_t left = rect->n_rows - row;
@@ -359,6 +394,8 @@ void scan_merge(struct scan *into, const struct scan *from)
 	range_merge(&into->live_scales, &from->live_scales);
 	into->n_zero_rows += from->n_zero_rows;
 	into->n_codes += from->n_codes;
+	into->n_sampled += from->n_sampled;
+	into->n_sampled_zero += from->n_sampled_zero;
 	into->negative |= from->negative;
 	into->positive |= from->positive;
 	into->n_scales += from->n_scales;

@@ -20,13 +20,19 @@ struct finding {
 	float value;
 };
 
-/* The smallest and the largest of positive numbers.  Zeroed: of none. */
+/* Positive numbers: the smallest, the largest with its place, and the sum of their bits, which
+ * grow as logarithms do.  Zeroed: none. */
 struct range {
 	float min, max;
+	uint64_t max_at; /* the first, of equal ones */
+	uint64_t n, bits;
 };
 
-void range_add(struct range *range, float value);
+void range_add(struct range *range, float value, uint64_t at);
 void range_merge(struct range *into, const struct range *from);
+
+/* Returns about the geometric mean of all but the largest, of at least two. */
+float range_others(const struct range *range);
 
 void finding_add(struct finding *finding, uint64_t at, float value);
 void finding_merge(struct finding *into, const struct finding *from);
@@ -46,12 +52,13 @@ struct scan {
 	float max;		   /* the largest code's value */
 	struct finding empty;	   /* tiles of zeros with a scale that arithmetics give to values */
 	struct range empty_scales; /* theirs */
-	struct range live_scales;  /* those of tiles with values, where each is judged by itself */
+	struct range live_scales;  /* those of tiles with values; of MX, those of other tiles too */
 	struct finding cut_off;	   /* runs of zeros that begin or end inside of a row */
 	struct finding zero_rows;  /* other long runs of zeros, in tiles with values */
 	uint64_t n_zero_rows;	   /* codes of these runs */
 	uint64_t n_codes;
-	bool negative, positive;   /* there are such codes */
+	uint64_t n_sampled, n_sampled_zero; /* of the first codes of each cut */
+	bool negative, positive;	    /* there are such codes */
 	struct finding codes_off;  /* codes that differ from those expected of the source */
 	struct finding scales_off; /* scales that do */
 	struct error_stats error;  /* of the codes against the source */

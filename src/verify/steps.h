@@ -238,6 +238,9 @@ bool verify_is_proven(const struct verify *verify, const struct verify_weight *w
 /* Adds problems from the findings in the values of each weight. */
 void diagnose(struct verify *verify);
 
+/* Notes scales that are far above those beside them. */
+void verify_outliers(struct verify *verify);
+
 /* Two limits.  A tile whose largest code is below diagnose_low_code() wastes bits, unless its scale
  * is at most diagnose_floor_scale(), because its amax was raised to a floor. */
 float diagnose_low_code(const struct verify *verify, enum fp8_format format);

@@ -186,7 +186,7 @@ int verify_values(struct verify *verify, struct err *err)
 		       count_codes(&cuts) + kept_values_bytes(&kept));
 	if (verify_workers_new(&verify->run.workers, verify, err) ||
 	    (verify->params->source && origin_find(verify, &cuts, err)) ||
-	    read_values(verify, &cuts, err) || verify_inputs(verify, err) ||
+	    read_values(verify, &cuts, err) ||
 	    pool_run(verify->params->n_threads, kept.n_pieces, read_kept, &kept,
 		     verify->progress->stop, err) ||
 	    sums_finish(&verify->run.sums, verify, err) || source_close(&verify->run.files, err) ||

@@ -79,6 +79,8 @@ BLOCK = [
     ("one scale 2^100", "scale-value", one(DOWN + ".weight_scale_inv", at(2.0 ** 100))),
     ("all scales 2^-100", "scale-value", one(DOWN + ".weight_scale_inv", filled(2.0 ** -100))),
     ("all scales 2^-140", "scale-value", one(DOWN + ".weight_scale_inv", filled(2.0 ** -140))),
+    ("one scale 64 times as large", "scale-outlier", one(DOWN + ".weight_scale_inv", scaled(64, 1))),
+    ("the scales of a weight 64 times as large", "scale-outlier", one(DOWN + ".weight_scale_inv", scaled(64))),
     ("codes without signs", "code-sign", one(DOWN + ".weight", unsigned)),
 ]
 
@@ -88,15 +90,21 @@ CHANNEL = [
     ("a page", "code-zero", one(DOWN + ".weight", codes(4096, 8192))),
     ("one scale 2^100", "scale-value", one(DOWN + ".weight_scale", at(2.0 ** 100))),
     ("subnormal scales", "scale-value", one(DOWN + ".weight_scale", filled(2.0 ** -140))),
+    ("one scale 64 times as large", "scale-outlier", one(DOWN + ".weight_scale", scaled(64, 1))),
+    ("the scales of a weight 64 times as large", "scale-outlier", one(DOWN + ".weight_scale", scaled(64))),
 ]
 
 STATIC = [
     *scales(DOWN + ".input_scale"), *scales(LAYER + "self_attn.k_scale"), *scales(LAYER + "self_attn.v_scale"),
+    ("input_scale inverted", "scale-outlier", one(DOWN + ".input_scale", lambda t: 1 / t)),
+    ("all input_scales inverted", "scale-inverted", every(".input_scale", lambda t: 1 / t)),
+    ("all input_scales 1", "scale-outlier", every(".input_scale", filled(1))),
     *[(f"all codes {value:#x}", "code-zero", one(Q + ".weight", codes(0, 1, value))) for value in (0, 0x80)],
     ("the second half of the codes", "code-zero", one(DOWN + ".weight", codes(.5, 1))),
     ("a page from the middle of a row on", "code-zero", one(DOWN + ".weight", codes(5000, 9096))),
     ("a scale of 2^100", "scale-value", one(DOWN + ".weight_scale", filled(2.0 ** 100))),
     ("a subnormal scale", "scale-value", one(DOWN + ".weight_scale", filled(2.0 ** -140))),
+    ("a scale 64 times as large", "scale-outlier", one(DOWN + ".weight_scale", scaled(64))),
 ]
 
 MX = [
@@ -106,6 +114,7 @@ MX = [
     ("all exponents 0", "scale-value", one(DOWN + ".weight_scale_inv", filled(0))),
     ("all exponents 254", "scale-value", one(DOWN + ".weight_scale_inv", filled(254))),
     ("one exponent 254", "scale-value", one(DOWN + ".weight_scale_inv", at(254))),
+    ("the scales of a weight 64 times as large", "scale-outlier", one(DOWN + ".weight_scale_inv", scaled(64))),
 ]
 
 
@@ -122,7 +131,7 @@ def named(good: pathlib.Path, damage: Damage, kind: str) -> Iterator[str]:
             yield f"it is no note: {sorted(kinds(found))}"
 
 
-NOTES = ("code-sign",)
+NOTES = ("scale-outlier", "code-sign")
 
 
 def checked(out: pathlib.Path, damages: list[tuple[str, str, Damage]]) -> None:
