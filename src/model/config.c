@@ -23,6 +23,9 @@ static const char *const spellings[N_CONFIG_SIZES][MAX_SPELLINGS] = {
 	[CONFIG_HEAD_DIM] = { "head_dim" },
 	[CONFIG_V_HEAD_DIM] = { "v_head_dim" },
 	[CONFIG_VOCAB_SIZE] = { "vocab_size" },
+	[CONFIG_MAMBA_HEADS] = { "mamba_num_heads", "mamba_n_heads", "n_mamba_heads" },
+	[CONFIG_MAMBA_GROUPS] = { "mamba_n_groups", "mamba_ngroups", "n_groups" },
+	[CONFIG_MAMBA_STATE] = { "mamba_d_state", "ssm_state_size" },
 };
 
 /* Objects in which multimodal models keep the facts of their language model. */

@@ -28,6 +28,9 @@ enum config_size {
 	CONFIG_HEAD_DIM,
 	CONFIG_V_HEAD_DIM, /* where values have heads of another size */
 	CONFIG_VOCAB_SIZE,
+	CONFIG_MAMBA_HEADS, /* of Mamba-2 mixers */
+	CONFIG_MAMBA_GROUPS,
+	CONFIG_MAMBA_STATE,
 	N_CONFIG_SIZES
 };
 

@@ -48,11 +48,33 @@ static int qkv_sections(const struct model_config *config, uint64_t rows,
 	return 3;
 }
 
+/* A mixer of another kind, as Mamba-1's and that of short convolutions, is one section. */
+static int mamba_sections(const struct model_config *config, uint64_t rows,
+			  struct section sections[MAX_SECTIONS])
+{
+	uint64_t heads = config->size[CONFIG_MAMBA_HEADS];
+	uint64_t groups = config->size[CONFIG_MAMBA_GROUPS];
+	uint64_t state = config->size[CONFIG_MAMBA_STATE], inner;
+
+	if (!heads || !groups || !state || heads > HEADS_MAX || groups > HEADS_MAX ||
+	    state > HEADS_MAX || rows <= heads + 2 * groups * state)
+		return one_section(rows, sections);
+	inner = rows - heads - 2 * groups * state;
+	if (inner % 2 || inner / 2 % heads)
+		return one_section(rows, sections);
+	sections[0] = sections[1] = (struct section){ .rows = inner / 2 };
+	sections[2] = sections[3] = (struct section){ .rows = groups * state };
+	sections[4] = (struct section){ .rows = heads };
+	return 5;
+}
+
 int parallel_sections(enum parallel parallel, const struct model_config *config, uint64_t rows,
 		      struct section sections[MAX_SECTIONS])
 {
 	if (parallel == PARALLEL_QKV)
 		return qkv_sections(config, rows, sections);
+	if (parallel == PARALLEL_MAMBA)
+		return mamba_sections(config, rows, sections);
 	if (parallel != PARALLEL_GATE_UP || rows % 2)
 		return one_section(rows, sections);
 	sections[0] = sections[1] = (struct section){ .rows = rows / 2 };

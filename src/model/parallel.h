@@ -3,7 +3,7 @@
  * How engines split a linear weight over devices (tensor parallelism) and merge fused sets.  A
  * quantization tile must not cross a border between two devices or between two merged weights.
  *
- * Source: vLLM 7cfb97e, validate_fp8_block_shape() and QKVParallelLinear.
+ * Source: vLLM 7cfb97e, validate_fp8_block_shape(), QKVParallelLinear and MambaMixer2.
  */
 #ifndef FP8CONV_MODEL_PARALLEL_H
 #define FP8CONV_MODEL_PARALLEL_H
@@ -19,15 +19,17 @@ enum parallel {
 	PARALLEL_COLUMN,     /* out is split */
 	PARALLEL_QKV,	     /* out is q, k and v on top of each other */
 	PARALLEL_GATE_UP,    /* out is gate and up on top of each other */
+	PARALLEL_MAMBA,	     /* out is z, x, B, C and dt of a Mamba-2 mixer, or one part */
 	PARALLEL_ROW,	     /* in is split */
 };
 
-/* Rows of a weight that are split as one: all of them, or those of q, k, v, gate or up. */
+/* Rows of a weight that are split as one: all of them, or those of q, k, v, gate, up or a part of a
+ * mixer. */
 struct section {
 	uint64_t rows;
 };
 
-#define MAX_SECTIONS 3
+#define MAX_SECTIONS 5
 
 /* Cuts the `rows` rows of a weight into the sections that are split one by one, and returns their
  * number.  Fused q, k and v are one section where config does not have the numbers of heads.

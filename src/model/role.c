@@ -201,7 +201,7 @@ static const struct {
 	{ "qkv", PARALLEL_QKV },
 	{ "query_key_value", PARALLEL_QKV },
 	{ "c_attn", PARALLEL_QKV },
-	{ "in_proj", PARALLEL_COLUMN },
+	{ "in_proj", PARALLEL_MAMBA },
 	{ "in_proj_qkv", PARALLEL_COLUMN },
 	{ "in_proj_z", PARALLEL_COLUMN },
 	{ "in_proj_qkvz", PARALLEL_COLUMN },

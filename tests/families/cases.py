@@ -365,6 +365,12 @@ case("granite4_h_tiny", text("granitemoehybrid", architectures=["GraniteMoeHybri
      rules=[HEADS, (r"in_proj", NB), REST], formats=dict.fromkeys(RECIPES, "compressed-tensors"),
      engine_names={"vllm": {L + "0.mamba.in_proj": L + "0.mixer.in_proj"}, "sglang": {L + "0.mamba.in_proj": L + "0.mixer.in_proj"}})
 
+# vllm mamba_mixer2.py: in_proj is merged of 256, 256, 64, 64 and 128 rows
+case("granite4_h_narrow", text("granitemoehybrid", architectures=["GraniteMoeHybridForCausalLM"], mamba_n_heads=128, mamba_n_groups=1, mamba_d_state=64), ends(),
+     [(L + "0.mamba.in_proj.weight", (768, H)), (L + "0.mamba.out_proj.weight", (H, 256)), (L + "0.mamba.conv1d.weight", (384, 1, 4)), (L + "0.mamba.A_log", (128,))],
+     attention(L + "5.self_attn."), rules=[HEADS, (r"in_proj", NB), REST], formats=dict.fromkeys(RECIPES, "compressed-tensors"),
+     engine_names={"vllm": {L + "0.mamba.in_proj": L + "0.mixer.in_proj"}, "sglang": {L + "0.mamba.in_proj": L + "0.mixer.in_proj"}})
+
 # sglang falcon_h1.py: attention lies in the layer, and feed_forward has the prefix "mlp"
 case("falcon_h1_kept", text("falcon_h1", architectures=["FalconH1ForCausalLM"]), ends(), attention(L + "0.self_attn."), attention(L + "1.self_attn."), mlp(L + "0.feed_forward."),
      rules=[HEADS, (r"layers\.0\.", "named"), REST], arguments=["--exclude", r"layers\.0\."],

@@ -66,9 +66,9 @@ static const struct {
 	{ "bert.encoder.layer.0.attention.self.query.weight", PARALLEL_COLUMN },
 	{ "bert.encoder.layer.0.intermediate.dense.weight", PARALLEL_COLUMN },
 	{ "bert.encoder.layer.0.output.dense.weight", PARALLEL_ROW },
-	{ "backbone.layers.0.mixer.in_proj.weight", PARALLEL_COLUMN },
+	{ "backbone.layers.0.mixer.in_proj.weight", PARALLEL_MAMBA },
 	{ "backbone.layers.0.mixer.out_proj.weight", PARALLEL_ROW },
-	{ "model.layers.0.conv.in_proj.weight", PARALLEL_COLUMN },
+	{ "model.layers.0.conv.in_proj.weight", PARALLEL_MAMBA },
 	{ "model.decoder.layers.0.encoder_attn.k_proj.weight", PARALLEL_COLUMN },
 	{ "model.encoder.layers.0.fc2.weight", PARALLEL_ROW },
 	/* Phi-4-MM: beside the matrices of its adapters */

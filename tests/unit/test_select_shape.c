@@ -77,6 +77,42 @@ static void rows_of_some_modules_may_be_ragged(void **state)
 			"a.0.kv_b_proj.weight blockwise\n");
 }
 
+/* vLLM's MambaMixer2 has the output sizes [d, d, groups x state, groups x state, heads] and checks
+ * all but the last: d is 256 here, and there are 128 heads. */
+static void parts_of_a_mixer_are_whole_blocks(void **state)
+{
+	static const char narrow[] = "{\"mamba_n_heads\": 128, \"mamba_n_groups\": 1, "
+				     "\"mamba_d_state\": 64}";
+	static const char wide[] = "{\"mamba_num_heads\": 128, \"n_groups\": 2, "
+				   "\"ssm_state_size\": 64}";
+	const char *tensors = "layers.0.mamba.in_proj.weight BF16 768 128\n"
+			      "layers.0.mamba.out_proj.weight BF16 128 256\n";
+
+	(void)state;
+	selection_gives_config(narrow, tensors, "blockwise", NO_OPTIONS,
+			       "layers.0.mamba.in_proj.weight: "
+			       "N 768 is fused of parts, and 64 is not a multiple of 128\n"
+			       "layers.0.mamba.out_proj.weight blockwise\n");
+	selection_gives_config(narrow, tensors, "channelwise", NO_OPTIONS,
+			       "layers.0.mamba.in_proj.weight channelwise\n"
+			       "layers.0.mamba.out_proj.weight channelwise\n");
+	selection_gives_config(wide,
+			       "layers.0.mixer.in_proj.weight BF16 896 128\n"
+			       "layers.0.mixer.out_proj.weight BF16 128 256\n",
+			       "blockwise", NO_OPTIONS,
+			       "layers.0.mixer.in_proj.weight blockwise\n"
+			       "layers.0.mixer.out_proj.weight blockwise\n");
+	/* without the sizes, and where they do not give the rows, it is one part */
+	selection_gives(tensors, "blockwise", NO_OPTIONS,
+			"layers.0.mamba.in_proj.weight blockwise\n"
+			"layers.0.mamba.out_proj.weight blockwise\n");
+	selection_gives_config("{\"mamba_n_heads\": 300, \"mamba_n_groups\": 1, "
+			       "\"mamba_d_state\": 64}",
+			       tensors, "blockwise", NO_OPTIONS,
+			       "layers.0.mamba.in_proj.weight blockwise\n"
+			       "layers.0.mamba.out_proj.weight blockwise\n");
+}
+
 /* A merged weight loads only with its seams between blocks; a vendor's last member may be
  * ragged. */
 static void seams_must_lie_between_blocks(void **state)
@@ -269,6 +305,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(blocks_must_be_whole),
 		cmocka_unit_test(rows_of_some_modules_may_be_ragged),
+		cmocka_unit_test(parts_of_a_mixer_are_whole_blocks),
 		cmocka_unit_test(seams_must_lie_between_blocks),
 		cmocka_unit_test(small_fused_weights_keep_their_seams),
 		cmocka_unit_test(merged_weights_have_seams_inside),
