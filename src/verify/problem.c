@@ -67,6 +67,8 @@ static const struct {
 	[PROBLEM_NOT_LOADED] = { "not-loaded", NULL },
 	[PROBLEM_CONFIG_KEY] = { "config-key", NULL },
 	[PROBLEM_CONFIG_IGNORE] = { "config-ignore", NULL },
+	[PROBLEM_CONFIG_CHANGED] = { "config-changed", NULL },
+	[PROBLEM_CONFIG_REWRITTEN] = { "config-changed", NULL, .note = true },
 	[PROBLEM_INDEX_MISSING] = { "index-missing", NULL },
 	[PROBLEM_INDEX_UNMAPPED] = { "index-unmapped", "engines do not load it" },
 	[PROBLEM_INDEX_TOTAL_SIZE] = { "index-total-size", NULL },

@@ -13,6 +13,7 @@
  *				manifest records
  *	diagnose()		makes problems from the findings in the values
  *	verify_manifest()	checks files against the manifest
+ *	verify_companions()	compares config.json and the copied files with the source's
  */
 #ifndef FP8CONV_VERIFY_STEPS_H
 #define FP8CONV_VERIFY_STEPS_H
@@ -248,6 +249,11 @@ float diagnose_floor_scale(const struct verify *verify);
 
 /* Returns the FP8 format of the weight's codes. */
 enum fp8_format verify_weight_format(const struct verify_weight *weight);
+
+/* Reports files beside the weights that loaders cannot read, and with a source every key of
+ * config.json and every copied file that is not the source's.  ERR_INPUT where the source's files
+ * cannot be read. */
+int verify_companions(struct verify *verify, struct err *err);
 
 /* Checks the size and SHA-256 of every file against the manifest.  ERR_INPUT where the manifest has
  * no SHA-256. */

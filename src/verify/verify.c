@@ -163,7 +163,9 @@ static int check(struct verify *verify, struct err *err)
 		return -1;
 	verify_target(verify);
 	verify_tp(verify);
-	if (verify_values(verify, err) || (verify->params->hashes && verify_manifest(verify, err)))
+	if (verify_values(verify, err) ||
+	    (verify->params->hashes && verify_manifest(verify, err)) ||
+	    verify_companions(verify, err))
 		return -1;
 	list_reports(verify);
 	report_low_bit(verify);

@@ -56,7 +56,7 @@ cat >values.py <<'PYTHON'
 # Values that quantize refuses as options, and values of other types: each is named; null, and what is unknown, is nothing.
 import json, os, subprocess
 
-program, source = os.environ["FP8CONV"], os.environ["SAMPLES"] + "/tiny-llama"
+program, source = os.environ["FP8CONV"], "model"
 path = "plain/fp8conv-manifest.json"
 whole = json.load(open(path))
 
