@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 low="base num"
 containers="ckpt amax recipe format model backend tokenizer"
 engines="$containers quantizer forward"
-checkpoints="$engines source select dataset"
+checkpoints="$engines source select dataset expect"
 allowed() {
 	case $1 in
 	base | num) ;;
@@ -23,6 +23,7 @@ allowed() {
 	forward) echo "$low backend model" ;;
 	source) echo "$low $engines" ;;
 	select) echo "$low $engines source" ;;
+	expect) echo "$low ckpt format model" ;;
 	dataset) echo "$low ckpt tokenizer" ;;
 	sweep) echo "$low $checkpoints" ;;
 	compensate | calibrate | eval | inspect | report | verify) echo "$low $checkpoints sweep" ;;

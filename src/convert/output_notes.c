@@ -13,6 +13,7 @@
 #include "ckpt/listing.h"
 #include "ckpt/mistaken.h"
 #include "convert/convert.h"
+#include "expect/expect.h"
 
 #define LEFT_OUT_SHOWN 3 /* files that a note names */
 
@@ -169,6 +170,30 @@ static void note_index(struct plan *plan)
 			  plan->source.n_shards > 1 ? " and its set are" : " is");
 }
 
+/* Notes what the source lacks: the output will lack it too. */
+static void note_gaps(struct plan *plan)
+{
+	struct expect_gaps gaps;
+	const struct expect_gap *first = NULL;
+	size_t n = 0;
+
+	if (expect_find(&gaps, &plan->source, &(struct err){ 0 }))
+		return;
+	for (size_t i = 0; i < gaps.n; i++) {
+		if (gaps.list[i].kind == EXPECT_MTP)
+			continue;
+		if (!n++)
+			first = &gaps.list[i];
+	}
+	if (n == 1)
+		notes_add(&plan->selection.notes, NOTE_INCOMPLETE, first->tensor,
+			  "the source is incomplete: %s", first->message);
+	else if (n)
+		notes_add(&plan->selection.notes, NOTE_INCOMPLETE, first->tensor,
+			  "the source is incomplete in %zu places, first: %s", n, first->message);
+	expect_release(&gaps);
+}
+
 void output_notes_add(struct plan *plan, const struct convert_params *params, bool all)
 {
 	const char *directory = plan->source.directory;
@@ -176,6 +201,7 @@ void output_notes_add(struct plan *plan, const struct convert_params *params, bo
 	char *foreign;
 
 	note_index(plan);
+	note_gaps(plan);
 	if (params->output && destination_of(params->output) != DESTINATION_DIRECTORY)
 		return;
 	note_left_out(plan, all);

@@ -10,6 +10,7 @@
 #include "convert/exactness.h"
 #include "convert/pipeline.h"
 #include "convert/steps.h"
+#include "expect/expect.h"
 
 #define DEFAULT_RECIPE "blockwise"
 
@@ -278,7 +279,8 @@ static int plan_source(struct plan *plan, const struct quantize_params *params,
 	if (plan_profile(plan, params, scales, err))
 		return -1;
 	select = quantize_select_options(plan, params, plan->recipe);
-	if (selection_make(&plan->selection, &plan->source, &select, err) ||
+	if (expect_elements(&plan->source, err) ||
+	    selection_make(&plan->selection, &plan->source, &select, err) ||
 	    (select.requantize && plan_check_shapes(plan, params->convert.io, err)) ||
 	    plan_cover(plan, scales, err) || plan_specs(plan, params, err) ||
 	    plan_shapes(plan, params, err) || plan_skip(plan, params, progress, err) ||

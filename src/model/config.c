@@ -254,6 +254,17 @@ int model_config_need(const struct model_config *config, enum config_size which,
 	return err_set(err, ERR_INPUT, "config.json has no '%s'", spellings[which][0]);
 }
 
+const json_t *model_config_level(const json_t *root)
+{
+	const json_t *level = root, *inner = root;
+
+	for (int depth = 0; inner && depth < MODEL_CONFIG_LEVELS; depth++) {
+		level = inner;
+		inner = nested(level);
+	}
+	return level;
+}
+
 uint64_t model_config_expert_width(const struct model_config *config)
 {
 	if (config->size[CONFIG_MOE_INTERMEDIATE_SIZE] || config->bad[CONFIG_MOE_INTERMEDIATE_SIZE])

@@ -10,6 +10,7 @@
 #ifndef FP8CONV_MODEL_CONFIG_H
 #define FP8CONV_MODEL_CONFIG_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -61,6 +62,9 @@ int model_config_read(struct model_config *config, const struct buf *text, struc
 
 /* Fails with ERR_INPUT and the name of the key unless config has the size. */
 int model_config_need(const struct model_config *config, enum config_size which, struct err *err);
+
+/* Returns the object of the language model in a config.json: root or a nested one. */
+const json_t *model_config_level(const json_t *root);
 
 /* Returns the intermediate size of an expert: moe_intermediate_size, else intermediate_size, else
  * 0. */

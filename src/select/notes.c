@@ -27,6 +27,7 @@ static const char *const names[N_NOTE_KINDS] = {
 	[NOTE_POINTER_COPIED] = "pointer-copied",
 	[NOTE_INDEX_STALE] = "index-stale",
 	[NOTE_FILES_LEFT_OUT] = "files-left-out",
+	[NOTE_INCOMPLETE] = "incomplete",
 	[NOTE_SMALL_WEIGHTS] = "small-weights",
 };
 

@@ -27,6 +27,7 @@ enum note_kind {
 	NOTE_POINTER_COPIED, /* the output gets a Git LFS pointer in the place of a file */
 	NOTE_INDEX_STALE,    /* the source's index names files of another build */
 	NOTE_FILES_LEFT_OUT, /* files beside the model are not copied */
+	NOTE_INCOMPLETE,     /* the source lacks tensors that its config.json asks for */
 	NOTE_SMALL_WEIGHTS,  /* engines' kernels refuse quantized weights */
 	N_NOTE_KINDS
 };

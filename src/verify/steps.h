@@ -6,6 +6,7 @@
  *	verify_files()		checks that there is FP8, and nothing else beside it
  *	verify_config()		checks the configuration
  *	verify_tensors()	checks names, types and shapes; lists the weights
+ *	verify_missing()	checks that nothing is missing
  *	verify_caches()		checks the scales of KV caches
  *	verify_target()	checks what the target does not load
  *	verify_tp()		checks that the weights can be split as --tp or --target requires
@@ -207,6 +208,9 @@ void verify_scale(struct verify *verify, const struct tensor_ref *ref,
 
 /* Reports, once, the scales that the target looks for under other names. */
 void verify_scale_names(struct verify *verify);
+
+/* Reports layers, tensors, experts and shapes that config.json and the other layers ask for. */
+void verify_missing(struct verify *verify);
 
 /* Checks names, shapes and values of the scales of KV caches, and whether one is missing.
  * ERR_INPUT where a file is truncated or changed. */

@@ -159,6 +159,7 @@ static int check(struct verify *verify, struct err *err)
 		return -1;
 	verify_config(verify);
 	verify_tensors(verify);
+	verify_missing(verify);
 	if (verify_caches(verify, err))
 		return -1;
 	verify_target(verify);

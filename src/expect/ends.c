@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a language model has outside of its layers: an embedding, a norm after the last layer, a
+ * head unless it is tied.  Only classes that generate text are asked; those of drafts for
+ * speculation take embeddings of another model.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "expect/steps.h"
+
+/* What was found in names outside of layers. */
+struct ends {
+	const struct st_tensor *table; /* of hidden_size, one row for each token */
+	const struct st_tensor *head;  /* "lm_head.weight" */
+	size_t n_tables;	       /* several: of several models in one */
+	bool embedding, any_head, norm, draft;
+};
+
+/* Does the text end so? */
+static bool ends_with(const char *text, const char *end)
+{
+	size_t n = strlen(text), n_end = strlen(end);
+
+	return n >= n_end && !strcmp(text + n - n_end, end);
+}
+
+static bool generates(const struct model_config *config)
+{
+	static const char *const ends[] = { "ForCausalLM", "ForConditionalGeneration",
+					    "LMHeadModel" };
+
+	for (size_t i = 0; config->architecture && i < sizeof ends / sizeof *ends; i++)
+		if (ends_with(config->architecture, ends[i]))
+			return true;
+	return false;
+}
+
+static bool is_draft(const char *name)
+{
+	return !strcmp(name, "fc.weight") || ends_with(name, "d2t") ||
+	       ends_with(name, ".fc.weight");
+}
+
+/* Is the name that of a table with a row of hidden_size for each token? */
+static bool is_table(const char *name)
+{
+	static const char *const words[] = { "embed_tokens.weight", "wte.weight",
+					     "tok_embeddings.weight" };
+
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+		if (ends_with(name, words[i]))
+			return true;
+	return false;
+}
+
+static int n_dots(const char *name)
+{
+	int n = 0;
+
+	while ((name = strchr(name, '.'))) {
+		name++;
+		n++;
+	}
+	return n;
+}
+
+static void look_at_matrix(const struct expect *expect, const struct st_tensor *tensor,
+			   enum role role, struct ends *ends)
+{
+	uint64_t vocab = expect->config.size[CONFIG_VOCAB_SIZE];
+
+	if (role == ROLE_LM_HEAD || role == ROLE_OUTPUT_HEAD) {
+		ends->any_head = true;
+		/* deeper ones are of a second model */
+		if (ends_with(tensor->name, "lm_head.weight") && n_dots(tensor->name) < 3)
+			ends->head = tensor;
+	} else if (is_table(tensor->name)) {
+		ends->n_tables++;
+		ends->table = tensor;
+		ends->embedding = true;
+	} else if (tensor->shape[0] >= vocab / 2 && !strstr(tensor->name, "per_layer")) {
+		/* not one of positions or types; ALBERT's is narrower than the layers */
+		ends->embedding |= role == ROLE_EMBEDDING || role == ROLE_TABLE || vocab;
+	}
+}
+
+/* Does the norm lie beside the layers of the language model, and is it none of embeddings, which
+ * come before them? */
+static bool is_last_norm(const struct expect *expect, const char *name)
+{
+	const struct stack *stack = expect->main;
+	size_t parent = stack->len - 1;
+	const char *word;
+
+	/* "model." of "model.layers." and of "model.encoder.layers." */
+	for (int i = 0; i < 2 && parent; i++) {
+		parent--;
+		while (parent && stack->name[parent - 1] != '.')
+			parent--;
+	}
+	word = name + parent;
+	if (strlen(name) < parent || memcmp(name, stack->name, parent) != 0)
+		return false;
+	/* LFM2's last norm is "embedding_norm" */
+	return strstr(word, ".embedding_norm.") || !(strstr(word, "emb") || strstr(word, "per_"));
+}
+
+static void look_at(struct expect *expect, const struct st_tensor *tensor, struct ends *ends)
+{
+	struct role_facts facts;
+
+	if (strstr(tensor->name, "mtp") || strstr(tensor->name, "nextn"))
+		expect->predicts = true;
+	role_of_name(&facts, tensor->name);
+	ends->draft |= is_draft(tensor->name);
+	if (facts.tower)
+		return;
+	if (tensor->n_dims == 2)
+		look_at_matrix(expect, tensor, facts.role, ends);
+	ends->norm |= facts.role == ROLE_NORM && is_last_norm(expect, tensor->name);
+}
+
+/* Have the layers of the language model norms with weights? */
+static bool has_norms(const struct expect *expect)
+{
+	const struct layer *layer = &expect->layers[expect->main->first];
+
+	for (size_t i = 0; i < layer->n; i++) {
+		uint32_t template = expect->members[layer->first + i].template;
+		size_t len;
+		const char *name = expect_template_name(expect, template, &len);
+
+		/* directly in the layer, not in its attention */
+		if (expect->templates[template].facts.role == ROLE_NORM && len > 7 &&
+		    !memchr(name, '.', len - 7))
+			return true;
+	}
+	return false;
+}
+
+static bool is_tied(const struct expect *expect)
+{
+	return !expect->config.tie_is_stated || expect->config.tie_word_embeddings ||
+	       json_is_true(json_object_get(expect->root, "tie_word_embeddings"));
+}
+
+static void check_width(struct expect *expect, const struct st_tensor *tensor)
+{
+	uint64_t hidden = expect->config.size[CONFIG_HIDDEN_SIZE];
+	struct buf shape = { 0 };
+
+	if (!tensor || !hidden || tensor->shape[1] == hidden)
+		return;
+	st_shape_format(&shape, tensor->shape, 2);
+	expect_add(expect, EXPECT_SHAPE, tensor->name, 1,
+		   "'%s' is %s, but hidden_size of config.json is %llu", tensor->name, shape.data,
+		   (unsigned long long)hidden);
+	buf_release(&shape);
+}
+
+static void check_mtp(struct expect *expect)
+{
+	static const char *const keys[] = { "num_nextn_predict_layers", "mtp_num_hidden_layers",
+					    "num_mtp_layers", "mtp_num_layers" };
+
+	for (size_t i = 0; i < sizeof keys / sizeof *keys && !expect->predicts; i++) {
+		json_int_t n = json_integer_value(json_object_get(expect->level, keys[i]));
+
+		if (n > 0)
+			expect_add(expect, EXPECT_MTP, NULL, 1,
+				   "config.json has %s %lld, but no layer of multi-token "
+				   "prediction is here",
+				   keys[i], (long long)n);
+	}
+}
+
+void expect_ends(struct expect *expect)
+{
+	struct ends ends = { 0 };
+
+	if (!expect->main)
+		return;
+	for (size_t i = 0; i < expect->n_outside; i++)
+		look_at(expect, expect->checkpoint->by_name[expect->outside[i]].tensor, &ends);
+	for (size_t i = 0; i < expect->n_stacks && !expect->predicts; i++)
+		expect->predicts =
+			memmem(expect->stacks[i].name, expect->stacks[i].len, "mtp", 3) ||
+			memmem(expect->stacks[i].name, expect->stacks[i].len, "nextn", 5);
+	if (!expect->main->is_uniform || !generates(&expect->config) || ends.draft)
+		return;
+	check_mtp(expect);
+	if (!ends.embedding)
+		expect_add(expect, EXPECT_TENSOR, NULL, 1, "the embedding of the model is missing");
+	if (!ends.norm && has_norms(expect) && !expect_has_pairs(expect) &&
+	    !expect_may_lack(expect, EXPECT_LAST_NORM))
+		expect_add(expect, EXPECT_TENSOR, NULL, 1,
+			   "the norm after the last layer is missing");
+	if (!ends.any_head && !is_tied(expect))
+		expect_add(expect, EXPECT_TENSOR, NULL, 1,
+			   "lm_head is missing, and tie_word_embeddings of config.json is false");
+	if (ends.n_tables > 1)
+		return;
+	check_width(expect, ends.table);
+	check_width(expect, ends.head);
+}
+
+/* --- wrapped names --- */
+
+/* Parts of names that a wrapper of torch, peft or a parallel trainer adds. */
+static const char *const wrappers[] = { "_orig_mod.", "base_model.model.", "_fsdp_wrapped_module.",
+					"_checkpoint_wrapped_module." };
+
+/* Is the word in a name outside of layers, of a stack or of a template? */
+static bool is_anywhere(const struct expect *expect, const char *word)
+{
+	const size_t n = strlen(word);
+
+	for (size_t i = 0; i < expect->n_outside; i++)
+		if (strstr(expect->checkpoint->by_name[expect->outside[i]].tensor->name, word))
+			return true;
+	for (size_t i = 0; i < expect->n_stacks; i++)
+		if (memmem(expect->stacks[i].name, expect->stacks[i].len, word, n))
+			return true;
+	return expect->names.n && memmem(expect->names.keys.data, expect->names.keys.len, word, n);
+}
+
+void expect_wrapped(struct expect *expect)
+{
+	for (size_t i = 0; i < sizeof wrappers / sizeof *wrappers; i++) {
+		const struct st_tensor *first = NULL;
+		size_t n = 0;
+
+		if (!is_anywhere(expect, wrappers[i]))
+			continue;
+		for (size_t t = 0; t < expect->checkpoint->n_tensors; t++) {
+			const struct st_tensor *tensor = expect->checkpoint->by_name[t].tensor;
+
+			if (strstr(tensor->name, wrappers[i]) && !n++)
+				first = tensor;
+		}
+		if (n)
+			expect_add(expect, EXPECT_NAME, first->name, n,
+				   "'%s' has '%s' in its name, as have %zu tensors in all: take "
+				   "it out of the names",
+				   first->name, wrappers[i], n);
+	}
+}

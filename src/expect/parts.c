@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Matrices of which no model has one without the others: those of a gated MLP, and q, k and v.
+ * What layers of one kind have in common, kinds.c compares; here it may be missing in all.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "expect/steps.h"
+
+/* Where a module has the first two, it has the third. */
+static const struct {
+	const char *have, *beside, *needs;
+	bool attention;	    /* in modules that are named after it */
+	const char *unless; /* a member of config.json that allows it; NULL: none */
+} rows[] = {
+	{ "gate_proj", "down_proj", "up_proj", false, NULL },
+	{ "gate_proj", "up_proj", "down_proj", false, NULL },
+	{ "w1", "w3", "w2", false, NULL },
+	{ "q_proj", "v_proj", "k_proj", true, NULL },
+	{ "k_proj", "v_proj", "q_proj", true, NULL },
+	{ "q_proj", "k_proj", "v_proj", true, "attention_k_eq_v" },
+};
+
+/* Returns the length of the parent's path, with its dot, where name is "PARENT.word.weight"; 0
+ * where it is not. */
+static size_t parent_len(const char *name, size_t len, const char *word)
+{
+	static const char weight[] = ".weight";
+	size_t n_word = strlen(word), n_end = n_word + sizeof weight - 1;
+	size_t parent;
+
+	if (len <= n_end)
+		return 0;
+	parent = len - n_end;
+	return name[parent - 1] == '.' && !memcmp(name + parent, word, n_word) &&
+			       !memcmp(name + parent + n_word, weight, sizeof weight - 1)
+		       ? parent
+		       : 0;
+}
+
+static const struct member *sibling(struct expect *expect, const struct layer *layer,
+				    const char *parent, size_t n, const char *word)
+{
+	struct buf name = { 0 };
+	const struct member *member;
+
+	buf_add(&name, parent, n);
+	buf_printf(&name, "%s.weight", word);
+	member = expect_member(expect, layer, expect_template(expect, name.data, name.len));
+	buf_release(&name);
+	return member;
+}
+
+static void report(struct expect *expect, const struct layer *layer, const struct member *has,
+		   const char *have, const char *beside, const char *needs)
+{
+	const char *name = expect_tensor(expect, has)->name;
+	const char *word = strstr(name + expect->stacks[layer->stack].len, have);
+	char parent[256];
+
+	if (!word)
+		return;
+	for (const char *next; (next = strstr(word + 1, have));)
+		word = next;
+	snprintf(parent, sizeof parent, "%.*s%s.weight", (int)(word - name), name, needs);
+	expect_add(expect, EXPECT_TENSOR, parent, 1,
+		   "'%s' is missing: its module has %s and %s, and no model has them alone", parent,
+		   have, beside);
+}
+
+/* Is the last segment of the path, before its dot, an attention? */
+static bool is_attention(const char *path, size_t n)
+{
+	size_t begin = n - 1;
+
+	while (begin && path[begin - 1] != '.')
+		begin--;
+	return memmem(path + begin, n - begin, "att", 3);
+}
+
+static void check_member(struct expect *expect, const struct layer *layer,
+			 const struct member *member)
+{
+	for (size_t row = 0; row < sizeof rows / sizeof *rows; row++) {
+		size_t len, n;
+		const char *name = expect_template_name(expect, member->template, &len);
+		char *parent;
+
+		n = parent_len(name, len, rows[row].have);
+		if (!n || (rows[row].attention && !is_attention(name, n)) ||
+		    (rows[row].unless &&
+		     json_is_true(json_object_get(expect->level, rows[row].unless))))
+			continue;
+		parent = xstrndup(name, n);
+		if (sibling(expect, layer, parent, n, rows[row].beside) &&
+		    !sibling(expect, layer, parent, n, rows[row].needs))
+			report(expect, layer, member, rows[row].have, rows[row].beside,
+			       rows[row].needs);
+		free(parent);
+	}
+}
+
+void expect_parts(struct expect *expect)
+{
+	/* one layer of each class speaks for all */
+	struct intern classes = { 0 };
+
+	for (size_t i = 0; i < expect->n_layers; i++) {
+		const struct layer *layer = &expect->layers[i];
+		size_t n = classes.n;
+
+		if (!expect->stacks[layer->stack].is_uniform)
+			continue;
+		if (intern_add(&classes, &layer->class, sizeof layer->class) < n)
+			continue;
+		for (size_t m = 0; m < layer->n; m++)
+			check_member(expect, layer, &expect->members[layer->first + m]);
+	}
+	intern_release(&classes);
+}

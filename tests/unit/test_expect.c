@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What is missing, and what only looks so.  A model is config.json and tensors in one string, of
+ * which each row takes some away or adds some; expected is derived by hand.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "expect/expect.h"
+#include "support/memory_checkpoint.h"
+
+#define N_OF(array) (sizeof(array) / sizeof *(array))
+
+/* Adds the layers of a dense model of width 64, or of one with n_experts in each. */
+static void put_layers(struct buf *text, int n_layers, int n_experts)
+{
+	static const char *const rows[] = {
+		"input_layernorm.weight BF16 64",     "post_attention_layernorm.weight BF16 64",
+		"self_attn.q_proj.weight BF16 64 64", "self_attn.k_proj.weight BF16 32 64",
+		"self_attn.v_proj.weight BF16 32 64", "self_attn.o_proj.weight BF16 64 64",
+	};
+	static const char *const mlp[] = { "gate_proj.weight BF16 128 64",
+					   "up_proj.weight BF16 128 64",
+					   "down_proj.weight BF16 64 128" };
+
+	for (int l = 0; l < n_layers; l++) {
+		for (size_t i = 0; i < N_OF(rows); i++)
+			buf_printf(text, "model.layers.%d.%s\n", l, rows[i]);
+		for (size_t i = 0; i < N_OF(mlp); i++) {
+			for (int e = 0; e < n_experts; e++)
+				buf_printf(text, "model.layers.%d.mlp.experts.%d.%s\n", l, e,
+					   mlp[i]);
+			if (!n_experts)
+				buf_printf(text, "model.layers.%d.mlp.%s\n", l, mlp[i]);
+		}
+		if (n_experts)
+			buf_printf(text, "model.layers.%d.mlp.gate.weight BF16 %d 64\n", l,
+				   n_experts);
+	}
+	buf_puts(text, "model.embed_tokens.weight BF16 512 64\nmodel.norm.weight BF16 64\n"
+		       "lm_head.weight BF16 512 64\n");
+}
+
+/* Copies the lines without those that have `less`, and with `more`; in each line `old` becomes
+ * `new`.  NULL: nothing. */
+static char *change(const char *lines, const char *less, const char *more, const char *old,
+		    const char *new)
+{
+	struct buf text = { 0 };
+
+	for (const char *at = lines, *end; *at; at = end + 1) {
+		char *line = xstrndup(at, (size_t)((end = strchr(at, '\n')) - at)), *found;
+
+		found = old ? strstr(line, old) : NULL;
+		if (less && strstr(line, less))
+			;
+		else if (found)
+			buf_printf(&text, "%.*s%s%s\n", (int)(found - line), line, new,
+				   found + strlen(old));
+		else
+			buf_printf(&text, "%s\n", line);
+		free(line);
+	}
+	buf_puts(&text, more ? more : "");
+	return text.data;
+}
+
+/* Returns the gaps as "KIND NAME; ", of which the caller frees the text. */
+static char *gaps_of(const char *config, const char *tensors)
+{
+	struct checkpoint checkpoint;
+	struct expect_gaps gaps;
+	struct buf text = { 0 };
+	struct err err = { 0 };
+
+	memory_checkpoint_init(&checkpoint, config, tensors);
+	assert_int_equal(expect_find(&gaps, &checkpoint, &err), 0);
+	for (size_t i = 0; i < gaps.n; i++)
+		buf_printf(&text, "%d %s; ", (int)gaps.list[i].kind,
+			   gaps.list[i].tensor ? gaps.list[i].tensor : gaps.list[i].message);
+	expect_release(&gaps);
+	memory_checkpoint_release(&checkpoint);
+	return text.data ? text.data : xstrdup("");
+}
+
+#define CONFIG(n, more)                                                                     \
+	"{\"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": 64, \"vocab_size\": " \
+	"512, \"tie_word_embeddings\": false, \"num_hidden_layers\": " #n more "}"
+
+/* expected: the begin of each gap, "" for none. */
+struct row {
+	const char *less, *more, *old, *new, *config, *expected;
+};
+
+static void check_rows(const struct row *rows, size_t n, int n_layers, int n_experts,
+		       const char *config)
+{
+	struct buf whole = { 0 };
+
+	put_layers(&whole, n_layers, n_experts);
+	for (const struct row *row = rows; row < rows + n; row++) {
+		char *tensors = change(whole.data, row->less, row->more, row->old, row->new);
+		char *found = gaps_of(row->config ? row->config : config, tensors);
+
+		if (*row->expected ? strncmp(found, row->expected, strlen(row->expected)) : *found)
+			fail_msg("less '%s' new '%s': found '%s', expected '%s'",
+				 row->less ? row->less : "", row->new ? row->new : "", found,
+				 row->expected);
+		free(found);
+		free(tensors);
+	}
+	buf_release(&whole);
+}
+
+#define L "model.layers."
+
+static void dense_models_are_whole(void **state)
+{
+	static const struct row rows[] = {
+		{ .expected = "" },
+		{ .less = L "1.mlp.down_proj", .expected = "1 " L "1.mlp.down_proj.weight; " },
+		{ .less = L "0.self_attn.q_proj",
+		  .expected = "1 " L "0.self_attn.q_proj.weight; " },
+		{ .less = L "2.input_layernorm", .expected = "1 " L "2.input_layernorm.weight; " },
+		{ .less = L "2.self_attn", .expected = "1 " L "2.self_attn." },
+		{ .less = L "1.", .expected = "0 layer 1 of 'model.layers' is missing" },
+		{ .less = L "2.", .expected = "0 layer 2 of 'model.layers' is missing" },
+		{ .old = L "1.", .new = L "7.", .expected = "0 layer 1 of 'model.layers' is " },
+		{ .old = L "1.self_attn",
+		  .new = L "1.attention",
+		  .expected = "1 " L "1.self_attn." },
+		{ .old = L "1.self_attn.q_proj",
+		  .new = L "1.self_attn.wq",
+		  .expected = "1 " L "1.self_attn.q_proj.weight; " },
+		{ .less = "k_proj", .expected = "1 " L "0.self_attn.k_proj.weight; " },
+		{ .less = "up_proj", .expected = "1 " L "0.mlp.up_proj.weight; " },
+		{ .less = "model.norm", .expected = "1 the norm after the last layer" },
+		{ .less = "embed_tokens", .expected = "1 the embedding of the model" },
+		{ .less = "lm_head", .expected = "1 lm_head is missing" },
+		{ .config = CONFIG(4, ""), .expected = "0 layer 3 of 'model.layers' is missing" },
+		{ .config = CONFIG(2, ""), .expected = "0 layer 2 of 'model.layers' is one too" },
+		{ .config = CONFIG(3, ", \"num_nextn_predict_layers\": 1"),
+		  .expected = "4 config.json has num_nextn" },
+		{ .old = "1.mlp.up_proj.weight BF16 128 64",
+		  .new = "1.mlp.up_proj.weight BF16 128 32",
+		  .expected = "2 " L "1.mlp.up_proj.weight; " },
+		{ .old = "model.",
+		  .new = "_orig_mod.model.",
+		  .expected = "3 _orig_mod.model.embed_tokens.weight; " },
+		/* what only looks so */
+		{ .less = "lm_head", .config = "{\"num_hidden_layers\": 3}", .expected = "" },
+		{ .more = L "1.self_attn.q_proj.weight_scale_inv F32 1 1\n", .expected = "" },
+		{ .more = L "1.self_attn.q_norm.weight BF16 32\n", .expected = "" },
+		{ .more = L "3.eh_proj.weight BF16 64 128\n" L "3.enorm.weight BF16 64\n" L
+			    "3.hnorm.weight BF16 64\n",
+		  .expected = "" },
+	};
+
+	(void)state;
+	check_rows(rows, N_OF(rows), 3, 0, CONFIG(3, ""));
+}
+
+static void experts_are_all_there(void **state)
+{
+	static const struct row rows[] = {
+		{ .expected = "" },
+		{ .less = L "1.mlp.experts.2.",
+		  .expected = "1 " L "1.mlp.experts.2.down_proj.weight; " },
+		{ .less = L "1.mlp.experts.3.up",
+		  .expected = "1 " L "1.mlp.experts.3.up_proj.weight; " },
+		{ .less = "experts.3.", .expected = "1 " L "0.mlp.experts.3.down_proj.weight; 1 " },
+		{ .less = L "0.mlp.gate.", .expected = "1 " L "0.mlp.gate.weight; " },
+		{ .config = CONFIG(3, ", \"num_local_experts\": 8"),
+		  .expected = "1 " L "0.mlp.experts.4.down_proj.weight; " },
+		{ .config = CONFIG(3, ", \"num_local_experts\": 2"),
+		  .expected = "2 " L "0.mlp.experts.0.down_proj.weight; " },
+		{ .old = "1.mlp.experts.2.up_proj.weight BF16 128 64",
+		  .new = "1.mlp.experts.2.up_proj.weight BF16 128 32",
+		  .expected = "2 " L "1.mlp.experts.2.up_proj.weight; " },
+		/* the first layer is dense; a layer's experts stay in one tensor */
+		{ .less = L "0.mlp.",
+		  .more = L "0.mlp.gate_proj.weight BF16 128 64\n" L
+			    "0.mlp.up_proj.weight BF16 128 64\n" L
+			    "0.mlp.down_proj.weight BF16 64 128\n",
+		  .expected = "" },
+		{ .less = L "0.mlp.experts",
+		  .more = L "0.mlp.experts.gate_up_proj BF16 4 256 64\n" L
+			    "0.mlp.experts.down_proj BF16 4 64 128\n",
+		  .expected = "" },
+		{ .less = L "0.mlp.experts",
+		  .more = L "0.mlp.experts.gate_up_proj BF16 3 256 64\n" L
+			    "0.mlp.experts.down_proj BF16 4 64 128\n",
+		  .expected = "2 " L "0.mlp.experts.gate_up_proj; " },
+	};
+
+	(void)state;
+	check_rows(rows, N_OF(rows), 3, 4, CONFIG(3, ", \"num_local_experts\": 4"));
+}
+
+/* Layers differ where config.json says so, and where several do. */
+static void kinds_of_layers_differ(void **state)
+{
+	static const struct row rows[] = {
+		{ .expected = "" },
+		/* one layer of another kind, and a missing tensor in one of six of a kind */
+		{ .less = L "5.self_attn.v_proj", .expected = "" },
+		{ .less = L "4.self_attn.v_proj",
+		  .expected = "1 " L "4.self_attn.v_proj.weight; " },
+		/* the last layers share what others cache */
+		{ .less = L "6.self_attn.k_norm",
+		  .more = L
+		  "0.self_attn.k_norm.weight BF16 32\n" L "1.self_attn.k_norm.weight BF16 32\n" L
+		  "2.self_attn.k_norm.weight BF16 32\n" L "3.self_attn.k_norm.weight BF16 32\n",
+		  .expected = "" },
+	};
+
+	(void)state;
+	check_rows(rows, N_OF(rows), 7, 0,
+		   CONFIG(7, ", \"attention_k_eq_v\": true, \"layer_types\": [\"s\", \"s\", "
+			     "\"s\", \"s\", \"s\", \"f\", \"s\"]"));
+}
+
+static void weights_have_elements(void **state)
+{
+	static const struct {
+		const char *tensors;
+		bool refused;
+	} rows[] = {
+		{ "model.layers.0.self_attn.k_proj.weight BF16 0\n", true },
+		{ "model.layers.0.self_attn.k_proj.weight BF16 0 512\n", true },
+		{ "model.norm.weight BF16 0\n", true },
+		{ "model.layers.0.empty_proj.weight BF16 0 128\n", false },
+		{ "scaled_fp8 F8_E4M3 0\n", false },
+		{ "model.layers.0.self_attn.rotary_emb.inv_freq F32 0\n", false },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < N_OF(rows); i++) {
+		struct checkpoint checkpoint;
+		struct err err = { 0 };
+
+		memory_checkpoint_init(&checkpoint, NULL, rows[i].tensors);
+		assert_int_equal(expect_elements(&checkpoint, &err), rows[i].refused ? -1 : 0);
+		memory_checkpoint_release(&checkpoint);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(dense_models_are_whole),
+		cmocka_unit_test(experts_are_all_there),
+		cmocka_unit_test(kinds_of_layers_differ),
+		cmocka_unit_test(weights_have_elements),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
