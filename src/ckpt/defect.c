@@ -5,11 +5,23 @@
 
 #include "base/mem.h"
 
+bool defects_count_more(struct defects *defects, enum defect_kind kind)
+{
+	bool full = defects && defects->n_of[kind] >= DEFECTS_LISTED;
+
+	if (full)
+		defects->n_of[kind]++;
+	return full;
+}
+
 int defect_add(struct defects *defects, enum defect_kind kind, const char *tensor, const char *file,
 	       const struct err *err)
 {
 	if (!defects || err->kind != ERR_INPUT)
 		return -1;
+	if (defects_count_more(defects, kind))
+		return 0;
+	defects->n_of[kind]++;
 	ARRAY_GROW(defects->list, defects->n);
 	defects->list[defects->n++] = (struct defect){
 		.kind = kind,

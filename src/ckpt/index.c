@@ -13,6 +13,7 @@
 #include "base/sort.h"
 
 #define NAME_LIMIT 255 /* bytes, as in file systems */
+#define SEARCHED   32  /* tensors for which all of an index is searched */
 
 /* Returns why name cannot be a shard's; NULL if it can. */
 static const char *shard_name_problem(const char *name)
@@ -137,17 +138,34 @@ size_t index_run(const struct weight_index *index, size_t first)
 	return end - first;
 }
 
-/* Fails with a tensor of the shard that the index puts elsewhere, or does not name. */
-static int stray(const struct weight_index *index, const char *tensor, const char *file,
-		 const char *path, struct err *err)
+/* Where the index puts a tensor; NULL: nowhere. */
+static const char *shard_of(const struct weight_index *index, const char *tensor)
 {
 	for (size_t i = 0; i < index->n; i++)
 		if (!strcmp(index->entries[i].tensor, tensor))
-			return err_set(err, ERR_INPUT,
-				       "tensor '%s' is in '%s', but index '%s' lists it in '%s'",
-				       tensor, file, path, index->entries[i].shard);
-	return err_set(err, ERR_INPUT, "tensor '%s' in '%s' is not in index '%s'", tensor, file,
-		       path);
+			return index->entries[i].shard;
+	return NULL;
+}
+
+/* Fails with a tensor of the shard that the index puts elsewhere, or does not name. */
+static int stray(const struct weight_index *index, const char *tensor, const char *shard,
+		 const char *const *names, struct defects *defects, struct err *err)
+{
+	const char *file = names[0], *path = names[1], *elsewhere;
+	bool many = defects && defects->n_of[DEFECT_INDEX_UNMAPPED] >= SEARCHED;
+
+	if (defects_count_more(defects, DEFECT_INDEX_UNMAPPED))
+		return 0;
+	elsewhere = many ? NULL : shard_of(index, tensor);
+	if (elsewhere)
+		err_set(err, ERR_INPUT, "tensor '%s' is in '%s', but index '%s' lists it in '%s'",
+			tensor, file, path, elsewhere);
+	else
+		err_set(err, ERR_INPUT,
+			many ? "tensor '%s' is in '%s', where index '%s' does not list it"
+			     : "tensor '%s' in '%s' is not in index '%s'",
+			tensor, file, path);
+	return defect_add(defects, DEFECT_INDEX_UNMAPPED, tensor, shard, err);
 }
 
 /* Fails with entry i, whose tensor the file does not have. */
@@ -156,6 +174,8 @@ static int absent(const struct index_entry *entry, size_t i, const char *file, c
 {
 	const char *tensor = entry[i].tensor;
 
+	if (defects_count_more(defects, DEFECT_INDEX_MISSING))
+		return 0;
 	if (i && !strcmp(tensor, entry[i - 1].tensor)) {
 		err_set(err, ERR_INPUT, "duplicate tensor '%s' in the weight_map of index '%s'",
 			tensor, path);
@@ -170,6 +190,7 @@ int index_compare(const struct weight_index *index, size_t first, const struct s
 		  const char *path, struct defects *defects, struct err *err)
 {
 	const struct index_entry *entry = index->entries + first;
+	const char *const names[] = { file->path, path };
 	size_t n = index_run(index, first), i = 0, j = 0;
 
 	while (i < n || j < file->n_tensors) {
@@ -178,9 +199,7 @@ int index_compare(const struct weight_index *index, size_t first, const struct s
 
 		if (order < 0 && absent(entry, i, file->path, path, defects, err))
 			return -1;
-		if (order > 0 &&
-		    (stray(index, tensor, file->path, path, err),
-		     defect_add(defects, DEFECT_INDEX_UNMAPPED, tensor, entry->shard, err)))
+		if (order > 0 && stray(index, tensor, entry->shard, names, defects, err))
 			return -1;
 		i += order <= 0;
 		j += order >= 0;

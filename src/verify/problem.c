@@ -109,28 +109,56 @@ const char *problem_kind_name(enum problem_kind kind)
 	return kinds[kind].name;
 }
 
+static struct problem *append(struct problems *problems, const struct problem *problem)
+{
+	if (kinds[problem->kind].note) {
+		ARRAY_GROW(problems->notes, problems->n_notes);
+		problems->notes[problems->n_notes] = *problem;
+		return &problems->notes[problems->n_notes++];
+	}
+	ARRAY_GROW(problems->list, problems->n);
+	problems->list[problems->n] = *problem;
+	return &problems->list[problems->n++];
+}
+
+/* Counts n problems of a kind without listing them. */
+static void count_more(struct problems *problems, enum problem_kind kind, size_t n)
+{
+	struct problem *list = kinds[kind].note ? problems->notes : problems->list;
+	struct problem *line = &list[problems->more[kind]];
+	bool has_line = problems->n_of[kind] > DEFECTS_LISTED;
+
+	problems->n_of[kind] += n;
+	if (!has_line) {
+		problems->more[kind] = kinds[kind].note ? problems->n_notes : problems->n;
+		line = append(problems, &(struct problem){ .kind = kind });
+	}
+	free(line->message);
+	line->message = xasprintf("%zu more of this kind are not listed",
+				  problems->n_of[kind] - DEFECTS_LISTED);
+}
+
 void problem_add(struct problems *problems, enum problem_kind kind, const char *tensor,
 		 const char *file, const char *format, ...)
 {
-	struct problem problem = { .kind = kind,
-				   .tensor = tensor ? xstrdup(tensor) : NULL,
-				   .file = file ? xstrdup(file) : NULL };
+	struct problem problem = { .kind = kind };
 	char message[1024];
 	va_list args;
 
+	if (problems->n_of[kind] >= DEFECTS_LISTED) {
+		count_more(problems, kind, 1);
+		return;
+	}
+	problems->n_of[kind]++;
 	va_start(args, format);
 	vsnprintf(message, sizeof message, format, args);
 	va_end(args);
+	problem.tensor = tensor ? xstrdup(tensor) : NULL;
+	problem.file = file ? xstrdup(file) : NULL;
 	problem.message = kinds[kind].effect ? xasprintf("%s: %s", message, kinds[kind].effect)
 					     : xstrdup(message);
 	text_sanitize(problem.message);
-	if (kinds[kind].note) {
-		ARRAY_GROW(problems->notes, problems->n_notes);
-		problems->notes[problems->n_notes++] = problem;
-		return;
-	}
-	ARRAY_GROW(problems->list, problems->n);
-	problems->list[problems->n++] = problem;
+	append(problems, &problem);
 }
 
 void problems_add_defects(struct problems *problems, const struct defects *defects)
@@ -141,6 +169,9 @@ void problems_add_defects(struct problems *problems, const struct defects *defec
 		problem_add(problems, of_defect[defect->kind], defect->tensor, defect->file, "%s",
 			    defect->message);
 	}
+	for (int kind = 0; kind < N_DEFECT_KINDS; kind++)
+		if (defects->n_of[kind] > DEFECTS_LISTED)
+			count_more(problems, of_defect[kind], defects->n_of[kind] - DEFECTS_LISTED);
 }
 
 static void release_list(struct problem *list, size_t n)

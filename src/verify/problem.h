@@ -78,8 +78,11 @@ struct problem {
 };
 
 /* Problems in an order that does not depend on the number of threads, and apart from them notes:
- * what may be intended, and does not make the checkpoint wrong.  Zeroed: empty lists. */
+ * what may be intended, and does not make the checkpoint wrong.  Of a kind the first DEFECTS_LISTED
+ * are listed, then one line that counts the others.  Zeroed: empty lists. */
 struct problems {
+	size_t n_of[N_PROBLEM_KINDS]; /* all of the kind */
+	size_t more[N_PROBLEM_KINDS]; /* where the line is that counts */
 	size_t n, n_notes;
 	struct problem *list, *notes;
 };

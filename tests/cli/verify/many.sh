@@ -1,0 +1,28 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+. "$CLI/lib.sh"
+# Of a kind of problems the first 1000 are listed, and the others are counted: an index may name millions of tensors.
+python3 - <<'END'
+import json, os
+import checkpoint
+os.mkdir("index")
+os.mkdir("scales")
+config = json.dumps({"model_type": "llama", "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128], "activation_scheme": "dynamic"}})
+for folder in ("index", "scales"):
+    open(folder + "/config.json", "w").write(config)
+names = [f"model.layers.{i}.mlp.down_proj.weight" for i in range(2500)]
+checkpoint.write("scales/model.safetensors", {name: ("F8_E4M3", [2, 2], b"\x38\x30\x34\x3a") for name in names[:1200]})
+checkpoint.write("index/model-1.safetensors", {name: ("F8_E4M3", [2, 2], b"\x38\x30\x34\x3a") for name in names[:1100]})
+checkpoint.write("index/model-2.safetensors", {"lm_head.weight": ("BF16", [2, 2], b"\x80\x3f" * 4)})
+weight_map = {name: "model-2.safetensors" for name in names} | {"lm_head.weight": "model-2.safetensors", "model.norm.weight": "model-1.safetensors"}
+open("index/model.safetensors.index.json", "w").write(json.dumps({"weight_map": weight_map}))
+END
+"$FP8CONV" verify scales --json >j
+json j 'sum(p["kind"] == "scale-missing" for p in j["problems"]) == 1001' \
+	'[p for p in j["problems"] if p["kind"] == "scale-missing"][-1]["message"] == "200 more of this kind are not listed"'
+"$FP8CONV" verify index --json >j
+json j 'sum(p["kind"] == "index-missing" for p in j["problems"]) == 1001' \
+	'[p for p in j["problems"] if p["kind"] == "index-missing"][-1]["message"] == "1501 more of this kind are not listed"' \
+	'sum(p["kind"] == "index-unmapped" for p in j["problems"]) == 1001' \
+	'[p for p in j["problems"] if p["kind"] == "index-unmapped"][-1]["message"] == "100 more of this kind are not listed"' \
+	'sum("lists it in" in p["message"] for p in j["problems"]) == 32'
