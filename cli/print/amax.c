@@ -48,17 +48,20 @@ static void print_head(struct table *table, const struct amax_stats *stats)
 {
 	static const char *const heading[] = { "module", "passes",	"tokens", "x, q", "w, k",
 					       "y, v",	 "latest x, q", "w, k",	  "y, v" };
+	struct buf made = { 0 };
 
 	if (stats->rank.n)
 		printf("share of rank %llu of %llu: "
 		       "'fp8conv merge --ranks' joins the files of all\n",
 		       (unsigned long long)stats->rank.index, (unsigned long long)stats->rank.n);
+	buf_printf(&made, "%s, %s", stats->precision, stats->backend);
+	text_sanitize(made.data);
 	printf("amax history of model %s\n%llu passes, %llu tokens in sequences of %llu at most, "
-	       "%s, %s\ndata %016llx%016llx\n\n",
+	       "%s\ndata %016llx%016llx\n\n",
 	       stats->model, (unsigned long long)stats->n_passes,
-	       (unsigned long long)stats->n_tokens, (unsigned long long)stats->seq_len,
-	       stats->precision, stats->backend, (unsigned long long)stats->data[0],
-	       (unsigned long long)stats->data[1]);
+	       (unsigned long long)stats->n_tokens, (unsigned long long)stats->seq_len, made.data,
+	       (unsigned long long)stats->data[0], (unsigned long long)stats->data[1]);
+	buf_release(&made);
 	for (size_t i = 0; i < sizeof heading / sizeof *heading; i++)
 		table_cell(table, heading[i]);
 }

@@ -72,16 +72,25 @@ void verification_print_json(const struct verification *verification)
 	json_out_end(&out);
 }
 
+/* The name of a file may have any bytes, that of a tensor many. */
+static void print_name(const char *name, const char *end)
+{
+	struct buf text = { 0 };
+
+	buf_puts(&text, name);
+	text_sanitize(text.data);
+	printf("%s%s", text.data, end);
+	buf_release(&text);
+}
+
 void verification_print_problems(const struct verification *verification)
 {
 	for (size_t i = 0; i < verification->problems.n; i++) {
 		const struct problem *problem = &verification->problems.list[i];
 
 		if (problem->file)
-			printf("%s: %s: %s\n", problem->file, problem_kind_name(problem->kind),
-			       problem->message);
-		else
-			printf("%s: %s\n", problem_kind_name(problem->kind), problem->message);
+			print_name(problem->file, ": ");
+		printf("%s: %s\n", problem_kind_name(problem->kind), problem->message);
 	}
 }
 
@@ -129,10 +138,10 @@ void verification_print_checked(const struct verification *verification, bool ha
 		       verification->low_bit.n_values);
 	for (size_t i = 0; i < verification->n_reports; i++) {
 		if (isfinite(verification->reports[i].sqnr))
-			printf("%6.2f dB  %s\n", verification->reports[i].sqnr,
-			       verification->reports[i].name);
+			printf("%6.2f dB  ", verification->reports[i].sqnr);
 		else
-			printf("lossless   %s\n", verification->reports[i].name);
+			fputs("lossless   ", stdout);
+		print_name(verification->reports[i].name, "\n");
 	}
 }
 

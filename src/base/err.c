@@ -22,12 +22,36 @@ size_t text_control(const char *text)
 	return (size_t)((const char *)p - text);
 }
 
+/* Returns the bytes of a character that a terminal might obey, or that changes how it shows what
+ * follows: marks of direction (U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069) and separators of
+ * lines (U+2028, U+2029).  0: it is none, or the end. */
+static size_t unsafe_length(const unsigned char *p)
+{
+	if (*p == 0xc2)
+		return p[1] >= 0x80 && p[1] < 0xa0 ? 2 : 0;
+	if (*p != 0xe2)
+		return *p && (*p < 0x20 || *p == 0x7f);
+	if (p[1] == 0x80)
+		return p[2] == 0x8e || p[2] == 0x8f || (p[2] >= 0xa8 && p[2] <= 0xae) ? 3 : 0;
+	return p[1] == 0x81 && p[2] >= 0xa6 && p[2] <= 0xa9 ? 3 : 0;
+}
+
 void text_sanitize(char *text)
 {
-	while (*(text += text_control(text))) {
-		if ((unsigned char)*text == 0xc2)
-			*text++ = '?';
-		*text = '?';
+	static const bool looked_at[256] = {
+		[0 ... 0x1f] = true, [0x7f] = true, [0xc2] = true, [0xe2] = true
+	};
+
+	for (;; text++) {
+		size_t n;
+
+		while (!looked_at[(unsigned char)*text])
+			text++;
+		if (!*text)
+			return;
+		n = unsafe_length((const unsigned char *)text);
+		memset(text, '?', n);
+		text += n ? n - 1 : 0;
 	}
 }
 
