@@ -190,6 +190,16 @@ static int load(struct onednn *onednn, struct err *err)
 	return 0;
 }
 
+/* The processor was looked at before; the library may be held to fewer instructions. */
+void onednn_failed(const char *name, dnnl_status_t status, struct err *err)
+{
+	err_set(err, ERR_SYSTEM, "oneDNN: %s failed with status %d%s", name, (int)status,
+		status == dnnl_unimplemented
+			? " (not implemented for the instruction set that it may use): unset the "
+			  "environment variables ONEDNN_MAX_CPU_ISA and DNNL_MAX_CPU_ISA"
+			: "");
+}
+
 int onednn_room(struct err *err)
 {
 	void *room =

@@ -87,15 +87,17 @@ int onednn_check(const dnnl_version_t *version, const char *name, struct err *er
  * os-release(5), "" if unknown) to a text of size bytes: "install the package libdnnl3.6". */
 void onednn_suggest(char *text, size_t size, const char *os_release, int major);
 
+/* Sets err to the failure of a function. */
+void onednn_failed(const char *name, dnnl_status_t status, struct err *err);
+
 /* Calls a function of the library.  On failure sets err with its name, and jumps to out. */
-#define ONEDNN_CALL(onednn, name, ...)                                                      \
-	do {                                                                                \
-		dnnl_status_t status_ = (onednn)->name(__VA_ARGS__);                        \
-		if (status_ != dnnl_success) {                                              \
-			err_set(err, ERR_SYSTEM, "oneDNN: %s failed with status %d", #name, \
-				(int)status_);                                              \
-			goto out;                                                           \
-		}                                                                           \
+#define ONEDNN_CALL(onednn, name, ...)                               \
+	do {                                                         \
+		dnnl_status_t status_ = (onednn)->name(__VA_ARGS__); \
+		if (status_ != dnnl_success) {                       \
+			onednn_failed(#name, status_, err);          \
+			goto out;                                    \
+		}                                                    \
 	} while (0)
 
 /* A product y (m, n) = x (m, k) w^T with the weight w (n, k), which the library gets as a matrix

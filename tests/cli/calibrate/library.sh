@@ -4,11 +4,18 @@
 . "$CLI/lib.sh"
 major=$("$FP8CONV" version | sed -n 's/^calibrate	cpu: oneDNN \([0-9]*\)\..*/\1/p')
 [ "$major" ] || skip "no oneDNN"
-LD_LIBRARY_PATH=$PWD
-export LD_LIBRARY_PATH
-
 printf '{"input_ids": [1, 2, 3, 4]}\n' >ids.jsonl
 set -- calibrate "$SAMPLES/tiny-llama" --data ids.jsonl -o a
+
+# The variable of oneDNN that holds it to fewer instructions than the processor has is named, and its removal.
+if grep -qw avx512f /proc/cpuinfo; then
+	export ONEDNN_MAX_CPU_ISA=AVX2
+	fails 4 " calibrate: tensor '*': oneDNN: primitive_desc_create failed with status 3 (not implemented for the instruction set \
+that it may use): unset the environment variables ONEDNN_MAX_CPU_ISA and DNNL_MAX_CPU_ISA" "$@"
+	unset ONEDNN_MAX_CPU_ISA
+fi
+LD_LIBRARY_PATH=$PWD
+export LD_LIBRARY_PATH
 
 echo "this is no library" >"libdnnl.so.$major"
 why="cannot load oneDNN, which multiplies matrices ($PWD/libdnnl.so.$major: file too short): "
