@@ -23,7 +23,7 @@ size_t text_control(const char *text)
 }
 
 /* Returns the bytes of a character that a terminal might obey, or that changes how it shows what
- * follows: marks of direction (U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069) and separators of
+ * follows: marks of direction (U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069), separators of
  * lines (U+2028, U+2029).  0: it is none, or the end. */
 static size_t unsafe_length(const unsigned char *p)
 {

@@ -238,7 +238,7 @@ static int read_kld(struct kld_group *group, const json_t *from, bool unfinished
 		return 0;
 	se = json_object_get(kld, "se");
 	if (!json_is_number(json_object_get(kld, "mean")) ||
-	    !(json_is_number(se) || json_is_null(se)))
+	    !((json_is_number(se) && json_number_value(se) >= 0) || json_is_null(se)))
 		return refuse("kld", "a mean with its error", err);
 	group->measured = true;
 	group->mean = json_number_value(json_object_get(kld, "mean"));

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """First inputs for the fuzz targets, from the sample checkpoints: seeds.py FOLDER."""
+import gzip
 import json
 import pathlib
 import re
+import struct
 import sys
 
 SAMPLES = pathlib.Path("sample_checkpoints")
@@ -75,6 +77,43 @@ RESULTS = [
         {"module": "m.0.up", "local": {"sqnr_db": 30}, "accumulated": {"sqnr_db": None}, "saturated": None, "zeros": 0.1}]}]},
     {"perplexity": {"value": 1}, "tokens": -1}, {"perplexity": []}, [],
 ]
+
+
+# Data of each kind that fuzz_dataset.c knows, by its number there.
+NPY = b"\x93NUMPY\1\0\x46\0" + b"{'descr': '<i4', 'fortran_order': False, 'shape': (2, 2), }".ljust(69) + b"\n" + struct.pack("<4i", 1, 2, 3, 299)
+TENSOR = json.dumps({"input_ids": {"dtype": "I64", "shape": [3], "data_offsets": [0, 24]}}).encode().ljust(80)
+IDS_FILE = struct.pack("<Q", len(TENSOR)) + TENSOR + struct.pack("<3q", 0, 7, 8)
+ZSTD = bytes.fromhex("28b52ffd2007390000") + b"abc<c> "                       # one raw block
+CHAT = [{"text": "ab <c>"}, {"prompt": "a", "completion": "b"}, {"messages": [{"role": "user", "content": "ab"}, {
+    "role": "assistant", "content": [{"type": "text", "text": "c"}, {"type": "text", "text": "a"}]}]},
+    {"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": None}]}]
+FILES = [(0, IDS.encode()), (0, "\n".join(map(json.dumps, CHAT)).encode()), (1, json.dumps(CHAT).encode()), (2, b"\xef\xbb\xbfab<c>  a\nb\xff"),
+         (3, NPY), (4, IDS_FILE), (5, gzip.compress(b"ab c", mtime=0)), (6, ZSTD), (7, gzip.compress(b"[]", mtime=0)), (8, ZSTD),
+         (9, gzip.compress(IDS_FILE, mtime=0)), (0, b'{"input_ids": [1, 2], "text": "a"}\n\n{"input_ids": [-1]}'), (1, b'[{"input_ids": [300]}')]
+
+RECORD = {"name": "model.safetensors", "size": 16696, "mtime": "1795730826.623144162", "header_crc32": "c566ca34", "state": "898df4b0"}
+SPEC = {"fp8_format": "e4m3", "tile": [128, 128], "pow2": True, "scale_arith": "te", "mx_scale": "up", "amax_epsilon": 0.0, "margin": 0}
+MANIFEST = {"tool": "fp8conv", "version": "0.1.0", "command": "quantize", "options": {
+    "recipe": "blockwise", "format": "hf", "target": "any", "profile": "vendor", "scales": SPEC, "include": [], "exclude": [], "tensor": [],
+    "ragged": False, "requantize": False, "on_nonfinite": "error", "preserve_high_precision": False, "kv_cache": False, "calibration": None},
+    "inputs": [RECORD], "shards": [{"name": "model.safetensors", "size": 16696, "plan": "62eeb138", "crc32": "04fbc449"}], "finished": True}
+HASHES = [{"name": "config.json", "size": 719, "sha256": "0" * 64}, {"name": "a/b.json", "size": 0, "sha256": "1" * 64}]
+ROUNDING = {"data_sha256": "0" * 64, "sequences": 4, "tokens": 2048, "domains": [4], "executor": "cpu", "shrink": 0.5}
+MANIFESTS = [
+    MANIFEST, MANIFEST | {"files": HASHES, "inputs": [RECORD | {"sha256": "2" * 64}, *HASHES]},
+    MANIFEST | {"options": {"recipe": "mxfp8", "tensor": ["a=skip", "b=mxfp8"], "exclude": ["a"], "scales": SPEC | {"pow2": False, "margin": 32},
+                            "rounding": ROUNDING, "keep": {"sha256": "0", "budget": 0.1, "max_kld": None, "as": ["bf16"]}},
+                "rounding": {"rounding": "compensated", "shrink": 0.25, "tried": []}},
+    {"tool": "fp8conv", "command": "dequantize", "options": {"dtype": "bf16"}, "inputs": [], "shards": [], "finished": False},
+    MANIFEST | {"options": MANIFEST["options"] | {"scales": SPEC | {"scale_arith": "deepseek", "amax_epsilon": 1e-12}}}, [], {}]
+
+TABLE = {"fp8conv_sensitivity": 1, "tool": "fp8conv 0.1.0", "model": "6b", "by": "layer", "precision": "f32", "backend": "cpu",
+         "data_sha256": "0c", "sequences": 1, "seq_len": 64, "tokens": 64, "recipes": [], "groups": []}
+WAY = {"recipe": "channelwise", "options": {"recipe": "channelwise"}, "kld_sum": 0.003, "unmeasured": ["lm_head"]}
+GROUP = {"recipe": "channelwise", "group": "layers.0.qkv", "layer": 0, "modules": [{"name": "model.layers.0.self_attn.q_proj", "shape": [256, 128]}],
+         "bytes": {"bf16": 131072, "fp8": 67584}, "kld": {"mean": 0.0005, "se": None}}
+TABLES = [TABLE, TABLE | {"recipes": [WAY], "groups": [GROUP, GROUP | {"layer": None, "kld": {"mean": 1e-9, "se": 0.1}}]},
+          TABLE | {"recipes": [WAY, WAY | {"recipe": "blockwise"}], "groups": [GROUP, GROUP | {"recipe": "blockwise", "kld": None}]}]
 
 
 def amax(passes):
@@ -169,6 +208,15 @@ def main():
             put("tokenizer", small_tokenizer(file), text[:300])
     for card in CARDS:
         put("report", f"---\n{card}\n---\n# x\n", "")
+    for kind, data in FILES:
+        for options in (0, 66, 131):
+            put("dataset", bytes([kind, options]) + data)
+    for manifest in MANIFESTS:
+        put("manifest", json.dumps(manifest, indent=1))
+        put("manifest", json.dumps(manifest, indent=1) + " ")
+    for table in TABLES:
+        put("keep", json.dumps(table))
+        put("keep", json.dumps(table) + " ")
     for result in RESULTS:
         put("report", "---\nlicense: mit\n---\n", json.dumps(result))
 
