@@ -139,6 +139,7 @@ void lists_read(struct verify *verify)
 
 	lists->kept = find_skip_list(config);
 	lists->skipped = arrange(lists->kept);
+	lists->renamed = arrange(lists->kept);
 	arrange_exact(lists);
 	lists->tables = arrange(tables);
 	if (json_is_object(layers)) {
@@ -164,6 +165,7 @@ void lists_release(struct verify *verify)
 	free(lists->groups);
 	free(lists->fp8_groups);
 	skip_match_free(lists->skipped);
+	skip_match_free(lists->renamed);
 	skip_match_free(lists->patterns);
 	part_set_release(&lists->entries, NULL);
 	skip_match_free(lists->tables);
@@ -263,7 +265,7 @@ static const char *find_conflict(const struct verify *verify, const struct st_te
 		char *name = engine_name_by(&verify->lists.profile, row, module);
 
 		if (name)
-			entry = skip_match_conflict(verify->lists.skipped, name);
+			entry = skip_match_conflict(verify->lists.renamed, name);
 		free(name);
 	}
 	if (entry || tensor->n_dims != 3)

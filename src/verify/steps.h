@@ -62,6 +62,7 @@ struct verify_group {
 struct verify_lists {
 	const json_t *kept;	     /* the list of modules in high precision; NULL: missing */
 	struct skip_match *skipped;  /* its entries */
+	struct skip_match *renamed;  /* the same, asked for names of engines */
 	struct skip_match *patterns; /* those that are regular expressions */
 	struct part_set entries;     /* all, for whole names */
 	struct skip_match *tables;   /* embeddings in FP8 */
