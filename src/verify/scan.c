@@ -13,8 +13,8 @@
 #include "num/scale.h"
 #include "num/scale_grid.h"
 
-#define LANES  64   /* codes of one comparison */
-#define SAMPLE 1024 /* codes of a cut in which zeros are counted */
+#define LANES  64 /* codes of one comparison */
+#define SAMPLE 64 /* codes of a cut in which zeros are counted */
 
 /* scale_inv is amax / FMAX.  For an amax between 1e-6 and 1e4, FMAX / amax is between these limits,
  * and amax / FMAX is not. */
@@ -90,6 +90,10 @@ static uint8_t codes_max(const uint8_t *codes, uint64_t n_rows, uint64_t n_cols,
 	uint8_t largest[LANES] = { 0 };
 	uint8_t max = 0;
 
+	if (n_cols == stride) {
+		n_cols *= n_rows;
+		n_rows = 1;
+	}
 	for (uint64_t row = 0; row < n_rows; row++) {
 		const uint8_t *at = codes + row * stride, *end = at + n_cols;
 
