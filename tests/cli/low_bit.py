@@ -5,6 +5,7 @@ low_bit.py packings                 their names
 low_bit.py make PACKING DIR         a checkpoint in DIR with scales of every size, NaN among them
 low_bit.py finite PACKING DIR       the same, all of it finite
 low_bit.py wide PACKING DIR         the same, but groups of a block differ by more than FP8 holds
+low_bit.py high PACKING DIR         such groups, of which the largest are far above 1
 low_bit.py check PACKING OUT DTYPE  OUT is what `make` made in bf16, f16 or f32: every bit, and nothing else
 low_bit.py counts PACKING KIND OUT  of KIND (finite or wide): "type tensors exact values changed first" of OUT's codes and scales
 low_bit.py passed PACKING OUT       OUT has the low-bit tensors of `finite` byte for byte, o_proj in blocks, and says both
@@ -72,7 +73,8 @@ def scales_of(packing, kind, n, r):
     dtype, own = PACKINGS[packing][3], PACKINGS[packing][5]
     if dtype in ("U8", "F8_E8M0"):
         data = bytes((0, 1, 127, 254, 253, 255)[i] if i < 6 and kind == "make" else
-                     r.choice((100, 125)) if kind == "wide" else r.randrange(118, 126) for i in range(n))
+                     r.choice((100, 125)) if kind == "wide" else r.randrange(100, 150) if kind == "high" else
+                     r.randrange(118, 126) for i in range(n))
     elif dtype == "BF16":
         data = checkpoint.pack(dtype, [r.uniform(0.5, 1) * 2.0 ** r.randrange(-40 if kind == "wide" else -12, -5) for _ in range(n)])
     else:
@@ -245,7 +247,7 @@ def main():
     command, *rest = sys.argv[1:]
     if command == "packings":
         print(*PACKINGS)
-    elif command in ("make", "finite", "wide"):
+    elif command in ("make", "finite", "wide", "high"):
         write(rest[0], command, rest[1])
     else:
         {"check": check, "counts": counts, "amax": amax, "passed": passed, "same": same}[command](*rest)

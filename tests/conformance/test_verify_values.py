@@ -3,6 +3,7 @@
 named; what looks like them and is right is not."""
 import json
 import pathlib
+import re
 import shutil
 from collections.abc import Callable, Iterator
 
@@ -118,6 +119,51 @@ MX = [
 ]
 
 
+# --- what is right ---
+
+def zero(name: str, first: float = 0, last: float = 1) -> Damage:
+    """These rows of a weight of the source: shares of all below 1."""
+    def change(t: torch.Tensor) -> torch.Tensor:
+        begin, end = (round(x * len(t)) if x <= 1 else int(x) for x in (first, last))
+        t[begin:end] = 0
+        return t
+    return tensors(lambda c: c.update({key: change(c[key]) for key in list(c) if re.search(name, key)}))
+
+
+DENSE = [
+    ("pruned rows", zero(r"down_proj\.weight", 10, 30)),
+    ("a pruned half in rows that lie apart", lambda out: [zero(r"q_proj\.weight", at, at + 2)(out) for at in range(2, 100, 4)]),
+    ("a padded vocabulary", zero(r"embed_tokens", .8, 1)),
+    ("norms as 1 + weight begins", zero(r"norm\.weight")),
+    ("biases of zero", extra(Q + ".weight", Q + ".bias", torch.zeros(128, dtype=torch.bfloat16))),
+    ("a gate that begins at zero", extra(Q + ".weight", LAYER + "cross_attn_gate", torch.zeros(1, dtype=torch.bfloat16))),
+]
+
+EXPERTS = [
+    ("a padded expert", zero(r"experts\.1\.\w+\.weight")),
+    ("a router's bias of zero", extra(Q + ".weight", LAYER + "mlp.gate.e_score_correction_bias", torch.zeros(4))),
+]
+
+
+def accepted(source: pathlib.Path, change: Damage, case: Case) -> Iterator[str]:
+    """A source that is as a trained or a pruned model may be, with and without a manifest."""
+    with scratch() as tmp:
+        shutil.copytree(source, tmp / "source")
+        change(tmp / "source")
+        yield from silence(quantize(tmp / "source", tmp / "out", *case.arguments()))
+        yield from silence(run("verify", tmp / "out", "--progress", "none"))
+        (tmp / "out" / "fp8conv-manifest.json").unlink()
+        status, found = verify(tmp / "out")
+        if status or any(note["kind"] != "code-zero" for note in found["notes"]):
+            yield f"exit status {status}, {found['problems'][:2]}, {found['notes'][:2]}"
+
+
+RIGHT = [plain("blockwise", "hf"), plain("channelwise", "compressed-tensors"), plain("current", "compressed-tensors"),
+         plain("mxfp8", "hf")]
+
+
+# --- what is wrong ---
+
 def named(good: pathlib.Path, damage: Damage, kind: str) -> Iterator[str]:
     """A problem of that kind and status 1; or for kinds that may be intended a note and status 0."""
     with scratch() as tmp:
@@ -160,6 +206,11 @@ def main() -> None:
             report("calibrated", silence(run("calibrate", folder, "--data", tmp / "ids.jsonl", "-o", tmp / "a.amax", "-q")))
             quantize(folder, tmp / "static", "--recipe", "delayed", "--calibration", tmp / "a.amax", "--kv-cache")
             checked(tmp / "static", STATIC)
+    for name, rows in (("tiny-llama", DENSE), ("tiny-moe/per-expert", EXPERTS)):
+        if folder := sample(name):
+            for what, change in rows:
+                for case in RIGHT:
+                    report(f"verify accepts {what}: {case}", accepted(folder, change, case))
     if folder := sample("tiny-moe/per-expert"):
         damaged(folder, plain("blockwise", "hf"), [
             *kept("model.layers.1.mlp.gate.weight"),
