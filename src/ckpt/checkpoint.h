@@ -25,6 +25,7 @@
 #define MODEL_NAME	     "model.safetensors"
 #define CONFIG_NAME	     "config.json"
 #define HF_QUANT_CONFIG_NAME "hf_quant_config.json" /* of ModelOpt */
+#define PARAMS_NAME	     "params.json"	    /* of Mistral's own layout */
 
 /* A tensor of the checkpoint, and the shard that holds it. */
 struct tensor_ref {

@@ -110,7 +110,9 @@ static int finish(struct execution *execution, struct err *err)
 {
 	const struct plan *plan = execution->plan;
 
-	if (copies_make(execution, err) || compensated_inherit(execution, err) ||
+	if (copies_make(execution, err) ||
+	    outdir_put_text(&execution->out, PARAMS_NAME, &plan->files.params, err) ||
+	    compensated_inherit(execution, err) ||
 	    (plan->preserved &&
 	     output_index_put(plan->preserved, plan->n_shards, &execution->preserve, err)) ||
 	    outdir_put_text(&execution->out, HF_QUANT_CONFIG_NAME, &plan->files.hf_quant_config,

@@ -82,7 +82,12 @@ static void note_files(struct plan *plan)
 	json_t *quantization;
 	char *line, *path;
 
-	if (text->len) {
+	if (text->len && plan->files.has_params && !plan->files.params_say)
+		notes_add(notes, NOTE_NO_CONFIG, NULL,
+			  PARAMS_NAME
+			  " cannot tell vLLM (config_format mistral) of this layout: use "
+			  "--recipe current or delayed, and keep no weight of a layer");
+	if (text->len && !plan->files.has_params) {
 		quantization = json_decode((struct json_text){ text->data, text->len },
 					   &(struct err){ 0 });
 		line = json_dumps(quantization, 0);

@@ -416,6 +416,7 @@ void plan_release(struct plan *plan)
 	json_decref(plan->options);
 	buf_release(&plan->files.config);
 	buf_release(&plan->files.quantization);
+	buf_release(&plan->files.params);
 	buf_release(&plan->files.hf_quant_config);
 	selection_release(&plan->selection);
 	keep_list_release(&plan->keep);

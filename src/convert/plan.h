@@ -104,6 +104,9 @@ struct plan_texts {
 	struct buf config;	    /* config.json; empty if the source has none */
 	struct buf quantization;    /* else the quantization_config, for its users to add */
 	struct buf hf_quant_config; /* empty if the format has none */
+	struct buf params;	    /* params.json; empty: a copy of the source's, or none */
+	bool has_params;	    /* the source has params.json and no config.json */
+	bool params_say;	    /* it tells vLLM how the output is quantized */
 	uint64_t index_size;	    /* bytes of the index; 0 for a single file */
 };
 
@@ -208,6 +211,12 @@ int plan_layout(struct plan *plan, struct err *err);
 /* plan_config.c: makes config.json and hf_quant_config.json from the units' recipes and specs.
  * ERR_USAGE if the format cannot describe them. */
 int plan_configuration(struct plan *plan, struct err *err);
+
+/* plan_params.c: for a source with params.json and no config.json, sets files.params to a
+ * params.json that says so of a quantization_config (text) with the scheme, as far as vLLM reads
+ * it there; quantization NULL: to one without such a statement. */
+int plan_params(struct plan *plan, const struct scheme *scheme, const char *quantization,
+		struct err *err);
 
 /* Computes disk space and the progress's total, after config and hf_quant_config are made. */
 int plan_finish(struct plan *plan, struct progress *progress, struct err *err);

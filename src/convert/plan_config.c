@@ -316,9 +316,12 @@ static int set_members(struct plan *plan, struct err *err)
 
 /* Without a config.json beside the source none is invented: loaders would take it for that of a
  * model. */
-static int write_config(struct plan *plan, struct buf *quantization, struct err *err)
+static int write_config(struct plan *plan, const struct scheme *scheme, struct buf *quantization,
+			struct err *err)
 {
 	if (!plan->source.config.len) {
+		if (plan_params(plan, scheme, quantization->data, err))
+			return -1;
 		plan->files.quantization = *quantization;
 		*quantization = (struct buf){ 0 };
 		return 0;
@@ -378,7 +381,7 @@ int plan_configuration(struct plan *plan, struct err *err)
 			     err))
 		goto out;
 	note_names(plan, list, sets.n);
-	rc = write_config(plan, &config, err);
+	rc = write_config(plan, &list[0].scheme, &config, err);
 out:
 	free(list);
 	passed_release(&passed);

@@ -44,7 +44,7 @@ int fp8_source_hf_quant_config(const struct checkpoint *checkpoint, const struct
 int fp8_source_params(const struct checkpoint *checkpoint, const struct io *io, struct buf *text,
 		      struct err *err)
 {
-	return read_beside(checkpoint, io, "params.json", text, err);
+	return read_beside(checkpoint, io, PARAMS_NAME, text, err);
 }
 
 int fp8_source_detect(struct detection *detection, const struct checkpoint *checkpoint,

@@ -67,7 +67,7 @@ int config_declares(struct verify *verify, struct err *err)
 	struct buf text = { 0 };
 	struct err ignored;
 	const char *type;
-	json_t *params;
+	json_t *params, *quantization;
 
 	verify->opened.declared = verify->opened.detection->declared;
 	if (verify->opened.detection->config)
@@ -75,9 +75,10 @@ int config_declares(struct verify *verify, struct err *err)
 	if (fp8_source_params(verify->opened.checkpoint, verify->params->io, &text, err))
 		return -1;
 	params = json_decode_python((struct json_text){ text.data, text.len }, &ignored);
-	type = json_string_value(
-		json_object_get(json_object_get(params, "quantization"), "qformat_weight"));
-	verify->opened.declared = type && !strncmp(type, "fp8", 3);
+	quantization = json_object_get(params, "quantization");
+	type = json_string_value(json_object_get(quantization, "qformat_weight"));
+	verify->opened.declared =
+		(type && !strncmp(type, "fp8", 3)) || json_object_get(quantization, "quant_method");
 	json_decref(params);
 	buf_release(&text);
 	return 0;

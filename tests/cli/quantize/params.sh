@@ -1,0 +1,41 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+. "$CLI/lib.sh"
+# Mistral's own layout: params.json tells vLLM of FP8 as far as its config_format "mistral" reads it; never of another layout.
+need "python3()"
+layer=layers.0
+mkdir m
+python3 "$CLI/checkpoint.py" make m/consolidated.safetensors $layer.attention.wq.weight=BF16:256x256 $layer.attention.wk.weight=BF16:128x256 \
+	$layer.attention.wv.weight=BF16:128x256 $layer.attention.wo.weight=BF16:256x256 $layer.feed_forward.w1.weight=BF16:512x256 \
+	$layer.feed_forward.w2.weight=BF16:256x512 $layer.feed_forward.w3.weight=BF16:512x256 norm.weight=BF16:256 \
+	tok_embeddings.weight=BF16:512x256 output.weight=BF16:512x256
+echo '{"dim": 256, "n_layers": 1, "head_dim": 128, "hidden_dim": 512, "n_heads": 2, "n_kv_heads": 1, "vocab_size": 512}' >m/params.json
+
+# said FOLDER: prints what params.json says, which is that of the source in all else.
+said() {
+	python3 - "$1" <<'END'
+import json, sys
+source, out = (json.load(open(folder + "/params.json")) for folder in ("m", sys.argv[1]))
+said = out.pop("quantization", None)
+print(sys.argv[1], said if not said or "quant_method" not in said else said["quant_method"], "" if source == out else "other keys differ")
+END
+}
+"$FP8CONV" quantize m -o current --recipe current --format hf --quiet && said current
+"$FP8CONV" quantize m -o ct --recipe current --format compressed-tensors && said ct
+for out in current ct; do
+	"$FP8CONV" verify $out --source m || echo "problems in $out"
+done
+# The same command again changes nothing, and an interrupted one ends with the same file.
+cp current/params.json wanted
+"$FP8CONV" quantize m -o current --recipe current --format hf --quiet
+sed -i 's/"finished": true/"finished": false/' current/fp8conv-manifest.json
+cp m/params.json current/params.json
+"$FP8CONV" quantize m -o current --recipe current --format hf --quiet
+cmp wanted current/params.json
+"$FP8CONV" dequantize current -o back && said back
+# One scale for a weight is all that it can say, and for all weights of the layers.
+for options in "--recipe blockwise" "--recipe channelwise" "--recipe current --exclude wo"; do
+	# shellcheck disable=SC2086
+	"$FP8CONV" quantize m -o other --restart $options 2>&1
+	said other
+done
