@@ -106,6 +106,12 @@ conformance: deps
 	@$(MAKE) --no-print-directory all $(patsubst %,$(BUILD)/tests/conformance/%,tokenize forward compensate)
 	@FP8CONV=$(abspath $(BUILD)/fp8conv) sh tests/conformance/run.sh
 
+## make engines-load the loaders of vLLM, SGLang and transformers judge what fp8conv wrote
+.PHONY: engines-load
+engines-load: deps
+	@$(MAKE) --no-print-directory all
+	@FP8CONV=$(abspath $(BUILD)/fp8conv) sh tests/engines_load/run.sh $(ENGINES_LOAD)
+
 ## make engines      conversions by tasks of Slurm, Open MPI, torchrun and Kubernetes (root)
 ENGINES_DEPS := iproute2 libopenmpi-dev openmpi-bin pkg-config munge slurm-client slurmctld slurmd
 .PHONY: engines

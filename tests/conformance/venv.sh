@@ -5,7 +5,9 @@
 # another one.  It is built under a temporary name beside it and renamed when complete.  Scripts in
 # bin/ would name the temporary folder and are removed: run `$(venv.sh)/bin/python -m NAME`.
 #
-#     venv.sh [REQUIREMENTS]    PYTHON chooses the interpreter (default python3)
+#     venv.sh [REQUIREMENTS [OVER]]    PYTHON chooses the interpreter (default python3)
+#
+# OVER is an environment that this one is laid over: what it lacks is found there.
 set -eu
 
 fail() {
@@ -15,6 +17,7 @@ fail() {
 
 python=${PYTHON:-python3}
 requirements=${1:-$(dirname "$0")/requirements.txt}
+over=${2-}
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/fp8conv
 
 version=$("$python" -c 'import platform; print(platform.python_version())') ||
@@ -22,7 +25,7 @@ version=$("$python" -c 'import platform; print(platform.python_version())') ||
 "$python" -c 'import ensurepip, venv' 2>/dev/null ||
 	fail "'$python' has no venv module: install it (Debian: apt-get install python3-venv)"
 
-hash=$({ cat "$requirements"; echo "$version"; } | sha256sum | cut -c1-16)
+hash=$({ cat "$requirements"; echo "$version${over:+ over ${over##*/}}"; } | sha256sum | cut -c1-16)
 venv=$cache/venv-$hash
 if [ -f "$venv/complete" ]; then
 	echo "$venv"
@@ -36,6 +39,9 @@ trap 'exit 1' HUP INT TERM
 
 echo "venv.sh: installing $requirements into $venv" >&2
 "$python" -m venv "$tmp" >&2
+[ -z "$over" ] || for site in "$tmp"/lib/python3.*/site-packages; do
+	echo "$over/lib/${site#"$tmp"/lib/}" >"$site/over.pth"
+done
 "$tmp/bin/python" -m pip install --quiet --disable-pip-version-check --no-cache-dir --no-deps \
 	--only-binary :all: -r "$requirements" >&2 || fail "pip could not install $requirements"
 find "$tmp/bin" -type f -delete

@@ -1,0 +1,35 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# `make engines-load`: loaders of inference engines judge what fp8conv writes.  The engines are installed once, in the
+# user's cache, over the environment of tests/conformance.
+#
+#     FP8CONV=/path/to/fp8conv run.sh [quick] [ENGINE...]      vllm, sglang, transformers
+#
+# Without a name, an engine that cannot be installed is SKIPPED and counted.  With a name, it fails.
+set -u
+cd "$(dirname "$0")" || exit 2
+: "${FP8CONV:?the program to test}"
+common=$(sh ../conformance/venv.sh) || exit 1
+
+quick=
+[ "${1-}" != quick ] || {
+	quick=--quick
+	shift
+}
+asked=$#
+[ $# -gt 0 ] || set -- vllm sglang transformers
+for engine; do
+	venv=$common
+	if [ -e "requirements-$engine.txt" ] && ! venv=$(sh ../conformance/venv.sh "requirements-$engine.txt" "$common"); then
+		[ "$asked" = 0 ] || exit 1
+		venv=
+	fi
+	set -- "$@" "$engine=${venv:+$venv/bin/python}"
+	shift
+done
+
+PYTHONPATH=$PWD:$PWD/../conformance
+: "${OMP_NUM_THREADS:=1}"
+PYTHONDONTWRITEBYTECODE=1 HF_HUB_OFFLINE=1 TRANSFORMERS_VERBOSITY=error
+export FP8CONV OMP_NUM_THREADS PYTHONPATH PYTHONDONTWRITEBYTECODE HF_HUB_OFFLINE TRANSFORMERS_VERBOSITY
+exec "$common/bin/python" table.py $quick "$@"
