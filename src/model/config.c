@@ -19,7 +19,8 @@ static const char *const spellings[N_CONFIG_SIZES][MAX_SPELLINGS] = {
 			     "moe_num_experts" },
 	[CONFIG_LAYERS] = { "num_hidden_layers", "n_layer", "n_layers", "num_layers" },
 	[CONFIG_HEADS] = { "num_attention_heads", "n_head", "n_heads", "num_heads" },
-	[CONFIG_KV_HEADS] = { "num_key_value_heads", "num_kv_heads", "n_head_kv" },
+	[CONFIG_KV_HEADS] = { "num_key_value_heads", "num_kv_heads", "n_head_kv",
+			      "multi_query_group_num", "kv_n_heads" },
 	[CONFIG_HEAD_DIM] = { "head_dim" },
 	[CONFIG_V_HEAD_DIM] = { "v_head_dim" },
 	[CONFIG_VOCAB_SIZE] = { "vocab_size" },
@@ -120,6 +121,21 @@ static int read_sizes(struct model_config *config, const json_t *object, struct 
 	return 0;
 }
 
+/* Reads the sizes of a level, and those that MPT and DBRX keep in an object of the attention.  All
+ * heads share the one of multi_query, but in Falcon's newer layers. */
+static int read_level_sizes(struct model_config *config, const json_t *object, struct err *err)
+{
+	const json_t *attention = json_object_get(object, "attn_config");
+
+	if (read_sizes(config, object, err) ||
+	    (json_is_object(attention) && read_sizes(config, attention, err)))
+		return -1;
+	if (json_is_true(json_object_get(object, "multi_query")) &&
+	    !json_is_true(json_object_get(object, "new_decoder_architecture")))
+		config->size[CONFIG_KV_HEADS] = 1;
+	return 0;
+}
+
 /* transformers writes dtype, and wrote torch_dtype before. */
 static int read_strings(struct model_config *config, const json_t *root, struct err *err)
 {
@@ -194,7 +210,7 @@ static int read_level(struct model_config *config, const json_t *object, struct 
 	bool is_seq2seq = false;
 
 	if (read_string("model_type", json_object_get(object, "model_type"), type, err) ||
-	    read_sizes(config, object, err))
+	    read_level_sizes(config, object, err))
 		return -1;
 	config->n_model_types += *type != NULL;
 	config->has_parts |= has_part(object);
@@ -239,6 +255,8 @@ int model_config_read(struct model_config *config, const struct buf *text, struc
 		level = nested(level);
 	}
 	json_decref(root);
+	if (!config->size[CONFIG_KV_HEADS] && !config->bad[CONFIG_KV_HEADS])
+		config->size[CONFIG_KV_HEADS] = config->size[CONFIG_HEADS];
 	if (rc)
 		model_config_release(config);
 	return rc;

@@ -36,12 +36,14 @@ static int qkv_sections(const struct model_config *config, uint64_t rows,
 	uint64_t q = config->size[CONFIG_HEADS], kv = config->size[CONFIG_KV_HEADS];
 	uint64_t head = config->size[CONFIG_HEAD_DIM], v = config->size[CONFIG_V_HEAD_DIM];
 
-	if (q == 0 || kv == 0 || q > HEADS_MAX || kv > HEADS_MAX)
+	if (q == 0 || kv == 0)
 		return one_section(rows, sections);
+	if (q > HEADS_MAX || kv > HEADS_MAX)
+		return 0;
 	if (head && v && head != v)
 		return uneven_sections(config, rows, sections);
 	if (rows % (q + 2 * kv))
-		return one_section(rows, sections);
+		return 0;
 	head = rows / (q + 2 * kv);
 	sections[0] = (struct section){ .rows = q * head };
 	sections[1] = sections[2] = (struct section){ .rows = kv * head };
@@ -68,6 +70,13 @@ static int mamba_sections(const struct model_config *config, uint64_t rows,
 	return 5;
 }
 
+/* Gate and up under a name that says so, or of the size of both, as ChatGLM's dense_h_to_4h. */
+static bool is_gate_up(enum parallel parallel, const struct model_config *config, uint64_t rows)
+{
+	return parallel == PARALLEL_GATE_UP ||
+	       (parallel != PARALLEL_ROW && rows / 2 == config->size[CONFIG_INTERMEDIATE_SIZE]);
+}
+
 int parallel_sections(enum parallel parallel, const struct model_config *config, uint64_t rows,
 		      struct section sections[MAX_SECTIONS])
 {
@@ -75,7 +84,7 @@ int parallel_sections(enum parallel parallel, const struct model_config *config,
 		return qkv_sections(config, rows, sections);
 	if (parallel == PARALLEL_MAMBA)
 		return mamba_sections(config, rows, sections);
-	if (parallel != PARALLEL_GATE_UP || rows % 2)
+	if (!is_gate_up(parallel, config, rows) || rows % 2)
 		return one_section(rows, sections);
 	sections[0] = sections[1] = (struct section){ .rows = rows / 2 };
 	return 2;

@@ -33,7 +33,7 @@ struct section {
 
 /* Cuts the `rows` rows of a weight into the sections that are split one by one, and returns their
  * number.  Fused q, k and v are one section where config does not have the numbers of heads.
- * Returns 0 where the heads of v have another size and the sum of all does not give the rows. */
+ * Returns 0 where the rows are not those of so many heads. */
 int parallel_sections(enum parallel parallel, const struct model_config *config, uint64_t rows,
 		      struct section sections[MAX_SECTIONS]);
 

@@ -196,6 +196,12 @@ static const struct {
 	{ "base_layer@gate_up_proj", PARALLEL_GATE_UP },
 	{ "base_layer@o_proj", PARALLEL_ROW },
 	{ "base_layer@down_proj", PARALLEL_ROW },
+	{ "att_proj", PARALLEL_QKV }, /* Molmo */
+	{ "ff_proj", PARALLEL_GATE_UP },
+	{ "attn_out", PARALLEL_ROW },
+	{ "ff_out", PARALLEL_ROW },
+	{ "Wi", PARALLEL_GATE_UP }, /* ModernBERT */
+	{ "Wo", PARALLEL_ROW },
 	{ "wqkv", PARALLEL_QKV },
 	{ "Wqkv", PARALLEL_QKV },
 	{ "qkv", PARALLEL_QKV },

@@ -9,7 +9,11 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include "base/mem.h"
+#include "support/memory_checkpoint.h"
 #include "support/selection_check.h"
 
 static const struct select_options ragged = { .ragged = true };
@@ -189,8 +193,58 @@ static void merged_weights_have_seams_inside(void **state)
 		"blockwise", NO_OPTIONS,
 		"a.0.qkv_proj.weight: N 256 is fused of parts, and 64 is not a multiple of 128\n"
 		"a.1.up_proj.weight blockwise\n");
-	selection_gives("a.0.qkv_proj.weight BF16 256 128\n", "blockwise", NO_OPTIONS,
-			"a.0.qkv_proj.weight blockwise\n");
+	selection_gives("a.0.qkv_proj.weight BF16 256 128\na.0.o_proj.weight BF16 128 128\n",
+			"blockwise", NO_OPTIONS,
+			"a.0.qkv_proj.weight blockwise\na.0.o_proj.weight blockwise\n");
+}
+
+/* The parts as vLLM 0.32 cuts them: models/{modernbert,molmo2,gpt_bigcode,dbrx,chatglm}.py. */
+static void parts_follow_from_each_dialect_of_config(void **state)
+{
+	static const struct {
+		const char *config, *tensor;
+		bool seam; /* a part ends inside a block */
+	} rows[] = {
+		{ "{\"intermediate_size\": 448}", "a.0.mlp.Wi.weight BF16 896 128\n", true },
+		{ "{\"intermediate_size\": 2624}", "a.0.mlp.Wi.weight BF16 5248 128\n", true },
+		{ "{\"num_attention_heads\": 4, \"num_key_value_heads\": 1, \"head_dim\": 64}",
+		  "a.0.self_attn.att_proj.weight BF16 384 128\n", true },
+		{ "{\"n_head\": 4, \"multi_query\": true}", "a.0.attn.c_attn.weight BF16 384 128\n",
+		  true },
+		{ "{\"n_head\": 3, \"multi_query\": false}",
+		  "a.0.attn.c_attn.weight BF16 576 128\n", true },
+		{ "{\"n_heads\": 4, \"attn_config\": {\"kv_n_heads\": 1}}",
+		  "a.0.attn.Wqkv.weight BF16 384 128\n", true },
+		{ "{\"n_head\": 4, \"multi_query\": true, \"new_decoder_architecture\": true, "
+		  "\"num_kv_heads\": 2}",
+		  "a.0.query_key_value.weight BF16 1024 128\n", false },
+		{ "{\"num_attention_heads\": 4, \"multi_query_group_num\": 1}",
+		  "a.0.query_key_value.weight BF16 384 128\n", true },
+		{ "{\"n_head\": 5}", "a.0.attn.Wqkv.weight BF16 384 128\n", true },
+		{ "{\"ffn_hidden_size\": 448}", "a.0.mlp.dense_h_to_4h.weight BF16 896 128\n",
+		  true },
+		{ "{\"ffn_hidden_size\": 896}", "a.0.mlp.dense_h_to_4h.weight BF16 896 128\n",
+		  false },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		char *tensors = xasprintf("%sa.0.o_proj.weight BF16 128 128\n", rows[i].tensor);
+		char *selected;
+		struct checkpoint checkpoint;
+		struct selection selection;
+		struct select_options options = { .recipe = recipe_named("blockwise") };
+		struct err err;
+
+		memory_checkpoint_init(&checkpoint, rows[i].config, tensors);
+		assert_int_equal(selection_make(&selection, &checkpoint, &options, &err), 0);
+		selected = selection_text(&selection);
+		assert_int_equal(strstr(selected, "is fused of parts") != NULL, rows[i].seam);
+		free(selected);
+		free(tensors);
+		selection_release(&selection);
+		memory_checkpoint_release(&checkpoint);
+	}
 }
 
 /* MiMo-V2: the heads of v are smaller than those of q and k.  4 x 192, 2 x 192, 2 x 128 rows. */
@@ -309,6 +363,7 @@ int main(void)
 		cmocka_unit_test(seams_must_lie_between_blocks),
 		cmocka_unit_test(small_fused_weights_keep_their_seams),
 		cmocka_unit_test(merged_weights_have_seams_inside),
+		cmocka_unit_test(parts_follow_from_each_dialect_of_config),
 		cmocka_unit_test(merged_weights_may_have_two_sizes_of_heads),
 		cmocka_unit_test(a_fused_set_is_selected_whole_or_not_at_all),
 		cmocka_unit_test(a_fused_set_has_one_recipe),
