@@ -165,31 +165,27 @@ static struct module_set *sets_list(const struct recipe_sets *sets)
 	return list;
 }
 
-static int check_modules(struct skip_match *match, const struct modules *modules, struct err *err)
-{
-	for (size_t m = 0; m < modules->n; m++) {
-		const char *entry;
+/* An entry of the list that some engine matches with a quantized module, whose codes it would then
+ * read as weights. */
+struct conflict {
+	const char *entry; /* NULL: there is none */
+	const char *module;
+};
 
+static void find_conflict(struct conflict *conflict, struct skip_match *match,
+			  const struct modules *modules)
+{
+	for (size_t m = 0; m < modules->n && !conflict->entry; m++) {
 		if (m + AHEAD < modules->n)
 			__builtin_prefetch(modules->names[m + AHEAD]);
-		entry = skip_match_conflict(match, modules->names[m]);
-		if (entry)
-			return err_set(
-				err, ERR_USAGE,
-				"'%s' is kept, and its name in the list of kept modules also "
-				"matches '%s', which is quantized, in some engine: keep both "
-				"with --exclude",
-				entry, modules->names[m]);
+		conflict->entry = skip_match_conflict(match, modules->names[m]);
+		conflict->module = modules->names[m];
 	}
-	return 0;
 }
 
-/* Engines look for experts that stay in one tensor by their prefix. */
-static int check_stacks(struct skip_match *match, const struct plan *plan, struct err *err)
+/* The prefixes of experts that stay in one tensor, by which engines look for them. */
+static void add_prefixes(struct modules *prefixes, const struct plan *plan)
 {
-	struct modules prefixes = { 0 };
-	int rc;
-
 	for (size_t u = 0; u < plan->selection.n_units; u++) {
 		const struct unit *unit = &plan->selection.units[u];
 		char *prefix;
@@ -197,28 +193,57 @@ static int check_stacks(struct skip_match *match, const struct plan *plan, struc
 		if (!unit->recipe || !unit->stack)
 			continue;
 		prefix = skip_experts_prefix(unit->name);
-		modules_add(&prefixes, prefix);
+		modules_add(prefixes, prefix);
 		free(prefix);
 	}
-	rc = check_modules(match, &prefixes, err);
-	modules_release(&prefixes);
-	return rc;
 }
 
-/* Refuses a list that some engine would match with a quantized module, whose codes it would then
- * read as weights. */
-static int check_list(const struct plan *plan, const struct recipe_sets *sets, struct err *err)
+static struct conflict list_conflict(const struct plan *plan, const struct recipe_sets *sets,
+				     const struct modules *prefixes)
 {
 	const char *const *names = (const char *const *)plan->skipped.names;
 	struct skip_match *match = skip_match_make(names, plan->skipped.n);
-	int rc = check_modules(match, &sets->tables, err);
+	struct conflict conflict = { 0 };
 
-	for (size_t i = 0; i < sets->n && !rc; i++)
-		rc = check_modules(match, &sets->list[i].modules, err);
-	if (!rc && sets->n_stacks)
-		rc = check_stacks(match, plan, err);
+	find_conflict(&conflict, match, &sets->tables);
+	for (size_t i = 0; i < sets->n; i++)
+		find_conflict(&conflict, match, &sets->list[i].modules);
+	find_conflict(&conflict, match, prefixes);
 	skip_match_free(match);
-	return rc;
+	return conflict;
+}
+
+/* Do engines of the family build the module without quantization, whatever the list says? */
+static bool is_bare(const struct plan *plan, const char *module)
+{
+	struct scheme scheme = scheme_from_qspec(&plan->spec, false);
+	unsigned on = profile_conditions(plan->format, &scheme, plan->target);
+	const struct profile_row *row = profile_find(&plan->profile, module, on).row;
+
+	return row && row->action == PROFILE_BARE;
+}
+
+/* Leaves out of the list what engines know without it, where they would match it with a quantized
+ * module; refuses the list if they would match another entry. */
+static int check_list(struct plan *plan, const struct recipe_sets *sets, struct err *err)
+{
+	struct modules prefixes = { 0 };
+	struct conflict conflict;
+
+	if (sets->n_stacks)
+		add_prefixes(&prefixes, plan);
+	conflict = list_conflict(plan, sets, &prefixes);
+	while (conflict.entry && is_bare(plan, conflict.entry)) {
+		skip_list_remove(&plan->skipped, conflict.entry);
+		conflict = list_conflict(plan, sets, &prefixes);
+	}
+	if (conflict.entry)
+		err_set(err, ERR_USAGE,
+			"'%s' is kept, and its name in the list of kept modules also matches "
+			"'%s', which is quantized, in some engine: keep both with --exclude",
+			conflict.entry, conflict.module);
+	modules_release(&prefixes);
+	return conflict.entry ? -1 : 0;
 }
 
 /* The low-bit weights that the output takes over, and what the source says of them. */

@@ -136,7 +136,7 @@ static int read_level_sizes(struct model_config *config, const json_t *object, s
 	return 0;
 }
 
-/* transformers writes dtype, and wrote torch_dtype before. */
+/* transformers writes dtype, and wrote torch_dtype before; diffusers writes _class_name. */
 static int read_strings(struct model_config *config, const json_t *root, struct err *err)
 {
 	const json_t *architectures = json_object_get(root, "architectures");
@@ -144,6 +144,8 @@ static int read_strings(struct model_config *config, const json_t *root, struct 
 	if (architectures && !json_is_null(architectures) && !json_is_array(architectures))
 		return refuse("architectures", architectures, "a list of strings", err);
 	if (read_string("model_type", json_object_get(root, "model_type"), &config->model_type,
+			err) ||
+	    read_string("_class_name", json_object_get(root, "_class_name"), &config->architecture,
 			err) ||
 	    read_string("architectures", json_array_get(architectures, 0), &config->architecture,
 			err) ||

@@ -39,7 +39,7 @@ enum config_size {
 
 struct model_config {
 	char *model_type;   /* strings: NULL where missing */
-	char *architecture; /* architectures[0] */
+	char *architecture; /* architectures[0], or _class_name of diffusers */
 	/* of the top level, then of the nested ones in which the language model's facts are */
 	char *model_types[MODEL_CONFIG_LEVELS];
 	size_t n_model_types;

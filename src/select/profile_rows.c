@@ -190,6 +190,8 @@ const struct profile_row profile_rows[] = {
 	  OF_GIGACHAT },
 	{ "granite_speech", "encoder.*", PROFILE_BARE, ENGINE, 0, BUILT_BARE,
 	  "vllm granite_speech.py" },
+	{ "FluxTransformer*", "{x_embedder,context_embedder,proj_out}", PROFILE_BARE, ENGINE,
+	  0, BUILT_BARE, "sglang multimodal_gen flux.py" },
 	{ "zaya", "*.mlp.gate.*", PROFILE_KEEP, ENGINE, 0, "router network", "sglang zaya.py" },
 
 	/* Mamba mixers that an engine builds without quantization. */

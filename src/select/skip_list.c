@@ -166,6 +166,16 @@ void skip_list_add_module(struct skip_list *list, const char *module)
 	add(list, module, strlen(module));
 }
 
+void skip_list_remove(struct skip_list *list, const char *name)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < list->n; i++)
+		if (strcmp(list->names[i], name) != 0)
+			list->names[n++] = list->names[i];
+	list->n = n;
+}
+
 static int compare_texts(const void *a, const void *b)
 {
 	return strcmp(*(char *const *)a, *(char *const *)b);

@@ -47,6 +47,9 @@ void skip_list_add(struct skip_list *list, const struct format *format,
 /* Adds one name, and those by which engines know the module. */
 void skip_list_add_module(struct skip_list *list, const char *module);
 
+/* Takes a name out of the list. */
+void skip_list_remove(struct skip_list *list, const char *name);
+
 /* Sorts the names, and drops duplicates. */
 void skip_list_sort(struct skip_list *list);
 void skip_list_release(struct skip_list *list);

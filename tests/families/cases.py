@@ -477,3 +477,22 @@ case("cohere_asr", {"model_type": "cohere_asr", "architectures": ["CohereAsrForC
 case("mimo_audio", text("qwen2", architectures=["MiMoAudioModel"], num_hidden_layers=1), ends(), attention(L + "0.self_attn."), mlp(L + "0.mlp."),
      [("local_transformer.layers.0.self_attn.o_proj.weight", (128, 128)), ("hidden_states_downcast.weight", (128, H)), ("speech_group_downcast.weight", (H, 512))],
      rules=[HEADS, (r"local_transformer|downcast", "named"), REST])
+
+# Transformers of diffusers: SGLang 0.5.23, multimodal_gen/runtime/models/dits/{flux,qwen_image}.py.  "proj_out" is the end of the name of a quantized
+# module, which SGLang's matcher would skip, so that the list must not have it; the class builds it without quantization.
+DIT = "sglang multimodal_gen flux.py"
+case("flux", {"_class_name": "FluxTransformer2DModel", "num_layers": 1, "num_attention_heads": 2},
+     [("x_embedder.weight", (H, 64)), ("context_embedder.weight", (H, H)), ("time_text_embed.timestep_embedder.linear_1.weight", (H, H)), ("norm_out.linear.weight", (2 * H, H)),
+      ("proj_out.weight", (128, H)), ("transformer_blocks.0.norm1.linear.weight", (6 * H, H)), ("transformer_blocks.0.attn.to_q.weight", (H, H)),
+      ("single_transformer_blocks.0.proj_mlp.weight", (4 * H, H)), ("single_transformer_blocks.0.proj_out.weight", (H, 5 * H))],
+     rules=[(r"^proj_out\.", "free", "engine", DIT), (r"^x_embedder", "free"), (r"^context_embedder", "free"), (r"^(time_text_embed|norm_out)", "named"), REST])
+
+case("qwen_image", {"_class_name": "QwenImageTransformer2DModel", "num_layers": 1, "num_attention_heads": 2},
+     [("img_in.weight", (H, 64)), ("txt_in.weight", (H, H)), ("norm_out.linear.weight", (2 * H, H)), ("proj_out.weight", (64, H))],
+     [("transformer_blocks.0." + n + ".weight", s) for n, s in (("img_mod.1", (6 * H, H)), ("txt_mod.1", (6 * H, H)), ("attn.to_q", (H, H)), ("attn.add_q_proj", (H, H)),
+                                                                ("img_mlp.net.0.proj", (4 * H, H)), ("img_mlp.net.2", (H, 4 * H)), ("txt_mlp.net.2", (H, 4 * H)))],
+     rules=[(r"^(img_in|txt_in|norm_out|proj_out)", "named"), REST])
+
+case("flux_bfl", {"num_layers": 1}, [("img_in.weight", (H, 64)), ("final_layer.linear.weight", (64, H))],
+     [("double_blocks.0." + n + ".weight", s) for n, s in (("img_attn.qkv", (3 * H, H)), ("img_attn.proj", (H, H)), ("img_mlp.0", (4 * H, H)), ("img_mod.lin", (6 * H, H)), ("txt_attn.proj", (H, H)))],
+     rules=[(r"^(img_in|final_layer)", "named"), (r"attn\.qkv", ("named", "quantize", "quantize")), REST])

@@ -248,9 +248,9 @@ static char *config_of(const char *family)
 	struct buf text = { 0 };
 
 	if (*family >= 'A' && *family <= 'Z')
-		buf_printf(&text, "{\"architectures\": [\"%s\"]}", family);
+		buf_printf(&text, "{\"architectures\": [\"%s\"], \"n_head\": 1}", family);
 	else if (*family)
-		buf_printf(&text, "{\"model_type\": \"%s\"}", family);
+		buf_printf(&text, "{\"model_type\": \"%s\", \"n_head\": 1}", family);
 	else
 		buf_puts(&text, "");
 	return text.data;
@@ -273,7 +273,7 @@ static void check_family(size_t i, size_t end)
 	for (; i < end; i++) {
 		const char *reason = rows[i].reason;
 
-		buf_printf(&tensors, "%s.weight BF16 256 256\n", rows[i].module);
+		buf_printf(&tensors, "%s.weight BF16 768 256\n", rows[i].module);
 		buf_printf(&expected, "%s.weight%s %s\n", rows[i].module, reason ? ":" : "",
 			   reason ? reason : "blockwise");
 	}
