@@ -9,7 +9,7 @@
  */
 #include "select/profile.h"
 
-#define V32	   "deepseek_v32 glm_moe_dsa hy_v4"
+#define V32	   "deepseek_v32 glm_moe_dsa hy_v4 hy_v4_vl dots3_note* axk2 mistral_large4"
 #define GLM5	   "glm5_next glm5_next_text"
 #define LING3	   "bailing_hybrid bailing_moe_v3"
 #define NEMO	   "nemotron_h nemotron_h_omni NemotronH_*"
@@ -18,7 +18,7 @@
 #define QWEN3_5	   "qwen3_5 qwen3_5_moe Qwen3_5*"
 #define QWEN4	   "qwen4_exp qwen4_exp_text"
 #define STEP	   "step3p5 step3p7"
-#define INKLING	   "inkling_mm_model inkling_text"
+#define INKLING	   "inkling_mm_model inkling_text inkling2*"
 #define MUSE	   "muse_spark muse_glimmer"
 #define MAMBA1	   "mamba falcon_mamba"
 #define HEADLESS   "llama mistral qwen2 qwen3 gemma2 gemma3_text"
@@ -62,6 +62,7 @@
 #define OF_INKLING   "vllm inkling"
 #define OF_INKLING_2 "transformers conversion_mapping"
 #define OF_GIGACHAT  "sglang gigachat35.py"
+#define OF_MERGED    "vllm 0.33 stacked_params_mapping"
 #define OF_MUSE	     "sglang muse_spark.py"
 #define OF_SG_LLAMA  "sglang llama.py"
 #define OF_SG_MLA    "sglang deepseek_weight_loader.py"
@@ -88,9 +89,9 @@ const struct profile_row profile_rows[] = {
 	  OF_V32 },
 	{ V32, "*.indexer.wk", PROFILE_KEEP, ENGINE, 0, SQUARE, OF_V32 },
 
-	{ "deepseek_v4", "expert_dtype=fp8", PROFILE_CONFIG, ENGINE, 0, NULL,
+	{ "deepseek_v4 deepseek_v41*", "expert_dtype=fp8", PROFILE_CONFIG, ENGINE, 0, NULL,
 	  "vllm deepseek_v4/quant_config.py" },
-	{ "deepseek_v4", "*.compressor.*", PROFILE_BARE, ENGINE, 0, BUILT_BARE,
+	{ "deepseek_v4 deepseek_v41*", "*.compressor.*", PROFILE_BARE, ENGINE, 0, BUILT_BARE,
 	  "vllm deepseek_v4/compressor.py" },
 
 	{ GLM5, "*.self_attn.*", PROFILE_KEEP, VENDOR, 0, "attention, as in the release",
@@ -110,6 +111,12 @@ const struct profile_row profile_rows[] = {
 	  "vLLM loads it apart from q, k and v in blocks", OF_LING3 },
 	{ LING3, "*.{q,k,v}_proj", PROFILE_GENERAL, ENGINE, ON_BLOCKWISE | ON_HF, NULL, OF_LING3 },
 	{ LING3, "*.{q,k,v,b}_proj", PROFILE_BOND, ENGINE, 0, NULL, OF_LING3 },
+
+	{ GLM5, "*.self_attn.{q,k,v,b,f_a,g_a}_proj", PROFILE_BOND, ENGINE, 0, NULL, OF_MERGED },
+	{ "beam", "*.self_attn.{q,k,v,gate}_proj", PROFILE_BOND, ENGINE, 0, NULL, OF_MERGED },
+	{ "alice_ai", "*.{q,k,v,g,f_a,b}_proj", PROFILE_BOND, ENGINE, 0, NULL, OF_MERGED },
+	{ "step5 step5_vl", "*.self_attn.{q,k,v,index_q,index_k,index_z,g}_proj", PROFILE_BOND,
+	  ENGINE, 0, NULL, OF_MERGED },
 
 	{ "olmo_hybrid", "*.{q,k,v,g}_proj", PROFILE_BOND, ENGINE, 0, NULL, "vllm olmo_hybrid.py" },
 	{ "jet_nemotron", "*.linear_attn.{q,k,v,a,b,g}_proj", PROFILE_BOND, ENGINE, 0, NULL,
@@ -184,14 +191,14 @@ const struct profile_row profile_rows[] = {
 	  "vLLM stops at a scale of it", "vllm longcat_flash_ngram.py" },
 	{ "spark2_5", "*.self_attn.g_proj", PROFILE_KEEP, ENGINE, FOR_SGLANG, SGLANG_BARE,
 	  "sglang spark2_5.py" },
-	{ "gigachat35", "*.self_attn.g_proj", PROFILE_KEEP, ENGINE, FOR_SGLANG, SGLANG_BARE,
-	  OF_GIGACHAT },
-	{ "gigachat35", "*.gate_{up,down}_lowrank", PROFILE_KEEP, ENGINE, FOR_SGLANG, SGLANG_BARE,
-	  OF_GIGACHAT },
+	{ "gigachat35 gigachat3_5", "*.self_attn.g_proj", PROFILE_KEEP, ENGINE, FOR_SGLANG,
+	  SGLANG_BARE, OF_GIGACHAT },
+	{ "gigachat35 gigachat3_5", "*.gate_{up,down}_lowrank", PROFILE_KEEP, ENGINE, FOR_SGLANG,
+	  SGLANG_BARE, OF_GIGACHAT },
 	{ "granite_speech", "encoder.*", PROFILE_BARE, ENGINE, 0, BUILT_BARE,
 	  "vllm granite_speech.py" },
-	{ "FluxTransformer*", "{x_embedder,context_embedder,proj_out}", PROFILE_BARE, ENGINE,
-	  0, BUILT_BARE, "sglang multimodal_gen flux.py" },
+	{ "FluxTransformer*", "{x_embedder,context_embedder,proj_out}", PROFILE_BARE, ENGINE, 0,
+	  BUILT_BARE, "sglang multimodal_gen flux.py" },
 	{ "zaya", "*.mlp.gate.*", PROFILE_KEEP, ENGINE, 0, "router network", "sglang zaya.py" },
 
 	/* Mamba mixers that an engine builds without quantization. */

@@ -335,18 +335,25 @@ static void candidate_init(struct candidate *c, const struct select *select, siz
 }
 
 /* GPT-2's modules store [in, out]; other models give the same names to plain linear layers.  The
- * first layer of an attention or MLP has more outputs than inputs, which decides; the shape of the
- * second one would not. */
+ * first layer of an attention or MLP has more outputs than inputs, which decides.  Without one, as
+ * in EXAONE, the second layer of an MLP does, which has more inputs. */
 static bool is_transposed_model(const struct select *select)
 {
+	bool first = false, second = false;
+
 	for (size_t i = 0; i < select->n; i++) {
 		const struct candidate *c = &select->candidates[i];
 
-		if (c->linear && c->facts.conv1d && c->facts.parallel != PARALLEL_ROW &&
-		    c->rows > c->cols)
+		if (!c->linear || !c->facts.conv1d)
+			continue;
+		if (c->facts.parallel == PARALLEL_ROW)
+			second |= c->rows > c->cols;
+		else if (c->rows > c->cols)
 			return false;
+		else
+			first = true;
 	}
-	return true;
+	return first || second;
 }
 
 static void keep_transposed(struct select *select)

@@ -169,6 +169,12 @@ static void transposed_modules_of_gpt2_are_kept(void **state)
 			"h.0.attn.c_attn.weight blockwise\n"
 			"h.0.attn.c_proj.weight blockwise\n"
 			"h.0.mlp.c_proj.weight blockwise\n");
+	/* EXAONE has no first layer of such a name */
+	selection_gives("h.0.mlp.c_fc_0.weight F32 512 128\n"
+			"h.0.mlp.c_proj.weight F32 128 512\n",
+			"blockwise", NO_OPTIONS,
+			"h.0.mlp.c_fc_0.weight blockwise\n"
+			"h.0.mlp.c_proj.weight blockwise\n");
 }
 
 static void an_empty_selection_is_refused(void **state)
