@@ -15,6 +15,7 @@
 #define CONNECTIONS 8
 #define LIST_LIMIT  ((size_t)64 << 20)	/* bytes of the Hub's answer; 500 files have 200 KB */
 #define INDEX_LIMIT ((size_t)512 << 20) /* as of an index on a disk */
+#define MAX_SHARDS  ((size_t)10000)	/* files of an index; released models have some hundreds */
 #define MAX_DEPTH   16			/* names of a path */
 #define INDEX_NAME  "model.safetensors.index.json"
 
@@ -146,29 +147,44 @@ static bool has(const struct remote_files *files, const char *name)
 	return false;
 }
 
-/* Adds the shards of an index.  Text that is no index adds none: the reader of checkpoints says
- * what is wrong with it. */
-static void add_shards(struct remote_files *files, const char *base, struct json_text text)
+/* Adds the shards of an index, which may have millions of tensors, without a tree of it.  Text that
+ * is no index adds none: the reader of checkpoints says what is wrong with it. */
+static int add_shards(struct remote_files *files, const char *base, struct json_text text,
+		      struct err *err)
 {
-	struct err ignored;
-	json_t *index = json_decode(text, &ignored), *shard;
-	const char *tensor;
+	struct json_members walk = { 0 };
+	struct json_member member;
 	struct remote_files shards = { 0 };
+	struct buf name = { 0 };
+	struct err ignored;
+	int rc = 0;
 
-	json_object_foreach(json_object_get(index, "weight_map"), tensor, shard)
-	{
-		const char *name = json_string_value(shard);
-
-		if (name && is_path(name) && !strchr(name, '/') &&
-		    (!shards.n || strcmp(shards.list[shards.n - 1].name, name) != 0))
-			add(&shards, name, base);
+	if (json_find(text, "weight_map", &walk.text, &ignored))
+		return 0;
+	while (walk.text.len && json_members_next(&walk, &member, &ignored) > 0) {
+		if (!json_text_string(member.value, &name) || !is_path(name.data) ||
+		    strchr(name.data, '/') ||
+		    (shards.n && !strcmp(shards.list[shards.n - 1].name, name.data)))
+			continue;
+		add(&shards, name.data, base);
+		if (shards.n < 2 * MAX_SHARDS)
+			continue;
+		settle(&shards); /* neighbors may alternate */
+		if (shards.n > MAX_SHARDS)
+			break;
 	}
 	settle(&shards);
-	for (size_t i = 0; i < shards.n; i++)
+	if (shards.n > MAX_SHARDS)
+		rc = err_set(err, ERR_INPUT,
+			     "the index in '%s' names more than %zu files: check the address", base,
+			     MAX_SHARDS);
+	for (size_t i = 0; i < shards.n && !rc; i++)
 		if (!has(files, shards.list[i].name))
 			add(files, shards.list[i].name, base);
 	remote_files_release(&shards);
-	json_decref(index);
+	json_members_release(&walk);
+	buf_release(&name);
+	return rc;
 }
 
 /* Reads the index file number i, and asks for its shards. */
@@ -189,8 +205,9 @@ static int list_index(struct remote_files *files, struct client *client, size_t 
 		rc = range_read(client, index, index->n_head, n - index->n_head,
 				(char *)text + index->n_head, err);
 	if (!rc) {
-		add_shards(files, files->root, (struct json_text){ text, n });
-		rc = probe_from(files, client, first, err);
+		rc = add_shards(files, files->root, (struct json_text){ text, n }, err);
+		if (!rc)
+			rc = probe_from(files, client, first, err);
 	}
 	free(text);
 	return rc;

@@ -217,6 +217,19 @@ def test_refusals(server: Server, work: Path) -> None:
     fails("up-revision", "hf://org/good@..", work, 3, "hf://ORG/NAME", HF_ENDPOINT=url)
 
 
+def test_many_files(server: Server, work: Path) -> None:
+    """An index of more files than any model has would be as many requests; of few files, its shards alternate."""
+    (work / "many").mkdir()
+    index = work / "many" / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {f"t{i}": f"m-{i}.safetensors" for i in range(20100)}}))
+    fails("many", f"{server.url}/good/many", work, 3, "names more than 10000 files")
+    index.write_text(json.dumps({"weight_map": {f"t{i}": f"m-{i % 2}.safetensors" for i in range(50000)}}))
+    before = len(server.log())
+    result = run("inspect", f"{server.url}/good/many")
+    asked = {line[1] for line in server.log()[before:] if "/m-" in line[1]}
+    check("many/alternate", result.returncode == 3 and len(asked) == 2, f"{result.stderr}, {asked}")
+
+
 def test_kill(server: Server, work: Path) -> None:
     """Killed in the middle over slow connections, a job goes on where it was."""
     out, address = work / "out-kill", f"{server.url}/slow/model"
@@ -338,7 +351,7 @@ def main() -> int:
                        check=True, capture_output=True)
         server, tls = Server(work, "port"), Server(work, "tls-port", cert, key)
         try:
-            for test in (test_headers, test_folder, test_other_commands, test_two_models, test_refusals, test_kill, test_memory, test_once, test_hub,
+            for test in (test_headers, test_folder, test_other_commands, test_two_models, test_refusals, test_many_files, test_kill, test_memory, test_once, test_hub,
                          test_no_library):
                 test(server, work)
             test_tls(server, tls, work, cert)
