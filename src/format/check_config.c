@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "format/read_config.h"
 
@@ -49,4 +50,14 @@ void config_check_keys(const struct config_check *check)
 			      "quant_method is '%s', which does not declare FP8: engines refuse "
 			      "it or read codes as weights",
 			      config_quant_method(detection->config));
+}
+
+bool config_declares_cache(const json_t *config)
+{
+	const json_t *nested = json_object_get(config, "quantization");
+	const json_t *keys = nested ? nested : config;
+	const json_t *scheme = json_object_get(keys, "kv_cache_scheme");
+
+	return (json_is_object(scheme) && !json_is_true(json_object_get(scheme, "dynamic"))) ||
+	       !strcasecmp(config_text(keys, "kv_cache_quant_algo"), "FP8");
 }

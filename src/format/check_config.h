@@ -31,6 +31,10 @@ struct config_check {
 /* Checks the configuration of a checkpoint that declares FP8 or has FP8 weights. */
 void config_check_keys(const struct config_check *check);
 
+/* Whether a configuration declares scales of the KV cache in the files: not where they are found as
+ * the cache fills, as compressed-tensors may say.  config may be NULL. */
+bool config_declares_cache(const json_t *config);
+
 /* For checkers: formats the message and calls report. */
 void config_report(const struct config_check *check, enum config_part part, const char *file,
 		   const char *format, ...) __attribute__((format(printf, 4, 5)));

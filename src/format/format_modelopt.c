@@ -16,11 +16,13 @@
 #include "format/variant.h"
 
 #define NOT_IN_TRANSFORMERS "it does not know quant_method 'modelopt'"
-#define SGLANG_TENSORS	    "it reads only per-tensor FP8 of modelopt"
+#define SGLANG_TENSORS	    "it reads only per-tensor FP8 and MXFP8 of modelopt"
 #define VLLM_DENSE	    "it reads this quant_algo only in dense layers"
 
-#define VLLM_MIXED   "with MIXED_PRECISION it takes codes of this quant_algo for weights, silently"
-#define TRTLLM_MIXED "with MIXED_PRECISION it reads blocks only as FP8_BLOCK_SCALES"
+#define VLLM_MIXED "with MIXED_PRECISION it takes codes of this quant_algo for weights, silently"
+
+#define VLLM_MIXED_BLOCKS "before 0.33, " VLLM_MIXED
+#define TRTLLM_MIXED	  "with MIXED_PRECISION it reads blocks only as FP8_BLOCK_SCALES"
 
 static const char *const methods[] = { "modelopt", "modelopt_mxfp8", NULL };
 
@@ -68,7 +70,8 @@ static const struct variant variants[] = {
 		.refused = { [ENGINE_SGLANG] = SGLANG_TENSORS,
 			     [ENGINE_TRANSFORMERS] = NOT_IN_TRANSFORMERS },
 		.refused_moe = { [ENGINE_VLLM] = VLLM_DENSE },
-		.refused_mixed = { [ENGINE_VLLM] = VLLM_MIXED, [ENGINE_TRTLLM] = TRTLLM_MIXED },
+		.refused_mixed = { [ENGINE_VLLM] = VLLM_MIXED_BLOCKS,
+				   [ENGINE_TRTLLM] = TRTLLM_MIXED },
 		.layer = "FP8_PB_WO",
 		.weights = "block",
 	},
@@ -78,8 +81,7 @@ static const struct variant variants[] = {
 		.weight_scale = "_scale",
 		.layout = LAYOUT_GRID,
 		.dtype = DT_U8,
-		.refused = { [ENGINE_SGLANG] = SGLANG_TENSORS,
-			     [ENGINE_TRANSFORMERS] = NOT_IN_TRANSFORMERS },
+		.refused = { [ENGINE_TRANSFORMERS] = NOT_IN_TRANSFORMERS },
 		.weights = "group",
 		.inputs = "group",
 	},

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "format/check_config.h"
+#include "format/scale_names.h"
 #include "model/cached.h"
 #include "model/tensor_name.h"
 #include "num/scale.h"
@@ -141,52 +143,97 @@ static bool has_scale(const struct checkpoint *checkpoint, char *attention)
 	return found;
 }
 
-/* Reports latent attention without a scale, beside others with one.  Layers beyond the model's are
- * MTP layers, which no calibration runs. */
-static void check_missing(struct verify *verify)
+/* The attentions of the language model whose cache has no scale, beside others with one. */
+struct unscaled {
+	size_t n, n_scaled;
+	const struct tensor_ref *first;
+};
+
+/* Looks for the scale of an attention, whose name is the first n bytes of a tensor's.  Layers
+ * beyond the model's are MTP layers, which no calibration runs. */
+static void look_for_scale(struct verify *verify, const struct tensor_ref *ref, size_t n,
+			   bool latent, struct unscaled *unscaled)
 {
 	const struct checkpoint *checkpoint = verify->opened.checkpoint;
 	uint64_t n_layers = verify->opened.model.size[CONFIG_LAYERS];
+	char *attention = xstrndup(ref->tensor->name, n);
+	uint32_t layer;
+
+	free(name_pattern(ref->tensor->name, &layer));
+	if (n_layers && layer >= n_layers) {
+		free(attention);
+		return;
+	}
+	if (has_scale(checkpoint, attention)) {
+		unscaled->n_scaled++;
+	} else if (latent) {
+		problem_add(&verify->result->problems, PROBLEM_KV_SCALE_MISSING, ref->tensor->name,
+			    verify_file(verify, ref),
+			    "attention '%s' has no scale of its cache, but others have one",
+			    attention);
+	} else if (!unscaled->n++) {
+		unscaled->first = ref;
+	}
+	free(attention);
+}
+
+/* Reports attention without a scale beside others with one.  Of latent attention each is wrong;
+ * others may share the cache of a layer before, as Gemma 3n's. */
+static void check_missing(struct verify *verify)
+{
+	const struct checkpoint *checkpoint = verify->opened.checkpoint;
+	struct unscaled unscaled = { 0 };
 
 	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
 		const struct tensor_ref *ref = &checkpoint->by_name[i];
 		bool latent;
 		size_t n = cached_projection(checkpoint, ref->tensor->name, &latent);
-		char *attention;
-		uint32_t layer;
 
-		if (!n || !latent)
-			continue;
-		free(name_pattern(ref->tensor->name, &layer));
-		attention = xstrndup(ref->tensor->name, n);
-		if ((!n_layers || layer < n_layers) && !has_scale(checkpoint, attention))
-			problem_add(&verify->result->problems, PROBLEM_KV_SCALE_MISSING,
-				    ref->tensor->name, verify_file(verify, ref),
-				    "attention '%s' has no scale of its cache, but others have one",
-				    attention);
-		free(attention);
+		if (n)
+			look_for_scale(verify, ref, n, latent, &unscaled);
 	}
+	if (unscaled.n && unscaled.n_scaled)
+		problem_add(&verify->result->problems, PROBLEM_KV_SCALE_SOME,
+			    unscaled.first->tensor->name, verify_file(verify, unscaled.first),
+			    "%zu of %zu attentions have no scales of their caches, first that of "
+			    "'%s'",
+			    unscaled.n, unscaled.n + unscaled.n_scaled,
+			    unscaled.first->tensor->name);
+}
+
+/* Whether a tensor is a scale of a cache, by any name. */
+static bool is_cache_scale(const char *name)
+{
+	const struct scale_name *word = scale_name_find(name);
+
+	return word && word->role == SCALE_OF_CACHE;
 }
 
 int verify_caches(struct verify *verify, struct err *err)
 {
 	const struct checkpoint *checkpoint = verify->opened.checkpoint;
-	bool latent = false;
+	size_t n_named = 0, n_scales = 0;
 
 	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
 		const struct tensor_ref *ref = &checkpoint->by_name[i];
 		struct cache_name name;
 		int rc;
 
+		n_scales += is_cache_scale(ref->tensor->name);
 		if (!parse(ref->tensor->name, &name))
 			continue;
-		latent |= cached_latent(checkpoint, name.module);
+		n_named++;
 		rc = check_scale(verify, ref, &name, err);
 		free(name.module);
 		if (rc)
 			return -1;
 	}
-	if (latent)
+	if (n_named)
 		check_missing(verify);
+	else if (!n_scales && verify->opened.detection->n_weights &&
+		 config_declares_cache(verify->opened.detection->config))
+		problem_add(&verify->result->problems, PROBLEM_KV_SCALE_MISSING, NULL,
+			    "config.json",
+			    "a KV cache with static scales is declared, but the files have none");
 	return 0;
 }

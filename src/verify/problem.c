@@ -60,6 +60,7 @@ static const struct {
 	[PROBLEM_KV_SCALE_PAIR] = { "kv-scale-pair", "vLLM stops or uses 1.0" },
 	[PROBLEM_KV_SCALE_NAME] = { "kv-scale-name", "engines do not load it, and use 1.0" },
 	[PROBLEM_KV_SCALE_MISSING] = { "kv-scale-missing", "engines use 1.0" },
+	[PROBLEM_KV_SCALE_SOME] = { "kv-scale-missing", "engines use 1.0 there", true },
 	[PROBLEM_CACHE_SCALE_VALUE] = { "scale-value",
 					"engines use 1.0, or what they cache is wrong" },
 	[PROBLEM_TP_SPLIT] = { "tp-split", "engines refuse to load it" },

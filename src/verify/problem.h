@@ -39,6 +39,7 @@ enum problem_kind {
 	PROBLEM_KV_SCALE_PAIR,
 	PROBLEM_KV_SCALE_NAME,
 	PROBLEM_KV_SCALE_MISSING,
+	PROBLEM_KV_SCALE_SOME,	   /* a note of the same name: some layers may cache nothing */
 	PROBLEM_CACHE_SCALE_VALUE, /* has the same name as PROBLEM_SCALE_VALUE */
 	PROBLEM_TP_SPLIT,
 	PROBLEM_PARTIAL_BLOCKS,

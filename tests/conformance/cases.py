@@ -28,7 +28,7 @@ LOADS = {
     ("mxfp8", "compressed-tensors"): {"vllm": True, "sglang": False, "trtllm": False, "transformers": True},
     ("channelwise", "modelopt"): {"vllm": "dense", "sglang": False, "trtllm": True, "transformers": False},
     ("blockwise", "modelopt"): {"vllm": "dense", "sglang": False, "trtllm": True, "transformers": False},
-    ("mxfp8", "modelopt"): {"vllm": True, "sglang": False, "trtllm": True, "transformers": False},
+    ("mxfp8", "modelopt"): {"vllm": True, "sglang": True, "trtllm": True, "transformers": False},
 }
 
 

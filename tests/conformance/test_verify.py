@@ -22,20 +22,26 @@ LAYER = "model.layers.0.self_attn."
 
 # --- what is right ---
 
+def misread(case: Case) -> bool:
+    """vLLM reads partial blocks that it merges with others with other scales, and does not refuse them, in hf."""
+    return case.ragged and case.format == "hf"
+
+
 def accepted(source: pathlib.Path, case: Case) -> Iterator[str]:
     with scratch() as tmp:
         yield from silence(quantize(source, tmp / "out", *case.arguments()))
         for args in ([], ["--source", source], ["--source", source, "--threads", "1", "--backend", "reference"]):
             done = run("verify", tmp / "out", "--progress", "none", *args)
-            if done.returncode or done.stdout or done.stderr:
+            told = [line for line in done.stdout.splitlines() if not (misread(case) and b": partial-blocks: " in line)]
+            if done.returncode != bool(done.stdout) or told or done.stderr:
                 yield f"{args}: exit status {done.returncode}: {(done.stdout + done.stderr).decode()[:300]}"
         status, found = verify(tmp / "out", "--source", source)
-        if status or not found["arithmetic"] or found["recipe"] != case.recipe or found["format"] != case.format:
+        if status != bool(found["problems"]) or kinds(found) - ({"partial-blocks"} if misread(case) else set()) or not found["arithmetic"] or found["recipe"] != case.recipe or found["format"] != case.format:
             yield f"detected as {found['recipe']}, {found['format']}, {found.get('arithmetic')}"
         if found["cost_db"] or found["worst_cost_db"]:
             yield f"its own arithmetic costs {found['cost_db']} dB"
         status, found = verify(tmp / "out", "--source", source, "--recipe", case.recipe)
-        if status:
+        if kinds(found) - ({"partial-blocks"} if misread(case) else set()):
             yield f"--recipe {case.recipe}: {found['problems'][:2]}"
         other = next(recipe for recipe in RECIPES if recipe != case.recipe)
         if verify(tmp / "out", "--source", source, "--recipe", other)[0] != 1:
@@ -172,6 +178,7 @@ def noted(source: pathlib.Path) -> Iterator[str]:
     with scratch() as tmp:
         yield from silence(quantize(source, tmp / "out", "--recipe", "current"))
         one(K + "_scale", lambda t: t * 2)(tmp / "out")
+        (tmp / "out" / "fp8conv-manifest.json").unlink()
         status, found = verify(tmp / "out")
         if status or found["problems"] or {note["kind"] for note in found["notes"]} != {"group-scales-differ"}:
             yield f"exit status {status}, {found['problems'][:2]}, notes {found['notes'][:2]}"

@@ -60,7 +60,7 @@ static const struct {
 	{ "modelopt", DYNAMIC, "nnnnn" },
 	{ "modelopt", CHANNEL, "yynyn" },
 	{ "modelopt", BLOCK, "yynyn" },
-	{ "modelopt", MX, "yynyn" },
+	{ "modelopt", MX, "yyyyn" },
 };
 
 static void engines_load_what_is_published(void **state)

@@ -40,7 +40,7 @@ for kind in next 3.5; do
 	"$FP8CONV" eval $kind.fp8 --source $kind $data --kv-cache --json >eval.json
 	json eval.json "0 < j['kld']['median'] < 0.1"
 	"$FP8CONV" quantize $kind -o $kind.compensated --recipe blockwise --ragged --rounding compensated --data ids.jsonl \
-		--seq-len 40 --quiet
+		--seq-len 40 --format compressed-tensors --quiet
 	"$FP8CONV" verify $kind.compensated --source $kind
 	# shellcheck disable=SC2086
 	"$FP8CONV" sensitivity $kind --recipe blockwise --ragged $data -o $kind.kld
