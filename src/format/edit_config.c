@@ -11,6 +11,7 @@
 #include "base/json.h"
 
 static const char key[] = "quantization_config";
+static const char older_key[] = "compression_config";
 
 int config_set_quantization(const struct buf *config, const char *quantization, struct buf *out,
 			    struct err *err)
@@ -32,6 +33,8 @@ int config_set_quantization(const struct buf *config, const char *quantization, 
 	else if (!json_edit_path(whole, nested_path, 2, NULL, &single, err))
 		rc = json_edit((struct json_text){ single.data, single.len }, key, quantization,
 			       out, err);
+	if (!rc)
+		rc = config_remove(out, older_key, err);
 out:
 	buf_release(&single);
 	return rc ? err_wrap(err, "config.json") : 0;
@@ -101,7 +104,8 @@ int config_set_dequantized(const struct buf *config, const char *dtype, struct b
 	static const char *const types[] = { "torch_dtype", "dtype" };
 
 	buf_add(out, config->data, config->len);
-	if (config_remove(out, key, err) || config_remove(out, "expert_dtype", err))
+	if (config_remove(out, key, err) || config_remove(out, older_key, err) ||
+	    config_remove(out, "expert_dtype", err))
 		return -1;
 	for (size_t n = 1; n <= 2; n++) {
 		const char *path[] = { "text_config", NULL };

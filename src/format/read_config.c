@@ -13,6 +13,7 @@ static int find_object(struct json_text text, const char *key, struct json_text 
 	return 0;
 }
 
+/* vLLM and SGLang take "compression_config", the older name of compressed-tensors, for the same. */
 static int find_in_config(struct json_text config, struct json_text *value, struct err *err)
 {
 	struct json_text nested;
@@ -23,9 +24,9 @@ static int find_in_config(struct json_text config, struct json_text *value, stru
 	if (find_object(config, "quantization_config", value, err) ||
 	    find_object(config, "text_config", &nested, err))
 		return -1;
-	if (value->len || !nested.len)
-		return 0;
-	return find_object(nested, "quantization_config", value, err);
+	if (!value->len && nested.len && find_object(nested, "quantization_config", value, err))
+		return -1;
+	return value->len ? 0 : find_object(config, "compression_config", value, err);
 }
 
 int config_find_quantization(const struct checkpoint *checkpoint, struct json_text hf_quant_config,

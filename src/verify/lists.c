@@ -27,7 +27,7 @@ static json_t *find_member(const json_t *config, const char *key)
 static const json_t *find_skip_list(const json_t *config)
 {
 	static const char *const keys[] = { "ignored_layers", "modules_to_not_convert", "ignore",
-					    "exclude_modules" };
+					    "exclude_modules", "exclude" };
 
 	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
 		const json_t *list = find_member(config, keys[i]);

@@ -14,12 +14,35 @@
 #include "verify/origin.h"
 #include "verify/steps.h"
 
+/* Takes a "quantization" of params.json that names a quant_method: vLLM reads Mistral's own layout by
+ * that of compressed-tensors too. */
+static int read_params(const struct verify *verify, struct buf *text, struct err *err)
+{
+	struct buf params = { 0 };
+	struct json_text value = { 0 }, method = { 0 };
+	struct err ignored;
+
+	if (verify->result->checkpoint.config.len)
+		return 0;
+	if (fp8_source_params(&verify->result->checkpoint, verify->params->io, &params, err))
+		return -1;
+	if (params.len &&
+	    !json_find((struct json_text){ params.data, params.len }, "quantization", &value,
+		       &ignored) &&
+	    value.len && *value.data == '{' &&
+	    !json_find(value, "quant_method", &method, &ignored) && method.len)
+		buf_add(text, value.data, value.len);
+	buf_release(&params);
+	return 0;
+}
+
 /* Detects the format.  An invalid configuration is a problem, and the detection stays empty. */
 static int detect(struct verify *verify, struct err *err)
 {
 	struct verification *result = verify->result;
 	struct buf text = { 0 };
 	struct err bad = { 0 };
+	bool usable;
 
 	if (fp8_source_hf_quant_config(&result->checkpoint, verify->params->io, &text, err))
 		return -1;
@@ -30,11 +53,12 @@ static int detect(struct verify *verify, struct err *err)
 		problem_add(&result->problems, PROBLEM_CONFIG_KEY, NULL, "hf_quant_config.json",
 			    "%s", bad.message);
 	bad = (struct err){ 0 };
+	usable = verify->opened.hf_quant_config || !text.len;
+	if (!text.len && read_params(verify, &text, err))
+		return -1;
 	if (detection_make_with(
 		    &result->detection, &result->checkpoint,
-		    (struct json_text){ verify->opened.hf_quant_config ? text.data : NULL,
-					verify->opened.hf_quant_config ? text.len : 0 },
-		    &bad) ||
+		    (struct json_text){ usable ? text.data : NULL, usable ? text.len : 0 }, &bad) ||
 	    model_config_read(&verify->opened.model, &result->checkpoint.config, &bad))
 		problem_add(&result->problems, PROBLEM_CONFIG_KEY, NULL, "config.json", "%s",
 			    bad.message);

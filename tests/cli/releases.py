@@ -319,6 +319,39 @@ def autofp8_static():
 
 
 @release
+def quark_fp8():
+    """AMD's: quant_method quark, one scale for a tensor, a list of names and expressions."""
+    t = qwen3_tensors(static)
+    tensor = {"dtype": "fp8_e4m3", "qscheme": "per_tensor", "is_dynamic": False, "observer_cls": "PerTensorMinMaxObserver"}
+    quantization = {"quant_method": "quark", "quant_mode": "eager_mode", "layer_type_quant_config": {}, "layer_quant_config": {},
+                    "global_quant_config": {"weight": tensor, "input_tensors": tensor, "output_tensors": None, "bias": None}, "exclude": ["lm_head"],
+                    "export": {"kv_cache_group": [], "pack_method": "reorder", "weight_format": "real_quantized"}}
+    return config("qwen3", "Qwen3ForCausalLM", quantization), t, ("vllm", "sglang"), (
+        plain(L + "0.mlp.down_proj.weight"), unlisted("lm_head", "exclude"), without(L + "0.mlp.down_proj.input_scale", "input-scale-missing"),
+        ("a list that is a string", "config-key", lambda c, t: c["quantization_config"].update(exclude="lm_head")))
+
+
+@release
+def older_key():
+    """compressed-tensors under the key of 2024."""
+    t = qwen3_tensors(channel)
+    content = config("qwen3", "Qwen3ForCausalLM", ct("channel", ["lm_head"], act=TOKEN))
+    content["compression_config"] = content.pop("quantization_config")
+    return content, t, ("vllm", "sglang"), (plain(L + "0.mlp.down_proj.weight"), without(L + "0.mlp.down_proj.weight_scale"))
+
+
+@release
+def mistral_compressed():
+    """Mistral's own layout by llm-compressor: the configuration is in params.json."""
+    p = "layers.0."
+    t = each(channel, p + "attention.", ("wq", [256, H]), ("wk", [128, H]), ("wv", [128, H]), ("wo", [H, 256])) | each(channel, p + "feed_forward.", *W)
+    t |= bf16(("tok_embeddings.weight", [V, H]), ("output.weight", [V, H]), ("norm.weight", [H]))
+    quantization = ct("channel", ["output", "lm_head"], act=TOKEN)
+    return {"params.json": {"dim": H, "n_layers": 1, "quantization": quantization}}, t, ("vllm",), (
+        plain(p + "attention.wo.weight"), without(p + "attention.wo.weight_scale"))
+
+
+@release
 def redhat_blocks():
     """RedHat's FP8_BLOCK: BF16 scales, each module of the list by its name."""
     def block(name, shape):
