@@ -361,7 +361,9 @@ static int write_config(struct plan *plan, const struct scheme *scheme, struct b
 /* Notes the engines that load the format, but under other names: each wants a target. */
 static void note_names(struct plan *plan, const struct module_set *sets, size_t n)
 {
-	for (size_t i = 0; plan->target == ENGINE_ANY && i < n; i++) {
+	if (plan->conversion != CONVERT_QUANTIZE || plan->target != ENGINE_ANY)
+		return;
+	for (size_t i = 0; i < n; i++) {
 		for (int e = ENGINE_ANY + 1; e < N_ENGINES; e++) {
 			const char *engine = engine_name((enum engine)e);
 

@@ -26,8 +26,8 @@ struct declaration {
 };
 
 /* Sets *config to a new reference to "quantization_config" of config.json, at the top or in
- * text_config, else to its "compression_config", else to the object of hf_quant_config.json, else to NULL.  ERR_INPUT where a file is
- * not valid JSON. */
+ * text_config, else to its "compression_config", else to the object of hf_quant_config.json, else
+ * to NULL.  ERR_INPUT where a file is not valid JSON. */
 int config_find_quantization(const struct checkpoint *checkpoint, struct json_text hf_quant_config,
 			     json_t **config, struct err *err);
 

@@ -148,9 +148,18 @@ static void find_renamed(struct rest *rest, const struct profile *profile, const
 	}
 }
 
+/* Looks up the whole segments from `begin` to each dot before `end`, which SGLang takes anywhere in
+ * a module. */
+static void find_within(struct rest *rest, const char *begin, const char *end)
+{
+	for (const char *dot = begin; (dot = memchr(dot, '.', (size_t)(end - dot))); dot++)
+		if (part_set_get(&rest->set, begin, (size_t)(dot - begin)))
+			intern_add(&rest->ends, begin, (size_t)(dot - begin));
+}
+
 /* Looks up the ends of all modules, at each dot, instead of all modules for each entry. */
 static void find_ends(struct rest *rest, const struct checkpoint *checkpoint,
-		      const struct profile *profile)
+		      const struct profile *profile, bool within)
 {
 	bool renamed = profile_next(profile, PROFILE_NAME, ANY_NAME, NULL);
 
@@ -165,6 +174,8 @@ static void find_ends(struct rest *rest, const struct checkpoint *checkpoint,
 			dot++;
 			if (part_set_get(&rest->set, dot, (size_t)(end - dot)))
 				intern_add(&rest->ends, dot, (size_t)(end - dot));
+			if (within)
+				find_within(rest, dot, end);
 		}
 		if (renamed) {
 			char *module = verify_module(name);
@@ -181,7 +192,8 @@ static void report_rest(struct verify *verify, struct rest *rest)
 	struct part_text none = { 0 };
 	size_t n_ends;
 
-	find_ends(rest, verify->opened.checkpoint, &verify->lists.profile);
+	find_ends(rest, verify->opened.checkpoint, &verify->lists.profile,
+		  verify->opened.target == ENGINE_SGLANG);
 	n_ends = rest->ends.n;
 	for (size_t i = 0; i < rest->n; i++) {
 		const char *entry = rest->entries[i];

@@ -57,12 +57,14 @@ static struct skip_match *arrange(const json_t *list)
 	return match;
 }
 
-/* Keeps the entries of the list once more: all as they are, and the regular expressions. */
+/* Keeps the entries of the list once more: all as they are, and the regular expressions, with "re:"
+ * and without it. */
 static void arrange_exact(struct verify_lists *lists)
 {
 	const char **texts = xcalloc(json_array_size(lists->kept), sizeof *texts);
+	char **bare = xcalloc(json_array_size(lists->kept), sizeof *bare);
 	json_t *value;
-	size_t i, n = 0;
+	size_t i, n = 0, n_bare = 0;
 
 	part_set_init(&lists->entries, json_array_size(lists->kept));
 	json_array_foreach(lists->kept, i, value)
@@ -74,8 +76,13 @@ static void arrange_exact(struct verify_lists *lists)
 		part_set_add(&lists->entries, text, strlen(text));
 		if (!strncmp(text, "re:", 3))
 			texts[n++] = text;
+		else if (strpbrk(text, "*?[](){}^$|+\\"))
+			bare[n_bare++] = xasprintf("re:(?:%s)(?:(?<=\\.)|(?=\\.|\\z))", text);
 	}
 	lists->patterns = skip_match_make(texts, n);
+	lists->bare = skip_match_make((const char *const *)bare, n_bare);
+	lists->bare_texts = bare;
+	lists->n_bare = n_bare;
 	free(texts);
 }
 
@@ -167,6 +174,10 @@ void lists_release(struct verify *verify)
 	skip_match_free(lists->skipped);
 	skip_match_free(lists->renamed);
 	skip_match_free(lists->patterns);
+	skip_match_free(lists->bare);
+	for (size_t i = 0; i < lists->n_bare; i++)
+		free(lists->bare_texts[i]);
+	free(lists->bare_texts);
 	part_set_release(&lists->entries, NULL);
 	skip_match_free(lists->tables);
 	skip_match_free(lists->layers);
@@ -183,6 +194,14 @@ bool lists_skip(const struct verify *verify, const char *module)
 	return skip_match_lists(verify->lists.skipped, module) != NULL;
 }
 
+bool lists_skip_target(const struct verify *verify, const char *module)
+{
+	const enum engine target = verify->opened.target;
+
+	return matchers_know(verify, target, module) ? matchers_find(verify, target, module) != NULL
+						     : lists_skip(verify, module);
+}
+
 /* Whether an engine leaves out the module.  A name of its own is matched as it matches names:
  * SGLang takes the end of a path, the others do not, which then would be the module's own name. */
 static bool skips_as(const struct verify *verify, enum engine engine, const char *module)
@@ -191,7 +210,9 @@ static bool skips_as(const struct verify *verify, enum engine engine, const char
 	char *name = engine_name_of(&lists->profile, lists->on, engine, module);
 	bool skips;
 
-	if (!name || engine == ENGINE_SGLANG)
+	if (verify->opened.target == engine && matchers_know(verify, engine, module))
+		skips = matchers_find(verify, engine, name ? name : module) != NULL;
+	else if (!name || engine == ENGINE_SGLANG)
 		skips = lists_skip(verify, name ? name : module);
 	else
 		skips = part_set_get(&lists->entries, name, strlen(name)) ||
@@ -256,9 +277,14 @@ bool lists_quantize(const struct verify *verify, const char *module)
 static const char *find_conflict(const struct verify *verify, const struct st_tensor *tensor,
 				 const char *module)
 {
-	const char *entry = skip_match_conflict(verify->lists.skipped, module);
+	const enum engine target = verify->opened.target;
 	const struct profile_row *row = NULL;
+	const char *entry;
 	char *prefix;
+
+	if (matchers_know(verify, target, module))
+		return matchers_find(verify, target, module);
+	entry = skip_match_conflict(verify->lists.skipped, module);
 
 	while (!entry &&
 	       (row = profile_next(&verify->lists.profile, PROFILE_NAME, verify->lists.on, row))) {
@@ -286,6 +312,9 @@ void lists_check_conflict(struct verify *verify, const struct tensor_ref *ref, c
 		problem_add(&verify->result->problems, PROBLEM_CONFIG_IGNORE, ref->tensor->name,
 			    verify_file(verify, ref),
 			    "the list of modules in high precision names '%s', which matches '%s' "
-			    "(%s) in some engines: they read its codes as weights",
-			    entry, module, dtype_name(ref->tensor->dtype));
+			    "(%s) in %s: codes are read as weights",
+			    entry, module, dtype_name(ref->tensor->dtype),
+			    matchers_know(verify, verify->opened.target, module)
+				    ? engine_name(verify->opened.target)
+				    : "some engines");
 }

@@ -60,9 +60,12 @@ struct verify_group {
 
 /* What the configuration says of modules.  lists_read() fills it. */
 struct verify_lists {
-	const json_t *kept;	     /* the list of modules in high precision; NULL: missing */
-	struct skip_match *skipped;  /* its entries */
-	struct skip_match *renamed;  /* the same, asked for names of engines */
+	const json_t *kept;	    /* the list of modules in high precision; NULL: missing */
+	struct skip_match *skipped; /* its entries */
+	struct skip_match *renamed; /* the same, asked for names of engines */
+	struct skip_match *bare; /* regular expressions without "re:", as transformers has them */
+	char **bare_texts;
+	size_t n_bare;
 	struct skip_match *patterns; /* those that are regular expressions */
 	struct part_set entries;     /* all, for whole names */
 	struct skip_match *tables;   /* embeddings in FP8 */
@@ -162,6 +165,12 @@ void verify_config(struct verify *verify);
 void lists_read(struct verify *verify);
 void lists_release(struct verify *verify);
 
+/* Is there a row of how the engine matches entries with such a module? */
+bool matchers_know(const struct verify *verify, enum engine engine, const char *module);
+
+/* Returns the entry by which the engine leaves out the module, or NULL. */
+const char *matchers_find(const struct verify *verify, enum engine engine, const char *module);
+
 /* Does the list of modules in high precision have the module: by its name, that of one above it,
  * the end of its path or a pattern? */
 bool lists_skip(const struct verify *verify, const char *module);
@@ -176,6 +185,9 @@ char *lists_engine_name(const struct verify *verify, const char *module);
 
 /* Does a regular expression of the list match the module? */
 bool lists_skip_by_pattern(const struct verify *verify, const char *module);
+
+/* The same as the target matches entries, where that is known. */
+bool lists_skip_target(const struct verify *verify, const char *module);
 
 /* Does the configuration say that an embedding is FP8? */
 bool lists_table(const struct verify *verify, const char *module);

@@ -29,7 +29,7 @@ static bool is_skipped(struct verify *verify, const char *weight, const char *mo
 
 	if (role == ROLE_EMBEDDING)
 		return !lists_table(verify, module);
-	return role == ROLE_LM_HEAD || lists_skip(verify, module) ||
+	return role == ROLE_LM_HEAD || lists_skip_target(verify, module) ||
 	       !lists_quantize(verify, module);
 }
 

@@ -14,8 +14,8 @@
 #include "verify/origin.h"
 #include "verify/steps.h"
 
-/* Takes a "quantization" of params.json that names a quant_method: vLLM reads Mistral's own layout by
- * that of compressed-tensors too. */
+/* Takes a "quantization" of params.json that names a quant_method: vLLM reads the configuration of
+ * compressed-tensors in Mistral's own layout there. */
 static int read_params(const struct verify *verify, struct buf *text, struct err *err)
 {
 	struct buf params = { 0 };

@@ -4,6 +4,7 @@ import fnmatch
 import json
 import pathlib
 import random
+import re
 import warnings
 from collections.abc import Iterator
 
@@ -60,6 +61,13 @@ def ignores(module: str, text: str) -> bool:
         return False
 
 
+# How each engine matches, of quant_method fp8: is_layer_skipped() of vLLM 0.32, _module_path_match() of SGLang 0.5.23, and
+# transformers' own function.  An expression that transformers does not compile stops it, and matches nothing.
+FUSED = ("gate_proj", "q_proj")
+TARGETS = {"vllm": lambda m, text: m == text, "sglang": lambda m, text: f".{text}." in f".{m}.",
+           "transformers": lambda m, text: not text.startswith("re:") and not converts(m, text)}
+
+
 def container(module: str) -> str | None:
     """The prefix of the experts that engines ask for."""
     parts = module.split(".")
@@ -93,6 +101,15 @@ def one(rng: random.Random, out: pathlib.Path, counts: list[int]) -> Iterator[st
     if found != any(matches(m, text) for m in modules):
         yield f"{text!r} on {modules}: verify {'finds' if found else 'misses'} a match"
     counts[found] += 1
+    plain = [m for m in modules if "experts" not in m and m.rsplit(".", 1)[-1] not in FUSED]
+    for target, skips in TARGETS.items():
+        (out / "model.safetensors").unlink()
+        save_file({n: t for n, t in tensors.items() if n.rsplit(".", 1)[0] in plain}, out / "model.safetensors", metadata={"format": "pt"})
+        done = verify(out, "--target", target)[1]["problems"]
+        found = any("matches" in p["message"] or "excludes it" in p["message"] and p["kind"] == "dtype-mismatch" for p in done)
+        dots = target == "transformers" and not set(text) & set("*?[](){}^$|+\\") and any(converts(m, text) != converts(m, re.escape(text)) for m in plain)
+        if plain and not dots and found != any(skips(m, text) for m in plain):
+            yield f"{text!r} on {plain} in {target}: verify {'finds' if found else 'misses'} a match"
 
 
 def all_of_them() -> Iterator[str]:
