@@ -62,9 +62,9 @@ void compare_close(struct comparison *comparison)
 	comparison->source_scales = NULL;
 }
 
-/* Writes what the candidate makes of x. */
+/* Writes what the candidate makes of x.  own_amax: of this weight, not of its fused set. */
 static void expect_cast(const struct verify *verify, const struct comparison *comparison,
-			const struct candidate *candidate)
+			const struct candidate *candidate, bool own_amax)
 {
 	const struct verify_weight *weight = comparison->weight;
 	const struct verify_worker *worker = comparison->worker;
@@ -79,7 +79,7 @@ static void expect_cast(const struct verify *verify, const struct comparison *co
 				 .scale_inv = worker->expected_scales,
 				 .scale_stride = n_cols,
 				 .stats = &stats };
-	float amax = candidate->own_amax || weight->fused_set == SIZE_MAX
+	float amax = own_amax || weight->fused_set == SIZE_MAX
 			     ? weight->amax
 			     : verify->run.origin->fused_amax[weight->fused_set];
 	uint64_t n_nonfinite = 0;
@@ -136,7 +136,11 @@ static void expect_same(const struct comparison *comparison)
 void compare_expect(const struct verify *verify, const struct comparison *comparison,
 		    const struct candidate *candidate)
 {
-	expect_cast(verify, comparison, candidate);
+	expect_cast(verify, comparison, candidate, candidate->own_amax);
+	/* ModelOpt merges the scales of an expert, and not those of attention. */
+	if (candidate->own_amax && comparison->weight->fused_set != SIZE_MAX &&
+	    memcmp(comparison->scales, comparison->worker->expected_scales, sizeof(float)) != 0)
+		expect_cast(verify, comparison, candidate, false);
 	if (comparison->source_scales)
 		expect_same(comparison);
 }

@@ -20,7 +20,7 @@ struct verify;
 
 struct candidate {
 	const struct arithmetic *arithmetic;
-	bool own_amax; /* one scale per tensor, which a fused set does not share */
+	bool own_amax; /* one scale per tensor, which a fused set need not share */
 };
 
 /* The candidates of the weights of one granularity. */
