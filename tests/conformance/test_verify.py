@@ -161,6 +161,34 @@ MX: list[tuple[str, str, Damage]] = [
 ]
 
 
+def less(part: str) -> Damage:
+    """Takes away every tensor whose name has the part."""
+    def apply(content: dict[str, torch.Tensor]) -> None:
+        for name in [name for name in content if part in name]:
+            del content[name]
+    return tensors(apply)
+
+
+def renamed(old: str, new: str) -> Damage:
+    def apply(content: dict[str, torch.Tensor]) -> None:
+        for name in [name for name in content if old in name]:
+            content[name.replace(old, new)] = content.pop(name)
+    return tensors(apply)
+
+
+# vLLM's default loader compares loaded with expected names only for models that are not quantized.
+MISSING: list[tuple[str, str, Damage]] = [
+    ("an expert", "tensor-missing", less("layers.1.mlp.experts.2.")),
+    ("a matrix of an expert", "tensor-missing", less("layers.1.mlp.experts.2.down_proj.")),
+    ("the last norm", "tensor-missing", less("model.norm.")),
+    ("the embedding", "tensor-missing", less("embed_tokens")),
+    ("a layer", "layer-missing", less("layers.1.")),
+    ("a layer under another number", "layer-missing", renamed("layers.1.", "layers.5.")),
+    ("more layers in config.json", "layer-missing", text("config.json", lambda c: c.update(num_hidden_layers=9))),
+    ("names of torch.compile", "tensor-name", renamed("model.", "_orig_mod.model.")),
+]
+
+
 def named(good: pathlib.Path, damage: Damage, kind: str) -> Iterator[str]:
     with scratch() as tmp:
         shutil.copytree(good, tmp / "out")
@@ -339,6 +367,7 @@ def main() -> None:
         report(f"verify accepts smollm2: {case}", accepted(real, case))
     if folder := sample("tiny-moe/per-expert"):
         damaged(folder, plain("blockwise", "hf"), BLOCKWISE)
+        damaged(folder, plain("channelwise", "compressed-tensors"), MISSING)
         damaged(folder, plain("current", "compressed-tensors"), TENSOR)
         report("verify notes scales that differ in a set", noted(folder))
         damaged(folder, plain("channelwise", "compressed-tensors"), CHANNEL)

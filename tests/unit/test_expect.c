@@ -155,6 +155,10 @@ static void dense_models_are_whole(void **state)
 		{ .old = "model.",
 		  .new = "_orig_mod.model.",
 		  .expected = "3 _orig_mod.model.embed_tokens.weight; " },
+		/* members of config.json that are as long as the model has layers */
+		{ .less = L "1.mlp.down_proj",
+		  .config = CONFIG(3, ", \"hidden_act\": \"elu\", \"eos_token_id\": [1, 2, 3]"),
+		  .expected = "1 " L "1.mlp.down_proj.weight; " },
 		/* what only looks so */
 		{ .less = "lm_head", .config = "{\"num_hidden_layers\": 3}", .expected = "" },
 		{ .more = L "1.self_attn.q_proj.weight_scale_inv F32 1 1\n", .expected = "" },
