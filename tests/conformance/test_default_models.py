@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each language model of transformers in its default configuration: no plan quantizes an embedding, a convolution, a router, a
+head, a tower or a module outside of the layers, as torch's own modules tell them apart."""
+import json
+import os
+import pathlib
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+
+import default_models
+from harness import finish, report, run, scratch, skip
+
+RECIPES = ("blockwise", "channelwise", "mxfp8")
+NOTHING = b"nothing to quantize"            # small widths, GPT-2's transposed weights
+# A kept head named "output" is the middle of names of quantized modules: the plan is refused, and says how to keep both.
+REFUSED = {"git": b"in some engine: keep both with --exclude"}
+FEWEST = 230                                # of which a model can be built
+
+
+def problems(model_type: str, folder: pathlib.Path, wanted: dict[str, str]) -> Iterator[str]:
+    for recipe in RECIPES:
+        done = run("quantize", folder, "--recipe", recipe, "--dry-run", "--json", "--threads", "1")
+        if done.returncode:
+            if NOTHING not in done.stderr and REFUSED.get(model_type, b"\0") not in done.stderr:
+                yield f"{model_type}, {recipe}: {done.stderr.decode().strip()}"
+            continue
+        for tensor in json.loads(done.stdout)["tensors"]:
+            if tensor["action"] == "quantize" and tensor["name"] in wanted:
+                yield f"{model_type}, {recipe}: {tensor['name']} is quantized: {wanted[tensor['name']]}"
+                break
+
+
+def judge(job: tuple[str, pathlib.Path]) -> tuple[str, str | None, list[str]]:
+    """The type, why no model could be built, and what is wrong with its plans."""
+    model_type, folder = job
+    try:
+        wanted = default_models.save(model_type, folder)
+    except Exception as error:              # defaults that transformers itself cannot build
+        return model_type, type(error).__name__, []
+    try:
+        return model_type, None, list(problems(model_type, folder, wanted))
+    finally:
+        shutil.rmtree(folder)
+
+
+with scratch() as folder, ProcessPoolExecutor(os.cpu_count()) as pool:
+    found = list(pool.map(judge, [(t, folder / t) for t in default_models.types()], chunksize=4))
+built = [f for f in found if f[1] is None]
+unbuilt = [f"{name} ({why})" for name, why, _ in found if why]
+if unbuilt:
+    skip(f"{len(unbuilt)} default configurations", "transformers cannot build " + ", ".join(unbuilt))
+report(f"plans of {len(built)} default configurations", [p for f in built for p in f[2]])
+report("most configurations can be built", [] if len(built) >= FEWEST else [f"{len(built)} of {len(found)}"])
+finish()
