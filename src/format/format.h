@@ -87,6 +87,12 @@ struct variant;
 struct declaration;
 struct config_check;
 
+/* How engines know that lm_head is FP8: never, by a target that names it ("Linear" does not mean
+ * ParallelLMHead), or because the list of kept modules lacks it.
+ *
+ * Source: vLLM 0.32 and SGLang 0.5.23, compressed_tensors.py get_lm_head_scheme(), modelopt.py. */
+enum fp8_head { FP8_HEAD_NEVER, FP8_HEAD_NAMED, FP8_HEAD_UNLISTED };
+
 struct format {
 	const char *name; /* "compressed-tensors" */
 	const char *summary;
@@ -101,6 +107,7 @@ struct format {
 	 * for them in the list of kept modules; NULL at the end.  NULL: they look for the prefix
 	 * itself. */
 	const char *const *kept_experts;
+	enum fp8_head head; /* what it takes for engines to load lm_head in FP8 */
 
 	/* Whether its configuration can name embeddings in FP8. */
 	bool tables;

@@ -128,7 +128,8 @@ static json_t *targets_json(const struct module_set *set, bool is_default)
 	json_t *targets;
 
 	if (is_default)
-		return json_pack("[s]", "Linear");
+		return module_set_head(set) ? json_pack("[s, s]", "Linear", "re:.*lm_head")
+					    : json_pack("[s]", "Linear");
 	targets = json_array();
 	for (size_t i = 0; i < set->n_modules; i++) {
 		json_array_append_new(targets, json_string(set->modules[i]));
@@ -355,6 +356,7 @@ const struct format format_compressed_tensors = {
 	.variants = variants,
 	.methods = methods,
 	.kept_experts = kept_experts,
+	.head = FP8_HEAD_NAMED,
 	.refused_mixed = { [ENGINE_TRTLLM] = "it reads only the first config group" },
 	.kv_scale = "?_scale",
 	.kv_dims = 1,

@@ -415,4 +415,5 @@ const struct format format_modelopt = {
 	.configure = configure,
 	.read = read_config,
 	.check = check_config,
+	.head = FP8_HEAD_UNLISTED,
 };

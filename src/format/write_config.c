@@ -149,6 +149,34 @@ static int check_experts(const struct format *format, const struct module_set *s
 		       expert, words, format->name, engine_name(target), reason);
 }
 
+const char *module_set_head(const struct module_set *set)
+{
+	for (size_t i = 0; i < set->n_modules; i++) {
+		const char *dot = strrchr(set->modules[i], '.');
+
+		if (!strcmp(dot ? dot + 1 : set->modules[i], "lm_head"))
+			return set->modules[i];
+	}
+	return NULL;
+}
+
+static int check_head(const struct format *format, const struct module_set *set, enum engine target,
+		      struct err *err)
+{
+	const char *head = module_set_head(set);
+
+	if (!head || (format->head != FP8_HEAD_NEVER && target != ENGINE_TRANSFORMERS))
+		return 0;
+	if (target != ENGINE_ANY)
+		return err_set(err, ERR_USAGE,
+			       "'%s' as FP8 in format '%s' does not load in %s: keep it", head,
+			       format->name, engine_name(target));
+	return err_set(err, ERR_USAGE,
+		       "no engine loads '%s' as FP8 in format '%s': keep it, or use --format "
+		       "compressed-tensors or modelopt",
+		       head, format->name);
+}
+
 int format_refuse_kv(const struct format *format, struct err *err)
 {
 	return err_set(err, ERR_USAGE,
@@ -189,7 +217,8 @@ int format_configure(const struct format *format, const struct quantization *qua
 
 		scheme_name(&set->scheme, words);
 		if (engine_check(quantization->target, format, &set->scheme, words, err) ||
-		    check_experts(format, set, quantization->target, err))
+		    check_experts(format, set, quantization->target, err) ||
+		    check_head(format, set, quantization->target, err))
 			return -1;
 	}
 	if (quantization->kv_cache && !format->kv_scale)

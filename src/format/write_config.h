@@ -22,4 +22,7 @@ json_t *config_kept_json(const struct quantization *quantization);
 /* Appends the text of value and drops the reference to it. */
 void config_add_json(struct buf *buf, json_t *value, size_t indent);
 
+/* Returns the module of the set that is the output head, "lm_head" at the end, or NULL. */
+const char *module_set_head(const struct module_set *set);
+
 #endif

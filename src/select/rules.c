@@ -368,6 +368,16 @@ static void keep_transposed(struct select *select)
 	}
 }
 
+/* A tied head has the weight of the embedding, which engines do not load in FP8. */
+static int check_tied(const struct select *select, const struct candidate *c, struct err *err)
+{
+	if (!c->recipe || c->facts.role != ROLE_LM_HEAD || !select->config.tie_word_embeddings)
+		return 0;
+	return err_set(err, ERR_USAGE,
+		       "'%s' is tied to the embedding, which no engine loads as FP8: keep it",
+		       c->source->tensor->name);
+}
+
 int select_gather(struct select *select, struct notes *notes, struct err *err)
 {
 	struct patterns patterns = { 0 };
@@ -388,7 +398,7 @@ int select_gather(struct select *select, struct notes *notes, struct err *err)
 		candidate_init(c, select, i, &names);
 		select->n++;
 		select->any_fused |= candidate_is_fused(c);
-		if (decide(c, select->options, &patterns, err))
+		if (decide(c, select->options, &patterns, err) || check_tied(select, c, err))
 			goto out;
 	}
 	keep_transposed(select);

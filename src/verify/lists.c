@@ -272,6 +272,20 @@ bool lists_quantize(const struct verify *verify, const char *module)
 	return !lists->chosen || !lists->n_groups || lists_group(verify, module);
 }
 
+bool lists_head(const struct verify *verify, const char *module)
+{
+	const struct verify_lists *lists = &verify->lists;
+	const struct format *format = verify->opened.format;
+
+	if (!format || format->head == FP8_HEAD_NEVER ||
+	    verify->opened.target == ENGINE_TRANSFORMERS)
+		return false;
+	for (size_t i = 0; i < lists->n_groups && format->head == FP8_HEAD_NAMED; i++)
+		if (skip_match_lists(lists->groups[i].targets, module))
+			return true;
+	return format->head == FP8_HEAD_UNLISTED;
+}
+
 /* Returns an entry that matches a module, by its name or that of an engine, or the prefix by which
  * engines look for a stack. */
 static const char *find_conflict(const struct verify *verify, const struct st_tensor *tensor,

@@ -192,6 +192,9 @@ bool lists_skip_target(const struct verify *verify, const char *module);
 /* Does the configuration say that an embedding is FP8? */
 bool lists_table(const struct verify *verify, const char *module);
 
+/* Whether engines load an output head in FP8, as the configuration names it. */
+bool lists_head(const struct verify *verify, const char *module);
+
 /* Does the configuration quantize the module, unless lists_skip()? */
 bool lists_quantize(const struct verify *verify, const char *module);
 

@@ -29,8 +29,8 @@ static bool is_skipped(struct verify *verify, const char *weight, const char *mo
 
 	if (role == ROLE_EMBEDDING)
 		return !lists_table(verify, module);
-	return role == ROLE_LM_HEAD || lists_skip_target(verify, module) ||
-	       !lists_quantize(verify, module);
+	return (role == ROLE_LM_HEAD && !lists_head(verify, module)) ||
+	       lists_skip_target(verify, module) || !lists_quantize(verify, module);
 }
 
 /* The kind of the sets of a table's parts. */

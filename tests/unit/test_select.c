@@ -177,6 +177,23 @@ static void transposed_modules_of_gpt2_are_kept(void **state)
 			"h.0.mlp.c_proj.weight blockwise\n");
 }
 
+/* vLLM and SGLang share the weight of the embedding, which they build without quantization. */
+static void a_tied_head_is_refused(void **state)
+{
+	static const char tensors[] = "h.0.o_proj.weight BF16 128 128\n"
+				      "lm_head.weight BF16 256 128\n";
+	const struct select_rule rule = { "lm_head", recipe_named("blockwise") };
+	const struct select_options options = { .rules = &rule, .n_rules = 1 };
+
+	(void)state;
+	selection_gives_config("{}", tensors, "blockwise", options,
+			       "h.0.o_proj.weight blockwise\nlm_head.weight blockwise\n");
+	selection_refuses_config("{\"tie_word_embeddings\": true}", tensors, "blockwise", options,
+				 ERR_USAGE,
+				 "'lm_head.weight' is tied to the embedding, which no engine loads "
+				 "as FP8: keep it");
+}
+
 static void an_empty_selection_is_refused(void **state)
 {
 	(void)state;
@@ -365,6 +382,7 @@ int main(void)
 		cmocka_unit_test(the_last_matching_rule_wins),
 		cmocka_unit_test(bad_patterns_are_refused),
 		cmocka_unit_test(transposed_modules_of_gpt2_are_kept),
+		cmocka_unit_test(a_tied_head_is_refused),
 		cmocka_unit_test(an_empty_selection_is_refused),
 		cmocka_unit_test(fp8_weights_are_requantized),
 		cmocka_unit_test(scales_of_high_precision_are_refused),
