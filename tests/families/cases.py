@@ -495,4 +495,4 @@ case("qwen_image", {"_class_name": "QwenImageTransformer2DModel", "num_layers": 
 
 case("flux_bfl", {"num_layers": 1}, [("img_in.weight", (H, 64)), ("final_layer.linear.weight", (64, H))],
      [("double_blocks.0." + n + ".weight", s) for n, s in (("img_attn.qkv", (3 * H, H)), ("img_attn.proj", (H, H)), ("img_mlp.0", (4 * H, H)), ("img_mod.lin", (6 * H, H)), ("txt_attn.proj", (H, H)))],
-     rules=[(r"^(img_in|final_layer)", "named"), (r"attn\.qkv", ("named", "quantize", "quantize")), REST])
+     rules=[(r"^(img_in|final_layer)", "named"), REST])
