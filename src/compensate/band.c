@@ -86,6 +86,7 @@ int bands_open(struct bands *bands, const struct compensate_plan *plan, struct e
 	*bands = (struct bands){ .plan = plan };
 	pthread_mutex_init(&bands->lock, NULL);
 	source_init(&bands->source, params->io, params->checkpoint, params->cast, -1);
+	bands->source.check_scales = true;
 	bands->amax = xmalloc((n_groups + 1) * sizeof *bands->amax);
 	memcpy(bands->amax, plan->units.group_amax, n_groups * sizeof *bands->amax);
 	bands->workers = xcalloc((size_t)params->n_threads, sizeof *bands->workers);

@@ -40,7 +40,7 @@ static int plan_units(struct plan *plan, const struct convert_params *params, st
 	if (low_bit_find(&plan->selection.low_bit, &plan->source, err) ||
 	    fp8_source_detect(&detection, &plan->source, params->io, err) ||
 	    fp8_units_make(&plan->selection, &plan->source, &detection, err) ||
-	    plan_check_shapes(plan, params->io, err))
+	    plan_check_source(plan, params->io, err))
 		goto out;
 	rc = 0;
 	if (!plan->selection.n_quantized)

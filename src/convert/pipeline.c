@@ -74,6 +74,7 @@ int pipeline_new(struct pipeline **out, const struct plan *plan,
 		goto fail;
 	source_init(&pipeline->source, params->io, &plan->source, pipeline->backend,
 		    plan->stream_fd);
+	pipeline->source.check_scales = true;
 	pipeline->errors = xcalloc(n_units, sizeof *pipeline->errors);
 	pipeline->n_changed = xcalloc(n_units, sizeof *pipeline->n_changed);
 	known_amax_init(&pipeline->amax, plan);

@@ -106,6 +106,21 @@ int pipeline_refuse_nonfinite(const struct pipeline *pipeline, const struct unit
 int pipeline_skip_nonfinite(struct pipeline *pipeline, struct selection *selection,
 			    struct err *err);
 
+/* pipeline_check.c: what a conversion refuses in the values of its source. */
+
+/* Counts codes that are NaN or infinite in a band of codes that are kept, or refuses them. */
+int pipeline_check_codes(struct pipeline *pipeline, const struct band *band, const uint8_t *codes,
+			 struct err *err);
+
+/* Checks the scales of a band, which is copied as bytes and cut at elements, by
+ * source_check_scales(). */
+int pipeline_check_scales(const struct pipeline *pipeline, const struct band *band,
+			  const void *scales, struct err *err);
+
+/* ERR_INPUT for the first of the decoded values of a band that is NaN or infinite in its type. */
+int pipeline_check_values(const struct pipeline *pipeline, const struct band *band,
+			  enum dtype dtype, const void *values, struct err *err);
+
 /* pipeline_cast.c: the cast pass, a pool_fn: converts extent `item` of pipeline->work to codes and
  * scales in the file. */
 int pipeline_cast(void *context, int worker, size_t item, struct err *err);

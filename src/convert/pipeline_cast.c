@@ -310,39 +310,6 @@ static int write_scattered(struct pipeline *pipeline, const struct band *band,
 	return 0;
 }
 
-static bool is_nonfinite(enum fp8_format format, uint8_t code)
-{
-	return format == FP8_E4M3 ? (code & 0x7F) == 0x7F : (code & 0x7C) == 0x7C;
-}
-
-/* Counts codes that are NaN or infinite in a band of codes that are kept, or refuses them. */
-static int check_codes(struct pipeline *pipeline, const struct band *band, const uint8_t *codes,
-		       struct err *err)
-{
-	const struct unit *unit = &pipeline->plan->selection.units[band->unit];
-	enum fp8_format format = pipeline->plan->units[band->unit].spec->format;
-	uint64_t n = 0, first = 0;
-
-	for (uint64_t i = band->rect.n_cols; i-- > 0;) {
-		if (!is_nonfinite(format, codes[i]))
-			continue;
-		first = i;
-		n++;
-	}
-	if (n && pipeline->params->on_nonfinite == NONFINITE_ERROR) {
-		float value = fp8_to_f32(format, codes[first]);
-		struct matrix x = { &value, DT_F32, 1, 1, 1 };
-		uint64_t at = band->rect.col + first;
-		struct rect rect = { at / unit->cols, at % unit->cols, 1, 1 };
-
-		return pipeline_refuse_nonfinite(pipeline, unit, &rect, &x, err);
-	}
-	pthread_mutex_lock(&pipeline->lock);
-	pipeline->counts.nonfinite += n;
-	pthread_mutex_unlock(&pipeline->lock);
-	return 0;
-}
-
 /* Returns the byte of the source where a band of OUTPUT_COPY begins: a unit with a slice is a
  * matrix of FP8 codes. */
 static uint64_t copy_begin(const struct unit *unit, const struct output *output,
@@ -360,9 +327,21 @@ static int copy_band(struct pipeline *pipeline, const struct band *band, void *d
 	if (source_read_bytes(&pipeline->source, output->source, copy_begin(unit, output, band),
 			      (size_t)band->rect.n_cols, data, err))
 		return -1;
+	if (output->is_scale)
+		return pipeline_check_scales(pipeline, band, data, err);
 	if (!pipeline->plan->units[band->unit].same_codes || output->source != unit->source)
 		return 0;
-	return check_codes(pipeline, band, data, err);
+	return pipeline_check_codes(pipeline, band, data, err);
+}
+
+static int decode_band(struct pipeline *pipeline, const struct source_request *request,
+		       const struct band *band, void *data, struct err *err)
+{
+	enum dtype dtype = pipeline->work.shard->tensors[band->output].dtype;
+
+	if (source_decode(&pipeline->source, request, dtype, data, err))
+		return -1;
+	return pipeline_check_values(pipeline, band, dtype, data, err);
 }
 
 /* Converts one band into data. */
@@ -382,8 +361,7 @@ static int convert_band(struct pipeline *pipeline, struct pipeline_worker *worke
 		return source_read_part(&pipeline->source, unit, band->rect.col, band->rect.n_cols,
 					data, err);
 	case OUTPUT_VALUES:
-		return source_decode(&pipeline->source, &request,
-				     pipeline->work.shard->tensors[band->output].dtype, data, err);
+		return decode_band(pipeline, &request, band, data, err);
 	case OUTPUT_VALUE:
 		memcpy(data, &output->value, sizeof output->value);
 		return 0;

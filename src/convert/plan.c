@@ -13,7 +13,9 @@
 #include <sys/stat.h>
 
 #include "base/mem.h"
+#include "ckpt/manifest.h"
 #include "ckpt/mistaken.h"
+#include "convert/rescale.h"
 #include "convert/steps.h"
 #include "source/fingerprint.h"
 #include "source/spool.h"
@@ -131,14 +133,20 @@ void plan_prefer_format(struct plan *plan, const struct scheme *scheme)
 	plan->format = format ? format : plan->format;
 }
 
-int plan_check_shapes(struct plan *plan, const struct io *io, struct err *err)
+int plan_check_source(struct plan *plan, const struct io *io, struct err *err)
 {
 	struct source source;
 	struct err ignored;
+	json_t *manifest;
 	int rc;
 
+	if (manifest_read(&manifest, &plan->source, err))
+		return -1;
 	source_init(&source, io, &plan->source, NULL, plan->stream_fd);
 	rc = unpack_check_shapes(&source, &plan->selection.low_bit, err);
+	if (!rc && !manifest)
+		rc = scales_check_divisors(&source, &plan->selection, err);
+	json_decref(manifest);
 	if (source_close(&source, rc ? &ignored : err))
 		rc = -1;
 	source_release(&source);
@@ -232,14 +240,18 @@ struct output *plan_add(struct plan *plan, size_t u, const struct output_decl *d
 struct output *plan_add_scale(struct plan *plan, size_t u, enum output_kind kind,
 			      const struct tensor_ref *source, struct scale_decl *decl)
 {
+	struct output *output;
+
 	decl->name = arena_take(&plan->texts, decl->name);
-	return plan_add(plan, u,
-			&(struct output_decl){ .kind = kind,
-					       .source = source,
-					       .name = decl->name,
-					       .dtype = decl->dtype,
-					       .n_dims = decl->n_dims,
-					       .shape = decl->shape });
+	output = plan_add(plan, u,
+			  &(struct output_decl){ .kind = kind,
+						 .source = source,
+						 .name = decl->name,
+						 .dtype = decl->dtype,
+						 .n_dims = decl->n_dims,
+						 .shape = decl->shape });
+	output->is_scale = true;
+	return output;
 }
 
 void plan_keep(struct plan *plan, size_t u)

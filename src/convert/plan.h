@@ -44,6 +44,7 @@ enum output_kind {
 struct output {
 	size_t unit; /* in selection.units */
 	enum output_kind kind;
+	bool is_scale;			 /* its values are checked as those of scales */
 	float value;			 /* OUTPUT_VALUE */
 	const struct tensor_ref *source; /* the unit's, or a scale of it */
 };
@@ -159,9 +160,10 @@ int plan_take_profile(struct plan *plan, enum profile_level level, struct err *e
  * the target loads it.  Called where the user names none. */
 void plan_prefer_format(struct plan *plan, const struct scheme *scheme);
 
-/* Checks the tensors of the source that repeat the shapes of low-bit weights, which a conversion
- * drops. */
-int plan_check_shapes(struct plan *plan, const struct io *io, struct err *err);
+/* Checks what a conversion of a coded source relies on and headers do not show: the tensors that
+ * repeat the shapes of low-bit weights, and whether the scales of FP8 weights multiply; those of
+ * this program, which its manifest shows, do. */
+int plan_check_source(struct plan *plan, const struct io *io, struct err *err);
 
 /* Compares the source with the fingerprint of the model that the file at `path` is of: ERR_INPUT
  * where they differ. */

@@ -281,7 +281,7 @@ static int plan_source(struct plan *plan, const struct quantize_params *params,
 	select = quantize_select_options(plan, params, plan->recipe);
 	if (expect_elements(&plan->source, err) ||
 	    selection_make(&plan->selection, &plan->source, &select, err) ||
-	    (select.requantize && plan_check_shapes(plan, params->convert.io, err)) ||
+	    (select.requantize && plan_check_source(plan, params->convert.io, err)) ||
 	    plan_cover(plan, scales, err) || plan_specs(plan, params, err) ||
 	    plan_shapes(plan, params, err) || plan_skip(plan, params, progress, err) ||
 	    plan_sensitive(plan, params, scales, err) ||

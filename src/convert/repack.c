@@ -244,7 +244,8 @@ static int plan_units(struct plan *plan, struct detection *detection,
 	if (detection->inverted)
 		notes_add(&plan->selection.notes, NOTE_INVERTED, NULL,
 			  "the scales are divisors: they are inverted (1 / scale in fp32)");
-	if (plan_specs(plan, params, err) || repack_check_blocks(plan, convert->io, err))
+	if (plan_check_source(plan, convert->io, err) || plan_specs(plan, params, err) ||
+	    repack_check_blocks(plan, convert->io, err))
 		return -1;
 	plan->options = json_pack("{s:s, s:s, s:s, s:s?}", "format", plan->format->name, "target",
 				  engine_name(plan->target), "from", detection->format, "recipe",

@@ -49,7 +49,8 @@ static void add_table_scale(struct plan *plan, size_t u)
 						.name = scale->tensor->name,
 						.dtype = scale->tensor->dtype,
 						.n_dims = scale->tensor->n_dims,
-						.shape = scale->tensor->shape });
+						.shape = scale->tensor->shape })
+			->is_scale = true;
 }
 
 static int add_weight(struct plan *plan, size_t u, struct err *err)

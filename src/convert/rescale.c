@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "num/e8m0.h"
+#include "num/scale.h"
 
 #define CHUNK ((uint64_t)1 << 16) /* scales */
 
@@ -58,14 +59,65 @@ int scales_find(struct source *source, const struct unit *unit, struct scales_fo
 		size_t n_chunk = (size_t)(n - at < step ? n - at : step);
 
 		rc = source_read_floats(source,
-					&(struct floats_request){ from->scale, from->inverted,
-								  first + at, n_chunk },
+					&(struct floats_request){ .ref = from->scale,
+								  .inverted = from->inverted,
+								  .first = first + at,
+								  .n = n_chunk },
 					chunk, err);
 		if (!rc)
 			add_values(found, chunk, at, n_chunk);
 	}
 	free(chunk);
 	return rc;
+}
+
+/* Has it scales of which nothing says that they divide? */
+static bool is_multiplied(const struct unit *unit)
+{
+	const struct tensor_ref *scale = unit->source_scale.scale;
+
+	return scale && !unit->source_scale.inverted && scale->tensor->end > scale->tensor->begin;
+}
+
+/* Weights whose scales are looked at, spread over the model. */
+#define N_LOOKED_AT 64
+
+int scales_check_divisors(struct source *source, const struct selection *selection, struct err *err)
+{
+	const struct weight_scale *example = NULL;
+	size_t n_fp8 = 0, n = 0, n_inverted = 0, step;
+	float scale, odd = 0;
+
+	for (size_t u = 0; u < selection->n_units; u++)
+		n_fp8 += is_multiplied(&selection->units[u]);
+	step = n_fp8 / N_LOOKED_AT + 1;
+	for (size_t u = 0, i = 0; u < selection->n_units; u++) {
+		const struct weight_scale *from = &selection->units[u].source_scale;
+
+		if (!is_multiplied(&selection->units[u]) || i++ % step)
+			continue;
+		if (source_read_floats(source,
+				       &(struct floats_request){ .ref = from->scale,
+								 .inverted = from->inverted,
+								 .n = 1 },
+				       &scale, err))
+			return -1;
+		n++;
+		if (scale_looks_inverted(scale)) {
+			n_inverted++;
+			example = from;
+			odd = scale;
+		}
+	}
+	if (2 * n_inverted <= n)
+		return 0;
+	return err_set(err, ERR_INPUT,
+		       "scale '%s' in '%s' is %g, and the scales of %zu of %zu weights are as "
+		       "large: they look like divisors, but no quantization_config says that they "
+		       "are: take the config.json of the release",
+		       example->scale->tensor->name,
+		       source->checkpoint->shards[example->scale->shard].file.path, (double)odd,
+		       n_inverted, n);
 }
 
 /* Stores n scales in the new type. */
@@ -115,7 +167,7 @@ static int spread(struct source *source, const struct plan *plan, const struct b
 		if ((first != read_first || n_read != read_n) &&
 		    source_read_floats(source,
 				       &(struct floats_request){ output->source, from->inverted,
-								 first, (size_t)n_read },
+								 first, (size_t)n_read, true },
 				       values, err))
 			return -1;
 		read_first = first;
@@ -149,7 +201,8 @@ int rescale_band(struct source *source, const struct plan *plan, const struct ba
 		return spread(source, plan, band, buffers->matrix, data, err);
 	if (source_read_floats(source,
 			       &(struct floats_request){ output->source,
-							 of_weight && from->inverted, first, n },
+							 of_weight && from->inverted, first, n,
+							 true },
 			       buffers->matrix, err))
 		return -1;
 	return store(output, shard->tensors[band->output].dtype, buffers->matrix, n, data, err);

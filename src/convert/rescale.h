@@ -26,6 +26,12 @@ struct scales_found {
 int scales_find(struct source *source, const struct unit *unit, struct scales_found *found,
 		struct err *err);
 
+/* ERR_INPUT, naming an example, where the scales of most FP8 units look inverted
+ * (scale_looks_inverted()), although nothing says that they divide: the weights would become noise.
+ * Reads the first scale of some units of the whole model. */
+int scales_check_divisors(struct source *source, const struct selection *selection,
+			  struct err *err);
+
 /* Writes the elements of an OUTPUT_RESCALED band, without gaps, to data, from its output's source.
  * ERR_USAGE for a scale that the new type cannot represent. */
 int rescale_band(struct source *source, const struct plan *plan, const struct band *band,

@@ -147,6 +147,13 @@ NUM_INLINE enum scale_fault scale_fault_of(float scale_inv, enum fp8_format form
 	return square == 0 ? SCALE_SMALL : SCALE_SOUND;
 }
 
+/* Whether a scale_inv looks like FMAX / amax, by which codes are divided.  It is amax / FMAX, which
+ * for an amax between 1e-6 and 1e4 is below these limits, and FMAX / amax between them. */
+NUM_INLINE bool scale_looks_inverted(float scale_inv)
+{
+	return scale_inv > 32.0f && scale_inv < 1e9f;
+}
+
 /* Returns x in the range of the codes, before rounding. */
 NUM_INLINE float scaling_apply(struct scaling s, float x)
 {

@@ -2,6 +2,8 @@
 #include "source/source.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -204,6 +206,32 @@ static float element_to_f32(const char *data, enum dtype dtype, size_t i)
 	return dtype == DT_BF16 ? bf16_to_f32(half) : f16_to_f32(half);
 }
 
+static bool is_scale_type(enum dtype dtype)
+{
+	return dtype == DT_F32 || dtype == DT_BF16 || dtype == DT_F16 || dtype == DT_F8_E8M0 ||
+	       dtype == DT_U8;
+}
+
+int source_check_scales(const struct source *source, const struct tensor_ref *ref, uint64_t first,
+			size_t n, const void *elements, struct err *err)
+{
+	const struct st_tensor *tensor = ref->tensor;
+
+	for (size_t i = 0; is_scale_type(tensor->dtype) && i < n; i++) {
+		float scale = element_to_f32(elements, tensor->dtype, i);
+
+		if (!(scale > 0) || isinf(scale))
+			return err_set(err, ERR_INPUT,
+				       "scale '%s' in '%s' is %g at %" PRIu64
+				       ", but no code has a value unless its scale is finite and "
+				       "above 0: 'fp8conv verify' lists all such scales",
+				       tensor->name,
+				       source->checkpoint->shards[ref->shard].file.path,
+				       (double)scale, first + i);
+	}
+	return 0;
+}
+
 int source_read_floats(struct source *source, const struct floats_request *request, float *values,
 		       struct err *err)
 {
@@ -216,7 +244,9 @@ int source_read_floats(struct source *source, const struct floats_request *reque
 			       "or F8_E8M0",
 			       request->ref->tensor->name, dtype_name(dtype));
 	if (source_read_bytes(source, request->ref, request->first * size, request->n * size,
-			      values, err))
+			      values, err) ||
+	    (request->are_scales &&
+	     source_check_scales(source, request->ref, request->first, request->n, values, err)))
 		return -1;
 	/* Narrower values are widened in place, from the end. */
 	for (size_t i = request->n; i-- > 0;) {
@@ -254,12 +284,16 @@ int source_scales(struct source *source, const struct unit *unit, const struct r
 	int rc;
 
 	*scales = xmalloc(n * sizeof(float));
-	if (from->scale_type == SCALE_E8M0)
+	if (from->scale_type == SCALE_E8M0) {
 		rc = source_read_bytes(source, from->scale, first, n, *scales, err);
-	else
-		rc = source_read_floats(
-			source, &(struct floats_request){ from->scale, from->inverted, first, n },
-			*scales, err);
+		if (!rc && source->check_scales)
+			rc = source_check_scales(source, from->scale, first, n, *scales, err);
+	} else {
+		rc = source_read_floats(source,
+					&(struct floats_request){ from->scale, from->inverted,
+								  first, n, source->check_scales },
+					*scales, err);
+	}
 	if (rc)
 		free(*scales);
 	return rc;

@@ -22,6 +22,7 @@ struct source {
 	const struct checkpoint *checkpoint;
 	const struct backend *backend; /* decodes FP8 sources */
 	int stream_fd;		       /* if not -1, the only shard, which the caller closes */
+	bool check_scales; /* refuse FP8 weights whose scales source_check_scales() refuses */
 	pthread_mutex_t lock;
 	int *fds; /* by shard; -1: not open */
 };
@@ -80,7 +81,14 @@ struct floats_request {
 	bool inverted; /* return 1 / element */
 	uint64_t first;
 	size_t n;
+	bool are_scales; /* refuse those that source_check_scales() refuses */
 };
+
+/* ERR_INPUT, naming the tensor, its file, the element and its value, for a scale that is zero,
+ * negative, NaN or infinite, by which no code has a value.  elements: n of the tensor from element
+ * `first` on, in the type of the file; types that no scale has pass. */
+int source_check_scales(const struct source *source, const struct tensor_ref *ref, uint64_t first,
+			size_t n, const void *elements, struct err *err);
 
 /* Reads the n elements as fp32 into values.  ERR_INPUT for a tensor of another type. */
 int source_read_floats(struct source *source, const struct floats_request *request, float *values,

@@ -110,9 +110,10 @@ static int read_global(struct source *source, struct unpacking *unpacking, struc
 {
 	if (!unpacking->weight->global)
 		return 0;
-	return source_read_floats(
-		source, &(struct floats_request){ unpacking->weight->global, false, 0, 1 },
-		&unpacking->global, err);
+	return source_read_floats(source,
+				  &(struct floats_request){ unpacking->weight->global, false, 0, 1,
+							    source->check_scales },
+				  &unpacking->global, err);
 }
 
 /* Rows of elements in the file. */

@@ -24,6 +24,7 @@ int weights_open(struct weights *weights, const struct weights_params *params, s
 		return -1;
 	weights->rows = xcalloc((size_t)weights->n_threads, sizeof *weights->rows);
 	source_init(&weights->source, params->io, checkpoint, host, -1);
+	weights->source.check_scales = true;
 	return fp8_source_detect(&weights->detection, checkpoint, params->io, err);
 }
 

@@ -5,6 +5,7 @@ the values of codes and scales from here.
 fp8.py variants                 their names
 fp8.py make VARIANT DIR         a checkpoint in DIR
 fp8.py check VARIANT OUT DTYPE  OUT is that checkpoint in bf16, f16 or f32: every bit, and nothing else
+fp8.py beyond VARIANT DTYPE     say where no value is beyond the type
 fp8.py finite VARIANT DIR       the same as make, all of it finite
 fp8.py amax VARIANT             of that: the matrices by their modules, what they take, and the largest magnitude
 
@@ -117,7 +118,7 @@ def make_scales(variant, n):
     """The bytes of n scales: of every size, and with the mantissas that the type holds."""
     dtype, r = VARIANTS[variant][3], random.Random(variant)
     if dtype in ("U8", "F8_E8M0"):
-        return bytes((0, 1, 127, 254)[i] if i < 4 and not finite else r.randrange(100, 140) for i in range(n))
+        return bytes((0, 1, 127, 238)[i] if i < 4 and not finite else r.randrange(100, 140) for i in range(n))
     return checkpoint.pack(dtype, [r.uniform(0.5, 1) * 2.0 ** r.randrange(-12, 3) for _ in range(n)])
 
 
@@ -125,6 +126,8 @@ def parts(variant):
     """The weight's codes, its scales, and what goes with them: {name: (dtype, shape, data)}."""
     shape, dtype, word, scale_dtype, scale_shape, _, _, more = VARIANTS[variant]
     codes = random.Random(variant + "codes").randbytes(math.prod(shape))
+    lowest = 0x7F if dtype == "F8_E4M3" else 0x7C                   # code that is not finite
+    codes = bytes(0x55 if code & 0x7F >= lowest else code for code in codes)
     if finite:
         codes = bytes(0 if code & 0x7F > 0x70 else code for code in codes)
     scales = make_scales(variant, math.prod(scale_shape))
@@ -182,6 +185,13 @@ def check(variant, out, dtype):
         print(f"{variant}: hf_quant_config.json is left")
 
 
+def beyond(variant, dtype):
+    """Is a value beyond the type?  Only f16 is too small for one of them."""
+    data = values(variant, dtype)[1]
+    if dtype != "f16" or all(math.isfinite(v) for v in struct.unpack(f"<{len(data) // 2}e", data)):
+        print(f"{variant} {dtype}: refused, and all values are in the range of the type")
+
+
 def amaxes(variant):
     """Of experts, the upper half of each is its gate."""
     data, shape = values(variant, "f32")[1], VARIANTS[variant][0]
@@ -207,7 +217,7 @@ def main():
     elif finite:
         {"finite": make, "amax": amaxes}[command](*rest)
     else:
-        {"make": make, "check": check}[command](*rest)
+        {"make": make, "check": check, "beyond": beyond}[command](*rest)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,13 @@
 """Checkpoints with low-bit weights in every packing, made and decoded without fp8conv.
 
 low_bit.py packings                 their names
-low_bit.py make PACKING DIR         a checkpoint in DIR with scales of every size, NaN among them
-low_bit.py finite PACKING DIR       the same, all of it finite
+low_bit.py make PACKING DIR         a checkpoint in DIR with scales of every size
+low_bit.py nan PACKING DIR          the same, an exponent that is NaN among them
+low_bit.py finite PACKING DIR       the same, all of it small
 low_bit.py wide PACKING DIR         the same, but groups of a block differ by more than FP8 holds
 low_bit.py high PACKING DIR         such groups, of which the largest are far above 1
 low_bit.py check PACKING OUT DTYPE  OUT is what `make` made in bf16, f16 or f32: every bit, and nothing else
+low_bit.py beyond PACKING DTYPE     say where no value is beyond the type
 low_bit.py counts PACKING KIND OUT  of KIND (finite or wide): "type tensors exact values changed first" of OUT's codes and scales
 low_bit.py passed PACKING OUT       OUT has the low-bit tensors of `finite` byte for byte, o_proj in blocks, and says both
 low_bit.py amax PACKING KIND        of its weights: name, type, sides, and the largest magnitude
@@ -72,13 +74,13 @@ def scales_of(packing, kind, n, r):
     """The bytes of n scales, and their values in fp32."""
     dtype, own = PACKINGS[packing][3], PACKINGS[packing][5]
     if dtype in ("U8", "F8_E8M0"):
-        data = bytes((0, 1, 127, 254, 253, 255)[i] if i < 6 and kind == "make" else
+        data = bytes((0, 1, 127, 252, 251, 250 if kind == "make" else 255)[i] if i < 6 and kind in ("make", "nan") else
                      r.choice((100, 125)) if kind == "wide" else r.randrange(100, 150) if kind == "high" else
                      r.randrange(118, 126) for i in range(n))
     elif dtype == "BF16":
         data = checkpoint.pack(dtype, [r.uniform(0.5, 1) * 2.0 ** r.randrange(-40 if kind == "wide" else -12, -5) for _ in range(n)])
     else:
-        data = bytes(0x7F if i == 0 and kind == "make" else r.randrange(1, 0x7F) for i in range(n))
+        data = bytes(0x7E if i == 0 and kind == "make" else r.randrange(1, 0x7F) for i in range(n))
         scales = [fp8.decode(code, dtype) for code in data]
         return data, [f32(scale / f32(GLOBAL) if own[1] else scale * f32(GLOBAL)) for scale in scales]
     return data, fp8.scale_values(dtype, data)
@@ -173,6 +175,13 @@ def check(packing, out, dtype):
         print(f"{packing}: config.json has {config}")
 
 
+def beyond(packing, dtype):
+    """Is a value beyond the type?  Only f16 is too small for one of them."""
+    values = [v for _, values in weights(packing, "make")[1].values() for v in values]
+    if dtype != "f16" or max(map(abs, values)) < 65520:
+        print(f"{packing} {dtype}: refused, and all values are in the range of the type")
+
+
 def scales_at(dtype, shape, data, rows, cols):
     """A function from row and column to the scale."""
     values = fp8.scale_values(dtype, data)
@@ -247,10 +256,10 @@ def main():
     command, *rest = sys.argv[1:]
     if command == "packings":
         print(*PACKINGS)
-    elif command in ("make", "finite", "wide", "high"):
+    elif command in ("make", "nan", "finite", "wide", "high"):
         write(rest[0], command, rest[1])
     else:
-        {"check": check, "counts": counts, "amax": amax, "passed": passed, "same": same}[command](*rest)
+        {"check": check, "beyond": beyond, "counts": counts, "amax": amax, "passed": passed, "same": same}[command](*rest)
 
 
 if __name__ == "__main__":

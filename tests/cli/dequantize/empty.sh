@@ -7,7 +7,7 @@ import checkpoint
 tensors = {}
 for name, shape in (("a", [5, 0]), ("b", [0, 5]), ("c", [1 << 30, 1 << 30, 0]), ("d", [0, 1 << 40, 1 << 40]), ("e", [2, 1])):
     tensors[f"{name}.weight"] = "F8_E4M3", shape, bytes(2 if name == "e" else 0)
-    tensors[f"{name}.weight_scale"] = "F32", [1], bytes(4)
+    tensors[f"{name}.weight_scale"] = "F32", [1], bytes([0, 0, 128, 63])
 checkpoint.write("in.safetensors", tensors)
 END
 "$FP8CONV" dequantize in.safetensors -o out.safetensors

@@ -53,7 +53,7 @@ convert ct-mxfp4 finite channelwise no
 convert ct-int4 finite mxfp8 no
 
 # A plan reads headers only, and says what there is.
-python3 "$CLI/low_bit.py" make ling-3 in
+python3 "$CLI/low_bit.py" nan ling-3 in
 "$FP8CONV" quantize in --requantize --dry-run --json >j
 json j 'j["low_bit"] == {"kind": "mxfp4", "tensors": 6}'
 

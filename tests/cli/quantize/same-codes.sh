@@ -104,5 +104,5 @@ fails 2 " quantize: tensor 'model.layers.0.self_attn.q_proj.weight' is F8_E4M3 a
 python3 "$CLI/same_codes.py" check nan out kept
 rm -rf in out
 python3 "$CLI/same_codes.py" make nan-scale in
-fails 3 " quantize: tensor 'model.layers.0.self_attn.q_proj.weight' in 'in/model.safetensors' is *nan at \[128, 0]: use --on-nonfinite *" \
+fails 3 " quantize: scale 'model.layers.0.self_attn.q_proj.weight_scale_inv' in 'in/model.safetensors' is nan at 2, but *" \
 	quantize in -o out --requantize
