@@ -63,9 +63,10 @@ static int read_input(void *context, int worker, size_t item, struct err *err)
 	for (uint64_t at = 0; at < input->n; at += CHUNK) {
 		size_t n = input->n - at < CHUNK ? (size_t)(input->n - at) : CHUNK;
 
-		if (source_read_floats(&inputs->verify->run.files,
-				       &(struct floats_request){ input->ref, false, at, n }, values,
-				       err))
+		if (source_read_floats(
+			    &inputs->verify->run.files,
+			    &(struct floats_request){ .ref = input->ref, .first = at, .n = n },
+			    values, err))
 			return -1;
 		for (size_t i = 0; i < n; i++)
 			if (scale_fault_of(values[i], FP8_E4M3) != SCALE_SOUND)

@@ -16,11 +16,6 @@
 #define LANES  64 /* codes of one comparison */
 #define SAMPLE 64 /* codes of a cut in which zeros are counted */
 
-/* scale_inv is amax / FMAX.  For an amax between 1e-6 and 1e4, FMAX / amax is between these limits,
- * and amax / FMAX is not. */
-#define INVERTED_MIN 32.0f
-#define INVERTED_MAX 1e9f
-
 void finding_add(struct finding *finding, uint64_t at, float value)
 {
 	if (!finding->n || at < finding->first) {
@@ -241,7 +236,7 @@ static enum scale_fault scan_scale(const struct view *view, float scale, uint64_
 	if (of->scale_type == SCALE_E8M0 && fault == SCALE_SOUND &&
 	    !zero_scale_is_known(view->zero_scales, SCALE_E8M0, of->scale->tensor->dtype, scale))
 		range_add(&found->live_scales, scale, at);
-	found->n_large += scale > INVERTED_MIN && scale < INVERTED_MAX;
+	found->n_large += scale_looks_inverted(scale);
 	found->largest = scale > found->largest ? scale : found->largest;
 	found->smallest = found->smallest == 0 || scale < found->smallest ? scale : found->smallest;
 	if (!f32_is_pow2(scale))
