@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "format/foreign.h"
 #include "format/scale_names.h"
 
 void fp8_unit_layout(struct unit *unit)
@@ -22,15 +23,10 @@ void fp8_unit_layout(struct unit *unit)
 
 /* Is it an integer tensor of another scheme's weights?  Such a tensor has a scale beside it, or a
  * telling name.  Other integers are no weights. */
-static bool is_packed(const struct detection *detection, const char *name)
+static bool is_packed(const struct detection *detection, const struct st_tensor *tensor)
 {
-	static const char *const words[] = { "weight_packed", "qweight", "qzeros" };
-	const char *dot = strrchr(name, '.');
-
-	for (size_t i = 0; dot && i < sizeof words / sizeof *words; i++)
-		if (!strcmp(dot + 1, words[i]))
-			return true;
-	return scale_beside(detection->checkpoint, name) != NULL;
+	return foreign_tool(detection->checkpoint, tensor) ||
+	       scale_beside(detection->checkpoint, tensor->name);
 }
 
 /* Rows are outputs; in an output that has them as columns, the weight is read transposed. */
@@ -67,7 +63,8 @@ static int add_unit(struct selection *selection, const struct detection *detecti
 			     .next_joint = selection->n_units };
 	const char *method = json_string_value(json_object_get(detection->config, "quant_method"));
 
-	if (fp8_source_check_type(tensor, is_packed(detection, tensor->name), method, err))
+	if (fp8_source_check_type(detection->checkpoint, tensor, is_packed(detection, tensor),
+				  method, err))
 		return -1;
 	if (detection_is_weight(ref)) {
 		if (fp8_source_scale(detection, ref, &unit.source_scale, err))

@@ -65,7 +65,8 @@ static int check_type(const struct select *select, const json_t *quantization,
 
 	if (quantization && !select->config.has_quantization)
 		method = config_quant_method(quantization);
-	return fp8_source_check_type(tensor, quantized && !is_of_router(tensor->name), method, err);
+	return fp8_source_check_type(select->checkpoint, tensor,
+				     quantized && !is_of_router(tensor->name), method, err);
 }
 
 /* Without FP8 there is nothing to detect except packed weights of another scheme. */

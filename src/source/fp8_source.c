@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "format/foreign.h"
 #include "recipe/recipe.h"
 
 #define CONFIG_MAX ((size_t)16 << 20) /* bytes; long because of lists of modules */
@@ -80,9 +81,11 @@ static bool is_packed(const struct st_tensor *tensor)
 	return tensor->n_dims >= 2 && (dtype == DT_I8 || dtype == DT_U8 || dtype == DT_I32);
 }
 
-int fp8_source_check_type(const struct st_tensor *tensor, bool is_quantized, const char *method,
-			  struct err *err)
+int fp8_source_check_type(const struct checkpoint *checkpoint, const struct st_tensor *tensor,
+			  bool is_quantized, const char *method, struct err *err)
 {
+	const char *tool;
+
 	if (is_foreign_fp8(tensor->dtype))
 		return err_set(err, ERR_INPUT, "tensor '%s' has the unsupported type %s",
 			       tensor->name, dtype_name(tensor->dtype));
@@ -93,6 +96,13 @@ int fp8_source_check_type(const struct st_tensor *tensor, bool is_quantized, con
 			"tensor '%s' is %s in a source that is already quantized (quant_method "
 			"'%s'): only FP8 sources can be requantized",
 			tensor->name, dtype_name(tensor->dtype), method ? method : "unknown");
+	tool = foreign_tool(checkpoint, tensor);
+	if (tool)
+		return err_set(err, ERR_INPUT,
+			       "tensor '%s' is %s, as %s packs weights, which fp8conv does not "
+			       "read: convert the model in high precision, or dequantize it with "
+			       "that tool first",
+			       tensor->name, dtype_name(tensor->dtype), tool);
 	return 0;
 }
 

@@ -26,10 +26,11 @@ int fp8_source_detect(struct detection *detection, const struct checkpoint *chec
  * quantized, NULL if no tensor is FP8. */
 const char *fp8_source_recipe(const struct detection *detection);
 
-/* ERR_INPUT, naming the tensor, for types that cannot be read: FNUZ, and if is_quantized (by
- * quant_method `method`, or NULL) matrices of packed integers.  Do not call it for scales. */
-int fp8_source_check_type(const struct st_tensor *tensor, bool is_quantized, const char *method,
-			  struct err *err);
+/* ERR_INPUT, naming the tensor, for types that cannot be read: FNUZ, if is_quantized (by
+ * quant_method `method`, or NULL) matrices of packed integers, and what foreign_tool() knows.  Do
+ * not call it for scales and low-bit weights. */
+int fp8_source_check_type(const struct checkpoint *checkpoint, const struct st_tensor *tensor,
+			  bool is_quantized, const char *method, struct err *err);
 
 /* Calls detection_scale().  ERR_INPUT also for block sizes at which no band can be cut. */
 int fp8_source_scale(const struct detection *detection, const struct tensor_ref *weight,

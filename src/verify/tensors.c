@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "format/foreign.h"
 #include "format/scale_names.h"
 #include "verify/steps.h"
 #include "model/tensor_name.h"
@@ -210,6 +211,24 @@ static void check_stray(struct verify *verify, const struct tensor_ref *ref,
 	free(module);
 }
 
+/* Reports a weight that another tool packed, unless the configuration is that of this tool or of no
+ * FP8. */
+static void check_foreign(struct verify *verify, const struct tensor_ref *ref)
+{
+	const struct checkpoint *checkpoint = verify->opened.checkpoint;
+	const struct detection *detection = verify->opened.detection;
+	const json_t *method = json_object_get(detection->config, "quant_method");
+	const char *tool = foreign_tool(checkpoint, ref->tensor);
+
+	if (tool && (!method || (detection->declared && strcmp(json_string_value(method), tool))) &&
+	    !low_bit_of(&verify->low_bit, low_bit_index(checkpoint, ref)))
+		problem_add(&verify->result->problems, PROBLEM_TENSOR_NAME, ref->tensor->name,
+			    verify_file(verify, ref),
+			    "tensor '%s' is %s, as %s packs weights, but config.json does not say "
+			    "so",
+			    ref->tensor->name, dtype_name(ref->tensor->dtype), tool);
+}
+
 static void check_tensor(struct verify *verify, const struct tensor_ref *ref)
 {
 	const char *name = ref->tensor->name;
@@ -221,6 +240,7 @@ static void check_tensor(struct verify *verify, const struct tensor_ref *ref)
 		check_stray(verify, ref, word);
 		return;
 	}
+	check_foreign(verify, ref);
 	facts = role_cache_find(&verify->roles, name);
 	module = verify_module(name);
 	if (detection_is_weight(ref))

@@ -322,6 +322,49 @@ static void other_quantized_sources_are_refused(void **state)
 		"quantized (quant_method 'gptq'): only FP8 sources can be requantized");
 }
 
+/* Names and types as the loaders of vLLM and transformers, and MLX, have them.
+ * They stand beside a plain weight, as where only some layers were packed. */
+static void foreign_weights_are_refused(void **state)
+{
+	static const struct {
+		const char *tensors, *said;
+	} rows[] = {
+		{ "a.0.up_proj.qweight I32 16 256\n",
+		  "'a.0.up_proj.qweight' is I32, as GPTQ or AWQ" },
+		{ "a.0.up_proj.qzeros I32 1 32\n", "'a.0.up_proj.qzeros' is I32, as GPTQ or AWQ" },
+		{ "a.0.up_proj.weight U8 16384 1\na.0.up_proj.weight.absmax F32 512\n",
+		  "'a.0.up_proj.weight.absmax' is F32, as bitsandbytes" },
+		{ "a.0.up_proj.weight I8 256 128\na.0.up_proj.SCB F32 256\n",
+		  "'a.0.up_proj.SCB' is F32, as bitsandbytes" },
+		{ "a.0.up_proj.weight U32 256 16\na.0.up_proj.scales BF16 256 2\n"
+		  "a.0.up_proj.biases BF16 256 2\n",
+		  "'a.0.up_proj.weight' is U32, as MLX" },
+		{ "a.0.up_proj.weight I8 256 128\na.0.up_proj.weight_scale BF16 256 1\n",
+		  "'a.0.up_proj.weight' is I8, as compressed-tensors" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		char tensors[256], said[256];
+
+		snprintf(tensors, sizeof tensors, "a.0.o_proj.weight BF16 128 128\n%s",
+			 rows[i].tensors);
+		snprintf(said, sizeof said,
+			 "tensor %s packs weights, which fp8conv does not read: convert the model "
+			 "in high precision, or dequantize it with that tool first",
+			 rows[i].said);
+		selection_refuses(tensors, "channelwise", NO_OPTIONS, ERR_INPUT, said);
+	}
+	/* parameters and buffers of plain models */
+	selection_gives("a.0.up_proj.weight BF16 256 128\na.0.scales F32 3\na.0.codes I64 3\n"
+			"a.0.weight.absmax F32 3\n",
+			"channelwise", NO_OPTIONS,
+			"a.0.up_proj.weight channelwise\n"
+			"a.0.scales: 1-D tensor\n"
+			"a.0.codes: dtype I64\n"
+			"a.0.weight.absmax: 1-D tensor\n");
+}
+
 /* Engines would take a scale beside our codes for theirs. */
 static void scales_of_high_precision_are_refused(void **state)
 {
@@ -385,6 +428,7 @@ int main(void)
 		cmocka_unit_test(a_tied_head_is_refused),
 		cmocka_unit_test(an_empty_selection_is_refused),
 		cmocka_unit_test(fp8_weights_are_requantized),
+		cmocka_unit_test(foreign_weights_are_refused),
 		cmocka_unit_test(scales_of_high_precision_are_refused),
 		cmocka_unit_test(other_quantized_sources_are_refused),
 	};

@@ -44,5 +44,16 @@ checkpoint.write("in/model.safetensors", checkpoint.read("in") | {"n.weight_pack
 END
 fails 3 " dequantize: tensor 'n.weight_packed' is I8 in a source that is already quantized (quant_method 'fp8'): *" \
 	dequantize in -o out
+rm -r in
+python3 "$CLI/fp8.py" make hf-block in
+python3 - <<'END'
+import checkpoint
+checkpoint.write("in/model.safetensors", checkpoint.read("in") | {"n.weight": ("U32", [5, 4], bytes(80)), "n.scales": ("BF16", [5, 1], bytes(10))})
+END
+said="tensor 'n.weight' is U32, as MLX packs weights, "
+fails 3 " dequantize: ${said}which fp8conv does not read: *" dequantize in -o out
+fails 3 " repack: ${said}which fp8conv does not read: *" repack in -o out --format hf
+fails 3 " quantize: ${said}which fp8conv does not read: *" quantize in -o out --requantize
+"$FP8CONV" verify in | grep -qF "tensor-name: ${said}but config.json does not say so" || echo "verify names no weight of MLX"
 [ ! -e out ] || echo "out was made"
 rm -rf in a.safetensors
