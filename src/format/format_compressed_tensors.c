@@ -24,6 +24,11 @@ static const char *const kept_experts[] = { ".0.gate_proj", ".0.up_proj", ".0.do
 static const char whole_groups[] =
 	"transformers quantizes activations in whole groups of 128, and stops";
 
+/* CompressedTensorsDequantize of its integrations/compressed_tensors.py. */
+static const char expert_blocks[] =
+	"transformers multiplies experts by their scales without repeating those of blocks, and "
+	"stops";
+
 static const struct variant variants[] = {
 	{
 		.method = "float-quantized",
@@ -69,6 +74,7 @@ static const struct variant variants[] = {
 		.weight_scale = "_scale",
 		.layout = LAYOUT_GRID,
 		.dtype = DT_F32,
+		.refused_moe = { [ENGINE_TRANSFORMERS] = expert_blocks },
 		.refused_cols = { [ENGINE_TRANSFORMERS] = whole_groups },
 		.weights = "block",
 		.inputs = "group",
@@ -83,6 +89,7 @@ static const struct variant variants[] = {
 		.refused = { [ENGINE_SGLANG] =
 				     "its compressed-tensors reader does not support MXFP8",
 			     [ENGINE_TRTLLM] = TRTLLM_STRATEGIES },
+		.refused_moe = { [ENGINE_TRANSFORMERS] = expert_blocks },
 		.weights = "group",
 		.inputs = "group",
 		.version = "0.15.0", /* the first with mxfp8-quantized; 0.12 refuses the key

@@ -42,68 +42,25 @@ static size_t stem_length(const char *name)
 		       : n;
 }
 
-/* The tensors from the first on whose name begins as a weight's: its scales are among the first n,
- * in the order of names. */
-struct siblings {
-	const struct tensor_ref *list;
-	size_t n;
-	const char *stem; /* of all names of scales, with its length */
-	size_t n_stem;
-	bool fused; /* the weight's name has no ".weight" */
-};
-
-static struct siblings find_siblings(const struct checkpoint *checkpoint, const char *name)
+static char *beside_name(const char *name, const char *word)
 {
-	const struct tensor_ref *all = checkpoint->by_name;
-	size_t n = stem_length(name), first = 0, end = checkpoint->n_tensors, step = 4;
+	size_t stem = stem_length(name);
 
-	while (first < end) {
-		size_t middle = first + (end - first) / 2;
-
-		if (strncmp(all[middle].tensor->name, name, n) < 0)
-			first = middle + 1;
-		else
-			end = middle;
-	}
-	while (step < checkpoint->n_tensors - first &&
-	       !strncmp(all[first + step].tensor->name, name, n))
-		step *= 2;
-	end = checkpoint->n_tensors - first;
-	return (struct siblings){ all + first, step < end ? step : end, name, n, !name[n] };
+	if (name[stem]) /* the name ends in ".weight" */
+		return xasprintf("%.*s%s", (int)stem, name, word);
+	if (!strncmp(word, weight, strlen(weight)))
+		return xasprintf("%s%s", name, word + strlen(weight));
+	return xasprintf("%s_%s", name, word);
 }
 
-/* Returns the sibling whose name is the stem, `joint` and `end`, or NULL. */
-static const struct tensor_ref *find_sibling(const struct siblings *siblings, const char *joint,
-					     const char *end)
+static const struct tensor_ref *beside(const struct checkpoint *checkpoint, const char *name,
+				       const char *word)
 {
-	size_t n_joint = strlen(joint), begin = 0, stop = siblings->n;
+	char *expected = beside_name(name, word);
+	const struct tensor_ref *found = checkpoint_find(checkpoint, expected);
 
-	while (begin < stop) {
-		size_t middle = begin + (stop - begin) / 2;
-		const char *name = siblings->list[middle].tensor->name;
-		int order = strncmp(name, siblings->stem, siblings->n_stem);
-
-		if (!order)
-			order = strncmp(name += siblings->n_stem, joint, n_joint);
-		if (!order)
-			order = strcmp(name + n_joint, end);
-		if (!order)
-			return &siblings->list[middle];
-		if (order < 0)
-			begin = middle + 1;
-		else
-			stop = middle;
-	}
-	return NULL;
-}
-
-static const struct tensor_ref *beside(const struct siblings *siblings, const char *word)
-{
-	if (!siblings->fused)
-		return find_sibling(siblings, "", word);
-	if (!strncmp(word, weight, sizeof weight - 1))
-		return find_sibling(siblings, "", word + sizeof weight - 1);
-	return find_sibling(siblings, "_", word);
+	free(expected);
+	return found;
 }
 
 /* Returns "T.weight" for "T.shard_0.weight", a part of a table, or NULL.  The caller frees it. */
@@ -140,80 +97,82 @@ bool scale_is_shared(const char *name, const char *scale)
 	return shared;
 }
 
-/* Returns the first entry of that role by which the weight has a tensor, which becomes *found; or
- * NULL. */
 static const struct scale_name *word_beside(const struct checkpoint *checkpoint, const char *name,
-					    enum scale_role role, const struct tensor_ref **found)
+					    enum scale_role role)
 {
-	const struct siblings siblings = find_siblings(checkpoint, name);
-
-	for (size_t i = 0; i < N_WORDS; i++) {
-		*found = words[i].role == role ? beside(&siblings, words[i].word) : NULL;
-		if (*found)
+	for (size_t i = 0; i < N_WORDS; i++)
+		if (words[i].role == role && beside(checkpoint, name, words[i].word))
 			return &words[i];
-	}
 	return NULL;
 }
 
-/* Returns the entry of the scale of weight `name`, or else of that of its table; or NULL. */
-static const struct scale_name *own_or_shared(const struct checkpoint *checkpoint, const char *name,
-					      const struct tensor_ref **found)
+/* Returns the scale of weight `name`, or else that of its table; *word is set to its entry. */
+static const struct tensor_ref *own_or_shared(const struct checkpoint *checkpoint, const char *name,
+					      const struct scale_name **word)
 {
-	const struct scale_name *word = word_beside(checkpoint, name, SCALE_OF_WEIGHT, found);
-	char *table = word ? NULL : table_name(name);
+	const struct tensor_ref *found;
+	char *table;
 
-	if (table)
-		word = word_beside(checkpoint, table, SCALE_OF_WEIGHT, found);
+	*word = word_beside(checkpoint, name, SCALE_OF_WEIGHT);
+	if (*word)
+		return beside(checkpoint, name, (*word)->word);
+	table = table_name(name);
+	*word = table ? word_beside(checkpoint, table, SCALE_OF_WEIGHT) : NULL;
+	found = *word ? beside(checkpoint, table, (*word)->word) : NULL;
 	free(table);
-	return word;
+	return found;
 }
 
 const struct scale_name *scale_name_beside(const struct checkpoint *checkpoint, const char *name,
 					   enum scale_role role)
 {
-	const struct tensor_ref *found;
+	const struct scale_name *word;
 
-	return role == SCALE_OF_WEIGHT ? own_or_shared(checkpoint, name, &found)
-				       : word_beside(checkpoint, name, role, &found);
+	if (role != SCALE_OF_WEIGHT)
+		return word_beside(checkpoint, name, role);
+	own_or_shared(checkpoint, name, &word);
+	return word;
 }
 
 const struct tensor_ref *scale_beside(const struct checkpoint *checkpoint, const char *name)
 {
-	const struct tensor_ref *found;
+	const struct scale_name *word;
 
-	own_or_shared(checkpoint, name, &found);
-	return found;
+	return own_or_shared(checkpoint, name, &word);
 }
 
 const struct tensor_ref *input_scale_beside(const struct checkpoint *checkpoint, const char *name)
 {
-	const struct tensor_ref *found;
+	const struct scale_name *word = scale_name_beside(checkpoint, name, SCALE_OF_INPUT);
 
-	word_beside(checkpoint, name, SCALE_OF_INPUT, &found);
-	return found;
+	return word ? beside(checkpoint, name, word->word) : NULL;
 }
 
-/* Returns the offset of the last segment of a name. */
-static size_t last_segment(const char *name, size_t n)
+/* Returns the offset in name at which word begins: after a dot, or, without its "weight", after the
+ * name of fused experts. */
+static size_t word_place(const char *name, const char *word)
 {
-	const char *dot = memrchr(name, '.', n);
+	size_t n = strlen(name), n_word = strlen(word);
 
-	return dot ? (size_t)(dot + 1 - name) : 0;
+	if (n >= n_word && !strcmp(name + n - n_word, word) &&
+	    (n == n_word || name[n - n_word - 1] == '.'))
+		return n - n_word;
+	return n;
 }
 
-/* Returns the length of the weight's name in that of a scale of fused experts,
- * "experts.gate_up_proj_scale_inv"; n where the name of n bytes has not such an end. */
-static size_t fused_place(const char *name, size_t n, const struct scale_name *word)
+/* The same for scales of fused experts, "experts.gate_up_proj_scale_inv": returns the length of the
+ * weight's name. */
+static size_t fused_place(const char *name, const struct scale_name *word)
 {
 	const char *tail = word->word;
-	size_t n_tail;
+	size_t n = strlen(name), n_tail;
 
 	if (word->tool || word->role > SCALE_OF_INPUT)
 		return n;
 	if (word->role == SCALE_OF_WEIGHT)
-		tail += sizeof weight - 1;
+		tail += strlen(weight);
 	n_tail = strlen(tail) + (word->role == SCALE_OF_INPUT);
-	if (n <= n_tail || name[n - n_tail] != '_' || strcmp(name + n - strlen(tail), tail) != 0)
+	if (n <= n_tail || strcmp(name + n - strlen(tail), tail) || name[n - n_tail] != '_')
 		return n;
 	return n - n_tail;
 }
@@ -221,15 +180,13 @@ static size_t fused_place(const char *name, size_t n, const struct scale_name *w
 const struct scale_name *scale_name_find(const char *name)
 {
 	const struct scale_name *found = NULL;
-	const size_t n = strlen(name);
-	const char *last = name + last_segment(name, n);
-	size_t first = n;
+	size_t first = strlen(name);
 
 	for (size_t i = 0; i < N_WORDS; i++)
-		if (*words[i].word == *last && !strcmp(words[i].word, last))
+		if (name[word_place(name, words[i].word)])
 			return &words[i];
 	for (size_t i = 0; i < N_WORDS; i++) {
-		size_t place = fused_place(name, n, &words[i]);
+		size_t place = fused_place(name, &words[i]);
 
 		if (place < first) { /* "_activation_scale" ends in "_scale" too */
 			first = place;
@@ -243,15 +200,13 @@ const struct tensor_ref *scaled_weight(const struct checkpoint *checkpoint, cons
 				       const struct scale_name *word)
 {
 	const struct tensor_ref *found;
-	size_t n = strlen(name), at = last_segment(name, n);
+	size_t at = word_place(name, word->word);
 	char *expected;
 
-	if (strcmp(name + at, word->word) != 0)
-		at = n;
 	if (name[at])
 		expected = xasprintf("%.*s%s", (int)at, name, weight);
 	else
-		expected = xstrndup(name, fused_place(name, n, word));
+		expected = xstrndup(name, fused_place(name, word));
 	found = checkpoint_find(checkpoint, expected);
 	free(expected);
 	if (found || !name[at] || !at)

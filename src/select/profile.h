@@ -36,12 +36,13 @@ enum profile_action {
 	PROFILE_FORMAT,	    /* the pattern is the format that a job takes by itself */
 	PROFILE_NOT_LOADED, /* engines do not load it in FP8: a note, and refused for a target */
 	PROFILE_CACHE,	    /* engines do not load the scales of its KV cache: a note */
+	PROFILE_CACHE_STOP, /* engines stop at these scales: a note, and refused for a target */
 	PROFILE_NAME,  /* "OLD=NEW": how engines name modules in a skip list (engine_names.h) */
 	PROFILE_ENTRY, /* `said` is an entry that engines need where such a module is kept */
 };
 #define PROFILE_ACTION_WORDS                                                             \
 	"keep|bare|general|ragged|fuse|stack|split|table|config|format|not-loaded|cache" \
-	"|name|entry"
+	"|cache-stop|name|entry"
 
 /* Conditions of a row, in three groups; a group without a bit always holds. */
 enum {

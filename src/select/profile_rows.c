@@ -38,11 +38,12 @@
 #define QWEN_OMNI "qwen2_5_omni qwen3_omni_moe"
 #define LING2	  "bailing_moe_linear bailing_hybrid"
 /* SGLang's classes whose RadixAttention has no scales, and those that do not load them. */
-#define SGLANG_NO_CACHE_SCALES                                                                   \
-	"afmoe bailing_moe cohere2_moe deepseek exaone_moe falcon_h1 glm4 glm4_moe gpt_oss "     \
-	"granite granitemoe granitemoehybrid hunyuan_v1_dense hunyuan_v1_moe hy_v3 lfm2 "        \
-	"lfm2_moe llada2_moe llama4_text mellum minicpm minicpm3 mixtral olmo2 phi3small qwen2 " \
-	"qwen2_moe qwen3 qwen3_moe starcoder2 step3_text step3p5 step3p7"
+#define SGLANG_NO_CACHE_SCALES                                                            \
+	"afmoe bailing_moe cohere2_moe deepseek exaone_moe glm4 glm4_moe gpt_oss "        \
+	"granite granitemoe granitemoehybrid hunyuan_v1_dense hunyuan_v1_moe hy_v3 lfm2 " \
+	"lfm2_moe llada2_moe llama4_text mellum minicpm minicpm3 mixtral olmo2 "          \
+	"phi3small qwen2 qwen2_moe qwen3 qwen3_moe qwen3_vl_text qwen3_vl_moe_text "      \
+	"starcoder2 step3_text step3p5 step3p7"
 #define GRANITE_EXPERTS "*.block_sparse_moe.{input,output}_linear"
 
 /* Reasons to keep a module. */
@@ -66,6 +67,7 @@
 #define OF_MUSE	     "sglang muse_spark.py"
 #define OF_SG_LLAMA  "sglang llama.py"
 #define OF_SG_MLA    "sglang deepseek_weight_loader.py"
+#define OF_SG_CACHED "sglang granitemoehybrid.py"
 #define OF_SG_LING3  "sglang bailing_moe_v3.py"
 #define OF_SG_LING2  "sglang bailing_moe_linear.py"
 #define OF_SG_PHI3   "sglang phi3_small.py"
@@ -207,7 +209,12 @@ const struct profile_row profile_rows[] = {
 	{ "falcon_h1", "*.mamba.{in,out}_proj", PROFILE_KEEP, ENGINE, FOR_SGLANG,
 	  "SGLang builds it without quantization, and stops at a scale", "sglang falcon_h1.py" },
 
-	/* Formats that a class of SGLang reads wrong or not at all. */
+	/* Formats that a class of an engine reads wrong or not at all. */
+	{ "mistral3", "compressed-tensors", PROFILE_FORMAT, ENGINE, ON_BLOCKWISE | FOR_VLLM, NULL,
+	  "vllm mistral3.py" },
+	{ "mistral3", "*", PROFILE_NOT_LOADED, ENGINE, ON_BLOCKWISE | ON_HF | FOR_VLLM,
+	  "vLLM renames weight_scale_inv in this model, and stops at block scales of hf",
+	  "vllm mistral3.py" },
 	{ SGLANG_LLAMA, "compressed-tensors", PROFILE_FORMAT, ENGINE, ON_BLOCKWISE | FOR_SGLANG,
 	  NULL, OF_SG_LLAMA },
 	{ SGLANG_LLAMA, "*", PROFILE_NOT_LOADED, ENGINE, ON_BLOCKWISE | ON_HF | FOR_SGLANG,
@@ -223,7 +230,24 @@ const struct profile_row profile_rows[] = {
 	  "in modelopt, with --calibration",
 	  OF_SG_MLA },
 
+	{ "gptj nemotron-nas", "compressed-tensors", PROFILE_FORMAT, ENGINE, FOR_SGLANG, NULL,
+	  OF_SG_CACHED },
+	{ "granitemoehybrid gptj nemotron-nas", "*", PROFILE_NOT_LOADED, ENGINE,
+	  ON_HF | ON_MODELOPT | FOR_SGLANG,
+	  "SGLang loads FP8 of this model only in compressed-tensors, and stops at other formats",
+	  OF_SG_CACHED },
+	{ "qwen3_next", "*.linear_attn.in_proj_qkvz", PROFILE_NOT_LOADED, ENGINE,
+	  ON_TENSOR | FOR_SGLANG,
+	  "SGLang has a scale for each of its four parts, and stops at one for the tensor",
+	  "sglang qwen3_next.py" },
+
 	/* The KV cache. */
+	{ "jamba", "*", PROFILE_CACHE_STOP, ENGINE, FOR_VLLM,
+	  "vLLM has no parameter for the KV cache scales of this model, and stops",
+	  "vllm jamba.py" },
+	{ "falcon_h1", "*", PROFILE_CACHE_STOP, ENGINE, FOR_SGLANG,
+	  "SGLang has no parameter for the KV cache scales of this model, and stops",
+	  "sglang falcon_h1.py" },
 	{ SGLANG_NO_CACHE_SCALES, "*", PROFILE_CACHE, ENGINE, FOR_SGLANG,
 	  "SGLang does not load the KV cache scales of this model: it uses 1.0",
 	  "sglang model classes" },

@@ -201,29 +201,61 @@ static void check_missing(struct verify *verify)
 			    unscaled.first->tensor->name);
 }
 
-/* Whether the files have a scale of a cache, by any name. */
-static bool has_any_scale(const struct checkpoint *checkpoint)
+/* Whether a tensor is a scale of a cache, by any name. */
+static bool is_cache_scale(const char *name)
 {
-	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
-		const struct scale_name *word =
-			scale_name_find(checkpoint->by_name[i].tensor->name);
+	const struct scale_name *word = scale_name_find(name);
 
-		if (word && word->role == SCALE_OF_CACHE)
-			return true;
+	return word && word->role == SCALE_OF_CACHE;
+}
+
+/* Reports the first scale of a cache that a row of the family is about. */
+static void check_row(struct verify *verify, const struct profile_row *row)
+{
+	const struct checkpoint *checkpoint = verify->opened.checkpoint;
+	bool found = false;
+
+	for (size_t i = 0; i < checkpoint->n_tensors && !found; i++) {
+		const struct tensor_ref *ref = &checkpoint->by_name[i];
+		struct cache_name name;
+		int position;
+
+		if (!parse(ref->tensor->name, &name))
+			continue;
+		found = profile_pattern_matches(row->pattern, name.module, &position);
+		if (found)
+			problem_add(&verify->result->problems, PROBLEM_NOT_LOADED,
+				    ref->tensor->name, verify_file(verify, ref),
+				    "scale '%s' of a KV cache does not load in %s: %s [%s]",
+				    ref->tensor->name, engine_name(verify->opened.target),
+				    row->said, row->source);
+		free(name.module);
 	}
-	return false;
+}
+
+/* Reports scales at which the target stops. */
+static void check_target(struct verify *verify)
+{
+	const struct verify_lists *lists = &verify->lists;
+	const struct profile_row *row = NULL;
+
+	if (verify->opened.target == ENGINE_ANY)
+		return;
+	while ((row = profile_next(&lists->profile, PROFILE_CACHE_STOP, lists->on, row)))
+		check_row(verify, row);
 }
 
 int verify_caches(struct verify *verify, struct err *err)
 {
 	const struct checkpoint *checkpoint = verify->opened.checkpoint;
-	size_t n_named = 0;
+	size_t n_named = 0, n_scales = 0;
 
 	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
 		const struct tensor_ref *ref = &checkpoint->by_name[i];
 		struct cache_name name;
 		int rc;
 
+		n_scales += is_cache_scale(ref->tensor->name);
 		if (!parse(ref->tensor->name, &name))
 			continue;
 		n_named++;
@@ -233,10 +265,11 @@ int verify_caches(struct verify *verify, struct err *err)
 			return -1;
 	}
 	if (n_named)
+		check_target(verify);
+	if (n_named)
 		check_missing(verify);
-	else if (verify->opened.detection->n_weights &&
-		 config_declares_cache(verify->opened.detection->config) &&
-		 !has_any_scale(checkpoint))
+	else if (!n_scales && verify->opened.detection->n_weights &&
+		 config_declares_cache(verify->opened.detection->config))
 		problem_add(&verify->result->problems, PROBLEM_KV_SCALE_MISSING, NULL,
 			    "config.json",
 			    "a KV cache with static scales is declared, but the files have none");

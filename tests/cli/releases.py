@@ -353,12 +353,12 @@ def mistral_compressed():
 
 @release
 def redhat_blocks():
-    """RedHat's FP8_BLOCK: BF16 scales, each module of the list by its name."""
+    """RedHat's FP8_BLOCK: BF16 scales, each module of the list by its name.  transformers stops at blocks of experts."""
     def block(name, shape):
         return blocks(name, shape, ".weight_scale", "BF16")
     t = ends() | each(block, L + "0.self_attn.", *ATTENTION) | experts(block, L + "0.mlp.experts.") | bf16((L + "0.mlp.gate.weight", [E, H]))
     quantization = ct("block", ["lm_head", L + "0.mlp.gate"], act=GROUP, block_structure=[128, 128])
-    return config("qwen3_moe", "Qwen3MoeForCausalLM", quantization), t, ("vllm", "sglang", "transformers"), (
+    return config("qwen3_moe", "Qwen3MoeForCausalLM", quantization), t, ("vllm", "sglang"), (
         unlisted(L + "0.mlp.gate"), plain(L + "0.mlp.experts.0.up_proj.weight"), without(L + "0.self_attn.o_proj.weight_scale"))
 
 

@@ -229,10 +229,11 @@ case("gemma4_e2b", {"model_type": "gemma4", "architectures": ["Gemma4ForConditio
       (LL + "0.per_layer_input_gate.weight", (128, H)), (LL + "0.per_layer_projection.weight", (H, 128)), ("model.audio_tower.layers.0.feed_forward1.ffw_layer_1.linear.weight", (512, 128)),
       ("model.embed_audio.embedding_projection.weight", (H, H))], attention(LL + "0.self_attn."), mlp(LL + "0.mlp."), rules=[VISION, (r"per_layer_", "named"), REST])
 
+# vllm mistral3.py renames the scales of blocks in hf: a note
 case("mistral4", {"model_type": "mistral3", "architectures": ["Mistral3ForConditionalGeneration"], "text_config": text("mistral4", n_routed_experts=E)}, ends("model.language_model."),
      mla(LL + "0.self_attn."), [(LL + "0.mlp.gate.weight", (E, H)), ("model.vision_tower.transformer.layers.0.attention.q_proj.weight", (128, 128)),
       ("model.multi_modal_projector.linear_1.weight", (H, 128)), ("model.multi_modal_projector.patch_merger.merging_layer.weight", (128, 512))], fused(LL + "0.mlp.experts."),
-     mlp(LL + "0.mlp.shared_experts.", I), rules=[HEADS, GATES, VISION, (r"(mlp|feed_forward)\.experts\.(gate_up|down)_proj", "split"), REST])
+     mlp(LL + "0.mlp.shared_experts.", I), rules=[HEADS, GATES, VISION, (r"(mlp|feed_forward)\.experts\.(gate_up|down)_proj", "split"), REST], notes={"blockwise": ["not-loaded"]})
 
 P = "layers.0."
 case("mistral_native", {}, [("tok_embeddings.weight", (V, H)), ("output.weight", (V, H)), ("norm.weight", (H,)), (P + "attention.wq_a.weight", (256, H)), (P + "attention.q_a_norm.weight", (256,)),

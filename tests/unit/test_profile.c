@@ -344,6 +344,7 @@ static void the_rows_of_the_table_are_well_formed(void **state)
 	}
 	assert_int_equal(words_find(PROFILE_ACTION_WORDS, "not-loaded"), PROFILE_NOT_LOADED);
 	assert_int_equal(words_find(PROFILE_ACTION_WORDS, "cache"), PROFILE_CACHE);
+	assert_int_equal(words_find(PROFILE_ACTION_WORDS, "cache-stop"), PROFILE_CACHE_STOP);
 	assert_int_equal(words_find(PROFILE_ACTION_WORDS, "fuse"), PROFILE_BOND);
 }
 

@@ -25,7 +25,7 @@ json j '[f["name"] for f in j["families"]][:len(open("archs").read().split())] =
 json j 'list(j) == ["schema", "families", "rows"]' 'len(j["rows"]) > 40' \
 	'all(list(r) == ["families", "pattern", "action", "rule", "recipes", "formats", "engines", "said", "source"] for r in j["rows"])' \
 	'all(r["families"] and r["pattern"] and r["source"] and r["rule"] in ("vendor", "engine") for r in j["rows"])' \
-	'{r["action"] for r in j["rows"]} <= set("keep bare general ragged fuse stack split table config format not-loaded cache name entry".split())' \
+	'{r["action"] for r in j["rows"]} <= set("keep bare general ragged fuse stack split table config format not-loaded cache cache-stop name entry".split())' \
 	'"".join("\t".join([" ".join(r["families"]), r["pattern"], r["action"], r["rule"],
 	         " ".join(w + " or ".join(r[k]) for w, k in (("by ", "recipes"), ("in ", "formats"), ("for ", "engines")) if r[k]),
 	         r["said"] or "", r["source"]]) + "\n" for r in j["rows"]) == open("rows").read()'
