@@ -86,32 +86,17 @@ static int add_weight(struct plan *plan, size_t u, struct err *err)
 	return repack_scale(plan, u, input, &decl, false, err);
 }
 
-/* Parses "model.layers.0.self_attn.k_proj.k_scale", or the name without the projection.  Returns
- * the length of the module's name, and sets *which to 'k' or 'v'; 0 for another scale. */
-static size_t kv_module(const char *name, char *which)
-{
-	size_t n = strlen(name);
-
-	if (n < 9 ||
-	    (strcmp(name + n - 8, ".k_scale") != 0 && strcmp(name + n - 8, ".v_scale") != 0))
-		return 0;
-	*which = name[n - 7];
-	n -= 8;
-	if (n > 7 && (!strncmp(name + n - 7, ".k_proj", 7) || !strncmp(name + n - 7, ".v_proj", 7)))
-		n -= 7;
-	return n;
-}
-
-/* Does the other one of an attention's two cache scales exist? */
+/* Does an attention, the first n bytes of name, have a scale of the other of keys and values? */
 static bool has_partner(const struct detection *detection, const char *name, size_t n, char which)
 {
-	char other = which == 'k' ? 'v' : 'k', found;
+	char other = which == 'k' ? 'v' : 'k';
+	const char *found;
 
 	for (size_t i = 0; i < detection->n_scales; i++) {
 		const char *candidate = detection->scales[i]->tensor->name;
 
-		if (kv_module(candidate, &found) == n && found == other &&
-		    !strncmp(candidate, name, n))
+		if (!strncmp(candidate, name, n) && scale_cache(candidate, &found) == n &&
+		    strchr(found, other))
 			return true;
 	}
 	return false;
@@ -148,16 +133,10 @@ static int cache_decl(struct plan *plan, const struct tensor_ref *ref, struct sc
 	return 0;
 }
 
-/* Adds a cache scale as a unit of its own, after the weights. */
-static int add_cache_scale(struct plan *plan, const struct detection *detection,
-			   const struct tensor_ref *ref, struct err *err)
+/* ERR_USAGE for a scale that the format cannot hold, or that lacks its counterpart. */
+static int check_cache_scale(const struct plan *plan, const struct detection *detection,
+			     const char *name, size_t n, const char *cached, struct err *err)
 {
-	const char *name = ref->tensor->name;
-	struct selection *selection = &plan->selection;
-	struct scale_decl decl;
-	char *module, which;
-	size_t n = kv_module(name, &which);
-
 	if (!n)
 		return err_set(err, ERR_USAGE, "scale '%s' has no equivalent in format '%s'", name,
 			       plan->format->name);
@@ -166,28 +145,76 @@ static int add_cache_scale(struct plan *plan, const struct detection *detection,
 			       "format '%s' does not support KV-cache scale '%s': use --format "
 			       "compressed-tensors or modelopt",
 			       plan->format->name, name);
-	if (!has_partner(detection, name, n, which))
+	if (!cached[1] && !has_partner(detection, name, n, cached[0]))
 		return err_set(err, ERR_USAGE,
 			       "KV-cache scale '%s' has no counterpart for the %s: engines need "
 			       "both",
-			       name, which == 'k' ? "values" : "keys");
-	ARRAY_GROW(selection->units, selection->n_units);
-	selection->units[selection->n_units++] = (struct unit){
-		.name = ref->tensor->name, .source = ref, .reason = xstrdup("KV cache scale")
-	};
-	module = xstrndup(name, n);
-	format_kv_scale(plan->format,
-			&(struct cached){ module, which, cached_latent(&plan->source, module) },
-			&decl);
-	free(module);
+			       name, cached[0] == 'k' ? "values" : "keys");
+	return 0;
+}
+
+/* Adds the scale of keys or values, 'k' or 'v', of an attention. */
+static int add_cached(struct plan *plan, const struct tensor_ref *ref, const char *attention,
+		      char which, struct err *err)
+{
+	struct scale_decl decl;
+
+	format_kv_scale(
+		plan->format,
+		&(struct cached){ attention, which, cached_latent(&plan->source, attention) },
+		&decl);
 	if (cache_decl(plan, ref, &decl, err)) {
 		free(decl.name);
 		return -1;
 	}
 	plan->kv_cache = true;
+	return repack_scale(plan, plan->selection.n_units - 1, ref, &decl, false, err);
+}
+
+/* Adds a cache scale as a unit of its own, after the weights.  One for both keys and values becomes
+ * two. */
+static int add_cache_scale(struct plan *plan, const struct detection *detection,
+			   const struct tensor_ref *ref, struct err *err)
+{
+	const char *name = ref->tensor->name, *cached = "";
+	struct selection *selection = &plan->selection;
+	size_t n = scale_cache(name, &cached);
+	char *attention;
+	int rc = 0;
+
+	if (check_cache_scale(plan, detection, name, n, cached, err))
+		return -1;
+	ARRAY_GROW(selection->units, selection->n_units);
+	selection->units[selection->n_units++] = (struct unit){
+		.name = ref->tensor->name, .source = ref, .reason = xstrdup("KV cache scale")
+	};
 	plan->totals.n_kept++;
 	plan_unit_begin(plan, selection->n_units - 1);
-	return repack_scale(plan, selection->n_units - 1, ref, &decl, false, err);
+	attention = xstrndup(name, n);
+	for (const char *which = cached; !rc && *which; which++)
+		rc = add_cached(plan, ref, attention, *which, err);
+	free(attention);
+	return rc;
+}
+
+/* Notes the tensors that no format has and no engine needs. */
+static void note_unused(struct plan *plan, const struct detection *detection)
+{
+	const char *first = NULL;
+	size_t n = 0;
+
+	for (size_t i = 0; i < detection->n_scales; i++) {
+		const char *name = detection->scales[i]->tensor->name;
+
+		if (scale_name_find(name)->role < SCALE_ZERO_POINT)
+			continue;
+		first = n++ ? first : name;
+	}
+	if (n)
+		notes_add(&plan->selection.notes, NOTE_SCALES_LEFT_OUT, first,
+			  "%zu %s no equivalent in format '%s' and %s left out, first '%s'", n,
+			  n == 1 ? "tensor has" : "tensors have", plan->format->name,
+			  n == 1 ? "is" : "are", first);
 }
 
 /* Adds a scale that belongs to no weight; every scale must have an output. */
@@ -197,7 +224,7 @@ static int add_other_scale(struct plan *plan, const struct detection *detection,
 	const struct scale_name *word = scale_name_find(ref->tensor->name);
 	const struct tensor_ref *weight;
 
-	if (word->role == SCALE_NOTE)
+	if (word->role >= SCALE_NOTE)
 		return 0;
 	if (word->role == SCALE_OF_CACHE)
 		return add_cache_scale(plan, detection, ref, err);
@@ -240,5 +267,6 @@ int repack_outputs(struct plan *plan, const struct detection *detection, struct 
 			return -1;
 	if (check_cache(plan, detection, err))
 		return -1;
+	note_unused(plan, detection);
 	return plan_layout(plan, err);
 }

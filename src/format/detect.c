@@ -164,11 +164,12 @@ static bool is_scale(const struct detection *detection, const struct tensor_ref 
 
 	if (!word)
 		return false;
-	if (word->role == SCALE_OF_CACHE || word->role == SCALE_NOTE)
+	if (word->role == SCALE_OF_CACHE || word->role == SCALE_NOTE || word->role == SCALE_UNUSED)
 		return true;
 	weight = scaled_weight(detection->checkpoint, tensor->tensor->name, word);
-	return weight && (detection_is_weight(weight) ||
-			  (!word->tool && dtype_is_float(weight->tensor->dtype)));
+	return weight &&
+	       (detection_is_weight(weight) || (!word->tool && word->role != SCALE_ZERO_POINT &&
+						dtype_is_float(weight->tensor->dtype)));
 }
 
 static void list_scales(struct detection *detection)

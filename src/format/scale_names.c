@@ -6,23 +6,35 @@
 
 #include "base/mem.h"
 
-/* In the order of the search for a weight's scale: "scale" is the least specific and last. */
+/* In the order of the search: of a weight's scales "scale" is the least specific and last. */
 static const struct scale_name words[] = {
-	{ "weight_scale_inv", SCALE_OF_WEIGHT, NULL },
-	{ "weight_scale", SCALE_OF_WEIGHT, NULL },
-	{ "scale_weight", SCALE_OF_WEIGHT, "comfyui" },
-	{ "qscale_weight", SCALE_OF_WEIGHT, "mistral" },
-	{ "scale", SCALE_OF_WEIGHT, "deepseek-v4" },
-	{ "input_scale", SCALE_OF_INPUT, NULL },
-	{ "activation_scale", SCALE_OF_INPUT, NULL },
-	{ "scale_input", SCALE_OF_INPUT, "comfyui" },
-	{ "qscale_act", SCALE_OF_INPUT, "mistral" },
-	{ "k_scale", SCALE_OF_CACHE, NULL },
-	{ "v_scale", SCALE_OF_CACHE, NULL },
-	{ "q_scale", SCALE_OF_CACHE, NULL },
-	{ "prob_scale", SCALE_OF_CACHE, NULL },
-	{ "comfy_quant", SCALE_NOTE, "comfyui" },
-	{ "scaled_fp8", SCALE_NOTE, "comfyui" },
+	{ "k_cache.scale", SCALE_OF_CACHE, "hy-v3", "k" },
+	{ "v_cache.scale", SCALE_OF_CACHE, "hy-v3", "v" },
+	{ "weight_scale_inv", SCALE_OF_WEIGHT, NULL, NULL },
+	{ "weight_scale", SCALE_OF_WEIGHT, NULL, NULL },
+	{ "scale_weight", SCALE_OF_WEIGHT, "comfyui", NULL },
+	{ "qscale_weight", SCALE_OF_WEIGHT, "mistral", NULL },
+	{ "scale", SCALE_OF_WEIGHT, "deepseek-v4", NULL },
+	{ "input_scale", SCALE_OF_INPUT, NULL, NULL },
+	{ "activation_scale", SCALE_OF_INPUT, NULL, NULL },
+	{ "scale_input", SCALE_OF_INPUT, "comfyui", NULL },
+	{ "qscale_act", SCALE_OF_INPUT, "mistral", NULL },
+	{ "act_scale", SCALE_OF_INPUT, "autofp8", NULL },
+	{ "k_scale", SCALE_OF_CACHE, NULL, "k" },
+	{ "v_scale", SCALE_OF_CACHE, NULL, "v" },
+	{ "kv_scale", SCALE_OF_CACHE, "autofp8", "kv" },
+	{ "k_proj.output_scale", SCALE_OF_CACHE, "quark", "k" },
+	{ "v_proj.output_scale", SCALE_OF_CACHE, "quark", "v" },
+	{ "q_scale", SCALE_OF_CACHE, NULL, NULL },
+	{ "prob_scale", SCALE_OF_CACHE, NULL, NULL },
+	{ "comfy_quant", SCALE_NOTE, "comfyui", NULL },
+	{ "scaled_fp8", SCALE_NOTE, "comfyui", NULL },
+	{ "weight_zero_point", SCALE_ZERO_POINT, NULL, NULL },
+	{ "input_zero_point", SCALE_ZERO_POINT, NULL, NULL },
+	{ "k_zero_point", SCALE_UNUSED, NULL, NULL },
+	{ "v_zero_point", SCALE_UNUSED, NULL, NULL },
+	{ "q_zero_point", SCALE_UNUSED, NULL, NULL },
+	{ "input_scale_ub", SCALE_UNUSED, NULL, NULL },
 };
 
 #define N_WORDS (sizeof words / sizeof *words)
@@ -215,6 +227,35 @@ const struct tensor_ref *scaled_weight(const struct checkpoint *checkpoint, cons
 	found = checkpoint_find(checkpoint, expected);
 	free(expected);
 	return found;
+}
+
+static bool ends_in(const char *name, size_t n, const char *end)
+{
+	size_t n_end = strlen(end);
+
+	return n > n_end && !strncmp(name + n - n_end, end, n_end);
+}
+
+/* The modules below an attention that tools name its scales after.  vLLM's own one, "attn", is told
+ * from an attention of that name by what is above it. */
+size_t scale_cache(const char *name, const char **cached)
+{
+	static const char *const modules[] = { ".k_proj", ".v_proj", ".qkv_proj", ".qkqkv_proj" };
+	static const char *const above[] = { "attn.attn", "attention.attn", "mixer.attn" };
+	const struct scale_name *word = scale_name_find(name);
+	size_t n = word && word->cached ? word_place(name, word->word) : 0;
+
+	if (!n)
+		return 0;
+	*cached = word->cached;
+	n--; /* the dot */
+	for (size_t i = 0; i < sizeof modules / sizeof *modules; i++)
+		if (ends_in(name, n, modules[i]))
+			return n - strlen(modules[i]);
+	for (size_t i = 0; i < sizeof above / sizeof *above; i++)
+		if (ends_in(name, n, above[i]))
+			return n - strlen(".attn");
+	return n;
 }
 
 /* The last n (0 to 2) dimensions of a scale, without those of experts and without the ones in

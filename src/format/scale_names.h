@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Names and shapes of scale tensors: those of our formats and those that other tools write.
+ * Names and shapes of scale tensors: those of our formats and those that other tools write or
+ * wrote.
+ * Source of the names of caches: vLLM 0.32.0, get_cache_scale_mapper() and
+ * maybe_remap_kv_scale_name(); SGLang 0.5.23, maybe_remap_kv_scale_name().
  */
 #ifndef FP8CONV_FORMAT_SCALE_NAMES_H
 #define FP8CONV_FORMAT_SCALE_NAMES_H
@@ -12,14 +15,17 @@ enum scale_role {
 	SCALE_OF_WEIGHT,
 	SCALE_OF_INPUT,
 	SCALE_OF_CACHE,
-	SCALE_NOTE, /* describes how a weight is quantized */
+	SCALE_NOTE,	  /* describes how a weight is quantized */
+	SCALE_ZERO_POINT, /* of FP8 codes, which are symmetric: it is 0 */
+	SCALE_UNUSED,	  /* the same of a cache; a bound of dynamic scales */
 };
 
 /* The last part of a tensor's name, as in "X.weight_scale". */
 struct scale_name {
 	const char *word;
 	enum scale_role role;
-	const char *tool; /* the only tool that writes it; NULL: our formats do */
+	const char *tool;   /* the only tool that writes it; NULL: our formats do */
+	const char *cached; /* "k", "v" or "kv": what it scales of those; NULL: nothing */
 };
 
 /* Returns the entry of a tensor's name, or NULL where the name is not that of a scale. */
@@ -47,6 +53,11 @@ const struct tensor_ref *input_scale_beside(const struct checkpoint *checkpoint,
  * one; NULL where it is missing. */
 const struct tensor_ref *scaled_weight(const struct checkpoint *checkpoint, const char *name,
 				       const struct scale_name *word);
+
+/* Returns the length of "A" where a tensor scales the keys or values that attention A caches:
+ * "A.k_scale", "A.k_proj.k_scale", "A.qkv_proj.k_scale", "A.attn.kv_scale"; 0 for other tensors.
+ * *cached: as in the entry. */
+size_t scale_cache(const char *name, const char **cached);
 
 /* Finds the tile and type of a scale from its shape and dtype and the shape of its weight (2
  * dimensions, or 3 with experts first).  Tries hint first, unless it is {0, 0}.  Returns false

@@ -17,8 +17,10 @@ enum note_kind {
 	NOTE_PARTIAL_BLOCKS, /* transformers reads weights of partial blocks wrong */
 	NOTE_OVERRIDES_ENGINE,
 	NOTE_CALIBRATION_UNFINISHED,
-	NOTE_UNCOVERED, /* calibration has too few tokens of modules */
-	NOTE_INVERTED,	/* the source's scales divide */
+	NOTE_UNCOVERED,	      /* calibration has too few tokens of modules */
+	NOTE_INVERTED,	      /* the source's scales divide */
+	NOTE_SCALES_LEFT_OUT, /* scales and zero points that a format has not */
+	NOTE_ACTIVATIONS,     /* engines quantize activations now */
 	NOTE_PATTERN_UNUSED,
 	NOTE_OUTPUT_INSIDE,  /* the output lies inside the model */
 	NOTE_OUTPUT_BESIDE,  /* weight files of others lie in the output */

@@ -193,6 +193,8 @@ static void check_stray(struct verify *verify, const struct tensor_ref *ref,
 		scaled_weight(verify->opened.checkpoint, ref->tensor->name, word);
 	char *module;
 
+	if (word->role == SCALE_ZERO_POINT && weight && detection_is_weight(weight))
+		report_stray(verify, ref, weight, "of which no engine reads a zero point");
 	if ((word->role != SCALE_OF_WEIGHT && word->role != SCALE_OF_INPUT) ||
 	    low_bit_is_part(&verify->low_bit, low_bit_index(verify->opened.checkpoint, ref)))
 		return;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Scales that are not beside a weight under its own name: of all parts of a table, and the static
- * ones of a stack of experts.
+ * Scales that are not beside a weight under its own name: of all parts of a table, the static ones
+ * of a stack of experts, and those of caches.
  */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -76,11 +77,51 @@ static void scales_find_their_weights(void **state)
 	memory_checkpoint_release(&checkpoint);
 }
 
+/* What vLLM 0.32.0 renames: get_cache_scale_mapper() of quantization/base_config.py and
+ * quark/quark.py; "A.attn.k_scale" is the name that it renames to. */
+static void caches_find_their_attention(void **state)
+{
+	static const struct {
+		const char *scale, *attention, *cached;
+	} rows[] = {
+		{ "l.0.self_attn.k_scale", "l.0.self_attn", "k" },
+		{ "l.0.self_attn.kv_scale", "l.0.self_attn", "kv" },
+		{ "l.0.self_attn.k_proj.k_scale", "l.0.self_attn", "k" },
+		{ "l.0.self_attn.qkv_proj.v_scale", "l.0.self_attn", "v" },
+		{ "l.0.self_attn.qkqkv_proj.k_scale", "l.0.self_attn", "k" },
+		{ "l.0.mixer.v_proj.v_scale", "l.0.mixer", "v" },
+		{ "l.0.self_attn.v_proj.output_scale", "l.0.self_attn", "v" },
+		{ "l.0.self_attn.k_cache.scale", "l.0.self_attn", "k" },
+		{ "l.0.self_attn.attn.k_scale", "l.0.self_attn", "k" },
+		{ "l.0.mixer.attn.kv_scale", "l.0.mixer", "kv" },
+		/* an attention of that name */
+		{ "h.0.attn.v_scale", "h.0.attn", "v" },
+		{ "h.0.attn.attn.v_scale", "h.0.attn", "v" },
+		/* no cache of keys or values */
+		{ "l.0.self_attn.q_scale", "", "" },
+		{ "l.0.self_attn.k_proj.weight_scale", "", "" },
+		{ "l.0.mlp.up_proj.output_scale", "", "" },
+		{ "l.0.hc_attn_scale", "", "" },
+		{ "l.0.self_attn.xkv_scale", "", "" },
+		{ "k_scale", "", "" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		const char *cached = "";
+
+		assert_int_equal(scale_cache(rows[i].scale, &cached), strlen(rows[i].attention));
+		assert_memory_equal(rows[i].scale, rows[i].attention, strlen(rows[i].attention));
+		assert_string_equal(cached, rows[i].cached);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(weights_find_their_scales),
 		cmocka_unit_test(scales_find_their_weights),
+		cmocka_unit_test(caches_find_their_attention),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
