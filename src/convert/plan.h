@@ -129,8 +129,9 @@ struct plan {
 	const char *dtype; /* CONVERT_DEQUANTIZE: "bf16", "f16" or "f32"; else NULL */
 	struct qspec spec; /* of recipe, after tuning */
 	enum engine target;
-	bool kv_cache; /* the output has scales of KV caches */
-	bool kv_heads; /* one for each head; CONVERT_REPACK */
+	bool kv_cache;	  /* the output has scales of KV caches */
+	bool kv_heads;	  /* one for each head; CONVERT_REPACK */
+	bool weight_only; /* activations stay in high precision; CONVERT_REPACK */
 
 	struct profile profile; /* the rows of the model's family; not for CONVERT_DEQUANTIZE */
 	struct selection selection;

@@ -401,6 +401,7 @@ int plan_configuration(struct plan *plan, struct err *err)
 					      .n_tables = sets.tables.n,
 					      .kv_cache = plan->kv_cache,
 					      .kv_heads = plan->kv_heads,
+					      .weight_only = plan->weight_only,
 					      .target = plan->target,
 					      .tool_version = FP8CONV_VERSION,
 					      .passed = passed_weights(&passed, plan) };

@@ -225,6 +225,23 @@ static int plan_specs(struct plan *plan, const struct repack_params *params, str
 	return check_family(plan, err);
 }
 
+/* Whether activations are quantized is not in the tensors.  Engines have no MX and no static scales
+ * without it. */
+static void keep_activations(struct plan *plan, const struct detection *detection)
+{
+	plan->weight_only = detection->weight_only && plan->format->weight_only;
+	for (size_t u = 0; u < plan->selection.n_units; u++)
+		if (plan->selection.units[u].recipe &&
+		    (plan->units[u].spec->scale_type == SCALE_E8M0 ||
+		     plan->selection.units[u].static_input))
+			plan->weight_only = false;
+	if (detection->weight_only && !plan->weight_only)
+		notes_add(&plan->selection.notes, NOTE_ACTIVATIONS, NULL,
+			  "the source keeps activations in high precision, but in format '%s' "
+			  "engines quantize them too: compare the quality of both",
+			  plan->format->name);
+}
+
 static int plan_units(struct plan *plan, struct detection *detection,
 		      const struct repack_params *params, struct err *err)
 {
@@ -247,6 +264,7 @@ static int plan_units(struct plan *plan, struct detection *detection,
 	if (plan_check_source(plan, convert->io, err) || plan_specs(plan, params, err) ||
 	    repack_check_blocks(plan, convert->io, err))
 		return -1;
+	keep_activations(plan, detection);
 	plan->options = json_pack("{s:s, s:s, s:s, s:s?}", "format", plan->format->name, "target",
 				  engine_name(plan->target), "from", detection->format, "recipe",
 				  params->recipe);

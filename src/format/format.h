@@ -77,7 +77,8 @@ struct quantization {
 	const char *const *kept; /* linear modules left in high precision, by full path, sorted */
 	size_t n_kept;
 	bool kv_cache;
-	bool kv_heads; /* each head has its own scales of the cache */
+	bool kv_heads;	  /* each head has its own scales of the cache */
+	bool weight_only; /* activations stay in high precision, where the format can say so */
 	enum engine target;
 	const char *tool_version;
 	struct passed passed;
@@ -117,6 +118,8 @@ struct format {
 	const char *kv_scale;
 	int kv_dims;
 	bool kv_heads; /* its configuration can say that each head has its own */
+
+	bool weight_only; /* its configuration can say that activations stay in high precision */
 
 	/* Whether the format can describe such weights beside its own; NULL: it cannot. */
 	bool (*passes)(const struct passed *passed);

@@ -169,14 +169,16 @@ static json_t *args_json(const struct scheme *scheme, const char *strategy, bool
 }
 
 static json_t *group_json(const struct module_set *set, const struct variant *variant,
-			  bool is_default, bool name_format)
+			  bool is_default, bool name_format, bool weight_only)
 {
 	json_t *group = json_object();
 
 	json_object_set_new(group, "targets", targets_json(set, is_default));
 	json_object_set_new(group, "weights", args_json(&set->scheme, variant->weights, false));
-	json_object_set_new(group, "input_activations",
-			    args_json(&set->scheme, variant->inputs, !set->scheme.static_input));
+	json_object_set_new(
+		group, "input_activations",
+		weight_only ? json_null()
+			    : args_json(&set->scheme, variant->inputs, !set->scheme.static_input));
 	json_object_set_new(group, "output_activations", json_null());
 	if (name_format)
 		json_object_set_new(group, "format", json_string(variant->method));
@@ -238,7 +240,8 @@ static json_t *groups_json(const struct format *format, const struct quantizatio
 		group_name(&quantization->passed, next, name);
 		next = strtoul(name + strlen("group_"), NULL, 10) + 1;
 		json_object_set_new(groups, name,
-				    group_json(set, variant, i == 0 && !passed, name_formats));
+				    group_json(set, variant, i == 0 && !passed, name_formats,
+					       quantization->weight_only));
 	}
 	add_passed_groups(groups, &quantization->passed);
 	return groups;
@@ -368,6 +371,7 @@ const struct format format_compressed_tensors = {
 	.kv_scale = "?_scale",
 	.kv_dims = 1,
 	.kv_heads = true,
+	.weight_only = true,
 	.passes = passes,
 	.configure = configure,
 	.read = read_config,
