@@ -9,7 +9,7 @@ python3 "$CLI/amax.py" make "$model" s.amax
 	calibration=
 	[ "$recipe" = delayed ] && calibration="--calibration s.amax"
 	# shellcheck disable=SC2086
-	"$FP8CONV" quantize "$model" -o out --recipe "$recipe" --format "$format" $calibration || continue
+	"$FP8CONV" quantize "$model" -o out --recipe "$recipe" --format "$format" $calibration --quiet || continue
 	"$FP8CONV" inspect out --json >j
 	scale_fmt=float
 	# compressed-tensors and modelopt have no word for scales that are powers of two.

@@ -35,7 +35,7 @@ python3 "$CLI/terminal.py" "$FP8CONV" inspect model.safetensors
 # MX, a whole tensor, a channel; and what quantize says it lost is near to what the codes let expect.
 need "$SAMPLES/tiny-llama"
 for recipe in mxfp8 current channelwise blockwise; do
-	"$FP8CONV" quantize "$SAMPLES/tiny-llama" -o out --recipe $recipe
+	"$FP8CONV" quantize "$SAMPLES/tiny-llama" -o out --recipe $recipe --quiet
 	"$FP8CONV" inspect out | awk -F '\t' -v r=$recipe '$7 { print r, $7 }' | sort | uniq -c
 	"$FP8CONV" verify out --source "$SAMPLES/tiny-llama" --json >j
 	"$FP8CONV" inspect out --stats --json >i

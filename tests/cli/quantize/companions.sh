@@ -54,10 +54,10 @@ fails 3 " quantize: 'm/config.json' is empty: copy or download it again" quantiz
 # An index of another build beside the whole model.
 rm -r m
 mkdir m
-echo '{"model_type": "llama"}' >m/config.json
-python3 "$CLI/checkpoint.py" make m/model-00001-of-00002.safetensors up_proj.weight=F32:128x128
-python3 "$CLI/checkpoint.py" make m/model-00002-of-00002.safetensors down_proj.weight=F32:128x128
-echo '{"metadata": {}, "weight_map": {"up_proj.weight": "model-00001-of-00005.safetensors"}}' >m/model.safetensors.index.json
+echo '{}' >m/config.json
+python3 "$CLI/checkpoint.py" make m/model-00001-of-00002.safetensors h.0.mlp.up_proj.weight=F32:128x128
+python3 "$CLI/checkpoint.py" make m/model-00002-of-00002.safetensors h.0.mlp.down_proj.weight=F32:128x128
+echo '{"metadata": {}, "weight_map": {"h.0.mlp.up_proj.weight": "model-00001-of-00005.safetensors"}}' >m/model.safetensors.index.json
 noted --recipe channelwise
 "$FP8CONV" inspect m 2>&1 >tensors | cat
 wc -l <tensors

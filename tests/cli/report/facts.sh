@@ -97,8 +97,8 @@ has r8/README.md "| by its measured sensitivity |"
 cp -r out bad
 python3 "$CLI/checkpoint.py" flip bad/model.safetensors model.layers.0.mlp.up_proj.weight
 "$FP8CONV" report bad --source "$model" -o r5 2>err
-echo "fp8conv report: note: 'fp8conv verify' finds 1 problem in 'bad'" | diff - err
-has r5/README.md "\`fp8conv verify\` found 1 problem."
+echo "fp8conv report: note: 'fp8conv verify' finds 2 problems in 'bad'" | diff - err
+has r5/README.md "\`fp8conv verify\` found 2 problems."
 
 # Without a manifest nobody knows the commands; experts are of one kind.
 "$FP8CONV" quantize "$SAMPLES/tiny-moe/per-expert" -o moe --quiet
