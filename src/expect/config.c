@@ -137,6 +137,15 @@ static void add_said(struct buf *said, const json_t *list, uint64_t i, uint64_t 
 	buf_putc(said, '\n');
 }
 
+/* Returns the number of layers at the end that use keys and values of layers before them, and may
+ * lack the weights that make them. */
+static uint64_t n_sharing(const struct expect *expect)
+{
+	json_int_t n = json_integer_value(json_object_get(expect->level, "num_kv_shared_layers"));
+
+	return n > 0 ? (uint64_t)n : 0;
+}
+
 uint32_t expect_declared(struct expect *expect, uint64_t i)
 {
 	const uint64_t n_layers = expect->config.size[CONFIG_LAYERS];
@@ -144,6 +153,8 @@ uint32_t expect_declared(struct expect *expect, uint64_t i)
 	uint32_t number;
 
 	buf_puts(&said, i >= n_layers && n_layers ? "beyond\n" : "layer\n");
+	if (i < n_layers && i + n_sharing(expect) >= n_layers)
+		buf_puts(&said, "sharing\n");
 	for (size_t n = 0; n < expect->n_lists && i < n_layers; n++)
 		add_said(&said, expect->lists[n], i, n_layers);
 	number = (uint32_t)intern_add(&expect->kinds, said.data, said.len);

@@ -5,6 +5,7 @@
  * speculation take embeddings of another model.
  */
 #include <stdlib.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -160,20 +161,31 @@ static void check_width(struct expect *expect, const struct st_tensor *tensor)
 	buf_release(&shape);
 }
 
-static void check_mtp(struct expect *expect)
+uint64_t expect_n_mtp(const struct expect *expect, const char **key)
 {
 	static const char *const keys[] = { "num_nextn_predict_layers", "mtp_num_hidden_layers",
 					    "num_mtp_layers", "mtp_num_layers" };
 
-	for (size_t i = 0; i < sizeof keys / sizeof *keys && !expect->predicts; i++) {
+	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
 		json_int_t n = json_integer_value(json_object_get(expect->level, keys[i]));
 
+		*key = keys[i];
 		if (n > 0)
-			expect_add(expect, EXPECT_MTP, NULL, 1,
-				   "config.json has %s %lld, but no layer of multi-token "
-				   "prediction is here",
-				   keys[i], (long long)n);
+			return (uint64_t)n;
 	}
+	return 0;
+}
+
+static void check_mtp(struct expect *expect)
+{
+	const char *key;
+	uint64_t n = expect_n_mtp(expect, &key);
+
+	if (n && !expect->predicts)
+		expect_add(expect, EXPECT_MTP, NULL, 1,
+			   "config.json has %s %" PRIu64
+			   ", but no layer of multi-token prediction is here",
+			   key, n);
 }
 
 void expect_ends(struct expect *expect)

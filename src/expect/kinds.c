@@ -187,6 +187,7 @@ static bool is_renamed(struct expect *expect, const struct layer *a, const struc
 {
 	struct renaming renaming;
 	char *new_segment, *old_name;
+	const char *old_text;
 	size_t n;
 	bool all = true;
 
@@ -194,7 +195,8 @@ static bool is_renamed(struct expect *expect, const struct layer *a, const struc
 		return false;
 	/* names may move when the new one is looked up */
 	new_segment = xstrndup(renaming.new, renaming.new_len);
-	old_name = xstrndup(expect_template_name(expect, old, &n), n);
+	old_text = expect_template_name(expect, old, &n);
+	old_name = xstrndup(old_text, n);
 	renaming.new = new_segment;
 	for (size_t i = 0; i < b->n && all; i++) {
 		uint32_t template = expect->members[b->first + i].template;

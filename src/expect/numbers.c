@@ -151,12 +151,15 @@ static void check_missing(struct expect *expect, const struct stack *stack, uint
 /* Layers that config.json does not count. */
 static void check_beyond(struct expect *expect, const struct stack *stack, uint64_t end)
 {
+	const char *key;
+	uint64_t n_mtp = expect_n_mtp(expect, &key);
+
 	for (size_t i = 0; i < stack->n; i++) {
 		const struct layer *layer = &expect->layers[stack->first + i];
 
 		if (layer->number < end)
 			continue;
-		if (predicts(expect, layer))
+		if (predicts(expect, layer) || layer->number - end < n_mtp)
 			expect->predicts = true;
 		if (expect->predicts)
 			continue;

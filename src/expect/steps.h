@@ -112,6 +112,9 @@ int expect_read_config(struct expect *expect, struct err *err);
 /* Returns the number of what config.json says of layer i of the language model. */
 uint32_t expect_declared(struct expect *expect, uint64_t i);
 
+/* Returns the number of layers of multi-token prediction that config.json counts, and its key. */
+uint64_t expect_n_mtp(const struct expect *expect, const char **key);
+
 void expect_layers(struct expect *expect);
 void expect_judge(struct expect *expect);
 void expect_wrapped(struct expect *expect);

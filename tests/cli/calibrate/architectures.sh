@@ -27,7 +27,7 @@ whole_way() {
 	"$FP8CONV" quantize model -o static --recipe delayed --calibration model.amax --kv-cache --uncovered group-max --quiet
 	caches=""
 	for made in compensated static; do
-		"$FP8CONV" verify $made --source model
+		"$FP8CONV" verify $made --source model --quiet
 		# shellcheck disable=SC2086
 		"$FP8CONV" eval $made --source model $data $caches --json >eval.json
 		json eval.json "0 < j['kld']['mean'] < 0.2" "j['tokens'] > 100"

@@ -58,7 +58,7 @@ refused "config.json: 'full_attn_layers' and 'kda_layers' of 'linear_attn_config
 changed linear_attn_config "{$inner, \"full_attn_layers\": [2], \"kda_layers\": [0, 1, 3, 4]}"
 refused "config.json: 'kda_layers' of 'linear_attn_config' has a value that is not a layer from 1 to 4"
 changed linear_attn_config "{$inner, \"full_attn_layers\": 2, \"kda_layers\": [1]}"
-refused "config.json: 'full_attn_layers' is 2, not a list"
+refused "config.json: 'linear_attn_config.full_attn_layers' is 2, not a list"
 changed linear_attn_config '[]'
 refused "config.json: 'linear_attn_config' is \[\], not an object"
 changed linear_attn_config "{$inner, \"full_attn_layers\": [1], \"kda_layers\": [2, 3, 4]}"

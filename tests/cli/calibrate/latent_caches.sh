@@ -60,8 +60,8 @@ others = [name for name in tensors if name.endswith((".k_scale", ".v_scale")) an
 if not names or others:
     print(len(names), "scales, and", others)
 END
-	"$FP8CONV" verify $format
-	"$FP8CONV" verify $format --source model
+	"$FP8CONV" verify $format --quiet
+	"$FP8CONV" verify $format --source model --quiet
 	# shellcheck disable=SC2086
 	"$FP8CONV" eval $format --source model --data ids.jsonl $data --kv-cache --json >cached.json
 	# shellcheck disable=SC2086
@@ -75,7 +75,7 @@ for pair in compressed-tensors=modelopt modelopt=compressed-tensors; do
 	"$FP8CONV" repack "${pair%=*}" -o again --format "${pair#*=}" --quiet
 	scales again >found
 	scales "${pair#*=}" | diff - found
-	"$FP8CONV" verify again --source model
+	"$FP8CONV" verify again --source model --quiet
 	"$FP8CONV" dequantize again -o values --quiet
 	[ -z "$(scales values)" ] || echo "a dequantized model has cache scales"
 	rm -rf again values
@@ -85,7 +85,7 @@ done
 for target in vllm sglang; do
 	"$FP8CONV" quantize model -o $target --recipe channelwise --format compressed-tensors --target $target \
 		--calibration s.amax --kv-cache 2>$target.note
-	"$FP8CONV" verify $target --target $target
+	"$FP8CONV" verify $target --target $target --quiet
 done
 grep -qx "fp8conv quantize: note: from 0.23 on, vLLM does not load the scale of a latent cache: it uses 1.0, first for '.*layers.0.self_attn' \[auto-round #2370\]" \
 	vllm.note || cat vllm.note
@@ -101,6 +101,8 @@ import amax
 import checkpoint
 config = json.load(open("mtp/config.json"))
 last = config["text_config"]["num_hidden_layers"]
+config["text_config"]["num_nextn_predict_layers"] = 1
+json.dump(config, open("mtp/config.json", "w"))
 tensors = checkpoint.read("mtp")
 for name in [name for name in tensors if ".layers.0." in name]:
     tensors[name.replace(".layers.0.", f".layers.{last}.")] = tensors[name]
@@ -109,7 +111,7 @@ metadata, history = amax.read("s.amax")
 amax.write("mtp.amax", metadata | {"model": amax.fingerprint("mtp")}, history)
 END
 "$FP8CONV" quantize mtp -o out --recipe channelwise --calibration mtp.amax --kv-cache --quiet
-"$FP8CONV" verify out --source mtp
+"$FP8CONV" verify out --source mtp --quiet
 scales out >with
 scales sglang | cut -f 1,2 >without
 cut -f 1,2 with | diff without -
