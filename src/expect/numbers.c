@@ -183,7 +183,7 @@ void expect_numbers(struct expect *expect)
 		uint64_t end = (uint64_t)expect->layers[stack->first + stack->n - 1].number + 1;
 		bool configured = stack == expect->main && n_layers;
 
-		if (!stack->is_layers)
+		if (!stack->is_layers || (stack->n == 1 && !configured))
 			continue;
 		check_missing(expect, stack, configured ? n_layers : end, configured);
 		if (configured)

@@ -66,8 +66,8 @@ static char *clean(const char *text, size_t max)
 		}
 	}
 	buf_add(&out, "", 0);
-	text_sanitize(out.data);
 	replace_disturbing(out.data);
+	text_sanitize(out.data);
 	return out.data;
 }
 

@@ -84,14 +84,31 @@ char *engine_name_of(const struct profile *profile, unsigned on, enum engine eng
 	return name;
 }
 
-const struct profile_row *engine_entry_of(const struct profile *profile, unsigned on,
-					  const char *tensor)
+/* Returns the entry of a row for a tensor: "#" becomes the first number of its path. */
+static char *entry_by(const struct profile_row *row, const char *tensor)
+{
+	struct buf entry = { 0 };
+	size_t n;
+
+	while (*tensor && !(*tensor >= '0' && *tensor <= '9'))
+		tensor++;
+	n = strspn(tensor, "0123456789");
+	for (const char *at = row->said; *at; at++) {
+		if (*at == '#')
+			buf_add(&entry, tensor, n);
+		else
+			buf_putc(&entry, *at);
+	}
+	return entry.data;
+}
+
+char *engine_entry_of(const struct profile *profile, unsigned on, const char *tensor)
 {
 	const struct profile_row *row = NULL;
 	int position;
 
 	while ((row = profile_next(profile, PROFILE_ENTRY, on, row)))
 		if (profile_pattern_matches(row->pattern, tensor, &position))
-			return row;
+			return entry_by(row, tensor);
 	return NULL;
 }

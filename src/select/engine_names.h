@@ -31,8 +31,8 @@ char *engine_name_by(const struct profile *profile, const struct profile_row *ro
 char *engine_name_of(const struct profile *profile, unsigned on, enum engine engine,
 		     const char *module);
 
-/* Returns the row of PROFILE_ENTRY whose pattern matches the module of a tensor, or NULL. */
-const struct profile_row *engine_entry_of(const struct profile *profile, unsigned on,
-					  const char *tensor);
+/* Returns the entry of the first row of PROFILE_ENTRY whose pattern matches the module of a tensor,
+ * or NULL.  The caller frees it. */
+char *engine_entry_of(const struct profile *profile, unsigned on, const char *tensor);
 
 #endif

@@ -38,7 +38,8 @@ enum profile_action {
 	PROFILE_CACHE,	    /* engines do not load the scales of its KV cache: a note */
 	PROFILE_CACHE_STOP, /* engines stop at these scales: a note, and refused for a target */
 	PROFILE_NAME,  /* "OLD=NEW": how engines name modules in a skip list (engine_names.h) */
-	PROFILE_ENTRY, /* `said` is an entry that engines need where such a module is kept */
+	PROFILE_ENTRY, /* `said` is an entry that engines need where such a module is kept; "#" in it
+			  * is the number of the module's layer */
 };
 #define PROFILE_ACTION_WORDS                                                             \
 	"keep|bare|general|ragged|fuse|stack|split|table|config|format|not-loaded|cache" \

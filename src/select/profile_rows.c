@@ -324,6 +324,6 @@ const struct profile_row profile_rows[] = {
 	{ "zamba2", "*.mamba.out_proj", PROFILE_ENTRY, ENGINE, ON_COMPRESSED | FOR_VLLM,
 	  "re:\\d+\\.mixer\\.out_proj$", "vllm zamba2.py" },
 	{ "gpt_oss", "*.experts.*", PROFILE_ENTRY, ENGINE, ON_COMPRESSED | FOR_VLLM,
-	  "re:.*\\.mlp\\.experts.*", "vllm gpt_oss.py" },
+	  "re:.*\\.#\\.mlp\\.experts.*", "vllm gpt_oss.py" },
 	{ 0 },
 };

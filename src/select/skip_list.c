@@ -114,11 +114,11 @@ const char *const *skip_experts_endings(const struct format *format)
 /* Adds the entry that an engine needs for such a module, if there is one. */
 static void add_entry(struct skip_list *list, const char *tensor)
 {
-	const struct profile_row *row =
-		list->profile ? engine_entry_of(list->profile, list->on, tensor) : NULL;
+	char *entry = list->profile ? engine_entry_of(list->profile, list->on, tensor) : NULL;
 
-	if (row)
-		add_text(list, row->said, strlen(row->said));
+	if (entry)
+		add_text(list, entry, strlen(entry));
+	free(entry);
 }
 
 static void add_experts(struct skip_list *list, const struct format *format, const char *name)

@@ -17,14 +17,15 @@
 static char *missing_entry(const struct verify *verify, const char *name, const char *module)
 {
 	const struct verify_lists *lists = &verify->lists;
-	const struct profile_row *row = NULL;
+	char *entry = NULL;
 
 	if (verify->opened.target != ENGINE_ANY)
-		row = engine_entry_of(&lists->profile, lists->on, name);
-	if (!row || part_set_get(&lists->entries, row->said, strlen(row->said)) ||
-	    lists_skip_by_pattern(verify, module))
-		return NULL;
-	return xstrdup(row->said);
+		entry = engine_entry_of(&lists->profile, lists->on, name);
+	if (!entry || (!part_set_get(&lists->entries, entry, strlen(entry)) &&
+		       !lists_skip_by_pattern(verify, module)))
+		return entry;
+	free(entry);
+	return NULL;
 }
 
 /* Returns the first name that engines look for and the configuration does not skip, though it

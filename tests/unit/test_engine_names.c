@@ -164,17 +164,17 @@ static const struct {
 	/* vLLM's hf_to_vllm_mapper of gpt_oss changes the names of experts in the list */
 	{ "gpt_oss",
 	  "hf",
-	  "m.mlp.experts.down_proj",
+	  "m.2.mlp.experts.down_proj",
 	  { 4, 64, 64 },
 	  3,
-	  "m.mlp.experts m.mlp.experts.down_proj" },
+	  "m.2.mlp.experts m.2.mlp.experts.down_proj" },
 	{ "gpt_oss",
 	  "compressed-tensors",
-	  "m.mlp.experts.down_proj",
+	  "m.2.mlp.experts.down_proj",
 	  { 4, 64, 64 },
 	  3,
-	  "m.mlp.experts.0.down_proj m.mlp.experts.0.gate_proj m.mlp.experts.0.up_proj "
-	  "m.mlp.experts.down_proj re:.*\\.mlp\\.experts.*" },
+	  "m.2.mlp.experts.0.down_proj m.2.mlp.experts.0.gate_proj m.2.mlp.experts.0.up_proj "
+	  "m.2.mlp.experts.down_proj re:.*\\.2\\.mlp\\.experts.*" },
 };
 
 static void a_list_has_the_names_of_all_engines(void **state)

@@ -19,4 +19,5 @@ print(*sys.argv[1:], j["format"], t["outputs"][1]["name"].rsplit(".")[-1])' $tar
 done
 fails 2 " quantize: *modelopt*" quantize "$model" --dry-run --format modelopt --recipe current
 fails 2 " quantize: *'hf'*" quantize "$model" --dry-run --format hf --recipe channelwise
-fails 2 " quantize: *modelopt*sglang*" quantize "$model" --dry-run --format modelopt --recipe mxfp8 --target sglang
+fails 2 " quantize: *does not load in sglang: SGLang drops MXFP8 scales of this model*" \
+	quantize "$model" --dry-run --format modelopt --recipe mxfp8 --target sglang
