@@ -37,9 +37,10 @@ enum profile_action {
 	PROFILE_NOT_LOADED, /* engines do not load it in FP8: a note, and refused for a target */
 	PROFILE_CACHE,	    /* engines do not load the scales of its KV cache: a note */
 	PROFILE_CACHE_STOP, /* engines stop at these scales: a note, and refused for a target */
-	PROFILE_NAME,  /* "OLD=NEW": how engines name modules in a skip list (engine_names.h) */
-	PROFILE_ENTRY, /* `said` is an entry that engines need where such a module is kept; "#" in it
-			  * is the number of the module's layer */
+	PROFILE_NAME, /* "OLD=NEW": how engines name modules in a skip list (engine_names.h) */
+	/* `said` is an entry that engines need where such a module is kept; "#" in it is the number
+	 * of the module's layer */
+	PROFILE_ENTRY,
 };
 #define PROFILE_ACTION_WORDS                                                             \
 	"keep|bare|general|ragged|fuse|stack|split|table|config|format|not-loaded|cache" \

@@ -439,7 +439,8 @@ case("glm4_moe", text("glm4_moe", architectures=["Glm4MoeForCausalLM"], n_routed
 case("granite_speech", {"model_type": "granite_speech", "architectures": ["GraniteSpeechForConditionalGeneration"], "text_config": text("granite")},
      ends("language_model.model.", "language_model.lm_head.weight"), attention(M + "0.self_attn."), mlp(M + "0.mlp."), [("encoder.layers.0.attn.to_q.weight", (128, 128)),
       ("encoder.layers.0.ff1.up_proj.weight", (512, 128)), ("projector.linear.weight", (H, 128)), ("projector.qformer.encoder.layer.0.attention.attention.query.weight", (128, 128))],
-     rules=[HEADS, (r"^encoder|^projector", "named"), REST], bare="^encoder")
+     rules=[HEADS, (r"^encoder|^projector", "named"), REST], bare="^encoder",
+     engine_names={"transformers/compressed-tensors": {"language_model.lm_head": "lm_head", "projector": "model.projector"}})
 
 # ---------------------------------------------------------------- low-bit sources
 
