@@ -6,35 +6,37 @@
 
 #include "base/mem.h"
 
+#define WORD(text) (text), sizeof(text) - 1
+
 /* In the order of the search: of a weight's scales "scale" is the least specific and last. */
 static const struct scale_name words[] = {
-	{ "k_cache.scale", SCALE_OF_CACHE, "hy-v3", "k" },
-	{ "v_cache.scale", SCALE_OF_CACHE, "hy-v3", "v" },
-	{ "weight_scale_inv", SCALE_OF_WEIGHT, NULL, NULL },
-	{ "weight_scale", SCALE_OF_WEIGHT, NULL, NULL },
-	{ "scale_weight", SCALE_OF_WEIGHT, "comfyui", NULL },
-	{ "qscale_weight", SCALE_OF_WEIGHT, "mistral", NULL },
-	{ "scale", SCALE_OF_WEIGHT, "deepseek-v4", NULL },
-	{ "input_scale", SCALE_OF_INPUT, NULL, NULL },
-	{ "activation_scale", SCALE_OF_INPUT, NULL, NULL },
-	{ "scale_input", SCALE_OF_INPUT, "comfyui", NULL },
-	{ "qscale_act", SCALE_OF_INPUT, "mistral", NULL },
-	{ "act_scale", SCALE_OF_INPUT, "autofp8", NULL },
-	{ "k_scale", SCALE_OF_CACHE, NULL, "k" },
-	{ "v_scale", SCALE_OF_CACHE, NULL, "v" },
-	{ "kv_scale", SCALE_OF_CACHE, "autofp8", "kv" },
-	{ "k_proj.output_scale", SCALE_OF_CACHE, "quark", "k" },
-	{ "v_proj.output_scale", SCALE_OF_CACHE, "quark", "v" },
-	{ "q_scale", SCALE_OF_CACHE, NULL, NULL },
-	{ "prob_scale", SCALE_OF_CACHE, NULL, NULL },
-	{ "comfy_quant", SCALE_NOTE, "comfyui", NULL },
-	{ "scaled_fp8", SCALE_NOTE, "comfyui", NULL },
-	{ "weight_zero_point", SCALE_ZERO_POINT, NULL, NULL },
-	{ "input_zero_point", SCALE_ZERO_POINT, NULL, NULL },
-	{ "k_zero_point", SCALE_UNUSED, NULL, NULL },
-	{ "v_zero_point", SCALE_UNUSED, NULL, NULL },
-	{ "q_zero_point", SCALE_UNUSED, NULL, NULL },
-	{ "input_scale_ub", SCALE_UNUSED, NULL, NULL },
+	{ WORD("k_cache.scale"), SCALE_OF_CACHE, "hy-v3", "k" },
+	{ WORD("v_cache.scale"), SCALE_OF_CACHE, "hy-v3", "v" },
+	{ WORD("weight_scale_inv"), SCALE_OF_WEIGHT, NULL, NULL },
+	{ WORD("weight_scale"), SCALE_OF_WEIGHT, NULL, NULL },
+	{ WORD("scale_weight"), SCALE_OF_WEIGHT, "comfyui", NULL },
+	{ WORD("qscale_weight"), SCALE_OF_WEIGHT, "mistral", NULL },
+	{ WORD("scale"), SCALE_OF_WEIGHT, "deepseek-v4", NULL },
+	{ WORD("input_scale"), SCALE_OF_INPUT, NULL, NULL },
+	{ WORD("activation_scale"), SCALE_OF_INPUT, NULL, NULL },
+	{ WORD("scale_input"), SCALE_OF_INPUT, "comfyui", NULL },
+	{ WORD("qscale_act"), SCALE_OF_INPUT, "mistral", NULL },
+	{ WORD("act_scale"), SCALE_OF_INPUT, "autofp8", NULL },
+	{ WORD("k_scale"), SCALE_OF_CACHE, NULL, "k" },
+	{ WORD("v_scale"), SCALE_OF_CACHE, NULL, "v" },
+	{ WORD("kv_scale"), SCALE_OF_CACHE, "autofp8", "kv" },
+	{ WORD("k_proj.output_scale"), SCALE_OF_CACHE, "quark", "k" },
+	{ WORD("v_proj.output_scale"), SCALE_OF_CACHE, "quark", "v" },
+	{ WORD("q_scale"), SCALE_OF_CACHE, NULL, NULL },
+	{ WORD("prob_scale"), SCALE_OF_CACHE, NULL, NULL },
+	{ WORD("comfy_quant"), SCALE_NOTE, "comfyui", NULL },
+	{ WORD("scaled_fp8"), SCALE_NOTE, "comfyui", NULL },
+	{ WORD("weight_zero_point"), SCALE_ZERO_POINT, NULL, NULL },
+	{ WORD("input_zero_point"), SCALE_ZERO_POINT, NULL, NULL },
+	{ WORD("k_zero_point"), SCALE_UNUSED, NULL, NULL },
+	{ WORD("v_zero_point"), SCALE_UNUSED, NULL, NULL },
+	{ WORD("q_zero_point"), SCALE_UNUSED, NULL, NULL },
+	{ WORD("input_scale_ub"), SCALE_UNUSED, NULL, NULL },
 };
 
 #define N_WORDS (sizeof words / sizeof *words)
@@ -54,25 +56,68 @@ static size_t stem_length(const char *name)
 		       : n;
 }
 
-static char *beside_name(const char *name, const char *word)
-{
-	size_t stem = stem_length(name);
+/* The tensors from the first on whose name begins as a weight's: its scales are among the first n,
+ * in the order of names. */
+struct siblings {
+	const struct tensor_ref *list;
+	size_t n;
+	const char *stem; /* of all names of scales, with its length */
+	size_t n_stem;
+	bool fused; /* the weight's name has no ".weight" */
+};
 
-	if (name[stem]) /* the name ends in ".weight" */
-		return xasprintf("%.*s%s", (int)stem, name, word);
-	if (!strncmp(word, weight, strlen(weight)))
-		return xasprintf("%s%s", name, word + strlen(weight));
-	return xasprintf("%s_%s", name, word);
+static struct siblings find_siblings(const struct checkpoint *checkpoint, const char *name)
+{
+	const struct tensor_ref *all = checkpoint->by_name;
+	size_t n = stem_length(name), first = 0, end = checkpoint->n_tensors, step = 4;
+
+	while (first < end) {
+		size_t middle = first + (end - first) / 2;
+
+		if (strncmp(all[middle].tensor->name, name, n) < 0)
+			first = middle + 1;
+		else
+			end = middle;
+	}
+	while (step < checkpoint->n_tensors - first &&
+	       !strncmp(all[first + step].tensor->name, name, n))
+		step *= 2;
+	end = checkpoint->n_tensors - first;
+	return (struct siblings){ all + first, step < end ? step : end, name, n, !name[n] };
 }
 
-static const struct tensor_ref *beside(const struct checkpoint *checkpoint, const char *name,
-				       const char *word)
+/* Returns the sibling whose name is the stem, `joint` and `end`, or NULL. */
+static const struct tensor_ref *find_sibling(const struct siblings *siblings, const char *joint,
+					     const char *end)
 {
-	char *expected = beside_name(name, word);
-	const struct tensor_ref *found = checkpoint_find(checkpoint, expected);
+	size_t n_joint = strlen(joint), begin = 0, stop = siblings->n;
 
-	free(expected);
-	return found;
+	while (begin < stop) {
+		size_t middle = begin + (stop - begin) / 2;
+		const char *name = siblings->list[middle].tensor->name;
+		int order = strncmp(name, siblings->stem, siblings->n_stem);
+
+		if (!order)
+			order = strncmp(name += siblings->n_stem, joint, n_joint);
+		if (!order)
+			order = strcmp(name + n_joint, end);
+		if (!order)
+			return &siblings->list[middle];
+		if (order < 0)
+			begin = middle + 1;
+		else
+			stop = middle;
+	}
+	return NULL;
+}
+
+static const struct tensor_ref *beside(const struct siblings *siblings, const char *word)
+{
+	if (!siblings->fused)
+		return find_sibling(siblings, "", word);
+	if (!strncmp(word, weight, sizeof weight - 1))
+		return find_sibling(siblings, "", word + sizeof weight - 1);
+	return find_sibling(siblings, "_", word);
 }
 
 /* Returns "T.weight" for "T.shard_0.weight", a part of a table, or NULL.  The caller frees it. */
@@ -109,96 +154,94 @@ bool scale_is_shared(const char *name, const char *scale)
 	return shared;
 }
 
+/* Returns the first entry of that role by which the weight has a tensor, which becomes *found; or
+ * NULL. */
 static const struct scale_name *word_beside(const struct checkpoint *checkpoint, const char *name,
-					    enum scale_role role)
+					    enum scale_role role, const struct tensor_ref **found)
 {
-	for (size_t i = 0; i < N_WORDS; i++)
-		if (words[i].role == role && beside(checkpoint, name, words[i].word))
+	const struct siblings siblings = find_siblings(checkpoint, name);
+
+	for (size_t i = 0; i < N_WORDS; i++) {
+		*found = words[i].role == role ? beside(&siblings, words[i].word) : NULL;
+		if (*found)
 			return &words[i];
+	}
 	return NULL;
 }
 
-/* Returns the scale of weight `name`, or else that of its table; *word is set to its entry. */
-static const struct tensor_ref *own_or_shared(const struct checkpoint *checkpoint, const char *name,
-					      const struct scale_name **word)
+/* Returns the entry of the scale of weight `name`, or else of that of its table; or NULL. */
+static const struct scale_name *own_or_shared(const struct checkpoint *checkpoint, const char *name,
+					      const struct tensor_ref **found)
 {
-	const struct tensor_ref *found;
-	char *table;
+	const struct scale_name *word = word_beside(checkpoint, name, SCALE_OF_WEIGHT, found);
+	char *table = word ? NULL : table_name(name);
 
-	*word = word_beside(checkpoint, name, SCALE_OF_WEIGHT);
-	if (*word)
-		return beside(checkpoint, name, (*word)->word);
-	table = table_name(name);
-	*word = table ? word_beside(checkpoint, table, SCALE_OF_WEIGHT) : NULL;
-	found = *word ? beside(checkpoint, table, (*word)->word) : NULL;
+	if (table)
+		word = word_beside(checkpoint, table, SCALE_OF_WEIGHT, found);
 	free(table);
-	return found;
+	return word;
 }
 
 const struct scale_name *scale_name_beside(const struct checkpoint *checkpoint, const char *name,
 					   enum scale_role role)
 {
-	const struct scale_name *word;
+	const struct tensor_ref *found;
 
-	if (role != SCALE_OF_WEIGHT)
-		return word_beside(checkpoint, name, role);
-	own_or_shared(checkpoint, name, &word);
-	return word;
+	return role == SCALE_OF_WEIGHT ? own_or_shared(checkpoint, name, &found)
+				       : word_beside(checkpoint, name, role, &found);
 }
 
 const struct tensor_ref *scale_beside(const struct checkpoint *checkpoint, const char *name)
 {
-	const struct scale_name *word;
+	const struct tensor_ref *found;
 
-	return own_or_shared(checkpoint, name, &word);
+	own_or_shared(checkpoint, name, &found);
+	return found;
 }
 
 const struct tensor_ref *input_scale_beside(const struct checkpoint *checkpoint, const char *name)
 {
-	const struct scale_name *word = scale_name_beside(checkpoint, name, SCALE_OF_INPUT);
+	const struct tensor_ref *found;
 
-	return word ? beside(checkpoint, name, word->word) : NULL;
+	word_beside(checkpoint, name, SCALE_OF_INPUT, &found);
+	return found;
 }
 
-/* Returns the offset in name at which word begins: after a dot, or, without its "weight", after the
- * name of fused experts. */
-static size_t word_place(const char *name, const char *word)
+/* Returns the offset in a name of n bytes at which word begins, after a dot; else n. */
+static size_t word_place(const char *name, size_t n, const struct scale_name *word)
 {
-	size_t n = strlen(name), n_word = strlen(word);
+	size_t at = n - word->n;
 
-	if (n >= n_word && !strcmp(name + n - n_word, word) &&
-	    (n == n_word || name[n - n_word - 1] == '.'))
-		return n - n_word;
-	return n;
+	if (n < word->n || name[n - 1] != word->word[word->n - 1] ||
+	    memcmp(name + at, word->word, word->n) != 0 || (at && name[at - 1] != '.'))
+		return n;
+	return at;
 }
 
-/* The same for scales of fused experts, "experts.gate_up_proj_scale_inv": returns the length of the
- * weight's name. */
-static size_t fused_place(const char *name, const struct scale_name *word)
+/* Returns the length of the weight's name in that of a scale of fused experts,
+ * "experts.gate_up_proj_scale_inv"; n where the name of n bytes has not such an end. */
+static size_t fused_place(const char *name, size_t n, const struct scale_name *word)
 {
-	const char *tail = word->word;
-	size_t n = strlen(name), n_tail;
+	size_t n_cut = word->role == SCALE_OF_WEIGHT ? sizeof weight - 1 : 0;
+	size_t n_tail = word->n - n_cut, n_all = n_tail + (word->role == SCALE_OF_INPUT);
 
-	if (word->tool || word->role > SCALE_OF_INPUT)
+	if (word->tool || word->role > SCALE_OF_INPUT || n <= n_all || name[n - n_all] != '_' ||
+	    memcmp(name + n - n_tail, word->word + n_cut, n_tail) != 0)
 		return n;
-	if (word->role == SCALE_OF_WEIGHT)
-		tail += strlen(weight);
-	n_tail = strlen(tail) + (word->role == SCALE_OF_INPUT);
-	if (n <= n_tail || strcmp(name + n - strlen(tail), tail) || name[n - n_tail] != '_')
-		return n;
-	return n - n_tail;
+	return n - n_all;
 }
 
 const struct scale_name *scale_name_find(const char *name)
 {
 	const struct scale_name *found = NULL;
-	size_t first = strlen(name);
+	const size_t n = strlen(name);
+	size_t first = n;
 
 	for (size_t i = 0; i < N_WORDS; i++)
-		if (name[word_place(name, words[i].word)])
+		if (word_place(name, n, &words[i]) < n)
 			return &words[i];
 	for (size_t i = 0; i < N_WORDS; i++) {
-		size_t place = fused_place(name, &words[i]);
+		size_t place = fused_place(name, n, &words[i]);
 
 		if (place < first) { /* "_activation_scale" ends in "_scale" too */
 			first = place;
@@ -212,13 +255,13 @@ const struct tensor_ref *scaled_weight(const struct checkpoint *checkpoint, cons
 				       const struct scale_name *word)
 {
 	const struct tensor_ref *found;
-	size_t at = word_place(name, word->word);
+	size_t n = strlen(name), at = word_place(name, n, word);
 	char *expected;
 
 	if (name[at])
 		expected = xasprintf("%.*s%s", (int)at, name, weight);
 	else
-		expected = xstrndup(name, fused_place(name, word));
+		expected = xstrndup(name, fused_place(name, n, word));
 	found = checkpoint_find(checkpoint, expected);
 	free(expected);
 	if (found || !name[at] || !at)
@@ -243,7 +286,7 @@ size_t scale_cache(const char *name, const char **cached)
 	static const char *const modules[] = { ".k_proj", ".v_proj", ".qkv_proj", ".qkqkv_proj" };
 	static const char *const above[] = { "attn.attn", "attention.attn", "mixer.attn" };
 	const struct scale_name *word = scale_name_find(name);
-	size_t n = word && word->cached ? word_place(name, word->word) : 0;
+	size_t n = word && word->cached ? word_place(name, strlen(name), word) : 0;
 
 	if (!n)
 		return 0;

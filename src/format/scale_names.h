@@ -23,6 +23,7 @@ enum scale_role {
 /* The last part of a tensor's name, as in "X.weight_scale". */
 struct scale_name {
 	const char *word;
+	size_t n; /* its length */
 	enum scale_role role;
 	const char *tool;   /* the only tool that writes it; NULL: our formats do */
 	const char *cached; /* "k", "v" or "kv": what it scales of those; NULL: nothing */

@@ -163,12 +163,14 @@ static void check_input_name(struct verify *verify, const struct tensor_ref *ref
 			     const struct scheme *scheme)
 {
 	const struct variant *wanted = scheme->static_input ? find_wanted(verify, scheme) : NULL;
-	const struct tensor_ref *found =
-		input_scale_beside(verify->opened.checkpoint, ref->tensor->name);
 	size_t stem = strlen(ref->tensor->name) - strlen("weight");
+	const struct tensor_ref *found;
 
-	if (!wanted || !wanted->input_scale || !found || verify->opened.target == ENGINE_ANY ||
+	if (!wanted || !wanted->input_scale || verify->opened.target == ENGINE_ANY ||
 	    !ends_in(ref->tensor->name, ".weight"))
+		return;
+	found = input_scale_beside(verify->opened.checkpoint, ref->tensor->name);
+	if (!found)
 		return;
 	for (const struct variant *row = verify->opened.format->variants; row->method; row++)
 		if (row->granularity == scheme->granularity && row->input_scale &&
