@@ -201,12 +201,17 @@ static void check_missing(struct verify *verify)
 			    unscaled.first->tensor->name);
 }
 
-/* Whether a tensor is a scale of a cache, by any name. */
-static bool is_cache_scale(const char *name)
+/* Whether the files have a scale of a cache, by any name. */
+static bool has_any_scale(const struct checkpoint *checkpoint)
 {
-	const struct scale_name *word = scale_name_find(name);
+	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
+		const struct scale_name *word =
+			scale_name_find(checkpoint->by_name[i].tensor->name);
 
-	return word && word->role == SCALE_OF_CACHE;
+		if (word && word->role == SCALE_OF_CACHE)
+			return true;
+	}
+	return false;
 }
 
 /* Reports the first scale of a cache that a row of the family is about. */
@@ -248,14 +253,13 @@ static void check_target(struct verify *verify)
 int verify_caches(struct verify *verify, struct err *err)
 {
 	const struct checkpoint *checkpoint = verify->opened.checkpoint;
-	size_t n_named = 0, n_scales = 0;
+	size_t n_named = 0;
 
 	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
 		const struct tensor_ref *ref = &checkpoint->by_name[i];
 		struct cache_name name;
 		int rc;
 
-		n_scales += is_cache_scale(ref->tensor->name);
 		if (!parse(ref->tensor->name, &name))
 			continue;
 		n_named++;
@@ -268,8 +272,9 @@ int verify_caches(struct verify *verify, struct err *err)
 		check_target(verify);
 	if (n_named)
 		check_missing(verify);
-	else if (!n_scales && verify->opened.detection->n_weights &&
-		 config_declares_cache(verify->opened.detection->config))
+	else if (verify->opened.detection->n_weights &&
+		 config_declares_cache(verify->opened.detection->config) &&
+		 !has_any_scale(checkpoint))
 		problem_add(&verify->result->problems, PROBLEM_KV_SCALE_MISSING, NULL,
 			    "config.json",
 			    "a KV cache with static scales is declared, but the files have none");
