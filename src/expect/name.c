@@ -45,10 +45,11 @@ void layer_name_split(struct layer_name *split, const char *name)
 
 	*split = (struct layer_name){ 0 };
 	for (const char *at = name, *end; at; at = *end ? end + 1 : NULL) {
-		size_t n = strcspn(at, ".");
 		uint32_t number;
+		size_t n;
 
-		end = at + n;
+		end = strchrnul(at, '.');
+		n = (size_t)(end - at);
 		if (*end && *at <= '9' && n_word && read_number(at, n, &number)) {
 			if (ends_in_experts(word, n_word)) {
 				split->expert_at = (size_t)(at - name);

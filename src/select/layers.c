@@ -14,6 +14,8 @@
 #include "base/mem.h"
 #include "select/steps.h"
 
+#define MAX_DIGITS 6 /* of the number of a layer */
+
 /* A list of layers: all names that begin with "model.layers.", of one model. */
 struct stack {
 	const char *name; /* not terminated */
@@ -41,12 +43,12 @@ static bool is_matrix(const struct candidate *c)
 static size_t stack_len(const char *name, uint64_t *number)
 {
 	for (const char *dot = strchr(name, '.'); dot; dot = strchr(dot + 1, '.')) {
-		size_t n = strspn(dot + 1, "0123456789");
+		const char *at = dot + 1;
 
-		if (!n || n > 6 || dot[1 + n] != '.')
-			continue;
-		*number = strtoul(dot + 1, NULL, 10);
-		return (size_t)(dot + 1 - name);
+		for (*number = 0; at - dot <= MAX_DIGITS && *at >= '0' && *at <= '9'; at++)
+			*number = 10 * *number + (uint64_t)(*at - '0');
+		if (at > dot + 1 && *at == '.')
+			return (size_t)(dot + 1 - name);
 	}
 	return 0;
 }
