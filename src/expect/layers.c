@@ -15,6 +15,8 @@ struct reader {
 	struct intern stacks; /* "model.layers." */
 	struct intern layers; /* a stack and a number */
 	struct buf rest;
+	const char *name; /* that was split last; NULL: none */
+	struct layer_name split;
 	const char *last; /* name of the layer that was found last */
 	size_t last_len;  /* with the dot after its number */
 	uint32_t layer;
@@ -74,24 +76,25 @@ static void read_name(struct expect *expect, struct reader *reader, uint32_t i)
 	const struct st_tensor *tensor = expect->checkpoint->by_name[i].tensor;
 	struct cell cell = { .tensor = i, .expert = EXPECT_NONE };
 	size_t n_templates = expect->names.n;
-	struct layer_name split;
+	struct layer_name *split = &reader->split;
 	const uint32_t *parts;
 
-	layer_name_split(&split, tensor->name);
-	if (!split.stack_len) {
+	layer_name_next(split, reader->name, tensor->name);
+	reader->name = tensor->name;
+	if (!split->stack_len) {
 		ARRAY_GROW(expect->outside, expect->n_outside);
 		expect->outside[expect->n_outside++] = i;
 		return;
 	}
-	cell.layer = find_layer(expect, reader, tensor->name, &split);
+	cell.layer = find_layer(expect, reader, tensor->name, split);
 	reader->rest.len = 0;
-	layer_name_template(&split, tensor->name, &reader->rest);
+	layer_name_template(split, tensor->name, &reader->rest);
 	cell.template = expect_template(expect, reader->rest.data, reader->rest.len);
 	if (cell.template >= n_templates)
-		expect_template_learn(expect, cell.template, tensor, &split);
+		expect_template_learn(expect, cell.template, tensor, split);
 	expect->stacks[expect->layers[cell.layer].stack].bytes += st_tensor_size(tensor);
-	if (split.expert_at)
-		cell.expert = split.expert;
+	if (split->expert_at)
+		cell.expert = split->expert;
 	parts = expect->templates[cell.template].parts;
 	if (parts[0] == EXPECT_NONE) {
 		add_cell(expect, cell);

@@ -38,13 +38,13 @@ static bool read_number(const char *text, size_t n, uint32_t *number)
 	return true;
 }
 
-void layer_name_split(struct layer_name *split, const char *name)
+/* Reads the segments from `at` on, before which `word` ends with a dot. */
+static void read_segments(struct layer_name *split, const char *name, const char *at,
+			  const char *word)
 {
-	const char *word = name; /* the segment before */
-	size_t n_word = 0;
+	size_t n_word = at > word ? (size_t)(at - word) - 1 : 0;
 
-	*split = (struct layer_name){ 0 };
-	for (const char *at = name, *end; at; at = *end ? end + 1 : NULL) {
+	for (const char *end; at; at = *end ? end + 1 : NULL) {
 		uint32_t number;
 		size_t n;
 
@@ -56,15 +56,32 @@ void layer_name_split(struct layer_name *split, const char *name)
 				split->expert = number;
 				split->routed = n_word == 7;
 			} else if (is_stack_word(word, n_word)) {
-				split->stack_len = (size_t)(at - name);
-				split->rest = (size_t)(end + 1 - name);
-				split->layer = number;
-				split->expert_at = 0;
+				*split = (struct layer_name){ .stack_len = (size_t)(at - name),
+							      .rest = (size_t)(end + 1 - name),
+							      .layer = number };
 			}
 		}
 		word = at;
 		n_word = n;
 	}
+}
+
+void layer_name_split(struct layer_name *split, const char *name)
+{
+	*split = (struct layer_name){ 0 };
+	read_segments(split, name, name, name);
+}
+
+void layer_name_next(struct layer_name *split, const char *before, const char *name)
+{
+	if (!split->rest || strncmp(before, name, split->rest) != 0) {
+		layer_name_split(split, name);
+		return;
+	}
+	*split = (struct layer_name){ .stack_len = split->stack_len,
+				      .rest = split->rest,
+				      .layer = split->layer };
+	read_segments(split, name, name + split->rest, name + split->stack_len);
 }
 
 void layer_name_template(const struct layer_name *split, const char *name, struct buf *buf)

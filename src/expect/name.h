@@ -24,6 +24,9 @@ struct layer_name {
 /* Splits a name.  The layer is the last number after a word for layers. */
 void layer_name_split(struct layer_name *split, const char *name);
 
+/* The same, faster where the name is in the layer of the name before, whose split it overwrites. */
+void layer_name_next(struct layer_name *split, const char *before, const char *name);
+
 /* Puts the name in the layer to buf, with '*' in the place of the expert's number. */
 void layer_name_template(const struct layer_name *split, const char *name, struct buf *buf);
 

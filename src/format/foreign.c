@@ -56,7 +56,8 @@ const char *foreign_tool(const struct checkpoint *checkpoint, const struct st_te
 	const char *word = dot ? dot + 1 : tensor->name;
 
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-		if (rows[i].types >> tensor->dtype & 1 && !strcmp(word, rows[i].word) &&
+		if (rows[i].types >> tensor->dtype & 1 && *word == *rows[i].word &&
+		    !strcmp(word, rows[i].word) &&
 		    is_beside(checkpoint, tensor->name, (size_t)(word - tensor->name),
 			      rows[i].beside))
 			return rows[i].tool;

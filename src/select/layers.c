@@ -138,12 +138,17 @@ static bool is_own(const struct stack *stack, const struct stack *main,
 	       (stack->hidden && (!config->has_parts || is_beside(stack, main)));
 }
 
-static void mark_others(struct stacks *stacks, const struct model_config *config)
+/* Returns the number of stacks that are kept. */
+static size_t mark_others(struct stacks *stacks, const struct model_config *config)
 {
 	const struct stack *main = find_main(stacks, config);
+	size_t n = 0;
 
-	for (size_t i = 0; main && i < stacks->names.n; i++)
+	for (size_t i = 0; main && i < stacks->names.n; i++) {
 		stacks->list[i].kept = !is_own(&stacks->list[i], main, config);
+		n += stacks->list[i].kept;
+	}
+	return n;
 }
 
 /* A row of the family that lets its module be quantized knows more. */
@@ -157,6 +162,7 @@ void select_layers(struct select *select)
 	const struct model_config *config = &select->config;
 	struct stacks stacks = { 0 };
 	bool any = config->model_type || config->architecture;
+	size_t n_kept = 0;
 	uint64_t number;
 
 	for (size_t i = 0; i < select->n; i++) {
@@ -171,14 +177,14 @@ void select_layers(struct select *select)
 			stack_add(stack, c, number, config->size[CONFIG_HIDDEN_SIZE]);
 	}
 	if (config->has_parts || !config->is_encoder_decoder)
-		mark_others(&stacks, config);
+		n_kept = mark_others(&stacks, config);
 	for (size_t i = 0; i < select->n && any; i++) {
 		struct candidate *c = &select->candidates[i];
 		const struct stack *stack;
 
 		if (!is_free_to_keep(c))
 			continue;
-		stack = c->facts.in_layer ? stack_of(&stacks, c, &number) : NULL;
+		stack = c->facts.in_layer && n_kept ? stack_of(&stacks, c, &number) : NULL;
 		if (!c->facts.in_layer)
 			candidate_keep(c, "outside of the layers");
 		else if (stack && stack->kept)

@@ -15,6 +15,7 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "expect/expect.h"
+#include "expect/name.h"
 #include "support/memory_checkpoint.h"
 
 #define N_OF(array) (sizeof(array) / sizeof *(array))
@@ -257,13 +258,52 @@ static void weights_have_elements(void **state)
 	}
 }
 
+/* Names in order, with their parts by hand. */
+static void names_are_split(void **cmocka_state)
+{
+	static const struct {
+		const char *name, *stack, *rest; /* NULL: in no layer */
+		uint32_t layer;
+		const char *expert; /* NULL: of none */
+		bool routed;
+	} rows[] = {
+		{ "layers.1.layers.0.a", "layers.1.layers.", "a", 0, NULL, false },
+		{ "layers.1.mlp.experts.0.layers.2.a", "layers.1.mlp.experts.0.layers.", "a", 2,
+		  NULL, false },
+		{ "layers.1.mlp.experts.0.up", "layers.", "mlp.experts.0.up", 1, "0", true },
+		{ "layers.1.mlp.experts.1", "layers.", "mlp.experts.1", 1, NULL, false },
+		{ "layers.1.mlp.shared_experts.7.up", "layers.", "mlp.shared_experts.7.up", 1, "7",
+		  false },
+		{ "layers.1.norm", "layers.", "norm", 1, NULL, false },
+		{ "layers.10.h.3.norm", "layers.10.h.", "norm", 3, NULL, false },
+		{ "layers.10.norm", "layers.", "norm", 10, NULL, false },
+		{ "norm", NULL, NULL, 0, NULL, false },
+	};
+	struct layer_name split = { 0 };
+
+	(void)cmocka_state;
+	for (size_t i = 0; i < N_OF(rows); i++) {
+		const char *name = rows[i].name;
+
+		layer_name_next(&split, i ? rows[i - 1].name : NULL, name);
+		assert_int_equal(split.stack_len, rows[i].stack ? strlen(rows[i].stack) : 0);
+		if (!rows[i].stack)
+			continue;
+		assert_string_equal(name + split.rest, rows[i].rest);
+		assert_int_equal(split.layer, rows[i].layer);
+		assert_int_equal(split.expert_at != 0, rows[i].expert != NULL);
+		if (rows[i].expert)
+			assert_int_equal(name[split.expert_at], *rows[i].expert);
+		assert_int_equal(split.routed, rows[i].routed);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(dense_models_are_whole),
-		cmocka_unit_test(experts_are_all_there),
-		cmocka_unit_test(kinds_of_layers_differ),
-		cmocka_unit_test(weights_have_elements),
+		cmocka_unit_test(dense_models_are_whole), cmocka_unit_test(experts_are_all_there),
+		cmocka_unit_test(kinds_of_layers_differ), cmocka_unit_test(weights_have_elements),
+		cmocka_unit_test(names_are_split),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
