@@ -27,6 +27,8 @@ static const struct scale_name words[] = {
 	{ WORD("kv_scale"), SCALE_OF_CACHE, "autofp8", "kv" },
 	{ WORD("k_proj.output_scale"), SCALE_OF_CACHE, "quark", "k" },
 	{ WORD("v_proj.output_scale"), SCALE_OF_CACHE, "quark", "v" },
+	{ WORD("q_proj.output_scale"), SCALE_OF_CACHE, "quark", NULL },
+	{ WORD("prob_output_scale"), SCALE_OF_CACHE, "quark", NULL },
 	{ WORD("q_scale"), SCALE_OF_CACHE, NULL, NULL },
 	{ WORD("prob_scale"), SCALE_OF_CACHE, NULL, NULL },
 	{ WORD("comfy_quant"), SCALE_NOTE, "comfyui", NULL },
