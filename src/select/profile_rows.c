@@ -54,25 +54,26 @@
 #define INTERLEAVED "its rows interleave gate and up, and a scale of both would mix them"
 
 /* Sources. */
-#define OF_V32	     "vllm deepseek_v2.py"
-#define OF_LING3     "vllm bailing_moe_v3.py"
-#define OF_NEMO	     "modelopt mamba_moe_disabled_quantizers"
-#define OF_KIMI_K3   "vllm kimi_k3/nvidia/model.py"
-#define OF_FLASH     "transformers #48349"
-#define OF_GRANITE   "vllm granitemoehybrid.py"
-#define OF_INKLING   "vllm inkling"
-#define OF_INKLING_2 "transformers conversion_mapping"
-#define OF_GIGACHAT  "sglang gigachat35.py"
-#define OF_MERGED    "vllm 0.33 stacked_params_mapping"
-#define OF_MUSE	     "sglang muse_spark.py"
-#define OF_SG_LLAMA  "sglang llama.py"
-#define OF_SG_MLA    "sglang deepseek_weight_loader.py"
-#define OF_SG_CACHED "sglang granitemoehybrid.py"
-#define OF_SG_LING3  "sglang bailing_moe_v3.py"
-#define OF_SG_LING2  "sglang bailing_moe_linear.py"
-#define OF_SG_PHI3   "sglang phi3_small.py"
-#define OF_MAPPING   "transformers conversion_mapping"
-#define OF_MAMBA1    "vllm mamba_mixer.py"
+#define OF_V32	      "vllm deepseek_v2.py"
+#define OF_LING3      "vllm bailing_moe_v3.py"
+#define OF_NEMO	      "modelopt mamba_moe_disabled_quantizers"
+#define OF_KIMI_K3    "vllm kimi_k3/nvidia/model.py"
+#define OF_FLASH      "transformers #48349"
+#define OF_GRANITE    "vllm granitemoehybrid.py"
+#define OF_INKLING    "vllm inkling"
+#define OF_INKLING_2  "transformers conversion_mapping"
+#define OF_GIGACHAT   "sglang gigachat35.py"
+#define OF_MERGED     "vllm 0.33 stacked_params_mapping"
+#define OF_MUSE	      "sglang muse_spark.py"
+#define OF_SG_LLAMA   "sglang llama.py"
+#define OF_SG_MLA     "sglang deepseek_weight_loader.py"
+#define OF_SG_CACHED  "sglang granitemoehybrid.py"
+#define OF_SG_LING3   "sglang bailing_moe_v3.py"
+#define OF_SG_LING2   "sglang bailing_moe_linear.py"
+#define OF_SG_PIXTRAL "sglang pixtral.py"
+#define OF_SG_PHI3    "sglang phi3_small.py"
+#define OF_MAPPING    "transformers conversion_mapping"
+#define OF_MAMBA1     "vllm mamba_mixer.py"
 
 #define VENDOR true
 #define ENGINE false
@@ -258,6 +259,12 @@ const struct profile_row profile_rows[] = {
 	NAME("falcon_h1", "^model.layers.#.mamba=model.#+.mixer", FOR_VLLM, "vllm falcon_h1.py"),
 	NAME("falcon_h1", "layers.#.self_attn=layers.#", FOR_SGLANG, "sglang falcon_h1.py"),
 	NAME("falcon_h1", "feed_forward=mlp", FOR_SGLANG, "sglang falcon_h1.py"),
+	NAME("mistral3", "attention.q_proj=attention.qkv_proj", ON_COMPRESSED | FOR_SGLANG,
+	     OF_SG_PIXTRAL),
+	NAME("mistral3", "attention.o_proj=attention.proj", FOR_SGLANG, OF_SG_PIXTRAL),
+	NAME("gemma3", "self_attn.out_proj=self_attn.proj", FOR_SGLANG, "sglang siglip.py"),
+	NAME("mistral3", "feed_forward.gate_proj=feed_forward.gate_up_proj",
+	     ON_COMPRESSED | FOR_SGLANG, OF_SG_PIXTRAL),
 	NAME("minimax_m2", "block_sparse_moe=mlp", FOR_VLLM, "vllm minimax_m2.py"),
 	NAME("kimi_linear", "block_sparse_moe=mlp", FOR_SGLANG, "sglang kimi_linear.py"),
 	NAME(STEP " step3_vl step3_text", "moe=mlp", FOR_SGLANG, "sglang step3p5.py"),

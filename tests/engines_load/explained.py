@@ -20,12 +20,9 @@ ONES = "the engine leaves the factors of the KV cache at 1 in this class: less r
 ANY = ".*"
 EXPLAINED: tuple[Explained, ...] = (
     Explained("vllm", "deepseek_v3 kv-cache", ANY, ONES),
-    Explained("sglang", "(qwen3|qwen3_moe|mixtral|moe192|moe192 ragged|qwen3_vl|gemma3_mm) kv-cache", ANY, ONES),
+    Explained("sglang", "(qwen3|qwen3_moe|mixtral|moe192|moe192 ragged|qwen3_vl) kv-cache", ANY, ONES),
     Explained("sglang", "nemotron_h (?!mxfp8).*", "compressed-tensors", "SGLang 0.5.23 makes room for a gate that these experts do not have, "
               "and leaves it empty: whether its products are wrong needs a GPU"),
-    Explained("sglang", ".* mxfp8 without --target(, the plan of --target)?", "modelopt", "its loader takes them as its own MXFP8; its kernels "
-              "are for SM100 alone and were not run, so the plan does not promise them"),
-    Explained("sglang", "gemma3_mm .*", ANY, "the vision tower has a weight that this class never loads, in BF16 neither"),
     Explained("transformers", "(smollm2|moe192) ragged .*", ANY, "partial blocks stop in the forward pass, which is not run here; the plan "
               "refuses the option whatever the recipe"),
 )

@@ -51,6 +51,8 @@ MODELS: dict[str, tuple[str, dict]] = {
     "gemma3_mm": ("gemma3", {"text_config": TEXT | {"model_type": "gemma3_text", "query_pre_attn_scalar": 64, "tie_word_embeddings": True},
                              "vision_config": TOWER | {"model_type": "siglip_vision_model", "vision_use_head": False}, "mm_tokens_per_image": 4,
                              "tie_word_embeddings": True}),
+    "mistral3": ("mistral3", {"text_config": TEXT | {"model_type": "ministral3"}, "vision_config": TOWER | {"model_type": "pixtral"},
+                              "image_token_index": 10}),
 }
 # Keys as the releases have them, where transformers writes newer ones.
 RELEASED = {"granite4": {"layer_types": ["mamba", "attention"], "layers_block_type": ["mamba", "attention"]},
