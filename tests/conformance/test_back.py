@@ -56,17 +56,19 @@ VARIANTS: dict[str, tuple] = {
 def scale_of(variant: str, generator: torch.Generator) -> torch.Tensor:
     _, dtype, shape, *_ = VARIANTS[variant]
     if dtype in (torch.uint8, E8M0):
-        codes = torch.randint(90, 140, shape, generator=generator, dtype=torch.uint8)
-        codes.view(-1)[:5] = torch.tensor([0, 1, 127, 253, 254], dtype=torch.uint8)
+        codes = torch.randint(90, 126, shape, generator=generator, dtype=torch.uint8)
+        codes.view(-1)[:3] = torch.tensor([0, 1, 127], dtype=torch.uint8)
         return codes.view(dtype)
-    values = torch.rand(shape, generator=generator) * 2.0 ** torch.randint(-14, 4, shape, generator=generator)
+    values = torch.rand(shape, generator=generator) * 2.0 ** torch.randint(-14, 0, shape, generator=generator)
     return (values + 2.0 ** -13).to(dtype)
 
 
 def tensors_of(variant: str) -> dict[str, torch.Tensor]:
     word, _, _, codes, shape, _, _, beside = VARIANTS[variant]
     generator = torch.Generator().manual_seed(len(variant))
-    out = {"x.weight": torch.randint(0, 256, shape, generator=generator, dtype=torch.uint8).view(codes),
+    bits = torch.randint(0, 256, shape, generator=generator, dtype=torch.uint8)
+    bits[bits & 0x7F >= (0x7F if codes == E4M3 else 0x7C)] = 0x55           # dequantize refuses codes that are not finite
+    out = {"x.weight": bits.view(codes),
            f"x.{word}": scale_of(variant, generator), **KEPT}
     for name in beside:
         out[name] = {"scaled_fp8": torch.zeros(2, dtype=E4M3),
@@ -165,6 +167,12 @@ def loads(folder: pathlib.Path, case: Case, limit: float) -> Iterator[str]:
             yield f"KL {value:.5f}, not in (0, {limit})"
 
 
+def verified(out: pathlib.Path, folder: pathlib.Path, is_ragged: bool) -> Iterator[str]:
+    """verify finds nothing, but in ragged blocks that not all engines load them."""
+    problems = json.loads(run("verify", out, "--source", folder, "--progress", "none", "--json").stdout)["problems"]
+    yield from (problem["message"] for problem in problems if not (is_ragged and problem["kind"] == "partial-blocks"))
+
+
 def repacked(folder: pathlib.Path, recipe: str, more: tuple[str, ...]) -> Iterator[str]:
     """Between all formats of the recipe: what quantize writes there, and back again."""
     formats = [format for other, format in LOADS if other == recipe and (recipe, format) != ("blockwise", "modelopt")]
@@ -175,7 +183,7 @@ def repacked(folder: pathlib.Path, recipe: str, more: tuple[str, ...]) -> Iterat
             for to in formats:
                 out, back = tmp / f"{source} to {to}", tmp / f"{source} to {to} and back"
                 yield from silence(run("repack", tmp / source, "-o", out, "--format", to))
-                yield from silence(run("verify", out, "--source", folder, "--progress", "none"))
+                yield from verified(out, folder, "--ragged" in more)
                 yield from differences(out.name, contents(out), contents(tmp / to))
                 yield from silence(run("repack", out, "-o", back, "--format", source))
                 yield from differences(back.name, contents(back), contents(tmp / source))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every byte of every output: codes and scales against numpy and ml_dtypes, kept tensors against the
 source, the container against the safetensors package, index and configuration against the formats."""
+import json
 import pathlib
 import re
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 import checks
-from cases import DEFAULT_FORMAT, FORMATS, LOADS, RECIPES, TARGETS, Case, for_small, for_smollm2, plain
+from cases import DEFAULT_FORMAT, FORMATS, LOADS, RECIPES, TARGETS, Case, for_small, for_smollm2, loads_in, plain
 from checkpoint import read_checkpoint
 from expected import Codes, Model
 from harness import SMALL, finish, quantize, real_model, report, run, sample, scratch, silence
@@ -25,11 +26,17 @@ def problems(model: Model, case: Case, arguments: list[str] | None = None) -> It
             yield from checks.everything(tmp / "out", model.folder, case, model.expect(case))
 
 
+def is_llama(folder: pathlib.Path) -> bool:
+    """Is the model of a class that SGLang loads as Llama's?"""
+    config = json.loads((folder / "config.json").read_text())
+    return config.get("text_config", config)["model_type"] in ("llama", "llama4_text")
+
+
 def small_models() -> None:
     for name in SMALL:
         if folder := sample(name):
             model = Model(folder, Codes())
-            for case in for_small(model.has_experts):
+            for case in for_small(model.has_experts, is_llama(folder)):
                 report(f"bytes {name}: {case}", problems(model, case))
 
 
@@ -54,9 +61,7 @@ def defaults(folder: pathlib.Path) -> None:
 def refused(folder: pathlib.Path, has_experts: bool) -> Iterator[str]:
     """What loads nowhere, or not in the target, is refused with one line; the rest is not."""
     for recipe, format, target in product((*RECIPES, "delayed"), FORMATS, (None, *TARGETS)):
-        engines = LOADS.get((recipe, format), {})
-        loads = engines.get(target, False) if target else bool(engines)
-        loads = loads is True or (loads == "dense" and not has_experts)
+        loads = loads_in(recipe, format, target, has_experts, is_llama(folder)) if target else (recipe, format) in LOADS
         arguments = ["--recipe", recipe, "--format", format, *(["--target", target] if target else [])]
         done = run("quantize", folder, "--dry-run", *arguments)
         error = done.stderr.decode()
