@@ -196,7 +196,7 @@ static void make_members(struct expect *expect)
 		const struct cell *cell = &expect->cells[i];
 		struct layer *layer = &expect->layers[cell->layer];
 
-		if (!layer->n || member->template != cell->template) {
+		if (!member || !layer->n || member->template != cell->template) {
 			if (!layer->n++)
 				layer->first = n;
 			member = &expect->members[n++];

@@ -94,5 +94,6 @@ void layer_name_template(const struct layer_name *split, const char *name, struc
 	}
 	buf_add(buf, rest, split->expert_at - split->rest);
 	buf_putc(buf, '*');
-	buf_puts(buf, strchr(name + split->expert_at, '.'));
+	rest = name + split->expert_at;
+	buf_puts(buf, rest + strcspn(rest, "."));
 }

@@ -38,6 +38,7 @@ const char *address_show(const char *url, struct shown_address *shown)
 	const char *rest = at ? at : host;
 	size_t n = strcspn(rest, "?#");
 
+	/* cppcheck-suppress ctuuninitvar ; only its size is read */
 	snprintf(shown->text, sizeof shown->text, "%.*s%s%.*s%.1s%s", (int)(host - url), url,
 		 at ? "..." : "", (int)(n < INT_MAX ? n : INT_MAX), rest, rest + n,
 		 rest[n] ? "..." : "");

@@ -272,6 +272,7 @@ static void set_options(struct exchange *exchange, CURL *handle)
  * KiB: it says that memory is short, when it is not. */
 static bool is_header_too_long(const struct exchange *exchange)
 {
+	bool has_room;
 	void *probe;
 
 	if (exchange->n_header > MAX_HEADER || (int)exchange->answer->code == TOO_LARGE)
@@ -279,8 +280,9 @@ static bool is_header_too_long(const struct exchange *exchange)
 	if (exchange->answer->code != CURLE_OUT_OF_MEMORY)
 		return false;
 	probe = malloc(4 * MAX_HEADER);
+	has_room = probe != NULL;
 	free(probe);
-	return probe;
+	return has_room;
 }
 
 /* Sends by a handle whose options are set. */

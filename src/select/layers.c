@@ -61,7 +61,7 @@ static struct stack *stack_of(struct stacks *stacks, const struct candidate *c, 
 
 	if (!n)
 		return NULL;
-	if (known && stacks->list[stacks->last].n == n &&
+	if (stacks->list && stacks->list[stacks->last].n == n &&
 	    !memcmp(stacks->list[stacks->last].name, name, n))
 		return &stacks->list[stacks->last];
 	stacks->last = intern_add(&stacks->names, name, n);
@@ -100,7 +100,7 @@ static struct stack *find_main(const struct stacks *stacks, const struct model_c
 {
 	struct stack *found = NULL;
 
-	for (size_t i = 0; i < stacks->names.n; i++) {
+	for (size_t i = 0; stacks->list && i < stacks->names.n; i++) {
 		struct stack *stack = &stacks->list[i];
 		bool decoder = config->is_encoder_decoder && has_word(stack, "decoder");
 
@@ -144,7 +144,7 @@ static size_t mark_others(struct stacks *stacks, const struct model_config *conf
 	const struct stack *main = find_main(stacks, config);
 	size_t n = 0;
 
-	for (size_t i = 0; main && i < stacks->names.n; i++) {
+	for (size_t i = 0; main && stacks->list && i < stacks->names.n; i++) {
 		stacks->list[i].kept = !is_own(&stacks->list[i], main, config);
 		n += stacks->list[i].kept;
 	}

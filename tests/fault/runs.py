@@ -30,7 +30,7 @@ class Command(typing.NamedTuple):
 
 
 COMMANDS = [
-    Command("quantize", [], ["--recipe", "mxfp8"], of_fp8=False, preserves=True),
+    Command("quantize", [], ["--recipe", "channelwise"], of_fp8=False, preserves=True),
     Command("dequantize", [], ["--dtype", "f32"], of_fp8=True, preserves=False),
     Command("repack", ["--format", "compressed-tensors"], ["--recipe", "mxfp8"], of_fp8=True, preserves=False),
 ]
