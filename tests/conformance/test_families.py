@@ -130,7 +130,7 @@ def problems(source: pathlib.Path, wanted: torch.Tensor, recipe: str, options: t
     form = options[1]
     with scratch() as tmp:
         yield from silence(quantize(source, tmp / "out", "--recipe", recipe, *options))
-        done = run("verify", tmp / "out", "--source", source)
+        done = run("verify", tmp / "out", "--source", source, "--quiet")
         if done.returncode or done.stderr:
             yield f"verify: exit {done.returncode}: {(done.stdout + done.stderr).decode().splitlines()[0]}"
         n = quantized_by_hand(source, tmp / "out", recipe, tmp / "hand")
