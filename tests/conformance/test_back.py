@@ -60,7 +60,8 @@ def scale_of(variant: str, generator: torch.Generator) -> torch.Tensor:
         codes.view(-1)[:3] = torch.tensor([0, 1, 127], dtype=torch.uint8)
         return codes.view(dtype)
     values = torch.rand(shape, generator=generator) * 2.0 ** torch.randint(-14, 0, shape, generator=generator)
-    return (values + 2.0 ** -13).to(dtype)
+    values = values + 2.0 ** -13
+    return (values * 2.0 ** 14 if variant == "gptqmodel" else values).to(dtype)       # which divides by them
 
 
 def tensors_of(variant: str) -> dict[str, torch.Tensor]:
