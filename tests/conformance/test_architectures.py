@@ -74,7 +74,7 @@ def description(arch: str) -> dict:
 
 def architectures() -> list[str]:
     told = subprocess.run([FP8CONV, "families", "--json"], check=True, capture_output=True).stdout
-    return [family["name"] for family in json.loads(told)["families"] if family["eval"]]
+    return list(dict.fromkeys(family["name"].removesuffix("_text") for family in json.loads(told)["families"] if family["eval"]))
 
 
 def text_of(found: dict[str, dict]) -> str:
