@@ -77,33 +77,6 @@ static int match_last(const struct pattern *patterns, size_t n, const char *name
 	return 0;
 }
 
-/* Notes a pattern that matches no tensor, which is most often a typing error. */
-static int note_patterns(const struct select *select, const struct pattern *patterns, size_t n,
-			 struct notes *notes, struct err *err)
-{
-	for (size_t p = 0; p < n && !notes->n; p++) {
-		bool matches = false;
-
-		for (size_t i = 0; i < select->n && !matches; i++)
-			if (pattern_match(&patterns[p], select->candidates[i].source->tensor->name,
-					  &matches, err))
-				return -1;
-		if (!matches)
-			notes_add(notes, NOTE_PATTERN_UNUSED, NULL, "%s '%s' matches no tensor",
-				  patterns[p].option, patterns[p].text);
-	}
-	return 0;
-}
-
-static int patterns_note(const struct select *select, const struct patterns *patterns,
-			 struct notes *notes, struct err *err)
-{
-	if (note_patterns(select, patterns->rules, patterns->n_rules, notes, err) ||
-	    note_patterns(select, patterns->include, patterns->n_include, notes, err))
-		return -1;
-	return note_patterns(select, patterns->exclude, patterns->n_exclude, notes, err);
-}
-
 /* Is it a type that recipes can read? */
 static bool is_readable(enum dtype dtype)
 {
@@ -378,7 +351,7 @@ static int check_tied(const struct select *select, const struct candidate *c, st
 		       c->source->tensor->name);
 }
 
-int select_gather(struct select *select, struct notes *notes, struct err *err)
+int select_gather(struct select *select, struct err *err)
 {
 	struct patterns patterns = { 0 };
 	struct names names = { 0 };
@@ -402,10 +375,53 @@ int select_gather(struct select *select, struct notes *notes, struct err *err)
 			goto out;
 	}
 	keep_transposed(select);
-	rc = patterns_note(select, &patterns, notes, err);
+	rc = 0;
 out:
 	patterns_release(&patterns);
 	names_release(&names);
 	free(is_scale);
+	return rc;
+}
+
+/* Notes a pattern that matches no tensor, which is most often a typing error, and one with a recipe
+ * whose tensors are all kept. */
+static int note_pattern(const struct select *select, const struct pattern *pattern, bool quantizes,
+			struct notes *notes, struct err *err)
+{
+	const struct candidate *first = NULL;
+
+	for (size_t i = 0; i < select->n; i++) {
+		const struct candidate *c = &select->candidates[i];
+		bool matches = false;
+
+		if (pattern_match(pattern, c->source->tensor->name, &matches, err))
+			return -1;
+		if (matches && (!quantizes || c->recipe))
+			return 0;
+		first = matches && !first ? c : first;
+	}
+	if (!first)
+		notes_add(notes, NOTE_PATTERN_UNUSED, NULL, "%s '%s' matches no tensor",
+			  pattern->option, pattern->text);
+	else
+		notes_add(notes, NOTE_PATTERN_UNUSED, first->source->tensor->name,
+			  "%s '%s' quantizes nothing: '%s' is kept (%s)", pattern->option,
+			  pattern->text, first->source->tensor->name, first->reason);
+	return 0;
+}
+
+int select_patterns(const struct select *select, struct notes *notes, struct err *err)
+{
+	struct patterns patterns = { 0 };
+	int rc = patterns_compile(&patterns, select->options, err);
+
+	for (size_t p = 0; p < patterns.n_rules && !rc; p++)
+		rc = note_pattern(select, &patterns.rules[p],
+				  select->options->rules[p].recipe != NULL, notes, err);
+	for (size_t p = 0; p < patterns.n_include && !rc; p++)
+		rc = note_pattern(select, &patterns.include[p], true, notes, err);
+	for (size_t p = 0; p < patterns.n_exclude && !rc; p++)
+		rc = note_pattern(select, &patterns.exclude[p], false, notes, err);
+	patterns_release(&patterns);
 	return rc;
 }

@@ -113,13 +113,13 @@ int selection_make(struct selection *selection, const struct checkpoint *checkpo
 		goto out;
 	}
 	select.on = conditions(options);
-	if (low_bit_find(&selection->low_bit, checkpoint, err) ||
-	    select_gather(&select, &selection->notes, err))
+	if (low_bit_find(&selection->low_bit, checkpoint, err) || select_gather(&select, err))
 		goto out;
 	select_layers(&select);
 	if (select_experts(&select, err) || select_stacks(&select, err) ||
 	    select_shapes(&select, err) || select_check_scales(&select, err) ||
-	    (options->advise && select_target(&select, err)))
+	    (options->advise && select_target(&select, err)) ||
+	    select_patterns(&select, &selection->notes, err))
 		goto out;
 	if (options->advise)
 		select_advice(&select, &selection->notes);

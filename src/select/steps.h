@@ -95,8 +95,12 @@ int select_fp8(const struct select *select, struct weight_scale **scales, bool *
 	       struct err *err);
 
 /* rules.c: makes the candidates, and applies types, patterns, the profile and roles to each by
- * itself.  Notes patterns that match nothing. */
-int select_gather(struct select *select, struct notes *notes, struct err *err);
+ * itself. */
+int select_gather(struct select *select, struct err *err);
+
+/* rules.c: at the end, notes patterns that match nothing, and those with a recipe that take
+ * nothing. */
+int select_patterns(const struct select *select, struct notes *notes, struct err *err);
 
 /* layers.c: keeps linear weights outside of the layers of the language model. */
 void select_layers(struct select *select);

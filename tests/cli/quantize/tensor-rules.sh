@@ -28,6 +28,9 @@ fails 2 " quantize: *" quantize "$model" --dry-run --format hf --tensor 'self_at
 # A rule overrides a role, as far as the shape allows.
 plan --tensor 'mlp\.gate\.=channelwise' --recipe channelwise
 json j '{t["action"] for t in j["tensors"] if t["name"].endswith("mlp.gate.weight")} == {"quantize"}'
+# A pattern that quantizes nothing is told, whether it matches no tensor or tensors that are kept; two of them each.
+plan --tensor 'embed_tokens=blockwise' --exclude nothing --exclude nowhere --tensor 'norm=skip'
+plan --tensor 'norm|o_proj=blockwise'
 for bad in '(' '[' '*' '(?<x' 'a{2,1}'; do
 	fails 2 " quantize: *'$bad'*" quantize "$model" --dry-run --include "$bad"
 	fails 2 " quantize: *'$bad'*" quantize "$model" --dry-run --exclude "$bad"
