@@ -254,8 +254,10 @@ static void share_arrays(const struct pass *pass, size_t n)
 		group[i].out = all->out + first * model->hidden;
 		if (!pass->layer->ref->n_experts)
 			continue;
-		group[i].latent_in = all->latent_in + first * latent;
-		group[i].latent_out = all->latent_out + first * latent;
+		if (latent) {
+			group[i].latent_in = all->latent_in + first * latent;
+			group[i].latent_out = all->latent_out + first * latent;
+		}
 		group[i].shared_scores = all->shared_scores + first;
 		group[i].rows = all->rows + first * model->routing.top_k;
 		group[i].factors = all->factors + first * model->routing.top_k;

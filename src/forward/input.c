@@ -40,7 +40,7 @@ static bool ready_take(struct workspace *w, const struct ready_input *ready, con
 	if (!ready->x || ready->slot != slot || x < ready->x || x >= ready->x + ready->n)
 		return false;
 	w->input.rounded_from = ready->codes ? x : NULL;
-	w->input.codes = ready->codes + (ready->codes ? x - ready->x : 0);
+	w->input.codes = ready->codes ? ready->codes + (x - ready->x) : NULL;
 	return true;
 }
 
