@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Fuzzes each target, or those that are named, for $SECONDS: from its corpus and from inputs made of the sample checkpoints.
-# What is found new stays in $BUILD/fuzz/<target>/; MERGE=1 puts into the corpus what of it reaches new code, smallest first.
+# The corpus of a target is corpus/<target>.tar.  New inputs stay in $BUILD/fuzz/<target>/; MERGE=1 makes the archive again of
+# the smallest inputs, old and new, that reach all the code that these reach.
 set -eu
 cd "$(dirname "$0")/../.."
 : "${SECONDS:=60}" "${BUILD:=build/fuzz}" "${MERGE:=}"
@@ -15,10 +16,14 @@ for target; do
 	log=$work/$target.log
 	found=$work/$target
 	program=$BUILD/tests/fuzz/fuzz_$target
-	mkdir -p "$found" "tests/fuzz/corpus/$target"
+	archive=tests/fuzz/corpus/$target.tar
+	corpus=$work/corpus/$target
+	rm -rf "$corpus"
+	mkdir -p "$found" "$corpus" "$work/seeds/$target"
+	[ ! -e "$archive" ] || tar -C "$corpus" -xf "$archive"
 	if ! "$program" -max_total_time="$SECONDS" -timeout=10 -rss_limit_mb=2048 -max_len=8192 -len_control=20 \
 		-dict=tests/fuzz/words.dict -print_final_stats=1 -artifact_prefix="$work/$target-" \
-		"$found" "tests/fuzz/corpus/$target" "$work/seeds/$target" >"$log" 2>&1; then
+		"$found" "$corpus" "$work/seeds/$target" >"$log" 2>&1; then
 		tail -n 40 "$log"
 		echo "make fuzz: $target failed: its input is in $work"
 		exit 1
@@ -28,9 +33,8 @@ for target; do
 	if [ -n "$MERGE" ]; then
 		rm -rf "$work/merged"
 		mkdir "$work/merged"
-		"$program" -merge=1 -use_counters=0 -max_len=8192 "$work/merged" "tests/fuzz/corpus/$target" "$work/seeds/$target" "$found" \
-			>"$log" 2>&1
-		rm -rf "tests/fuzz/corpus/$target"
-		mv "$work/merged" "tests/fuzz/corpus/$target"
+		"$program" -merge=1 -use_counters=0 -max_len=8192 "$work/merged" "$corpus" "$work/seeds/$target" "$found" >"$log" 2>&1
+		(cd "$work/merged" && ls) | LC_ALL=C sort | tar -C "$work/merged" -T - --format=ustar --mode=0644 --mtime=@0 \
+			--owner=0 --group=0 --numeric-owner -cf "$archive" # same inputs, same bytes
 	fi
 done
