@@ -130,13 +130,15 @@ static void pages_serve_layers_of_other_sizes(void **state)
 	page_heap_release(&heap);
 }
 
-/* Where addresses are limited (ulimit -v), blocks are of malloc(). */
+/* Where addresses are limited (ulimit -v), a block is a mapping: a release gives all of it back. */
 static void limited_addresses_are_enough(void **state)
 {
 	const struct rlimit limit = { (rlim_t)1 << 30, RLIM_INFINITY };
 	struct rlimit before;
 	struct page_heap heap;
 	struct block block;
+	unsigned char in[4];
+	void *memory;
 
 	(void)state;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -147,12 +149,15 @@ static void limited_addresses_are_enough(void **state)
 	page_heap_init(&heap);
 	assert_null(heap.base);
 	block_take(&heap, &block, 3 * PAGE + 1, 7);
+	memory = block.memory;
+	assert_int_equal(mincore(memory, 4 * PAGE, in), 0);
 	block_give(&heap, &block);
+	assert_int_equal(mincore(memory, 4 * PAGE, in), -1);
 	page_heap_release(&heap);
 	assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
 }
 
-/* AddressSanitizer ends a program that asks malloc() for as much as the next test does. */
+/* AddressSanitizer ends a program that asks for as much as the next test does. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {

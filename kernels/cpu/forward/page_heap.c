@@ -5,6 +5,7 @@
  */
 #include "kernels/cpu/forward/page_heap.h"
 
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,6 +122,17 @@ static void *take(struct page_heap *heap, uint64_t size)
 	return heap->base + begin;
 }
 
+/* A block of its own mapping: malloc() would keep its pages when it is released. */
+static int take_mapping(void **memory, uint64_t size, const char *what, struct err *err)
+{
+	*memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (*memory != MAP_FAILED)
+		return 0;
+	*memory = NULL;
+	return err_set(err, ERR_SYSTEM, "out of memory: cannot allocate %" PRIu64 " bytes for %s",
+		       size, what);
+}
+
 static uint64_t whole_pages(const struct page_heap *heap, uint64_t size)
 {
 	return (size + heap->page - 1) / heap->page * heap->page;
@@ -135,10 +147,10 @@ int page_heap_take(struct page_heap *heap, void **memory, uint64_t size, const c
 		*memory = take(heap, whole_pages(heap, size));
 		pthread_mutex_unlock(&heap->lock);
 	}
-	return *memory ? 0 : buffer_alloc(memory, size, what, err);
+	return *memory ? 0 : take_mapping(memory, whole_pages(heap, size), what, err);
 }
 
-/* Is memory of the heap, and not of malloc()? */
+/* Is memory of the heap, and not of its own mapping? */
 static bool is_block(const struct page_heap *heap, const void *memory)
 {
 	uintptr_t address = (uintptr_t)memory, base = (uintptr_t)heap->base;
@@ -171,8 +183,10 @@ void page_heap_give(struct page_heap *heap, void *memory, uint64_t size)
 {
 	uint64_t n = whole_pages(heap, size), begin;
 
+	if (!memory)
+		return;
 	if (!is_block(heap, memory)) {
-		free(memory);
+		munmap(memory, n);
 		return;
 	}
 	begin = (uint64_t)((unsigned char *)memory - heap->base);

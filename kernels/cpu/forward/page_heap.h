@@ -26,7 +26,7 @@ struct page_gap {
 
 struct page_heap {
 	pthread_mutex_t lock; /* of all following members */
-	unsigned char *base;  /* of the reserved addresses; NULL: none, blocks are of malloc() */
+	unsigned char *base;  /* of the reserved addresses; NULL: none, each block is mapped */
 	uint64_t reserved;    /* bytes of addresses: twice the machine's memory */
 	uint64_t page;	      /* bytes */
 	uint64_t end;	      /* bytes from base on that are blocks or gaps */
