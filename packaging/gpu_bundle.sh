@@ -42,12 +42,12 @@ onednn=$(readlink -f "$(${CC:-cc} -print-file-name=libdnnl.so)")
 cp "$onednn" "$tree/lib/$(objdump -p "$onednn" | sed -n 's/^ *SONAME *//p')"
 needs "$onednn"
 
-git ls-files tests/gpu.sh tests/simt/run.sh tests/golden 'tests/cli/*.py' 'bench/*.py' \
-	sample_checkpoints/tiny-llama sample_checkpoints/tiny-moe sample_checkpoints/odd-shapes |
+sh tests/files.sh tests/gpu.sh tests/simt/run.sh 'tests/golden/*' 'tests/cli/*.py' 'bench/*.py' \
+	'sample_checkpoints/tiny-llama/*' 'sample_checkpoints/tiny-moe/*' 'sample_checkpoints/odd-shapes/*' |
 	xargs cp --parents -t "$tree"
 echo "$PARITY" >"$tree/parity"
 readelf -l "$BUILD/fp8conv" | sed -n 's/.*program interpreter: \(.*\)]/\1/p' >"$tree/loader"
-git describe --always --abbrev=12 --dirty=+ '--exclude=*' >"$tree/revision"
+git describe --always --abbrev=12 --dirty=+ '--exclude=*' >"$tree/revision" || echo unknown >"$tree/revision"
 
 # The programs share most of their code: with a window of several of them it is packed once.  432 MB
 # become 21 MB in a minute; preset 9 finds 1.4 MB more in four.

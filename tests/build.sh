@@ -5,6 +5,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 2
 : "${BUILD:=build}"
+mkdir -p "$BUILD"
 scratch=$(mktemp -d "$BUILD/build-XXXXXX") || exit 2
 trap 'rm -rf "$scratch"' EXIT
 status=0
@@ -21,7 +22,7 @@ fake_nvcc() {
 
 # dry_make ARGUMENT...
 dry_make() {
-	env -u MAKEFLAGS -u MAKEOVERRIDES make -n V=1 SANITIZE= CUDA=1 NVCC="$scratch/bin/nvcc" BUILD="$scratch/out" "$@" 2>&1
+	make -n V=1 SANITIZE= CUDA=1 NVCC="$scratch/bin/nvcc" BUILD="$scratch/out" "$@" 2>&1
 }
 
 # flags [ARGUMENT]...: what a kernel is compiled for, without "-gencode arch=compute_".
@@ -36,7 +37,7 @@ expect() {
 	status=1
 }
 
-kernel=$(git ls-files 'kernels/*/cast.cu' | head -n 1)
+kernel=$(sh tests/files.sh 'kernels/*/cast.cu' | head -n 1)
 ptx="80,code=compute_80 90,code=compute_90 "
 fake_nvcc 50 52 53 60 61 62 70 72 75 80 86 87 89 90
 expect "CUDA 12.0" "80,code=sm_80 89,code=sm_89 90a,code=sm_90a $ptx" "$(flags)"

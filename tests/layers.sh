@@ -117,7 +117,7 @@ if grep -nE "$writes|$finds" src/*/*.[ch] src/*/*/*.[ch] cli/*.[ch] cli/*/*.[ch]
 fi
 
 # A README names what exists: in the first column of a table files and folders of its own, else any file.
-files=$(git ls-files -co --exclude-standard | sed 's,^,/,')
+files=$(sh tests/files.sh | sed 's,^,/,')
 for readme in src/*/README.md kernels/README.md kernels/*/README.md; do
 	own=$(sed -n 's/^| \(`[^|]*\) |.*/\1/p' "$readme" | grep -oE '`[a-z0-9_./]+`' | sed "s,\`\(.*\)\`,/${readme%/*}/\1,")
 	any=$(grep -oE '`[A-Za-z0-9_/]+(\.(c|h|cu|sh|py|[157])|/)`' "$readme" | sed 's,`\(.*\)`,/\1,')
@@ -129,7 +129,7 @@ for readme in src/*/README.md kernels/README.md kernels/*/README.md; do
 done
 
 for name in utils common misc helper manager; do
-	if git ls-files | grep -q "/$name\."; then
+	if sh tests/files.sh | grep -q "/$name\."; then
 		echo "a file is called $name"
 		status=1
 	fi

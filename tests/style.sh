@@ -7,7 +7,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 status=0
-sources=$(git ls-files '*.c' '*.h' '*.cu' '*.cc')
+sources=$(sh tests/files.sh '*.c' '*.h' '*.cu' '*.cc')
 
 format=
 for name in clang-format-14 clang-format; do

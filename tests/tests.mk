@@ -86,7 +86,7 @@ lint:
 ## make format       lay out all C and CUDA sources (clang-format 14, as in Debian 12)
 .PHONY: format
 format:
-	clang-format -i $$(git ls-files '*.c' '*.h' '*.cu' '*.cc')
+	clang-format -i $$(sh tests/files.sh '*.c' '*.h' '*.cu' '*.cc')
 
 ## make prove        the exhaustive proofs: every float, format, instruction set (minutes)
 .PHONY: prove
