@@ -3,8 +3,9 @@
 # distro.sh bookworm|trixie [quick]: the program on a fresh Debian, as a new user has it.  As root.
 #
 # A chroot is made by debootstrap from the mirror that this machine's apt uses; in it a user with sudo
-# gets a clean clone of HEAD and types `make demo && make check`.  quick: the demo, the unit tests, the
-# command-line tests that look at what is printed, and a calibration whose result other commands read.
+# gets an archive of the sources at HEAD, without git, and types `make demo && make check`.  quick: the
+# demo, the unit tests, the tests that read the sources, the command-line tests that look at what is
+# printed, and a calibration whose result other commands read.
 #
 # FP8CONV_CHROOTS keeps the base of each release and the packages that were downloaded; without it
 # that is ${XDG_CACHE_HOME:-$HOME/.cache}/fp8conv/chroots, where the chroot lies too while this runs.
@@ -58,11 +59,11 @@ mirror=$(apt-get indextargets --format "\$(SITE) \$(RELEASE) \$(COMPONENT)" "Cre
 eval "$(apt-config shell http_proxy Acquire::http::Proxy)"
 [ -z "${http_proxy-}" ] || export http_proxy
 
-# The base: what README.md asks for, git and make, and a user who may use sudo.
+# The base: make, which README.md asks for, and a user who may use sudo.
 base=$cache/$release.tar
 if ! [ -e "$base" ]; then
 	echo "distro.sh: making $base"
-	contained debootstrap --variant=minbase --include=ca-certificates,git,make,sudo \
+	contained debootstrap --variant=minbase --include=ca-certificates,make,sudo \
 		"$release" "$work/base" "$mirror" >"$work/log" 2>&1 || {
 		tail -n 20 "$work/log" >&2
 		fail "debootstrap failed"
@@ -89,7 +90,8 @@ for file in /usr/local/share/ca-certificates/*.crt; do
 done
 chroot "$root" update-ca-certificates >/dev/null 2>&1
 
-git clone -q --no-hardlinks . "$root/home/user/fp8conv"
+mkdir "$root/home/user/fp8conv"
+git archive HEAD | tar -C "$root/home/user/fp8conv" -x
 chroot "$root" chown -R user: /home/user/fp8conv
 
 all='make demo && make check'
@@ -98,6 +100,7 @@ quick='make demo
 make $(ls tests/unit/test_*.c | sed "s,\(.*\)\.c,build/\1,")
 export SAMPLES=$PWD/sample_checkpoints FP8CONV=$PWD/build/fp8conv
 for test in tests/unit/test_*.c; do build/${test%.c}; done
+for test in style layers build; do BUILD=build sh tests/$test.sh; done
 for folder in usage inspect merge report eval; do sh tests/cli/run.sh /$folder/; done
 cp README.md build/a.txt
 cp CONTRIBUTING.md build/b.txt
