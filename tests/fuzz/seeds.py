@@ -5,6 +5,7 @@ import json
 import pathlib
 import re
 import struct
+import subprocess
 import sys
 
 SAMPLES = pathlib.Path("sample_checkpoints")
@@ -146,6 +147,8 @@ def small_tokenizer(file):
 
 def main():
     out = pathlib.Path(sys.argv[1])
+    broken = out / "broken"                       # no target's
+    subprocess.run([sys.executable, SAMPLES / "broken.py", broken], check=True)
     count = 0
 
     def put(target, *parts):
@@ -156,7 +159,10 @@ def main():
             (out / target / f"{count:04}").write_bytes(text)
             count += 1
 
-    for file in sorted(SAMPLES.rglob("*.safetensors")):
+    def samples(pattern):
+        return sorted(SAMPLES.rglob(pattern)) + sorted(broken.rglob(pattern))
+
+    for file in samples("*.safetensors"):
         if not file.is_file():
             continue
         data = file.read_bytes()
@@ -170,10 +176,10 @@ def main():
             put("convert", b"\0\0", data[8:8 + n])
     for passes in 0, 1, 3:
         put("amax", *amax(passes))
-    for file in sorted(SAMPLES.rglob("*.index.json")):
+    for file in samples("*.index.json"):
         put("index", file.read_bytes())
     put("index", '{"weight_map":{"a":"b.safetensors"}}', '{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}')
-    configs = [file.read_bytes() for file in sorted(SAMPLES.rglob("config.json"))]
+    configs = [file.read_bytes() for file in samples("config.json")]
     configs += [json.dumps(config).encode() for config in CONFIGS]
     configs += [json.dumps({"quantization_config": q}, indent=2).encode() for q in QUANTIZATIONS]
     for config in configs:

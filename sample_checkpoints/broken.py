@@ -2,17 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Make the files that must be refused, each with its message in NAME.expected.
 
-    python make.py [OUT]        (default: the folder of this script)
+    python broken.py OUT
 
 One rejection a case, as small as it can be; a case is a file NAME.safetensors or a folder NAME.  The message is what
-follows `fp8conv COMMAND: ` when the case is named from the top of the repository.  Plain Python, no packages.
+follows `fp8conv COMMAND: ` when the case is named OUT/NAME..., OUT as it was given here.  Plain Python, no packages.
 """
 import json
 import pathlib
 import shutil
 import sys
 
-HERE = "sample_checkpoints/broken"
 U8 = '"dtype":"U8","shape":[1],"data_offsets":[0,1]'
 GOOD = '"t":{' + U8 + '}'
 TWO_64 = 2 ** 64
@@ -299,19 +298,22 @@ def write_folder(folder, files):
 
 
 def main():
-    out = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent)
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    out = pathlib.Path(sys.argv[1])
+    out.mkdir(parents=True, exist_ok=True)
     seen = set()
     for make in (sizes, syntax, names, metadata, fields, layout, index_text, index_names, sets):
         for name, content, message in make():
             if name in seen:
                 sys.exit(f"two cases are called {name}")
             seen.add(name)
-            path = f"{HERE}/{name}"
+            path = f"{out}/{name}"
             if isinstance(content, dict):
                 write_folder(out / name, content)
             else:
                 path += ".safetensors"
-                (out / f"{name}.safetensors").write_bytes(content)
+                pathlib.Path(path).write_bytes(content)
             message = message.format(path=path, index=path + "/model.safetensors.index.json")
             (out / f"{name}.expected").write_text(message + "\n")
 
