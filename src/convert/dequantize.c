@@ -79,9 +79,10 @@ static int plan_values(struct plan *plan, enum dtype dtype, struct err *err)
 
 static int plan_config(struct plan *plan, const char *dtype, struct err *err)
 {
-	if (!plan->source.config.len)
-		return plan_params(plan, NULL, NULL, err);
-	if (config_set_dequantized(&plan->source.config, dtype, &plan->files.config, err))
+	if (plan_params(plan, NULL, NULL, err))
+		return -1;
+	if (plan->source.config.len &&
+	    config_set_dequantized(&plan->source.config, dtype, &plan->files.config, err))
 		return err_wrap(err, "'%s'", plan->source.path);
 	return 0;
 }

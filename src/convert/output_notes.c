@@ -82,11 +82,13 @@ static void note_files(struct plan *plan)
 	json_t *quantization;
 	char *line, *path;
 
-	if (text->len && plan->files.has_params && !plan->files.params_say)
+	if (plan->files.has_params && !plan->files.params_say &&
+	    plan->conversion != CONVERT_DEQUANTIZE)
 		notes_add(notes, NOTE_NO_CONFIG, NULL,
 			  PARAMS_NAME
 			  " cannot tell vLLM (config_format mistral) of this layout: use "
-			  "--recipe current or delayed, and keep no weight of a layer");
+			  "--recipe current or delayed (or blockwise in compressed-tensors, where "
+			  "whole heads fit its blocks), and keep no weight of a layer");
 	if (text->len && !plan->files.has_params) {
 		quantization = json_decode((struct json_text){ text->data, text->len },
 					   &(struct err){ 0 });

@@ -106,7 +106,7 @@ struct plan_texts {
 	struct buf quantization;    /* else the quantization_config, for its users to add */
 	struct buf hf_quant_config; /* empty if the format has none */
 	struct buf params;	    /* params.json; empty: a copy of the source's, or none */
-	bool has_params;	    /* the source has params.json and no config.json */
+	bool has_params;	    /* engines read the source's params.json */
 	bool params_say;	    /* it tells vLLM how the output is quantized */
 	uint64_t index_size;	    /* bytes of the index; 0 for a single file */
 };
@@ -215,9 +215,13 @@ int plan_layout(struct plan *plan, struct err *err);
  * ERR_USAGE if the format cannot describe them. */
 int plan_configuration(struct plan *plan, struct err *err);
 
-/* plan_params.c: for a source with params.json and no config.json, sets files.params to a
- * params.json that says so of a quantization_config (text) with the scheme, as far as vLLM reads
- * it there; quantization NULL: to one without such a statement. */
+/* plan_params.c: where the user names no format and engines read the source's params.json, takes
+ * the format by which that can tell vLLM of the scheme. */
+int plan_params_format(struct plan *plan, const struct scheme *scheme, struct err *err);
+
+/* plan_params.c: where engines read the source's params.json, sets files.params to a params.json
+ * that says so of a quantization_config (text) with the scheme, as far as vLLM reads it there;
+ * quantization NULL: to one without such a statement. */
 int plan_params(struct plan *plan, const struct scheme *scheme, const char *quantization,
 		struct err *err);
 

@@ -340,13 +340,13 @@ static int set_members(struct plan *plan, struct err *err)
 }
 
 /* Without a config.json beside the source none is invented: loaders would take it for that of a
- * model. */
+ * model.  params.json says the same where engines read it. */
 static int write_config(struct plan *plan, const struct scheme *scheme, struct buf *quantization,
 			struct err *err)
 {
+	if (plan_params(plan, scheme, quantization->data, err))
+		return -1;
 	if (!plan->source.config.len) {
-		if (plan_params(plan, scheme, quantization->data, err))
-			return -1;
 		plan->files.quantization = *quantization;
 		*quantization = (struct buf){ 0 };
 		return 0;

@@ -236,9 +236,10 @@ static int plan_profile(struct plan *plan, const struct quantize_params *params,
 
 	if (plan_take_profile(plan, params->profile, err))
 		return -1;
-	if (!params->format)
-		plan_prefer_format(plan, &scheme);
-	return 0;
+	if (params->format)
+		return 0;
+	plan_prefer_format(plan, &scheme);
+	return plan_params_format(plan, &scheme, err);
 }
 
 static int check_exact(const struct plan *plan, const struct quantize_params *params,

@@ -159,9 +159,10 @@ static int choose_format(struct plan *plan, const struct repack_params *params, 
 		format_select(params->format, plan->target, &scheme, plan->recipe->name, err);
 	if (!plan->format)
 		return -1;
-	if (!params->format)
-		plan_prefer_format(plan, &scheme);
-	return 0;
+	if (params->format)
+		return 0;
+	plan_prefer_format(plan, &scheme);
+	return plan_params_format(plan, &scheme, err);
 }
 
 /* Returns the first FP8 weight that the pattern of a row matches, or NULL. */

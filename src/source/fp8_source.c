@@ -2,6 +2,7 @@
 #include "source/fp8_source.h"
 
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -45,6 +46,9 @@ int fp8_source_hf_quant_config(const struct checkpoint *checkpoint, const struct
 int fp8_source_params(const struct checkpoint *checkpoint, const struct io *io, struct buf *text,
 		      struct err *err)
 {
+	if (checkpoint->config.len &&
+	    (!checkpoint->n_shards || fnmatch("consolidated*", checkpoint->shards[0].name, 0)))
+		return 0;
 	return read_beside(checkpoint, io, PARAMS_NAME, text, err);
 }
 

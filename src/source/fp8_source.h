@@ -14,7 +14,9 @@
 int fp8_source_hf_quant_config(const struct checkpoint *checkpoint, const struct io *io,
 			       struct buf *text, struct err *err);
 
-/* The same for params.json, the configuration of Mistral's own files. */
+/* The same for params.json of Mistral's own layout, where engines read it: without config.json, or
+ * where the weights lie in consolidated*.safetensors (vLLM 0.32 and SGLang 0.5.23 then take it
+ * first). */
 int fp8_source_params(const struct checkpoint *checkpoint, const struct io *io, struct buf *text,
 		      struct err *err);
 

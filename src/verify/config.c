@@ -64,21 +64,25 @@ static void check_target(struct verify *verify)
 
 int config_declares(struct verify *verify, struct err *err)
 {
+	const struct detection *detection = verify->opened.detection;
 	struct buf text = { 0 };
 	struct err ignored;
 	const char *type;
 	json_t *params, *quantization;
+	bool says;
 
-	verify->opened.declared = verify->opened.detection->declared;
-	if (verify->opened.detection->config)
-		return 0;
 	if (fp8_source_params(verify->opened.checkpoint, verify->params->io, &text, err))
 		return -1;
 	params = json_decode_python((struct json_text){ text.data, text.len }, &ignored);
 	quantization = json_object_get(params, "quantization");
 	type = json_string_value(json_object_get(quantization, "qformat_weight"));
-	verify->opened.declared =
-		(type && !strncmp(type, "fp8", 3)) || json_object_get(quantization, "quant_method");
+	says = (type && !strncmp(type, "fp8", 3)) || json_object_get(quantization, "quant_method");
+	if (detection->config && detection->n_weights && params && !says)
+		problem(verify, PROBLEM_CONFIG_KEY, PARAMS_NAME,
+			"\"quantization\" is missing, and vLLM takes params.json before "
+			"config.json where the weights lie in consolidated*.safetensors: add it, "
+			"or remove params.json");
+	verify->opened.declared = detection->config ? detection->declared : says;
 	json_decref(params);
 	buf_release(&text);
 	return 0;
