@@ -238,6 +238,8 @@ static int check_others(const struct io *io, const char *directory, struct err *
 	static const struct {
 		const char *pattern, *what, *advice;
 	} others[] = {
+		{ "model_index.json", "the index of a pipeline of diffusers",
+		  "give the directory of one component, as its 'transformer'" },
 		{ "*.gguf", "a GGUF file", "give the model that it was made from" },
 		{ "pytorch_model*.bin", "a pickle of PyTorch", TO_SAFETENSORS },
 		{ "*.pt", "a pickle of PyTorch", TO_SAFETENSORS },

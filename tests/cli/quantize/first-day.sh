@@ -39,10 +39,12 @@ for file in zip.safetensors old.bin; do
 		fails 3 " ${command%% *}: '$file' is a pickle of PyTorch, which can run code: $pickle" $command
 	done
 done
-mkdir pickles ggufs nothing
+mkdir pickles ggufs nothing pipeline
+echo '{"_class_name": "FluxPipeline"}' >pipeline/model_index.json
 cp old.bin pickles/pytorch_model-00001-of-00002.bin
 cp gguf/model.safetensors ggufs/m.Q4_K.gguf
 fails 3 " inspect: found no .safetensors file in 'pickles', but 'pytorch_model-00001-of-00002.bin', a pickle of PyTorch: $pickle" inspect pickles
+fails 3 " quantize: found no .safetensors file in 'pipeline', but 'model_index.json', the index of a pipeline of diffusers: give the directory of one component, as its 'transformer'" quantize pipeline -o out
 fails 3 " verify: found no .safetensors file in 'ggufs', but 'm.Q4_K.gguf', a GGUF file: give the model that it was made from" verify ggufs
 fails 3 " quantize: found no model.safetensors.index.json, model.safetensors or other .safetensors file in 'nothing'" quantize nothing -o out
 # A header of 640 bytes begins as a pickle does.
@@ -67,7 +69,7 @@ fails 3 " quantize: 'hub' is the Hub's cache: give a snapshot of one of its mode
 	quantize hub -o out
 cp -r "$model"/. hub/models--org--name/snapshots/beef
 "$FP8CONV" quantize hub/models--org--name/snapshots/beef -o of-cache
-rm -r zip.safetensors old.bin empty.safetensors pickles ggufs nothing hub of-cache sized.safetensors sized-fp8.safetensors
+rm -r zip.safetensors old.bin empty.safetensors pickles ggufs nothing pipeline hub of-cache sized.safetensors sized-fp8.safetensors
 fails 3 " quantize: no file or directory 'org/model' (for a model on the Hub, run 'hf download org/model*" quantize org/model -o out
 fails 3 " families: no file or directory 'org/model' (for a model on the Hub, run 'hf download org/model*" families org/model
 fails 3 " verify: 's3://bucket/model' is not an address of a model that is read here: give https://... or hf://ORG/NAME as the model or its source, or download it, as 'hf download ORG/NAME' does, and give the directory" \
