@@ -36,13 +36,17 @@ def paths(value, path=""):
         yield path
 
 
-def page_keys(name):
-    """{subsection: its tags} of JSON OUTPUT; one without a title is ""."""
-    page = pathlib.Path(f"man/fp8conv-{name}.1").read_text()
+def page_keys(name, section="1"):
+    """{subsection: its tags} of JSON OUTPUT, with those of fp8conv-convert(7) where it refers to it; without a title: ""."""
+    page = pathlib.Path(f"man/fp8conv-{name}.{section}").read_text()
     match = re.search(r"^\.SH JSON OUTPUT\n(.*?)(?=^\.SH )", page, re.M | re.S)
     parts = re.split(r"^\.SS (.*)\n", match.group(1), flags=re.M) if match else [""]
     titles = [""] + parts[1::2]
-    return {title: re.findall(r"^\.TP\n\.B (\S+)$", text, re.M) for title, text in zip(titles, parts[::2])}
+    keys = {title: re.findall(r"^\.TP\n\.B (\S+)$", text, re.M) for title, text in zip(titles, parts[::2])}
+    for title, text in zip(titles, parts[::2]):
+        if "fp8conv\\-convert (7)" in text:
+            keys[title] += page_keys("convert", "7")[title]
+    return keys
 
 
 def find_tag(path, tags):

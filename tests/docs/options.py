@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holds the man pages against the program: every command has a page, every option stands in it, and back."""
+"""Holds the man pages against the program: every command has a page, every option stands in it, and back.
+
+The pages of conversions refer to fp8conv-convert(7) for what they share: it must have what they leave out."""
 import os
 import pathlib
 import re
@@ -8,6 +10,8 @@ import sys
 
 FP8CONV = os.environ["FP8CONV"]
 MAN = pathlib.Path("man")
+CONVERSIONS = ("quantize", "dequantize", "repack")
+REFERENCE = "fp8conv-convert (7)"
 wrong = []
 
 
@@ -26,13 +30,13 @@ def section(page, name):
     return match.group(1) if match else ""
 
 
-def page_options(text):
-    """{option: its paragraph} of the tags (.TP) in a page's options."""
+def page_options(text, shared=None):
+    """{option: its paragraph} of the tags (.TP) in a page's options; that of the shared page where it refers to it."""
     found = {}
     for paragraph in re.split(r"^\.TP\n", text, flags=re.M)[1:]:
         tag = paragraph.split("\n", 1)[0].replace('"', "").replace(" ", "")
         for option in re.findall(r"(--[a-z0-9-]+|(?<![a-z0-9-])-[a-zA-Z](?![a-z-]))", tag):
-            found[option] = paragraph
+            found[option] = shared.get(option, "") if shared and REFERENCE in paragraph else paragraph
     return found
 
 
@@ -48,13 +52,15 @@ def help_options(text):
     return found
 
 
-def check_page(page, options):
+def check_page(page, options, shared=None):
     text = plain((MAN / page).read_text())
-    described = page_options(section(text, "OPTIONS"))
+    described = page_options(section(text, "OPTIONS"), shared)
     for option in sorted(options.keys() - described.keys()):
         wrong.append(f"{page} does not describe {option}")
     for option in sorted(described.keys() - options.keys()):
         wrong.append(f"{page} describes {option}, which there is not")
+    for option in (option for option, paragraph in described.items() if not paragraph):
+        wrong.append(f"{page} refers to {REFERENCE} for {option}, which it does not describe")
     for option in options.keys() & described.keys():
         for value in options[option]:
             if not re.search(rf"\b{re.escape(value)}\b", described[option]):
@@ -67,6 +73,14 @@ def check_headings(page, text):
     written = re.findall(r"^\.SS (.*)$", section(plain((MAN / page).read_text()), "OPTIONS"), re.M)
     if written and written != told:
         wrong.append(f"{page} has the headings {written}, --help {told}")
+
+
+def check_statuses(page, wanted, shared):
+    text = section(plain((MAN / page).read_text()), "EXIT STATUS")
+    text += section(shared, "EXIT STATUS") if REFERENCE in text else ""
+    for status in wanted:
+        if not re.search(rf"\b{status}\b", text):
+            wrong.append(f"{page} does not say what exit status {status} is")
 
 
 def check_names(page, names):
@@ -90,23 +104,32 @@ def main():
     if sorted(commands) != sorted(name for name, _ in listed):
         wrong.append(f"fp8conv.1 lists {listed}, --help {sorted(commands)}")
     check_page("fp8conv.1", {"--help": [], "-h": [], "--version": [], "-V": []})
+    shared = plain((MAN / "fp8conv-convert.7").read_text())
+    shared_options = page_options(section(shared, "OPTIONS"))
     for command in commands:
         page = f"fp8conv-{command}.1"
         if (MAN / page).exists():
-            check_page(page, help_options(fp8conv(command, "--help")))
-            check_headings(page, fp8conv(command, "--help"))
+            text = fp8conv(command, "--help")
+            options = help_options(text)
+            check_page(page, options, shared_options)
+            check_headings(page, text)
+            check_statuses(page, ["0", "2", "4"] + ["3", "128"] * ("--progress" in options), shared)
+            for option in shared_options.keys() - options.keys() if command in CONVERSIONS else ():
+                wrong.append(f"fp8conv-convert.7 describes {option}, which {command} does not have")
         else:
             wrong.append(f"there is no {page}")
     check_names("fp8conv-recipes.7", [line.split("\t")[0] for line in fp8conv("recipes").splitlines()])
     check_names("fp8conv-formats.7", sorted({line.split("\t")[0] for line in fp8conv("formats").splitlines()}))
+    notes = re.findall(r'^\t\[NOTE_\w+\] = "(.*)",$', pathlib.Path("src/select/notes.c").read_text(), re.M)
+    check_names("fp8conv-convert.7", notes)
+    if len(commands) < 5 or len(notes) < 10:
+        wrong.append(f"found only {len(commands)} commands and {len(notes)} kinds of notes")
     pages = sorted(MAN.glob("*.[157]"))
     for page in pages:
         check_references(page)
         command = re.fullmatch(r"fp8conv-([a-z]+)\.1", page.name)
         if command and command.group(1) not in commands:
             wrong.append(f"{page.name} is about no command")
-    if len(commands) < 5 or len(pages) < 8:
-        wrong.append(f"found only {len(commands)} commands and {len(pages)} pages")
     print(*wrong, sep="\n", end="\n" if wrong else "")
     sys.exit(bool(wrong))
 
