@@ -127,19 +127,19 @@ static void note_data(const struct calibrate_plan *plan, const struct calibrate_
 }
 
 /* The job: a model over data, or for an unknown forward pass, its matrices over dumped inputs. */
-struct job {
+struct calibrate_job {
 	struct calibrate_plan plan;
 	struct dumps_plan activations;
 };
 
-static int job_open(struct job *job, const struct settings *settings, struct err *err)
+static int job_open(struct calibrate_job *job, const struct settings *settings, struct err *err)
 {
 	if (settings->params.activations)
 		return dumps_plan_make(&job->activations, &settings->params, err);
 	return calibrate_plan_make(&job->plan, &settings->params, err);
 }
 
-static void job_print(const struct job *job, const struct settings *settings)
+static void job_print(const struct calibrate_job *job, const struct settings *settings)
 {
 	if (settings->params.activations)
 		(settings->run.json ? activations_print_json
@@ -148,13 +148,13 @@ static void job_print(const struct job *job, const struct settings *settings)
 		(settings->run.json ? calibrate_print_json : calibrate_print_text)(&job->plan);
 }
 
-static size_t job_stages(const struct job *job, const struct settings *settings)
+static size_t job_stages(const struct calibrate_job *job, const struct settings *settings)
 {
 	return settings->params.activations ? job->activations.n_linears
 					    : job->plan.model.n_layers + 1;
 }
 
-static void job_release(struct job *job)
+static void job_release(struct calibrate_job *job)
 {
 	calibrate_plan_release(&job->plan);
 	dumps_plan_release(&job->activations);
@@ -172,7 +172,8 @@ static void report(const struct settings *settings, const struct calibrate_repor
 		calibrate_report_text(report);
 }
 
-static int job_run(const struct job *job, const struct settings *settings, struct err *err)
+static int job_run(const struct calibrate_job *job, const struct settings *settings,
+		   struct err *err)
 {
 	struct sweep_progress progress = { 0 };
 	const struct watched_tokens tokens = { &progress, job_stages(job, settings) };
@@ -203,7 +204,7 @@ static int job_run(const struct job *job, const struct settings *settings, struc
 
 static int open_and_run(const struct settings *settings, struct err *err)
 {
-	struct job job = { 0 };
+	struct calibrate_job job = { 0 };
 	int rc = 0;
 
 	if (group_settle(settings->params.group, job_open(&job, settings, err), err)) {

@@ -60,7 +60,7 @@ static const struct option_row options[] = {
 /* clang-format on */
 
 /* Everything that is made on the way. */
-struct job {
+struct report_state {
 	const struct settings *settings;
 	const struct backend *backend;
 	struct progress progress;
@@ -74,7 +74,7 @@ struct job {
 	struct report_files files;
 };
 
-static int open_checkpoint(struct job *job, struct err *err)
+static int open_checkpoint(struct report_state *job, struct err *err)
 {
 	const struct settings *settings = job->settings;
 	const struct checkpoint *checkpoint = &job->inspection.checkpoint;
@@ -96,7 +96,7 @@ static int open_checkpoint(struct job *job, struct err *err)
 }
 
 /* Compares with the source, and takes the SQNR of each weight. */
-static int compare(struct job *job, struct err *err)
+static int compare(struct report_state *job, struct err *err)
 {
 	const struct settings *settings = job->settings;
 	const struct checkpoint *checkpoint = &job->inspection.checkpoint;
@@ -123,7 +123,7 @@ static int compare(struct job *job, struct err *err)
 	return 0;
 }
 
-static int read_values(struct job *job, struct err *err)
+static int read_values(struct report_state *job, struct err *err)
 {
 	const struct stats_params params = { .backend = job->backend,
 					     .n_threads = job->settings->params.n_threads,
@@ -137,7 +137,7 @@ static int read_values(struct job *job, struct err *err)
 	return 0;
 }
 
-static int write_files(struct job *job, struct err *err)
+static int write_files(struct report_state *job, struct err *err)
 {
 	const struct settings *settings = job->settings;
 	struct reported reported = { .inspection = &job->inspection,
@@ -155,7 +155,7 @@ static int write_files(struct job *job, struct err *err)
 	return report_write(&job->report, &job->files, &job->progress, err);
 }
 
-static int work(struct job *job, struct err *err)
+static int work(struct report_state *job, struct err *err)
 {
 	if (open_checkpoint(job, err))
 		return -1;
@@ -167,7 +167,7 @@ static int work(struct job *job, struct err *err)
 	return write_files(job, err);
 }
 
-static void tell(const struct job *job)
+static void tell(const struct report_state *job)
 {
 	const struct settings *settings = job->settings;
 	const struct run_settings *run = &settings->run;
@@ -190,7 +190,7 @@ static void tell(const struct job *job)
 		report_print_summary(&told);
 }
 
-static void job_release(struct job *job)
+static void job_release(struct report_state *job)
 {
 	buf_release(&job->files.card);
 	buf_release(&job->files.page);
@@ -221,7 +221,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 {
 	struct settings settings = { 0 };
 	struct model_io model = { 0 };
-	struct job job = { .settings = &settings };
+	struct report_state job = { .settings = &settings };
 	struct watched watched = watch_bytes(&job.progress);
 	struct ticker ticker;
 	int rc = command_parse(command, argc, argv, &settings, err);

@@ -92,11 +92,11 @@ static bool is_script(const struct launcher *launcher)
 }
 
 /* Reads the place that a launcher tells; place->n becomes 0 where it does not tell the number. */
-static int read_place(const struct launcher *launcher, struct place *place, struct err *err)
+static int read_place(const struct launcher *launcher, struct task_place *place, struct err *err)
 {
 	const char *count = count_name(launcher);
 
-	*place = (struct place){ .launcher = launcher->name };
+	*place = (struct task_place){ .launcher = launcher->name };
 	if (is_script(launcher)) {
 		place->n = 1;
 		return 0;
@@ -127,12 +127,12 @@ static const struct launcher *find_launcher(void)
 }
 
 /* The tasks of a Slurm array run the same script, and each may be a job of several tasks. */
-static int read_array(struct place *array, struct err *err)
+static int read_array(struct task_place *array, struct err *err)
 {
 	static const char count[] = "SLURM_ARRAY_TASK_COUNT";
 	uint64_t here = 0, first = 0, last = 0, step = 1;
 
-	*array = (struct place){ .launcher = "Slurm" };
+	*array = (struct task_place){ .launcher = "Slurm" };
 	if (read_number("SLURM_ARRAY_TASK_ID", UINT32_MAX, &here, err) ||
 	    read_number("SLURM_ARRAY_TASK_MAX", UINT32_MAX, &last, err) ||
 	    read_number("SLURM_ARRAY_TASK_MIN", UINT32_MAX, &first, err) ||
@@ -152,7 +152,7 @@ static int read_array(struct place *array, struct err *err)
 }
 
 /* Settles the number of tasks, which the launcher, the user or both have told. */
-static int settle(struct place *place, uint64_t n_given, struct err *err)
+static int settle(struct task_place *place, uint64_t n_given, struct err *err)
 {
 	if (!place->n && !n_given)
 		return err_set(err, ERR_USAGE,
@@ -173,18 +173,18 @@ static int settle(struct place *place, uint64_t n_given, struct err *err)
 	return 0;
 }
 
-int place_find(struct place *place, uint64_t n_given, struct err *err)
+int place_find(struct task_place *place, uint64_t n_given, struct err *err)
 {
 	const struct launcher *launcher = find_launcher();
 	bool is_array = variable("SLURM_ARRAY_TASK_ID");
-	struct place array = { .n = 1 };
+	struct task_place array = { .n = 1 };
 
 	if (!launcher && !is_array)
 		return err_set(err, ERR_USAGE,
 			       "no variable of Slurm, Open MPI, MPI, torchrun, PMIx or Kubernetes "
 			       "tells which task this is: give I/N, or start the tasks with "
 			       "one of them");
-	*place = (struct place){ .n = 1, .launcher = "Slurm" };
+	*place = (struct task_place){ .n = 1, .launcher = "Slurm" };
 	if ((launcher && read_place(launcher, place, err)) || (is_array && read_array(&array, err)))
 		return -1;
 	if (place->n) {

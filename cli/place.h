@@ -11,7 +11,7 @@
 
 #include "base/err.h"
 
-struct place {
+struct task_place {
 	uint64_t index;	      /* from 0 */
 	uint64_t n;	      /* tasks, at least 1 */
 	const char *launcher; /* "Slurm" */
@@ -20,7 +20,7 @@ struct place {
 /* Finds the place.  n_given: how many tasks the user says there are, where the engine does not tell
  * it; 0: not said.  ERR_USAGE where no engine tells the place, or tells what cannot be, or tells
  * another number of tasks. */
-int place_find(struct place *place, uint64_t n_given, struct err *err);
+int place_find(struct task_place *place, uint64_t n_given, struct err *err);
 
 /* Sets *local to the index, from 0, of this task among those that the engine started on the same
  * machine.  *told becomes false, and nothing else is set, where no engine tells it, in the script

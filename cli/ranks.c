@@ -10,7 +10,7 @@
 /* Processes whose engine does not speak MPI's protocol are one rank each. */
 static int check_engine(const struct group *group, struct err *err)
 {
-	struct place place;
+	struct task_place place;
 	struct err none;
 
 	if (group->n_ranks > 1 || place_find(&place, 0, &none) || place.n == 1)

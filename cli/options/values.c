@@ -300,7 +300,7 @@ static int auto_part(const struct option_row *option, const char *text, int *par
 		     struct err *err)
 {
 	const char *end = text + strlen("auto");
-	struct place place;
+	struct task_place place;
 	uint64_t n = 0;
 
 	if (*end && (!option_digits(end + 1, &n, &end) || *end || n < 1 || n > MAX_PARTS))

@@ -21,19 +21,19 @@ static const char *rule_word(const struct profile_row *row)
 /* --- conditions --- */
 
 /* The names of one group of conditions: recipes, formats or engines. */
-struct names {
+struct condition_names {
 	const char *list[8];
 	size_t n;
 };
 
-static void names_add(struct names *names, const char *name)
+static void names_add(struct condition_names *names, const char *name)
 {
 	names->list[names->n++] = name;
 }
 
-static struct names recipe_names(unsigned on)
+static struct condition_names recipe_names(unsigned on)
 {
-	struct names names = { 0 };
+	struct condition_names names = { 0 };
 
 	for (size_t i = 0; recipes[i]; i++)
 		if (on & profile_on_granularity(qspec_granularity(&recipes[i]->weight)))
@@ -41,9 +41,9 @@ static struct names recipe_names(unsigned on)
 	return names;
 }
 
-static struct names format_names(unsigned on)
+static struct condition_names format_names(unsigned on)
 {
-	struct names names = { 0 };
+	struct condition_names names = { 0 };
 
 	for (size_t i = 0; formats[i]; i++)
 		if (formats[i]->configure && on & profile_on_format(formats[i]))
@@ -51,9 +51,9 @@ static struct names format_names(unsigned on)
 	return names;
 }
 
-static struct names engine_names(unsigned on)
+static struct condition_names engine_names(unsigned on)
 {
-	struct names names = { 0 };
+	struct condition_names names = { 0 };
 
 	for (int i = ENGINE_ANY + 1; i < N_ENGINES; i++)
 		if (on & profile_on_engine((enum engine)i))
@@ -62,7 +62,7 @@ static struct names engine_names(unsigned on)
 }
 
 /* Adds "by current or delayed", after a blank where text precedes it. */
-static void put_names(struct buf *text, const char *before, struct names names)
+static void put_names(struct buf *text, const char *before, struct condition_names names)
 {
 	if (names.n && text->len)
 		buf_putc(text, ' ');
@@ -79,7 +79,7 @@ static void put_conditions(struct buf *text, const struct profile_row *row)
 
 /* --- JSON --- */
 
-static void names_json(struct json_out *out, const char *key, struct names names)
+static void names_json(struct json_out *out, const char *key, struct condition_names names)
 {
 	if (!names.n) {
 		json_out_null(out, key);

@@ -15,14 +15,14 @@ enum member_kind {
 	MEMBER_FILE, /* --option FILE, where it is not null: no record has a path */
 };
 
-struct member {
+struct recorded_option {
 	const char *key;
 	enum member_kind kind;
 	const char *option;
 	const char *other; /* MEMBER_TEXT: the default */
 };
 
-static const struct member members[] = {
+static const struct recorded_option members[] = {
 	{ "target", MEMBER_TEXT, "target", "any" },
 	{ "profile", MEMBER_TEXT, "profile", "vendor" },
 	{ "include", MEMBER_LIST, "include", NULL },
@@ -42,7 +42,7 @@ void job_option_put(struct buf *out, const char *option, const char *value)
 	path_put(out, value);
 }
 
-static void put_member(struct buf *out, const struct member *member, const json_t *value,
+static void put_member(struct buf *out, const struct recorded_option *member, const json_t *value,
 		       const char *file)
 {
 	const char *text = json_string_value(value);

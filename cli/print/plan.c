@@ -160,7 +160,7 @@ static bool same_facts(const struct facts *a, const struct facts *b)
 
 /* The plan's table, one line at a time.  Lines that differ only in the name are made once: a plan
  * may have a million. */
-struct lines {
+struct plan_lines {
 	struct table table;
 	struct facts facts[2]; /* of this line and the last one, in turn */
 	struct buf text;       /* for cells of several parts; at last the recipe or reason */
@@ -169,7 +169,7 @@ struct lines {
 	bool below;	       /* the reason stands below the line */
 };
 
-static void reason_make(struct lines *lines, const struct facts *facts)
+static void reason_make(struct plan_lines *lines, const struct facts *facts)
 {
 	struct buf *text = &lines->text;
 	size_t n;
@@ -191,7 +191,7 @@ static void reason_make(struct lines *lines, const struct facts *facts)
 	text_sanitize(text->data);
 }
 
-static void line_make(struct lines *lines, const struct plan *plan, size_t u)
+static void line_make(struct plan_lines *lines, const struct plan *plan, size_t u)
 {
 	const char *name = plan->selection.units[u].name;
 	struct table *table = &lines->table;
@@ -260,7 +260,7 @@ static void print_totals(const struct plan *plan)
 	buf_release(&text);
 }
 
-static void lines_print(const struct lines *lines, size_t width)
+static void lines_print(const struct plan_lines *lines, size_t width)
 {
 	table_print(&lines->table, stdout, true);
 	if (!lines->below)
@@ -286,7 +286,7 @@ void plan_print_text(const struct plan *plan, const struct convert_params *param
 {
 	/* Columns that are left out, one after the other, so that lines fit a terminal. */
 	static const char *const choices[] = { "xxxxxx", "xxx-xx", "x-x-xx", "x---xx", NULL };
-	struct lines lines = { .table.columns = "lllrrl", .terminal = isatty(STDOUT_FILENO) };
+	struct plan_lines lines = { .table.columns = "lllrrl", .terminal = isatty(STDOUT_FILENO) };
 	size_t width = wrap_columns(STDOUT_FILENO);
 	struct buf path = { 0 };
 

@@ -15,16 +15,16 @@ static void put_decimal(struct buf *buf, double value, uint64_t parts)
 
 /* The unit in which a size has at most three digits before the point, and the parts of it to
  * show. */
-struct scale {
+struct size_unit {
 	const char *name;
 	double unit;
 	uint64_t parts;
 };
 
-static struct scale scale_of(uint64_t bytes)
+static struct size_unit scale_of(uint64_t bytes)
 {
 	static const char *const names[] = { "B", "kB", "MB", "GB", "TB", "PB", "EB" };
-	struct scale scale = { .unit = 1 };
+	struct size_unit scale = { .unit = 1 };
 	size_t i = 0;
 	double value;
 
@@ -38,7 +38,7 @@ static struct scale scale_of(uint64_t bytes)
 
 void units_size(struct buf *buf, uint64_t bytes)
 {
-	struct scale scale = scale_of(bytes);
+	struct size_unit scale = scale_of(bytes);
 
 	put_decimal(buf, (double)bytes / scale.unit, scale.parts);
 	buf_putc(buf, ' ');
@@ -47,7 +47,7 @@ void units_size(struct buf *buf, uint64_t bytes)
 
 void units_size_of(struct buf *buf, uint64_t bytes, uint64_t total)
 {
-	struct scale scale = scale_of(total);
+	struct size_unit scale = scale_of(total);
 
 	put_decimal(buf, (double)bytes / scale.unit, scale.parts);
 	buf_putc(buf, '/');

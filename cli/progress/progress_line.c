@@ -84,13 +84,13 @@ static void cut(struct buf *text, size_t width)
 }
 
 /* A part of the line: its text, and its columns; 0: left out. */
-struct part {
+struct line_part {
 	struct buf text;
 	size_t width;
 };
 
 /* Takes the part, right-aligned in `width` columns, if it fits with two spaces before it. */
-static void take_part(struct part *part, size_t width, size_t *room)
+static void take_part(struct line_part *part, size_t width, size_t *room)
 {
 	size_t n = part->text.len < width ? width : part->text.len;
 
@@ -100,7 +100,7 @@ static void take_part(struct part *part, size_t width, size_t *room)
 	*room -= n + 2;
 }
 
-static void put_part(struct buf *text, const struct part *part, size_t gap)
+static void put_part(struct buf *text, const struct line_part *part, size_t gap)
 {
 	if (part->width)
 		buf_printf(text, "%*s%*s", text->len ? (int)gap : 0, "", (int)part->width,
@@ -125,7 +125,7 @@ static void put_bar(struct buf *text, const struct sample *sample, size_t n)
 void progress_bar(struct buf *text, const struct sample *sample, const struct pace *pace,
 		  size_t width)
 {
-	struct part amounts = { 0 }, rate = { 0 }, left = { 0 }, detail = { 0 };
+	struct line_part amounts = { 0 }, rate = { 0 }, left = { 0 }, detail = { 0 };
 	bool has_total = sample->total > 0, has_bar;
 	size_t room = width;
 

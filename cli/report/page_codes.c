@@ -24,7 +24,7 @@ static void list_cells(const struct reported *reported, struct heat_map *map)
 	size_t group = SIZE_MAX;
 
 	for (size_t i = 0; i < values->n_cells; i++) {
-		const struct cell *cell = &values->cells[i];
+		const struct summary_cell *cell = &values->cells[i];
 
 		if (cell->group != group) {
 			const char *pattern = reported->summary->groups[cell->group].pattern;

@@ -14,7 +14,7 @@
 #include "base/buf.h"
 #include "base/mem.h"
 
-struct reader {
+struct amax_reader {
 	struct amax_stats *stats;
 	const struct io *io;
 	int fd;
@@ -181,8 +181,8 @@ static int check_form(const struct st_file *file, const struct st_tensor *tensor
 }
 
 /* Reads rows of row_size bytes into memory that ARRAY_GROW() can extend. */
-static int read_rows(const struct reader *reader, const struct st_tensor *tensor, size_t n_rows,
-		     size_t row_size, void *rows, struct err *err)
+static int read_rows(const struct amax_reader *reader, const struct st_tensor *tensor,
+		     size_t n_rows, size_t row_size, void *rows, struct err *err)
 {
 	void **memory = rows;
 	size_t room = 1;
@@ -197,8 +197,8 @@ static int read_rows(const struct reader *reader, const struct st_tensor *tensor
 	return 0;
 }
 
-static int check_magnitude(const struct reader *reader, const struct st_tensor *tensor, float value,
-			   size_t row, int column, struct err *err)
+static int check_magnitude(const struct amax_reader *reader, const struct st_tensor *tensor,
+			   float value, size_t row, int column, struct err *err)
 {
 	if (isnan(value))
 		return err_set(err, ERR_INPUT, "tensor '%s' in '%s' has NaN at [%zu, %d]",
@@ -210,7 +210,7 @@ static int check_magnitude(const struct reader *reader, const struct st_tensor *
 	return 0;
 }
 
-static int check_history(const struct reader *reader, const struct st_tensor *tensor,
+static int check_history(const struct amax_reader *reader, const struct st_tensor *tensor,
 			 const struct amax_site *site, struct err *err)
 {
 	for (size_t row = 0; row < site->n_passes; row++)
@@ -221,7 +221,7 @@ static int check_history(const struct reader *reader, const struct st_tensor *te
 	return 0;
 }
 
-static int read_history(const struct reader *reader, const struct st_tensor *tensor,
+static int read_history(const struct amax_reader *reader, const struct st_tensor *tensor,
 			enum amax_part part, char *name, struct err *err)
 {
 	enum amax_kind kind = part == AMAX_PART_QKV ? AMAX_ATTENTION : AMAX_GEMM;
@@ -241,7 +241,7 @@ static int read_history(const struct reader *reader, const struct st_tensor *ten
 	return check_history(reader, tensor, site, err);
 }
 
-static int read_tokens(const struct reader *reader, const struct st_tensor *tensor,
+static int read_tokens(const struct amax_reader *reader, const struct st_tensor *tensor,
 		       struct amax_site *site, struct err *err)
 {
 	if (tensor->shape[0] != site->n_passes)
@@ -260,7 +260,7 @@ static int read_tokens(const struct reader *reader, const struct st_tensor *tens
 }
 
 /* Reads tokens or a histogram of a site whose history was read. */
-static int read_partner(const struct reader *reader, const struct st_tensor *tensor,
+static int read_partner(const struct amax_reader *reader, const struct st_tensor *tensor,
 			enum amax_part part, const char *name, struct err *err)
 {
 	struct amax_site *site = amax_stats_find(reader->stats, name, AMAX_GEMM);
@@ -275,7 +275,7 @@ static int read_partner(const struct reader *reader, const struct st_tensor *ten
 	return read_rows(reader, tensor, AMAX_BINS, sizeof *site->histogram, &site->histogram, err);
 }
 
-static int read_tensor(const struct reader *reader, const struct st_tensor *tensor,
+static int read_tensor(const struct amax_reader *reader, const struct st_tensor *tensor,
 		       enum amax_part part, struct err *err)
 {
 	char *name =
@@ -289,7 +289,7 @@ static int read_tensor(const struct reader *reader, const struct st_tensor *tens
 }
 
 /* Reads all histories, or all other tensors. */
-static int read_tensors(const struct reader *reader, bool histories, struct err *err)
+static int read_tensors(const struct amax_reader *reader, bool histories, struct err *err)
 {
 	const struct st_file *file = reader->file;
 
@@ -309,7 +309,7 @@ static int read_tensors(const struct reader *reader, bool histories, struct err 
 	return 0;
 }
 
-static int check_partners(const struct reader *reader, struct err *err)
+static int check_partners(const struct amax_reader *reader, struct err *err)
 {
 	for (size_t i = 0; i < reader->stats->n_sites; i++)
 		if (!reader->stats->sites[i]->tokens)
@@ -324,7 +324,7 @@ int amax_stats_read(struct amax_stats *stats, const struct io *io, const char *p
 		    struct err *err)
 {
 	struct st_file file = { 0 };
-	struct reader reader = { .stats = stats, .io = io, .fd = -1, .file = &file };
+	struct amax_reader reader = { .stats = stats, .io = io, .fd = -1, .file = &file };
 	struct file_identity identity;
 	int rc = -1;
 

@@ -9,14 +9,15 @@
 #include "ckpt/writer.h"
 
 /* The file to write: its tensors, and the memory of each. */
-struct listing {
+struct tensor_list {
 	size_t n;
 	struct st_tensor *tensors;
 	const void **data;
 	uint64_t (*shapes)[2];
 };
 
-static void list_part(struct listing *listing, const struct amax_site *site, enum amax_part part)
+static void list_part(struct tensor_list *listing, const struct amax_site *site,
+		      enum amax_part part)
 {
 	const struct amax_tensor *row = &amax_tensors[part];
 	size_t i = listing->n++;
@@ -32,7 +33,7 @@ static void list_part(struct listing *listing, const struct amax_site *site, enu
 	};
 }
 
-static void listing_make(struct listing *listing, const struct amax_stats *stats)
+static void listing_make(struct tensor_list *listing, const struct amax_stats *stats)
 {
 	size_t max = 3 * stats->n_sites;
 
@@ -50,7 +51,7 @@ static void listing_make(struct listing *listing, const struct amax_stats *stats
 	}
 }
 
-static void listing_release(struct listing *listing)
+static void listing_release(struct tensor_list *listing)
 {
 	for (size_t i = 0; i < listing->n; i++)
 		free(listing->tensors[i].name);
@@ -94,7 +95,7 @@ static size_t metadata_make(struct st_metadata *metadata, const struct amax_stat
 	return n;
 }
 
-static int write_tensors(struct writer *writer, const struct listing *listing, uint64_t start,
+static int write_tensors(struct writer *writer, const struct tensor_list *listing, uint64_t start,
 			 struct err *err)
 {
 	for (size_t i = 0; i < listing->n; i++) {
@@ -111,7 +112,7 @@ int amax_stats_put(const struct amax_stats *stats, const struct outfile *place, 
 {
 	struct st_metadata metadata[MAX_METADATA];
 	size_t n_metadata = metadata_make(metadata, stats);
-	struct listing listing = { 0 };
+	struct tensor_list listing = { 0 };
 	struct writer writer = { 0 };
 	struct buf header = { 0 };
 	uint64_t header_size, data_size;

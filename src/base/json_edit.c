@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* The positions in an object's text, as byte offsets. */
-struct site {
+struct edit_site {
 	size_t n_members;
 	size_t open, close;	      /* after '{', and at '}' */
 	struct json_text first_colon; /* between the first key and its value: ": " */
@@ -48,8 +48,8 @@ static void add(struct buf *out, struct json_text text)
 	buf_add(out, text.data, text.len);
 }
 
-static void site_add(struct site *site, struct json_text text, const struct json_member *member,
-		     bool is_it)
+static void site_add(struct edit_site *site, struct json_text text,
+		     const struct json_member *member, bool is_it)
 {
 	size_t value = (size_t)(member->value.data - text.data);
 	size_t end = value + member->value.len;
@@ -78,14 +78,15 @@ static void site_add(struct site *site, struct json_text text, const struct json
 	site->n_members++;
 }
 
-static int site_find(struct site *site, struct json_text text, const char *key, struct err *err)
+static int site_find(struct edit_site *site, struct json_text text, const char *key,
+		     struct err *err)
 {
 	struct json_members walk = { .text = text };
 	struct json_member member;
 	struct json_text token;
 	int rc;
 
-	*site = (struct site){ 0 };
+	*site = (struct edit_site){ 0 };
 	while ((rc = json_members_next(&walk, &member, err)) > 0) {
 		bool is_it =
 			member.key_len == strlen(key) && !memcmp(member.key, key, member.key_len);
@@ -108,7 +109,7 @@ static int site_find(struct site *site, struct json_text text, const char *key, 
 
 int json_find(struct json_text object, const char *key, struct json_text *value, struct err *err)
 {
-	struct site site;
+	struct edit_site site;
 
 	*value = (struct json_text){ 0 };
 	if (site_find(&site, object, key, err))
@@ -127,7 +128,7 @@ static struct json_text last_line(struct json_text text)
 	return (struct json_text){ text.data + skip, text.len - skip };
 }
 
-static struct style style_of(struct json_text text, const struct site *site)
+static struct style style_of(struct json_text text, const struct edit_site *site)
 {
 	struct json_text before_first = piece(text, site->open, site->first_begin);
 	struct json_text behind_last = piece(text, site->last_end, site->close);
@@ -201,7 +202,7 @@ static void add_member(struct buf *out, const char *key, const char *value,
 	add_value(out, literal(value), style);
 }
 
-static void append_member(struct json_text text, const struct site *site, const char *key,
+static void append_member(struct json_text text, const struct edit_site *site, const char *key,
 			  const char *value, struct buf *out)
 {
 	struct style style = style_of(text, site);
@@ -224,7 +225,7 @@ static void append_member(struct json_text text, const struct site *site, const 
 }
 
 /* Leaves out the member, and the comma that is no longer needed. */
-static void remove_member(struct json_text text, const struct site *site, struct buf *out)
+static void remove_member(struct json_text text, const struct edit_site *site, struct buf *out)
 {
 	size_t from = site->begin, to = site->end;
 
@@ -244,7 +245,7 @@ int json_edit(struct json_text text, const char *key, const char *value, struct 
 	      struct err *err)
 {
 	struct style style;
-	struct site site;
+	struct edit_site site;
 
 	if (site_find(&site, text, key, err))
 		return -1;

@@ -26,7 +26,7 @@ struct dumps_worker {
 };
 
 /* The values of a module in one pass. */
-struct shown {
+struct pass_values {
 	float amax[3];
 	int64_t n_tokens;
 };
@@ -46,7 +46,7 @@ struct dumps_run {
 	struct dumps_worker *workers;
 	size_t first, n_passes; /* of the sweep */
 	struct dump *dumps;
-	struct shown *shown;		  /* (modules, n_passes) */
+	struct pass_values *shown;	  /* (modules, n_passes) */
 	uint64_t (*counts)[AMAX_BINS][2]; /* (modules), with histograms */
 };
 
@@ -98,7 +98,7 @@ static void multiply(const struct forward *forward, const struct dumps_worker *w
 
 /* Runs some rows of an input, in worker->host, and adds their statistics to shown. */
 static int run_rows(const struct dumps_run *run, struct dumps_worker *worker,
-		    const struct linear *linear, size_t n_rows, struct shown *shown,
+		    const struct linear *linear, size_t n_rows, struct pass_values *shown,
 		    struct err *err)
 {
 	static const struct {
@@ -124,7 +124,7 @@ static int run_rows(const struct dumps_run *run, struct dumps_worker *worker,
 }
 
 static int run_pass(struct dumps_run *run, struct dumps_worker *worker, const struct linear *linear,
-		    size_t pass, struct shown *shown, struct err *err)
+		    size_t pass, struct pass_values *shown, struct err *err)
 {
 	struct dump *dump = &run->dumps[pass];
 	const struct tensor_ref *input = dump_find(dump, linear->ref->module);
@@ -133,8 +133,8 @@ static int run_pass(struct dumps_run *run, struct dumps_worker *worker, const st
 	const atomic_int *stop = run->params->stop;
 
 	worker->path = run->plan->dumps.items[run->first + pass];
-	*shown = (struct shown){ .amax = { [AMAX_W] = linear->amax },
-				 .n_tokens = (int64_t)n_tokens };
+	*shown = (struct pass_values){ .amax = { [AMAX_W] = linear->amax },
+				       .n_tokens = (int64_t)n_tokens };
 	for (size_t row = 0; row < n_tokens; row += rows) {
 		size_t n = n_tokens - row < rows ? n_tokens - row : rows;
 		struct floats_request request = { .ref = input,
@@ -242,7 +242,7 @@ static void keep_rows(struct dumps_run *run)
 		uint64_t(*sum)[2] = run->counts ? amax_site_histogram(site) : NULL;
 
 		for (size_t p = 0; p < run->n_passes; p++) {
-			const struct shown *shown = &run->shown[i * run->n_passes + p];
+			const struct pass_values *shown = &run->shown[i * run->n_passes + p];
 
 			amax_site_append(site, shown->amax, shown->n_tokens);
 		}

@@ -90,14 +90,14 @@ static bool is_output(const struct io *io, const char *full)
 }
 
 /* The walk over the model's directory; paths are from it on. */
-struct walk {
+struct auxiliary_walk {
 	const struct checkpoint *checkpoint;
 	struct listing files, left, directories;
 };
 
 /* One directory while it is read. */
-struct place {
-	struct walk *walk;
+struct visited_directory {
+	struct auxiliary_walk *walk;
 	const char *below; /* "" is the top */
 	const char *full;  /* with the model's directory */
 	struct listing names;
@@ -122,7 +122,7 @@ static bool is_shard(const struct checkpoint *checkpoint, const char *name)
 
 /* Does the configuration of an adapter lie there without the adapter's weights, as merging leaves
  * it?  Loaders take its directory for an adapter. */
-static bool is_lone_adapter(const struct place *place, const char *name)
+static bool is_lone_adapter(const struct visited_directory *place, const char *name)
 {
 	if (strcmp(name, ADAPTER_CONFIG) != 0)
 		return false;
@@ -130,7 +130,7 @@ static bool is_lone_adapter(const struct place *place, const char *name)
 			     : !is_shard(place->walk->checkpoint, ADAPTER_WEIGHTS);
 }
 
-static bool is_left_out(const struct place *place, const char *name)
+static bool is_left_out(const struct visited_directory *place, const char *name)
 {
 	return is_foreign(name) || (is_weights(name) && !place->copies_weights) ||
 	       is_lone_adapter(place, name);
@@ -158,7 +158,8 @@ static size_t count_same(const struct checkpoint *checkpoint, const struct st_fi
 
 /* Adds the tensors that a file of the place shares with the model.  A file that is not safetensors
  * shares none. */
-static int add_same(const struct place *place, const char *name, size_t *n_same, struct err *err)
+static int add_same(const struct visited_directory *place, const char *name, size_t *n_same,
+		    struct err *err)
 {
 	const struct checkpoint *checkpoint = place->walk->checkpoint;
 	char *path = xasprintf("%s/%s", place->full, name);
@@ -179,7 +180,7 @@ static int add_same(const struct place *place, const char *name, size_t *n_same,
 
 /* Finds whether the weights of a subdirectory are a part of the release: not where they are the
  * whole model once more, as another state of a training or in another layout. */
-static int judge_weights(struct place *place, struct err *err)
+static int judge_weights(struct visited_directory *place, struct err *err)
 {
 	const char *slash = strrchr(place->below, '/');
 	size_t n_same = 0;
@@ -195,10 +196,10 @@ static int judge_weights(struct place *place, struct err *err)
 }
 
 /* Takes a file at the top or in a subdirectory, or what stands in the place of one. */
-static int take_file(struct place *place, const char *name, const char *path, const struct stat *st,
-		     struct err *err)
+static int take_file(struct visited_directory *place, const char *name, const char *path,
+		     const struct stat *st, struct err *err)
 {
-	struct walk *walk = place->walk;
+	struct auxiliary_walk *walk = place->walk;
 
 	if (!*place->below && (is_written(name) || is_shard(walk->checkpoint, name)))
 		return 0;
@@ -218,10 +219,10 @@ static int take_file(struct place *place, const char *name, const char *path, co
 	return 0;
 }
 
-static int take_directory(struct place *place, const char *name, const char *path, bool is_link,
-			  struct err *err)
+static int take_directory(struct visited_directory *place, const char *name, const char *path,
+			  bool is_link, struct err *err)
 {
-	struct walk *walk = place->walk;
+	struct auxiliary_walk *walk = place->walk;
 	char *full = xasprintf("%s/%s", place->full, name);
 	int rc = 0;
 
@@ -239,8 +240,8 @@ static int take_directory(struct place *place, const char *name, const char *pat
 }
 
 /* Takes what lies at a path.  full: with the model's directory. */
-static int take(struct place *place, const char *name, const char *path, const char *full,
-		struct err *err)
+static int take(struct visited_directory *place, const char *name, const char *path,
+		const char *full, struct err *err)
 {
 	const struct io *io = place->walk->checkpoint->io;
 	struct stat st;
@@ -271,11 +272,11 @@ static bool is_visible(const void *context, const char *name)
 }
 
 /* Reads one directory; "" is the top. */
-static int read_directory(struct walk *walk, const char *below, struct err *err)
+static int read_directory(struct auxiliary_walk *walk, const char *below, struct err *err)
 {
 	const char *top = walk->checkpoint->directory;
 	char *full = *below ? xasprintf("%s/%s", top, below) : xstrdup(top);
-	struct place place = { .walk = walk, .below = below, .full = full };
+	struct visited_directory place = { .walk = walk, .below = below, .full = full };
 	int rc = listing_names(&place.names,
 			       &(struct directory){ walk->checkpoint->io, AT_FDCWD, full, full },
 			       is_visible, NULL, err);
@@ -296,11 +297,12 @@ static int read_directory(struct walk *walk, const char *below, struct err *err)
 	return rc;
 }
 
-static int walk_run(struct walk *walk, const struct checkpoint *checkpoint, struct err *err)
+static int walk_run(struct auxiliary_walk *walk, const struct checkpoint *checkpoint,
+		    struct err *err)
 {
 	int rc = 0;
 
-	*walk = (struct walk){ .checkpoint = checkpoint };
+	*walk = (struct auxiliary_walk){ .checkpoint = checkpoint };
 	if (checkpoint->directory)
 		listing_add(&walk->directories, xstrdup(""));
 	while (walk->directories.n && !rc) {
@@ -330,7 +332,7 @@ static void hand_over(struct listing *wanted, struct listing *other, int rc, cha
 int checkpoint_auxiliary(const struct checkpoint *checkpoint, char ***paths, size_t *n,
 			 struct err *err)
 {
-	struct walk walk;
+	struct auxiliary_walk walk;
 	int rc = walk_run(&walk, checkpoint, err);
 
 	hand_over(&walk.files, &walk.left, rc, paths, n);
@@ -340,7 +342,7 @@ int checkpoint_auxiliary(const struct checkpoint *checkpoint, char ***paths, siz
 int checkpoint_left_out(const struct checkpoint *checkpoint, char ***paths, size_t *n,
 			struct err *err)
 {
-	struct walk walk;
+	struct auxiliary_walk walk;
 	int rc = walk_run(&walk, checkpoint, err);
 
 	hand_over(&walk.left, &walk.files, rc, paths, n);

@@ -17,7 +17,7 @@
 enum value_kind { VALUE_TEXT, VALUE_FLAG, VALUE_OBJECT, VALUE_LIST, VALUE_WORD, VALUE_RANGE };
 
 /* A member and what it may be.  Ranges are those of the options that wrote them. */
-struct member {
+struct manifest_member {
 	const char *object, *key; /* object: "" is the manifest itself */
 	enum value_kind kind;
 	const char *expected;
@@ -56,7 +56,7 @@ struct member {
 	}
 
 /* An object stands before its members. */
-static const struct member members[] = {
+static const struct manifest_member members[] = {
 	TEXT("", "tool"),
 	TEXT("", "version"),
 	TEXT("", "command"),
@@ -99,13 +99,13 @@ static const struct member members[] = {
 };
 
 /* Those of the records in the lists of files. */
-static const struct member record_members[] = {
+static const struct manifest_member record_members[] = {
 	TEXT("", "name"),	 COUNT("", "size"),	   TEXT("", "sha256"),
 	TEXT("", "mtime"),	 TEXT("", "header_crc32"), TEXT("", "state"),
 	TEXT("", MANIFEST_PLAN), TEXT("", MANIFEST_CRC),   TEXT("", MANIFEST_PRESERVED_CRC),
 };
 
-static bool in_range(const struct member *member, const json_t *value)
+static bool in_range(const struct manifest_member *member, const json_t *value)
 {
 	double number = json_number_value(value);
 
@@ -113,7 +113,7 @@ static bool in_range(const struct member *member, const json_t *value)
 	       number <= member->max;
 }
 
-static bool is_valid(const struct member *member, const json_t *value)
+static bool is_valid(const struct manifest_member *member, const json_t *value)
 {
 	switch (member->kind) {
 	case VALUE_TEXT:
@@ -133,7 +133,7 @@ static bool is_valid(const struct member *member, const json_t *value)
 }
 
 /* Checks a member of an object; path is that of the object, for the message. */
-static int check(const struct member *member, const json_t *object, const char *path,
+static int check(const struct manifest_member *member, const json_t *object, const char *path,
 		 struct err *err)
 {
 	const json_t *value = json_object_get(object, member->key);

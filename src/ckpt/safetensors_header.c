@@ -16,7 +16,7 @@ enum { FIELD_DTYPE = 1, FIELD_SHAPE = 2, FIELD_OFFSETS = 4 };
 
 #define FIELD_LIMIT (1 << 20) /* bytes of an unknown field: checking it takes a tree */
 
-struct reader {
+struct header_reader {
 	struct st_file *file;
 	const char *header;
 	struct buf text;	    /* the last string that was read */
@@ -25,7 +25,7 @@ struct reader {
 };
 
 /* Returns the file offset of a part of the header. */
-static uint64_t offset_of(const struct reader *reader, struct json_text text)
+static uint64_t offset_of(const struct header_reader *reader, struct json_text text)
 {
 	return 8 + (uint64_t)(text.data - reader->header);
 }
@@ -35,8 +35,8 @@ static bool key_is(const struct json_member *member, const char *key)
 	return member->key_len == strlen(key) && !memcmp(member->key, key, member->key_len);
 }
 
-static int read_dtype(struct reader *reader, struct st_tensor *tensor, struct json_text value,
-		      struct err *err)
+static int read_dtype(struct header_reader *reader, struct st_tensor *tensor,
+		      struct json_text value, struct err *err)
 {
 	if (!json_text_string(value, &reader->text))
 		return err_set(err, ERR_INPUT,
@@ -50,8 +50,8 @@ static int read_dtype(struct reader *reader, struct st_tensor *tensor, struct js
 	return 0;
 }
 
-static int read_shape(struct reader *reader, struct st_tensor *tensor, struct json_text value,
-		      struct err *err)
+static int read_shape(struct header_reader *reader, struct st_tensor *tensor,
+		      struct json_text value, struct err *err)
 {
 	const struct st_file *file = reader->file;
 	const struct st_tensor *before =
@@ -79,8 +79,8 @@ static int read_shape(struct reader *reader, struct st_tensor *tensor, struct js
 	return 0;
 }
 
-static int read_offsets(struct reader *reader, struct st_tensor *tensor, struct json_text value,
-			struct err *err)
+static int read_offsets(struct header_reader *reader, struct st_tensor *tensor,
+			struct json_text value, struct err *err)
 {
 	uint64_t offsets[2];
 
@@ -94,12 +94,13 @@ static int read_offsets(struct reader *reader, struct st_tensor *tensor, struct 
 	return 0;
 }
 
-static int read_field(struct reader *reader, struct st_tensor *tensor,
+static int read_field(struct header_reader *reader, struct st_tensor *tensor,
 		      const struct json_member *member, unsigned *seen, struct err *err)
 {
 	static const struct {
 		const char *name;
-		int (*read)(struct reader *, struct st_tensor *, struct json_text, struct err *);
+		int (*read)(struct header_reader *, struct st_tensor *, struct json_text,
+			    struct err *);
 	} fields[] = { { "dtype", read_dtype },
 		       { "shape", read_shape },
 		       { "data_offsets", read_offsets } };
@@ -129,8 +130,8 @@ static int read_field(struct reader *reader, struct st_tensor *tensor,
 	return 0;
 }
 
-static int read_fields(struct reader *reader, struct st_tensor *tensor, struct json_text value,
-		       struct err *err)
+static int read_fields(struct header_reader *reader, struct st_tensor *tensor,
+		       struct json_text value, struct err *err)
 {
 	struct json_member member;
 	unsigned seen = 0;
@@ -152,7 +153,7 @@ static int read_fields(struct reader *reader, struct st_tensor *tensor, struct j
 	return 0;
 }
 
-static int check_name(const struct reader *reader, const struct json_member *member,
+static int check_name(const struct header_reader *reader, const struct json_member *member,
 		      struct err *err)
 {
 	const char *what = !member->key_len		 ? "is empty"
@@ -165,7 +166,8 @@ static int check_name(const struct reader *reader, const struct json_member *mem
 	return 0;
 }
 
-static int read_tensor(struct reader *reader, const struct json_member *member, struct err *err)
+static int read_tensor(struct header_reader *reader, const struct json_member *member,
+		       struct err *err)
 {
 	struct st_file *file = reader->file;
 	struct st_tensor tensor = { 0 };
@@ -184,7 +186,7 @@ static int read_tensor(struct reader *reader, const struct json_member *member, 
 	return 0;
 }
 
-static int read_metadata(struct reader *reader, struct json_text value, struct err *err)
+static int read_metadata(struct header_reader *reader, struct json_text value, struct err *err)
 {
 	struct json_members walk = { .text = value, .base = (size_t)offset_of(reader, value) };
 	struct st_file *file = reader->file;
@@ -222,7 +224,7 @@ out:
 
 int st_header_read(struct st_file *file, const char *header, size_t n, struct err *err)
 {
-	struct reader reader = { .file = file, .header = header };
+	struct header_reader reader = { .file = file, .header = header };
 	struct json_members walk = { .text = { header, n }, .base = 8 };
 	struct json_member member;
 	int rc;

@@ -62,7 +62,7 @@ static int open_file(struct checkpoint *checkpoint, const char *path, struct err
 	return 0;
 }
 
-struct opened {
+struct opened_shard {
 	size_t first;	     /* entry of the index: its index_run() */
 	struct st_file file; /* empty, without a path: missing, or a defect */
 };
@@ -74,7 +74,7 @@ struct opening {
 	const char *index_path;
 	const struct shards_request *request;
 	size_t n;
-	struct opened *shards;
+	struct opened_shard *shards;
 };
 
 static void list_shards(struct opening *opening)
@@ -83,7 +83,7 @@ static void list_shards(struct opening *opening)
 
 	for (size_t first = 0; first < index->n; first += index_run(index, first)) {
 		ARRAY_GROW(opening->shards, opening->n);
-		opening->shards[opening->n++] = (struct opened){ .first = first };
+		opening->shards[opening->n++] = (struct opened_shard){ .first = first };
 	}
 }
 
@@ -92,7 +92,7 @@ static int open_shard(void *context, int worker, size_t item, struct err *err)
 {
 	const struct opening *opening = context;
 	const struct checkpoint *checkpoint = opening->checkpoint;
-	struct opened *opened = &opening->shards[item];
+	struct opened_shard *opened = &opening->shards[item];
 	const struct index_entry *entry = &opening->index->entries[opened->first];
 	struct defects *defects = opening->request->defects;
 	char *path = join(checkpoint->directory, entry->shard);
@@ -265,7 +265,7 @@ static int open_shards(struct checkpoint *checkpoint, const struct weight_index 
 		rc = pool_run(request->defects ? 1 : request->n_threads, opening.n, open_shard,
 			      &opening, NULL, err);
 	for (size_t i = 0; i < opening.n; i++) {
-		struct opened *opened = &opening.shards[i];
+		struct opened_shard *opened = &opening.shards[i];
 
 		if (rc)
 			st_release(&opened->file);

@@ -41,7 +41,7 @@ static struct widest widest_of(const struct compensate_plan *plan)
 }
 
 /* Returns the bytes of a thread's band; with memory, gives its arrays their places. */
-static uint64_t band_place(struct band *band, struct widest widest, char *memory)
+static uint64_t band_place(struct band_memory *band, struct widest widest, char *memory)
 {
 	uint64_t n = BAND_ROWS * widest.cols, at = 0, raw = aligned(n * sizeof(float));
 	const struct {
@@ -71,7 +71,7 @@ static uint64_t band_place(struct band *band, struct widest widest, char *memory
 uint64_t bands_size(const struct compensate_plan *plan)
 {
 	struct widest widest = widest_of(plan);
-	struct band band;
+	struct band_memory band;
 	uint64_t rounding = round_size((size_t)widest.cols, (struct tile){ 1, 32 }, 1);
 
 	return (uint64_t)plan->params.n_threads * (band_place(&band, widest, NULL) + rounding);
@@ -91,7 +91,7 @@ int bands_open(struct bands *bands, const struct compensate_plan *plan, struct e
 	memcpy(bands->amax, plan->units.group_amax, n_groups * sizeof *bands->amax);
 	bands->workers = xcalloc((size_t)params->n_threads, sizeof *bands->workers);
 	for (int i = 0; i < params->n_threads; i++) {
-		struct band *band = &bands->workers[i];
+		struct band_memory *band = &bands->workers[i];
 
 		if (buffer_alloc(&band->memory, band_place(band, widest, NULL),
 				 "a band of a weight", err))
@@ -125,8 +125,8 @@ static const struct unit *unit_of(const struct bands *bands, const struct compen
 }
 
 /* Reads the values of band i of a job. */
-static int read_values(struct bands *bands, struct band *band, const struct compensate_job *job,
-		       uint64_t i, struct err *err)
+static int read_values(struct bands *bands, struct band_memory *band,
+		       const struct compensate_job *job, uint64_t i, struct err *err)
 {
 	const struct unit *unit = unit_of(bands, job);
 	uint64_t row = i * BAND_ROWS, left = job->n_rows - row;
@@ -152,7 +152,7 @@ static size_t scale_group_of(const struct bands *bands, const struct compensate_
 }
 
 /* The bands of a stage whose amax is taken. */
-struct amax_pass {
+struct band_amaxes {
 	struct bands *bands;
 	const struct compensate_job **jobs;
 	uint64_t *first; /* (n + 1): the items of each job */
@@ -161,9 +161,9 @@ struct amax_pass {
 
 static int amax_item(void *context, int worker, size_t item, struct err *err)
 {
-	const struct amax_pass *pass = context;
+	const struct band_amaxes *pass = context;
 	struct bands *bands = pass->bands;
-	struct band *band = &bands->workers[worker];
+	struct band_memory *band = &bands->workers[worker];
 	float amax = 0, *known;
 	uint64_t n_nonfinite = 0;
 	size_t j = 0;
@@ -185,7 +185,7 @@ static int amax_item(void *context, int worker, size_t item, struct err *err)
 }
 
 /* Adds a job whose scale is of a whole tensor that is not known.  pending: by scale group. */
-static void add_amax_job(struct amax_pass *pass, const struct compensate_job *job, bool *pending)
+static void add_amax_job(struct band_amaxes *pass, const struct compensate_job *job, bool *pending)
 {
 	struct bands *bands = pass->bands;
 	size_t group = scale_group_of(bands, job);
@@ -208,7 +208,7 @@ int bands_take_amax(struct bands *bands, const struct compensate_stage *stage, s
 {
 	bool *pending = xcalloc(bands->plan->units.selection->n_scale_groups + 1, sizeof *pending);
 	const struct compensate_params *params = &bands->plan->params;
-	struct amax_pass pass = { .bands = bands };
+	struct band_amaxes pass = { .bands = bands };
 	int rc = 0;
 
 	for (size_t g = 0; g < stage->n_groups; g++)
@@ -224,7 +224,7 @@ int bands_take_amax(struct bands *bands, const struct compensate_stage *stage, s
 }
 
 /* Finds the amax of each tile.  Returns the number of tiles. */
-static size_t take_amax(const struct bands *bands, struct band *band)
+static size_t take_amax(const struct bands *bands, struct band_memory *band)
 {
 	const struct tile tile = band->spec->tile;
 	size_t n_rows = tile_count(band->n_rows, tile.rows);
@@ -241,11 +241,11 @@ static size_t take_amax(const struct bands *bands, struct band *band)
 	return n_rows * band->tile_cols;
 }
 
-struct band *band_read(struct bands *bands, int worker, const struct compensate_job *job,
-		       uint64_t i, struct err *err)
+struct band_memory *band_read(struct bands *bands, int worker, const struct compensate_job *job,
+			      uint64_t i, struct err *err)
 {
 	const struct backend *cast = bands->plan->params.cast;
-	struct band *band = &bands->workers[worker];
+	struct band_memory *band = &bands->workers[worker];
 	struct quant_stats stats = { 0 };
 	struct quant_out out;
 	size_t n_tiles;
@@ -268,7 +268,7 @@ struct band *band_read(struct bands *bands, int worker, const struct compensate_
 	return band;
 }
 
-const struct matrix *band_values(struct band *band)
+const struct matrix *band_values(struct band_memory *band)
 {
 	float *values = (float *)band->values.data;
 
@@ -278,7 +278,7 @@ const struct matrix *band_values(struct band *band)
 	return &band->values;
 }
 
-struct quant_in band_codes(const struct band *band, const uint8_t *codes)
+struct quant_in band_codes(const struct band_memory *band, const uint8_t *codes)
 {
 	return (struct quant_in){ .codes = codes,
 				  .rows = band->n_rows,
@@ -291,7 +291,8 @@ struct quant_in band_codes(const struct band *band, const uint8_t *codes)
 				  .scale_stride = band->tile_cols };
 }
 
-struct store_span band_span(const struct compensate_plan *plan, const struct band *band, size_t rho)
+struct store_span band_span(const struct compensate_plan *plan, const struct band_memory *band,
+			    size_t rho)
 {
 	const struct store_place *place = &plan->places[band->job->unit];
 	uint64_t cols = band->x.cols;

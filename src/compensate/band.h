@@ -20,7 +20,7 @@
 #define BAND_ROWS 128 /* the largest block */
 
 /* The memory of a thread, and the band that it has read. */
-struct band {
+struct band_memory {
 	const struct compensate_job *job;
 	uint64_t row, n_rows; /* of the job */
 	const struct qspec *spec;
@@ -43,7 +43,7 @@ struct bands {
 	struct source source;
 	float *amax; /* by scale group: of whole tensors; NaN: not known yet */
 	pthread_mutex_t lock;
-	struct band *workers; /* by thread */
+	struct band_memory *workers; /* by thread */
 };
 
 /* Returns the bytes of all threads' bands. */
@@ -67,17 +67,17 @@ static inline uint64_t bands_of_job(const struct compensate_job *job)
 
 /* Reads band i of a job into the thread's memory, and computes its scales and nearest codes.
  * Returns NULL on failure. */
-struct band *band_read(struct bands *bands, int worker, const struct compensate_job *job,
-		       uint64_t i, struct err *err);
+struct band_memory *band_read(struct bands *bands, int worker, const struct compensate_job *job,
+			      uint64_t i, struct err *err);
 
 /* Returns the values of a band in fp32. */
-const struct matrix *band_values(struct band *band);
+const struct matrix *band_values(struct band_memory *band);
 
 /* Returns codes of a band, and their scales, to read. */
-struct quant_in band_codes(const struct band *band, const uint8_t *codes);
+struct quant_in band_codes(const struct band_memory *band, const uint8_t *codes);
 
 /* Returns the place in the store of a band's codes. */
-struct store_span band_span(const struct compensate_plan *plan, const struct band *band,
+struct store_span band_span(const struct compensate_plan *plan, const struct band_memory *band,
 			    size_t rho);
 
 #endif

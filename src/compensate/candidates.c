@@ -60,7 +60,7 @@ static int decode_item(void *context, int worker, size_t item, struct err *err)
 	const struct decoding *decoding = context;
 	struct compensation *job = decoding->job;
 	const struct compensate_plan *plan = job->plan;
-	struct band *band = band_read(&job->bands, worker, decoding->from, item, err);
+	struct band_memory *band = band_read(&job->bands, worker, decoding->from, item, err);
 	const uint8_t *codes;
 	struct quant_in q;
 
@@ -143,7 +143,7 @@ static int run_item(void *context, int worker, size_t item, struct err *err)
 {
 	const struct trial *trial = context;
 	struct compensation *job = trial->job;
-	struct variant *variant = &job->candidates[trial->candidate];
+	struct model_variant *variant = &job->candidates[trial->candidate];
 	int rc = variant_run(variant, trial->stages, worker, variant->sequences[item].index, err);
 
 	atomic_fetch_add(&job->progress->done, job->work);

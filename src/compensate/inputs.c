@@ -198,7 +198,7 @@ void inputs_release(struct inputs *inputs)
 static int check_values(const struct inputs *inputs, struct err *err)
 {
 	struct runner *runner = &inputs->job->runner;
-	const struct chunk *chunk = &inputs->running;
+	const struct sequence_chunk *chunk = &inputs->running;
 
 	if (runner_stats_fetch(runner, inputs->job->plan->own.n, err))
 		return -1;
@@ -226,7 +226,7 @@ static char *running_memory(const struct inputs *inputs, uint64_t *size)
 
 void inputs_skip(struct inputs *inputs, const size_t *sequences, size_t n)
 {
-	inputs->running = (struct chunk){ sequences, n, 0 };
+	inputs->running = (struct sequence_chunk){ sequences, n, 0 };
 	inputs->n_own = 0;
 	for (size_t i = 0; i < n; i++) {
 		size_t own = inputs->job->plan->own_numbers[sequences[i]];
@@ -261,7 +261,7 @@ void inputs_begin(struct inputs *inputs, const size_t *sequences, size_t n)
 /* Takes the inputs of the running chunk from the ranks that ran its sequences. */
 static int unite(struct inputs *inputs, int rc, struct err *err)
 {
-	const struct chunk *chunk = &inputs->running;
+	const struct sequence_chunk *chunk = &inputs->running;
 	uint64_t size;
 	char *memory = running_memory(inputs, &size);
 
@@ -272,7 +272,7 @@ static int unite(struct inputs *inputs, int rc, struct err *err)
 
 int inputs_end(struct inputs *inputs, struct err *err)
 {
-	const struct chunk *chunk = &inputs->running;
+	const struct sequence_chunk *chunk = &inputs->running;
 
 	if (unite(inputs, check_values(inputs, err), err))
 		return -1;
@@ -287,7 +287,7 @@ int inputs_end(struct inputs *inputs, struct err *err)
 	return 0;
 }
 
-const void *inputs_rows(const struct inputs *inputs, const struct chunk *chunk, size_t i,
+const void *inputs_rows(const struct inputs *inputs, const struct sequence_chunk *chunk, size_t i,
 			size_t group, size_t *m)
 {
 	const struct input_group *input = &inputs_group(inputs, group)->input;

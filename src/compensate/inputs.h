@@ -10,7 +10,7 @@
 
 /* Sequences of all ranks that run together.  The inputs of sequences[i] have place
  * first_place + i. */
-struct chunk {
+struct sequence_chunk {
 	const size_t *sequences;
 	size_t n, first_place;
 };
@@ -28,8 +28,8 @@ struct inputs {
 	int32_t *groups;  /* by matrix of the stage: the group whose input it shows; -1: none */
 	enum dtype dtype; /* of kept values */
 	size_t max_chunk; /* sequences */
-	struct chunk running, adding; /* n is 0: none */
-	size_t *own;		      /* (n_own): those of this rank in `running`, of plan->own */
+	struct sequence_chunk running, adding; /* n is 0: none */
+	size_t *own; /* (n_own): those of this rank in `running`, of plan->own */
 	size_t n_own;
 	size_t *places; /* by sequence of plan->own; SIZE_MAX: its inputs are not kept */
 	uint64_t offsets[N_INPUT_KINDS]; /* of the region of a kind, in bytes */
@@ -67,7 +67,7 @@ void inputs_skip(struct inputs *inputs, const size_t *sequences, size_t n);
 int inputs_end(struct inputs *inputs, struct err *err);
 
 /* Returns the kept rows of a sequence of the chunk, and in *m their number. */
-const void *inputs_rows(const struct inputs *inputs, const struct chunk *chunk, size_t i,
+const void *inputs_rows(const struct inputs *inputs, const struct sequence_chunk *chunk, size_t i,
 			size_t group, size_t *m);
 
 #endif

@@ -17,7 +17,7 @@
 #define FEW_TOKENS    0.25
 
 /* The rounding of a turn with one rho. */
-struct round {
+struct rho_rounding {
 	struct compensation *job;
 	const struct turn *turn;
 	struct writer *writer;
@@ -31,19 +31,19 @@ struct round {
 		n_ranks; /* groups of the turn: this rank has every n_ranks-th, from rank on */
 };
 
-static const struct compensate_group *group_at(const struct round *round, size_t i)
+static const struct compensate_group *group_at(const struct rho_rounding *round, size_t i)
 {
 	return &round->turn->stage->groups[round->turn->first + i];
 }
 
 /* Returns the tokens that group i has seen, for each of its columns. */
-static double tokens_per_column(const struct round *round, size_t i)
+static double tokens_per_column(const struct rho_rounding *round, size_t i)
 {
 	return (double)round->turn->sums[i].n_tokens / (double)group_at(round, i)->input.k;
 }
 
 /* Returns the rho of group i. */
-static float rho_of(const struct round *round, size_t i)
+static float rho_of(const struct rho_rounding *round, size_t i)
 {
 	float rho = round->job->plan->rhos[round->rho];
 	double tokens = tokens_per_column(round, i), share = tokens / ENOUGH_TOKENS;
@@ -53,7 +53,7 @@ static float rho_of(const struct round *round, size_t i)
 	return share >= 1 ? rho : (float)(1 - (1 - rho) * share);
 }
 
-static int factor_group(struct round *round, size_t i, int n_threads, struct err *err)
+static int factor_group(struct rho_rounding *round, size_t i, int n_threads, struct err *err)
 {
 	const struct compensate_plan *plan = round->job->plan;
 	const struct group_sum *sum = &round->turn->sums[i];
@@ -70,14 +70,14 @@ static int factor_group(struct round *round, size_t i, int n_threads, struct err
 
 static int factor_item(void *context, int worker, size_t item, struct err *err)
 {
-	struct round *round = context;
+	struct rho_rounding *round = context;
 
 	(void)worker;
 	return factor_group(round, round->rank + item * round->n_ranks, 1, err);
 }
 
 /* Many small groups take a thread each, few large ones all threads. */
-static int factor_groups(struct round *round, struct err *err)
+static int factor_groups(struct rho_rounding *round, struct err *err)
 {
 	const struct compensate_params *params = &round->job->plan->params;
 	size_t n = (round->n + round->n_ranks - 1 - round->rank) / round->n_ranks;
@@ -96,7 +96,8 @@ static bool is_nearest(const struct factor *factor)
 	return !factor->u;
 }
 
-static int round_band(const struct round *round, size_t group, struct band *band, struct err *err)
+static int round_band(const struct rho_rounding *round, size_t group, struct band_memory *band,
+		      struct err *err)
 {
 	const struct compensate_plan *plan = round->job->plan;
 	const struct factor *factor = &round->factors[group];
@@ -115,8 +116,8 @@ static int round_band(const struct round *round, size_t group, struct band *band
 
 static int band_item(void *context, int worker, size_t item, struct err *err)
 {
-	const struct round *round = context;
-	struct band *band;
+	const struct rho_rounding *round = context;
+	struct band_memory *band;
 	size_t j = 0;
 
 	while (round->first[j + 1] <= item)
@@ -125,7 +126,7 @@ static int band_item(void *context, int worker, size_t item, struct err *err)
 	return band ? round_band(round, round->groups[j], band, err) : -1;
 }
 
-static void list_jobs(struct round *round)
+static void list_jobs(struct rho_rounding *round)
 {
 	size_t n_jobs = 0;
 
@@ -146,7 +147,7 @@ static void list_jobs(struct round *round)
 	}
 }
 
-static void count(const struct round *round, struct store_counts *counts)
+static void count(const struct rho_rounding *round, struct store_counts *counts)
 {
 	for (size_t i = round->rank; i < round->n; i += round->n_ranks) {
 		size_t n_jobs = group_at(round, i)->n_jobs;
@@ -161,12 +162,12 @@ int turn_round(struct compensation *job, const struct turn *turn, struct writer 
 	       struct store_counts *counts, struct err *err)
 {
 	const struct compensate_params *params = &job->plan->params;
-	struct round round = { .job = job,
-			       .turn = turn,
-			       .writer = writer,
-			       .n = turn->end - turn->first,
-			       .rank = group_rank(params->group),
-			       .n_ranks = group_size(params->group) };
+	struct rho_rounding round = { .job = job,
+				      .turn = turn,
+				      .writer = writer,
+				      .n = turn->end - turn->first,
+				      .rank = group_rank(params->group),
+				      .n_ranks = group_size(params->group) };
 	int rc = 0;
 
 	round.factors = xcalloc(round.n, sizeof *round.factors);

@@ -54,8 +54,8 @@ struct compensation {
 	struct sweep_length length; /* keeps no time */
 	struct bands bands;
 	struct variants variants;
-	struct variant candidates[1 + STORE_RHOS]; /* rounding to nearest, then each rho */
-	size_t n_candidates;			   /* 0: rho is given */
+	struct model_variant candidates[1 + STORE_RHOS]; /* rounding to nearest, then each rho */
+	size_t n_candidates;				 /* 0: rho is given */
 	double *kld;	   /* (n_candidates, n_held_out): of each sequence, from the source */
 	char *kept_inputs; /* the executor's; from turn to turn, since new pages cost time */
 	uint64_t kept_inputs_size;

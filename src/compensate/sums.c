@@ -125,7 +125,7 @@ static int end_chunks(struct inputs *inputs, const size_t *sequences, size_t n, 
 	inputs_skip(inputs, sequences, n);
 	if (step(inputs, err))
 		return -1;
-	inputs->adding = (struct chunk){ 0 };
+	inputs->adding = (struct sequence_chunk){ 0 };
 	return 0;
 }
 

@@ -18,7 +18,7 @@
 
 /* The last part of a tensor's name, its types, and the last part of another tensor's name that must
  * exist beside it; "": the name without its last part; NULL: none. */
-static const struct row {
+static const struct foreign_row {
 	const char *word;
 	uint64_t types;
 	const char *beside;

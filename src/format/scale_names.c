@@ -305,12 +305,12 @@ size_t scale_cache(const char *name, const char **cached)
 
 /* The last n (0 to 2) dimensions of a scale, without those of experts and without the ones in
  * ModelOpt's [N, 1, K, 1]. */
-struct grid {
+struct scale_dims {
 	int n;
 	uint64_t rows, cols;
 };
 
-static bool grid_of(const struct st_tensor *scale, uint64_t n_experts, struct grid *grid)
+static bool grid_of(const struct st_tensor *scale, uint64_t n_experts, struct scale_dims *grid)
 {
 	const uint64_t *shape = scale->shape;
 	int n = scale->n_dims;
@@ -319,9 +319,9 @@ static bool grid_of(const struct st_tensor *scale, uint64_t n_experts, struct gr
 		shape++;
 		n--;
 	}
-	*grid = (struct grid){ n, 1, 1 };
+	*grid = (struct scale_dims){ n, 1, 1 };
 	if (n == 4 && shape[1] == 1 && shape[3] == 1) {
-		*grid = (struct grid){ 2, shape[0], shape[2] };
+		*grid = (struct scale_dims){ 2, shape[0], shape[2] };
 	} else if (n == 2) {
 		grid->rows = shape[0];
 		grid->cols = shape[1];
@@ -332,7 +332,7 @@ static bool grid_of(const struct st_tensor *scale, uint64_t n_experts, struct gr
 }
 
 /* One dimension counts rows, even of a weight with one row, whose [1] could mean the tensor. */
-static bool tile_fits(const struct grid *grid, uint64_t rows, uint64_t cols, struct tile tile)
+static bool tile_fits(const struct scale_dims *grid, uint64_t rows, uint64_t cols, struct tile tile)
 {
 	return (grid->n == 2 || (grid->n == 1 && tile.rows == 1 && tile.cols == WHOLE)) &&
 	       tile_count(rows, tile.rows) == grid->rows &&
@@ -340,7 +340,8 @@ static bool tile_fits(const struct grid *grid, uint64_t rows, uint64_t cols, str
 }
 
 /* Tries the usual tilings, most frequent first, then a tile that divides the weight evenly. */
-static bool tile_guess(const struct grid *grid, uint64_t rows, uint64_t cols, struct tile *tile)
+static bool tile_guess(const struct scale_dims *grid, uint64_t rows, uint64_t cols,
+		       struct tile *tile)
 {
 	static const struct tile usual[] = {
 		{ 128, 128 }, { 1, 32 }, { 1, 128 }, { 64, 64 }, { 32, 32 }
@@ -373,7 +374,7 @@ bool scale_tile(const struct st_tensor *weight_tensor, const struct st_tensor *s
 	const int n = weight_tensor->n_dims;
 	const struct tile block = { 128, 128 };
 	uint64_t rows, cols;
-	struct grid grid;
+	struct scale_dims grid;
 
 	if (n < 2 || n > 3 || !grid_of(scale, n == 3 ? weight_tensor->shape[0] : 0, &grid))
 		return false;

@@ -64,7 +64,7 @@ static void add_stats(const struct expert_batch *batch, const float *x, size_t n
 
 /* Experts [first, end) of a batch, whose matrices take their input in the same way, and their
  * rows. */
-struct run {
+struct expert_run {
 	size_t first, end, row, n_rows;
 };
 
@@ -84,10 +84,10 @@ static bool inputs_equal(const struct expert_batch *batch, const struct expert_p
 }
 
 /* Returns the run after this one. */
-static struct run run_after(const struct expert_batch *batch,
-			    const struct expert_products *products, struct run last)
+static struct expert_run run_after(const struct expert_batch *batch,
+				   const struct expert_products *products, struct expert_run last)
 {
-	struct run run = { last.end, last.end, last.row + last.n_rows, 0 };
+	struct expert_run run = { last.end, last.end, last.row + last.n_rows, 0 };
 
 	do
 		run.n_rows += expert_batch_rows(batch, run.end++);
@@ -96,7 +96,7 @@ static struct run run_after(const struct expert_batch *batch,
 }
 
 /* Multiplies the rows of each expert of a run.  input: of the first row, as `linear->input`. */
-static void multiply_run(const struct expert_batch *batch, struct run run, int role,
+static void multiply_run(const struct expert_batch *batch, struct expert_run run, int role,
 			 const void *input, float *y)
 {
 	struct workspace *w = batch->pass->workspace;
@@ -116,7 +116,7 @@ static void multiply_run(const struct expert_batch *batch, struct run run, int r
 }
 
 static void products_run(const struct expert_batch *batch, const struct expert_products *products,
-			 struct run run)
+			 struct expert_run run)
 {
 	const struct pass *pass = batch->pass;
 	struct workspace *w = pass->workspace;
@@ -142,7 +142,7 @@ static void products_run(const struct expert_batch *batch, const struct expert_p
 void expert_products_run(const struct expert_batch *batch, const struct expert_products *products)
 {
 	const struct linear *l = batch->pass->layer->experts[0];
-	struct run run = { batch->expert, batch->expert, 0, 0 };
+	struct expert_run run = { batch->expert, batch->expert, 0, 0 };
 
 	for (size_t i = 0; i < products->n; i++)
 		observe(batch, products->roles[i], OBSERVED_X, products->x, products->x_slot);

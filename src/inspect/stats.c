@@ -36,7 +36,7 @@ struct code_table {
 	float signal[256], noise[256];
 };
 
-struct job {
+struct stats_job {
 	struct inspection *inspection;
 	const struct stats_params *params;
 	struct source files;
@@ -89,7 +89,7 @@ static void add_flat(struct cuts *cuts, size_t t, uint64_t n, uint64_t max)
 }
 
 /* Lists the cuts of a weight with so many bytes of memory for each code. */
-static void add_weight(struct job *job, size_t t, uint64_t size, uint64_t *max)
+static void add_weight(struct stats_job *job, size_t t, uint64_t size, uint64_t *max)
 {
 	struct unit *unit = &job->units[t];
 
@@ -101,7 +101,7 @@ static void add_weight(struct job *job, size_t t, uint64_t size, uint64_t *max)
 }
 
 /* Lists the cuts of all tensors that can be read; *max becomes the bytes of the largest cut. */
-static void list_cuts(struct job *job, uint64_t *max)
+static void list_cuts(struct stats_job *job, uint64_t *max)
 {
 	const struct checkpoint *checkpoint = &job->inspection->checkpoint;
 	struct err ignored;
@@ -137,7 +137,7 @@ static void list_cuts(struct job *job, uint64_t *max)
 	}
 }
 
-static uint64_t cut_size(const struct job *job, const struct cut *cut)
+static uint64_t cut_size(const struct stats_job *job, const struct cut *cut)
 {
 	const struct tensor_ref *ref = &job->inspection->checkpoint.tensors[cut->weight];
 
@@ -146,7 +146,7 @@ static uint64_t cut_size(const struct job *job, const struct cut *cut)
 	return cut->rect.n_rows * cut->rect.n_cols * dtype_bits(ref->tensor->dtype) / 8;
 }
 
-static uint64_t cuts_size(const struct job *job)
+static uint64_t cuts_size(const struct stats_job *job)
 {
 	uint64_t size = 0;
 
@@ -157,7 +157,7 @@ static uint64_t cuts_size(const struct job *job)
 
 /* --- one cut --- */
 
-static int look_at_values(struct job *job, const struct cut *cut, void *buffer,
+static int look_at_values(struct stats_job *job, const struct cut *cut, void *buffer,
 			  struct findings *found, struct err *err)
 {
 	const struct tensor_ref *ref = &job->inspection->checkpoint.tensors[cut->weight];
@@ -171,7 +171,7 @@ static int look_at_values(struct job *job, const struct cut *cut, void *buffer,
 	return backend_failed(job->params->backend, ref->tensor->name, err);
 }
 
-static int look_at_low_bit(struct job *job, const struct cut *cut, void *buffer,
+static int look_at_low_bit(struct stats_job *job, const struct cut *cut, void *buffer,
 			   struct findings *found, struct err *err)
 {
 	const struct unit *unit = &job->units[cut->weight];
@@ -241,7 +241,7 @@ static void add_codes(struct findings *found, enum fp8_format format)
 	}
 }
 
-static void add_tiles(const struct job *job, const struct cut *cut, const uint8_t *buffer,
+static void add_tiles(const struct stats_job *job, const struct cut *cut, const uint8_t *buffer,
 		      const void *scales, struct findings *found)
 {
 	const struct unit *unit = &job->units[cut->weight];
@@ -267,7 +267,7 @@ static void add_tiles(const struct job *job, const struct cut *cut, const uint8_
 	}
 }
 
-static int look_at_codes(struct job *job, const struct cut *cut, void *buffer,
+static int look_at_codes(struct stats_job *job, const struct cut *cut, void *buffer,
 			 struct findings *found, struct err *err)
 {
 	const struct unit *unit = &job->units[cut->weight];
@@ -309,7 +309,7 @@ static void stats_merge(struct tensor_stats *into, const struct tensor_stats *fr
 
 static int look(void *context, int worker, size_t item, struct err *err)
 {
-	struct job *job = context;
+	struct stats_job *job = context;
 	const struct cut *cut = &job->cuts.list[item];
 	struct tensor_stats *stats = &job->stats[cut->weight];
 	struct findings found = { .stats.known = true };
@@ -334,7 +334,7 @@ static int look(void *context, int worker, size_t item, struct err *err)
 
 /* --- all cuts --- */
 
-static int buffers_new(struct job *job, int n_threads, uint64_t size, struct err *err)
+static int buffers_new(struct stats_job *job, int n_threads, uint64_t size, struct err *err)
 {
 	job->buffers = xcalloc((size_t)n_threads, sizeof *job->buffers);
 	for (int i = 0; i < n_threads; i++)
@@ -346,7 +346,7 @@ static int buffers_new(struct job *job, int n_threads, uint64_t size, struct err
 /* Counts the scales of one FP8 weight. */
 static int look_at_scales(void *context, int worker, size_t t, struct err *err)
 {
-	struct job *job = context;
+	struct stats_job *job = context;
 	const struct weight_scale *scale = &job->units[t].source_scale;
 	struct code_counts *counts = job->params->counts[t], found = { .codes = { 0 } };
 
@@ -360,7 +360,7 @@ static int look_at_scales(void *context, int worker, size_t t, struct err *err)
 	return 0;
 }
 
-static int look_at_all(struct job *job, struct err *err)
+static int look_at_all(struct stats_job *job, struct err *err)
 {
 	const struct stats_params *params = job->params;
 	const atomic_int *stop = params->progress->stop;
@@ -377,9 +377,9 @@ int inspect_stats(struct inspection *inspection, const struct stats_params *para
 		  struct tensor_stats **stats, struct err *err)
 {
 	const struct checkpoint *checkpoint = &inspection->checkpoint;
-	struct job job = { .inspection = inspection,
-			   .params = params,
-			   .lock = PTHREAD_MUTEX_INITIALIZER };
+	struct stats_job job = { .inspection = inspection,
+				 .params = params,
+				 .lock = PTHREAD_MUTEX_INITIALIZER };
 	uint64_t max;
 	int rc = -1;
 

@@ -206,7 +206,7 @@ static void add_sqnr(struct sqnr *into, double sqnr, size_t t)
 
 static int by_place(const void *a, const void *b)
 {
-	const struct cell *x = a, *y = b;
+	const struct summary_cell *x = a, *y = b;
 
 	if (x->group != y->group)
 		return x->group < y->group ? -1 : 1;
@@ -219,7 +219,7 @@ static void join_cells(struct summary_values *values)
 	size_t n = 0;
 
 	for (size_t i = 0; i < values->n_cells; i++) {
-		const struct cell *cell = &values->cells[i];
+		const struct summary_cell *cell = &values->cells[i];
 
 		if (n && !by_place(&values->cells[n - 1], cell)) {
 			struct sqnr *into = &values->cells[n - 1].sqnr;
@@ -240,7 +240,7 @@ static void join_cells(struct summary_values *values)
 static void add_cell(struct summary_values *values, const struct summary *summary, size_t t,
 		     double sqnr)
 {
-	struct cell cell = { .group = summary->group_of[t], .layer = summary->layer_of[t] };
+	struct summary_cell cell = { .group = summary->group_of[t], .layer = summary->layer_of[t] };
 
 	if (cell.layer == NO_LAYER)
 		return;

@@ -48,7 +48,7 @@ struct sqnr {
 };
 
 /* The FP8 weights of one group in one layer. */
-struct cell {
+struct summary_cell {
 	size_t group;
 	uint32_t layer;
 	struct sqnr sqnr;
@@ -78,7 +78,7 @@ void summary_release(struct summary *summary);
 struct summary_values {
 	struct group_values *groups; /* by group */
 	struct sqnr *sqnr;	     /* by group */
-	struct cell *cells;	     /* by group, then by layer */
+	struct summary_cell *cells;  /* by group, then by layer */
 	size_t n_cells;
 };
 

@@ -12,19 +12,19 @@
 #define PI 3.14159265358979323846
 
 /* Where the numbers of a rope are. */
-struct levels {
+struct rope_json {
 	const json_t *scaling; /* rope_parameters, or rope_scaling; NULL: neither */
 	const json_t *facts;
 };
 
-static double number(const struct levels *levels, const char *key, double otherwise)
+static double number(const struct rope_json *levels, const char *key, double otherwise)
 {
 	const json_t *value = json_object_get(levels->scaling, key);
 
 	return json_is_number(value) ? json_number_value(value) : otherwise;
 }
 
-static int need(const struct levels *levels, const char *key, double otherwise, double *value,
+static int need(const struct rope_json *levels, const char *key, double otherwise, double *value,
 		struct err *err)
 {
 	*value = number(levels, key, otherwise);
@@ -36,7 +36,7 @@ static int need(const struct levels *levels, const char *key, double otherwise, 
 
 /* Reads the length for which the model was trained: transformers takes the key outside of the
  * scaling first, and max_position_embeddings last. */
-static int need_length(const struct levels *levels, double *length, struct err *err)
+static int need_length(const struct rope_json *levels, double *length, struct err *err)
 {
 	static const char key[] = "original_max_position_embeddings";
 	double inner =
@@ -56,7 +56,7 @@ static const json_t *filled_object(const json_t *facts, const char *key)
 	return json_is_object(object) && json_object_size(object) ? object : NULL;
 }
 
-static int levels_find(struct levels *levels, const json_t *facts, const struct rope_use *use,
+static int levels_find(struct rope_json *levels, const json_t *facts, const struct rope_use *use,
 		       struct err *err)
 {
 	const json_t *parameters = filled_object(facts, "rope_parameters");
@@ -68,7 +68,7 @@ static int levels_find(struct levels *levels, const json_t *facts, const struct 
 			err, ERR_INPUT,
 			"config.json has different objects 'rope_parameters' and "
 			"'rope_scaling': remove the one that the model was not trained with");
-	*levels = (struct levels){ parameters ? parameters : scaling, facts };
+	*levels = (struct rope_json){ parameters ? parameters : scaling, facts };
 	if (json_is_object(inner))
 		levels->scaling = inner;
 	if (use->by_layer_type &&
@@ -80,7 +80,7 @@ static int levels_find(struct levels *levels, const json_t *facts, const struct 
 	return 0;
 }
 
-static const char *rope_type(const struct levels *levels)
+static const char *rope_type(const struct rope_json *levels)
 {
 	const json_t *type = json_object_get(levels->scaling, "rope_type");
 
@@ -89,7 +89,7 @@ static const char *rope_type(const struct levels *levels)
 	return json_is_string(type) ? json_string_value(type) : "default";
 }
 
-static int scale_linear(struct rope *rope, const struct levels *levels, double theta,
+static int scale_linear(struct rope *rope, const struct rope_json *levels, double theta,
 			struct err *err)
 {
 	double factor;
@@ -103,7 +103,7 @@ static int scale_linear(struct rope *rope, const struct levels *levels, double t
 }
 
 /* Llama 3: divides low frequencies by the factor, keeps high ones, and interpolates between. */
-static int scale_llama3(struct rope *rope, const struct levels *levels, double theta,
+static int scale_llama3(struct rope *rope, const struct rope_json *levels, double theta,
 			struct err *err)
 {
 	double factor, low, high, length;
@@ -128,7 +128,7 @@ static int scale_llama3(struct rope *rope, const struct levels *levels, double t
 }
 
 /* Reads the factor of cosines and sines. */
-static int need_attention(struct rope *rope, const struct levels *levels, double otherwise,
+static int need_attention(struct rope *rope, const struct rope_json *levels, double otherwise,
 			  struct err *err)
 {
 	double factor;
@@ -144,7 +144,7 @@ static double yarn_mscale(double scale, double mscale)
 	return scale <= 1 ? 1 : 0.1 * mscale * log(scale) + 1;
 }
 
-static double yarn_attention(const struct levels *levels, double factor)
+static double yarn_attention(const struct rope_json *levels, double factor)
 {
 	double mscale = number(levels, "mscale", 0), all = number(levels, "mscale_all_dim", 0);
 
@@ -161,7 +161,8 @@ static double yarn_index(double turns, double n, double theta, double length)
 
 /* YaRN (arXiv 2309.00071): keeps high frequencies, divides low ones by the factor, and interpolates
  * between. */
-static int scale_yarn(struct rope *rope, const struct levels *levels, double theta, struct err *err)
+static int scale_yarn(struct rope *rope, const struct rope_json *levels, double theta,
+		      struct err *err)
 {
 	const json_t *truncate = json_object_get(levels->scaling, "truncate");
 	double length, factor, fast, slow, low, high;
@@ -191,7 +192,7 @@ static int scale_yarn(struct rope *rope, const struct levels *levels, double the
 }
 
 /* Divides angles by the numbers of a list. */
-static int divide(const struct rope *rope, const struct levels *levels, const char *key,
+static int divide(const struct rope *rope, const struct rope_json *levels, const char *key,
 		  float *inverse, struct err *err)
 {
 	const json_t *list = json_object_get(levels->scaling, key);
@@ -214,7 +215,7 @@ static int divide(const struct rope *rope, const struct levels *levels, const ch
 
 /* LongRoPE (arXiv 2402.13753): each pair of values has a divisor of its own, and another one in
  * sequences beyond the length of the training. */
-static int scale_longrope(struct rope *rope, const struct levels *levels, double theta,
+static int scale_longrope(struct rope *rope, const struct rope_json *levels, double theta,
 			  struct err *err)
 {
 	double length, factor, otherwise = 1;
@@ -238,7 +239,7 @@ static int scale_longrope(struct rope *rope, const struct levels *levels, double
 }
 
 /* Hunyuan: the type is "dynamic", but alpha only changes theta, for texts of any length. */
-static int scale_alpha(struct rope *rope, const struct levels *levels, double theta,
+static int scale_alpha(struct rope *rope, const struct rope_json *levels, double theta,
 		       struct err *err)
 {
 	double alpha, n = (double)rope->n;
@@ -258,7 +259,7 @@ static int scale_alpha(struct rope *rope, const struct levels *levels, double th
 
 /* Gemma 4: the frequencies are those of a whole head; the pairs beyond the first ones, the part of
  * partial_rotary_factor, do not turn. */
-static int scale_proportional(struct rope *rope, const struct levels *levels, double theta,
+static int scale_proportional(struct rope *rope, const struct rope_json *levels, double theta,
 			      struct err *err)
 {
 	double part = number(levels, "partial_rotary_factor", 1), factor;
@@ -279,7 +280,8 @@ static int scale_proportional(struct rope *rope, const struct levels *levels, do
 	return 0;
 }
 
-static int scale_none(struct rope *rope, const struct levels *levels, double theta, struct err *err)
+static int scale_none(struct rope *rope, const struct rope_json *levels, double theta,
+		      struct err *err)
 {
 	(void)rope, (void)levels, (void)theta, (void)err;
 	return 0;
@@ -294,7 +296,8 @@ static int scale_none(struct rope *rope, const struct levels *levels, double the
 
 static const struct scaling_row {
 	const char *type;
-	int (*scale)(struct rope *rope, const struct levels *levels, double theta, struct err *err);
+	int (*scale)(struct rope *rope, const struct rope_json *levels, double theta,
+		     struct err *err);
 	const char *keys[MAX_SCALING_KEYS]; /* that the type reads, or that it may ignore */
 } scalings[] = {
 	{ "default", scale_none, { NULL } },
@@ -334,7 +337,7 @@ static bool listed(const char *const *list, size_t n, const char *key)
 static const char *const query_keys[] = { "llama_4_scaling_beta", "max_position_embeddings" };
 
 /* Refuses a key that the type does not read. */
-static int check_keys(const struct levels *levels, const struct scaling_row *row,
+static int check_keys(const struct rope_json *levels, const struct scaling_row *row,
 		      const struct rope_use *use, struct err *err)
 {
 	json_t *value;
@@ -361,7 +364,7 @@ static int check_keys(const struct levels *levels, const struct scaling_row *row
 	return 0;
 }
 
-static int apply_scaling(struct rope *rope, const struct levels *levels, double theta,
+static int apply_scaling(struct rope *rope, const struct rope_json *levels, double theta,
 			 const struct rope_use *use, struct err *err)
 {
 	const char *type = rope_type(levels);
@@ -381,7 +384,7 @@ static int apply_scaling(struct rope *rope, const struct levels *levels, double 
 
 /* Returns the base of the angles.  Gemma 3 has another one for layers with a window, whose angles
  * on the hub are never scaled. */
-static double find_theta(struct levels *levels, const char *layer_type)
+static double find_theta(struct rope_json *levels, const char *layer_type)
 {
 	double theta = fact_number(levels->facts, "rope_theta", 0);
 	const json_t *local = json_object_get(levels->facts, "rope_local_base_freq");
@@ -396,7 +399,7 @@ static double find_theta(struct levels *levels, const char *layer_type)
 
 int rope_init(struct rope *rope, const json_t *facts, const struct rope_use *use, struct err *err)
 {
-	struct levels levels = { 0 };
+	struct rope_json levels = { 0 };
 	size_t head_dim = use->head_dim;
 	double theta, part;
 
@@ -425,7 +428,8 @@ int rope_init(struct rope *rope, const json_t *facts, const struct rope_use *use
 int rope_query_scale(const json_t *facts, float *scale, size_t *step, struct err *err)
 {
 	const json_t *scaling = filled_object(facts, "rope_parameters");
-	struct levels levels = { scaling ? scaling : filled_object(facts, "rope_scaling"), facts };
+	struct rope_json levels = { scaling ? scaling : filled_object(facts, "rope_scaling"),
+				    facts };
 	const json_t *beta = json_object_get(levels.scaling, query_keys[0]);
 	double length = number(&levels, "original_max_position_embeddings", 0);
 
@@ -445,7 +449,8 @@ int rope_query_scale(const json_t *facts, float *scale, size_t *step, struct err
 double rope_score_scale(const json_t *facts)
 {
 	const json_t *scaling = filled_object(facts, "rope_parameters");
-	struct levels levels = { scaling ? scaling : filled_object(facts, "rope_scaling"), facts };
+	struct rope_json levels = { scaling ? scaling : filled_object(facts, "rope_scaling"),
+				    facts };
 	double all = number(&levels, "mscale_all_dim", 0), scale;
 
 	if (!strcmp(rope_type(&levels), "default") || all == 0)

@@ -35,7 +35,7 @@ struct slot {
 };
 
 /* A block of which small reads came without it. */
-struct place {
+struct missed_block {
 	const struct remote_file *file;
 	uint64_t index;
 	uint64_t n_reads;
@@ -47,7 +47,7 @@ struct blocks {
 	size_t n_slots;
 	struct slot *slots;
 	uint64_t stamp, n_born;
-	struct place places[N_PLACES]; /* the last ones */
+	struct missed_block places[N_PLACES]; /* the last ones */
 	size_t next_place;
 	bool stop;
 	int n_threads;
@@ -291,7 +291,7 @@ static bool is_small(const struct blocks *blocks, uint64_t n)
 static bool is_scattered(struct blocks *blocks, const struct remote_file *file, uint64_t index,
 			 uint64_t n)
 {
-	struct place *place = blocks->places;
+	struct missed_block *place = blocks->places;
 
 	if (!is_small(blocks, n) || find(blocks, file, index))
 		return false;
@@ -299,7 +299,7 @@ static bool is_scattered(struct blocks *blocks, const struct remote_file *file, 
 		place++;
 	if (place == blocks->places + N_PLACES) {
 		place = &blocks->places[blocks->next_place++ % N_PLACES];
-		*place = (struct place){ .file = file, .index = index };
+		*place = (struct missed_block){ .file = file, .index = index };
 	}
 	return place->n_reads++ < blocks->size / READ_COST;
 }

@@ -117,14 +117,14 @@ static void settle(struct remote_files *files)
 	files->n = n;
 }
 
-struct probing {
+struct file_probe {
 	struct client *client;
 	struct remote_file *list;
 };
 
 static int probe(void *context, int worker, size_t item, struct err *err)
 {
-	const struct probing *probing = context;
+	const struct file_probe *probing = context;
 
 	(void)worker;
 	return range_head(probing->client, &probing->list[item], err);
@@ -134,7 +134,7 @@ static int probe(void *context, int worker, size_t item, struct err *err)
 static int probe_from(struct remote_files *files, struct client *client, size_t first,
 		      struct err *err)
 {
-	struct probing probing = { client, files->list + first };
+	struct file_probe probing = { client, files->list + first };
 
 	return pool_run(CONNECTIONS, files->n - first, probe, &probing, client->stop, err);
 }
@@ -323,7 +323,7 @@ static int read_list(struct remote_files *files, const char *endpoint, const cha
 
 static int probe_weights(void *context, int worker, size_t item, struct err *err)
 {
-	const struct probing *probing = context;
+	const struct file_probe *probing = context;
 
 	if (!ends_in(probing->list[item].name, ".safetensors"))
 		return 0;
@@ -349,7 +349,7 @@ static int list_repo(struct remote_files *files, struct client *client, const ch
 	else
 		rc = read_list(files, client->endpoint, repo, info, err);
 	if (!rc) {
-		struct probing probing = { client, files->list };
+		struct file_probe probing = { client, files->list };
 
 		rc = pool_run(CONNECTIONS, files->n, probe_weights, &probing, client->stop, err);
 	}

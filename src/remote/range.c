@@ -20,7 +20,7 @@
 #define SLICE	      50000000L		   /* nanoseconds between two looks at the signal */
 
 /* A read of a range, over its requests. */
-struct reading {
+struct range_read {
 	struct client *client;
 	struct remote_file *file;
 	struct request request; /* what is still to come */
@@ -33,7 +33,7 @@ struct reading {
 enum verdict { VERDICT_DONE, VERDICT_ABSENT, VERDICT_FAILED, VERDICT_MORE, VERDICT_AGAIN };
 
 /* Waits before the next try: as long as the server asks for, else twice as long each time. */
-static int wait_for_server(struct reading *reading, long retry_after, struct err *err)
+static int wait_for_server(struct range_read *reading, long retry_after, struct err *err)
 {
 	double asked = (double)retry_after < MAX_WAIT ? (double)retry_after : MAX_WAIT;
 	double seconds =
@@ -112,7 +112,7 @@ static int changed(const struct remote_file *file, struct err *err)
 }
 
 /* Fixes the size and version of the file, or compares them. */
-static int check_version(struct reading *reading, const struct answer *answer, struct err *err)
+static int check_version(struct range_read *reading, const struct answer *answer, struct err *err)
 {
 	struct remote_file *file = reading->file;
 	uint64_t size = answer->status == 200 ? answer->length : answer->total;
@@ -134,7 +134,7 @@ static int check_version(struct reading *reading, const struct answer *answer, s
 }
 
 /* Counts a failed try.  VERDICT_AGAIN, or VERDICT_FAILED with the error after the last. */
-static enum verdict retry(struct reading *reading, int limit, const char *what, struct err *err)
+static enum verdict retry(struct range_read *reading, int limit, const char *what, struct err *err)
 {
 	if (++reading->tries < limit && reading->waited < MAX_WAITS)
 		return VERDICT_AGAIN;
@@ -143,7 +143,7 @@ static enum verdict retry(struct reading *reading, int limit, const char *what, 
 	return VERDICT_FAILED;
 }
 
-static enum verdict refused(const struct reading *reading, long status, struct err *err)
+static enum verdict refused(const struct range_read *reading, long status, struct err *err)
 {
 	const char *what = status == 401 ? "a token is needed: set HF_TOKEN to one that may read it"
 			   : status == 403 ? "the server refuses access: accept the model's terms, "
@@ -156,7 +156,7 @@ static enum verdict refused(const struct reading *reading, long status, struct e
 }
 
 /* Judges an answer whose transfer did not reach its end. */
-static enum verdict judge_transfer(struct reading *reading, const struct answer *answer,
+static enum verdict judge_transfer(struct range_read *reading, const struct answer *answer,
 				   struct err *err)
 {
 	switch (answer->code) {
@@ -176,7 +176,7 @@ static enum verdict judge_transfer(struct reading *reading, const struct answer 
 }
 
 /* Judges an answer that has no body of the file. */
-static enum verdict judge_status(struct reading *reading, const struct answer *answer,
+static enum verdict judge_status(struct range_read *reading, const struct answer *answer,
 				 struct err *err)
 {
 	long status = answer->status;
@@ -202,7 +202,7 @@ static int encoded(const char *url, const struct answer *answer, struct err *err
 }
 
 /* Judges an answer with a body, and takes what came of it. */
-static enum verdict judge_body(struct reading *reading, const struct answer *answer,
+static enum verdict judge_body(struct range_read *reading, const struct answer *answer,
 			       struct err *err)
 {
 	struct request *request = &reading->request;
@@ -242,7 +242,7 @@ static enum verdict judge_body(struct reading *reading, const struct answer *ans
 	return retry(reading, TRIES, "the answer ends early", err);
 }
 
-static enum verdict judge(struct reading *reading, const struct answer *answer, struct err *err)
+static enum verdict judge(struct range_read *reading, const struct answer *answer, struct err *err)
 {
 	bool body = answer->status == 200 || answer->status == 206;
 
@@ -258,7 +258,7 @@ static enum verdict judge(struct reading *reading, const struct answer *answer, 
 }
 
 /* Sends one request for what is still to come, and judges its answer. */
-static enum verdict try_once(struct reading *reading, long *retry_after, struct err *err)
+static enum verdict try_once(struct range_read *reading, long *retry_after, struct err *err)
 {
 	struct client *client = reading->client;
 	char *url = url_of(client, reading->file);
@@ -285,7 +285,7 @@ static enum verdict try_once(struct reading *reading, long *retry_after, struct 
 }
 
 /* Returns VERDICT_DONE, VERDICT_ABSENT or VERDICT_FAILED. */
-static enum verdict read_all(struct reading *reading, struct err *err)
+static enum verdict read_all(struct range_read *reading, struct err *err)
 {
 	for (;;) {
 		long retry_after = 0;
@@ -302,7 +302,7 @@ int range_head(struct client *client, struct remote_file *file, struct err *err)
 {
 	size_t n = file->has_size && file->size < RANGE_HEAD ? (size_t)file->size : RANGE_HEAD;
 	char *head;
-	struct reading reading = { .client = client, .file = file };
+	struct range_read reading = { .client = client, .file = file };
 	enum verdict verdict;
 
 	if (file->head || (file->has_size && !file->size))
@@ -323,10 +323,11 @@ int range_head(struct client *client, struct remote_file *file, struct err *err)
 int range_read(struct client *client, struct remote_file *file, uint64_t first, size_t n,
 	       char *data, struct err *err)
 {
-	struct reading reading = { .client = client,
-				   .file = file,
-				   .request = {
-					   .ranged = true, .first = first, .n = n, .data = data } };
+	struct range_read reading = {
+		.client = client,
+		.file = file,
+		.request = { .ranged = true, .first = first, .n = n, .data = data }
+	};
 	enum verdict verdict = n ? read_all(&reading, err) : VERDICT_DONE;
 
 	if (verdict == VERDICT_ABSENT)
@@ -338,7 +339,7 @@ int range_text(struct client *client, const char *url, size_t limit, struct buf 
 	       struct err *err)
 {
 	struct remote_file file = { .url = xstrdup(url) };
-	struct reading reading = { .client = client, .file = &file };
+	struct range_read reading = { .client = client, .file = &file };
 	int rc = -1;
 
 	for (;;) {

@@ -41,7 +41,7 @@ static const struct site {
 /* The state of groups_make(). */
 struct maker {
 	struct sensitivity_plan *plan;
-	struct places *places; /* by recipe */
+	struct unit_places *places; /* by recipe */
 	size_t recipe;
 	size_t layer; /* SIZE_MAX: the head */
 };
@@ -81,7 +81,7 @@ static char *module_name(const struct unit *unit)
 }
 
 /* Adds a unit to the last group, unless another matrix of the group has added it. */
-static void add_unit(struct maker *maker, struct place *place)
+static void add_unit(struct maker *maker, struct unit_place *place)
 {
 	const struct plan *from = &maker->plan->plans[maker->recipe];
 	const struct unit *unit = &from->selection.units[place->unit];
@@ -157,7 +157,7 @@ static void add_site(struct maker *maker, const struct layer_ref *layer, const s
 /* Is an expert's matrix in a stack, which is kept or quantized as a whole? */
 static bool is_stacked(const struct maker *maker, const struct layer_ref *layer)
 {
-	const struct places *places = &maker->places[maker->recipe];
+	const struct unit_places *places = &maker->places[maker->recipe];
 	struct matrix_parts parts;
 
 	for (int role = 0; layer->n_experts && role < N_EXPERT_ROLES; role++)
@@ -191,7 +191,7 @@ static void add_layer(struct maker *maker, const struct layer_ref *layer, bool b
 
 /* Notes the units that no group has. */
 static void list_unmeasured(struct kld_recipe *recipe, const struct plan *plan,
-			    const struct places *places)
+			    const struct unit_places *places)
 {
 	for (size_t i = 0; i < places->n; i++) {
 		if (places->list[i].group != SIZE_MAX)

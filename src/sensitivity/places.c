@@ -11,7 +11,7 @@
 
 static int compare_places(const void *one, const void *other)
 {
-	const struct place *a = one, *b = other;
+	const struct unit_place *a = one, *b = other;
 
 	if (a->shard != b->shard)
 		return a->shard < b->shard ? -1 : 1;
@@ -20,20 +20,20 @@ static int compare_places(const void *one, const void *other)
 	return (a->first > b->first) - (a->first < b->first);
 }
 
-static struct place place_of(const struct tensor_ref *tensor, uint64_t first)
+static struct unit_place place_of(const struct tensor_ref *tensor, uint64_t first)
 {
-	return (struct place){ .shard = tensor->shard,
-			       .begin = tensor->tensor->begin,
-			       .first = first };
+	return (struct unit_place){ .shard = tensor->shard,
+				    .begin = tensor->tensor->begin,
+				    .first = first };
 }
 
-void places_make(struct places *places, const struct selection *selection)
+void places_make(struct unit_places *places, const struct selection *selection)
 {
-	*places = (struct places){ .selection = selection };
+	*places = (struct unit_places){ .selection = selection };
 	places->list = xcalloc(selection->n_quantized, sizeof *places->list);
 	for (size_t u = 0; u < selection->n_units; u++) {
 		const struct unit *unit = &selection->units[u];
-		struct place *place = &places->list[places->n];
+		struct unit_place *place = &places->list[places->n];
 
 		if (!unit->recipe)
 			continue;
@@ -45,18 +45,18 @@ void places_make(struct places *places, const struct selection *selection)
 	sort(places->list, places->n, sizeof *places->list, compare_places);
 }
 
-void places_release(struct places *places)
+void places_release(struct unit_places *places)
 {
 	free(places->list);
 }
 
 /* Returns the place of the unit that begins at this element of the matrix's tensor and has as many
  * columns in the same order, or NULL. */
-static struct place *find_at(const struct places *places, const struct linear_ref *ref,
-			     uint64_t first)
+static struct unit_place *find_at(const struct unit_places *places, const struct linear_ref *ref,
+				  uint64_t first)
 {
-	const struct place wanted = place_of(ref->weight, first);
-	struct place *found =
+	const struct unit_place wanted = place_of(ref->weight, first);
+	struct unit_place *found =
 		bsearch(&wanted, places->list, places->n, sizeof wanted, compare_places);
 	const struct unit *unit = found ? &places->selection->units[found->unit] : NULL;
 
@@ -67,10 +67,10 @@ static struct place *find_at(const struct places *places, const struct linear_re
 }
 
 /* Finds a matrix, or some rows of one, in a stack. */
-static size_t find_in_stack(const struct places *places, const struct linear_ref *ref,
+static size_t find_in_stack(const struct unit_places *places, const struct linear_ref *ref,
 			    struct matrix_parts *parts)
 {
-	struct place *place = find_at(places, ref, 0);
+	struct unit_place *place = find_at(places, ref, 0);
 	const struct unit *unit = place ? &places->selection->units[place->unit] : NULL;
 	uint64_t size;
 
@@ -84,12 +84,12 @@ static size_t find_in_stack(const struct places *places, const struct linear_ref
 }
 
 /* Finds the two units of gate and up: one after the other, or by rows in turn. */
-static size_t find_halves(const struct places *places, const struct linear_ref *ref,
-			  struct place *first, struct matrix_parts *parts)
+static size_t find_halves(const struct unit_places *places, const struct linear_ref *ref,
+			  struct unit_place *first, struct matrix_parts *parts)
 {
 	const struct unit *units = places->selection->units, *unit = &units[first->unit];
 	uint64_t stride = ref->slice.row_stride;
-	struct place *second;
+	struct unit_place *second;
 
 	if (unit->rows * 2 != ref->n)
 		return 0;
@@ -105,11 +105,11 @@ static size_t find_halves(const struct places *places, const struct linear_ref *
 	return 2;
 }
 
-bool places_find(const struct places *places, const struct linear_ref *ref,
+bool places_find(const struct unit_places *places, const struct linear_ref *ref,
 		 struct matrix_parts *parts)
 {
 	const struct unit *units = places->selection->units;
-	struct place *place;
+	struct unit_place *place;
 
 	parts->n = 0;
 	if (!ref->weight)

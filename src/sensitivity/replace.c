@@ -14,7 +14,7 @@
 #include "sweep/weight_matrix.h"
 
 /* Rows of a matrix. */
-struct panel {
+struct row_panel {
 	const struct sensitivity_member *member;
 	struct linear *linear;
 	size_t number, first, n;
@@ -23,7 +23,7 @@ struct panel {
 struct panels {
 	struct round *round;
 	const struct plan *plan; /* of the group's recipe */
-	struct panel *list;
+	struct row_panel *list;
 	size_t n;
 	float *found;  /* by panel: its amax, where it is needed */
 	float *amaxes; /* by scale group: of whole matrices */
@@ -45,7 +45,7 @@ static size_t divide_up(int64_t n, size_t d)
 	return n > 0 ? ((size_t)n + d - 1) / d : 0;
 }
 
-static struct overlap overlap_of(const struct plan *plan, const struct panel *panel, size_t i)
+static struct overlap overlap_of(const struct plan *plan, const struct row_panel *panel, size_t i)
 {
 	const struct linear_ref *ref = panel->member->ref;
 	const struct sensitivity_part *part = &panel->member->parts[i];
@@ -124,7 +124,7 @@ static struct weight_reader reader_of(struct round *round)
 static int find_amax(void *context, int worker, size_t item, struct err *err)
 {
 	const struct panels *panels = context;
-	const struct panel *panel = &panels->list[item];
+	const struct row_panel *panel = &panels->list[item];
 	const struct weight_reader reader = reader_of(panels->round);
 	struct weight_matrix matrix = {
 		.ref = panel->member->ref, .first = panel->first, .n = panel->n, .dtype = DT_F32
@@ -225,7 +225,7 @@ static int quantize_rows(const struct panels *panels, const struct sensitivity_p
 }
 
 /* Puts together the rows of a panel from its parts. */
-static int join_parts(const struct panels *panels, const struct panel *panel, int worker,
+static int join_parts(const struct panels *panels, const struct row_panel *panel, int worker,
 		      const float **values, struct err *err)
 {
 	const struct sensitivity_member *member = panel->member;
@@ -257,7 +257,7 @@ static int join_parts(const struct panels *panels, const struct panel *panel, in
 static int set_panel(void *context, int worker, size_t item, struct err *err)
 {
 	const struct panels *panels = context;
-	const struct panel *panel = &panels->list[item];
+	const struct row_panel *panel = &panels->list[item];
 	const struct sensitivity_member *member = panel->member;
 	const float *values;
 
@@ -281,7 +281,7 @@ static int panels_make(struct panels *panels, const struct sensitivity_members *
 
 	for (size_t m = 0; m < members->n; m++) {
 		const struct sensitivity_member *member = &members->list[m];
-		struct panel panel = { .member = member };
+		struct row_panel panel = { .member = member };
 
 		if (variant_stage_take(stage, &round->variants, member->ref, &member->cast,
 				       &panel.linear, err))

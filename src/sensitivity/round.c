@@ -14,7 +14,7 @@
 #include "sweep/series.h"
 
 /* Variants [first, first + n) of a round in one stage. */
-struct turn {
+struct variant_turn {
 	struct round *round;
 	const struct variant_stage *stage;
 	size_t first, n;
@@ -48,9 +48,9 @@ static size_t current_stage(const struct round *round)
 
 static int run_item(void *context, int worker, size_t item, struct err *err)
 {
-	const struct turn *turn = context;
+	const struct variant_turn *turn = context;
 	struct round *round = turn->round;
-	struct variant *variant = &round->list[turn->first + item / round->own.n];
+	struct model_variant *variant = &round->list[turn->first + item / round->own.n];
 	size_t sequence = round->own.first + item % round->own.n;
 
 	if ((turn->begins && variant_begin(variant, worker, sequence, err)) ||
@@ -62,7 +62,7 @@ static int run_item(void *context, int worker, size_t item, struct err *err)
 
 /* Returns the number of shares of the variants, each with the head of the model: enough that every
  * thread has one. */
-static size_t head_shares(const struct turn *turn)
+static size_t head_shares(const struct variant_turn *turn)
 {
 	size_t n_threads = (size_t)turn->round->params->n_threads;
 	size_t n = (n_threads + turn->round->own.n - 1) / turn->round->own.n;
@@ -73,7 +73,7 @@ static size_t head_shares(const struct turn *turn)
 /* Runs the heads of a share of the variants over a sequence, beside that of the model. */
 static int run_heads(void *context, int worker, size_t item, struct err *err)
 {
-	const struct turn *turn = context;
+	const struct variant_turn *turn = context;
 	struct round *round = turn->round;
 	size_t shares = head_shares(turn), share = item / round->own.n;
 	size_t sequence = round->own.first + item % round->own.n, first = turn->first;
@@ -85,7 +85,7 @@ static int run_heads(void *context, int worker, size_t item, struct err *err)
 	int rc = 0;
 
 	for (size_t i = 0; i < n && !rc; i++) {
-		struct variant *variant = &round->list[begin + i];
+		struct model_variant *variant = &round->list[begin + i];
 
 		if (turn->begins)
 			rc = variant_begin(variant, worker, sequence, err);
@@ -100,7 +100,7 @@ static int run_heads(void *context, int worker, size_t item, struct err *err)
 }
 
 /* Runs the sequences of this rank. */
-static int turn_run(struct turn *turn, struct err *err)
+static int turn_run(struct variant_turn *turn, struct err *err)
 {
 	struct round *round = turn->round;
 	const struct sensitivity_params *params = round->params;
@@ -118,7 +118,7 @@ static int turn_run(struct turn *turn, struct err *err)
 static int run_earlier(struct round *round, struct err *err)
 {
 	struct variant_stage stage = { 0 };
-	struct turn turn = { .round = round, .stage = &stage, .n = round->begun };
+	struct variant_turn turn = { .round = round, .stage = &stage, .n = round->begun };
 	int rc;
 
 	variant_stage_begin(&stage, &round->variants);
@@ -131,7 +131,7 @@ static int run_earlier(struct round *round, struct err *err)
 static int run_new(struct round *round, struct err *err)
 {
 	struct variant_stage stage = { 0 };
-	struct turn turn = {
+	struct variant_turn turn = {
 		.round = round, .stage = &stage, .first = round->begun, .n = 1, .begins = true
 	};
 	size_t group = round->first + round->begun, *sequences;

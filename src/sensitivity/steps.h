@@ -11,22 +11,22 @@
 #include "sweep/variant.h"
 
 /* A quantized unit by its place in the checkpoint. */
-struct place {
+struct unit_place {
 	uint64_t shard, begin, first; /* begin: bytes; first: element of the tensor */
 	size_t unit;
 	size_t group; /* of the table; SIZE_MAX: none has it */
 };
 
 /* The quantized units of one recipe, by place. */
-struct places {
+struct unit_places {
 	const struct selection *selection;
-	struct place *list;
+	struct unit_place *list;
 	size_t n;
 };
 
 /* What has rows of a matrix: a unit, or a matrix of a stack. */
 struct matrix_part {
-	struct place *place;
+	struct unit_place *place;
 	uint64_t matrix; /* its number in the stack; else 0 */
 };
 
@@ -36,11 +36,11 @@ struct matrix_parts {
 };
 
 /* places.c: selection must outlive places. */
-void places_make(struct places *places, const struct selection *selection);
+void places_make(struct unit_places *places, const struct selection *selection);
 /* Finds the parts that have all rows of a matrix; returns false where it is not quantized. */
-bool places_find(const struct places *places, const struct linear_ref *ref,
+bool places_find(const struct unit_places *places, const struct linear_ref *ref,
 		 struct matrix_parts *parts);
-void places_release(struct places *places);
+void places_release(struct unit_places *places);
 
 /* groups.c: fills plan->table and plan->members from plan->plans and plan->model.  ERR_USAGE if no
  * group can be measured. */
@@ -84,7 +84,7 @@ struct round {
 	struct span own;	/* the sequences that this rank runs */
 	uint64_t others_tokens; /* of those that other ranks run */
 	size_t first, n;
-	struct variant *list; /* (n): variants [begun, n) have no streams yet */
+	struct model_variant *list; /* (n): variants [begun, n) have no streams yet */
 	size_t begun;
 	double *sums;		      /* (n, sequences): of the divergences of a sequence; 0
 					 where another rank runs it, until the end of the pass */

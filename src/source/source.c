@@ -107,7 +107,7 @@ static int read_segment(struct source *source, const struct source_request *requ
 }
 
 /* Lines of elements in the file: the rows of a unit, or the columns of a transposed one. */
-struct lines {
+struct element_lines {
 	uint64_t first; /* element of the tensor */
 	uint64_t n;
 	uint64_t size;	 /* elements of a line */
@@ -130,7 +130,8 @@ static void gather(const char *from, size_t apart, char *to, size_t n, size_t si
 /* Reads the elements of a line that lie apart, together with those between them.  Of the units that
  * share them, only the one with the first element copies them to the tee. */
 static int read_spread(struct source *source, const struct source_request *request,
-		       const struct lines *lines, uint64_t first, char *data, struct err *err)
+		       const struct element_lines *lines, uint64_t first, char *data,
+		       struct err *err)
 {
 	size_t size = dtype_bits(request->unit->source->tensor->dtype) / 8;
 	size_t apart = lines->step * size;
@@ -152,7 +153,7 @@ static int read_spread(struct source *source, const struct source_request *reque
 
 /* Reads the lines into memory without gaps. */
 static int read_lines(struct source *source, const struct source_request *request,
-		      const struct lines *lines, char *data, struct err *err)
+		      const struct element_lines *lines, char *data, struct err *err)
 {
 	size_t size = dtype_bits(request->unit->source->tensor->dtype) / 8;
 
@@ -328,7 +329,7 @@ static int decode(struct source *source, const struct source_request *request, e
 }
 
 /* Returns the lines of the rect: its rows, or its columns in a transposed unit. */
-static struct lines rect_lines(const struct source_request *request)
+static struct element_lines rect_lines(const struct source_request *request)
 {
 	const struct slice *slice = &request->unit->slice;
 	const struct rect *rect = &request->rect;
@@ -336,15 +337,16 @@ static struct lines rect_lines(const struct source_request *request)
 		slice->first + rect->row * slice->row_stride + rect->col * slice->col_stride;
 
 	if (slice->col_stride == 1)
-		return (struct lines){ first, rect->n_rows, rect->n_cols, slice->row_stride, 1 };
-	return (struct lines){ first, rect->n_cols, rect->n_rows, slice->col_stride,
-			       slice->row_stride };
+		return (struct element_lines){ first, rect->n_rows, rect->n_cols, slice->row_stride,
+					       1 };
+	return (struct element_lines){ first, rect->n_cols, rect->n_rows, slice->col_stride,
+				       slice->row_stride };
 }
 
 int source_decode(struct source *source, const struct source_request *request, enum dtype dtype,
 		  void *values, struct err *err)
 {
-	struct lines lines = rect_lines(request);
+	struct element_lines lines = rect_lines(request);
 
 	if (request->unit->low_bit)
 		return unpack_decode(source, request, dtype, values, err);
@@ -359,7 +361,7 @@ int source_read(struct source *source, const struct source_request *request, str
 	const struct unit *unit = request->unit;
 	const struct rect *rect = &request->rect;
 	const struct source_buffers *buffers = &request->buffers;
-	struct lines lines = rect_lines(request);
+	struct element_lines lines = rect_lines(request);
 
 	*x = (struct matrix){ .data = buffers->matrix,
 			      .dtype = unit_dtype(unit),
@@ -382,11 +384,11 @@ int source_read_part(struct source *source, const struct unit *unit, uint64_t fi
 {
 	const struct source_request request = { .unit = unit };
 	const struct slice *slice = &unit->slice;
-	const struct lines lines = { .first = slice->first + first * slice->row_stride,
-				     .n = 1,
-				     .size = n,
-				     .stride = n,
-				     .step = slice->row_stride };
+	const struct element_lines lines = { .first = slice->first + first * slice->row_stride,
+					     .n = 1,
+					     .size = n,
+					     .stride = n,
+					     .step = slice->row_stride };
 
 	return read_lines(source, &request, &lines, data, err);
 }

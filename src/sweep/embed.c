@@ -70,14 +70,14 @@ static size_t find_distinct(struct embed_workspace *workspace, const uint32_t *t
 }
 
 /* An embedding: rows of width values, and their factor. */
-struct table {
+struct embedding {
 	const struct tensor_ref *ref;
 	size_t width;
 	float scale;
 };
 
 /* Reads the rows of n tokens, with their scaling. */
-static int read_rows(struct weights *weights, const struct table *table, const uint32_t *tokens,
+static int read_rows(struct weights *weights, const struct embedding *table, const uint32_t *tokens,
 		     size_t n, float *rows, struct err *err)
 {
 	const struct forward *forward = weights->forward;
@@ -102,10 +102,10 @@ int embed_run(struct embed_workspace *workspace, struct weights *weights, struct
 	      const struct sequence *sequence, struct err *err)
 {
 	const struct model *model = weights->forward->model;
-	const struct table tokens = { model->embedding, model->hidden, model->embedding_scale };
-	const struct table layers = { model->layer_embedding,
-				      model->n_layers * model->layer_input_dim,
-				      sqrtf((float)model->layer_input_dim) };
+	const struct embedding tokens = { model->embedding, model->hidden, model->embedding_scale };
+	const struct embedding layers = { model->layer_embedding,
+					  model->n_layers * model->layer_input_dim,
+					  sqrtf((float)model->layer_input_dim) };
 	const struct pass pass = { weights->forward, lane, NULL, sequence };
 	size_t n = find_distinct(workspace, sequence->tokens, sequence->n_tokens);
 

@@ -8,14 +8,14 @@
 #include "num/bits.h"
 #include "num/scale.h"
 
-struct module {
+struct cast_module {
 	const struct unit *unit;
 	struct recipe_state state; /* of one forward product */
 	struct input_cast cast;	   /* in the current step */
 };
 
 /* What weights that share a scale have together. */
-struct shared {
+struct shared_scale {
 	float amax;
 	bool known;
 };
@@ -23,8 +23,8 @@ struct shared {
 struct fp8_forward {
 	const struct fp8_selection *selected;
 	const struct backend *backend;
-	struct module *modules; /* by index in selected->units */
-	struct shared *groups;
+	struct cast_module *modules; /* by index in selected->units */
+	struct shared_scale *groups;
 };
 
 /* Returns the quantizer of a product's slot, with only the copy that is dequantized at once. */
@@ -61,7 +61,7 @@ struct fp8_forward *fp8_forward_new(const struct fp8_selection *selected,
 	fp8->modules = xcalloc(selected->n, sizeof *fp8->modules);
 	fp8->groups = xcalloc(selected->selection.n_scale_groups, sizeof *fp8->groups);
 	for (size_t i = 0; i < selected->n; i++) {
-		struct module *module = &fp8->modules[i];
+		struct cast_module *module = &fp8->modules[i];
 
 		module->unit = selected->units[i];
 		module->cast = first_cast(&selected->recipe);
@@ -87,11 +87,11 @@ uint64_t fp8_forward_size(const struct fp8_selection *selected)
 	size_t n_amaxes =
 		recipe->needs_history ? (size_t)recipe->amax_history_len * N_FORWARD_SLOTS : 0;
 
-	return selected->n * (sizeof(struct module) + n_amaxes * sizeof(float));
+	return selected->n * (sizeof(struct cast_module) + n_amaxes * sizeof(float));
 }
 
 /* Returns the module of a matrix; NULL if the matrix is kept. */
-static struct module *module_of(const struct fp8_forward *fp8, const struct linear_ref *ref)
+static struct cast_module *module_of(const struct fp8_forward *fp8, const struct linear_ref *ref)
 {
 	size_t i = fp8_select_find(fp8->selected, ref);
 
@@ -109,14 +109,14 @@ static bool is_per_tensor(const struct fp8_forward *fp8)
 }
 
 /* Was the matrix FP8 in the checkpoint? */
-static bool is_fp8(const struct module *module)
+static bool is_fp8(const struct cast_module *module)
 {
 	return module->unit->source_scale.scale;
 }
 
 bool fp8_forward_wants_amax(const struct fp8_forward *fp8, const struct linear_ref *ref)
 {
-	const struct module *module = module_of(fp8, ref);
+	const struct cast_module *module = module_of(fp8, ref);
 
 	return module && is_per_tensor(fp8) && !is_fp8(module) &&
 	       !fp8->groups[module->unit->scale_group].known;
@@ -124,8 +124,8 @@ bool fp8_forward_wants_amax(const struct fp8_forward *fp8, const struct linear_r
 
 void fp8_forward_raise_amax(struct fp8_forward *fp8, const struct linear_ref *ref, float amax)
 {
-	const struct module *module = module_of(fp8, ref);
-	struct shared *group;
+	const struct cast_module *module = module_of(fp8, ref);
+	struct shared_scale *group;
 
 	if (!module)
 		return;
@@ -137,7 +137,7 @@ void fp8_forward_raise_amax(struct fp8_forward *fp8, const struct linear_ref *re
 const struct input_cast *fp8_forward_cast(const struct fp8_forward *fp8,
 					  const struct linear_ref *ref)
 {
-	const struct module *module = module_of(fp8, ref);
+	const struct cast_module *module = module_of(fp8, ref);
 
 	return module ? &module->cast : NULL;
 }
@@ -155,7 +155,7 @@ static size_t n_alternating(const struct fp8_forward *fp8, const struct linear_r
 
 struct tile fp8_forward_tile(const struct fp8_forward *fp8, const struct linear_ref *ref)
 {
-	const struct module *module = module_of(fp8, ref);
+	const struct cast_module *module = module_of(fp8, ref);
 	struct tile tile = fp8->selected->recipe.weight.tile;
 
 	if (!module || is_per_tensor(fp8) || is_fp8(module))
@@ -167,8 +167,8 @@ struct tile fp8_forward_tile(const struct fp8_forward *fp8, const struct linear_
 /* Quantizes part of a weight, and writes its values to values, in rows that are y_stride apart.  A
  * weight does not change, so delayed scaling too takes its scale from the weight itself, as after
  * its first step. */
-static int emulate(const struct fp8_forward *fp8, struct module *module, const struct matrix *x,
-		   float *values, size_t y_stride, struct err *err)
+static int emulate(const struct fp8_forward *fp8, struct cast_module *module,
+		   const struct matrix *x, float *values, size_t y_stride, struct err *err)
 {
 	struct quantizer quantizer = quantizer_of(&module->state, SLOT_WEIGHT);
 	struct quant_stats stats = { 0 };
@@ -192,7 +192,7 @@ static int emulate(const struct fp8_forward *fp8, struct module *module, const s
 int fp8_forward_quantize(struct fp8_forward *fp8, const struct linear_ref *ref,
 			 const struct matrix *x, float *values, struct matrix *y, struct err *err)
 {
-	struct module *module = module_of(fp8, ref);
+	struct cast_module *module = module_of(fp8, ref);
 	size_t n = n_alternating(fp8, ref);
 	struct matrix rows = *x;
 
@@ -212,7 +212,7 @@ int fp8_forward_quantize(struct fp8_forward *fp8, const struct linear_ref *ref,
 
 /* Calls f with each module of a layer, and its place: by role, then by expert. */
 static void each_module(struct fp8_forward *fp8, const struct layer *layer,
-			void (*f)(struct module *module, size_t place, void *context),
+			void (*f)(struct cast_module *module, size_t place, void *context),
 			void *context)
 {
 	size_t place = 0;
@@ -226,7 +226,7 @@ static void each_module(struct fp8_forward *fp8, const struct layer *layer,
 				f(module_of(fp8, layer->experts[e][i].ref), place, context);
 }
 
-static void touch(struct module *module, size_t place, void *contexts)
+static void touch(struct cast_module *module, size_t place, void *contexts)
 {
 	context_touch(contexts, &module->state);
 	if (!module->state.recipe->needs_history)
@@ -242,7 +242,7 @@ void fp8_forward_touch(struct fp8_forward *fp8, struct context_stack *contexts,
 	each_module(fp8, layer, touch, contexts);
 }
 
-static void raise_amax(struct module *module, size_t place, void *context)
+static void raise_amax(struct cast_module *module, size_t place, void *context)
 {
 	const struct value_stats *stats = context;
 	float *amax = &module->state.history.amax[SLOT_INPUT];
@@ -264,7 +264,7 @@ int fp8_forward_take_amaxes(struct fp8_forward *fp8, const struct layer *layer,
 void fp8_forward_update(struct fp8_forward *fp8, const struct linear_ref *ref, float amax_x)
 {
 	const float reduced[N_FORWARD_SLOTS] = { [SLOT_INPUT] = amax_x };
-	struct module *module = module_of(fp8, ref);
+	struct cast_module *module = module_of(fp8, ref);
 
 	if (module)
 		recipe_state_update(&module->state, reduced);

@@ -51,7 +51,7 @@ void variants_release(struct variants *variants)
 	*variants = (struct variants){ 0 };
 }
 
-int variant_open(struct variant *variant, struct variants *variants, const size_t *sequences,
+int variant_open(struct model_variant *variant, struct variants *variants, const size_t *sequences,
 		 size_t n, struct err *err)
 {
 	const struct runner *runner = variants->runner;
@@ -60,7 +60,7 @@ int variant_open(struct variant *variant, struct variants *variants, const size_
 	const struct executor_ops *ops = executor->ops;
 	uint64_t size = stream_size(plan, runner->from->model);
 
-	*variant = (struct variant){ .variants = variants, .n = n };
+	*variant = (struct model_variant){ .variants = variants, .n = n };
 	variant->sequences = xcalloc(n, sizeof *variant->sequences);
 	variant->places = xmalloc(plan->max_sequences * sizeof *variant->places);
 	memset(variant->places, 0xFF, plan->max_sequences * sizeof *variant->places);
@@ -81,7 +81,7 @@ int variant_open(struct variant *variant, struct variants *variants, const size_
 	return 0;
 }
 
-void variant_release(struct variant *variant)
+void variant_release(struct model_variant *variant)
 {
 	if (variant->variants) {
 		struct executor *executor = variant->variants->forward.executor;
@@ -91,10 +91,10 @@ void variant_release(struct variant *variant)
 	}
 	free(variant->sequences);
 	free(variant->places);
-	*variant = (struct variant){ 0 };
+	*variant = (struct model_variant){ 0 };
 }
 
-int variant_begin(struct variant *variant, int worker, size_t sequence, struct err *err)
+int variant_begin(struct model_variant *variant, int worker, size_t sequence, struct err *err)
 {
 	const struct runner *runner = variant->variants->runner;
 	const struct sequence *to = &variant->sequences[variant->places[sequence]];
@@ -228,7 +228,7 @@ int variant_stage_replace(struct variant_stage *stage, const struct variants *va
 	return 0;
 }
 
-int variant_run(struct variant *variant, const struct variant_stage *stage, int worker,
+int variant_run(struct model_variant *variant, const struct variant_stage *stage, int worker,
 		size_t sequence, struct err *err)
 {
 	const struct pass pass = { &variant->variants->forward,
@@ -238,8 +238,8 @@ int variant_run(struct variant *variant, const struct variant_stage *stage, int 
 	return forward_layer(&pass, err);
 }
 
-struct head_pass variant_head(const struct variant *variant, const struct variant_stage *stage,
-			      int worker, size_t sequence)
+struct head_pass variant_head(const struct model_variant *variant,
+			      const struct variant_stage *stage, int worker, size_t sequence)
 {
 	const struct variants *variants = variant->variants;
 

@@ -25,7 +25,7 @@ struct variants {
 };
 
 /* The streams of one variant.  A zeroed struct is safe to release. */
-struct variant {
+struct model_variant {
 	struct variants *variants;
 	size_t n;		    /* sequences */
 	struct sequence *sequences; /* (n) */
@@ -52,19 +52,19 @@ void variants_release(struct variants *variants);
 
 /* Allocates the streams of n sequences of the runner, by their numbers in its current sweep.
  * ERR_SYSTEM without memory. */
-int variant_open(struct variant *variant, struct variants *variants, const size_t *sequences,
+int variant_open(struct model_variant *variant, struct variants *variants, const size_t *sequences,
 		 size_t n, struct err *err);
-void variant_release(struct variant *variant);
+void variant_release(struct model_variant *variant);
 
 /* Does the variant have this sequence of the runner? */
-static inline bool variant_has(const struct variant *variant, size_t sequence)
+static inline bool variant_has(const struct model_variant *variant, size_t sequence)
 {
 	return variant->places[sequence] != SIZE_MAX;
 }
 
 /* Copies the runner's residual stream of this sequence as it is now: the input of the current
  * stage, until the runner has run it. */
-int variant_begin(struct variant *variant, int worker, size_t sequence, struct err *err);
+int variant_begin(struct model_variant *variant, int worker, size_t sequence, struct err *err);
 
 /* Makes a stage with all matrices of the runner's current one, which must stay loaded. */
 void variant_stage_begin(struct variant_stage *stage, const struct variants *variants);
@@ -86,12 +86,12 @@ int variants_panel_set(const struct variants *variants, const struct linear *lin
 		       const float *values, struct err *err);
 
 /* Runs a sequence through a layer. */
-int variant_run(struct variant *variant, const struct variant_stage *stage, int worker,
+int variant_run(struct model_variant *variant, const struct variant_stage *stage, int worker,
 		size_t sequence, struct err *err);
 
 /* Returns the arguments of a sequence's pass through the head.  forward_heads() takes it as q
  * beside runner_head_pass() as p. */
-struct head_pass variant_head(const struct variant *variant, const struct variant_stage *stage,
-			      int worker, size_t sequence);
+struct head_pass variant_head(const struct model_variant *variant,
+			      const struct variant_stage *stage, int worker, size_t sequence);
 
 #endif

@@ -99,17 +99,17 @@ static void place(const struct matrix *x, size_t first, const struct weight_read
 }
 
 /* Bands of lines of a matrix: rows, or columns. */
-struct bands {
+struct line_bands {
 	uint64_t all, across; /* lines, and the values of each */
 	uint64_t lines;	      /* of a band: whole tiles */
 };
 
-static struct bands bands_of(const struct weight_reader *reader, const struct weight_matrix *matrix,
-			     bool by_column)
+static struct line_bands bands_of(const struct weight_reader *reader,
+				  const struct weight_matrix *matrix, bool by_column)
 {
 	const struct linear_ref *ref = matrix->ref;
-	struct bands bands = { .all = by_column ? ref->k : matrix->n,
-			       .across = by_column ? matrix->n : ref->k };
+	struct line_bands bands = { .all = by_column ? ref->k : matrix->n,
+				    .across = by_column ? matrix->n : ref->k };
 	struct tile tile = { 1, 1 };
 	uint64_t unit, n;
 
@@ -216,7 +216,7 @@ int weight_matrix_read(const struct weight_reader *reader, struct weight_matrix 
 	struct band_buffers buffers = { 0 };
 	uint64_t n_nonfinite = 0;
 	struct layout layout;
-	struct bands bands;
+	struct line_bands bands;
 	int rc = -1;
 
 	matrix->amax = 0;

@@ -33,7 +33,7 @@ struct test {
 	struct sweep_plan plan;
 	struct sweep sweep;
 	struct variants variants;
-	struct variant variant[N_VARIANTS];
+	struct model_variant variant[N_VARIANTS];
 	struct variant_stage stage[N_VARIANTS];
 	float *before; /* a stream */
 	double kl[N_VARIANTS], reverse_kl[N_VARIANTS];
@@ -91,7 +91,7 @@ static void replace_layer(struct test *test, const struct layer_ref *layer)
 static void check_stream(struct test *test, int which, size_t sequence)
 {
 	const struct runner *runner = &test->sweep.runners[0];
-	const struct variant *variant = &test->variant[which];
+	const struct model_variant *variant = &test->variant[which];
 	const float *found = variant->sequences[variant->places[sequence]].residual;
 	const float *wanted =
 		which == SILENT ? test->before : runner->memory.sequences[sequence].residual;
@@ -107,7 +107,7 @@ static void run_layer(struct test *test, size_t stage, int worker, size_t sequen
 
 	memcpy(test->before, runner->memory.sequences[sequence].residual, size);
 	for (int i = 0; i < N_VARIANTS; i++) {
-		struct variant *variant = &test->variant[i];
+		struct model_variant *variant = &test->variant[i];
 
 		if (stage < FIRST_STAGE || !variant_has(variant, sequence))
 			continue;

@@ -67,14 +67,14 @@ INLINE __m256i round_to_odd(__m256 even, __m256 odd)
 }
 
 /* The parameters of a template; always constants. */
-struct variant {
+struct cast_params {
 	enum cast_path path;
 	int source;
 	enum fp8_format format;
 };
 
 INLINE struct tile_scale tile_scale_load(const struct panel_scales *scales, size_t tile,
-					 struct variant v)
+					 struct cast_params v)
 {
 	__m256i base = _mm256_set1_epi32((int)scales->base[tile]);
 	struct tile_scale s;
@@ -89,7 +89,7 @@ INLINE struct tile_scale tile_scale_load(const struct panel_scales *scales, size
 
 /* Loads 16 values from x on.  bf16 stays in order; for other types, value i is in lane 2 * i and
  * value 8 + i in lane 2 * i + 1. */
-INLINE __m256i values(const char *x, struct tile_scale s, struct variant v)
+INLINE __m256i values(const char *x, struct tile_scale s, struct cast_params v)
 {
 	__m256 a, b;
 
@@ -133,7 +133,7 @@ INLINE __m256i place16(__m256i h, struct tile_scale s)
 }
 
 /* Computes 32 codes of one tile.  *peak: the largest distance from s.normal. */
-INLINE __m256i codes32(const char *x, struct tile_scale s, struct variant v, __m256i *peak)
+INLINE __m256i codes32(const char *x, struct tile_scale s, struct cast_params v, __m256i *peak)
 {
 	const int shift = places[v.format].shift;
 	__m256i a = values(x, s, v), b = values(x + 16 * source_size(v.source), s, v);
@@ -148,7 +148,7 @@ INLINE __m256i codes32(const char *x, struct tile_scale s, struct variant v, __m
 }
 
 INLINE void cast32(const struct row *r, size_t i, bool stream, struct tile_scale s,
-		   struct variant v, __m256i *peak)
+		   struct cast_params v, __m256i *peak)
 {
 	__m256i codes;
 
@@ -165,7 +165,7 @@ INLINE void cast32(const struct row *r, size_t i, bool stream, struct tile_scale
 
 /* Computes n < 32 codes. */
 INLINE void cast_part(const struct row *r, size_t i, size_t n, struct tile_scale s,
-		      struct variant v, __m256i *peak)
+		      struct cast_params v, __m256i *peak)
 {
 	char x[128] = { 0 }, codes[32];
 
@@ -175,7 +175,7 @@ INLINE void cast_part(const struct row *r, size_t i, size_t n, struct tile_scale
 }
 
 /* Casts elements i to end of one tile, at any alignment. */
-INLINE void cast_tile(const struct row *r, size_t i, size_t end, size_t tile, struct variant v,
+INLINE void cast_tile(const struct row *r, size_t i, size_t end, size_t tile, struct cast_params v,
 		      __m256i *peak)
 {
 	struct tile_scale s = tile_scale_load(r->scales, tile, v);
@@ -192,7 +192,7 @@ INLINE void cast_tile(const struct row *r, size_t i, size_t end, size_t tile, st
 		cast_part(r, i, end - i, s, v, peak);
 }
 
-INLINE bool row_cast_as(const struct row *row, struct variant v)
+INLINE bool row_cast_as(const struct row *row, struct cast_params v)
 {
 	const struct row copy = *row, *r = &copy; /* the stores of codes cannot change it */
 	const struct places p = places[v.format];

@@ -113,11 +113,11 @@ INLINE __m256 load8(const char *x, int source)
 		_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)x)), 16));
 }
 
-struct sums {
+struct sqnr_sums {
 	__m256d signal, noise;
 };
 
-INLINE void sums_add4(struct sums *sums, __m128 x, __m128 back)
+INLINE void sums_add4(struct sqnr_sums *sums, __m128 x, __m128 back)
 {
 	__m256d v = _mm256_cvtps_pd(x);
 	__m256d difference = _mm256_sub_pd(v, _mm256_cvtps_pd(back));
@@ -127,7 +127,7 @@ INLINE void sums_add4(struct sums *sums, __m128 x, __m128 back)
 }
 
 /* Adds 8 values and their dequantized codes to the sums; ignores values that are not finite. */
-INLINE void sums_add8(struct sums *sums, __m256 x, __m256 back)
+INLINE void sums_add8(struct sqnr_sums *sums, __m256 x, __m256 back)
 {
 	__m256 magnitude = _mm256_and_ps(x, _mm256_castsi256_ps(_mm256_set1_epi32(0x7FFFFFFF)));
 	__m256 inf = _mm256_castsi256_ps(_mm256_set1_epi32(F32_INF));
@@ -139,7 +139,7 @@ INLINE void sums_add8(struct sums *sums, __m256 x, __m256 back)
 	sums_add4(sums, _mm256_extractf128_ps(x, 1), _mm256_extractf128_ps(back, 1));
 }
 
-INLINE void sums_add16(struct sums *sums, const char *x, int source, const uint8_t *codes,
+INLINE void sums_add16(struct sqnr_sums *sums, const char *x, int source, const uint8_t *codes,
 		       enum fp8_format format, __m256 scale_inv)
 {
 	__m256 a, b;
@@ -161,7 +161,7 @@ INLINE void row_error_as(const struct code_row *q, const void *x, int source,
 			 enum fp8_format format, struct error_stats *stats)
 {
 	const size_t size = source_size(source);
-	struct sums sums = { _mm256_setzero_pd(), _mm256_setzero_pd() };
+	struct sqnr_sums sums = { _mm256_setzero_pd(), _mm256_setzero_pd() };
 	const char *at = x;
 
 	for (size_t i = 0, tile = 0; i < q->n; tile++) {

@@ -27,7 +27,7 @@
 #define RUN_GROUPS 64
 
 /* The result for each code of the elements of a group. */
-struct table {
+struct group_codes {
 	_Alignas(16) uint8_t codes[16];
 	uint8_t counts[16]; /* CHANGED, SATURATED, their sum, or 0 */
 };
@@ -54,7 +54,7 @@ struct fp4_cast {
 	uint16_t places[RUN_GROUPS], wanted[RUN_GROUPS]; /* of a run: its places and tags */
 	uint16_t tags[N_TABLES];
 	uint8_t e8m0[N_TABLES]; /* scales of the tiles */
-	struct table tables[N_TABLES];
+	struct group_codes tables[N_TABLES];
 };
 
 /* Some whole tiles of a row of tiles. */
@@ -219,7 +219,7 @@ static void table_make(struct fp4_cast *cast, size_t place, uint8_t scale, uint1
 {
 	enum fp8_format format = cast->spec->format;
 	struct scaling scaling = scaling_from_amax(cast->spec, rank_amax(rank), cast->limit);
-	struct table *table = &cast->tables[place];
+	struct group_codes *table = &cast->tables[place];
 	uint8_t counted = 0;
 
 	for (unsigned code = 0; code < 8; code++) {
@@ -240,7 +240,7 @@ static void table_make(struct fp4_cast *cast, size_t place, uint8_t scale, uint1
 }
 
 /* Up to RUN_GROUPS groups of a row. */
-struct run {
+struct group_run {
 	const uint8_t *from, *scales;
 	const uint16_t *ranks;
 	uint8_t *to;
@@ -267,7 +267,7 @@ INLINE void tables_find16(struct fp4_cast *cast, const uint8_t *scales, const ui
 			    _mm256_or_si256(tag, _mm256_set1_epi16(MADE)));
 }
 
-static void tables_find(struct fp4_cast *cast, const struct run *run)
+static void tables_find(struct fp4_cast *cast, const struct group_run *run)
 {
 	uint8_t rest[16] = { 0 };
 	size_t g = 0;
@@ -290,7 +290,7 @@ INLINE bool tables_are_made(const struct fp4_cast *cast, size_t n, bool *counted
 }
 
 /* Makes the table of group g, unless it is in its place. */
-INLINE void table_ensure(struct fp4_cast *cast, const struct run *run, size_t g)
+INLINE void table_ensure(struct fp4_cast *cast, const struct group_run *run, size_t g)
 {
 	size_t place = cast->places[g];
 
@@ -313,7 +313,8 @@ INLINE __m256i look_up(const uint8_t *map, __m256i codes)
 }
 
 /* Writes the codes of group g, and its scale if it is a tile. */
-INLINE void group_map(const struct fp4_cast *cast, const struct run *run, size_t g, bool is_tile)
+INLINE void group_map(const struct fp4_cast *cast, const struct group_run *run, size_t g,
+		      bool is_tile)
 {
 	size_t place = cast->places[g];
 	__m256i codes = group_load(run->from + g * GROUP_BYTES);
@@ -324,7 +325,7 @@ INLINE void group_map(const struct fp4_cast *cast, const struct run *run, size_t
 		run->e8m0[g] = cast->e8m0[place];
 }
 
-INLINE void group_count(struct fp4_cast *cast, const struct run *run, size_t g)
+INLINE void group_count(struct fp4_cast *cast, const struct group_run *run, size_t g)
 {
 	__m256i counts = look_up(cast->tables[cast->places[g]].counts,
 				 group_load(run->from + g * GROUP_BYTES));
@@ -339,7 +340,7 @@ INLINE void group_count(struct fp4_cast *cast, const struct run *run, size_t g)
 }
 
 /* Maps a run in which several tables have one place. */
-static void run_map_crowded(struct fp4_cast *cast, const struct run *run)
+static void run_map_crowded(struct fp4_cast *cast, const struct group_run *run)
 {
 	for (size_t g = 0; g < run->n; g++) {
 		table_ensure(cast, run, g);
@@ -349,13 +350,13 @@ static void run_map_crowded(struct fp4_cast *cast, const struct run *run)
 }
 
 /* Maps a run whose tables are in their places. */
-INLINE void run_map_made(const struct fp4_cast *cast, struct run run, bool are_tiles)
+INLINE void run_map_made(const struct fp4_cast *cast, struct group_run run, bool are_tiles)
 {
 	for (size_t g = 0; g < run.n; g++)
 		group_map(cast, &run, g, are_tiles);
 }
 
-static void run_map(struct fp4_cast *cast, const struct run *run)
+static void run_map(struct fp4_cast *cast, const struct group_run *run)
 {
 	bool counted;
 
@@ -386,12 +387,12 @@ static void row_map(struct fp4_cast *cast, const struct groups *groups, size_t r
 
 	for (size_t g = 0; g < groups->n; g += RUN_GROUPS) {
 		size_t left = groups->n - g;
-		struct run run = { .from = from + g * GROUP_BYTES,
-				   .scales = scales + g,
-				   .ranks = cast->ranks + g,
-				   .to = to + g * MXFP4_GROUP,
-				   .e8m0 = e8m0 ? e8m0 + g : NULL,
-				   .n = left < RUN_GROUPS ? left : RUN_GROUPS };
+		struct group_run run = { .from = from + g * GROUP_BYTES,
+					 .scales = scales + g,
+					 .ranks = cast->ranks + g,
+					 .to = to + g * MXFP4_GROUP,
+					 .e8m0 = e8m0 ? e8m0 + g : NULL,
+					 .n = left < RUN_GROUPS ? left : RUN_GROUPS };
 
 		run_map(cast, &run);
 	}
@@ -423,8 +424,8 @@ static bool quantize_groups(struct fp4_cast *cast, const struct groups *groups, 
 static bool quantize_tiles(struct fp4_cast *cast, size_t grid_row, size_t tile_groups)
 {
 	const struct fp4_matrix *x = cast->x;
-	struct span all = tile_span((struct tile){ cast->spec->tile.rows, WHOLE }, x->rows, x->cols,
-				    grid_row, 0);
+	struct tile_span all = tile_span((struct tile){ cast->spec->tile.rows, WHOLE }, x->rows,
+					 x->cols, grid_row, 0);
 	size_t n = x->cols / MXFP4_GROUP, step = MAX_GROUPS / tile_groups * tile_groups;
 
 	for (size_t first = 0; first < n; first += step) {

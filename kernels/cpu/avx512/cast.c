@@ -73,7 +73,7 @@ INLINE __m512i round_to_odd(__m512 even, __m512 odd)
 }
 
 /* The parameters of a template; always constants. */
-struct variant {
+struct cast_params {
 	enum cast_path path;
 	int source;
 	enum fp8_format format;
@@ -85,7 +85,7 @@ struct tile_scale {
 };
 
 INLINE struct tile_scale tile_scale_load(const struct panel_scales *scales, size_t tile,
-					 struct variant v)
+					 struct cast_params v)
 {
 	struct tile_scale s;
 
@@ -99,7 +99,7 @@ INLINE struct tile_scale tile_scale_load(const struct panel_scales *scales, size
 
 /* Loads 32 values from x on, those of mask, in the range of the codes.  bf16 stays in order; for
  * other types, value i is in lane 2 * i and value 16 + i in lane 2 * i + 1. */
-INLINE __m512i values(const char *x, __mmask32 mask, struct tile_scale s, struct variant v)
+INLINE __m512i values(const char *x, __mmask32 mask, struct tile_scale s, struct cast_params v)
 {
 	__mmask16 lower = (__mmask16)mask, upper = (__mmask16)(mask >> 16);
 	__m512 a, b;
@@ -150,7 +150,7 @@ struct scale_pair {
 
 /* Computes 64 codes from element i on. */
 INLINE __m512i codes64(const struct row *r, size_t i, __mmask64 mask, struct scale_pair s,
-		       struct variant v, __m512i *peak)
+		       struct cast_params v, __m512i *peak)
 {
 	const struct places p = places[v.format];
 	const char *x = (const char *)r->x + i * source_size(v.source);
@@ -168,7 +168,7 @@ INLINE __m512i codes64(const struct row *r, size_t i, __mmask64 mask, struct sca
 
 /* Casts 64 elements. */
 INLINE void cast64(const struct row *r, size_t i, bool stream, struct scale_pair s,
-		   struct variant v, __m512i *peak)
+		   struct cast_params v, __m512i *peak)
 {
 	__m512i codes = codes64(r, i, ~(__mmask64)0, s, v, peak);
 
@@ -181,7 +181,7 @@ INLINE void cast64(const struct row *r, size_t i, bool stream, struct scale_pair
 }
 
 INLINE void cast_part(const struct row *r, size_t i, size_t n, struct tile_scale s,
-		      struct variant v, __m512i *peak)
+		      struct cast_params v, __m512i *peak)
 {
 	__mmask64 mask = first64(n);
 
@@ -190,7 +190,7 @@ INLINE void cast_part(const struct row *r, size_t i, size_t n, struct tile_scale
 }
 
 /* Casts elements i to end of one tile, at any alignment. */
-INLINE void cast_tile(const struct row *r, size_t i, size_t end, size_t tile, struct variant v,
+INLINE void cast_tile(const struct row *r, size_t i, size_t end, size_t tile, struct cast_params v,
 		      __m512i *peak)
 {
 	struct tile_scale s = tile_scale_load(r->scales, tile, v);
@@ -209,7 +209,8 @@ INLINE void cast_tile(const struct row *r, size_t i, size_t end, size_t tile, st
 
 /* Casts the whole tiles that need no masks: MX blocks in pairs, and multiples of 64.  Returns the
  * number of elements. */
-INLINE size_t cast_whole_tiles(const struct row *r, bool stream, struct variant v, __m512i *peak)
+INLINE size_t cast_whole_tiles(const struct row *r, bool stream, struct cast_params v,
+			       __m512i *peak)
 {
 	size_t i = 0, tile = 0;
 
@@ -230,7 +231,7 @@ INLINE size_t cast_whole_tiles(const struct row *r, bool stream, struct variant 
 	return i;
 }
 
-INLINE bool row_cast_as(const struct row *row, struct variant v)
+INLINE bool row_cast_as(const struct row *row, struct cast_params v)
 {
 	const struct row copy = *row, *r = &copy; /* the stores of codes cannot change it */
 	__m512i peak = _mm512_set1_epi16(INT16_MIN);

@@ -99,11 +99,11 @@ INLINE __m512 load16(const char *x, size_t n, int source)
 		_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(first16(n), x)), 16));
 }
 
-struct sums {
+struct sqnr_sums {
 	__m512d signal, noise;
 };
 
-INLINE void sums_add8(struct sums *sums, __m256 x, __m256 back)
+INLINE void sums_add8(struct sqnr_sums *sums, __m256 x, __m256 back)
 {
 	__m512d v = _mm512_cvtps_pd(x);
 	__m512d difference = _mm512_sub_pd(v, _mm512_cvtps_pd(back));
@@ -114,7 +114,7 @@ INLINE void sums_add8(struct sums *sums, __m256 x, __m256 back)
 
 /* Adds the first n of 16 values and their dequantized codes to the sums; ignores values that are
  * not finite. */
-INLINE void sums_add16(struct sums *sums, __m512 x, __m512 back, size_t n)
+INLINE void sums_add16(struct sqnr_sums *sums, __m512 x, __m512 back, size_t n)
 {
 	enum { INF_NAN = 0x99 }; /* of fpclass */
 	__mmask16 counts = first16(n) & (__mmask16)~_mm512_fpclass_ps_mask(x, INF_NAN);
@@ -129,7 +129,7 @@ INLINE void row_error_as(const struct code_row *q, const void *x, int source,
 			 enum fp8_format format, struct error_stats *stats)
 {
 	const size_t size = source == SOURCE_F32 ? 4 : 2;
-	struct sums sums = { _mm512_setzero_pd(), _mm512_setzero_pd() };
+	struct sqnr_sums sums = { _mm512_setzero_pd(), _mm512_setzero_pd() };
 	const char *at = x;
 
 	for (size_t begin = 0, tile = 0; begin < q->n; begin += q->tile_cols, tile++) {

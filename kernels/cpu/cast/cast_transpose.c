@@ -24,7 +24,7 @@ static float view_at(const struct copy_view *v, size_t row, size_t col)
 			     : v->source->at(v->source->args, row, col);
 }
 
-static float view_amax(const struct copy_view *v, struct span s)
+static float view_amax(const struct copy_view *v, struct tile_span s)
 {
 	float amax = 0;
 
@@ -39,7 +39,7 @@ static float view_amax(const struct copy_view *v, struct span s)
 	return amax;
 }
 
-static void cast_view(const struct copy_view *v, struct span s, enum fp8_format format,
+static void cast_view(const struct copy_view *v, struct tile_span s, enum fp8_format format,
 		      struct scaling scaling, const struct fp8_copy *copy,
 		      struct quant_stats *stats)
 {
@@ -58,7 +58,7 @@ static void copy_write(const struct copy_view *v, const struct qspec *spec, cons
 
 	for (size_t i = 0; i < tile_count(v->rows, spec->tile.rows); i++) {
 		for (size_t j = 0; j < tile_count(v->cols, spec->tile.cols); j++) {
-			struct span s = tile_span(spec->tile, v->rows, v->cols, i, j);
+			struct tile_span s = tile_span(spec->tile, v->rows, v->cols, i, j);
 			struct scaling scaling =
 				given ? scaling_given(*given)
 				      : scaling_from_amax(spec, view_amax(v, s), limit);
@@ -75,7 +75,7 @@ void cast_transpose_write(const struct cast_transpose_source *source, const stru
 {
 	struct copy_view rowwise = { source, false, source->rows, source->cols };
 	struct copy_view columnwise = { source, true, source->cols, source->rows };
-	struct span all = { 0, source->rows, 0, source->cols };
+	struct tile_span all = { 0, source->rows, 0, source->cols };
 
 	if (out->amax)
 		*out->amax = amax_max(*out->amax, view_amax(&rowwise, all));

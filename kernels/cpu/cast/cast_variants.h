@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The functions of row_cast_as() for each variant, and their table, which the including file names
- * CASTS.  Included at the end of the file that defines row_cast_as() and struct variant.
+ * CASTS.  Included at the end of the file that defines row_cast_as() and struct cast_params.
  */
-#define CAST(name, path, source)                                                   \
-	static bool name##_e4m3(const struct row *r)                               \
-	{                                                                          \
-		return row_cast_as(r, (struct variant){ path, source, FP8_E4M3 }); \
-	}                                                                          \
-	static bool name##_e5m2(const struct row *r)                               \
-	{                                                                          \
-		return row_cast_as(r, (struct variant){ path, source, FP8_E5M2 }); \
+#define CAST(name, path, source)                                                       \
+	static bool name##_e4m3(const struct row *r)                                   \
+	{                                                                              \
+		return row_cast_as(r, (struct cast_params){ path, source, FP8_E4M3 }); \
+	}                                                                              \
+	static bool name##_e5m2(const struct row *r)                                   \
+	{                                                                              \
+		return row_cast_as(r, (struct cast_params){ path, source, FP8_E5M2 }); \
 	}
 
 CAST(cast_bf16_shift, CAST_SHIFT, SOURCE_BF16)

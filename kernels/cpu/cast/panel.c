@@ -59,7 +59,7 @@ static struct grid grid_of(struct tile tile, size_t rows, size_t cols, size_t el
 }
 
 /* One panel. */
-struct panel {
+struct cast_panel {
 	size_t row, n_rows;
 	size_t col, n_cols;
 	size_t grid_row, grid_col;
@@ -68,7 +68,7 @@ struct panel {
 
 /* Moves to the next panel in reading order, the tiles of a band first; to the first one if
  * p->n_rows is 0.  Returns false at the end. */
-static bool panel_next(const struct grid *g, struct panel *p)
+static bool panel_next(const struct grid *g, struct cast_panel *p)
 {
 	if (p->n_rows && p->col + p->n_cols < g->cols) {
 		p->col += p->n_cols;
@@ -141,7 +141,7 @@ static void band_amax(const struct row_ops *ops, const struct grid *g, const str
 }
 
 static void panel_amax_of(const struct row_ops *ops, const struct grid *g, const struct matrix *x,
-			  const struct panel *p, float *amax, uint64_t *n_nonfinite)
+			  const struct cast_panel *p, float *amax, uint64_t *n_nonfinite)
 {
 	float of_band[PANEL_TILES];
 
@@ -162,7 +162,7 @@ void panel_amax(const struct row_ops *ops, const struct matrix *x, struct tile t
 		size_t amax_stride, uint64_t *n_nonfinite)
 {
 	struct grid g = grid_of(tile, x->rows, x->cols, dtype_bits(x->dtype) / 8);
-	struct panel p = { 0 };
+	struct cast_panel p = { 0 };
 	float of_panel[PANEL_TILES];
 
 	while (panel_next(&g, &p)) {
@@ -199,7 +199,7 @@ bool panel_scales_scalar(const struct qspec *spec, float limit, const float *ama
 }
 
 static void panel_scales_store(const struct quant_out *out, enum scale_type type,
-			       const struct panel *p, const struct panel_scales *scales)
+			       const struct cast_panel *p, const struct panel_scales *scales)
 {
 	size_t i = p->grid_row * out->scale_stride + p->grid_col;
 
@@ -224,9 +224,10 @@ struct panel_quantizer {
 	_Alignas(64) unsigned char next_lanes[PANEL_TILES * LANES_SIZE];
 };
 
-static void panel_quantizer_look(struct panel_quantizer *q, const struct panel *p, bool has_amax)
+static void panel_quantizer_look(struct panel_quantizer *q, const struct cast_panel *p,
+				 bool has_amax)
 {
-	struct panel next = *p;
+	struct cast_panel next = *p;
 
 	q->next.rows = 0;
 	if (q->out->streaming && !has_amax && panel_next(&q->grid, &next) && next.n_rows > 1 &&
@@ -240,9 +241,9 @@ struct fetch {
 	size_t n_cast, n_amax, n_ahead;
 };
 
-static struct fetch fetch_of(const struct panel_quantizer *q, const struct panel *p)
+static struct fetch fetch_of(const struct panel_quantizer *q, const struct cast_panel *p)
 {
-	struct panel next = *p;
+	struct cast_panel next = *p;
 	size_t n_early = min_size(q->next.rows, FETCH_ROWS);
 	ptrdiff_t to_next;
 
@@ -292,7 +293,7 @@ static void row_cast_slow(const struct matrix *part, const struct qspec *spec, c
 	backend_reference.cast(part, spec, amax, PANEL_TILES, &to);
 }
 
-static void panel_cast(struct panel_quantizer *q, const struct panel *p, const float *amax,
+static void panel_cast(struct panel_quantizer *q, const struct cast_panel *p, const float *amax,
 		       const struct panel_scales *scales, enum cast_path path)
 {
 	row_cast *cast = q->ops->casts[path][source_of(q->x->dtype)][q->spec->format];
@@ -332,7 +333,7 @@ void panel_quantize(const struct row_ops *ops, const struct matrix *x, const str
 				     .row_bytes = (ptrdiff_t)(x->stride * size) };
 	float limit = scale_limit(x->dtype, spec->tile);
 	struct panel_scales scales = { .amax_exact = !amax };
-	struct panel p = { 0 };
+	struct cast_panel p = { 0 };
 	float taken[PANEL_TILES];
 	uint64_t counted_by_cast = 0;
 
@@ -353,7 +354,7 @@ void panel_quantize(const struct row_ops *ops, const struct matrix *x, const str
 }
 
 /* Loads the scale_inv of the tiles of a panel as fp32. */
-static void scale_inv_load(const struct quant_in *q, const struct panel *p, float *scale_inv)
+static void scale_inv_load(const struct quant_in *q, const struct cast_panel *p, float *scale_inv)
 {
 	size_t first = p->grid_row * q->scale_stride + p->grid_col;
 
@@ -376,7 +377,7 @@ void panel_dequantize(const struct row_ops *ops, const struct quant_in *q, enum 
 {
 	struct grid g = grid_of(q->tile, q->rows, q->cols, 1);
 	size_t size = dtype_bits(dtype) / 8;
-	struct panel p = { 0 };
+	struct cast_panel p = { 0 };
 	float scale_inv[PANEL_TILES];
 
 	while (panel_next(&g, &p)) {
@@ -394,7 +395,7 @@ void panel_error(const struct row_ops *ops, const struct matrix *x, const struct
 		 struct error_stats *stats)
 {
 	struct grid g = grid_of(q->tile, q->rows, q->cols, 1);
-	struct panel p = { 0 };
+	struct cast_panel p = { 0 };
 	float scale_inv[PANEL_TILES];
 
 	while (panel_next(&g, &p)) {

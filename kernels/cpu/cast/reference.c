@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-static float span_amax(const struct matrix *x, struct span s, uint64_t *n_nonfinite)
+static float span_amax(const struct matrix *x, struct tile_span s, uint64_t *n_nonfinite)
 {
 	float amax = 0;
 
@@ -31,7 +31,7 @@ static void reference_amax(const struct matrix *x, struct tile tile, float *amax
 {
 	for (size_t i = 0; i < tile_count(x->rows, tile.rows); i++) {
 		for (size_t j = 0; j < tile_count(x->cols, tile.cols); j++) {
-			struct span s = tile_span(tile, x->rows, x->cols, i, j);
+			struct tile_span s = tile_span(tile, x->rows, x->cols, i, j);
 			float found = span_amax(x, s, n_nonfinite);
 
 			if (found > amax[i * amax_stride + j])
@@ -40,7 +40,7 @@ static void reference_amax(const struct matrix *x, struct tile tile, float *amax
 	}
 }
 
-static void span_cast(const struct matrix *x, struct span s, const struct qspec *spec,
+static void span_cast(const struct matrix *x, struct tile_span s, const struct qspec *spec,
 		      struct scaling scaling, const struct quant_out *out)
 {
 	for (size_t row = s.row; row < s.row_end; row++) {
@@ -60,7 +60,7 @@ static void quantize_tiles(const struct matrix *x, const struct qspec *spec, con
 
 	for (size_t i = 0; i < tile_count(x->rows, spec->tile.rows); i++) {
 		for (size_t j = 0; j < tile_count(x->cols, spec->tile.cols); j++) {
-			struct span s = tile_span(spec->tile, x->rows, x->cols, i, j);
+			struct tile_span s = tile_span(spec->tile, x->rows, x->cols, i, j);
 			float of_tile = amax ? amax[i * amax_stride + j]
 					     : span_amax(x, s, &counted_by_cast);
 			struct scaling scaling = scaling_from_amax(spec, of_tile, limit);
@@ -98,7 +98,7 @@ static void element_store(void *y, enum dtype dtype, size_t i, float v)
 	memcpy((char *)y + 2 * i, &half, 2);
 }
 
-static void span_dequantize(const struct quant_in *q, struct span s, float scale_inv,
+static void span_dequantize(const struct quant_in *q, struct tile_span s, float scale_inv,
 			    enum dtype dtype, void *y, size_t y_stride)
 {
 	for (size_t row = s.row; row < s.row_end; row++) {
@@ -115,7 +115,7 @@ static void reference_dequantize(const struct quant_in *q, enum dtype dtype, voi
 {
 	for (size_t i = 0; i < tile_count(q->rows, q->tile.rows); i++) {
 		for (size_t j = 0; j < tile_count(q->cols, q->tile.cols); j++) {
-			struct span s = tile_span(q->tile, q->rows, q->cols, i, j);
+			struct tile_span s = tile_span(q->tile, q->rows, q->cols, i, j);
 
 			span_dequantize(
 				q, s,
@@ -125,7 +125,7 @@ static void reference_dequantize(const struct quant_in *q, enum dtype dtype, voi
 	}
 }
 
-static void span_error(const struct matrix *x, const struct quant_in *q, struct span s,
+static void span_error(const struct matrix *x, const struct quant_in *q, struct tile_span s,
 		       float scale_inv, struct error_stats *stats)
 {
 	for (size_t row = s.row; row < s.row_end; row++) {
@@ -146,7 +146,7 @@ void cpu_error(const struct matrix *x, const struct quant_in *q, struct error_st
 {
 	for (size_t i = 0; i < tile_count(q->rows, q->tile.rows); i++) {
 		for (size_t j = 0; j < tile_count(q->cols, q->tile.cols); j++) {
-			struct span s = tile_span(q->tile, q->rows, q->cols, i, j);
+			struct tile_span s = tile_span(q->tile, q->rows, q->cols, i, j);
 
 			span_error(
 				x, q, s,

@@ -11,7 +11,7 @@
 #include "num/scale.h"
 
 /* A tile, clipped at the edges of the matrix. */
-struct span {
+struct tile_span {
 	size_t row, row_end;
 	size_t col, col_end;
 };
@@ -22,10 +22,10 @@ static inline size_t span_clip(size_t begin, size_t tile, size_t n)
 }
 
 /* Returns the tile at (grid_row, grid_col). */
-static inline struct span tile_span(struct tile tile, size_t rows, size_t cols, size_t grid_row,
-				    size_t grid_col)
+static inline struct tile_span tile_span(struct tile tile, size_t rows, size_t cols,
+					 size_t grid_row, size_t grid_col)
 {
-	struct span s = { .row = grid_row * tile.rows, .col = grid_col * tile.cols };
+	struct tile_span s = { .row = grid_row * tile.rows, .col = grid_col * tile.cols };
 
 	s.row_end = span_clip(s.row, tile.rows, rows);
 	s.col_end = span_clip(s.col, tile.cols, cols);

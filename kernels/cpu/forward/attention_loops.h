@@ -19,7 +19,7 @@
 static float softmax_row(float *x, size_t n, const struct softmax *how)
 {
 	lanes maxima = lanes_all(-INFINITY);
-	struct sums sum = { 0 };
+	struct lane_sums sum = { 0 };
 	float max, total;
 
 	for (size_t i = n; i % SUM_LANES; i++)

@@ -139,7 +139,7 @@ LANE_FN void delta_token_tile(const struct delta_token *token, size_t s, size_t 
 /* The scores of token t of a chunk with those before it, and with itself. */
 static void delta_token_scores(const struct delta_token *token, size_t t)
 {
-	struct sums own = { 0 };
+	struct lane_sums own = { 0 };
 	size_t s = 0;
 
 	for (; s + TILE_VECTORS * LANES <= t; s += TILE_VECTORS * LANES)

@@ -18,7 +18,7 @@
 #define TYPICAL_M 512
 
 /* A product of one shape. */
-struct shape {
+struct gemm_shape {
 	enum dtype dtype;
 	size_t m, n, k;
 	dnnl_primitive_desc_t desc;
@@ -36,7 +36,7 @@ struct gemm {
 	struct page_heap weights;
 	pthread_mutex_t lock; /* of the members below */
 	size_t n_shapes;
-	struct shape **shapes;
+	struct gemm_shape **shapes;
 	struct gram bf16_gram, f32_gram;
 };
 
@@ -158,7 +158,7 @@ static struct onednn_product product_of(enum dtype dtype, size_t m, size_t n, si
 }
 
 /* weight NULL: the library chooses the layout. */
-static int shape_make(const struct gemm *gemm, struct shape *shape, onednn_layout weight,
+static int shape_make(const struct gemm *gemm, struct gemm_shape *shape, onednn_layout weight,
 		      struct err *err)
 {
 	const struct onednn_product product =
@@ -174,10 +174,10 @@ out:
 	return -1;
 }
 
-static struct shape *shape_find(const struct gemm *gemm, const struct shape *expected)
+static struct gemm_shape *shape_find(const struct gemm *gemm, const struct gemm_shape *expected)
 {
 	for (size_t i = 0; i < gemm->n_shapes; i++) {
-		struct shape *shape = gemm->shapes[i];
+		struct gemm_shape *shape = gemm->shapes[i];
 
 		if (shape->m == expected->m && shape->n == expected->n && shape->k == expected->k &&
 		    shape->dtype == expected->dtype)
@@ -187,10 +187,10 @@ static struct shape *shape_find(const struct gemm *gemm, const struct shape *exp
 }
 
 /* Returns a shape.  Weights of one shape have one layout, for every m. */
-static struct shape *shape_get(struct gemm *gemm, const struct shape *expected,
-			       onednn_layout weight, struct err *err)
+static struct gemm_shape *shape_get(struct gemm *gemm, const struct gemm_shape *expected,
+				    onednn_layout weight, struct err *err)
 {
-	struct shape *shape;
+	struct gemm_shape *shape;
 
 	pthread_mutex_lock(&gemm->lock);
 	shape = shape_find(gemm, expected);
@@ -275,10 +275,10 @@ size_t gemm_panel_rows(size_t n)
 static int panel_init(struct gemm_weight *weight, struct panel *panel, struct err *err)
 {
 	struct gemm *gemm = weight->gemm;
-	const struct shape expected = {
+	const struct gemm_shape expected = {
 		.dtype = weight->dtype, .m = TYPICAL_M, .n = panel->n, .k = weight->k
 	};
-	const struct shape *shape = shape_get(gemm, &expected, NULL, err);
+	const struct gemm_shape *shape = shape_get(gemm, &expected, NULL, err);
 
 	if (!shape)
 		return -1;
@@ -331,10 +331,10 @@ static int run_panel(const struct gemm_weight *weight, const struct panel *panel
 		     struct err *err)
 {
 	const struct onednn *onednn = &weight->gemm->onednn;
-	const struct shape expected = {
+	const struct gemm_shape expected = {
 		.dtype = weight->dtype, .m = product->m, .n = panel->n, .k = weight->k
 	};
-	const struct shape *shape;
+	const struct gemm_shape *shape;
 	dnnl_exec_arg_t arguments[4] = { { 0 } };
 	onednn_layout x_layout, y_layout, scratch;
 	int rc = -1;

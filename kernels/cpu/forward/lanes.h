@@ -38,7 +38,7 @@ typedef double lanes_double __attribute__((vector_size(8 * LANES)));
 #define SUM_LANES 16
 #define SUM_PARTS (SUM_LANES / LANES)
 
-struct sums {
+struct lane_sums {
 	lanes part[SUM_PARTS];
 };
 
@@ -108,7 +108,7 @@ LANE_FN lanes lanes_choose(lanes_int mask, lanes yes, lanes no)
 #endif
 }
 
-LANE_FN float lanes_sum(struct sums sums)
+LANE_FN float lanes_sum(struct lane_sums sums)
 {
 	lanes v;
 

@@ -116,7 +116,7 @@ LANE_FN lanes weight_at(const float *weight, size_t i, size_t n)
 
 LANE_FN float mean_of(const float *x, size_t n)
 {
-	struct sums sum = { 0 };
+	struct lane_sums sum = { 0 };
 
 	for (size_t i = 0; i < n; i += SUM_LANES)
 		UNROLL for (size_t j = 0; j < SUM_PARTS; j++) sum.part[j] +=
@@ -126,7 +126,7 @@ LANE_FN float mean_of(const float *x, size_t n)
 
 LANE_FN float squares_of(const float *x, size_t n, float mean)
 {
-	struct sums sum = { 0 };
+	struct lane_sums sum = { 0 };
 
 	for (size_t i = 0; i < n; i += SUM_LANES)
 		UNROLL for (size_t j = 0; j < SUM_PARTS; j++)
@@ -180,7 +180,7 @@ LANE_FN float largest(const float *x, size_t n)
 
 static float CPU_OP(log_sum_exp)(const float *x, size_t n)
 {
-	struct sums sum = { 0 };
+	struct lane_sums sum = { 0 };
 	float highest = largest(x, n);
 
 	for (size_t i = 0; i < n; i += SUM_LANES)

@@ -57,13 +57,13 @@ static uint64_t count_zeros(const float *x, const uint8_t *codes, size_t n)
 }
 
 /* A band: rows [first, first + n), and the codes of its values. */
-struct band {
+struct row_band {
 	size_t first, n;
 	const float *amaxes; /* of find_amaxes() */
 	struct round_fp8_space *space;
 };
 
-static void band_run(const struct backend *backend, const struct band *band,
+static void band_run(const struct backend *backend, const struct row_band *band,
 		     const struct round_fp8_args *args)
 {
 	const struct qspec *spec = &args->spec;
@@ -102,7 +102,7 @@ static void band_run(const struct backend *backend, const struct band *band,
 int round_fp8_run(const struct backend *backend, struct round_fp8_space *space,
 		  const struct round_fp8_args *args, struct err *err)
 {
-	struct band band = { .space = space };
+	struct row_band band = { .space = space };
 	size_t max, n_scales;
 
 	if (args->n_rows == 0 || args->n_cols == 0)

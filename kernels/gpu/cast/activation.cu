@@ -5,9 +5,9 @@
  */
 #include "kernels/gpu/cast/source.h"
 
-struct source source_of_activation(const struct activation_args *args)
+struct gpu_source source_of_activation(const struct activation_args *args)
 {
-	struct source source = source_of_elements(&args->x);
+	struct gpu_source source = source_of_elements(&args->x);
 
 	source.kind = SOURCE_ACTIVATION;
 	source.activation = { elements_of(&args->up), args->activation, args->up.data != NULL };
@@ -17,7 +17,7 @@ struct source source_of_activation(const struct activation_args *args)
 void gpu_activate(struct device_stream *stream, const struct activation_args *args,
 		  const struct qspec *spec, const struct fp8_out *out, unsigned long long *counts)
 {
-	const struct source source = source_of_activation(args);
+	const struct gpu_source source = source_of_activation(args);
 
 	gpu_cast_source(stream, &source,
 			{ args->x.rows, args->x.cols, *spec, scale_limit(DT_F32, spec->tile), *out,

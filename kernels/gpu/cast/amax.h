@@ -133,7 +133,7 @@ static __device__ inline void amax_raise_any(const struct region *r, const struc
 
 template <enum granule G>
 static __global__ void __launch_bounds__(THREADS, 2)
-	amax_region(const __grid_constant__ struct source x,
+	amax_region(const __grid_constant__ struct gpu_source x,
 		    const __grid_constant__ struct amax_args a)
 {
 	unsigned *bits = reinterpret_cast<unsigned *>(a.amax);
@@ -155,7 +155,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
 		count_add(&a.counts[0], region_nonfinite(&r));
 }
 
-static inline void amax_launch(struct device_stream *stream, const struct source &x,
+static inline void amax_launch(struct device_stream *stream, const struct gpu_source &x,
 			       const struct amax_args &a)
 {
 	size_t n = region_count(a.rows, a.cols);

@@ -46,7 +46,7 @@ static __device__ inline int region_rows(const struct region *r)
 }
 
 /* Loads the elements; those that do not exist are 0, which changes no amax. */
-static __device__ inline void region_load(struct region *r, const struct source &x, size_t rows,
+static __device__ inline void region_load(struct region *r, const struct gpu_source &x, size_t rows,
 					  size_t cols)
 {
 	size_t n_across = (cols + REGION - 1) / REGION;
@@ -74,7 +74,7 @@ static __device__ inline void region_load(struct region *r, const struct source 
 }
 
 /* Returns the amax of a group as bits. */
-static __device__ GPU_CALL unsigned group_max(struct group group)
+static __device__ GPU_CALL unsigned group_max(struct element_group group)
 {
 	unsigned max = 0;
 
@@ -113,7 +113,7 @@ static __device__ inline void maxima_find(struct maxima *max, const float v[N_RO
 	max->all = 0;
 	GPU_UNROLL
 	for (int k = 0; k < N_ROWS; k++) {
-		struct group group;
+		struct element_group group;
 
 		GPU_UNROLL
 		for (int i = 0; i < GROUP; i++)

@@ -24,7 +24,7 @@ static __device__ inline void counts_put(const struct cast_args *a, const struct
  * 128 registers of a thread. */
 template <enum granule G, enum fp8_format F, bool IN_PLACE = false>
 static __global__ void __launch_bounds__(THREADS, 2)
-	cast_region(const __grid_constant__ struct source x,
+	cast_region(const __grid_constant__ struct gpu_source x,
 		    const __grid_constant__ struct cast_args a)
 {
 	struct counts counts = { true, 0 };
@@ -59,7 +59,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
 /* Writes a rowwise copy whose tiles are strips. */
 template <enum fp8_format F>
 static __global__ void __launch_bounds__(STRIP_LANES_MOST)
-	cast_strips(const __grid_constant__ struct source x,
+	cast_strips(const __grid_constant__ struct gpu_source x,
 		    const __grid_constant__ struct strips cut,
 		    const __grid_constant__ struct cast_args a)
 {
@@ -95,7 +95,7 @@ static __global__ void __launch_bounds__(STRIP_LANES_MOST)
 
 /* Returns the amax of each tile of a copy, in memory of the stream; NULL if the stream has
  * stopped. */
-static const float *amax_of_tiles(struct device_stream *stream, const struct source &x,
+static const float *amax_of_tiles(struct device_stream *stream, const struct gpu_source &x,
 				  const struct cast_args *a, bool turned)
 {
 	size_t rows = turned ? a->cols : a->rows, cols = turned ? a->rows : a->cols;
@@ -112,7 +112,7 @@ static const float *amax_of_tiles(struct device_stream *stream, const struct sou
 
 /* Returns false if the tiles are not strips, or their amax is known, or a columnwise copy is wanted
  * too, whose tiles are columns. */
-static bool strips_launch(struct device_stream *stream, const struct source &x,
+static bool strips_launch(struct device_stream *stream, const struct gpu_source &x,
 			  const struct cast_args *a)
 {
 	struct strips cut = strips_of(a->rows, a->cols, a->spec.tile);
@@ -128,10 +128,10 @@ static bool strips_launch(struct device_stream *stream, const struct source &x,
 
 /* Computes the amax of tiles that are neither strips nor held by a region, then writes.  a->amax is
  * set if it is known; a->amax_turned is not set. */
-void gpu_cast_source(struct device_stream *stream, const struct source *x, struct cast_args a)
+void gpu_cast_source(struct device_stream *stream, const struct gpu_source *x, struct cast_args a)
 {
 	/* In the order of enum granule, and of enum fp8_format. */
-	static void (*const kernels[][2])(struct source, struct cast_args) = {
+	static void (*const kernels[][2])(struct gpu_source, struct cast_args) = {
 		{ cast_region<ONE, FP8_E4M3>, cast_region<ONE, FP8_E5M2> },
 		{ cast_region<EACH_ROW, FP8_E4M3>, cast_region<EACH_ROW, FP8_E5M2> },
 		{ cast_region<SQUARE, FP8_E4M3>, cast_region<SQUARE, FP8_E5M2> },
@@ -139,12 +139,12 @@ void gpu_cast_source(struct device_stream *stream, const struct source *x, struc
 		{ cast_region<ROW_32, FP8_E4M3>, cast_region<ROW_32, FP8_E5M2> },
 		{ cast_region<ANY, FP8_E4M3>, cast_region<ANY, FP8_E4M3> },
 	};
-	static void (*const in_place[])(struct source,
+	static void (*const in_place[])(struct gpu_source,
 					struct cast_args) = { cast_region<ROW_32, FP8_E4M3, true>,
 							      cast_region<ROW_32, FP8_E5M2, true> };
 	enum granule granule = granule_of(a.spec.tile);
 	size_t n = region_count(a.rows, a.cols);
-	void (*kernel)(struct source, struct cast_args);
+	void (*kernel)(struct gpu_source, struct cast_args);
 
 	if (a.out.scale) {
 		a.amax = a.amax_turned = a.out.scale;
@@ -180,7 +180,7 @@ void gpu_tile_amax(struct device_stream *stream, const struct matrix *x, struct 
 void gpu_cast(struct device_stream *stream, const struct matrix *x, const struct qspec *spec,
 	      const float *amax, const struct fp8_out *out, unsigned long long *counts)
 {
-	const struct source source = source_of_elements(x);
+	const struct gpu_source source = source_of_elements(x);
 
 	gpu_cast_source(stream, &source,
 			{ x->rows, x->cols, *spec, scale_limit(x->dtype, spec->tile), *out, amax,

@@ -20,7 +20,7 @@ struct counts {
 static_assert(N_ROWS == GROUP, "a thread's elements of a column are counted as a group");
 
 /* v[0 .. n-1], scaled by the factor. */
-static __device__ GPU_CALL unsigned group_count(const struct qspec *spec, struct group v,
+static __device__ GPU_CALL unsigned group_count(const struct qspec *spec, struct element_group v,
 						float factor, int n)
 {
 	struct scaling s = { factor, spec_divides(spec), 0, 0 };
@@ -33,9 +33,9 @@ static __device__ GPU_CALL unsigned group_count(const struct qspec *spec, struct
 
 /* How a thread's groups become codes: 8 neighbors of a row, N_ROWS times. */
 struct writing {
-	uint8_t *to;	  /* of the first group */
-	struct spread by; /* in bytes */
-	bool whole;	  /* the groups that exist have all their elements */
+	uint8_t *to;		/* of the first group */
+	struct group_spread by; /* in bytes */
+	bool whole;		/* the groups that exist have all their elements */
 	float factor[N_ROWS];
 	int n[N_ROWS]; /* elements that exist */
 };
@@ -59,7 +59,7 @@ static __device__ inline void groups_count(struct counts *counts, const struct c
 		return;
 	GPU_UNROLL
 	for (int k = 0; k < N_ROWS; k++) {
-		struct group group;
+		struct element_group group;
 
 		GPU_UNROLL
 		for (int i = 0; i < GROUP; i++)

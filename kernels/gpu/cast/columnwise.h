@@ -184,7 +184,7 @@ static __device__ inline void columns_count(const struct region *r, const struct
 	for (int k = 0; k < N_ROWS; k++) {
 		GPU_UNROLL
 		for (int c = 0; c < GROUP; c++) {
-			struct group one = {};
+			struct element_group one = {};
 
 			one.v[0] = r->v[k][c];
 			if (region_has(r, k) && c < r->n_cols)

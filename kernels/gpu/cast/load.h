@@ -14,7 +14,7 @@
 #define GROUP 8
 
 /* By value, so that they stay in registers. */
-struct group {
+struct element_group {
 	float v[GROUP];
 };
 
@@ -78,7 +78,7 @@ template <> __device__ inline void load_group(float v[GROUP], const float *from)
 
 /* Where the groups of a thread are: `step` elements apart, of which the first n exist.  The others
  * are the first one again, so that a thread reads and writes the same number of groups. */
-struct spread {
+struct group_spread {
 	size_t step;
 	int n;
 
@@ -118,7 +118,7 @@ struct elements {
 	/* packed[k] = elements i + by.at(k) ..., of 16 bits: all loads before the first use, so
 	 * that memory has N requests of a thread at a time. */
 	template <int N>
-	__device__ void load_packed(uint4 packed[N], size_t i, struct spread by) const
+	__device__ void load_packed(uint4 packed[N], size_t i, struct group_spread by) const
 	{
 		const uint16_t *from = static_cast<const uint16_t *>(data) + i;
 
@@ -129,7 +129,7 @@ struct elements {
 
 	/* As load_packed(), of elements that other rows need too: caches may keep them. */
 	template <int N>
-	__device__ void load_shared(uint4 packed[N], size_t i, struct spread by) const
+	__device__ void load_shared(uint4 packed[N], size_t i, struct group_spread by) const
 	{
 		const uint16_t *from = static_cast<const uint16_t *>(data) + i;
 
@@ -155,7 +155,7 @@ struct elements {
 
 	/* v[k] = elements i + by.at(k) ... */
 	template <int N>
-	__device__ void load_groups(float v[N][GROUP], size_t i, struct spread by) const
+	__device__ void load_groups(float v[N][GROUP], size_t i, struct group_spread by) const
 	{
 		uint4 packed[N];
 

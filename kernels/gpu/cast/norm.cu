@@ -51,9 +51,9 @@ static __global__ void norm_rows(struct elements x, size_t cols, struct moments 
 		m.rsigma[row] = canonical_nan(norm_rsigma(sum, cols, m.epsilon));
 }
 
-struct source source_of_norm(struct device_stream *stream, const struct norm_args *args)
+struct gpu_source source_of_norm(struct device_stream *stream, const struct norm_args *args)
 {
-	struct source source = source_of_elements(&args->x);
+	struct gpu_source source = source_of_elements(&args->x);
 
 	source.kind = SOURCE_NORM;
 	source.norm.gamma = elements_of(&args->gamma);
@@ -70,7 +70,7 @@ struct source source_of_norm(struct device_stream *stream, const struct norm_arg
 void gpu_norm(struct device_stream *stream, const struct norm_args *args, const struct qspec *spec,
 	      const struct fp8_out *out, unsigned long long *counts)
 {
-	const struct source source = source_of_norm(stream, args);
+	const struct gpu_source source = source_of_norm(stream, args);
 
 	gpu_cast_source(stream, &source,
 			{ args->x.rows, args->x.cols, *spec, scale_limit(DT_F32, spec->tile), *out,

@@ -79,13 +79,13 @@ static __device__ inline int strip_has(const struct strip *s, int k)
 
 /* Loads the elements.  Those that do not exist are 0; in a whole strip, those of groups that do not
  * exist are the first group's. */
-static __device__ inline void strip_load(struct strip *s, const struct source &x,
+static __device__ inline void strip_load(struct strip *s, const struct gpu_source &x,
 					 const struct strips *cut)
 {
 	size_t strip = (size_t)blockIdx.x * (blockDim.x >> cut->log2_lanes) +
 		       (threadIdx.x >> cut->log2_lanes);
 	size_t in_strip = (size_t)(threadIdx.x & (cut->lanes - 1)) * GROUP, begin, end;
-	struct spread by;
+	struct group_spread by;
 
 	s->row = strip / cut->n_across;
 	s->j = strip % cut->n_across;

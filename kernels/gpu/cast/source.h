@@ -80,7 +80,7 @@ struct normed {
 	 * beta, there are no registers: each group loads its own. */
 	template <int N>
 	__device__ void load_beside(float v[N][GROUP], const struct elements &x, size_t row,
-				    size_t col, struct spread by) const
+				    size_t col, struct group_spread by) const
 	{
 		const struct one_row of = { m.kind == NORM_LAYER ? m.mu[row] : 0, m.rsigma[row],
 					    x.dtype == DT_BF16 };
@@ -152,9 +152,9 @@ struct activated_args {
 	bool x_is_bf16, up_is_bf16, gated;
 };
 
-static __device__ GPU_CALL struct group activated_group(struct activated_args a)
+static __device__ GPU_CALL struct element_group activated_group(struct activated_args a)
 {
-	struct group of;
+	struct element_group of;
 	float by[GROUP];
 
 	unpack_either(of.v, a.x, a.x_is_bf16);
@@ -173,7 +173,7 @@ struct spacing {
 	size_t rows, cols;
 	int n;
 
-	__device__ struct spread in(const struct elements &x) const
+	__device__ struct group_spread in(const struct elements &x) const
 	{
 		return { rows * x.stride + cols, n };
 	}
@@ -221,7 +221,7 @@ struct activated {
 		}
 		GPU_UNROLL
 		for (int k = 0; k < N; k++) {
-			struct group of;
+			struct element_group of;
 
 			args.x = of_x[k];
 			args.up = of_up[k];
@@ -240,7 +240,7 @@ enum source_kind {
 };
 
 /* Zeroed but for x is the elements of x. */
-struct source {
+struct gpu_source {
 	struct elements x; /* (rows, cols) */
 	enum source_kind kind;
 	struct normed norm;
@@ -249,7 +249,7 @@ struct source {
 	/* v[0 .. n-1] = values (row, col ...); the rest of v is 0. */
 	__device__ void load(float v[GROUP], size_t row, size_t col, int n) const
 	{
-		struct group made;
+		struct element_group made;
 
 		if (kind == SOURCE_ELEMENTS && x.aligned && n == GROUP) {
 			x.load_whole(v, row, col);
@@ -281,7 +281,7 @@ struct source {
 	/* v[k] = values (row, col + by.at(k) ...), as make_below(). */
 	template <int N>
 	__device__ void make_beside(float v[N][GROUP], size_t row, size_t col,
-				    struct spread by) const
+				    struct group_spread by) const
 	{
 		if (kind == SOURCE_NORM)
 			norm.load_beside<N>(v, x, row, col, by);
@@ -289,9 +289,9 @@ struct source {
 			activation.load_groups<N>(v, x, row, col, { 0, by.step, by.n });
 	}
 
-	__device__ GPU_CALL struct group make(size_t row, size_t col, int n) const
+	__device__ GPU_CALL struct element_group make(size_t row, size_t col, int n) const
 	{
-		struct group made;
+		struct element_group made;
 
 		x.load(made.v, row, col, n);
 		if (kind == SOURCE_NORM && n)
@@ -302,17 +302,17 @@ struct source {
 	}
 };
 
-static inline struct source source_of_elements(const struct matrix *x)
+static inline struct gpu_source source_of_elements(const struct matrix *x)
 {
-	struct source source = {};
+	struct gpu_source source = {};
 
 	source.x = elements_of(x);
 	return source;
 }
 
 /* norm.cu: writes mu and rsigma of each row to the arrays of args.  activation.cu. */
-struct source source_of_norm(struct device_stream *stream, const struct norm_args *args);
-struct source source_of_activation(const struct activation_args *args);
+struct gpu_source source_of_norm(struct device_stream *stream, const struct norm_args *args);
+struct gpu_source source_of_activation(const struct activation_args *args);
 
 /* How a source is cast. */
 struct cast_args {
@@ -328,6 +328,6 @@ struct cast_args {
 };
 
 /* cast.cu: puts the kernels that cast a source into the stream. */
-void gpu_cast_source(struct device_stream *stream, const struct source *x, struct cast_args a);
+void gpu_cast_source(struct device_stream *stream, const struct gpu_source *x, struct cast_args a);
 
 #endif

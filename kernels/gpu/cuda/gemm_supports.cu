@@ -11,7 +11,7 @@ extern "C" {
 #define FP8_ALIGN ((size_t)16) /* bytes: alignment of addresses and rows */
 
 /* The requirements of operands with these tiles. */
-struct scaling {
+struct operand_rules {
 	struct tile a, b;
 	const char *words;
 	int capability, capability_end; /* 90 for 9.0 */
@@ -20,7 +20,7 @@ struct scaling {
 	size_t k;			/* and so is k */
 };
 
-static const struct scaling scalings[] = {
+static const struct operand_rules scalings[] = {
 	{ { WHOLE, WHOLE }, { WHOLE, WHOLE }, "FP8 operands", 89, 1000, 120000, 1, 16 },
 	/* On later GPUs TransformerEngine makes MX blocks of these; the library itself supports
 	 * them only on Hopper. */
@@ -35,7 +35,7 @@ static bool tile_is(struct tile a, struct tile b)
 	return a.rows == b.rows && a.cols == b.cols;
 }
 
-static const struct scaling *scaling_of(const struct gpu_gemm *g)
+static const struct operand_rules *scaling_of(const struct gpu_gemm *g)
 {
 	for (size_t i = 0; i < sizeof scalings / sizeof *scalings; i++) {
 		if (tile_is(scalings[i].a, g->a.tile) && tile_is(scalings[i].b, g->b.tile))
@@ -66,7 +66,7 @@ static bool types_supported(const struct gpu_gemm *g)
 	return wide || g->d.dtype == DT_F8_E4M3 || (g->d.dtype == DT_F8_E5M2 && any_e5m2);
 }
 
-static int wants(const struct scaling *s, struct err *err)
+static int wants(const struct operand_rules *s, struct err *err)
 {
 	int has = device_capability();
 	bool blocks = s->capability_end == 91;
@@ -82,7 +82,7 @@ static int wants(const struct scaling *s, struct err *err)
 					     : " to 11.x");
 }
 
-static int library_has(const struct scaling *s, struct err *err)
+static int library_has(const struct operand_rules *s, struct err *err)
 {
 	const char *why = NULL;
 	const struct cublaslt *lt = cublaslt(&why);
@@ -103,7 +103,7 @@ static bool lies_well(const void *data, size_t stride_size)
 	return reinterpret_cast<uintptr_t>(data) % FP8_ALIGN == 0 && stride_size % FP8_ALIGN == 0;
 }
 
-static bool all_lie_well(const struct gpu_gemm *g, const struct scaling *s)
+static bool all_lie_well(const struct gpu_gemm *g, const struct operand_rules *s)
 {
 	bool scales = s->a.cols == WHOLE ||
 		      (lies_well(g->a.scale_inv, 0) && lies_well(g->b.scale_inv, 0));
@@ -112,7 +112,7 @@ static bool all_lie_well(const struct gpu_gemm *g, const struct scaling *s)
 	       lies_well(g->d.data, g->d.stride * dtype_bits(g->d.dtype) / 8);
 }
 
-static int shape_fits(const struct gpu_gemm *g, const struct scaling *s, struct err *err)
+static int shape_fits(const struct gpu_gemm *g, const struct operand_rules *s, struct err *err)
 {
 	size_t n = FP8_ALIGN / (dtype_bits(g->d.dtype) / 8);
 
@@ -130,7 +130,8 @@ static int shape_fits(const struct gpu_gemm *g, const struct scaling *s, struct 
 }
 
 /* Checks FP8 operands. */
-static int scaling_supports(const struct gpu_gemm *g, const struct scaling *s, struct err *err)
+static int scaling_supports(const struct gpu_gemm *g, const struct operand_rules *s,
+			    struct err *err)
 {
 	bool blocks = s->a.cols != WHOLE;
 
@@ -149,7 +150,7 @@ static int scaling_supports(const struct gpu_gemm *g, const struct scaling *s, s
  * afterwards. */
 int gpu_gemm_takes(const struct qspec *spec, struct err *err)
 {
-	for (const struct scaling &s : scalings) {
+	for (const struct operand_rules &s : scalings) {
 		bool mx = s.a.cols == 32;
 
 		if (s.a.cols == spec->tile.cols && mx == (spec->scale_type == SCALE_E8M0))
@@ -162,7 +163,7 @@ int gpu_gemm_takes(const struct qspec *spec, struct err *err)
 
 int gpu_gemm_supports(const struct gpu_gemm *g, struct err *err)
 {
-	const struct scaling *s = scaling_of(g);
+	const struct operand_rules *s = scaling_of(g);
 
 	if (!types_supported(g))
 		return err_set(err, ERR_USAGE, "unsupported %s: %s by %s with a result of %s",

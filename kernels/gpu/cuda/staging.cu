@@ -16,14 +16,14 @@ extern "C" {
 
 #define N_STAGES 2
 
-struct stage {
+struct staging_buffer {
 	char *memory;
 	cudaEvent_t copied;	/* recorded after the last copy from or to it */
 	struct device_copy out; /* to the host, of a copy from the GPU; to NULL: none */
 };
 
 struct staging {
-	struct stage stages[N_STAGES];
+	struct staging_buffer stages[N_STAGES];
 	unsigned next; /* the stage to use next */
 	bool pinned;
 	int device;
@@ -33,7 +33,7 @@ struct staging {
 static struct staging *idle[DEVICES_MOST];
 static pthread_mutex_t idle_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static void stage_release(struct stage *stage)
+static void stage_release(struct staging_buffer *stage)
 {
 	if (stage->copied)
 		cudaEventDestroy(stage->copied);
@@ -41,7 +41,7 @@ static void stage_release(struct stage *stage)
 		cudaFreeHost(stage->memory);
 }
 
-static cudaError_t stage_init(struct stage *stage)
+static cudaError_t stage_init(struct staging_buffer *stage)
 {
 	cudaError_t error = cudaEventCreateWithFlags(&stage->copied, cudaEventDisableTiming |
 									     cudaEventBlockingSync);
@@ -134,7 +134,7 @@ static void copy_rows(const struct device_copy *copy)
 }
 
 /* Waits for the stage's last copy, and moves its data to the destination. */
-static void stage_settle(struct stage *stage, struct device_stream *stream)
+static void stage_settle(struct staging_buffer *stage, struct device_stream *stream)
 {
 	check(stream, "cudaEventSynchronize",
 	      cudaEventSynchronize(stage->copied)); /* returns at once if it was never recorded */
@@ -168,7 +168,7 @@ static void enqueue(struct device_stream *stream, const struct device_copy *copy
 static void piece_copy(struct staging *staging, struct device_stream *stream,
 		       const struct device_copy *piece, cudaMemcpyKind kind)
 {
-	struct stage *stage = &staging->stages[staging->next];
+	struct staging_buffer *stage = &staging->stages[staging->next];
 	struct device_copy to_stage = *piece, from_stage = *piece;
 
 	to_stage.to = stage->memory;

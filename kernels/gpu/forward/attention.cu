@@ -31,7 +31,7 @@
 #define SPARE	       ((size_t)64 << 20)
 
 /* Some queries of all heads. */
-struct chunk {
+struct query_chunk {
 	struct attention_args a;
 	size_t first, n;   /* the queries */
 	size_t room;	   /* queries of a head with room: whole tiles */
@@ -116,7 +116,7 @@ static __device__ inline void scores_add(float sum[ROWS][4], const float4 (*q)[P
 	}
 }
 
-static __global__ void attend_scores(struct chunk c)
+static __global__ void attend_scores(struct query_chunk c)
 {
 	__shared__ float4 q[TILE][PITCH], k[TILE][PITCH];
 	const struct attention_args *a = &c.a;
@@ -182,7 +182,7 @@ static __device__ inline void zeros(float *x, size_t begin, size_t end)
 		x[i] = 0;
 }
 
-static __global__ void attend_softmax(struct chunk c)
+static __global__ void attend_softmax(struct query_chunk c)
 {
 	const struct attention_args *a = &c.a;
 	size_t i = (size_t)blockIdx.x * (ATTEND_THREADS / SUM_LANES) + threadIdx.x / SUM_LANES;
@@ -260,7 +260,7 @@ static __device__ inline unsigned in_step(size_t at, size_t first)
 }
 
 /* Stores four columns of a thread's queries. */
-static __device__ inline void mixed_store(const struct chunk &c, size_t head, size_t query,
+static __device__ inline void mixed_store(const struct query_chunk &c, size_t head, size_t query,
 					  size_t col, const float4 sum[ROWS])
 {
 	GPU_UNROLL
@@ -278,7 +278,7 @@ static __device__ inline void mixed_store(const struct chunk &c, size_t head, si
 	}
 }
 
-static __global__ void attend_mix(struct chunk c)
+static __global__ void attend_mix(struct query_chunk c)
 {
 	__shared__ float4 share[TILE][PITCH], value[STEP][TILE_FOURS];
 	const struct attention_args *a = &c.a;
@@ -351,9 +351,9 @@ uint64_t gpu_attention_scratch(const struct attention_args *args)
 	return f16 > all ? f16 : all;
 }
 
-static struct chunk chunk_of(const struct attention_args *a, size_t first, size_t room)
+static struct query_chunk chunk_of(const struct attention_args *a, size_t first, size_t room)
 {
-	struct chunk c = {};
+	struct query_chunk c = {};
 
 	c.a = *a;
 	c.first = first;
@@ -372,7 +372,7 @@ static struct chunk chunk_of(const struct attention_args *a, size_t first, size_
 	return c;
 }
 
-static void attend_launch(struct device_stream *stream, const struct chunk &c)
+static void attend_launch(struct device_stream *stream, const struct query_chunk &c)
 {
 	size_t n_tiles = c.a.n_heads * c.n_query_tiles, rows = c.a.n_heads * c.n,
 	       at_once = ATTEND_THREADS / SUM_LANES;
@@ -400,7 +400,7 @@ void gpu_attend(struct device_stream *stream, const struct attention_args *args)
 		return;
 	}
 	for (size_t first = 0; first < args->n_tokens && !device_stream_stopped(stream);) {
-		struct chunk c = chunk_of(args, first, room_of(args));
+		struct query_chunk c = chunk_of(args, first, room_of(args));
 
 		attend_launch(stream, c);
 		first += c.n;

@@ -178,7 +178,7 @@ void gpu_activate(struct device_stream *stream, enum activation activation, cons
 		     fours_aligned(x, 0) && fours_aligned(y, 0));
 }
 
-struct scale {
+struct scale_rows {
 	struct scale_args a;
 
 	__device__ void operator()(const struct fours &at) const
@@ -195,7 +195,7 @@ struct scale {
 
 void gpu_scale(struct device_stream *stream, const struct scale_args *args)
 {
-	fours_launch(stream, "scale", scale{ *args }, args->n_rows, args->n_cols,
+	fours_launch(stream, "scale", scale_rows{ *args }, args->n_rows, args->n_cols,
 		     rows_aligned(args->x));
 }
 

@@ -13,7 +13,7 @@
 #include "kernels/gpu/forward/magnitudes.h"
 
 /* The arguments of a launch, and how x is cut. */
-struct rounding {
+struct fp8_launch {
 	struct round_fp8_args a;
 	const uint32_t *segments; /* (n_rows): whose amaxes are in the scratch memory; NULL: one */
 	size_t n;	 /* elements of a tile that lies in x without a gap; of a row of segments */
@@ -72,7 +72,7 @@ static __device__ GPU_CALL unsigned four_count(enum fp8_format format, float4 v,
 
 /* Writes the values of up to 4 elements from `at` on, whatever they are.  Returns what
  * four_count() does. */
-static __device__ GPU_CALL unsigned four_put(const struct rounding *r, size_t at, float4 v, int n,
+static __device__ GPU_CALL unsigned four_put(const struct fp8_launch *r, size_t at, float4 v, int n,
 					     struct scaling s)
 {
 	enum fp8_format format = r->a.spec.format;
@@ -99,10 +99,10 @@ static __device__ GPU_CALL unsigned four_put(const struct rounding *r, size_t at
 /* N fours of a thread. */
 template <int N> struct held {
 	float4 v[N];
-	size_t at;	  /* of the first, in x and y */
-	struct spread by; /* in elements */
-	unsigned left;	  /* elements from the first four to the end, at most N * step */
-	bool whole;	  /* the fours that exist have all their elements, and are aligned */
+	size_t at;		/* of the first, in x and y */
+	struct group_spread by; /* in elements */
+	unsigned left;		/* elements from the first four to the end, at most N * step */
+	bool whole;		/* the fours that exist have all their elements, and are aligned */
 
 	/* Returns the elements of four k that exist. */
 	__device__ int has(int k) const
@@ -114,7 +114,7 @@ template <int N> struct held {
 
 	/* Loads fours `step` elements apart, of as many elements as `all` says from the first on.
 	 * Those that do not exist are 0, or the first four once more. */
-	__device__ void load(const struct rounding &r, size_t first, size_t all, unsigned step)
+	__device__ void load(const struct fp8_launch &r, size_t first, size_t all, unsigned step)
 	{
 		at = first;
 		left = all < N * step ? (unsigned)all : N * step;
@@ -209,7 +209,7 @@ template <int N> struct scalings {
  * that the device's conversions give the bits of num/float16.h.  Rounding keeps the order of
  * magnitudes: where the largest element of a four does not saturate, none does. */
 template <enum fp8_format F, enum dtype Y, bool DIVIDE, int N>
-static __device__ inline void fours_put(const struct rounding &r, const struct held<N> &h,
+static __device__ inline void fours_put(const struct fp8_launch &r, const struct held<N> &h,
 					const struct found<N> &found, const struct scalings<N> &s,
 					struct counted *counted)
 {
@@ -241,7 +241,7 @@ static __device__ inline void fours_put(const struct rounding &r, const struct h
 }
 
 template <enum fp8_format F, enum dtype Y, int N>
-static __device__ inline void held_put(const struct rounding &r, const struct held<N> &h,
+static __device__ inline void held_put(const struct fp8_launch &r, const struct held<N> &h,
 				       const struct found<N> &found, const struct scalings<N> &s,
 				       struct counted *counted)
 {
@@ -267,7 +267,7 @@ static __device__ inline void held_put(const struct rounding &r, const struct he
 
 /* The same of fours of one tile. */
 template <enum fp8_format F, enum dtype Y, int N>
-static __device__ inline void held_put(const struct rounding &r, const struct held<N> &h,
+static __device__ inline void held_put(const struct fp8_launch &r, const struct held<N> &h,
 				       struct found<N> found, const struct scaling &s,
 				       struct counted *counted)
 {

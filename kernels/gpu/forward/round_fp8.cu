@@ -15,7 +15,7 @@
 #define SHORT	    (SHORT_LANES * FOURS * 4)	  /* 128 */
 #define CHUNK	    ((size_t)THREADS * FOURS * 4) /* elements of a block at once: 4096 */
 
-static __device__ inline struct scaling tile_scaling(const struct rounding *r, unsigned amax)
+static __device__ inline struct scaling tile_scaling(const struct fp8_launch *r, unsigned amax)
 {
 	return scaling_from_amax(&r->a.spec, f32_from_bits(amax),
 				 scale_limit(DT_F32, r->a.spec.tile));
@@ -25,7 +25,7 @@ static __device__ inline struct scaling tile_scaling(const struct rounding *r, u
 
 /* Calls f(fours of the thread) for what a block has of x: a row, if there are segments, or one of
  * so many equal shares as there are blocks. */
-template <typename F> static __device__ inline void each_of_share(const struct rounding &r, F f)
+template <typename F> static __device__ inline void each_of_share(const struct fp8_launch &r, F f)
 {
 	size_t row = r.segments ? blockIdx.x : 0, step = r.segments ? CHUNK : gridDim.x * CHUNK;
 
@@ -38,13 +38,13 @@ template <typename F> static __device__ inline void each_of_share(const struct r
 	}
 }
 
-static __device__ inline struct value_stats *stats_of_block(const struct rounding &r)
+static __device__ inline struct value_stats *stats_of_block(const struct fp8_launch &r)
 {
 	return r.a.scratch + (r.segments ? r.segments[blockIdx.x] : 0);
 }
 
 static __global__ void __launch_bounds__(THREADS)
-	round_fp8_amax(const __grid_constant__ struct rounding r)
+	round_fp8_amax(const __grid_constant__ struct fp8_launch r)
 {
 	unsigned max = 0;
 
@@ -58,7 +58,7 @@ static __global__ void __launch_bounds__(THREADS)
 /* The scale is as given, or of the amax in the scratch memory. */
 template <enum fp8_format F, enum dtype Y>
 static __global__ void __launch_bounds__(THREADS, 3)
-	round_fp8_whole(const __grid_constant__ struct rounding r)
+	round_fp8_whole(const __grid_constant__ struct fp8_launch r)
 {
 	struct scaling scaling = { r.a.scale, false, r.a.scale_inv, 0 };
 	struct counted counted = {};
@@ -75,7 +75,7 @@ static __global__ void __launch_bounds__(THREADS, 3)
 
 /* The four tiles of 32 elements that SHORT_LANES threads have: each thread computes the scaling of
  * one.  Tiles that do not exist are the first one again, and so have its scaling. */
-static __device__ inline scalings<FOURS> quarters_scale(const struct rounding &r,
+static __device__ inline scalings<FOURS> quarters_scale(const struct fp8_launch &r,
 							struct found<FOURS> found)
 {
 	unsigned first = threadIdx.x % 32 / SHORT_LANES * SHORT_LANES;
@@ -100,7 +100,7 @@ static __device__ inline scalings<FOURS> quarters_scale(const struct rounding &r
 /* QUARTERS: SHORT_LANES threads have four tiles of 32 elements; else one. */
 template <enum fp8_format F, enum dtype Y, bool QUARTERS>
 static __global__ void __launch_bounds__(THREADS, 3)
-	round_fp8_short(const __grid_constant__ struct rounding r)
+	round_fp8_short(const __grid_constant__ struct fp8_launch r)
 {
 	size_t first = ((size_t)blockIdx.x * THREADS + threadIdx.x) / SHORT_LANES *
 		       (QUARTERS ? SHORT : r.n);
@@ -127,7 +127,7 @@ static __global__ void __launch_bounds__(THREADS, 3)
  * loads it again to write it if there is more than one. */
 template <enum fp8_format F, enum dtype Y, bool LONG>
 static __global__ void __launch_bounds__(THREADS, LONG ? 2 : 3)
-	round_fp8_strips(const __grid_constant__ struct rounding r)
+	round_fp8_strips(const __grid_constant__ struct fp8_launch r)
 {
 	const int n_fours = LONG ? LONG_FOURS : FOURS;
 	unsigned lanes = LONG ? THREADS : 1U << r.log2_lanes, lane = threadIdx.x & (lanes - 1);
@@ -167,7 +167,7 @@ static __host__ __device__ inline size_t tile_size(size_t begin, size_t tile, si
 	return tile == WHOLE || n - begin < tile ? n - begin : tile;
 }
 
-static __device__ inline struct tile_part tile_at(const struct rounding &r, size_t i)
+static __device__ inline struct tile_part tile_at(const struct fp8_launch &r, size_t i)
 {
 	size_t down = quotient(i, r.n_across), across = i - down * r.n_across;
 	struct tile tile = r.a.spec.tile;
@@ -182,7 +182,7 @@ static __device__ inline struct tile_part tile_at(const struct rounding &r, size
 
 /* Calls f(position, its values, their number) for each four elements of one of WIDTH threads. */
 template <int WIDTH, typename F>
-static __device__ inline void each_of_tile(const struct rounding &r, const struct tile_part &part,
+static __device__ inline void each_of_tile(const struct fp8_launch &r, const struct tile_part &part,
 					   F f)
 {
 	size_t n_across = (part.n_cols + 3) / 4;
@@ -199,7 +199,7 @@ static __device__ inline void each_of_tile(const struct rounding &r, const struc
 /* WIDTH adjacent threads have a tile: a warp, or the block. */
 template <int WIDTH>
 static __global__ void __launch_bounds__(THREADS)
-	round_fp8_tiles(const __grid_constant__ struct rounding r)
+	round_fp8_tiles(const __grid_constant__ struct fp8_launch r)
 {
 	size_t tile = ((size_t)blockIdx.x * THREADS + threadIdx.x) / WIDTH;
 	const struct tile_part part = tile_at(r, tile);
@@ -221,8 +221,8 @@ static __global__ void __launch_bounds__(THREADS)
 
 /* The kernels of a format and a type of y. */
 struct kernels {
-	void (*whole)(struct rounding), (*quarters)(struct rounding), (*one)(struct rounding),
-		(*strips)(struct rounding), (*long_strips)(struct rounding);
+	void (*whole)(struct fp8_launch), (*quarters)(struct fp8_launch), (*one)(struct fp8_launch),
+		(*strips)(struct fp8_launch), (*long_strips)(struct fp8_launch);
 };
 
 template <enum fp8_format F, enum dtype Y> static struct kernels kernels_of(void)
@@ -240,14 +240,14 @@ static struct kernels kernels_for(const struct round_fp8_args *args)
 				      : kernels_of<FP8_E5M2, DT_F32>();
 }
 
-static void launch(struct device_stream *stream, void (*kernel)(struct rounding), size_t n_blocks,
-		   const struct rounding &r)
+static void launch(struct device_stream *stream, void (*kernel)(struct fp8_launch), size_t n_blocks,
+		   const struct fp8_launch &r)
 {
 	GPU_LAUNCH(kernel, n_blocks, THREADS, device_stream_native(stream), r);
 	device_launched(stream, "round_fp8");
 }
 
-static void whole_launch(struct device_stream *stream, const struct rounding &r, size_t n_blocks,
+static void whole_launch(struct device_stream *stream, const struct fp8_launch &r, size_t n_blocks,
 			 size_t n_amaxes)
 {
 	if (r.a.spec.arith != ARITH_GIVEN) {
@@ -258,7 +258,7 @@ static void whole_launch(struct device_stream *stream, const struct rounding &r,
 }
 
 /* Of tiles of r.n elements without a gap between or within them. */
-static void dense_launch(struct device_stream *stream, struct rounding r)
+static void dense_launch(struct device_stream *stream, struct fp8_launch r)
 {
 	const struct kernels kernels = kernels_for(&r.a);
 	size_t n_threads = r.n_tiles * SHORT_LANES;
@@ -279,7 +279,7 @@ static void dense_launch(struct device_stream *stream, struct rounding r)
 }
 
 /* The threads of a tile have at most 16 elements each, if a warp holds it. */
-static void tiles_launch(struct device_stream *stream, const struct rounding &r)
+static void tiles_launch(struct device_stream *stream, const struct fp8_launch &r)
 {
 	struct tile tile = r.a.spec.tile;
 	bool is_short =
@@ -291,10 +291,10 @@ static void tiles_launch(struct device_stream *stream, const struct rounding &r)
 }
 
 /* step: the elements from a tile to the next one in its row. */
-static struct rounding rounding_of(const struct round_fp8_args *args, size_t n, size_t step)
+static struct fp8_launch rounding_of(const struct round_fp8_args *args, size_t n, size_t step)
 {
 	struct tile tile = args->spec.tile;
-	struct rounding r = {};
+	struct fp8_launch r = {};
 
 	r.a = *args;
 	r.n = n;
@@ -326,7 +326,7 @@ void gpu_round_fp8(struct device_stream *stream, const struct round_fp8_args *ar
 void gpu_round_rows_fp8(struct device_stream *stream, const struct round_rows_fp8_args *args)
 {
 	const struct round_fp8_args *cast = &args->cast;
-	struct rounding r = rounding_of(cast, cast->n_cols, cast->n_cols);
+	struct fp8_launch r = rounding_of(cast, cast->n_cols, cast->n_cols);
 
 	if (cast->n_rows == 0 || cast->n_cols == 0 || device_stream_stopped(stream))
 		return;

@@ -5,7 +5,7 @@
 #include "kernels/gpu/forward/forward.h"
 #include "kernels/gpu/forward/magnitudes.h"
 
-struct copy {
+struct copy_rows {
 	struct copy_args a;
 
 	__device__ void operator()(const struct fours &at) const
@@ -19,7 +19,7 @@ struct copy {
 
 void gpu_copy_rows(struct device_stream *stream, const struct copy_args *args)
 {
-	fours_launch(stream, "copy", copy{ *args }, args->n_rows, args->n_cols,
+	fours_launch(stream, "copy", copy_rows{ *args }, args->n_rows, args->n_cols,
 		     rows_aligned(args->y) && rows_aligned(args->x));
 }
 
@@ -94,7 +94,7 @@ void gpu_scatter_add(struct device_stream *stream, const struct scatter_add_args
 }
 
 /* A row of the launch is a head of a token; its columns are pairs. */
-struct rope {
+struct rotate_pairs {
 	struct rope_args a;
 
 	__device__ void operator()(const struct fours &at) const
@@ -168,6 +168,6 @@ void gpu_rope(struct device_stream *stream, const struct rope_args *args)
 				   rope_observed{ *args, { args->before, args->after } },
 				   args->n_tokens * args->n_heads, half, aligned);
 	else
-		fours_launch(stream, "rope", rope{ *args }, args->n_tokens * args->n_heads, half,
-			     aligned);
+		fours_launch(stream, "rope", rotate_pairs{ *args }, args->n_tokens * args->n_heads,
+			     half, aligned);
 }
