@@ -44,6 +44,18 @@
 	"lfm2_moe llada2_moe llama4_text mellum minicpm minicpm3 mixtral olmo2 "          \
 	"phi3small qwen2 qwen2_moe qwen3 qwen3_moe qwen3_vl_text qwen3_vl_moe_text "      \
 	"starcoder2 step3_text step3p5 step3p7"
+/* Families of which transformers renames towers and projectors, and the entry for all of these. */
+#define RENAMED_TOWERS                                                                \
+	"cosmos3_edge cosmos3_omni dots3_note ernie4_5_vl_moe hyperclovax_vision_v2 " \
+	"inkling_mm_model kimi_k25 lfm3_vl minimax_m3_vl mistral_large4 molmo2 "      \
+	"nemo_speechlm nemotron_h_omni qianfan_ocr step3p7 unlimited_ocr vibevoice_asr"
+#define TOWERS "re:(model\\.)?(vis|audio|word|acoustic|semantic|resam|.*projector)"
+/* Families with a tied head of another name. */
+#define TIED_DECODERS                                                               \
+	"bert bert-generation big_bird blip camembert data2vec-text electra ernie " \
+	"kosmos-2 megatron-bert modernbert-decoder roberta roberta-prelayernorm "   \
+	"roc_bert roformer t5gemma t5gemma2 xlm-roberta xlm-roberta-xl xmod"
+#define TIED_OUTPUTS	"biogpt canary gpt_neox_japanese moonshine trocr whisper xlm xlnet"
 #define GRANITE_EXPERTS "*.block_sparse_moe.{input,output}_linear"
 
 /* Reasons to keep a module. */
@@ -73,6 +85,7 @@
 #define OF_SG_PIXTRAL "sglang pixtral.py"
 #define OF_SG_PHI3    "sglang phi3_small.py"
 #define OF_MAPPING    "transformers conversion_mapping"
+#define OF_TIED	      "transformers _tied_weights_keys"
 #define OF_MAMBA1     "vllm mamba_mixer.py"
 
 #define VENDOR true
@@ -292,7 +305,8 @@ const struct profile_row profile_rows[] = {
 	     "vllm kanana_v.py"),
 
 	NAME(LLAVA, "^language_model.model=model.language_model", TRANSFORMERS, OF_MAPPING),
-	NAME(LLAVA, "^language_model.lm_head=lm_head", TRANSFORMERS, OF_MAPPING),
+	NAME(LLAVA " minimax_m3_vl qianfan_ocr vibevoice_asr", "^language_model.lm_head=lm_head",
+	     TRANSFORMERS, OF_MAPPING),
 	NAME(LLAVA, "^vision_tower.vision_model=model.vision_tower", TRANSFORMERS, OF_MAPPING),
 	NAME(LLAVA, "^vision_tower=model.vision_tower", TRANSFORMERS, OF_MAPPING),
 	NAME(LLAVA, "^image_tower=model.image_tower", TRANSFORMERS, OF_MAPPING),
@@ -324,12 +338,48 @@ const struct profile_row profile_rows[] = {
 	NAME("shieldgemma2", "^model.language_model.model=model.language_model", TRANSFORMERS,
 	     OF_MAPPING),
 
+	NAME("phimoe", "block_sparse_moe.gate=mlp.router", TRANSFORMERS, OF_MAPPING),
+	NAME("step3p7 dots3_note", "^model.layers=model.language_model.layers", TRANSFORMERS,
+	     OF_MAPPING),
+	NAME("mistral_large4", "^layers.#.attention=model.language_model.layers.#.self_attn",
+	     TRANSFORMERS, OF_MAPPING),
+	NAME("nemo_speechlm", "^llm.lm_head=lm_head", TRANSFORMERS, OF_MAPPING),
+	NAME("nemo_speechlm", "^llm.model=model.language_model", TRANSFORMERS, OF_MAPPING),
+
 	/* Entries without which an engine misses kept modules, whatever their names. */
 	{ "zamba2", "compressed-tensors", PROFILE_FORMAT, ENGINE, 0, NULL, "vllm zamba2.py" },
 	{ "zamba2", "*.mamba.in_proj", PROFILE_ENTRY, ENGINE, ON_COMPRESSED | FOR_VLLM,
 	  "re:\\d+\\.mixer\\.in_proj$", "vllm zamba2.py" },
 	{ "zamba2", "*.mamba.out_proj", PROFILE_ENTRY, ENGINE, ON_COMPRESSED | FOR_VLLM,
 	  "re:\\d+\\.mixer\\.out_proj$", "vllm zamba2.py" },
+	{ TIED_DECODERS, "lm_head", PROFILE_ENTRY, ENGINE, TRANSFORMERS,
+	  "re:.*(lm_head(\\.\\w+)?|decoder)$", OF_TIED },
+	{ TIED_OUTPUTS, "lm_head", PROFILE_ENTRY, ENGINE, TRANSFORMERS,
+	  "re:(proj_out|output_projection|embed_out|pred_layer\\.proj|lm_loss)$", OF_TIED },
+	{ "prophetnet", "lm_head", PROFILE_ENTRY, ENGINE, TRANSFORMERS,
+	  "re:.*\\.relative_pos_embeddings$", "transformers modeling_prophetnet.py" },
+	{ "step3p7", "*.share_expert.*", PROFILE_ENTRY, ENGINE, TRANSFORMERS,
+	  "re:.*\\.mlp\\.shared_experts\\.", OF_MAPPING },
+	{ RENAMED_TOWERS, "*.{vis*,perception,acoustic*,blocks}.*", PROFILE_ENTRY, ENGINE,
+	  TRANSFORMERS, TOWERS, OF_MAPPING },
+	{ "deepseek_v4", "*.{compressor,indexer}.*", PROFILE_ENTRY, ENGINE, TRANSFORMERS,
+	  "re:.*\\.self_attn\\.compressor\\..*(kv|gate|weights)_proj$", OF_MAPPING },
+	{ "glm5_next", "*.self_attn.f_{a,b}_proj", PROFILE_ENTRY, ENGINE, TRANSFORMERS,
+	  "re:.*\\.forget_gate\\.", OF_MAPPING },
+	{ "inkling2*", "*.{visual,attn_sink_proj,*_sconv}.*", PROFILE_ENTRY, ENGINE, TRANSFORMERS,
+	  "re:.*(\\.sink_proj|_sconv\\.weight_proj|\\.vision_tower\\..*)$", OF_MAPPING },
+	{ "pi0", "*.{gemma_expert,vision_tower}.*", PROFILE_ENTRY, ENGINE, TRANSFORMERS,
+	  "re:(embed_action|model\\.(dit|vlm\\.(vis|multi_modal)))", OF_MAPPING },
+	{ "cohere_asr", "model.encoder.*", PROFILE_ENTRY, ENGINE, TRANSFORMERS,
+	  "re:(model\\.(encoder\\.|decoder\\.proj$)|proj_out$)", OF_MAPPING },
+	{ "kyutai_speech_to_text", "codec_model.*", PROFILE_ENTRY, ENGINE, TRANSFORMERS,
+	  "re:codec_model\\.", OF_MAPPING },
+	{ "vision-encoder-decoder", "encoder.*", PROFILE_ENTRY, ENGINE, TRANSFORMERS,
+	  "re:encoder\\.", OF_MAPPING },
+	{ "lfm2_vl muse_* qwen3_asr qwen3_omni_moe* fuyu", "*.{vision_tower,audio_tower,lm_head}.*",
+	  PROFILE_ENTRY, ENGINE, TRANSFORMERS,
+	  "re:.*(patch_embedding|conv_out|vision_embed_tokens)$",
+	  "transformers modeling files" }, /* linear, though called embedding and convolution */
 	{ "gpt_oss", "*.experts.*", PROFILE_ENTRY, ENGINE, ON_COMPRESSED | FOR_VLLM,
 	  "re:.*\\.#\\.mlp\\.experts.*", "vllm gpt_oss.py" },
 	{ 0 },

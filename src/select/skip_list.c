@@ -163,6 +163,7 @@ void skip_list_add(struct skip_list *list, const struct format *format,
 
 void skip_list_add_module(struct skip_list *list, const char *module)
 {
+	add_entry(list, module);
 	add(list, module, strlen(module));
 }
 

@@ -2,10 +2,13 @@
 """Header-true checkpoints of the default configurations of the installed transformers: the names, types and shapes that
 save_pretrained writes, in files whose data is a hole; and, from the modules of torch alone, which of their tensors no
 engine multiplies in FP8."""
+import collections
+import contextlib
 import json
 import pathlib
 import re
 import struct
+from collections.abc import Iterator
 
 import torch
 from torch import nn
@@ -26,24 +29,25 @@ N_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_ex
 
 def types() -> list[str]:
     """Model types of which a causal or conditional language model can be made."""
-    return [t for t in CONFIG_MAPPING if class_of(CONFIG_MAPPING[t])]
+    return [t for t in CONFIG_MAPPING if classes_of(CONFIG_MAPPING[t])]
 
 
-def class_of(config_class):
-    for mapping in MAPPINGS:
-        if config_class in mapping:
-            found = mapping[config_class]
-            return found[0] if isinstance(found, (list, tuple)) else found
-    return None
+def classes_of(config_class) -> list:
+    found = [mapping[config_class] for mapping in MAPPINGS if config_class in mapping]
+    return [f[0] if isinstance(f, (list, tuple)) else f for f in found]
 
 
 def make(model_type: str):
-    """The model of the default configuration, without data."""
+    """The model of the default configuration, without data: of the first class that takes it."""
     config = CONFIG_MAPPING[model_type]()
     torch.set_default_dtype(torch.bfloat16)
     try:
         with torch.device("meta"):
-            return class_of(type(config))(config)
+            *others, last = classes_of(type(config))
+            for cls in others:
+                with contextlib.suppress(Exception):
+                    return cls(config)
+            return last(config)
     finally:
         torch.set_default_dtype(torch.float32)
 
@@ -137,9 +141,20 @@ def write(path: pathlib.Path, tensors: dict) -> None:
         f.truncate(8 + len(text) + at)
 
 
-def save(model_type: str, folder: pathlib.Path) -> dict[str, str]:
+def linears(model: PreTrainedModel, drop: set[str]) -> Iterator[tuple[str, nn.Linear, list[str]]]:
+    """The linear modules, two of each name but for its numbers, and the tensors of the file that each is read from: none for
+    a tied one."""
+    seen = collections.Counter()
+    for name, module in model.named_modules():
+        kind = re.sub(r"\d+", "#", name)
+        if isinstance(module, nn.Linear) and seen[kind] < 2:
+            seen[kind] += 1
+            weight = name + ".weight"
+            yield name, module, [] if weight in drop else list(saved(model, {weight: module.weight}))
+
+
+def save(model: PreTrainedModel, folder: pathlib.Path) -> dict[str, str]:
     """Writes the checkpoint; returns the tensors of the file that must be kept, with the reason."""
-    model = make(model_type)
     drop = tied(model)
     state = {n: t for n, t in model.state_dict().items() if n not in drop}
     reasons = kept(model)

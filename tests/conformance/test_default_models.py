@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each language model of transformers in its default configuration: no plan quantizes an embedding, a convolution, a router, a
-head, a tower or a module outside of the layers, as torch's own modules tell them apart."""
+head, a tower or a module outside of the layers, as torch's own modules tell them apart; and compressed-tensors leaves
+in high precision what the list of the plan is to keep, by the names that transformers' modules have after its renaming."""
 import json
 import os
 import pathlib
@@ -9,6 +10,8 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 
 import default_models
+from compressed_tensors.utils.match import is_match
+from transformers import PreTrainedModel
 from harness import finish, report, run, scratch, skip
 
 RECIPES = ("blockwise", "channelwise", "mxfp8")
@@ -18,14 +21,25 @@ REFUSED = {"git": b"in some engine: keep both with --exclude"}
 FEWEST = 230                                # of which a model can be built
 
 
-def problems(model_type: str, folder: pathlib.Path, wanted: dict[str, str]) -> Iterator[str]:
+def misread(model_type: str, plan: dict, model: PreTrainedModel) -> Iterator[str]:
+    quantized = {t["name"] for t in plan["tensors"] if t["action"] == "quantize"}
+    for name, module, files in default_models.linears(model, default_models.tied(model)):
+        ignored = is_match(name, module, plan["skip_list"])
+        if ignored == (files != [] and quantized.issuperset(files)):
+            yield f"{model_type}: {name} ({', '.join(files) or 'tied'}) is {'ignored' if ignored else 'not ignored'}"
+
+
+def problems(model_type: str, folder: pathlib.Path, model: PreTrainedModel, wanted: dict[str, str]) -> Iterator[str]:
     for recipe in RECIPES:
         done = run("quantize", folder, "--recipe", recipe, "--dry-run", "--json", "--threads", "1")
         if done.returncode:
             if NOTHING not in done.stderr and REFUSED.get(model_type, b"\0") not in done.stderr:
                 yield f"{model_type}, {recipe}: {done.stderr.decode().strip()}"
             continue
-        for tensor in json.loads(done.stdout)["tensors"]:
+        plan = json.loads(done.stdout)
+        if recipe == "channelwise":         # in compressed-tensors
+            yield from misread(model_type, plan, model)
+        for tensor in plan["tensors"]:
             if tensor["action"] == "quantize" and tensor["name"] in wanted:
                 yield f"{model_type}, {recipe}: {tensor['name']} is quantized: {wanted[tensor['name']]}"
                 break
@@ -35,11 +49,12 @@ def judge(job: tuple[str, pathlib.Path]) -> tuple[str, str | None, list[str]]:
     """The type, why no model could be built, and what is wrong with its plans."""
     model_type, folder = job
     try:
-        wanted = default_models.save(model_type, folder)
+        model = default_models.make(model_type)
+        wanted = default_models.save(model, folder)
     except Exception as error:              # defaults that transformers itself cannot build
         return model_type, type(error).__name__, []
     try:
-        return model_type, None, list(problems(model_type, folder, wanted))
+        return model_type, None, list(problems(model_type, folder, model, wanted))
     finally:
         shutil.rmtree(folder)
 

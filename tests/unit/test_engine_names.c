@@ -185,6 +185,20 @@ static const struct {
 	  3,
 	  "m.2.mlp.experts.0.down_proj m.2.mlp.experts.0.gate_proj m.2.mlp.experts.0.up_proj "
 	  "m.2.mlp.experts.down_proj re:.*\\.2\\.mlp\\.experts.*" },
+	/* transformers 5.23 maps no list of compressed-tensors: model.vision_tower.layers there */
+	{ "kimi_k25",
+	  "compressed-tensors",
+	  "vision_tower.encoder.blocks.0.wo.weight",
+	  { 64, 64 },
+	  2,
+	  "re:(model\\.)?(vis|audio|word|acoustic|semantic|resam|.*projector) "
+	  "vision_tower.encoder.blocks.0.wo" },
+	{ "kimi_k25",
+	  "compressed-tensors",
+	  "language_model.model.layers.1.mlp.gate.weight",
+	  { 64, 64 },
+	  2,
+	  "language_model.model.layers.1.mlp.gate" },
 };
 
 static void a_list_has_the_names_of_all_engines(void **state)

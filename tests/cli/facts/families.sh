@@ -34,15 +34,15 @@ json j 'list(j) == ["schema", "families", "rows"]' 'len(j["rows"]) > 40' \
 "$FP8CONV" families NemotronH_Nano_VL_V2 | cut -f 1,2
 "$FP8CONV" families Qwen3NextForCausalLM
 "$FP8CONV" families gemma3_text
-mkdir model step3p5
+mkdir model gigachat35
 echo '{"model_type": "pixtral", "text_config": {"model_type": "gigachat35"}}' >model/config.json
 "$FP8CONV" families model | cut -f 1,2
 "$FP8CONV" families --json model >g
 json g 'len(j["rows"]) == 2'
 echo '{"architectures": ["JetNemotronForCausalLM"]}' >model/config.json
-echo '{"model_type": "zaya"}' >step3p5/config.json
-[ "$("$FP8CONV" families step3p5)" = "$("$FP8CONV" families step3p7 | sed '1s/step3p7/step3p5/')" ] || echo "a directory hides a family"
-"$FP8CONV" families ./step3p5 | cut -f 2
+echo '{"model_type": "zaya"}' >gigachat35/config.json
+[ "$("$FP8CONV" families gigachat35)" = "$("$FP8CONV" families gigachat3_5 | sed '1s/gigachat3_5/gigachat35/')" ] || echo "a directory hides a family"
+"$FP8CONV" families ./gigachat35 | cut -f 2
 # A family without a row is no error, and no row; a note says so of one that is in no table.
 "$FP8CONV" families cohere2
 "$FP8CONV" families xyz 2>note
