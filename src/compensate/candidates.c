@@ -1,9 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The candidates: models whose weights have the codes of one rho, or the nearest.  They go through
- * the layers beside the source, over the sequences that no Hessian has seen; the one that diverges
- * least from it wins.  Inputs stay in high precision: their rounding is the same for all.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "compensate/candidates.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +8,8 @@
 #include "backend/dispatch.h"
 #include "base/mem.h"
 #include "base/pool.h"
-#include "compensate/steps.h"
+#include "compensate/codes.h"
+#include "compensate/ranks.h"
 #include "sweep/series.h"
 
 /* Returns the number, among all sequences that are held out, of those of this rank. */

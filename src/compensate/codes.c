@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "compensate/codes.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "compensate/steps.h"
+#include "compensate/ranks.h"
 
 /* Returns the codes of a stage with every rho: the bytes of its file. */
 static uint64_t stage_size(const struct compensate_plan *plan, size_t stage)

@@ -9,7 +9,13 @@
 
 #include "base/mem.h"
 #include "base/pool.h"
-#include "compensate/steps.h"
+#include "compensate/candidates.h"
+#include "compensate/codes.h"
+#include "compensate/inputs.h"
+#include "compensate/memory.h"
+#include "compensate/ranks.h"
+#include "compensate/stage.h"
+#include "compensate/sums.h"
 
 /* Returns where the turn ends that begins with group `first`: as many groups as the memory holds
  * with two sequences for each thread of all ranks. */

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "compensate/memory.h"
+#include "compensate/ranks.h"
 
 /* Sequences of a chunk for each thread, at most: enough that threads seldom wait for each other. */
 #define CHUNK_MAX 8

@@ -57,6 +57,9 @@ int inputs_open(struct inputs *inputs, struct compensation *job, const struct tu
 		struct err *err);
 void inputs_release(struct inputs *inputs);
 
+/* Frees the memory of kept inputs, which the turns of a job share. */
+void kept_inputs_release(struct compensation *job);
+
 /* Keeps the inputs of n sequences from the next run on; the chunk is running.  inputs_skip() sets
  * the chunk alone. */
 void inputs_begin(struct inputs *inputs, const size_t *sequences, size_t n);

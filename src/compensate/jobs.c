@@ -1,12 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Which rows of which units each matrix of the forward pass multiplies.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "compensate/jobs.h"
+
 #include <stdlib.h>
 
 #include "base/mem.h"
 #include "base/sort.h"
-#include "compensate/steps.h"
 
 /* The units that have a spec, by tensor of the source. */
 struct unit_list {

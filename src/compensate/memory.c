@@ -3,9 +3,13 @@
  * The memory of a job: the residual streams of all sequences stay, and the Hessians of a layer are
  * made in as many turns as the rest of the memory asks for.
  */
+#include "compensate/memory.h"
+
 #include <inttypes.h>
 
-#include "compensate/steps.h"
+#include "compensate/band.h"
+#include "compensate/codes.h"
+#include "compensate/factor.h"
 #include "sweep/weights.h"
 
 #define DEFAULT_MEMORY ((uint64_t)4 << 30)

@@ -6,7 +6,9 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "compensate/steps.h"
+#include "compensate/jobs.h"
+#include "compensate/memory.h"
+#include "compensate/ranks.h"
 #include "tokenizer/tokenizer.h"
 
 #define DEFAULT_SEQ_LEN 512

@@ -1,13 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The ranks that share a job.  Each runs its own sequences; all have the inputs of all, and add
- * them to their own panels of the Hessians in the order of one process; each rounds the matrices of
- * its own groups.  So no sum depends on the number of ranks, or on which one was first.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "compensate/ranks.h"
+
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "compensate/steps.h"
 
 /* Sequences go to the ranks in turn, those that are held out by themselves: every chunk, and the
  * candidates, then have work for all. */

@@ -1,15 +1,14 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * From Hessians to codes: with each rho, the factor of every group of a turn, then the codes of its
- * matrices, band by band.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "compensate/stage.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/pool.h"
+#include "compensate/codes.h"
+#include "compensate/ranks.h"
 #include "compensate/round.h"
-#include "compensate/steps.h"
 
 /* With fewer tokens for a column, rho rises linearly to 1, which is rounding to nearest.  Below the
  * second number it is 1. */

@@ -1,9 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The Hessians of a turn.  While a chunk of sequences runs, X^T X of each sequence of the chunk
- * before is added to the sums, sequence by sequence: a sum has one order, whatever runs at the same
- * time.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "compensate/sums.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +8,7 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "compensate/inputs.h"
+#include "compensate/ranks.h"
 
 /* Runs a sequence through the layer on a copy of its residual stream. */
 static int run_copy(const struct inputs *inputs, int worker, size_t i, struct err *err)
