@@ -8,7 +8,7 @@
 #include "backend/dispatch.h"
 #include "base/mem.h"
 #include "calibrate/recorder.h"
-#include "calibrate/steps.h"
+#include "calibrate/resume.h"
 #include "sweep/sweep.h"
 
 /* The state of a running calibration. */

@@ -75,6 +75,12 @@ struct calibrate_result {
 	double perplexity; /* over all tokens of this run */
 };
 
+/* Does the precision of the parameters mean fp32 products? */
+bool calibrate_is_f32(const struct calibrate_params *params);
+
+/* Returns the passes that the history keeps. */
+uint64_t calibrate_history_len(const struct calibrate_params *params);
+
 /* Opens the model and the data.  ERR_INPUT if one of them cannot be used; ERR_USAGE for options
  * that do not fit to them or to each other. */
 int calibrate_plan_make(struct calibrate_plan *plan, const struct calibrate_params *params,

@@ -8,8 +8,8 @@
 #include "backend/dispatch.h"
 #include "base/mem.h"
 #include "base/sort.h"
-#include "calibrate/steps.h"
 #include "base/intern.h"
+#include "calibrate/dump_file.h"
 #include "model/experts.h"
 #include "sweep/weights.h"
 

@@ -36,6 +36,14 @@ int dumps_plan_make(struct dumps_plan *plan, const struct calibrate_params *para
 		    struct err *err);
 void dumps_plan_release(struct dumps_plan *plan);
 
+/* ERR_INPUT, naming tensor and file, unless the matrix takes as many features as the dump has. */
+int dumps_check_input(const struct linear_ref *linear, const struct tensor_ref *input,
+		      const char *path, struct err *err);
+
+/* Returns how many rows of inputs are multiplied at once: constant, so that the bytes are the
+ * same. */
+size_t dumps_block_rows(const struct linear_ref *linear);
+
 /* As calibrate_run(), but no loss is known. */
 int dumps_run(const struct dumps_plan *plan, const struct calibrate_params *params,
 	      struct sweep_progress *progress, struct calibrate_result *result,

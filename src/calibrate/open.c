@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "calibrate/steps.h"
+#include "calibrate/calibrate.h"
 #include "tokenizer/tokenizer.h"
 
 #define DEFAULT_SEQ_LEN 512

@@ -1,7 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Where a calibration begins: with an empty history, or after the passes in a file.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "calibrate/resume.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +8,6 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "calibrate/steps.h"
 #include "source/fingerprint.h"
 
 static int differs(const struct history_file *file, const char *what, const char *there,

@@ -1,13 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The groups of matrices: those of a layer that share an input, all experts of a layer or each of
- * them, the head.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sensitivity/groups.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "sensitivity/steps.h"
+#include "sensitivity/places.h"
 #include "sweep/engine_cast.h"
 
 #define ROLE(name) ((uint64_t)1 << LINEAR_##name)

@@ -7,7 +7,8 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "sensitivity/steps.h"
+#include "sensitivity/groups.h"
+#include "sensitivity/replace.h"
 #include "source/fingerprint.h"
 #include "sweep/weights.h"
 #include "tokenizer/tokenizer.h"

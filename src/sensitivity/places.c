@@ -1,13 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The units that have the rows of a matrix.  Mostly it is one unit; gate and up that are multiplied
- * as one matrix are quantized as two, and all experts of a layer may be one stack.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sensitivity/places.h"
+
 #include <stdlib.h>
 
 #include "base/mem.h"
 #include "base/sort.h"
-#include "sensitivity/steps.h"
 
 static int compare_places(const void *one, const void *other)
 {

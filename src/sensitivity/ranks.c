@@ -1,10 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * What the ranks of a group must have in common: the measurement, and what was measured before.
- */
-#include <stdlib.h>
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sensitivity/ranks.h"
 
-#include "sensitivity/steps.h"
+#include <stdlib.h>
 
 int ranks_agree(struct sensitivity_plan *plan, const struct group *group, struct err *err)
 {

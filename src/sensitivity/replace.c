@@ -1,8 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Matrices in FP8: read a panel at a time, quantized as `quantize` does, and put in the place of
- * the unquantized ones as the values of their codes.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sensitivity/replace.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +8,6 @@
 #include "backend/dispatch.h"
 #include "backend/host_ops.h"
 #include "base/pool.h"
-#include "sensitivity/steps.h"
 #include "sweep/weight_matrix.h"
 
 /* Rows of a matrix. */

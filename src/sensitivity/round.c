@@ -1,16 +1,13 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * One pass of the sequences through the layers: in each layer the variants that began before it run
- * first, then those of its own groups, at last the unquantized model, from whose stream they
- * began.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sensitivity/round.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/pool.h"
-#include "sensitivity/steps.h"
+#include "sensitivity/replace.h"
 #include "sweep/series.h"
 
 /* Variants [first, first + n) of a round in one stage. */

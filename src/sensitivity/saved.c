@@ -1,11 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The output file, and beside it the table of an unfinished measurement.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sensitivity/saved.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include "sensitivity/steps.h"
 
 /* Are two tables of the same measurement?  Compares all but divergences. */
 static bool same_table(const struct kld_table *a, const struct kld_table *b)

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sensitivity/sensitivity.h"
 
-#include "sensitivity/steps.h"
+#include "sensitivity/ranks.h"
+#include "sensitivity/round.h"
+#include "sensitivity/saved.h"
 
 static size_t n_measured(const struct kld_table *table)
 {

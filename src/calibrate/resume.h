@@ -1,25 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared by the files of this folder.  calibrate_run() (over data) and dumps_run() (over dumped
- * inputs) have the same order:
+ * Where a calibration begins: with an empty history, or after the passes in a file.
  *
- *  resume_open    opens the place of the history, and reads the passes that it has (resume.c)
+ * calibrate_run() (over data) and dumps_run() (over dumped inputs) have the same order:
+ *
+ *  resume_open    opens the place of the history, and reads the passes that it has
  *  resume_check   checks that these are the first passes of the same data
  *  ...            sweeps; the file is written after each
  *  resume_failed  decides about the file after a failed sweep
  */
-#ifndef FP8CONV_CALIBRATE_STEPS_H
-#define FP8CONV_CALIBRATE_STEPS_H
+#ifndef FP8CONV_CALIBRATE_RESUME_H
+#define FP8CONV_CALIBRATE_RESUME_H
 
 #include "calibrate/calibrate.h"
-#include "calibrate/dump_file.h"
-#include "calibrate/dumps.h"
-
-/* Does the precision of the parameters mean fp32 products? */
-bool calibrate_is_f32(const struct calibrate_params *params);
-
-/* Returns the passes that the history keeps. */
-uint64_t calibrate_history_len(const struct calibrate_params *params);
+#include "ckpt/outfile.h"
+#include "source/source.h"
 
 /* The place of a history, and the origin of its passes.  A zeroed struct is safe to close. */
 struct history_file {
@@ -46,13 +41,5 @@ int resume_check(const struct history_file *file, const struct amax_stats *stats
  * (n_resumed is 0); after a signal it puts the saved passes into the message.  Returns -1. */
 int resume_failed(const struct history_file *file, const struct amax_stats *stats, size_t n_resumed,
 		  struct err *err);
-
-/* ERR_INPUT, naming tensor and file, unless the matrix takes as many features as the dump has. */
-int dumps_check_input(const struct linear_ref *linear, const struct tensor_ref *input,
-		      const char *path, struct err *err);
-
-/* Returns how many rows of inputs are multiplied at once: constant, so that the bytes are the
- * same. */
-size_t dumps_block_rows(const struct linear_ref *linear);
 
 #endif
