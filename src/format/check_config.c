@@ -57,7 +57,9 @@ bool config_declares_cache(const json_t *config)
 	const json_t *nested = json_object_get(config, "quantization");
 	const json_t *keys = nested ? nested : config;
 	const json_t *scheme = json_object_get(keys, "kv_cache_scheme");
+	const json_t *group = json_object_get(json_object_get(config, "export"), "kv_cache_group");
 
-	return (json_is_object(scheme) && !json_is_true(json_object_get(scheme, "dynamic"))) ||
+	return json_array_size(group) ||
+	       (json_is_object(scheme) && !json_is_true(json_object_get(scheme, "dynamic"))) ||
 	       !strcasecmp(config_text(keys, "kv_cache_quant_algo"), "FP8");
 }

@@ -20,7 +20,7 @@ struct config_check {
 	const struct detection *detection; /* whose config, not NULL, is checked */
 	const json_t *hf_quant_config;	   /* hf_quant_config.json; NULL: missing */
 	const json_t *kept;	/* the list of modules in high precision; NULL: missing */
-	const bool *fp8_groups; /* of each of "config_groups": it has FP8 weights */
+	const bool *fp8_groups; /* of each group of modules: it has FP8 weights */
 	enum engine target;	/* checks what this engine reads; ENGINE_ANY: what any does */
 
 	/* Called once for each problem.  message is one line, valid during the call. */

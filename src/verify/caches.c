@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/intern.h"
 #include "base/mem.h"
 #include "format/check_config.h"
 #include "format/scale_names.h"
@@ -14,47 +15,63 @@
 #include "num/scale.h"
 #include "verify/steps.h"
 
-/* The name of a scale, "A.k_scale" or "A.k_proj.k_scale". */
+/* The name of a scale of keys, values or both, in any tool's spelling. */
 struct cache_name {
-	char which;   /* 'k' or 'v' */
-	char *module; /* "A" */
-	bool below;   /* of a projection */
+	const char *text;
+	const char *cached; /* "k", "v" or "kv" */
+	size_t n;	    /* of "A", the attention's name */
+	char *module;	    /* "A" */
 };
+
+static bool ends_in(const char *name, size_t n, const char *end)
+{
+	size_t n_end = strlen(end);
+
+	return n >= n_end && !memcmp(name + n - n_end, end, n_end);
+}
 
 /* Returns false where the name is not that of a scale of cached keys or values. */
 static bool parse(const char *name, struct cache_name *parsed)
 {
 	size_t n = strlen(name);
-	char which;
 
-	if (n < 9 || strcmp(name + n - 6, "_scale") || name[n - 8] != '.')
+	/* most scales are of weights and inputs: no search of the table */
+	*parsed = (struct cache_name){ .text = name };
+	if (!ends_in(name, n, "scale") || ends_in(name, n, ".weight_scale") ||
+	    ends_in(name, n, ".input_scale"))
 		return false;
-	which = name[n - 7];
-	if (which != 'k' && which != 'v')
+	parsed->n = scale_cache(name, &parsed->cached);
+	if (!parsed->n)
 		return false;
-	n -= 8;
-	*parsed = (struct cache_name){ .which = which };
-	parsed->below = n > 7 && name[n - 7] == '.' && name[n - 6] == which &&
-			!strncmp(name + n - 5, "_proj", 5);
-	parsed->module = xstrndup(name, parsed->below ? n - 7 : n);
+	parsed->module = xstrndup(name, parsed->n);
 	return true;
 }
 
-/* Returns the name of the attention's scale of keys or values, which the caller frees. */
-static char *scale_of(const struct cache_name *name, char which)
+/* Returns the name of the scale of the other of keys and values, in the same spelling, which the
+ * caller frees; NULL for a scale of both. */
+static char *pair_of(const struct cache_name *name)
 {
-	return name->below ? xasprintf("%s.%c_proj.%c_scale", name->module, which, which)
-			   : xasprintf("%s.%c_scale", name->module, which);
+	const char which = *name->cached;
+	char *pair;
+
+	if (name->cached[1])
+		return NULL;
+	pair = xstrdup(name->text);
+	for (char *c = pair + name->n; *c; c++)
+		if (c[0] == '.' && c[1] == which && c[2] == '_')
+			c[1] = which == 'k' ? 'v' : 'k';
+	return pair;
 }
 
-/* "X.self_attn.k_scale" requires "X.self_attn.v_scale", "X.k_proj.k_scale" requires
- * "X.v_proj.v_scale"; in latent attention only that of values requires the other. */
+/* "X.self_attn.k_scale" requires "X.self_attn.v_scale", "X.k_proj.output_scale" requires
+ * "X.v_proj.output_scale"; in latent attention only that of values requires the other. */
 static void check_pair(struct verify *verify, const struct tensor_ref *ref,
 		       const struct cache_name *name, bool latent)
 {
-	char *other = scale_of(name, name->which == 'k' ? 'v' : 'k');
+	char *other = pair_of(name);
 
-	if ((!latent || name->which == 'v') && !checkpoint_find(verify->opened.checkpoint, other))
+	if (other && (!latent || *name->cached == 'v') &&
+	    !checkpoint_find(verify->opened.checkpoint, other))
 		problem_add(&verify->result->problems, PROBLEM_KV_SCALE_PAIR, ref->tensor->name,
 			    verify_file(verify, ref), "'%s' exists, but '%s' does not",
 			    ref->tensor->name, other);
@@ -73,9 +90,10 @@ static void check_latent(struct verify *verify, const struct tensor_ref *ref,
 			    "scale '%s' has %" PRIu64
 			    " values, but what latent attention caches has one scale",
 			    ref->tensor->name, n_values);
-	if (name->below)
+	if (strcmp(name->text + name->n, ".k_scale") != 0 &&
+	    strcmp(name->text + name->n, ".v_scale") != 0)
 		return;
-	right = xasprintf("%s.%c_proj.%c_scale", name->module, name->which, name->which);
+	right = xasprintf("%s.%s_proj.%s_scale", name->module, name->cached, name->cached);
 	problem_add(problems, PROBLEM_KV_SCALE_NAME, ref->tensor->name, file,
 		    "scale '%s' of latent attention is not called '%s'", ref->tensor->name, right);
 	free(right);
@@ -126,27 +144,12 @@ static int check_scale(struct verify *verify, const struct tensor_ref *ref,
 	return check_values(verify, ref, n, err);
 }
 
-/* Whether the attention of a layer has the scale of what it caches. */
-static bool has_scale(const struct checkpoint *checkpoint, char *attention)
-{
-	struct cache_name name = { .module = attention };
-	bool found = false;
-
-	for (int i = 0; i < 2 && !found; i++) {
-		char *scale;
-
-		name.below = i;
-		scale = scale_of(&name, 'k');
-		found = checkpoint_find(checkpoint, scale);
-		free(scale);
-	}
-	return found;
-}
-
 /* The attentions of the language model whose cache has no scale, beside others with one. */
 struct unscaled {
 	size_t n, n_scaled;
 	const struct tensor_ref *first;
+	struct intern *attentions; /* with a scale of keys */
+	size_t n_attentions;	   /* of these */
 };
 
 /* Looks for the scale of an attention, whose name is the first n bytes of a tensor's.  Layers
@@ -154,7 +157,6 @@ struct unscaled {
 static void look_for_scale(struct verify *verify, const struct tensor_ref *ref, size_t n,
 			   bool latent, struct unscaled *unscaled)
 {
-	const struct checkpoint *checkpoint = verify->opened.checkpoint;
 	uint64_t n_layers = verify->opened.model.size[CONFIG_LAYERS];
 	char *attention = xstrndup(ref->tensor->name, n);
 	uint32_t layer;
@@ -164,7 +166,7 @@ static void look_for_scale(struct verify *verify, const struct tensor_ref *ref, 
 		free(attention);
 		return;
 	}
-	if (has_scale(checkpoint, attention)) {
+	if (intern_add(unscaled->attentions, attention, n) < unscaled->n_attentions) {
 		unscaled->n_scaled++;
 	} else if (latent) {
 		problem_add(&verify->result->problems, PROBLEM_KV_SCALE_MISSING, ref->tensor->name,
@@ -179,10 +181,10 @@ static void look_for_scale(struct verify *verify, const struct tensor_ref *ref, 
 
 /* Reports attention without a scale beside others with one.  Of latent attention each is wrong;
  * others may share the cache of a layer before, as Gemma 3n's. */
-static void check_missing(struct verify *verify)
+static void check_missing(struct verify *verify, struct intern *attentions)
 {
 	const struct checkpoint *checkpoint = verify->opened.checkpoint;
-	struct unscaled unscaled = { 0 };
+	struct unscaled unscaled = { .attentions = attentions, .n_attentions = attentions->n };
 
 	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
 		const struct tensor_ref *ref = &checkpoint->by_name[i];
@@ -199,19 +201,6 @@ static void check_missing(struct verify *verify)
 			    "'%s'",
 			    unscaled.n, unscaled.n + unscaled.n_scaled,
 			    unscaled.first->tensor->name);
-}
-
-/* Whether the files have a scale of a cache, by any name. */
-static bool has_any_scale(const struct checkpoint *checkpoint)
-{
-	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
-		const struct scale_name *word =
-			scale_name_find(checkpoint->by_name[i].tensor->name);
-
-		if (word && word->role == SCALE_OF_CACHE)
-			return true;
-	}
-	return false;
 }
 
 /* Reports the first scale of a cache that a row of the family is about. */
@@ -253,30 +242,31 @@ static void check_target(struct verify *verify)
 int verify_caches(struct verify *verify, struct err *err)
 {
 	const struct checkpoint *checkpoint = verify->opened.checkpoint;
+	struct intern attentions = { 0 };
 	size_t n_named = 0;
+	int rc = 0;
 
-	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
+	for (size_t i = 0; i < checkpoint->n_tensors && !rc; i++) {
 		const struct tensor_ref *ref = &checkpoint->by_name[i];
 		struct cache_name name;
-		int rc;
 
 		if (!parse(ref->tensor->name, &name))
 			continue;
 		n_named++;
+		if (*name.cached == 'k')
+			intern_add(&attentions, name.module, name.n);
 		rc = check_scale(verify, ref, &name, err);
 		free(name.module);
-		if (rc)
-			return -1;
 	}
-	if (n_named)
+	if (!rc && n_named) {
 		check_target(verify);
-	if (n_named)
-		check_missing(verify);
-	else if (verify->opened.detection->n_weights &&
-		 config_declares_cache(verify->opened.detection->config) &&
-		 !has_any_scale(checkpoint))
+		check_missing(verify, &attentions);
+	} else if (!rc && verify->opened.detection->n_weights &&
+		   config_declares_cache(verify->opened.detection->config)) {
 		problem_add(&verify->result->problems, PROBLEM_KV_SCALE_MISSING, NULL,
 			    "config.json",
 			    "a KV cache with static scales is declared, but the files have none");
-	return 0;
+	}
+	intern_release(&attentions);
+	return rc;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which scheme the configuration says of a module: compressed-tensors may have a group for each,
- * ModelOpt an algorithm.
+ * Which scheme the configuration says of a module: compressed-tensors and Quark may have a group
+ * for each, ModelOpt an algorithm.
  */
 #include <string.h>
 
@@ -37,15 +37,12 @@ static void take_strategy(const json_t *weights, struct scheme *scheme)
 	}
 }
 
-/* The scheme of a module in ModelOpt's "quantized_layers". */
-static struct scheme scheme_of_layer(const struct verify *verify, const char *module)
+/* The scheme of a member of ModelOpt's "quantized_layers" or of a group of Quark. */
+static struct scheme read_scheme(const struct verify *verify, const json_t *text)
 {
-	const struct verify_lists *lists = &verify->lists;
-	const char *name = skip_match_lists(lists->layers, module);
 	struct declaration said = { 0 };
 
-	if (name)
-		lists->format->read(json_object_get(lists->layer_list, name), &said);
+	verify->lists.format->read(text, &said);
 	return said.declared ? said.scheme : verify->opened.detection->scheme;
 }
 
@@ -53,13 +50,19 @@ struct scheme verify_scheme(const struct verify *verify, const char *module)
 {
 	struct scheme scheme = verify->opened.detection->scheme;
 	const struct verify_group *group;
+	const struct verify_lists *lists = &verify->lists;
 	const json_t *inputs;
+	const char *name;
 
-	if (verify->lists.layers && verify->lists.format)
-		return scheme_of_layer(verify, module);
-	if (verify->lists.n_groups < 2)
+	if (lists->layers && lists->format) {
+		name = skip_match_lists(lists->layers, module);
+		return read_scheme(verify, name ? json_object_get(lists->layer_list, name) : NULL);
+	}
+	if (lists->n_groups < 2)
 		return scheme;
 	group = lists_group(verify, module);
+	if (group && lists->format && !lists->chosen)
+		return read_scheme(verify, group->group);
 	inputs = group ? json_object_get(group->group, "input_activations") : NULL;
 	if (group)
 		take_strategy(json_object_get(group->group, "weights"), &scheme);

@@ -112,6 +112,23 @@ static void read_groups(struct verify_lists *lists, json_t *groups)
 	}
 }
 
+/* Reads Quark's layers, and all others as the last group. */
+static void read_layers(struct verify_lists *lists, const json_t *config)
+{
+	json_t *layers = json_object_get(config, "layer_quant_config"), *layer;
+	const char *name;
+
+	if (!json_object_size(layers))
+		return;
+	lists->groups = xcalloc(json_object_size(layers) + 1, sizeof *lists->groups);
+	json_object_foreach(layers, name, layer) lists->groups[lists->n_groups++] =
+		(struct verify_group){ .group = layer, .targets = skip_match_make(&name, 1) };
+	lists->groups[lists->n_groups++] =
+		(struct verify_group){ .group = json_object_get(config, "global_quant_config"),
+				       .targets = skip_match_make(NULL, 0),
+				       .all = true };
+}
+
 /* Finds the groups that FP8 weights belong to. */
 static void mark_groups(struct verify *verify)
 {
@@ -155,6 +172,8 @@ void lists_read(struct verify *verify)
 	}
 	lists->chosen = !strcmp(config_quant_method(config), "compressed-tensors");
 	read_groups(lists, json_object_get(config, "config_groups"));
+	if (!lists->n_groups)
+		read_layers(lists, config);
 	mark_groups(verify);
 	lists->format = config_format(config);
 	profile_make(&lists->profile, &verify->opened.model, PROFILE_ENGINE);

@@ -332,6 +332,38 @@ def quark_fp8():
 
 
 @release
+def quark_layers():
+    """AMD's with an FP8 cache: layers of other schemes by patterns, scales of the outputs of k_proj and v_proj."""
+    t = qwen3_tensors(lambda name, shape: module(name, shape, (".weight_scale", "F32", [])))
+    t |= module(L + "0.mlp.down_proj", [H, 384], (".weight_scale", "F32", [H]))
+    t |= {L + f"0.self_attn.{w}_proj.output_scale": ("F32", []) for w in "kv"}
+    tensor, row = ({"dtype": "fp8_e4m3", "qscheme": scheme, "is_dynamic": False} for scheme in ("per_tensor", "per_channel"))
+    inputs = tensor | {"is_dynamic": True}
+
+    def layer(weight, outputs=None):
+        return {"weight": weight, "input_tensors": inputs, "output_tensors": outputs, "bias": None}
+
+    quantization = {"quant_method": "quark", "layer_type_quant_config": {}, "global_quant_config": layer(tensor), "exclude": ["lm_head"],
+                    "layer_quant_config": {"*k_proj": layer(tensor, tensor), "*v_proj": layer(tensor, tensor), "*down_proj": layer(row)},
+                    "export": {"kv_cache_group": ["*k_proj", "*v_proj"], "pack_method": "reorder", "weight_format": "real_quantized"}}
+
+    def layers(config):
+        return config["quantization_config"]["layer_quant_config"]
+
+    def no_cache(config, t):
+        for w in "kv":
+            del t[L + f"0.self_attn.{w}_proj.output_scale"]
+
+    return config("qwen3", "Qwen3ForCausalLM", quantization), t, ("vllm",), (
+        plain(L + "0.mlp.down_proj.weight"), without(L + "0.self_attn.v_proj.output_scale", "kv-scale-pair"),
+        ("no scale of the cache", "kv-scale-missing", no_cache),
+        ("rows that are not said", "scale-shape", lambda c, t: layers(c).pop("*down_proj")),
+        ("rows that are said of all", "scale-shape", lambda c, t: layers(c).update({"*": layer(row)})),
+        ("integers that are FP8", "config-key", lambda c, t: layers(c).update({"*down_proj": layer(row | {"dtype": "int8"})})),
+        ("a cache of no layer", "config-key", lambda c, t: [layers(c).pop(f"*{w}_proj") for w in "kv"]))
+
+
+@release
 def older_key():
     """compressed-tensors under the key of 2024."""
     t = qwen3_tensors(channel)
