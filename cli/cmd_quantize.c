@@ -161,8 +161,8 @@ static const struct option_row options[] = {
 	  "--data",
 	  option_choice, PLACE(rounding) },
 	{ SECTION_NUMBERS, "shrink", 0, "auto|R",
-	  "How far to trust the correlations in --data: 0 is fully, 1 not at all (default auto: "
-	  "try 0.3, 0.6 and 0.8)",
+	  "Shrink the Hessian toward its diagonal: 0 not at all, 1 rounds to nearest (default "
+	  "auto: try 0.3, 0.6 and 0.8)",
 	  read_shrink, PLACE(params.compensate.shrink) },
 	{ SECTION_NUMBERS, "exact", 0, NULL,
 	  "Refuse if a value of a low-bit source is not exact in FP8", option_flag,
@@ -182,7 +182,7 @@ static const struct option_row options[] = {
 	{ 0 },
 };
 
-/* They follow those of the selection. */
+/* Listed behind the options of the selection. */
 static const struct option_row keep_options[] = {
 	{ SECTION_TENSORS, "keep", 0, "S.json",
 	  "Keep the groups that cost most by this table of 'fp8conv sensitivity'", option_text,

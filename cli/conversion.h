@@ -18,8 +18,8 @@ struct convert_command {
 	void *settings;
 };
 
-/* Parses, plans, and executes unless --dry-run is given.  Arguments and result as those of
- * command.run(). */
+/* Parses, plans, and executes unless --dry-run is given.  Arguments and result are
+ * command.run()'s. */
 int conversion_run(const struct convert_command *conversion, const struct command *command,
 		   int argc, char **argv, struct err *err);
 

@@ -21,7 +21,7 @@ struct launcher {
 	/* set in a job, and in a job's steps: the script of a job is one task, whatever the number
 	 * says; NULL: all processes are tasks */
 	const char *job, *step;
-	/* the index of a task among those of its machine, and their number; NULL: not told */
+	/* the index of a task on its machine, and the number of tasks there; NULL: not known */
 	const char *local, *n_local;
 };
 
@@ -156,7 +156,7 @@ static int settle(struct task_place *place, uint64_t n_given, struct err *err)
 {
 	if (!place->n && !n_given)
 		return err_set(err, ERR_USAGE,
-			       "%s does not tell how many tasks there are: give their number, for "
+			       "%s does not set the number of tasks: give it, for "
 			       "example auto/8",
 			       place->launcher);
 	if (place->n && n_given && place->n != n_given)
@@ -181,8 +181,8 @@ int place_find(struct task_place *place, uint64_t n_given, struct err *err)
 
 	if (!launcher && !is_array)
 		return err_set(err, ERR_USAGE,
-			       "no variable of Slurm, Open MPI, MPI, torchrun, PMIx or Kubernetes "
-			       "tells which task this is: give I/N, or start the tasks with "
+			       "found no task index in the environment (Slurm, Open MPI, MPI, "
+			       "torchrun, PMIx, Kubernetes): give I/N, or start the tasks with "
 			       "one of them");
 	*place = (struct task_place){ .n = 1, .launcher = "Slurm" };
 	if ((launcher && read_place(launcher, place, err)) || (is_array && read_array(&array, err)))
@@ -192,7 +192,7 @@ int place_find(struct task_place *place, uint64_t n_given, struct err *err)
 		place->n *= array.n;
 	} else if (is_array) {
 		return err_set(err, ERR_USAGE,
-			       "%s does not tell how many tasks there are in each task of the "
+			       "%s does not set the number of tasks in each task of the "
 			       "Slurm array: give I/N",
 			       place->launcher);
 	}

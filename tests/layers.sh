@@ -106,7 +106,7 @@ fi
 
 # A scale_inv belongs to the codes: only the operation that writes those, in kernels/, writes one or finds one from an amax.
 # verify/arithmetic.c does what other tools did, to compare; convert/rescale.c gives the scale of codes
-# that stay as they are another type; recipe/static_amax.c finds those of inputs and caches, whose codes
+# that stay as they are another type; recipe/static_amax.c finds scales of inputs and caches, whose codes
 # are written when the model runs; compensate/band.c finds those that the cast beside it writes, for codes that
 # compensate each other.
 writes='scale_inv\)?\[[^]]*\] = |memcpy\([^,]*scale_inv|\*[a-z_>.-]*scale_inv = '

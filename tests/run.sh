@@ -10,7 +10,7 @@ TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp ${TSAN_OPTIONS-}"
 # wrongly, and then crashes itself: "DTLS 5 at 0x266", "Tracer caught signal 11".
 ASAN_OPTIONS="intercept_tls_get_addr=0:${ASAN_OPTIONS-}"
 export SAMPLES FP8CONV TSAN_OPTIONS ASAN_OPTIONS
-# A test that calls make gives it flags and variables of its own, not those of the make that runs this.
+# A test that calls make gives it flags and variables of its own, not of the make that runs this.
 unset MAKEFLAGS MAKEOVERRIDES MFLAGS MAKELEVEL
 
 # suites: a line for each, its name and its command.

@@ -23,7 +23,7 @@ $(GPU_BENCH): %: %.cu.o $(BUILD)/libfp8conv.a
 	@echo "  LINK $@"
 	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(BUILD)/libfp8conv.a $(LIBS)
 
-# The GPU's kernels on the CPU: CUDA's words are those of tests/simt, and each thread is a fiber.
+# The GPU's kernels on the CPU: tests/simt defines CUDA's words, and each thread is a fiber.
 CXX_FLAGS = -std=gnu++20 $(CPPFLAGS) -Wall -Wextra $(if $(WERROR),-Werror) \
 	    -fno-exceptions -fno-rtti $(FP) $(HARDEN) $(SAN) $(CFLAGS) -pthread
 SIMT_SRC  := $(filter-out %/cuda/device.cu %/cublaslt_check.cu,$(GPU_SRC)) $(wildcard tests/simt/*.cc)

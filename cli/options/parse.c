@@ -217,7 +217,7 @@ static int diagnose(const struct command *command, int argc, char **argv, struct
 }
 
 /* The table for argp, made of the command's rows: an option's key is its index in rows, after all
- * letters.  Settings and errors are those of one parse. */
+ * letters.  Settings and errors belong to one parse. */
 struct parse {
 	const struct command *command;
 	void *settings;

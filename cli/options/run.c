@@ -70,7 +70,7 @@ int run_n_devices(const struct run_settings *settings)
 	return settings->devices.n ? settings->devices.n : 1;
 }
 
-/* Checks the devices of --devices against those of this machine, numbered from 0 to n - 1. */
+/* Checks the devices of --devices against this machine's, numbered from 0 to n - 1. */
 static int check_devices(const struct run_settings *settings, int n, struct err *err)
 {
 	const struct device_list *list = &settings->devices;

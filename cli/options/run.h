@@ -32,7 +32,7 @@ extern const struct option_row run_options[];
 /* Returns the number of threads: as given, or one for each CPU. */
 int run_threads(const struct run_settings *settings);
 
-/* Returns the number of devices of forward passes: those of --devices, or one. */
+/* Returns the number of devices of forward passes: as --devices says, or one. */
 int run_n_devices(const struct run_settings *settings);
 
 /* The same as run_threads() for forward passes: each device has a number of streams that keep it

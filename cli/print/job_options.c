@@ -86,7 +86,7 @@ static const char *text_of(const json_t *object, const char *key)
 	return json_string_value(json_object_get(object, key));
 }
 
-/* Adds the numbers that differ from those of the recipe's row. */
+/* Adds the numbers that differ from the recipe's row. */
 static void put_scales(struct buf *out, const json_t *options)
 {
 	const char *name = text_of(options, "recipe");

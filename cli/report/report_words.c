@@ -139,7 +139,7 @@ static const char *refusal(const struct reported *reported, enum engine engine)
 	return reported->report->kept.obstacle;
 }
 
-/* The options are those of vLLM 0.11 (`vllm serve --help=all`) and SGLang 0.5
+/* Options of vLLM 0.11 (`vllm serve --help=all`) and SGLang 0.5
  * (`python -m sglang.launch_server --help`).  Both find the scheme of the weights in config.json,
  * but cache keys and values in FP8 only when they are told. */
 bool report_put_serve(struct buf *out, const struct reported *reported, enum engine engine)

@@ -6,8 +6,8 @@
  *
  * A stream remembers its first failed call with its name and the device.  All later calls on it do
  * nothing, until device_stream_failed() returns the failure.  After some failures a GPU refuses all
- * calls of the process: then the first of them is told as what failed, and those of other streams
- * as what follows from it.
+ * calls of the process: then the first one is reported as the cause, and the failures of other
+ * streams as its consequences.
  *
  * Order: device_stream_here() or device_stream_new(); device_begin(); device_take(), copies and
  * launches, each followed by device_launched(); device_wait(); device_stream_failed().
@@ -105,8 +105,8 @@ struct device_copy {
 /* Copy from the host to the GPU, and back.  In stream order: memory of the host must not change
  * before device_wait(), and copies to the host are complete after it.  A stream copies through
  * 8 MiB of pinned memory (staging.h), so that the thread moves one piece while another is on the
- * bus.  Copies and kernels of one stream run one after the other; those of several streams run at
- * the same time.  So with a few threads, reading, copies both ways, casts and writing all
+ * bus.  Copies and kernels of one stream run one after the other, of several streams at the
+ * same time.  So with a few threads, reading, copies both ways, casts and writing all
  * overlap. */
 void device_copy_in(struct device_stream *stream, const struct device_copy *copy);
 void device_copy_out(struct device_stream *stream, const struct device_copy *copy);

@@ -16,8 +16,8 @@ extern "C" {
 #include "kernels/gpu/forward/forward.h"
 #include "kernels/gpu/gemm.h"
 
-/* A panel is what a thread loads at once.  Weights of more than MAX_ROWS rows, those of output
- * layers, are also multiplied by panels, so that a panel of y fits memory: theirs have more
+/* A panel is what a thread loads at once.  Weights of more than MAX_ROWS rows (output layers)
+ * are also multiplied by panels, so that a panel of y fits memory: theirs have more
  * rows. */
 #define MAX_ROWS       16384
 #define PANEL_ROWS     1024

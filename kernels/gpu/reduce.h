@@ -97,7 +97,7 @@ static __device__ inline float lanes_end(struct sum_space *space, float sum)
 	return space->of_warp[0];
 }
 
-/* Computes the values of a whole chunk: those of a thread at once. */
+/* Computes the values of a whole chunk, all of a thread at once. */
 template <typename F>
 static __device__ inline void chunk_put(struct sum_space *space, size_t first, F f)
 {

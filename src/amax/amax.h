@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The results of a calibration, pass by pass: for each module the amax of its input x, weight w and
- * output y, for each attention those of q, k and v.  In memory a table of sites; on disk one
+ * output y, for each attention of q, k and v.  In memory a table of sites; on disk one
  * safetensors file, fp8conv-amax(5).  A zeroed table is safe to release.  Nothing here locks: one
  * thread at a time uses a table.
  *
@@ -51,7 +51,7 @@ struct amax_site {
 	uint64_t (*histogram)[2];
 };
 
-/* The place of a history among those of the data-parallel ranks of one calibration.  A zeroed
+/* The place of a history among the data-parallel ranks of one calibration.  A zeroed
  * struct: the history is whole. */
 struct amax_rank {
 	uint64_t index, n; /* from 1 to n */

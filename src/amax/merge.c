@@ -253,7 +253,7 @@ static int rank_set_check(const struct rank_set *set, struct err *err)
 		if (!set->inputs[i])
 			return err_set(err, ERR_INPUT,
 				       "the file of rank %" PRIu64 " of %" PRIu64
-				       " is missing: give those of all ranks",
+				       " is missing: give the files of all ranks",
 				       i, set->first.n);
 	return 0;
 }

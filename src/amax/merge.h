@@ -8,7 +8,7 @@
 #include "amax/amax.h"
 
 enum amax_merge {
-	AMAX_APPEND, /* the passes of one after those of the other */
+	AMAX_APPEND, /* the passes of one behind the other's */
 	/* the same passes, of data-parallel ranks: the maximum of each, the sum of its tokens */
 	AMAX_RANKS,
 };

@@ -95,7 +95,7 @@ struct executor_ops {
 
 	/* --- memory --- */
 
-	/* Returns the bytes that are free on a device now, with those of released weights.  NULL:
+	/* Returns the bytes that are free on a device now, released weights included.  NULL:
 	 * the memory is the host's, and others need it too. */
 	uint64_t (*memory_left)(int device);
 

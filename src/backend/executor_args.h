@@ -161,8 +161,8 @@ struct cast_counts {
 };
 
 /* The values of x in FP8: y = code * scale_inv, rounded to the type of y.  Codes and scales are
- * those of backend.h's quantize(); with ARITH_GIVEN, whose tile is the whole of x, the codes are
- * those of its cast() by `scale`, and scale_inv is as given. */
+ * as by backend.h's quantize(); with ARITH_GIVEN, whose tile is the whole of x, the codes are as by
+ * its cast() with `scale`, and scale_inv is as given. */
 struct round_fp8_args {
 	const float *x; /* (n_rows, n_cols) */
 	size_t n_rows, n_cols;
@@ -171,7 +171,7 @@ struct round_fp8_args {
 	void *y;		     /* (n_rows, n_cols) of dtype; may be x if that is F32 */
 	enum dtype dtype;	     /* F32 or BF16 */
 	struct cast_counts *counts;  /* NULL: none */
-	struct value_stats *scratch; /* (1): memory without meaning between two calls */
+	struct value_stats *scratch; /* (1): scratch */
 };
 
 /* The causal attention of a sequence: a query attends to its own token and those before it. */

@@ -39,8 +39,8 @@ struct route_args {
 
 #define SORT_MAX_SEQUENCES 8
 
-/* Sorts the n_tokens * top_k choices by expert, and those of an expert by token.  The tokens are
- * those of n_sequences, one after the other. */
+/* Sorts the n_tokens * top_k choices by expert, then by token.  The tokens of n_sequences lie
+ * one after the other. */
 struct sort_choices_args {
 	const uint32_t *chosen; /* (n_tokens, top_k) */
 	const float *weights;

@@ -50,8 +50,8 @@ int err_wrap(struct err *err, const char *format, ...) __attribute__((format(pri
  * in UTF-8), or the length of text if there is none. */
 size_t text_control(const char *text);
 
-/* Replaces all such bytes by '?', in place; and those of characters that change the direction or
- * the line of what a terminal shows (U+202E and its like). */
+/* Replaces all such bytes by '?', in place, and characters that change the direction or the line of
+ * what a terminal shows (U+202E and its like). */
 void text_sanitize(char *text);
 
 #endif

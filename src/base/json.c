@@ -207,7 +207,7 @@ int json_balanced(struct json_text text, struct err *err)
 	return expect_end(text, 0, at, err);
 }
 
-/* Reads a key and its value; kind and token are those of the key. */
+/* Reads a key and its value; kind and token are the key's. */
 static int read_member(struct json_members *walk, int kind, struct json_text key,
 		       struct json_member *member, struct err *err)
 {

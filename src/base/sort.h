@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Sorts arrays that are mostly in order, such as names: the names of one file are in order, and
- * those of a checkpoint are the names of its files concatenated.
+ * a checkpoint's are the names of its files concatenated.
  */
 #ifndef FP8CONV_BASE_SORT_H
 #define FP8CONV_BASE_SORT_H

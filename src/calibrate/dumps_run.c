@@ -364,7 +364,7 @@ static void dumps_run_release(struct dumps_run *run)
 	forward_release(&run->forward);
 }
 
-/* Checks that the passes of the file are those of the first dumps. */
+/* Checks that the first dumps gave the passes of the file. */
 static int check_resumed(const struct dumps_run *run, struct err *err)
 {
 	const struct amax_stats *stats = run->stats;

@@ -60,8 +60,8 @@ static size_t count_modules(const struct model *model)
 	return n;
 }
 
-/* Returns the bytes of the counts of all sites: those of a sweep, of the history, and, for each
- * worker, of the current layer, with a copy on the host. */
+/* Returns the bytes of the counts of all sites: of a sweep, of the history, and, for each worker,
+ * of the current layer, with a copy on the host. */
 static uint64_t histogram_size(const struct calibrate_plan *plan, int n_threads)
 {
 	const uint64_t site_bytes = (uint64_t)AMAX_BINS * 2 * sizeof(uint64_t);

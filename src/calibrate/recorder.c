@@ -26,8 +26,8 @@ struct kept_site {
 	uint64_t (*histogram)[2];
 };
 
-/* The sites of a layer: attention, its latent cache, then its matrices by role, then those of its
- * experts.  The head is the only site outside of layers. */
+/* The sites of a layer: attention, its latent cache, then its matrices by role, then its experts'
+ * matrices.  The head is the only site outside of layers. */
 enum { SITE_ATTENTION, SITE_LATENT_CACHE, SITE_LINEARS, SITE_EXPERTS = SITE_LINEARS + N_LINEARS };
 enum { SITE_HEAD };
 
@@ -373,7 +373,7 @@ static int fetch_counts(const struct recorder *recorder, void **counts, struct e
 	return 0;
 }
 
-/* Completes the rows by those of sequences of other ranks. */
+/* Completes the rows with the sequences of other ranks. */
 static int rows_unite(struct recorder *recorder, struct err *err)
 {
 	return group_reduce(recorder->group, GROUP_UNION, recorder->rows,

@@ -39,9 +39,9 @@ size_t share_passes_done(const struct share *share, size_t i);
 /* The sequences of the share in the first n_passes passes. */
 size_t share_sequences_of(const struct share *share, uint64_t n_passes);
 
-/* Sets the place that the history of this share has among those of all ranks, with a fingerprint of
- * what these must agree on: their number, the batch, history_len, and all sequences of the data in
- * their order.  Of one process the place is zeroed. */
+/* Sets the place that the history of this share has among all ranks' histories, with a fingerprint
+ * of what these must agree on: their number, the batch, history_len, and all sequences of the data
+ * in their order.  Of one process the place is zeroed. */
 void share_place(const struct share *share, const struct dataset *data, uint64_t history_len,
 		 struct amax_rank *place);
 

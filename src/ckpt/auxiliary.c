@@ -70,7 +70,7 @@ static bool is_companion_name(const char *name)
 	return matches(name, files, COUNT(files));
 }
 
-/* Directories whose weights are those of the model once more, in the layout of another program:
+/* Directories that hold the model's weights once more, in the layout of another program:
  * Meta's and OpenAI's releases, and conversions of them. */
 static bool is_other_layout(const char *directory)
 {

@@ -130,7 +130,7 @@ int manifest_add_shard(const struct outdir *dir, const struct shard_record *shar
 int manifest_add_member(const struct outdir *dir, const char *key, json_t *value, struct err *err);
 
 /* Records size and SHA-256 of n files that were added to a finished output, if the manifest in dir
- * has those of all files. */
+ * has them for all files. */
 int manifest_add_files(const struct outdir *dir, const char *const *names, size_t n,
 		       struct progress *progress, struct err *err);
 

@@ -16,7 +16,7 @@
 
 enum value_kind { VALUE_TEXT, VALUE_FLAG, VALUE_OBJECT, VALUE_LIST, VALUE_WORD, VALUE_RANGE };
 
-/* A member and what it may be.  Ranges are those of the options that wrote them. */
+/* A member and what it may be.  Ranges are as in the options that wrote them. */
 struct manifest_member {
 	const char *object, *key; /* object: "" is the manifest itself */
 	enum value_kind kind;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What users give instead of a checkpoint: each is told for what it is, and what to do.
+ * Recognizes GGUF files, pickles and LFS pointers given as a checkpoint, and says what to do.
  */
 #ifndef FP8CONV_CKPT_MISTAKEN_H
 #define FP8CONV_CKPT_MISTAKEN_H

@@ -65,7 +65,7 @@ static int read_manifest(struct unfinished *unfinished, const struct io *io, con
 	return rc;
 }
 
-/* Takes the largest set of files whose names are those of one of N. */
+/* Takes the largest set of files that are named as one of N. */
 static void read_names(struct unfinished *unfinished, const struct listing *names)
 {
 	struct file_set set;

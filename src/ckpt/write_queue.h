@@ -31,7 +31,7 @@ struct write_queue {
  * file in its block.  Writes the waiting pieces if their memory is needed; NULL if that fails. */
 void *write_queue_begin(struct write_queue *queue, size_t n, uint64_t offset, struct err *err);
 
-/* Returns memory for n more bytes after those of write_queue_begin(); NULL if there is no room. */
+/* Returns memory for n more bytes behind write_queue_begin()'s; NULL if there is no room. */
 void *write_queue_take(struct write_queue *queue, size_t n);
 
 /* Adds n bytes for offset: they wait if they lie in the queue's memory, else they are written at

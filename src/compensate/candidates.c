@@ -12,7 +12,7 @@
 #include "compensate/ranks.h"
 #include "sweep/series.h"
 
-/* Returns the number, among all sequences that are held out, of those of this rank. */
+/* Returns the number, among all sequences that are held out, of this rank's sequence i. */
 static size_t held_number(const struct compensate_plan *plan, size_t i)
 {
 	return group_rank(plan->params.group) + i * group_size(plan->params.group);
@@ -134,7 +134,7 @@ static int replace_all(struct compensation *job, struct variant_stage *stage, si
 struct trial {
 	struct compensation *job;
 	size_t candidate;		    /* in a layer: the one that runs */
-	const struct variant_stage *stages; /* its stage; at the head: those of all candidates */
+	const struct variant_stage *stages; /* its stage; at the head: all candidates' */
 };
 
 static int run_item(void *context, int worker, size_t item, struct err *err)
@@ -235,7 +235,7 @@ int candidates_stage(struct compensation *job, struct err *err)
 			   head ? job->n_candidates * plan->n_held_out * sizeof *job->kld : 0, err);
 }
 
-/* Returns the mean of the candidate's divergences, less those of `other` (NULL: 0). */
+/* Returns the mean of the candidate's divergences, less the mean of `other` (NULL: 0). */
 static struct estimate mean(const struct compensation *job, const double *kld, const double *other)
 {
 	const struct compensate_plan *plan = job->plan;

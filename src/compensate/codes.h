@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The codes of the current stage.  One process writes them into the store and reads them there.
- * Each of several ranks has those of its groups in memory; the commit gives all ranks those of all,
+ * Each of several ranks has the codes of its groups in memory; the commit gives all to all ranks,
  * and the leading one writes them.
  *
  * Order: codes_open() before the first stage; codes_begin(), codes_write() from any thread,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Error-compensated rounding: the codes of each weight are chosen so that the errors of its columns
- * cancel on the inputs that calibration data give.  Scales stay those of the recipe.
+ * cancel on the inputs that calibration data give.  Scales stay the recipe's.
  *
  * Source: GPTQ (arXiv 2210.17323) as Babai's nearest plane (2507.18553), with the Hessian of the
  * unquantized model, shrunk towards its diagonal: H_ij becomes (1 - rho) H_ij, i != j.  Without a
@@ -108,7 +108,7 @@ void compensate_plan_release(struct compensate_plan *plan);
  * (store->outcome).  Continues where an earlier run with the same store stopped.  ERR_INPUT for
  * inputs that are not finite, with the module; ERR_SYSTEM; ERR_INTERRUPTED.  Of several ranks all
  * call it, with plans that differ in nothing but memory and threads; the leading one has the store,
- * the others give NULL.  The bytes are those of one process, and a failure is that of all. */
+ * the others give NULL.  The bytes are as by one process, and a failure is everybody's. */
 int compensate_run(const struct compensate_plan *plan, struct store *store,
 		   struct progress *progress, struct err *err);
 

@@ -29,7 +29,7 @@ struct inputs {
 	enum dtype dtype; /* of kept values */
 	size_t max_chunk; /* sequences */
 	struct sequence_chunk running, adding; /* n is 0: none */
-	size_t *own; /* (n_own): those of this rank in `running`, of plan->own */
+	size_t *own; /* (n_own): of plan->own, the sequences in `running` */
 	size_t n_own;
 	size_t *places; /* by sequence of plan->own; SIZE_MAX: its inputs are not kept */
 	uint64_t offsets[N_INPUT_KINDS]; /* of the region of a kind, in bytes */
@@ -65,8 +65,8 @@ void kept_inputs_release(struct compensation *job);
 void inputs_begin(struct inputs *inputs, const size_t *sequences, size_t n);
 void inputs_skip(struct inputs *inputs, const size_t *sequences, size_t n);
 
-/* ERR_INPUT where inputs of the chunk that ran are NaN or infinite.  Else takes those of the other
- * ranks, counts its tokens, and keeps no further ones. */
+/* ERR_INPUT where inputs of the chunk that ran are NaN or infinite.  Else takes the other ranks'
+ * inputs, counts its tokens, and keeps no further ones. */
 int inputs_end(struct inputs *inputs, struct err *err);
 
 /* Returns the kept rows of a sequence of the chunk, and in *m their number. */

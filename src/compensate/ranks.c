@@ -5,8 +5,8 @@
 
 #include "base/mem.h"
 
-/* Sequences go to the ranks in turn, those that are held out by themselves: every chunk, and the
- * candidates, then have work for all. */
+/* Deals sequences to ranks round-robin, held-out ones separately: every chunk, and the candidates,
+ * then have work for all. */
 int ranks_divide(struct compensate_plan *plan, struct err *err)
 {
 	size_t n_ranks = group_size(plan->params.group), rank = group_rank(plan->params.group);

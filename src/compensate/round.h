@@ -46,7 +46,7 @@ struct rounding {
 uint64_t round_size(size_t n_cols, struct tile tile, int n_threads);
 
 /* Writes the codes (rows, cols), without gaps, of w, which is F32.  With U the identity, they are
- * those of backend_cast().  ERR_SYSTEM without memory, ERR_INTERRUPTED by *stop.  Takes rows cols^2
+ * backend_cast()'s.  ERR_SYSTEM without memory, ERR_INTERRUPTED by *stop.  Takes rows cols^2
  * FLOP. */
 int round_matrix(const struct rounding *rounding, const struct matrix *w, uint8_t *codes,
 		 struct err *err);

@@ -29,8 +29,7 @@ struct compensation {
 	double *kld;	   /* (n_candidates, n_held_out): of each sequence, from the source */
 	char *kept_inputs; /* the executor's; from turn to turn, since new pages cost time */
 	uint64_t kept_inputs_size;
-	uint8_t *
-		codes; /* of several ranks: those of the current stage, as in its file; else NULL */
+	uint8_t *codes; /* of several ranks: the current stage's, as in its file; else NULL */
 	uint8_t *piece; /* of several ranks: RANKS_PIECE bytes; else NULL */
 
 	/* The current stage. */

@@ -24,7 +24,7 @@
 /* The place of a unit's codes. */
 struct store_place {
 	uint32_t stage;	 /* STORE_NONE: not in the store */
-	uint64_t offset; /* of its first code, among those of its stage */
+	uint64_t offset; /* of its first code, among its stage's codes */
 };
 
 #define STORE_NONE UINT32_MAX
@@ -96,7 +96,7 @@ int store_choose(struct store *store, const struct store_outcome *outcome, struc
 /* Reads codes; thread-safe. */
 int store_read(struct store *store, const struct store_span *span, uint8_t *codes, struct err *err);
 
-/* Removes the store of a directory, of whatever job. */
+/* Removes the store in a directory, whichever job wrote it. */
 int store_remove(const struct outdir *dir, struct err *err);
 
 /* Returns the bytes on the disk while the store exists. */

@@ -90,7 +90,7 @@ static int step_item(void *context, int worker, size_t item, struct err *err)
 	return add_panel(inputs, worker, group, item, err);
 }
 
-/* Runs a chunk, and adds the one that ran before. */
+/* Runs one chunk while the previous one is added to the Hessians. */
 static int step(struct inputs *inputs, struct err *err)
 {
 	const struct compensate_params *params = &inputs->job->plan->params;
@@ -104,7 +104,7 @@ static int step(struct inputs *inputs, struct err *err)
 	return ranks_settle(inputs->job, rc, err);
 }
 
-/* Runs sequences and keeps their inputs, and adds those of the chunk before. */
+/* Runs sequences and keeps their inputs, and adds the inputs of the chunk before. */
 static int run_chunk(struct inputs *inputs, const size_t *sequences, size_t n, struct err *err)
 {
 	int rc;

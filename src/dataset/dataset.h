@@ -77,7 +77,7 @@ struct dataset_params {
 int dataset_open(struct dataset *data, const struct dataset_params *params, struct err *err);
 void dataset_release(struct dataset *data);
 
-/* Moves the sequences of `from`, which becomes empty, behind those of data.  ERR_INPUT where both
+/* Moves the sequences of `from`, which becomes empty, behind data's.  ERR_INPUT where both
  * have more than 2^28 tokens. */
 int dataset_append(struct dataset *data, struct dataset *from, struct err *err);
 

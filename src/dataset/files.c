@@ -40,7 +40,7 @@ static bool is_data(const void *context, const char *name)
 	return *name != '.' && dataset_extension(name);
 }
 
-/* Lists the data files of a directory, without those of its subdirectories. */
+/* Lists the data files of a directory, without its subdirectories. */
 static int list_directory(const struct io *io, const char *directory, struct listing *files,
 			  struct err *err)
 {

@@ -282,7 +282,7 @@ static void module_end(const struct layers *layers, size_t place, struct layer_q
 	}
 }
 
-/* Completes the sums of sequences by those of other ranks. */
+/* Completes the sums of sequences with other ranks' sums. */
 static int sums_unite(struct layers *layers, struct err *err)
 {
 	const struct group *group = layers->sweep->plan.params.group;

@@ -5,7 +5,7 @@
  * and the residual stream after each layer.
  *
  * Order: layers_new(); for each layer layers_begin(), layers_run() for every sequence, from any
- * thread, layers_end(); layers_free().  The observers are those of both models meanwhile.
+ * thread, layers_end(); layers_free().  Both models have these observers meanwhile.
  */
 #ifndef FP8CONV_EVAL_LAYERS_H
 #define FP8CONV_EVAL_LAYERS_H

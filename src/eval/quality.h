@@ -6,7 +6,7 @@
  * Order: samples_init(); samples_add() for each sequence, in any order and from any thread;
  * quality_compute(); samples_release().
  *
- * Source: the names are those of llama-perplexity (llama.cpp); standard errors are over the means
+ * Source: the names are llama-perplexity's (llama.cpp); standard errors are over the means
  * of sequences, which are independent, where positions are not.
  */
 #ifndef FP8CONV_EVAL_QUALITY_H
@@ -32,7 +32,7 @@ extern const char *const spread_names[N_SPREAD]; /* "max", "p99_9", ..., "min" *
 struct quality {
 	size_t n_sequences;
 	size_t n_positions;		   /* that count, */
-	size_t n_targets;		   /* and those of them that have a next token */
+	size_t n_targets;		   /* and how many of them have a next token */
 	bool has_source;		   /* without it only perplexity is set */
 	struct estimate perplexity;	   /* of Q: exp(mean of -ln Q(target)) */
 	struct estimate source_perplexity; /* of P */

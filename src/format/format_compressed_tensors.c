@@ -278,7 +278,7 @@ static json_t *kv_cache_json(const struct quantization *quantization)
 			 0);
 }
 
-/* Returns the version that reads both our groups and those of the source. */
+/* Returns the version that reads both our groups and the source's. */
 static const char *newest_version(const char *ours, const struct passed *passed)
 {
 	const char *theirs = passed->n_modules ? config_text(passed->config, "version") : "";

@@ -32,7 +32,7 @@ struct packing {
 	bool transposed; /* in high precision the model has the last two dimensions swapped */
 };
 
-/* A weight: its tensor is logical, and begin and end are those of the packed bytes. */
+/* A weight: its tensor is logical; begin and end are the packed bytes'. */
 struct low_bit_weight {
 	struct st_tensor tensor;
 	struct tensor_ref ref; /* the tensor above, and the shard of `packed` */

@@ -303,7 +303,7 @@ size_t scale_cache(const char *name, const char **cached)
 	return n;
 }
 
-/* The last n (0 to 2) dimensions of a scale, without those of experts and without the ones in
+/* The last n (0 to 2) dimensions of a scale, without the experts' dimension and the ones in
  * ModelOpt's [N, 1, K, 1]. */
 struct scale_dims {
 	int n;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Names and shapes of scale tensors: those of our formats and those that other tools write or
- * wrote.
+ * Names and shapes of scale tensors, in our formats and as other tools write or wrote them.
  * Source of the names of caches: vLLM 0.32.0, get_cache_scale_mapper() and
  * maybe_remap_kv_scale_name(); SGLang 0.5.23, maybe_remap_kv_scale_name().
  */

@@ -328,8 +328,8 @@ static bool has_dots(const struct dots *entry, const struct dots *text, bool ext
 	return !extra || more;
 }
 
-/* Looks for an entry of n bytes that matches the beginning of the module, whose dots are those of
- * text. */
+/* Looks for an entry of n bytes that matches the beginning of the module; text has the module's
+ * dots. */
 static const char *match_beginning(const struct skip_match *match, const struct module *module,
 				   const struct dots *text, size_t n, bool extra)
 {

@@ -297,7 +297,7 @@ static void scale_queries(const struct pass *pass)
 	w->ops->scale(w->stream, &args);
 }
 
-/* What the observers are told of values of attention, n_cols of each token. */
+/* Makes an observation of an attention tensor (n_tokens, n_cols). */
 static struct observation observation_of(const struct pass *pass, enum observed what, size_t slot,
 					 const float *values, size_t n_cols)
 {

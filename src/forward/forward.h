@@ -42,7 +42,7 @@ struct linear {
 struct layer {
 	const struct layer_ref *ref;
 	struct linear linear[N_LINEARS];
-	/* VECTOR_LAYER_SCALE is the host's; VECTOR_CONV, those of q, k and v, and Mamba-1's
+	/* VECTOR_LAYER_SCALE is the host's; VECTOR_CONV, VECTOR_CONV_Q, _K, _V and Mamba-1's
 	 * VECTOR_A_LOG are (width, channels) */
 	float *vector[N_VECTORS];
 	struct linear (*experts)[N_EXPERT_ROLES];
@@ -147,7 +147,7 @@ int forward_add_devices(struct forward *forward, size_t n_devices, struct err *e
 /* Returns the largest number of slots that a layer, or the head, needs. */
 size_t forward_slots(const struct model *model);
 
-/* Returns the largest number of matrices of a layer: N_LINEARS by role, then those of experts. */
+/* Returns the largest number of matrices of a layer: N_LINEARS by role, then the experts'. */
 size_t forward_matrices(const struct model *model);
 
 /* residual[t] = table[token_rows[t]].  table (n_rows, hidden) has at most as many rows as the

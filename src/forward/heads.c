@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "forward/head.h"
 
-/* Adds the sums of later columns; those of p and those of q have a scale of their own. */
+/* Adds the sums of later columns; the sums of p and of q each have a scale. */
 static void sums_add(struct divergence_sums *to, const struct divergence_sums *from)
 {
 	double max_p = fmax((double)to->max_p, (double)from->max_p);

@@ -129,7 +129,7 @@ static void cast_run(const struct pass *pass, const struct linear *linear,
 		w->ops->round_fp8(w->stream, &args.cast);
 }
 
-/* Adds the amax of x to the stats of a cast, unless those of another one have it. */
+/* Adds the amax of x to the stats of a cast, unless another cast's stats have it. */
 static void add_amax(struct workspace *w, const struct input_cast *by, const struct input_rows *x,
 		     bool again)
 {

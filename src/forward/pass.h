@@ -148,8 +148,9 @@ void caches_round_latent(const struct pass *pass);
 void caches_keep(const struct pass *pass);
 void caches_take(const struct pass *pass);
 
-/* The inputs that layers have of their own: adds to those of all layers what the residual stream
- * before the first layer gives; and the third step of a layer, from normed to out as above. */
+/* The inputs that layers have of their own: adds to the inputs of all layers what the residual
+ * stream before the first layer gives; and the third step of a layer, from normed to out as
+ * above. */
 void layer_inputs_run(const struct pass *pass);
 void layer_input_run(const struct pass *pass);
 

@@ -149,7 +149,7 @@ static void cast_arrays(struct workspace *w, const struct dims *d)
 	add_host(list, &w->host.cast_counts, d->casts * sizeof *w->host.cast_counts);
 }
 
-/* The arrays of all sequences of a group, in those of its first one. */
+/* The arrays of all sequences of a group, which its first one holds. */
 static void own_arrays(struct array_list *list, struct own_arrays *own, const struct dims *d,
 		       const struct model *model)
 {

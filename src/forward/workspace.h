@@ -67,8 +67,8 @@ struct attention_arrays {
 	size_t n_positions;   /* that are filled */
 };
 
-/* Of gated DeltaNet; keys: key heads * key_dim, values: heads * value_dim, decays: heads * those of
- * a head. */
+/* Of gated DeltaNet; keys: key heads * key_dim, values: heads * value_dim, decays: heads * decays
+ * of a head. */
 struct delta_arrays {
 	float *qkv;	  /* (tokens, 2 keys + values): before the convolution */
 	float *ba;	  /* (tokens, 2 heads): of one matrix */
@@ -127,8 +127,8 @@ struct host_arrays {
 	size_t *cast_places; /* (cast.n_stats): where in cast.stats the input of a matrix is */
 };
 
-/* What a sequence keeps while the other sequences of its group take the same step.  The arrays of
- * a sequence follow those of the sequence before it in the group. */
+/* What a sequence keeps while the other sequences of its group take the same step.  Each array of
+ * a sequence follows that of the sequence before it in the group. */
 struct own_arrays {
 	float *normed;		  /* (tokens, hidden) */
 	uint16_t *rounded;	  /* (tokens, hidden): normed as bf16 */
@@ -138,8 +138,8 @@ struct own_arrays {
 	float *out;		       /* (tokens, hidden): of attention or mlp */
 	float *latent_in, *latent_out; /* (tokens, latent): of all experts */
 	float *shared_scores;	       /* (tokens): factors of the shared expert */
-	/* tokens sorted by expert; if the workspace is grouped, those of all sequences, of
-	 * group[0] */
+	/* tokens sorted by expert; if the workspace is grouped, group[0] has the tokens of
+	 * all sequences */
 	uint32_t *rows;	     /* (tokens * top_k): tokens */
 	float *factors;	     /* (tokens * top_k): weights of their expert */
 	size_t *begins;	     /* (experts + 1), the host's: of the tokens of each expert in rows */

@@ -21,7 +21,7 @@ struct inspection {
 	struct amax_stats amax; /* which this describes */
 	/* recipe, format and scale_fmt; the scale of each FP8 weight */
 	struct detection detection;
-	struct low_bit low_bit; /* those of its low-bit weights whose tensors fit */
+	struct low_bit low_bit; /* its low-bit weights whose tensors fit */
 	const struct io *io;
 	bool spooled;  /* the input is a stream, whose bytes are in */
 	int stream_fd; /* this temporary file */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The noise that codes let expect.  A code c stands for the values between the middles to its
- * neighbors: d below it, u above.  If values are spread evenly there, the mean of the squared
- * error is
+ * Expected quantization noise, from the codes alone.  A code c stands for the values between the
+ * middles to its neighbors: d below it, u above.  If values are spread evenly there, the mean of
+ * the squared error is
  *
  *	(integral of e^2 from -d to u) / (d + u) = (u^3 + d^3) / (3 (u + d)),
  *

@@ -28,7 +28,7 @@ static size_t latent_parent(const char *name)
 	return 0;
 }
 
-/* Whether the keys that a tensor gives are those of a recurrence or of an indexer; n: the length of
+/* Whether a tensor gives keys to a recurrence or to an indexer; n: the length of
  * "A." in its name. */
 static bool is_elsewhere(const struct checkpoint *checkpoint, const char *name, size_t n)
 {

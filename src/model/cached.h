@@ -14,7 +14,7 @@
 /* Returns the length of "A" where attention A of a language model caches what the tensor gives:
  * "A.k_proj.weight", or, in latent attention, "A.kv_a_proj_with_mqa.weight"; 0 for other tensors.
  * *latent: it is the latter.  The keys of a recurrence, which has A.A_log, go into its state, and
- * those of an indexer into a cache without such scales. */
+ * an indexer's into a cache without such scales. */
 size_t cached_projection(const struct checkpoint *checkpoint, const char *name, bool *latent);
 
 /* Whether the attention of that name is latent attention. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Gated DeltaNet and Kimi Delta Attention in config.json.  The keys are those of transformers 5.23
+ * Gated DeltaNet and Kimi Delta Attention in config.json.  The keys are as in transformers 5.23
  * (configuration_qwen3_next.py, configuration_kimi_linear.py, configuration_bailing_hybrid.py).
  */
 #include "model/steps.h"

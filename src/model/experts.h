@@ -79,7 +79,7 @@ char *experts_part_name(const char *name, enum expert_part part, uint64_t expert
  * matrix. */
 enum experts_content experts_content(const char *name);
 
-/* Sets the sizes in the layout to those of a tensor (E, a, b).  ERR_INPUT where gate and up have an
+/* Sets the sizes in the layout from a tensor (E, a, b).  ERR_INPUT where gate and up have an
  * odd number of rows. */
 int experts_stack_sizes(struct experts_layout *layout, const struct experts_tensor *tensor,
 			struct err *err);

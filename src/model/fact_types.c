@@ -232,7 +232,7 @@ static int check_value(const char *path, const char *key, const json_t *value, s
 	return missed ? fact_refuse(path, value, missed, err) : 0;
 }
 
-/* Checks the members of an object of config.json, and those of the objects in it, as
+/* Checks the members of an object of config.json, and of the objects in it, as
  * rope_parameters has one for each type of layer. */
 static int check_members(const char *path, const json_t *object, int levels, struct err *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The types of the keys of config.json that a forward pass reads.  A value of another type is an
- * error that names the key: the defaults are those of a missing key alone.
+ * error that names the key: defaults are for missing keys alone.
  */
 #ifndef FP8CONV_MODEL_FACT_TYPES_H
 #define FP8CONV_MODEL_FACT_TYPES_H
@@ -10,7 +10,7 @@
 
 #include "base/err.h"
 
-/* Checks a value, and of an object its members, down to those of the objects in it.  Passes null
+/* Checks a value, and of an object its members, down to the objects in it.  Passes null
  * and keys without a type.  ERR_INPUT with the path of the key, such as "rope_parameters.factor",
  * and the value. */
 int fact_check(const char *key, const json_t *value, struct err *err);

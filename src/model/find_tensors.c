@@ -389,7 +389,7 @@ static const struct model_place *find_place(const struct checkpoint *checkpoint,
 	return &places[0];
 }
 
-/* Whether a tensor norms keys or values in a layer that uses those of another one: releases have
+/* Whether a tensor norms keys or values in a layer that uses another layer's: releases have
  * them all the same.  rest: "20.self_attn.k_norm.weight". */
 static bool is_unused(const struct model *model, const char *rest)
 {

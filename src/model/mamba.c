@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The keys are those of transformers 5.23 (configuration_bamba.py and others).  A size has no
+ * The keys are as in transformers 5.23 (configuration_bamba.py and others).  A size has no
  * default: every checkpoint states it.
  */
 #include "model/mamba.h"

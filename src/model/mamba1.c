@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Mamba-1 in config.json.  The keys are those of transformers 5.23 (configuration_jamba.py).
+ * Mamba-1 in config.json.  The keys are as in transformers 5.23 (configuration_jamba.py).
  */
 #include <string.h>
 

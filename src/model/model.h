@@ -101,7 +101,7 @@ enum vector_role {
 	VECTOR_LAYER_SCALE,   /* (1): a factor of the residual stream after the layer */
 	VECTOR_SINKS,	      /* (n_heads): one more score of the softmax, without a value */
 	VECTOR_CONV,	      /* (channels, 1, width): a causal convolution of each channel */
-	VECTOR_CONV_Q,	      /* Kimi Delta Attention: those of q, k and v apart */
+	VECTOR_CONV_Q,	      /* Kimi Delta Attention: of q, k and v apart */
 	VECTOR_CONV_K,
 	VECTOR_CONV_V,
 	VECTOR_A_LOG,	/* (heads): how fast a state decays; of Mamba-1: (channels, state) */
@@ -286,7 +286,7 @@ struct model {
 	const struct checkpoint *checkpoint;
 	const char *advice; /* of model_open() */
 	size_t hidden, n_layers, n_heads, vocab_size;
-	/* of layers for which config.json states no others; layer_ref has those of each layer */
+	/* of layers for which config.json states no others; layer_ref has each layer's */
 	size_t n_kv_heads;
 	size_t head_dim;     /* of q and k */
 	size_t value_dim;    /* of v */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The multipliers of config.json.  The keys are those of transformers 5.23
+ * The multipliers of config.json.  The keys are as in transformers 5.23
  * (configuration_granitemoehybrid.py, configuration_falcon_h1.py, configuration_cohere2.py).
  */
 #include <math.h>

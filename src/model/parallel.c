@@ -15,7 +15,7 @@ static int one_section(uint64_t rows, struct section sections[MAX_SECTIONS])
 /* Larger sizes, beyond any real model, would overflow in sums of products. */
 #define HEADS_MAX ((uint64_t)1 << 30)
 
-/* Heads of v have another size than those of q and k. */
+/* Heads of v have another size than heads of q and k. */
 static int uneven_sections(const struct model_config *config, uint64_t rows,
 			   struct section sections[MAX_SECTIONS])
 {

@@ -23,8 +23,8 @@ enum parallel {
 	PARALLEL_ROW,	     /* in is split */
 };
 
-/* Rows of a weight that are split as one: all of them, or those of q, k, v, gate, up or a part of a
- * mixer. */
+/* Rows of a weight that are split as one: all of them, or q's, k's, v's, gate's, up's or a part of
+ * a mixer. */
 struct section {
 	uint64_t rows;
 };
@@ -33,7 +33,7 @@ struct section {
 
 /* Cuts the `rows` rows of a weight into the sections that are split one by one, and returns their
  * number.  Fused q, k and v are one section where config does not have the numbers of heads.
- * Returns 0 where the rows are not those of so many heads. */
+ * Returns 0 where the rows do not make that many heads. */
 int parallel_sections(enum parallel parallel, const struct model_config *config, uint64_t rows,
 		      struct section sections[MAX_SECTIONS]);
 

@@ -119,8 +119,8 @@ static int configure_queries(struct model *model, const json_t *facts, struct er
 	return 0;
 }
 
-/* layer_types names the kind of each layer.  Without it all layers have the window, or those of the
- * architecture's pattern, or only those from max_window_layers on. */
+/* layer_types names the kind of each layer.  Without it all layers have the window, or the layers
+ * in the architecture's pattern, or only those from max_window_layers on. */
 int model_configure_windows(struct model *model, const json_t *facts, struct err *err)
 {
 	const json_t *types = json_object_get(facts, "layer_types");

@@ -15,7 +15,7 @@
 
 enum role {
 	ROLE_LINEAR,	      /* the weight of a linear layer that recipes take */
-	ROLE_EXPERTS_GATE_UP, /* those of all experts of a layer in one tensor */
+	ROLE_EXPERTS_GATE_UP, /* all experts of a layer in one tensor */
 	ROLE_EXPERTS_DOWN,
 	/* All roles from here on are kept. */
 	ROLE_EXPERTS_UNKNOWN,

@@ -257,7 +257,7 @@ static int scale_alpha(struct rope *rope, const struct rope_json *levels, double
 	return 0;
 }
 
-/* Gemma 4: the frequencies are those of a whole head; the pairs beyond the first ones, the part of
+/* Gemma 4: the frequencies are as for a whole head; the pairs beyond the first ones, the part of
  * partial_rotary_factor, do not turn. */
 static int scale_proportional(struct rope *rope, const struct rope_json *levels, double theta,
 			      struct err *err)

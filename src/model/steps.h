@@ -37,7 +37,7 @@ int model_configure_sharing(struct model *model, const json_t *facts, struct err
 int model_configure_ropes(struct model *model, const json_t *facts, struct err *err);
 int model_configure_windows(struct model *model, const json_t *facts, struct err *err);
 
-/* Read the sizes of gated DeltaNet; and those of Kimi Delta Attention, and which layers have it, in
+/* Read the sizes of gated DeltaNet; and of Kimi Delta Attention, and which layers have it, in
  * Kimi Linear and in Ling 3.  facts: of facts_read().  ERR_INPUT, with the key, for a value that is
  * out of range. */
 int delta_configure(struct model *model, const json_t *facts, struct err *err);
@@ -56,7 +56,7 @@ int model_read_multipliers(struct model *model, const json_t *facts, struct err 
  * missing, unexpected or of another shape than config.json implies. */
 int model_find_tensors(struct model *model, const struct model_config *config, struct err *err);
 
-/* Fails with ERR_INPUT where the widths of dense mlps are not those of config.json, in models whose
+/* Fails with ERR_INPUT where dense mlps have other widths than config.json says, in models whose
  * layers may have two. */
 int model_check_widths(const struct model *model, const struct model_config *config,
 		       const json_t *facts, struct err *err);

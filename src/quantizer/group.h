@@ -64,7 +64,7 @@ int group_settle(const struct group *group, int rc, struct err *err);
  * their results. */
 int group_agree(const struct group *group, const void *bytes, size_t n, struct err *err);
 
-/* Sets *n to its minimum over the ranks: what each decides by its memory or its clock. */
+/* Sets *n to its minimum over the ranks, e.g. a limit that depends on a rank's memory or clock. */
 int group_least(const struct group *group, size_t *n, struct err *err);
 
 /* Is this the rank that prints and writes? */
@@ -83,7 +83,7 @@ static inline size_t group_size(const struct group *group)
 	return group ? (size_t)group->n_ranks : 1;
 }
 
-/* Reduces values of one rank into those of the ranks before it: for kinds. */
+/* Reduces values of one rank into the values of the ranks before it: for kinds. */
 void group_combine(enum group_op op, void *into, const void *values, size_t n);
 size_t group_value_size(enum group_op op); /* bytes of a value */
 

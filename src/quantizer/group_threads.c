@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Threads meet: each reduces its values into those of the others, the last one opens the way out,
+ * Threads meet: each reduces its values into the others', the last one opens the way out,
  * each takes the result along, and the last one to leave clears the place for the next reduction.
  */
 #include "quantizer/group.h"

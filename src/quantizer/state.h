@@ -15,7 +15,7 @@
 
 enum fp8_mode { MODE_FORWARD, MODE_BACKWARD };
 
-/* The slots of a GEMM, in this order; those of the next one follow. */
+/* The slots of a GEMM, in this order; the next GEMM's follow. */
 enum { SLOT_INPUT, SLOT_WEIGHT, SLOT_OUTPUT, N_FORWARD_SLOTS };
 enum { SLOT_GRAD_OUTPUT, SLOT_GRAD_INPUT, N_BACKWARD_SLOTS };
 

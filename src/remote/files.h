@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Which files a model on a server has: by the Hub's list of a revision, or, in a plain folder,
- * by the names that models have and those of its index.
+ * by the names that models have and the names in its index.
  */
 #ifndef FP8CONV_REMOTE_FILES_H
 #define FP8CONV_REMOTE_FILES_H

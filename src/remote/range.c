@@ -190,7 +190,7 @@ static enum verdict judge_status(struct range_read *reading, const struct answer
 	return refused(reading, status, err);
 }
 
-/* The bytes of a coded answer are not those of the file. */
+/* A coded answer does not hold the file's bytes. */
 static int encoded(const char *url, const struct answer *answer, struct err *err)
 {
 	if (!*answer->coding)
@@ -257,7 +257,7 @@ static enum verdict judge(struct range_read *reading, const struct answer *answe
 	return body ? judge_body(reading, answer, err) : judge_status(reading, answer, err);
 }
 
-/* Sends one request for what is still to come, and judges its answer. */
+/* Requests the remaining bytes and validates the response. */
 static enum verdict try_once(struct range_read *reading, long *retry_after, struct err *err)
 {
 	struct client *client = reading->client;

@@ -58,7 +58,7 @@ static struct err *reason_of(const struct remote *remote)
 
 static int failed(void)
 {
-	errno = EREMOTEIO; /* no call of the table below fails so */
+	errno = EREMOTEIO; /* the table below never sets this errno */
 	return -1;
 }
 
@@ -174,8 +174,8 @@ static int remote_close_fd(const struct io *io, int fd)
 	return remote->below->close(remote->below, fd);
 }
 
-/* Sets the time of a file by what it is on the server.  Without a version nothing proves that the
- * contents are the same as in another run, which a time without a fraction says. */
+/* Derives st_mtim from the version (ETag, commit).  Without one, tv_nsec is 0: a later run must not
+ * trust it. */
 static void set_times(const struct remote *remote, const struct remote_file *file, struct stat *st)
 {
 	const char *version = remote->files.commit ? remote->files.commit : file->version;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Text of others in the languages of a report.  Each function adds a text that its reader shows as
- * it is: names in files may hold anything.  Control characters become '?'; bytes that are not UTF-8
- * and characters that change what stands around them (separators of lines, directions of writing)
+ * Escapes untrusted text for HTML, JSON, YAML and Markdown.  A reader shows the text as it is:
+ * names in files may hold anything.  Control characters become '?'; bytes that are not UTF-8 and
+ * characters that change what stands around them (separators of lines, directions of writing)
  * U+FFFD; and the middle of a text with more than ESCAPE_MAX bytes an ellipsis.
  */
 #ifndef FP8CONV_REPORT_ESCAPE_H

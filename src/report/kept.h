@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Why tensors of an FP8 checkpoint are in high precision: the reason that `quantize` has for them,
- * with the options of the manifest.  Names, types and shapes decide, which are those of the source.
+ * with the options of the manifest.  Names, types and shapes decide, which are the source's.
  */
 #ifndef FP8CONV_REPORT_KEPT_H
 #define FP8CONV_REPORT_KEPT_H

@@ -43,7 +43,7 @@ struct report {
 	struct kept_reasons kept;
 };
 
-/* Reads all files and checks that those of the output may be written.  checkpoint and detection are
+/* Reads all files and checks that the output's may be written.  checkpoint and detection are
  * of the checkpoint to report on, and outlive report.  ERR_USAGE where the output has files of
  * others; ERR_INPUT for a file that is not what the option is for, and for an amax file of another
  * model than the source. */

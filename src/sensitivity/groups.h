@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The groups of matrices: those of a layer that share an input, all experts of a layer or each of
- * them, the head.
+ * The groups of matrices: matrices of a layer that share an input, all experts of a layer or each
+ * of them, the head.
  */
 #ifndef FP8CONV_SENSITIVITY_GROUPS_H
 #define FP8CONV_SENSITIVITY_GROUPS_H

@@ -17,8 +17,8 @@
 #define DEFAULT_PASSES	4
 #define DEFAULT_MEMORY	((uint64_t)1 << 30)
 
-/* A round has at most so many groups: its numbers are lost if the program ends before its end, and
- * the pass of the unquantized model, which each round repeats, is little beside them. */
+/* Groups per round.  A round's results are lost if the program dies in it; the pass of the
+ * unquantized model, which each round repeats, is little beside so many. */
 #define MAX_AT_ONCE 64
 
 /* bf16 rounds on its own in every variant, which adds about 0.0001 to each divergence. */

@@ -157,7 +157,7 @@ static int find_amaxes(struct panels *panels, struct err *err)
 	return 0;
 }
 
-/* Quantizes a matrix of values in fp32, which become those of its codes.  amax: NULL, or of each
+/* Quantizes a matrix of values in fp32, which become its codes' values.  amax: NULL, or of each
  * tile. */
 static int to_fp8(struct round *round, int worker, const struct weight_matrix *matrix,
 		  const struct qspec *spec, const float *amax, struct err *err)

@@ -15,7 +15,7 @@ struct variant_turn {
 	struct round *round;
 	const struct variant_stage *stage;
 	size_t first, n;
-	bool begins; /* their streams are those of the model so far */
+	bool begins; /* their streams are the model's so far */
 };
 
 static size_t n_sequences(const struct round *round)

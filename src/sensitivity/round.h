@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One pass of the sequences through the layers: in each layer the variants that began before it run
- * first, then those of its own groups, at last the unquantized model, from whose stream they
+ * first, then its own groups' variants, at last the unquantized model, from whose stream they
  * began.
  */
 #ifndef FP8CONV_SENSITIVITY_ROUND_H

@@ -90,7 +90,7 @@ static int resume(const struct saved *saved, struct sensitivity_plan *plan,
 		return 0;
 	return err_set(err, ERR_USAGE,
 		       "'%s' was begun with another model, other data or other options: repeat "
-		       "those of the first run, or use --restart to start over",
+		       "the first command, or use --restart to start over",
 		       params->output);
 }
 

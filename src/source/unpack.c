@@ -84,7 +84,7 @@ static void unpack_whole(const struct unpacking *unpacking, const uint8_t *codes
 	}
 }
 
-/* Unpacks n elements of a row.  codes and scales are those of the group of the first one, of which
+/* Unpacks n elements of a row.  codes and scales are of the first one's group, whose first
  * `skip` elements are left out. */
 static void unpack_row(const struct unpacking *unpacking, const uint8_t *codes,
 		       const uint8_t *scales, uint64_t skip, uint64_t n, float *values)
@@ -324,7 +324,7 @@ static void put(void *values, enum dtype dtype, uint64_t i, float value)
 }
 
 /* The same rect of a transposed unit: its columns are rows of the file.  A stack of matrices has
- * those of one after those of the other. */
+ * one matrix's after the other's. */
 static int unpack_transposed(struct source *source, const struct source_request *request,
 			     enum dtype dtype, void *values, struct err *err)
 {

@@ -56,8 +56,8 @@ int fp8_forward_quantize(struct fp8_forward *fp8, const struct linear_ref *ref,
 void fp8_forward_touch(struct fp8_forward *fp8, struct context_stack *contexts,
 		       const struct layer *layer);
 
-/* With delayed scaling: raises the amaxes of the modules of a layer by those of the inputs that the
- * workspace has had in the step.  Waits.  Other recipes: does nothing. */
+/* With delayed scaling: raises the amaxes of the modules of a layer to those that their inputs had
+ * in the workspace in this step.  Waits.  Other recipes: does nothing. */
 int fp8_forward_take_amaxes(struct fp8_forward *fp8, const struct layer *layer,
 			    struct workspace *workspace, struct err *err);
 

@@ -31,7 +31,7 @@ static int check_unused(const struct fp8_params *params, struct err *err)
 	return 0;
 }
 
-/* Tunes the recipe: the scales of inputs have the same form as those of weights. */
+/* Tunes the recipe: the scales of inputs have the same form as the weights' scales. */
 static int tune(struct fp8_selection *selected, const struct fp8_params *params, struct err *err)
 {
 	const struct recipe *recipe =

@@ -35,7 +35,7 @@ void fp8_select_release(struct fp8_selection *selected);
 /* Returns the index of this matrix in units; SIZE_MAX if it is kept. */
 size_t fp8_select_find(const struct fp8_selection *selected, const struct linear_ref *ref);
 
-/* Is this matrix quantized as two, whose rows it has in turn, as gate and up of GPT-OSS? */
+/* Is it quantized as two matrices with interleaved rows, as gate and up of GPT-OSS? */
 bool fp8_select_alternates(const struct fp8_selection *selected, const struct linear_ref *ref);
 
 /* Can bf16 represent every value of a quantized input?  It can if the scales are powers of two. */

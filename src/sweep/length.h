@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The number of passes that go through a model at once, from the time of the sweeps before.
+ * Chooses passes per sweep from how long earlier sweeps took.
  * Unsaved passes are lost at a power cut; each save costs a loading of the whole model.
  *
  * Order: sweep_length_begin(); for each sweep, sweep_length_now() and sweep_length_loaded() around

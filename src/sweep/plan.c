@@ -22,7 +22,7 @@ static double multiplications_of(const struct linear_ref *linears, int n)
 	return sum;
 }
 
-/* Returns the multiplications of a token with weights; those of attention are few beside them. */
+/* Returns the multiplications of a token with weights; attention's are few beside them. */
 static double multiplications(const struct model *model)
 {
 	double sum = multiplications_of(&model->head, 1);

@@ -390,7 +390,7 @@ size_t runner_group(const struct runner *runner, size_t n)
 	return layer && layer->ref->n_experts && n ? (each + n_rounds - 1) / n_rounds : 1;
 }
 
-/* Waits until the value stats of the current stage are where they belong. */
+/* Waits for the copy of the stage's value stats. */
 static int stats_wait(const struct runner *runner, size_t device, struct err *err)
 {
 	struct executor_stream *stream = runner->memory.streams[device];

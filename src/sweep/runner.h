@@ -30,10 +30,10 @@ struct stage {
 /* The arrays of the sequences of a device, in its memory. */
 struct runner_arrays {
 	float *residuals;	   /* of its sequences */
-	struct value_stats *stats; /* (sequences, n_slots): of all; those of others stay 0 */
+	struct value_stats *stats; /* (sequences, n_slots): of all; other ranks' stay 0 */
 };
 
-/* The arrays of the sequences of a sweep, and those of each thread. */
+/* The arrays of the sequences of a sweep, and of each thread. */
 struct runner_memory {
 	struct runner_arrays *arrays;	  /* by device */
 	struct executor_stream **streams; /* by device: of its first thread */
@@ -74,8 +74,8 @@ void runner_release(struct runner *runner);
 /* ERR_INPUT if a file of the model was changed since its header was read. */
 int runner_close(struct runner *runner, struct err *err);
 
-/* Gives sequences [first, first + n) of the data their tokens and places; those of other ranks have
- * no residual stream.  Then runner_embed() computes the embedding of one of them on a thread. */
+/* Gives sequences [first, first + n) of the data their tokens and places; other ranks' have no
+ * residual stream.  Then runner_embed() computes the embedding of one of them on a thread. */
 void runner_begin(struct runner *runner, size_t first, size_t n);
 int runner_embed(struct runner *runner, int worker, size_t sequence, struct err *err);
 
@@ -108,8 +108,8 @@ size_t runner_group(const struct runner *runner, size_t n);
  * of each and their sum. */
 int runner_run(struct runner *runner, int worker, struct span sequences, struct err *err);
 
-/* Clears the value stats of n sequences; copies them to memory.fetched, where those of other ranks
- * are 0. */
+/* Clears the value stats of n sequences; copies them to memory.fetched, where other ranks' are
+ * 0. */
 int runner_stats_clear(struct runner *runner, size_t n, struct err *err);
 int runner_stats_fetch(struct runner *runner, size_t n, struct err *err);
 

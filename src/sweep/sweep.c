@@ -243,7 +243,7 @@ static int stats_fetch(struct sweep *sweep, struct err *err)
 	return 0;
 }
 
-/* Completes the value stats of all sequences by those of the other ranks. */
+/* Completes the value stats of all sequences with the other ranks'. */
 static int stats_unite(struct sweep *sweep, struct err *err)
 {
 	for (size_t m = 0; m < n_models(sweep); m++) {
@@ -296,7 +296,7 @@ static int embed_sequence(void *context, int worker, size_t item, struct err *er
 	return 0;
 }
 
-/* Completes the losses of all sequences by those of the other ranks. */
+/* Completes the losses of all sequences with the other ranks'. */
 static int losses_unite(struct sweep *sweep, struct err *err)
 {
 	for (size_t m = 0; m < n_models(sweep); m++) {
@@ -309,7 +309,7 @@ static int losses_unite(struct sweep *sweep, struct err *err)
 	return 0;
 }
 
-/* Embeds all sequences of this rank; the threads of each device skip those of others. */
+/* Embeds all sequences of this rank; the threads of each device skip the sequences of others. */
 static int embed_all(struct sweep *sweep, struct err *err)
 {
 	size_t *n = xcalloc(n_devices(sweep), sizeof *n);

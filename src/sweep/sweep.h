@@ -10,8 +10,7 @@
  *  sweep_release
  *
  * Of several ranks (params.group), each runs its own sequences, and all of them meet after each
- * step and stage: value stats and losses are those of all sequences, and a failure is that of
- * all.
+ * step and stage: value stats and losses are of all sequences, and a failure is everybody's.
  *
  * A sweep keeps no history.  Its owner uses the values: struct sweep_events tells it the beginning
  * and end of stages, the end of sweeps, and every value between them.

@@ -46,7 +46,7 @@ struct variant_stage {
 uint64_t variants_size(const struct sweep_plan *plan, const struct model *model);
 uint64_t variant_size(const struct sweep_plan *plan, const struct model *model, size_t n);
 
-/* Allocates.  Inputs may be cast if those of the runner may.  ERR_SYSTEM without memory. */
+/* Allocates.  Inputs may be cast if the runner's may.  ERR_SYSTEM without memory. */
 int variants_open(struct variants *variants, const struct runner *runner, struct err *err);
 void variants_release(struct variants *variants);
 

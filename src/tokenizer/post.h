@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tokens that the post-processor puts before and after those of a text.
+ * The tokens that the post-processor puts around a text's.
  */
 #ifndef FP8CONV_TOKENIZER_POST_H
 #define FP8CONV_TOKENIZER_POST_H

@@ -3,7 +3,7 @@
  * The model's own tokenizer: turns text into token ids by a tokenizer.json.
  *
  * Byte-level BPE (GPT-2, Llama 3, Qwen, GPT-OSS) and byte-fallback BPE (Llama 2, Mistral, Gemma),
- * with their normalizers, pre-tokenizers, added tokens and post-processors; the ids are those of
+ * with their normalizers, pre-tokenizers, added tokens and post-processors; the ids are as by
  * the tokenizers package (huggingface/tokenizers 0.23).  Truncation and padding are not applied.
  * The normalizers and Punctuation of the package use Unicode 9 (Lowercase a newer version).  Here
  * they use Unicode 14, which differs in some rare characters, mainly marks.
@@ -34,7 +34,7 @@ void tokenizer_free(struct tokenizer *tokenizer);
 struct tokenizer_text {
 	const char *text;
 	size_t len;		 /* bytes, at most 2^31 - 1 */
-	bool add_special_tokens; /* those of the post-processor (BOS, EOS) */
+	bool add_special_tokens; /* the post-processor's (BOS, EOS) */
 	/* of all texts of the caller, and what ends it; NULL: of this one */
 	struct regex_work *patterns;
 };

@@ -74,7 +74,7 @@ extern const struct unicode_newer unicode_newer[];
 extern const size_t n_unicode_newer;
 
 /* Whether c is newer than Unicode 14.  Normal forms of the tokenizers package keep these
- * characters; those of a newer libunistring might not. */
+ * characters; a newer libunistring's might not. */
 bool unicode_is_newer(uint32_t c);
 
 bool unicode_is_space(uint32_t c); /* White_Space */

@@ -48,7 +48,7 @@ def listed(entry, key="ignore", kind="dtype-mismatch"):
 
 
 def top_level(entry):
-    """A module in high precision whose name ends those of FP8 ones."""
+    """A module in high precision whose name is the end of FP8 modules' names."""
     def change(config, tensors):
         tensors[entry + ".weight"] = ("BF16", [128, 128])
         config["quantization_config"]["modules_to_not_convert"].append(entry)

@@ -7,7 +7,7 @@ experts.py granite DIR E H I     DIR/stack: X.block_sparse_moe.input_linear [E, 
                                  P.E.{w1,w3,w2}; granitemoehybrid, and granitemoe in DIR/moe
 experts.py fused SPLIT DIR       DIR: the FP8 experts P.E.* as P.gate_up_proj [E, 2I, H], gate first, and P.down_proj, with scales
 experts.py kept SOURCE OUT DIR WORD...   DIR: OUT of compressed-tensors, with the matrices X.WORD.weight of SOURCE in high precision
-experts.py joined STACK SPLIT    what differs between the tensors of a stack and those of the experts, one after another
+experts.py joined STACK SPLIT    what differs between the tensors of a stack and the experts' tensors, one after another
 experts.py drop FILE NAME        calls a tensor "dropped", of a name as long
 """
 import json

@@ -395,7 +395,7 @@ def redhat_blocks():
 
 
 def one_layer_kept(make, word):
-    """The experts of layer 0 in BF16, under Mixtral's names; those of layer 1 in FP8."""
+    """The experts of layer 0 in BF16, under Mixtral's names; layer 1's in FP8."""
     p = "block_sparse_moe.experts."
     return ends() | bf16(*((f"{L}0.{p}{e}.{n}.weight", s) for e in range(E) for n, s in W), (L + "0.block_sparse_moe.gate.weight", [E, H])) | experts(
         lambda name, shape: make(name, shape, word), L + "1." + p, W)

@@ -68,7 +68,7 @@ def check_page(page, options, shared=None):
 
 
 def check_headings(page, text):
-    """Those of --help ("Tensors (...):" is "Tensors") are those of the page, in the same order."""
+    """The page has the sections of --help ("Tensors (...):" is "Tensors"), in the same order."""
     told = re.findall(r"^([A-Z][a-z]+)(?: \(.*\))?:$", text, re.M)
     written = re.findall(r"^\.SS (.*)$", section(plain((MAN / page).read_text()), "OPTIONS"), re.M)
     if written and written != told:

@@ -42,7 +42,7 @@ calibrated() {
 	cmp "$1" "$1.one" || fail "$1 differs from what one process writes"
 }
 
-# parts FILE N: the summaries in FILE are those of parts 1 to N of N, each once.
+# parts FILE N: FILE has the summaries of parts 1 to N of N, each once.
 parts() {
 	sed -n 's/^.*part  *\([0-9]* of [0-9]*\)$/\1/p' "$1" | sort -n >found.parts
 	seq "$2" | sed "s/\$/ of $2/" | diff - found.parts || fail "not every part of $2 ran once"

@@ -86,7 +86,7 @@ rounded() {
 	for n in $counts; do
 		ranks "$n" fp8conv-mpi quantize "$@" -o "openmpi/$name.$n" --rounding compensated --quiet --ranks mpi ||
 			fail "quantize failed"
-		diff -r "openmpi/$name.one" "openmpi/$name.$n" || fail "the files of $n ranks differ from those of one process"
+		diff -r "openmpi/$name.one" "openmpi/$name.$n" || fail "the files of $n ranks differ from one process's"
 	done
 }
 samples=$here/../../sample_checkpoints

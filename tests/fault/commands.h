@@ -130,7 +130,8 @@ static inline void make_input(const struct command *command, const char *sample,
 	plan_release(&plan);
 }
 
-/* As standard input that is no file from its beginning on: one byte, then those of file `from`. */
+/* As standard input that is no file from its beginning on: one byte, then the bytes of file
+ * `from`. */
 static inline void make_spool(const char *from)
 {
 	struct buf data;

@@ -190,7 +190,7 @@ static inline void make_begun(const char *path)
 	amax_stats_release(&stats);
 }
 
-/* A history of the matrices of a model: those of fused experts as experts. */
+/* A history of the matrices of a model, fused experts as experts. */
 static inline void fill_history(struct amax_stats *stats, const struct checkpoint *checkpoint,
 				float amax)
 {

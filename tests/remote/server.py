@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A server of models for tests: ranges, and everything that servers do wrong.
 
-server.py DIRECTORY PORT_FILE [TLS_CERT TLS_KEY] serves the files of DIRECTORY below every /MODE/, and
-those of DIRECTORY/model as the Hub's models ORG/MODE.  It logs each request to PORT_FILE.log.  Words of MODE, joined by '.':
+server.py DIRECTORY PORT_FILE [TLS_CERT TLS_KEY] serves the files of DIRECTORY below every /MODE/
+and the files of DIRECTORY/model as the Hub's models ORG/MODE.  It logs each request to PORT_FILE.log.  Words of MODE, joined by '.':
 
 good            ranges, ETag
 slow            10 MB/s for each connection

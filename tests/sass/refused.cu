@@ -39,7 +39,7 @@ __global__ void branch_per_element(struct branchy a)
 	}
 }
 
-/* Eight values, by value as those of struct element_group. */
+/* Eight values, by value as in struct element_group. */
 struct eight {
 	float v[8];
 };

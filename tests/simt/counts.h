@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the emulated device is asked to do, counted.  The bytes are those of a launch: each byte of
+ * What the emulated device is asked to do, counted.  The bytes are of a launch: each byte of
  * the device's memory that its threads read counts once, and each that they write, as if a launch
  * had all memory in its caches.  They are counted in programs whose kernels are compiled for it
  * (tests/tests.mk: SIMT_COUNTED), and do not include the products of the library.
@@ -34,7 +34,7 @@ extern struct simt_counts simt_counts;
 void simt_counts_add(void *memory, size_t size, int device);
 size_t simt_counts_remove(void *memory);
 
-/* Makes the launches and products of this thread from now on those of a device.  The other one
+/* Makes the launches and products of this thread from now on a device's.  The other one
  * counts a use of this address by them, if it lies on another device. */
 void simt_counts_device(int device);
 void simt_counts_use(const void *address);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A GPU's threads as fibers of one thread.  A fiber runs until it waits: at a barrier for all
- * threads of its block, at a shuffle for those of its warp.  So between two barriers one thread
- * does all of its work before another one begins, and which one is first changes from launch to
- * launch: what a missing barrier would leave to chance comes out wrong.
+ * threads of its block, at a shuffle for the threads of its warp.  So between two barriers one
+ * thread does all of its work before another one begins, and which one is first changes from launch
+ * to launch: what a missing barrier would leave to chance comes out wrong.
  */
 #include <pthread.h>
 #include <stdio.h>

@@ -83,8 +83,8 @@ static void a_layer_in_fp8_has_its_limits(void **state)
 #define MAX_GROUP_LAUNCHES  (3 + 5 * (2 * TOP_K + 1))
 #define GROUP		    8 /* sequences that go through experts together */
 
-/* The launches of a sequence more do not depend on the number of experts; those of experts not on
- * the number of sequences.  A group waits to learn how many tokens each expert has, and at the
+/* The launches of a sequence more do not depend on the number of experts; the experts' launches not
+ * on the number of sequences.  A group waits to learn how many tokens each expert has, and at the
  * end. */
 static void experts_take_all_sequences_at_once(void **state)
 {
@@ -111,7 +111,7 @@ static void experts_take_all_sequences_at_once(void **state)
 }
 
 /* The same with --fp8-forward: a sequence more has the casts of attention's inputs, and the
- * rounding of the router's; those of experts are cast for all sequences at once. */
+ * rounding of the router's; inputs of experts are cast for all sequences at once. */
 static void experts_in_fp8_take_all_sequences_at_once(void **state)
 {
 	static const struct {

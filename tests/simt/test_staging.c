@@ -56,7 +56,7 @@ static unsigned char byte_at(size_t row, size_t i)
 	return (unsigned char)(row * 37 + i + (i >> 8) * 11 + (i >> 20));
 }
 
-/* The rows are those of byte_at(), and what is between them untouched. */
+/* The rows are as by byte_at(), and what is between them untouched. */
 static bool is_right(const unsigned char *host, const struct shape *s)
 {
 	for (size_t row = 0; row < s->n_rows; row++) {

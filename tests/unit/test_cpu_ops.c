@@ -49,7 +49,7 @@ static void assert_same(float got, float wanted)
 		assert_int_equal(f32_bits(got), f32_bits(wanted));
 }
 
-/* Activations, and exp in them, are those of codes. */
+/* Activations, and exp in them, are as of codes. */
 static void gates_equal_the_activations_of_num(void **state)
 {
 	enum { N = 1003 };

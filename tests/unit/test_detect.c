@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recognition: every variant that our formats write and those of other tools, with and without a
+ * Recognition: every variant that our formats or other tools write, with and without a
  * configuration.
  */
 #include <setjmp.h>

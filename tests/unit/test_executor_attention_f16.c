@@ -176,7 +176,7 @@ static void attend_everywhere(const struct attention_args *args, float factor, f
 
 static void long_attention_is_within_its_bound(void **state)
 {
-	static const float any = 0; /* sinks: those of the setup */
+	static const float any = 0; /* sinks: the setup's */
 	const struct attention_args cases[] = {
 		{ 1025, 2, 1, 64, 64, 0, .scale = 0.3f },
 		{ 1152, 1, 1, 33, 17, 0, .scale = 0.5f },
@@ -206,7 +206,7 @@ static void no_value_leaves_the_range_of_fp16(void **state)
 }
 
 /* Queries see the first key long before their own: its exponential is beyond the range of fp32
- * relative to those of later keys, and it alone decides the scale of the head's keys. */
+ * relative to later keys' values, and it alone decides the scale of the head's keys. */
 static void a_first_key_may_outweigh_all(void **state)
 {
 	const struct attention_args args = { 1025, 1, 1, 3, 64, 0, .scale = 0.1f };

@@ -157,7 +157,7 @@ static void expect(struct sample *s)
 			expect_tile(s, row, col);
 }
 
-/* The results have the bits of the wanted ones, those of NaN too. */
+/* The results have the bits of the wanted ones, NaN's too. */
 static void same_bits(const struct side *side, const struct sample *s, const void *got, size_t size)
 {
 	const void *wanted = size == 2 ? (void *)s->halves : (void *)s->values;

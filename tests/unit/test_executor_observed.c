@@ -148,7 +148,7 @@ static void add_at(size_t n, size_t shift)
 	values_free(&y);
 }
 
-/* The gates of one matrix have the same stats, those of two have others. */
+/* The gates of one matrix have the same stats, of two matrices others. */
 static void gate_at(size_t n_rows, size_t n, size_t more, enum into into)
 {
 	size_t stride = 2 * n + more;

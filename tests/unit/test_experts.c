@@ -196,7 +196,7 @@ static void interleaved_rows_are_told_apart(void **state)
 	check_slices(true, true, EXPERT_DOWN, &down_t[0][0][0]);
 }
 
-/* Granite's are those of Mixtral. */
+/* Granite's are as Mixtral's. */
 static void experts_get_the_names_of_modules(void **state)
 {
 	static const struct {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Modules of model families, by name, and what becomes of them: quantized or kept, and the reason.
- * The names are those of the families' releases and of the engines' loaders; what is expected is
+ * The names are as in the families' releases and the engines' loaders; what is expected is
  * what the vendor's release keeps or what a loader needs.
  */
 #include <setjmp.h>

@@ -141,7 +141,7 @@ static void ranks_write_the_bytes_of_one_process(void **state)
 	rank_files_free(&files);
 }
 
-/* A table that has the divergences of its first groups: those of all others are measured. */
+/* A table that has the divergences of its first groups: all others' are measured. */
 static void ranks_go_on_from_an_unfinished_table(void **state)
 {
 	struct rank_files files = rank_files_new(N_SEQUENCES);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Scales that are not beside a weight under its own name: of all parts of a table, the static ones
- * of a stack of experts, and those of caches.
+ * of a stack of experts, and of caches.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is outside of the layers of the language model.  Names are those of released models; what
+ * What is outside of the layers of the language model.  Names are released models'; what
  * engines build without quantization: vLLM 0.32, models/{colqwen3,roberta,medusa,cohere_asr}.py,
  * SGLang 0.5.23, models/llama_eagle3.py.
  */
@@ -74,8 +74,8 @@ static void a_user_decides(void **state)
 	p "layers.1.o_proj.weight: not of the language model\n"
 #define SIZES "\"hidden_size\": 128, \"num_hidden_layers\": 2"
 
-/* In a model of one part, layers of another width are those of another model, as the local
- * transformers of MiMo-Audio; those of the hidden size are its own. */
+/* In a model of one part, layers of another width belong to another model, as the local
+ * transformers of MiMo-Audio; layers of the hidden size are its own. */
 static void layers_of_another_width_are_kept(void **state)
 {
 	static const char tensors[] = LAYERS("model.")
@@ -87,7 +87,7 @@ static void layers_of_another_width_are_kept(void **state)
 			       TAKEN("model.")
 			       "local.layers.0.o_proj.weight: not of the language model\n"
 			       "model.mtp_layers.0.o_proj.weight blockwise\n");
-	/* nothing says which are those of the language model */
+	/* nothing says which are the language model's */
 	selection_gives_config("{\"hidden_size\": 128, \"num_hidden_layers\": 9}",
 			       LAYERS("a.") LAYERS("b."), "blockwise", NO_OPTIONS,
 			       TAKEN("a.") TAKEN("b."));

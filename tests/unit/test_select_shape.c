@@ -247,7 +247,7 @@ static void parts_follow_from_each_dialect_of_config(void **state)
 	}
 }
 
-/* MiMo-V2: the heads of v are smaller than those of q and k.  4 x 192, 2 x 192, 2 x 128 rows. */
+/* MiMo-V2: the heads of v are smaller than of q and k.  4 x 192, 2 x 192, 2 x 128 rows. */
 static void merged_weights_may_have_two_sizes_of_heads(void **state)
 {
 	const char *config = "{\"num_attention_heads\": 4, \"num_key_value_heads\": 2, "

@@ -349,8 +349,8 @@ static void keeping_twice_leaves_joint_sets_intact(void **state)
 	memory_checkpoint_release(&checkpoint);
 }
 
-/* Makes a selection with notes, and compares those of one kind with the expected text; NULL: there
- * is none. */
+/* Makes a selection with notes, and compares the notes of one kind with the expected text; NULL:
+ * there is none. */
 static void notes_are(const char *tensors, const char *recipe, enum note_kind kind,
 		      const char *expected)
 {

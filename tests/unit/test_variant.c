@@ -39,7 +39,7 @@ struct test {
 	double kl[N_VARIANTS], reverse_kl[N_VARIANTS];
 };
 
-/* The casts of the inputs of the model, and of those of its variant, whose values are twice as
+/* The casts of the inputs of the model, and of its variant, whose values are twice as
  * large. */
 static const struct input_cast once = { .spec = { .format = FP8_E4M3, .arith = ARITH_GIVEN },
 					.scale = 8,

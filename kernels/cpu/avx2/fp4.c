@@ -139,7 +139,7 @@ INLINE __m256i group_magnitudes(const uint8_t *codes)
 				_mm256_set1_epi16(0xFF));
 }
 
-/* Raises the ranks of 16 groups to those of these codes and scales, and *largest to the scales. */
+/* Raises the ranks of 16 groups to what these codes and scales have, and *largest to the scales. */
 INLINE void ranks_raise(const uint8_t *codes, const uint8_t *scales, uint16_t *ranks,
 			__m256i *largest)
 {

@@ -47,7 +47,7 @@ INLINE __m512i round_normal(__m512i place, const struct places p)
 	return round_shift(place, (1 << (p.shift - 1)) - 1 - (p.normal - 128), (unsigned)p.shift);
 }
 
-/* The same for any places, those of h. */
+/* The same for any places h. */
 INLINE __m512i round_any(__m512i h, __m512i place, const struct places p)
 {
 	const __m512i implied = _mm512_set1_epi16(0x80), mantissa = _mm512_set1_epi16(0x7F);
@@ -97,7 +97,7 @@ INLINE struct tile_scale tile_scale_load(const struct panel_scales *scales, size
 	return s;
 }
 
-/* Loads 32 values from x on, those of mask, in the range of the codes.  bf16 stays in order; for
+/* Loads the values of mask from x[0 .. 31], in the range of the codes.  bf16 stays in order; for
  * other types, value i is in lane 2 * i and value 16 + i in lane 2 * i + 1. */
 INLINE __m512i values(const char *x, __mmask32 mask, struct tile_scale s, struct cast_params v)
 {
@@ -143,7 +143,7 @@ INLINE size_t source_size(int source)
 	return source == SOURCE_F32 ? 4 : 2;
 }
 
-/* The scales of 64 elements: those of the first 32, and of the others. */
+/* The scales of 64 elements: of the first 32, and of the others. */
 struct scale_pair {
 	struct tile_scale low, high;
 };

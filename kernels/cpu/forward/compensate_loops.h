@@ -262,7 +262,7 @@ LANE_FN lanes_bits tile_fp8(lanes x, enum fp8_format format, lanes *value)
 	const int e_min = format == FP8_E4M3 ? FP8_E4M3_E_MIN : FP8_E5M2_E_MIN;
 	const uint32_t drop = 23 - m_bits, max = fp8_max_code(format);
 	const uint32_t base = (uint32_t)(e_min + 126) << m_bits;
-	/* The bits of a number below 2^e_min, plus this, are those of its code, plus this. */
+	/* Below 2^e_min: the bits of x + magic are its code + the bits of magic */
 	const lanes magic = lanes_all(f32_pow2(e_min + (int)drop));
 	lanes_bits bits = (lanes_bits)x, magnitude = bits & 0x7FFFFFFF, sign = bits & 0x80000000;
 	lanes shifted = (lanes)magnitude + magic;

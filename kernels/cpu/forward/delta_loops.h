@@ -109,7 +109,7 @@ struct delta_token {
 	float *q_scores, *k_scores; /* (SCAN_CHUNK) */
 };
 
-/* Decays the keys to the token, and multiplies them by its key and its query: those of `vectors`
+/* Decays the keys to the token, and multiplies them by its key and its query: `vectors`
  * vectors of tokens from s on. */
 LANE_FN void delta_token_tile(const struct delta_token *token, size_t s, size_t vectors)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * First fit by address in one range of reserved addresses: the blocks of a layer lie where those of
- * the layer before it lay.
+ * First fit by address in one range of reserved addresses: the blocks of a layer take the
+ * places of the layer before it.
  */
 #include "kernels/cpu/forward/page_heap.h"
 

@@ -20,7 +20,7 @@ static __device__ inline void counts_put(const struct cast_args *a, const struct
 }
 
 /* F is the format of the codes, but for ANY, which looks at it for each element.  IN_PLACE: the
- * columnwise codes are not transposed, as those of MX.  Two blocks at a time on a multiprocessor:
+ * columnwise codes are not transposed, as in MX.  Two blocks at a time on a multiprocessor:
  * 128 registers of a thread. */
 template <enum granule G, enum fp8_format F, bool IN_PLACE = false>
 static __global__ void __launch_bounds__(THREADS, 2)

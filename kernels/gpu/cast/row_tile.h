@@ -2,7 +2,7 @@
  *
  * A strip is a tile of one row.  If no region holds it, adjacent threads do: as many as hold it
  * with 64 elements each in registers from the read to the codes, a power of two from part of a warp
- * to a block of 512.  The groups of a thread are so far apart that those of its neighbors lie
+ * to a block of 512.  The groups of a thread are so far apart that its neighbors' lie
  * between them, so a warp reads and writes whole lines.
  */
 #ifndef FP8CONV_KERNELS_GPU_CAST_ROW_TILE_H
@@ -77,8 +77,8 @@ static __device__ inline int strip_has(const struct strip *s, int k)
 	return left < GROUP ? left : GROUP;
 }
 
-/* Loads the elements.  Those that do not exist are 0; in a whole strip, those of groups that do not
- * exist are the first group's. */
+/* Loads the elements.  Those that do not exist are 0; in a whole strip, a group that does not
+ * exist is the first group again. */
 static __device__ inline void strip_load(struct strip *s, const struct gpu_source &x,
 					 const struct strips *cut)
 {

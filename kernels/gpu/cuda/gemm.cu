@@ -6,8 +6,8 @@
  * m.
  *
  * Asking the library for an algorithm takes longer than a small product, so its answer is kept for
- * each shape, with the descriptors if they hold no more than that: those of FP8 hold the addresses
- * of scales.  One answer serves any m where rows must have the same bits for any m: no sum of it is
+ * each shape, with the descriptors if they hold no more than that: FP8's hold the addresses of
+ * scales.  One answer serves any m where rows must have the same bits for any m: no sum of it is
  * split over blocks, and a block sums up in one order.
  */
 extern "C" {

@@ -89,7 +89,7 @@ static __device__ inline unsigned token_of(unsigned n, unsigned col)
 	return n / 4 * DEPTHS + col / 2 * 8 + n % 4 * 2 + col % 2;
 }
 
-/* 16 queries of a warp; those of a lane are in two halves. */
+/* 16 queries of a warp; a lane's are in two halves. */
 template <int dim, int values> struct queries {
 	static constexpr int N_PAIRS = dim / DEPTHS, N_KEYS = key_tile<dim, values>::KEYS / WIDTH,
 			     N_COLS = values / WIDTH;

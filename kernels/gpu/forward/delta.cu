@@ -84,7 +84,7 @@ struct delta_tokens {
 	float k[2][DELTA_MAX_KEY_DIM], q[2][DELTA_MAX_KEY_DIM], decays[2][DELTA_MAX_KEY_DIM];
 };
 
-/* Loads those of a token of a value head to its place. */
+/* Loads the key, query and decays of a token of a value head to their places. */
 static __device__ inline void token_load(struct delta_tokens *to, const struct delta_args *a,
 					 size_t token, size_t head)
 {
@@ -118,7 +118,7 @@ static __device__ inline float chains_sum(float chain)
 	return chain + shuffle_xor(chain, 1);
 }
 
-/* A thread has OWN features: those of its chain.  With decays of FEATURES, the state that it keeps
+/* A thread has the OWN features of its chain.  With decays of FEATURES, the state that it keeps
  * is decayed to the next token. */
 template <int OWN, bool FEATURES> static __global__ void delta_scan(struct delta_args a)
 {

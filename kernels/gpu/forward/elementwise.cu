@@ -59,7 +59,7 @@ struct add_observed {
 	}
 };
 
-/* Adds rows without gaps; those of y may all be the same row. */
+/* Adds rows without gaps; all rows of y may be the same one. */
 struct add {
 	float *x;
 	size_t x_stride;

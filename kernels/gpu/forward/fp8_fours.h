@@ -19,7 +19,7 @@ struct fp8_launch {
 	size_t n;	 /* elements of a tile that lies in x without a gap; of a row of segments */
 	size_t n_tiles;	 /* all */
 	size_t n_across; /* tiles in a row of them */
-	unsigned log2_lanes; /* threads of a tile, where they are not those of the kernel */
+	unsigned log2_lanes; /* threads of a tile, where the kernel does not fix it */
 	bool aligned;	     /* each four of a tile, in x and y */
 };
 
@@ -34,7 +34,7 @@ struct counted {
 		n_zeros += count >> 16;
 	}
 
-	/* Adds those of a warp, all threads of which call it, to *counts, if not NULL. */
+	/* Adds the counts of a warp, all threads of which call it, to *counts, if not NULL. */
 	__device__ void raise(struct cast_counts *counts)
 	{
 		if (!counts || !__ballot_sync(GPU_ALL_LANES, n_saturated | n_zeros))

@@ -32,7 +32,7 @@ struct scan_steps {
 	}
 };
 
-/* A thread has OWN elements of a row: those of its lane. */
+/* A thread has the OWN elements of a row that are its lane's. */
 template <int OWN>
 static __global__ void scan_rows(struct scan_args a, const float *steps, const float *decays)
 {

@@ -10,7 +10,7 @@ const struct arch arch_qwen2_moe = {
 		{ "norm_topk_prob", "false" },
 		{ "num_experts_per_tok", "4" },
 	},
-	/* a window is refused: transformers decides by max_window_layers and by turns */
+	/* a window is refused: transformers alternates layers below max_window_layers */
 	.facts.ignored = {
 		{ "max_window_layers", NULL },
 		{ "qkv_bias", NULL },

@@ -2,8 +2,8 @@
 #include "arch/shared.h"
 
 /* Ling 3: Kimi Delta Attention with bounded decays, and latent attention with a gate for each head
- * in the last layer of a group; the experts of DeepSeek-V3.  Names are those of the releases, keys
- * theirs or those that transformers writes. */
+ * in the last layer of a group; the experts of DeepSeek-V3.  Names are the releases', keys
+ * theirs or as transformers writes them. */
 const struct arch arch_bailing_hybrid = {
 	.name = "bailing_hybrid",
 	.architectures = { "BailingMoeV3ForCausalLM", "BailingHybridForCausalLM" },

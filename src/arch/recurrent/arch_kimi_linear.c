@@ -2,7 +2,7 @@
 #include "arch/shared.h"
 
 /* Kimi Linear: Kimi Delta Attention, and latent attention without positions in one of four layers;
- * the experts of DeepSeek-V3.  Names and keys are those of the releases. */
+ * the experts of DeepSeek-V3.  Names and keys are the releases'. */
 const struct arch arch_kimi_linear = {
 	.name = "kimi_linear",
 	.architectures = { "KimiLinearForCausalLM" },

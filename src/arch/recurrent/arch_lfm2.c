@@ -2,7 +2,7 @@
 #include "arch/shared.h"
 
 /* LFM2: gated short convolutions in most layers.  The keys that are ignored are of its releases;
- * the sizes among them are those of the tensors. */
+ * the tensors say the sizes among them. */
 const struct arch arch_lfm2 = {
 	.name = "lfm2",
 	.architectures = { "Lfm2ForCausalLM" },

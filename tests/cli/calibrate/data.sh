@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 . "$CLI/lib.sh"
-# Where data come from: several --data, directories, pipes, compressed files; what is noted of them.  Token ids are those of the
+# Where data come from: several --data, directories, pipes, compressed files; what is noted of them.  Token ids are as in the
 # tokenizers package (0.22) for "a\0b", "one two", "three four".
 need "$SAMPLES/tiny-llama"
 model=$SAMPLES/tiny-llama

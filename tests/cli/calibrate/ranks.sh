@@ -73,7 +73,7 @@ for rank in 1 2 3 4; do cmp auto.amax.$rank-of-4 s.amax.$rank-of-4; done
 
 # Only all ranks of one calibration, each once and complete, become a history.
 f=$SAMPLES/tiny-llama
-fails 3 " merge: the file of rank 3 of 4 is missing: give those of all ranks" \
+fails 3 " merge: the file of rank 3 of 4 is missing: give the files of all ranks" \
 	merge --ranks s.amax.1-of-4 s.amax.2-of-4 s.amax.4-of-4 -o no.amax
 fails 3 " merge: 's.amax.1-of-4' and 's.amax.1-of-4' are both of rank 1 of 4: give each rank once" \
 	merge --ranks s.amax.1-of-4 s.amax.2-of-4 s.amax.3-of-4 s.amax.1-of-4 -o no.amax

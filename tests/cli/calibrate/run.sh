@@ -59,7 +59,7 @@ fails 3 " calibrate: 's.amax' holds 6 passes over data that differs from 'other.
 "$FP8CONV" inspect s.amax --json >s.json
 json s.json "all(s['passes'] == 1 for s in j['sites'])"
 
-# The modules that a plan counts are those of the history, experts too.
+# A plan counts the modules of the history, experts too.
 moe=$SAMPLES/tiny-moe/per-expert
 need "$moe"
 printf '{"input_ids": [1, 2, 3]}\n' >ids.jsonl

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 . "$CLI/lib.sh"
-# Layers that use the keys and values of others: the scales of their caches are those of the others.  Matrices that they have
+# Layers that use the keys and values of others: the scales of their caches are the others'.  Matrices that they have
 # all the same, as releases do, have a history, with the input of their queries.
 need "python3()"
 python3 "$CLI/tiny.py" ids 40 7 33 40 >ids.jsonl

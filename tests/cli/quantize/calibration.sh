@@ -22,7 +22,7 @@ for model in "$SAMPLES/tiny-llama" "$SAMPLES/tiny-moe/per-expert" "$SAMPLES/tiny
 		"$FP8CONV" verify out --source "$model"
 		"$FP8CONV" inspect out | cut -f 1 >names
 		echo "$format $(grep -c '\.input_scale$' names) $(grep -c 'self_attn\.[kv]_scale$' names) $(grep -c '\.[kv]_proj\.[kv]_scale$' names)"
-		# The amax of these weights is what the history says, so the codes are those of `current`.
+		# The amax of these weights is what the history says, so the codes are as by `current`.
 		python3 - <<'END'
 import amax
 _, a = amax.read("out")

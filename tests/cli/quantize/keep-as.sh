@@ -118,7 +118,7 @@ done
 "$FP8CONV" inspect out --json >inspect.json
 json inspect.json "len({tuple(t['scale']['tile']) for t in j['tensors'] if t['dtype'] == 'F8_E4M3'}) > 1"
 "$FP8CONV" eval out --source "$model" --data ids.jsonl --precision f32 --json >eval.json
-# Divergences of groups add up, but for those of a few tokens.
+# Divergences of groups add up, except over a few tokens.
 python3 - <<'END'
 import json
 manifest, found = json.load(open("out/fp8conv-manifest.json")), json.load(open("eval.json"))["kld"]["mean"]

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 . "$CLI/lib.sh"
 # A low-bit source gives the codes of its own values, as `dequantize` writes them; each code that is not exact is counted and
-# said, or refused.  The counts are those of an independent decode of source and output.
+# said, or refused.  The counts come from an independent decode of source and output.
 
 # convert PACKING KIND RECIPE EXACT: EXACT is yes or no.
 convert() {

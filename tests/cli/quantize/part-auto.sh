@@ -50,10 +50,10 @@ for id in 4 5 6; do
 	done
 done
 
-in_job '*: no variable of Slurm, Open MPI, *'
-in_job '*: no variable of Slurm, Open MPI, *' auto/4
-in_job '*: no variable of Slurm, Open MPI, *' RANK= auto/4
-in_job '*: Kubernetes does not tell how many tasks there are: *' JOB_COMPLETION_INDEX=0
+in_job '*: found no task index in the environment (Slurm, Open MPI, *'
+in_job '*: found no task index in the environment (Slurm, Open MPI, *' auto/4
+in_job '*: found no task index in the environment (Slurm, Open MPI, *' RANK= auto/4
+in_job '*: Kubernetes does not set the number of tasks: *' JOB_COMPLETION_INDEX=0
 in_job '*: Kubernetes says that this is task 5, *' JOB_COMPLETION_INDEX=5 auto/5
 in_job '*: torchrun says that there are 8 tasks, the option says 4: *' RANK=0 WORLD_SIZE=8 auto/4
 in_job "*'RANK' is '8', not a number below 8" RANK=8 WORLD_SIZE=8

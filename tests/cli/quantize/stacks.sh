@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 . "$CLI/lib.sh"
-# Experts in one tensor that stays so: codes and scales are those of each expert by itself, one after another.  All that reads
+# Experts in one tensor that stays so: codes and scales are as of each expert by itself, one after another.  All that reads
 # such a tensor again takes each expert for a matrix.
 
 # alike MODEL RECIPE FORMAT OPTION...: stack is made of m/MODEL, split of the same matrices.

@@ -20,7 +20,7 @@ old() {
 	python3 old.py "$@"
 }
 
-# scales DIR: its scales that are no weight's, with the values of those of caches.
+# scales DIR: its scales that are no weight's, with the values of the caches' scales.
 cat >scales.py <<'END'
 import sys
 import checkpoint

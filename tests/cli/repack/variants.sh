@@ -28,7 +28,7 @@ for variant in $(python3 "$CLI/fp8.py" variants); do
 		[ -e in/config.json ] || sed -i '/^fp8conv repack: note: no config.json lies beside the source/d' said
 		cat said
 		"$FP8CONV" inspect out --json >j
-		# Without a configuration, names and shapes of scales may be those of several formats.
+		# Without a configuration, names and shapes of scales may fit several formats.
 		json j "j['format'] == '$format' or not $(find in -name config.json | wc -l)" \
 			'all(t["dtype"] in ("F32", "U8") for t in j["tensors"] if "_scale" in t["name"])' \
 			'all(t["scale_inv"] for t in j["tensors"] if t["dtype"].startswith("F8"))' || echo "$variant to $format"

@@ -15,7 +15,7 @@ cat >expected.json <<'EOF'
 EOF
 cmp front.json expected.json
 
-# Again, without the source's card: the same bytes; and all files are still those of the manifest.
+# Again, without the source's card: the same bytes; and all files are still as in the manifest.
 cp -r out first
 rm tiny/README.md
 "$FP8CONV" report out --source tiny -o out --quiet

@@ -34,7 +34,7 @@ python3 "$CLI/json_check.py" last.json "0 < j['done'] == j['total']"
 cmp few.json many.json
 ls -A | grep -F .unfinished
 
-# measure MODEL RECIPE: the KLD of checkpoints of one group each, beside those of table.json.
+# measure MODEL RECIPE: the KLD of checkpoints of one group each, beside the KLD in table.json.
 cat >measure.py <<'END'
 import json, os, re, shutil, subprocess, sys
 model, recipe = sys.argv[1:]

@@ -6,7 +6,7 @@ need "$SAMPLES/tiny-llama" "sha256sum()"
 cp -r "$SAMPLES/tiny-llama" model && chmod -R u+w model
 "$FP8CONV" quantize model -o out --manifest
 "$FP8CONV" verify out --manifest --source model
-# The hashes are those of other people's program.
+# The hashes come from another program.
 (cd out && find . -type f ! -name 'fp8conv*' ! -name '.*' -printf '%P\n' | sort | xargs sha256sum) | sed 's/  / /' >wanted
 python3 -c '
 import json

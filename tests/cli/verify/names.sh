@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Names of scales: each engine looks for its own (fp8.py of vLLM 0.32 and SGLang 0.5.23, finegrained_fp8.py of transformers 5.24).
-# SGLang's class of Llama renames those of transformers (llama.py), and so loads no scale of MXFP8: not-loaded.
+# SGLang's class of Llama renames transformers' names (llama.py), and so loads no scale of MXFP8: not-loaded.
 . "$CLI/lib.sh"
 need "$SAMPLES/tiny-llama"
 source=$SAMPLES/tiny-llama

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A job by several ranks, which are threads, and its files: those of one process beside it.
+ * A job by several ranks, which are threads, and its files, beside the files of one process.
  */
 #ifndef FP8CONV_TESTS_SUPPORT_RANK_JOB_H
 #define FP8CONV_TESTS_SUPPORT_RANK_JOB_H
