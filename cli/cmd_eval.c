@@ -114,10 +114,10 @@ static int job_run(const struct eval_plan *plan, const struct settings *settings
 							.plan = plan,
 							.result = &result,
 							.seconds = process_now() - began });
-	rc = settings->max_kld > 0 && !(result.quality.kld.value <= settings->max_kld);
+	rc = settings->max_kld > 0 && !(result.quality.of[QUALITY_KLD].value <= settings->max_kld);
 	if (rc && ranks_print(&settings->ranks))
 		fprintf(stderr, "fp8conv eval: the mean KLD is %.6f, above --max-kld %g\n",
-			result.quality.kld.value, settings->max_kld);
+			result.quality.of[QUALITY_KLD].value, settings->max_kld);
 	eval_result_release(&result);
 	return rc;
 }

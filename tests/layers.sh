@@ -26,7 +26,8 @@ allowed() {
 	expect) echo "$low ckpt format model" ;;
 	dataset) echo "$low ckpt tokenizer" ;;
 	sweep) echo "$low $checkpoints" ;;
-	compensate | calibrate | eval | inspect | report | verify) echo "$low $checkpoints sweep" ;;
+	compensate | calibrate | eval | inspect | verify) echo "$low $checkpoints sweep" ;;
+	report) echo "$low $checkpoints sweep eval" ;;
 	convert) echo "$low $checkpoints sweep compensate" ;;
 	# what is measured is what the plan of quantize says
 	sensitivity) echo "$low $checkpoints sweep convert" ;;

@@ -39,55 +39,21 @@ void eval_print_json(const struct eval_plan *plan)
 	json_out_end(&out);
 }
 
-/* One line: name, value and standard error. */
-static void print_estimate(const char *name, struct estimate estimate, const char *unit)
+/* Prints one line: name, value and standard error. */
+static void print_number(const struct quality_row *row, struct estimate estimate)
 {
+	const double factor = row->factor ? row->factor : 1;
+
+	if (row->heading)
+		printf("\n%s\n", row->heading);
 	if (isnan(estimate.value)) { /* the correlation of values that are all equal */
-		printf("%-30s %12s\n", name, "-");
+		printf("%-30s %12s\n", row->label, "-");
 		return;
 	}
-	printf("%-30s %12.6f", name, estimate.value);
+	printf("%-30s %12.6f", row->label, factor * estimate.value);
 	if (isfinite(estimate.se))
-		printf(" +- %.6f", estimate.se);
-	printf("%s\n", unit);
-}
-
-static void print_value(const char *name, double value, const char *unit)
-{
-	print_estimate(name, (struct estimate){ value, NAN }, unit);
-}
-
-/* The words of llama-perplexity for the numbers of a spread. */
-static const char *const spread_words[N_SPREAD] = {
-	"Maximum", "99.9%", "99.0%", "95.0%", "90.0%", "Median", "10.0%", "5.0%", "1.0%", "Minimum"
-};
-
-static void print_spread(const char *what, const struct spread *spread, const char *unit)
-{
-	char name[40];
-
-	for (size_t i = 0; i < N_SPREAD; i++) {
-		snprintf(name, sizeof name, "%s %s", spread_words[i], what);
-		print_value(name, spread->of[i], unit);
-	}
-}
-
-static void print_comparison(const struct quality *quality)
-{
-	print_estimate("Mean PPL(base)", quality->source_perplexity, "");
-	print_value("Cor(ln(PPL(Q)),ln(PPL(base)))", 100 * quality->correlation, " %");
-	print_estimate("Mean ln(PPL(Q)/PPL(base))", quality->ln_ratio, "");
-	print_estimate("Mean PPL(Q)/PPL(base)", quality->ratio, "");
-	print_estimate("Mean PPL(Q)-PPL(base)", quality->difference, "");
-	printf("\nKullback-Leibler divergence, by position\n");
-	print_estimate("Mean KLD", quality->kld, "");
-	print_value("Mean reverse KLD", quality->reverse_kld, "");
-	print_spread("KLD", &quality->kld_spread, "");
-	printf("\nProbability of the next token, Q less base\n");
-	print_value("Mean delta p", quality->delta_p, " %");
-	print_value("RMS delta p", quality->delta_p_rms, " %");
-	print_spread("delta p", &quality->delta_p_spread, " %");
-	print_estimate("Same top p", quality->same_top, " %");
+		printf(" +- %.6f", factor * estimate.se);
+	printf("%s\n", row->unit);
 }
 
 static void noise_cell(struct table *table, const struct noise *noise)
@@ -154,9 +120,8 @@ void eval_report_text(const struct eval_report *report)
 
 	printf("Perplexity (tokens: %zu, sequences: %zu)\n", quality->n_targets,
 	       quality->n_sequences);
-	print_estimate("Mean PPL(Q)", quality->perplexity, "");
-	if (quality->has_source)
-		print_comparison(quality);
+	for (size_t i = 0; i < (quality->has_source ? N_QUALITY : 1); i++)
+		print_number(&quality_rows[i], quality->of[i]);
 	if (report->result->layers)
 		print_layers(report->result);
 }
@@ -175,39 +140,28 @@ void eval_report_summary(const struct eval_report *report)
 	buf_release(&time);
 }
 
-static void json_estimate(struct json_out *out, const char *key, struct estimate estimate)
+/* Adds the numbers; an object has those that follow each other. */
+static void json_numbers(struct json_out *out, const struct quality *quality)
 {
-	json_out_open(out, key, '{');
-	json_out_real(out, "value", estimate.value);
-	json_out_real(out, "se", estimate.se);
-	json_out_close(out, '}');
-}
+	const char *object = NULL;
 
-static void json_spread(struct json_out *out, const struct spread *spread)
-{
-	for (size_t i = 0; i < N_SPREAD; i++)
-		json_out_real(out, spread_names[i], spread->of[i]);
-}
+	for (size_t i = 0; i < (quality->has_source ? N_QUALITY : 1); i++) {
+		const struct quality_row *row = &quality_rows[i];
+		bool alone = !row->object && row->has_error;
 
-static void json_comparison(struct json_out *out, const struct quality *quality)
-{
-	json_estimate(out, "source_perplexity", quality->source_perplexity);
-	json_out_real(out, "correlation", quality->correlation);
-	json_estimate(out, "ln_ratio", quality->ln_ratio);
-	json_estimate(out, "ratio", quality->ratio);
-	json_estimate(out, "difference", quality->difference);
-	json_out_open(out, "kld", '{');
-	json_out_real(out, "mean", quality->kld.value);
-	json_out_real(out, "se", quality->kld.se);
-	json_out_real(out, "reverse_mean", quality->reverse_kld);
-	json_spread(out, &quality->kld_spread);
-	json_out_close(out, '}');
-	json_out_open(out, "delta_p", '{');
-	json_out_real(out, "mean", quality->delta_p);
-	json_out_real(out, "rms", quality->delta_p_rms);
-	json_spread(out, &quality->delta_p_spread);
-	json_out_close(out, '}');
-	json_estimate(out, "same_top", quality->same_top);
+		if (object && object != row->object)
+			json_out_close(out, '}');
+		if (alone || (row->object && object != row->object))
+			json_out_open(out, alone ? row->key : row->object, '{');
+		object = row->object;
+		json_out_real(out, alone ? "value" : row->key, quality->of[i].value);
+		if (row->has_error)
+			json_out_real(out, "se", quality->of[i].se);
+		if (alone)
+			json_out_close(out, '}');
+	}
+	if (object)
+		json_out_close(out, '}');
 }
 
 static void json_noise(struct json_out *out, const char *key, const struct noise *noise)
@@ -257,9 +211,7 @@ void eval_report_json(const struct eval_report *report)
 	struct json_out out = { .stream = stdout };
 
 	json_out_begin(&out);
-	json_estimate(&out, "perplexity", quality->perplexity);
-	if (quality->has_source)
-		json_comparison(&out, quality);
+	json_numbers(&out, quality);
 	if (report->result->layers)
 		json_layers(&out, report->result);
 	json_out_count(&out, "tokens", quality->n_positions);

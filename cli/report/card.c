@@ -256,33 +256,27 @@ static void put_sqnr(struct buf *out, const struct reported *reported)
 	buf_putc(out, '\n');
 }
 
-static void measured_row(struct buf *out, const char *name, const struct measured *measured,
-			 const char *unit)
+static void number_row(struct buf *out, const struct evaluation_file *evaluation,
+		       enum quality_number number)
 {
-	if (isnan(measured->value))
+	const struct quality_row *what = &quality_rows[number];
+	const struct estimate *estimate = &evaluation->of[number];
+
+	if (isnan(estimate->value))
 		return;
-	if (isnan(measured->se))
-		row(out, name, "%.6f%s", measured->value, unit);
+	if (isnan(estimate->se))
+		row(out, what->title, "%.6f%s", estimate->value, what->unit);
 	else
-		row(out, name, "%.6f ± %.6f%s", measured->value, measured->se, unit);
+		row(out, what->title, "%.6f ± %.6f%s", estimate->value, estimate->se, what->unit);
 }
 
-static void put_comparison(struct buf *out, const struct evaluation_file *evaluation)
+static void put_spread(struct buf *out, const struct evaluation_file *evaluation)
 {
-	const struct measured_spread *kld = &evaluation->kld;
-	const struct measured mean = { kld->mean, kld->se };
-	const struct measured delta = { evaluation->delta_p.mean, NAN };
-	const struct measured rms = { evaluation->delta_p.rms, NAN };
+	const struct estimate *kld = evaluation->of + QUALITY_KLD_SPREAD;
 
-	measured_row(out, "Perplexity of the source", &evaluation->source_perplexity, "");
-	measured_row(out, "Ratio of perplexities", &evaluation->ratio, "");
-	measured_row(out, "Mean KLD", &mean, "");
-	row(out, "KLD, median / 90 % / 99 % / 99.9 %", "%.6f / %.6f / %.6f / %.6f", kld->of[5],
-	    kld->of[4], kld->of[2], kld->of[1]);
-	row(out, "Maximum KLD", "%.6f", kld->of[0]);
-	measured_row(out, "Same top token", &evaluation->same_top, " %");
-	measured_row(out, "Mean delta p", &delta, " %");
-	measured_row(out, "RMS delta p", &rms, " %");
+	row(out, "KLD, median / 90 % / 99 % / 99.9 %", "%.6f / %.6f / %.6f / %.6f", kld[5].value,
+	    kld[4].value, kld[2].value, kld[1].value);
+	row(out, "Maximum KLD", "%.6f", kld[0].value);
 }
 
 static void put_data(struct buf *out, const struct evaluation_file *evaluation)
@@ -321,9 +315,12 @@ static void put_measured(struct buf *out, const struct report *report)
 	if (!report->has_evaluation)
 		return;
 	buf_puts(out, "## Measured\n\n| | |\n|---|---|\n");
-	measured_row(out, "Perplexity", &report->evaluation.perplexity, "");
-	if (report->evaluation.compared)
-		put_comparison(out, &report->evaluation);
+	for (enum quality_number i = 0; i < N_QUALITY; i++) {
+		if (quality_rows[i].in_card)
+			number_row(out, &report->evaluation, i);
+		if (i == QUALITY_KLD && report->evaluation.compared)
+			put_spread(out, &report->evaluation);
+	}
 	put_data(out, &report->evaluation);
 }
 

@@ -106,12 +106,12 @@ static void put_qualities(struct buf *out, const struct reported *reported)
 	if (!report->has_evaluation)
 		return;
 	open_fact(out, "perplexity");
-	page_put_real(out, report->evaluation.perplexity.value, 4);
+	page_put_real(out, report->evaluation.of[QUALITY_PERPLEXITY].value, 4);
 	close_fact(out);
 	if (!report->evaluation.compared)
 		return;
 	open_fact(out, "mean KLD");
-	page_put_real(out, report->evaluation.kld.mean, 5);
+	page_put_real(out, report->evaluation.of[QUALITY_KLD].value, 5);
 	close_fact(out);
 }
 

@@ -16,38 +16,26 @@
 
 /* --- evaluation --- */
 
-static void put_row(struct buf *out, const char *name, double value, double se, const char *unit)
+static void put_number(struct buf *out, const struct quality_row *row, struct estimate estimate)
 {
-	if (isnan(value))
+	const double factor = row->factor ? row->factor : 1;
+
+	if (isnan(estimate.value))
 		return;
-	buf_printf(out, "<tr><td>%s</td><td class=\"n\">%.6f", name, value);
-	if (!isnan(se))
-		buf_printf(out, " ± %.6f", se);
-	buf_printf(out, "%s</td></tr>\n", unit);
+	buf_printf(out, "<tr><td>%s</td><td class=\"n\">%.6f", row->title, factor * estimate.value);
+	if (!isnan(estimate.se))
+		buf_printf(out, " ± %.6f", factor * estimate.se);
+	buf_printf(out, "%s</td></tr>\n", row->unit);
 }
 
 static void put_numbers(struct buf *out, const struct evaluation_file *evaluation)
 {
 	buf_puts(out, "<table><tbody>\n");
-	put_row(out, "Perplexity", evaluation->perplexity.value, evaluation->perplexity.se, "");
-	put_row(out, "Perplexity of the source", evaluation->source_perplexity.value,
-		evaluation->source_perplexity.se, "");
-	put_row(out, "Ratio of perplexities", evaluation->ratio.value, evaluation->ratio.se, "");
-	put_row(out, "Difference of perplexities", evaluation->difference.value,
-		evaluation->difference.se, "");
-	put_row(out, "Correlation of the losses of tokens", 100 * evaluation->correlation, NAN,
-		" %");
-	put_row(out, "Mean KLD", evaluation->kld.mean, evaluation->kld.se, "");
-	put_row(out, "Mean KLD, the other way", evaluation->kld.reverse_mean, NAN, "");
-	put_row(out, "Same top token", evaluation->same_top.value, evaluation->same_top.se, " %");
-	put_row(out, "Mean delta p", evaluation->delta_p.mean, NAN, " %");
-	put_row(out, "RMS delta p", evaluation->delta_p.rms, NAN, " %");
+	for (size_t i = 0; i < N_QUALITY; i++)
+		if (quality_rows[i].title && !quality_rows[i].of_spread)
+			put_number(out, &quality_rows[i], evaluation->of[i]);
 	buf_puts(out, "</tbody></table>\n");
 }
-
-static const char *const spread_words[N_SPREAD_KEYS] = { "maximum", "99.9 %", "99 %", "95 %",
-							 "90 %",    "median", "10 %", "5 %",
-							 "1 %",	    "minimum" };
 
 #define SPREAD_WIDTH 430.0
 #define SPREAD_LEFT  70.0
@@ -67,8 +55,8 @@ static void put_percentile(struct buf *out, size_t i, double value, double max)
 		   "<text x=\"%.0f\" y=\"%.0f\" text-anchor=\"end\">%s</text>"
 		   "<rect class=\"fill\" x=\"%.0f\" y=\"%.0f\" width=\"%.1f\" height=\"%.0f\"/>"
 		   "<text class=\"v\" x=\"%.1f\" y=\"%.0f\">",
-		   SPREAD_LEFT - 6, y + 13, spread_words[i], SPREAD_LEFT, y + 2,
-		   fmin(width, SPREAD_WIDTH), SPREAD_LINE - 5,
+		   SPREAD_LEFT - 6, y + 13, quality_rows[QUALITY_KLD_SPREAD + i].title, SPREAD_LEFT,
+		   y + 2, fmin(width, SPREAD_WIDTH), SPREAD_LINE - 5,
 		   SPREAD_LEFT + fmin(width, SPREAD_WIDTH) + 6, y + 13);
 	if (isnan(value))
 		buf_puts(out, "–");
@@ -77,25 +65,26 @@ static void put_percentile(struct buf *out, size_t i, double value, double max)
 	buf_puts(out, "</text>\n");
 }
 
-static void put_percentiles(struct buf *out, const struct measured_spread *spread)
+static void put_percentiles(struct buf *out, const struct estimate *spread)
 {
-	const double height = SPREAD_LINE * N_SPREAD_KEYS;
+	const double height = SPREAD_LINE * N_SPREAD;
 
 	buf_printf(out,
 		   "<svg role=\"img\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" "
 		   "aria-label=\"Percentiles of the KLD of positions, on a logarithmic axis\">\n",
 		   SPREAD_WIDTH, height, SPREAD_WIDTH, height);
-	for (size_t i = 0; i < N_SPREAD_KEYS; i++)
-		put_percentile(out, i, spread->of[i], spread->of[0]);
+	for (size_t i = 0; i < N_SPREAD; i++)
+		put_percentile(out, i, spread[i].value, spread[0].value);
 	buf_puts(out, "</svg>\n");
 }
 
-static void put_deltas(struct buf *out, const struct measured_spread *spread)
+static void put_deltas(struct buf *out, const struct estimate *spread)
 {
 	buf_puts(out, "<table><tbody>\n");
-	for (size_t i = 0; i < N_SPREAD_KEYS; i++) {
-		buf_printf(out, "<tr><td>%s</td><td class=\"n\">", spread_words[i]);
-		page_put_real(out, spread->of[i], 4);
+	for (size_t i = 0; i < N_SPREAD; i++) {
+		buf_printf(out, "<tr><td>%s</td><td class=\"n\">",
+			   quality_rows[QUALITY_DELTA_P_SPREAD + i].title);
+		page_put_real(out, spread[i].value, 4);
 		buf_puts(out, " %</td></tr>\n");
 	}
 	buf_puts(out, "</tbody></table>\n");
@@ -141,10 +130,10 @@ void page_put_evaluation(struct buf *out, const struct reported *reported)
 	buf_puts(out, "</article>\n");
 	if (evaluation->compared) {
 		buf_puts(out, "<article class=\"card\"><h3>KLD of positions</h3>\n");
-		put_percentiles(out, &evaluation->kld);
+		put_percentiles(out, evaluation->of + QUALITY_KLD_SPREAD);
 		buf_puts(out, "</article>\n<article class=\"card\"><h3>Probability of the next "
 			      "token, less that of the source</h3>\n");
-		put_deltas(out, &evaluation->delta_p);
+		put_deltas(out, evaluation->of + QUALITY_DELTA_P_SPREAD);
 		buf_puts(out, "</article>\n");
 	}
 	buf_puts(out, "</div>\n");

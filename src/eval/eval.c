@@ -166,11 +166,11 @@ static int compute_quality(struct evaluation *evaluation, struct quality *qualit
 	const struct eval_params *params = evaluation->params;
 
 	quality_compute(quality, &evaluation->samples);
-	if (check_perplexity(&quality->perplexity, params->input, err))
+	if (check_perplexity(&quality->of[QUALITY_PERPLEXITY], params->input, err))
 		return -1;
-	return quality->has_source
-		       ? check_perplexity(&quality->source_perplexity, params->source, err)
-		       : 0;
+	return quality->has_source ? check_perplexity(&quality->of[QUALITY_SOURCE_PERPLEXITY],
+						      params->source, err)
+				   : 0;
 }
 
 /* Updates the perplexity that is shown. */

@@ -9,6 +9,62 @@
 #include "base/mem.h"
 #include "base/sort.h"
 
+/* Objects of the JSON: rows of one have the same pointer. */
+static const char kld[] = "kld", delta_p[] = "delta_p";
+
+/* clang-format off */
+#define NUMBER(object, key, label, title, unit) \
+	{ object, key, label, NULL, title, unit, .of_spread = true }
+#define SPREAD(first, object, of, unit) \
+	[first + 0] = NUMBER(object, "max", "Maximum " of, "maximum", unit), \
+	[first + 1] = NUMBER(object, "p99_9", "99.9% " of, "99.9 %", unit), \
+	[first + 2] = NUMBER(object, "p99", "99.0% " of, "99 %", unit), \
+	[first + 3] = NUMBER(object, "p95", "95.0% " of, "95 %", unit), \
+	[first + 4] = NUMBER(object, "p90", "90.0% " of, "90 %", unit), \
+	[first + 5] = NUMBER(object, "median", "Median " of, "median", unit), \
+	[first + 6] = NUMBER(object, "p10", "10.0% " of, "10 %", unit), \
+	[first + 7] = NUMBER(object, "p5", "5.0% " of, "5 %", unit), \
+	[first + 8] = NUMBER(object, "p1", "1.0% " of, "1 %", unit), \
+	[first + 9] = NUMBER(object, "min", "Minimum " of, "minimum", unit)
+
+const struct quality_row quality_rows[N_QUALITY] = {
+	[QUALITY_PERPLEXITY] = {
+		.key = "perplexity", .label = "Mean PPL(Q)", .title = "Perplexity", .unit = "",
+		.has_error = true, .in_card = true },
+	[QUALITY_SOURCE_PERPLEXITY] = {
+		.key = "source_perplexity", .label = "Mean PPL(base)",
+		.title = "Perplexity of the source", .unit = "", .has_error = true,
+		.in_card = true },
+	[QUALITY_CORRELATION] = {
+		.key = "correlation", .label = "Cor(ln(PPL(Q)),ln(PPL(base)))",
+		.title = "Correlation of the losses of tokens", .unit = " %", .factor = 100 },
+	[QUALITY_LN_RATIO] = {
+		.key = "ln_ratio", .label = "Mean ln(PPL(Q)/PPL(base))", .unit = "",
+		.has_error = true },
+	[QUALITY_RATIO] = {
+		.key = "ratio", .label = "Mean PPL(Q)/PPL(base)", .title = "Ratio of perplexities",
+		.unit = "", .has_error = true, .in_card = true },
+	[QUALITY_DIFFERENCE] = {
+		.key = "difference", .label = "Mean PPL(Q)-PPL(base)",
+		.title = "Difference of perplexities", .unit = "", .has_error = true },
+	[QUALITY_KLD] = {
+		kld, "mean", "Mean KLD", "Kullback-Leibler divergence, by position", "Mean KLD",
+		"", .has_error = true, .in_card = true },
+	[QUALITY_REVERSE_KLD] = {
+		kld, "reverse_mean", "Mean reverse KLD", NULL, "Mean KLD, the other way", "" },
+	SPREAD(QUALITY_KLD_SPREAD, kld, "KLD", ""),
+	[QUALITY_DELTA_P] = {
+		delta_p, "mean", "Mean delta p", "Probability of the next token, Q less base",
+		"Mean delta p", " %", .in_card = true },
+	[QUALITY_DELTA_P_RMS] = {
+		delta_p, "rms", "RMS delta p", NULL, "RMS delta p", " %", .in_card = true },
+	SPREAD(QUALITY_DELTA_P_SPREAD, delta_p, "delta p", " %"),
+	[QUALITY_SAME_TOP] = {
+		.key = "same_top", .label = "Same top p", .title = "Same top token", .unit = " %",
+		.has_error = true, .in_card = true },
+};
+/* clang-format on */
+
 static int doubles_new(double **values, size_t n, struct err *err)
 {
 	size_t size = (n ? n : 1) * sizeof **values;
@@ -202,19 +258,22 @@ static double quantile(const double *sorted, size_t n, double q)
 	return sorted[below] + (at - (double)below) * (sorted[below + 1] - sorted[below]);
 }
 
-const char *const spread_names[N_SPREAD] = { "max",    "p99_9", "p99", "p95", "p90",
-					     "median", "p10",	"p5",  "p1",  "min" };
 static const double quantiles[N_SPREAD] = { 1, 0.999, 0.99, 0.95, 0.9, 0.5, 0.1, 0.05, 0.01, 0 };
 
-/* Sorts the values. */
-static struct spread spread_of(double *values, size_t n)
+/* Sets a number that has no error. */
+static void set(struct quality *quality, enum quality_number number, double value)
 {
-	struct spread spread = { { 0 } };
+	quality->of[number] = (struct estimate){ value, NAN };
+}
 
+/* Sorts the values, and sets the numbers of their distribution: percentiles by linear interpolation
+ * between order statistics. */
+static void set_spread(struct quality *quality, enum quality_number first, double *values, size_t n)
+{
 	sort(values, n, sizeof *values, compare_doubles);
 	for (size_t i = 0; i < N_SPREAD; i++)
-		spread.of[i] = n ? quantile(values, n, quantiles[i]) : NAN;
-	return spread;
+		set(quality, first + (enum quality_number)i,
+		    n ? quantile(values, n, quantiles[i]) : NAN);
 }
 
 /* Changes in the probability of targets; overwrites the losses of P with them. */
@@ -226,33 +285,34 @@ static void delta_p_compute(struct quality *quality, struct samples *samples)
 		delta[i] = 100 * (exp(-samples->loss_q[i]) - exp(-samples->loss_p[i]));
 		squares += delta[i] * delta[i];
 	}
-	quality->delta_p = sum_of(delta, samples->n_targets) / n;
-	quality->delta_p_rms = sqrt(squares / n);
-	quality->delta_p_spread = spread_of(delta, samples->n_targets);
+	set(quality, QUALITY_DELTA_P, sum_of(delta, samples->n_targets) / n);
+	set(quality, QUALITY_DELTA_P_RMS, sqrt(squares / n));
+	set_spread(quality, QUALITY_DELTA_P_SPREAD, delta, samples->n_targets);
 }
 
 static void compare(struct quality *quality, struct samples *samples)
 {
 	double *sums = xcalloc(samples->n_sequences, sizeof *sums);
+	struct estimate *of = quality->of;
 	double p, q;
 
-	quality->source_perplexity = exp_of(mean_loss(samples, 0, 1));
-	quality->ln_ratio = mean_loss(samples, 1, -1);
-	quality->ratio = exp_of(quality->ln_ratio);
-	p = quality->source_perplexity.value;
-	q = quality->perplexity.value;
-	quality->difference.value = q - p;
-	quality->difference.se = mean_loss(samples, q, -p).se;
-	quality->correlation = correlation(samples->loss_p, samples->loss_q, samples->n_targets);
+	of[QUALITY_SOURCE_PERPLEXITY] = exp_of(mean_loss(samples, 0, 1));
+	of[QUALITY_LN_RATIO] = mean_loss(samples, 1, -1);
+	of[QUALITY_RATIO] = exp_of(of[QUALITY_LN_RATIO]);
+	p = of[QUALITY_SOURCE_PERPLEXITY].value;
+	q = of[QUALITY_PERPLEXITY].value;
+	of[QUALITY_DIFFERENCE] = (struct estimate){ q - p, mean_loss(samples, q, -p).se };
+	set(quality, QUALITY_CORRELATION,
+	    correlation(samples->loss_p, samples->loss_q, samples->n_targets));
 	for (size_t i = 0; i < samples->n_sequences; i++)
 		sums[i] = sum_of(samples->kl + samples->position_first[i],
 				 samples->position_first[i + 1] - samples->position_first[i]);
-	quality->kld = mean_position(samples, sums);
-	quality->reverse_kld = mean_position(samples, samples->reverse_kl).value;
+	of[QUALITY_KLD] = mean_position(samples, sums);
+	set(quality, QUALITY_REVERSE_KLD, mean_position(samples, samples->reverse_kl).value);
 	for (size_t i = 0; i < samples->n_sequences; i++)
 		sums[i] = 100 * samples->same_top[i];
-	quality->same_top = mean_position(samples, sums);
-	quality->kld_spread = spread_of(samples->kl, samples->n_positions);
+	of[QUALITY_SAME_TOP] = mean_position(samples, sums);
+	set_spread(quality, QUALITY_KLD_SPREAD, samples->kl, samples->n_positions);
 	delta_p_compute(quality, samples);
 	free(sums);
 }
@@ -263,7 +323,7 @@ void quality_compute(struct quality *quality, struct samples *samples)
 				     .n_positions = samples->n_positions,
 				     .n_targets = samples->n_targets,
 				     .has_source = samples->has_source };
-	quality->perplexity = exp_of(mean_loss(samples, 1, 0));
+	quality->of[QUALITY_PERPLEXITY] = exp_of(mean_loss(samples, 1, 0));
 	if (samples->has_source)
 		compare(quality, samples);
 }

@@ -20,32 +20,50 @@
 #include "quantizer/group.h"
 #include "sweep/series.h"
 
-/* A distribution of numbers: its maximum, percentiles by linear interpolation between order
- * statistics, its median and its minimum, in the order of spread_names. */
-#define N_SPREAD 10
-struct spread {
-	double of[N_SPREAD];
+#define N_SPREAD 10 /* numbers of a distribution: its maximum, percentiles, its minimum */
+
+/* Every number of an evaluation.  P is the source, Q the checkpoint. */
+enum quality_number {
+	QUALITY_PERPLEXITY,	   /* of Q: exp(mean of -ln Q(target)) */
+	QUALITY_SOURCE_PERPLEXITY, /* of P; this and what follows need a source */
+	QUALITY_CORRELATION,	   /* Pearson's, of the losses of targets */
+	QUALITY_LN_RATIO,	   /* mean of ln P(target) - ln Q(target) */
+	QUALITY_RATIO,		   /* exp(ln_ratio) */
+	QUALITY_DIFFERENCE,	   /* PPL(Q) - PPL(P) */
+	QUALITY_KLD,		   /* mean over positions of sum P ln(P / Q) */
+	QUALITY_REVERSE_KLD,	   /* of sum Q ln(Q / P) */
+	QUALITY_KLD_SPREAD,
+	QUALITY_DELTA_P = QUALITY_KLD_SPREAD + N_SPREAD, /* mean of 100 (Q(target) - P(target)) */
+	QUALITY_DELTA_P_RMS,
+	QUALITY_DELTA_P_SPREAD,
+	QUALITY_SAME_TOP = QUALITY_DELTA_P_SPREAD + N_SPREAD, /* percent of positions with the same
+								 most likely token */
+	N_QUALITY
 };
 
-extern const char *const spread_names[N_SPREAD]; /* "max", "p99_9", ..., "min" */
+/* How a number is printed, written as JSON and read back, and shown in a report. */
+struct quality_row {
+	const char *object;  /* its object in the JSON, the same pointer in all its rows; NULL: a
+			      * member by itself, {value, se} if has_error */
+	const char *key;     /* its name there */
+	const char *label;   /* in text: llama-perplexity's words */
+	const char *heading; /* above it in text; NULL: none */
+	const char *title;   /* in a report; NULL: not there */
+	const char *unit;    /* after the number: "", " %" */
+	double factor;	     /* 0: 1; of the number where it has the unit */
+	bool has_error;
+	bool of_spread; /* one of N_SPREAD */
+	bool in_card;	/* of a report, and not only in its page */
+};
+
+extern const struct quality_row quality_rows[N_QUALITY];
 
 struct quality {
 	size_t n_sequences;
-	size_t n_positions;		   /* that count, */
-	size_t n_targets;		   /* and how many of them have a next token */
-	bool has_source;		   /* without it only perplexity is set */
-	struct estimate perplexity;	   /* of Q: exp(mean of -ln Q(target)) */
-	struct estimate source_perplexity; /* of P */
-	struct estimate ln_ratio;	   /* mean of ln P(target) - ln Q(target) */
-	struct estimate ratio;		   /* exp(ln_ratio) */
-	struct estimate difference;	   /* PPL(Q) - PPL(P) */
-	double correlation;		   /* Pearson's, of the losses of targets */
-	struct estimate kld;		   /* mean over positions of sum P ln(P / Q) */
-	double reverse_kld;		   /* of sum Q ln(Q / P) */
-	struct spread kld_spread;
-	double delta_p, delta_p_rms; /* mean and RMS of 100 (Q(target) - P(target)) */
-	struct spread delta_p_spread;
-	struct estimate same_top; /* percent of positions with the same most likely token */
+	size_t n_positions;	       /* that count, */
+	size_t n_targets;	       /* and how many of them have a next token */
+	bool has_source;	       /* without it only the perplexity is set */
+	struct estimate of[N_QUALITY]; /* se: NAN where there is none */
 };
 
 /* The numbers of all positions of a data set that count. */

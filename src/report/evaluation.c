@@ -10,9 +10,6 @@
 #include "base/json.h"
 #include "base/mem.h"
 
-const char *const spread_keys[N_SPREAD_KEYS] = { "max",	   "p99_9", "p99", "p95", "p90",
-						 "median", "p10",   "p5",  "p1",  "min" };
-
 /* The file, for messages. */
 struct result_reading {
 	struct evaluation_file *evaluation;
@@ -44,35 +41,23 @@ static int read_real(const struct result_reading *reading, const json_t *object,
 	return 0;
 }
 
-static int read_measured(const struct result_reading *reading, const char *key,
-			 struct measured *measured)
+/* Reads a number of the table and its standard error. */
+static int read_number(const struct result_reading *reading, enum quality_number number)
 {
-	const json_t *member = json_object_get(reading->evaluation->json, key);
+	const struct quality_row *row = &quality_rows[number];
+	struct estimate *estimate = &reading->evaluation->of[number];
+	bool alone = !row->object && row->has_error;
+	const char *object = alone ? row->key : row->object;
+	const json_t *from = reading->evaluation->json;
 
-	if (member && !json_is_object(member))
-		return invalid(reading, key, "is not an object");
-	if (read_real(reading, member, "value", &measured->value) ||
-	    read_real(reading, member, "se", &measured->se))
+	if (object)
+		from = json_object_get(from, object);
+	if (from && !json_is_object(from))
+		return invalid(reading, object, "is not an object");
+	estimate->se = NAN;
+	if (read_real(reading, from, alone ? "value" : row->key, &estimate->value))
 		return -1;
-	return 0;
-}
-
-static int read_spread(const struct result_reading *reading, const char *key,
-		       struct measured_spread *spread)
-{
-	const json_t *member = json_object_get(reading->evaluation->json, key);
-
-	if (member && !json_is_object(member))
-		return invalid(reading, key, "is not an object");
-	if (read_real(reading, member, "mean", &spread->mean) ||
-	    read_real(reading, member, "se", &spread->se) ||
-	    read_real(reading, member, "rms", &spread->rms) ||
-	    read_real(reading, member, "reverse_mean", &spread->reverse_mean))
-		return -1;
-	for (size_t i = 0; i < N_SPREAD_KEYS; i++)
-		if (read_real(reading, member, spread_keys[i], &spread->of[i]))
-			return -1;
-	return 0;
+	return row->has_error ? read_real(reading, from, "se", &estimate->se) : 0;
 }
 
 static int read_count(const struct result_reading *reading, const char *key, uint64_t *count)
@@ -202,20 +187,13 @@ static int read_numbers(const struct result_reading *reading)
 {
 	struct evaluation_file *evaluation = reading->evaluation;
 
-	if (read_measured(reading, "perplexity", &evaluation->perplexity))
-		return -1;
-	if (isnan(evaluation->perplexity.value))
-		return invalid(reading, "perplexity", "is missing");
-	if (read_measured(reading, "source_perplexity", &evaluation->source_perplexity) ||
-	    read_measured(reading, "ln_ratio", &evaluation->ln_ratio) ||
-	    read_measured(reading, "ratio", &evaluation->ratio) ||
-	    read_measured(reading, "difference", &evaluation->difference) ||
-	    read_measured(reading, "same_top", &evaluation->same_top) ||
-	    read_spread(reading, "kld", &evaluation->kld) ||
-	    read_spread(reading, "delta_p", &evaluation->delta_p) ||
-	    read_real(reading, evaluation->json, "correlation", &evaluation->correlation))
-		return -1;
-	evaluation->compared = !isnan(evaluation->kld.mean);
+	for (enum quality_number i = 0; i < N_QUALITY; i++) {
+		if (read_number(reading, i))
+			return -1;
+		if (!i && isnan(evaluation->of[i].value))
+			return invalid(reading, "perplexity", "is missing");
+	}
+	evaluation->compared = !isnan(evaluation->of[QUALITY_KLD].value);
 	return 0;
 }
 
@@ -224,7 +202,6 @@ static int read_all(const struct result_reading *reading)
 	struct evaluation_file *evaluation = reading->evaluation;
 
 	if (read_numbers(reading) || read_count(reading, "tokens", &evaluation->tokens) ||
-	    read_count(reading, "targets", &evaluation->targets) ||
 	    read_count(reading, "sequences", &evaluation->sequences) ||
 	    read_count(reading, "seq_len", &evaluation->seq_len) || read_hash(reading) ||
 	    read_text(reading, "precision", &evaluation->precision) ||

@@ -13,20 +13,7 @@
 
 #include "base/err.h"
 #include "base/io.h"
-
-/* A number and its standard error; NAN where the file does not have them. */
-struct measured {
-	double value, se;
-};
-
-/* A distribution, in the order of spread_keys. */
-#define N_SPREAD_KEYS 10
-extern const char *const spread_keys[N_SPREAD_KEYS]; /* "max", "p99_9", ..., "min" */
-
-struct measured_spread {
-	double mean, se, rms, reverse_mean;
-	double of[N_SPREAD_KEYS];
-};
+#include "eval/quality.h"
 
 /* A module of --by-layer, or the residual stream behind a layer: dB; NAN where unknown. */
 struct measured_module {
@@ -40,10 +27,8 @@ struct measured_module {
 
 struct evaluation_file {
 	bool compared; /* with the source; without it only the perplexity is known */
-	struct measured perplexity, source_perplexity, ln_ratio, ratio, difference, same_top;
-	double correlation;
-	struct measured_spread kld, delta_p;
-	uint64_t tokens, targets, sequences, seq_len;
+	struct estimate of[N_QUALITY]; /* NAN where the file does not have it */
+	uint64_t tokens, sequences, seq_len;
 	char data_sha256[65];
 	/* texts of the file; NULL where missing */
 	const char *precision, *activations, *model, *source;

@@ -14,8 +14,10 @@ static inline void numbers_write(const char *path, const struct eval_result *res
 	const struct quality *quality = &result->quality;
 	struct buf text = { 0 };
 
-	buf_printf(&text, "%s %a %a %a %a\n", result->data_sha256, quality->perplexity.value,
-		   quality->source_perplexity.value, quality->kld.value, quality->delta_p_rms);
+	buf_printf(&text, "%s %a %a %a %a\n", result->data_sha256,
+		   quality->of[QUALITY_PERPLEXITY].value,
+		   quality->of[QUALITY_SOURCE_PERPLEXITY].value, quality->of[QUALITY_KLD].value,
+		   quality->of[QUALITY_DELTA_P_RMS].value);
 	for (size_t i = 0; i < result->n_layers; i++) {
 		const struct layer_quality *layer = &result->layers[i];
 

@@ -35,8 +35,8 @@ static void look(const struct eval_result *result, bool by_layer)
 	const struct quality *quality = &result->quality;
 
 	FUZZ_CHECK(quality->n_targets > 0 && quality->n_positions >= quality->n_targets);
-	FUZZ_CHECK(quality->perplexity.value >= 1);
-	FUZZ_CHECK(!quality->has_source || isfinite(quality->kld.value));
+	FUZZ_CHECK(quality->of[QUALITY_PERPLEXITY].value >= 1);
+	FUZZ_CHECK(!quality->has_source || isfinite(quality->of[QUALITY_KLD].value));
 	FUZZ_CHECK(!by_layer || result->n_layers > 0);
 }
 

@@ -86,7 +86,7 @@ static void look_at_result(struct json_text text)
 		fuzz_check_error(&err);
 		FUZZ_CHECK(err.kind == ERR_INPUT);
 	} else {
-		FUZZ_CHECK(isfinite(evaluation.perplexity.value));
+		FUZZ_CHECK(isfinite(evaluation.of[QUALITY_PERPLEXITY].value));
 		FUZZ_CHECK(strlen(evaluation.data_sha256) == 64);
 		FUZZ_CHECK(evaluation.n_data <= EVALUATION_MAX_DATA);
 		for (size_t i = 0; i < evaluation.n_data; i++)

@@ -211,6 +211,7 @@ static const char *parse(struct evaluation_file *evaluation, const char *quoted)
 static void results_are_read_back(void **state)
 {
 	struct evaluation_file evaluation;
+	const struct estimate *of = evaluation.of;
 
 	(void)state;
 	assert_string_equal(
@@ -223,11 +224,12 @@ static void results_are_read_back(void **state)
 		      "'source': null, " COUNTS "}"),
 		"");
 	assert_true(evaluation.compared);
-	assert_true(evaluation.perplexity.value == 2.5 && isnan(evaluation.perplexity.se));
-	assert_true(evaluation.kld.mean == 0.25 && evaluation.kld.se == 0.5);
-	assert_true(evaluation.kld.of[1] == 1.5 && evaluation.kld.of[9] == -1);
-	assert_true(isnan(evaluation.kld.of[0]) && isnan(evaluation.correlation));
-	assert_true(evaluation.same_top.value == 90);
+	assert_true(of[QUALITY_PERPLEXITY].value == 2.5 && isnan(of[QUALITY_PERPLEXITY].se));
+	assert_true(of[QUALITY_KLD].value == 0.25 && of[QUALITY_KLD].se == 0.5);
+	assert_true(of[QUALITY_KLD_SPREAD + 1].value == 1.5 &&
+		    of[QUALITY_KLD_SPREAD + 9].value == -1);
+	assert_true(isnan(of[QUALITY_KLD_SPREAD].value) && isnan(of[QUALITY_CORRELATION].value));
+	assert_true(of[QUALITY_SAME_TOP].value == 90);
 	assert_int_equal(evaluation.tokens, 8);
 	assert_string_equal(evaluation.data_sha256, HASH);
 	assert_int_equal(evaluation.n_data, 1);
