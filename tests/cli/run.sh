@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs the cases of the command line: tests/cli/SUITE/CASE.sh, all or those whose name holds the first argument.
 #
-# A case is run in a folder of its own that is empty.  Beside it may lie what is expected of it, to the byte: CASE.stdout,
-# CASE.stderr and CASE.exit; without them: nothing, nothing and 0.  Status 77 is a skipped case, whose stderr says why.
+# A case is run in a folder of its own that is empty.  What is expected of it ends the script, to the byte: `#1> LINE` for each
+# line of standard output, `#2> LINE` of standard error, `#exit N`; without them: nothing, nothing and 0.  Status 77 is a
+# skipped case, whose stderr says why.
 # Cases find FP8CONV (the program), SAMPLES (sample_checkpoints) and CLI (this folder, for `. "$CLI/lib.sh"`); their Python
 # imports checkpoint, fp8 and the other programs of this folder.
 set -u
@@ -36,13 +37,12 @@ passed=0
 failed=0
 skipped=0
 
-# differs WHAT: compares what was printed with what is expected of it.
+# differs N NAME: compares the stream N, which was printed to $work/NAME, with what the case expects of it.
 differs() {
-	expected=${case%.sh}.$1
-	[ -e "$expected" ] || expected=/dev/null
-	cmp -s "$expected" "$work/$1" && return 1
-	echo "  $1 (- expected, + printed):"
-	diff -u "$expected" "$work/$1" | tail -n +3 | head -n 40 | sed 's/^/  /'
+	sed -n "s/^#$1> \\{0,1\\}//p" "$case" >"$work/expected"
+	cmp -s "$work/expected" "$work/$2" && return 1
+	echo "  $2 (- expected, + printed):"
+	diff -u "$work/expected" "$work/$2" | tail -n +3 | head -n 40 | sed 's/^/  /'
 }
 
 run_case() {
@@ -58,12 +58,11 @@ run_case() {
 		echo "SKIPPED cli/$name: $(cat "$work/stderr")"
 		return
 	fi
-	wanted=0
-	[ -e "${case%.sh}.exit" ] && wanted=$(cat "${case%.sh}.exit")
+	wanted=$(sed -n 's/^#exit //p' "$case")
 	report=$(
-		[ "$status" -eq "$wanted" ] || echo "  exit status $status, expected $wanted"
-		differs stdout
-		differs stderr
+		[ "$status" -eq "${wanted:-0}" ] || echo "  exit status $status, expected ${wanted:-0}"
+		differs 1 stdout
+		differs 2 stderr
 	)
 	if [ -z "$report" ]; then
 		passed=$((passed + 1))

@@ -124,3 +124,6 @@ fails 2 "${c}nothing to quantize: *K 48 is not a multiple of 128; *--ragged*" "$
 "$FP8CONV" "$@" --ragged
 "$FP8CONV" "$@" --recipe channelwise --restart
 rm -r ./*
+
+#2> fp8conv quantize: note: vllm looks for these scales under other names: use --target vllm for it
+#2> fp8conv quantize: note: vllm looks for these scales under other names: use --target vllm for it

@@ -17,3 +17,5 @@ bash -c '
 COMP_WORDS=(fp8conv quantize --recipe=bl) COMP_CWORD=2
 _fp8conv fp8conv --recipe=bl quantize
 echo "${COMPREPLY[*]}"'
+
+#1> --recipe=blockwise

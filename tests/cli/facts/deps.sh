@@ -19,3 +19,9 @@ chmod +x bin/gcc
 PATH=$PWD/bin CC=$gcc sh "$CLI/../../deps.sh"
 rm bin/groff
 PATH=$PWD/bin CC=gcc sh "$CLI/../../deps.sh" cppcheck
+
+#2> make deps: this system has no apt-get; install what is missing:
+#2>   groff: the command
+#2>   cppcheck: the command
+#2>   cmocka: the header <cmocka.h> and -lcmocka
+#exit 1

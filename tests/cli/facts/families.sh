@@ -58,3 +58,53 @@ fails 2 " families: unexpected argument 'b'" families a b
 python3 "$CLI/terminal.py" "$FP8CONV" families >screen
 [ "$(wc -L <screen)" -le 80 ] || awk 'length > 80' screen
 python3 "$CLI/terminal.py" "$FP8CONV" families gpt_oss | tr -d '\r'
+
+#1> step3p7	convert by rows	calibrate --activations	-
+#1>
+#1> step3p5 step3p7	*.moe.{gate,up,down}_proj	stack	engine			sglang models/step3p5.py
+#1> step3p5 step3p7	*.layers.*	keep	vendor		only routed experts are FP8 in the release	TensorRT-LLM #14759
+#1> step3p5 step3p7	*.self_attn.g_proj	keep	engine	for sglang	SGLang builds it without quantization, and skips a scale silently	sglang models/step3p5.py
+#1> afmoe bailing_moe cohere2_moe deepseek exaone_moe glm4 glm4_moe gpt_oss granite granitemoe granitemoehybrid hunyuan_v1_dense hunyuan_v1_moe hy_v3 lfm2 lfm2_moe llada2_moe llama4_text mellum minicpm minicpm3 mixtral olmo2 phi3small qwen2 qwen2_moe qwen3 qwen3_moe qwen3_vl_text qwen3_vl_moe_text starcoder2 step3_text step3p5 step3p7	*	cache	engine	for sglang	SGLang does not load the KV cache scales of this model: it uses 1.0	sglang model classes
+#1> step3p5 step3p7 step3_vl step3_text	moe=mlp	name	engine	for sglang		sglang step3p5.py
+#1> step3p7 dots3_note	^model.layers=model.language_model.layers	name	engine	in compressed-tensors for transformers		transformers conversion_mapping
+#1> step3p7	*.share_expert.*	entry	engine	in compressed-tensors for transformers	re:.*\.mlp\.shared_experts\.	transformers conversion_mapping
+#1> cosmos3_edge cosmos3_omni dots3_note ernie4_5_vl_moe hyperclovax_vision_v2 inkling_mm_model kimi_k25 lfm3_vl minimax_m3_vl mistral_large4 molmo2 nemo_speechlm nemotron_h_omni qianfan_ocr step3p7 unlimited_ocr vibevoice_asr	*.{vis*,perception,acoustic*,blocks}.*	entry	engine	in compressed-tensors for transformers	re:(model\.)?(vis|audio|word|acoustic|semantic|resam|.*projector)	transformers conversion_mapping
+#1> NemotronH_Nano_VL_V2	convert by rows
+#1>
+#1> nemotron_h nemotron_h_omni NemotronH_*	*.mtp.*
+#1> nemotron_h nemotron_h_omni NemotronH_*	*.mixer.in_proj
+#1> nemotron_h nemotron_h_omni NemotronH_*	*.mixer.in_proj
+#1> nemotron_h nemotron_h_omni NemotronH_*	*.mixer.{q,k,v,o}_proj
+#1> nemotron_h nemotron_h_omni NemotronH_*	*.mixer.fc{1,2}_latent_proj
+#1> Qwen3NextForCausalLM	convert	calibrate	eval
+#1> gemma3_text	convert	calibrate	eval
+#1>
+#1> llama mistral qwen2 qwen3 gemma2 gemma3_text	^layers=model.layers	name	engine	for vllm		vllm registry.py
+#1> pixtral	convert by rows
+#1>
+#1> gigachat35 gigachat3_5	*.self_attn.g_proj
+#1> gigachat35 gigachat3_5	*.gate_{up,down}_lowrank
+#1> convert by rows
+#1>
+#1> *.mlp.gate.*
+#1> cohere2	convert	calibrate	eval
+#1> xyz	convert	calibrate --activations	-
+#1> gpt_oss  convert by rows  calibrate  eval
+#1>
+#1> gpt_oss
+#1>   not-loaded *.experts.*
+#1>              no engine loads FP8 experts of gpt_oss under these names
+#1>              [engine: vllm gpt_oss.py]
+#1>
+#1> afmoe bailing_moe cohere2_moe deepseek exaone_moe glm4 glm4_moe gpt_oss granite
+#1>   granitemoe granitemoehybrid hunyuan_v1_dense hunyuan_v1_moe hy_v3 lfm2
+#1>   lfm2_moe llada2_moe llama4_text mellum minicpm minicpm3 mixtral olmo2
+#1>   phi3small qwen2 qwen2_moe qwen3 qwen3_moe qwen3_vl_text qwen3_vl_moe_text
+#1>   starcoder2 step3_text step3p5 step3p7
+#1>   cache      *, for sglang
+#1>              SGLang does not load the KV cache scales of this model: it uses 1.0
+#1>              [engine: sglang model classes]
+#1>
+#1> gpt_oss
+#1>   entry      *.experts.*, in compressed-tensors for vllm
+#1>              re:.*\.#\.mlp\.experts.* [engine: vllm gpt_oss.py]

@@ -38,3 +38,8 @@ sed -n 5p t
 printf 'X' | dd of=s.amax bs=1 seek=100 conv=notrunc 2>/dev/null
 "$FP8CONV" inspect s.amax >/dev/null 2>&1 && echo "a damaged file is shown"
 exit 0
+
+#1> amax history of model X
+#1> 3 passes, 48 tokens in sequences of 16 at most, bf16, cpu
+#1> data X
+#1> module                           passes  tokens   x, q    w, k   y, v

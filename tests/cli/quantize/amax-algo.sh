@@ -33,3 +33,5 @@ amax scales "$model" s.amax kv 2>/dev/null | grep -v weight_scale
 "$FP8CONV" verify kv
 "$FP8CONV" inspect kv | cut -f 1 | grep -c 'input_scale$'
 exit 0
+
+#1> 0

@@ -43,3 +43,17 @@ grep -q '"quant_algo": "FP8"' out/hf_quant_config.json || cat out/hf_quant_confi
 	--calibration "$SAMPLES/amax/tiny-llama-1.amax"
 "$FP8CONV" inspect tf | grep -c 'activation_scale	F32	\[\]'
 "$FP8CONV" verify tf --target transformers
+
+#1> compressed-tensors 28 8 0
+#1> modelopt 28 0 8
+#1> hf 28 0 0
+#1> compressed-tensors 26 4 0
+#1> modelopt 26 0 4
+#1> hf 26 0 0
+#1> compressed-tensors 26 4 0
+#1> modelopt 26 0 4
+#1> hf 26 0 0
+#1> 28
+#2> fp8conv quantize: note: transformers looks for these scales under other names: use --target transformers for it
+#2> fp8conv quantize: note: transformers looks for these scales under other names: use --target transformers for it
+#2> fp8conv quantize: note: transformers looks for these scales under other names: use --target transformers for it

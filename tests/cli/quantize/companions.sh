@@ -65,3 +65,15 @@ wc -l <tensors
 mv m/model-00002-of-00002.safetensors .
 fails 3 " quantize: index 'm/model.safetensors.index.json' names 1 files, none of which is there (the first is 'model-00001-of-00005.safetensors'), but 'model-00001-of-00002.safetensors' is: remove the index if it is of another build, or download its files" \
 	quantize m -o out
+
+#1> 6 files of the source are not in the output: 'adapter_config.json', 'adapter_model.safetensors', 'checkpoint-5/model.safetensors' and 3 more (all with --verbose); copy what the model needs
+#1> 6 files of the source are not in the output: 'adapter_config.json', 'adapter_model.safetensors', 'checkpoint-5/model.safetensors', 'colbert_linear.pt', 'original/model.safetensors', 'sparse_linear.pt'; copy what the model needs
+#1> 6 files of the source are not in the output: 'adapter_config.json', 'adapter_model.safetensors', 'checkpoint-5/model.safetensors', 'colbert_linear.pt', 'original/model.safetensors', 'sparse_linear.pt'; copy what the model needs
+#1> ./2_Dense/config.json
+#1> ./2_Dense/model.safetensors
+#1> ./config.json
+#1> ./fp8conv-manifest.json
+#1> ./model.safetensors
+#1> model.safetensors.index.json of the source names files of another build, none of which is there: 'model-00001-of-00002.safetensors' and its set are converted
+#1> fp8conv inspect: note: model.safetensors.index.json names files of another build, none of which is there: 'model-00001-of-00002.safetensors' and its set are read in their place; remove the index
+#1> 2

@@ -124,3 +124,6 @@ echo '{"num_attention_heads": 4, "num_key_value_heads": 2}' >swap/config.json
 [ "$size" = "$(stat -c %s swapped/model.safetensors)" ] || echo "the sizes differ, which says it too"
 "$FP8CONV" quantize swap -o swapped-new
 same swapped-new swapped
+
+#1> a.0.qkv_proj.weight	BF16
+#1> a.0.qkv_proj.weight	F8_E4M3

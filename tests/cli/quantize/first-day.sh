@@ -85,3 +85,9 @@ ls
 "$FP8CONV" quantize "$model" -o a/b/out
 "$FP8CONV" quantize "$model/model.safetensors" -o c/d/model.safetensors
 ls a/b/out/config.json c/d/model.safetensors
+
+#1> gguf
+#1> lfs
+#1> link
+#1> a/b/out/config.json
+#1> c/d/model.safetensors

@@ -27,3 +27,5 @@ fails 3 " quantize: $sentence; omit --exact to accept that" quantize in.safetens
 "$FP8CONV" quantize in.safetensors -o out.safetensors --requantize --json >j --quiet
 json j 'j["low_bit"] == {"kind": "mxfp4", "tensors": 1, "exact": 0, "values": 16384, "changed": 1, "first": "a.weight"}'
 "$FP8CONV" quantize in.safetensors -o mx.safetensors --recipe mxfp8 --requantize --exact
+
+#2> fp8conv quantize: note: vllm looks for these scales under other names: use --target vllm for it

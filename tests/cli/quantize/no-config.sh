@@ -49,3 +49,6 @@ grep -qx "fp8conv quantize: note: README.md is copied from 'in' and describes th
 "$FP8CONV" dequantize out -o back 2>err
 grep -qx "fp8conv dequantize: note: README.md is copied from 'out' .*" err || cat err
 "$FP8CONV" quantize in -o out --quiet
+
+#1> config.json: config-key: there is no config.json: take that of the source model, 
+#1> config.json: config-key: there is no config.json: take that of the source model, 

@@ -61,3 +61,30 @@ for options in "--format hf" "--recipe channelwise" "--recipe mxfp8" "--target s
 	"$FP8CONV" quantize m -o other --restart $options 2>&1
 	said other
 done
+
+#1> current {'qformat_weight': 'fp8_e4m3', 'qscheme_act': 'NO_SCALES'} 
+#1> ct compressed-tensors 
+#1> back None 
+#1> block compressed-tensors 
+#1> plain None 
+#1> again compressed-tensors 
+#1> heads compressed-tensors 
+#1> heads compressed-tensors 
+#1> fp8conv quantize: note: params.json cannot tell vLLM (config_format mistral) of this layout: use --recipe current or delayed (or blockwise in compressed-tensors, where whole heads fit its blocks), and keep no weight of a layer
+#1> heads None 
+#1> heads compressed-tensors 
+#1> two {'qformat_weight': 'fp8_e4m3', 'qscheme_act': 'NO_SCALES'} 
+#1> one None 
+#1> params.json: config-key: "quantization" is missing, and vLLM takes params.json before config.json where the weights lie in consolidated*.safetensors: add it, or remove params.json
+#1> model None 
+#1> fp8conv quantize: note: params.json cannot tell vLLM (config_format mistral) of this layout: use --recipe current or delayed (or blockwise in compressed-tensors, where whole heads fit its blocks), and keep no weight of a layer
+#1> other None 
+#1> fp8conv quantize: note: params.json cannot tell vLLM (config_format mistral) of this layout: use --recipe current or delayed (or blockwise in compressed-tensors, where whole heads fit its blocks), and keep no weight of a layer
+#1> other None 
+#1> fp8conv quantize: note: vllm looks for these scales under other names: use --target vllm for it
+#1> fp8conv quantize: note: params.json cannot tell vLLM (config_format mistral) of this layout: use --recipe current or delayed (or blockwise in compressed-tensors, where whole heads fit its blocks), and keep no weight of a layer
+#1> other None 
+#1> fp8conv quantize: note: params.json cannot tell vLLM (config_format mistral) of this layout: use --recipe current or delayed (or blockwise in compressed-tensors, where whole heads fit its blocks), and keep no weight of a layer
+#1> other None 
+#1> fp8conv quantize: note: params.json cannot tell vLLM (config_format mistral) of this layout: use --recipe current or delayed (or blockwise in compressed-tensors, where whole heads fit its blocks), and keep no weight of a layer
+#1> other None 

@@ -23,3 +23,7 @@ if method not in {"hf": ("fp8", "mxfp8"), "compressed-tensors": ("compressed-ten
 END
 	rm -rf out
 done
+
+#2> fp8conv quantize: note: transformers looks for these scales under other names: use --target transformers for it
+#2> fp8conv quantize: note: transformers looks for these scales under other names: use --target transformers for it
+#2> fp8conv quantize: note: vllm looks for these scales under other names: use --target vllm for it

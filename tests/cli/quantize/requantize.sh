@@ -12,3 +12,5 @@ fails 2 " quantize: *--requantize*" quantize fp8 --dry-run
 json j 'j["recipe"] == "mxfp8"' 'sum(t["dtype"] == "F8_E4M3" for t in j["tensors"]) == 26' \
 	'sum(t["name"].endswith("_scale_inv") for t in j["tensors"]) == 26' \
 	'all(t["dtype"] == "U8" for t in j["tensors"] if t["name"].endswith("_scale_inv"))'
+
+#2> fp8conv quantize: note: vllm looks for these scales under other names: use --target vllm for it

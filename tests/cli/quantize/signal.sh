@@ -41,3 +41,5 @@ find tmp -mindepth 1
 	wait $job || echo "nohup: $?"
 )
 ls -- *.safetensors
+
+#1> out.safetensors

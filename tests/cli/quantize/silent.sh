@@ -27,3 +27,18 @@ print(*sorted(index["weight_map"]), sep="\n", file=open("names", "w", encoding="
 END
 python3 "$CLI/checkpoint.py" total out | diff - total
 python3 "$CLI/checkpoint.py" list out | cut -f 1 | diff - names
+
+#1> ./1_Pooling/config.json
+#1> ./LICENSE
+#1> ./chat_template.jinja
+#1> ./config.json
+#1> ./configuration_odd.py
+#1> ./fp8conv-manifest.json
+#1> ./generation_config.json
+#1> ./model-00001-of-00002.safetensors
+#1> ./model-00002-of-00002.safetensors
+#1> ./model.safetensors.index.json
+#1> ./original/params.json
+#1> ./tokenizer_config.json
+#2> fp8conv quantize: note: 3 files of the source are not in the output: 'consolidated.safetensors', 'original/consolidated.00.pth', 'pytorch_model.bin'; copy what the model needs
+#2> fp8conv quantize: note: 3 files of the source are not in the output: 'consolidated.safetensors', 'original/consolidated.00.pth', 'pytorch_model.bin'; copy what the model needs

@@ -73,3 +73,6 @@ python3 "$CLI/experts.py" granite m 2 128 192
 fails 2 " quantize: nothing to quantize: all 2 tensors are kept, 2 of them linear weights, for example \
 'model.layers.0.block_sparse_moe.input_linear.weight': N 192 is not a multiple of 128; --recipe channelwise accepts any shape*" \
 	quantize m/stack -o halves
+
+#1> model-00002-of-00002.safetensors: scale-mismatch: 1 values of 'model.layers.3.moe.down_proj.weight_scale_inv' differ from the source, the first at 17
+#1> model-00002-of-00002.safetensors: code-mismatch: 1 codes of 'model.layers.3.moe.up_proj.weight' differ from the source, the first at [1151, 255]

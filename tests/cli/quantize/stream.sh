@@ -33,3 +33,5 @@ fails 3 " quantize: *" quantize - -o - </dev/null
 [ ! -e out.safetensors ] || echo "out.safetensors was made"
 TMPDIR=$PWD/none
 fails 3 " quantize: *'$TMPDIR'*: No such file or directory" quantize - -o - <"$in"
+
+#1> tmp

@@ -10,3 +10,18 @@ python3 "$CLI/terminal.py" "$FP8CONV" quantize "$in" -o b --progress none >t
 cut -c 1-10 t | sed 's/ *$//; /^$/d'
 python3 "$CLI/terminal.py" "$FP8CONV" quantize "$in" -o c --quiet
 "$FP8CONV" quantize "$in" -o d --quiet --verbose
+
+#1> tensors    26 blockwise, 12 kept
+#1> size       921 kB in, 495 kB out
+#1> time
+#1> worst SQNR N dB, TENSOR
+#1> saturated  0 values
+#1> output     a
+#1> next       fp8conv verify a --source MODEL
+#1> tensors
+#1> size
+#1> time
+#1> worst SQNR
+#1> saturated
+#1> output
+#1> next

@@ -21,3 +21,21 @@ fails 2 " quantize: *modelopt*" quantize "$model" --dry-run --format modelopt --
 fails 2 " quantize: *'hf'*" quantize "$model" --dry-run --format hf --recipe channelwise
 fails 2 " quantize: *does not load in sglang: SGLang drops MXFP8 scales of this model*" \
 	quantize "$model" --dry-run --format modelopt --recipe mxfp8 --target sglang
+
+#1> vllm blockwise hf weight_scale_inv
+#1> vllm channelwise compressed-tensors weight_scale
+#1> vllm current compressed-tensors weight_scale
+#1> vllm mxfp8 hf weight_scale
+#1> sglang blockwise compressed-tensors weight_scale
+#1> sglang channelwise compressed-tensors weight_scale
+#1> sglang current compressed-tensors weight_scale
+#1> sglang mxfp8 2
+#1> fp8conv quantize: 'language_model.model.layers.0.feed_forward.down_proj.weight' as FP8 does not load in sglang: SGLang drops MXFP8 scales of this model silently [sglang llama.py]; use --exclude to keep such weights, or omit --target
+#1> trtllm blockwise hf weight_scale_inv
+#1> trtllm channelwise compressed-tensors weight_scale
+#1> trtllm current 2
+#1> trtllm mxfp8 hf weight_scale_inv
+#1> transformers blockwise hf weight_scale_inv
+#1> transformers channelwise compressed-tensors weight_scale
+#1> transformers current compressed-tensors weight_scale
+#1> transformers mxfp8 hf weight_scale_inv

@@ -36,3 +36,8 @@ for bad in '(' '[' '*' '(?<x' 'a{2,1}'; do
 	fails 2 " quantize: *'$bad'*" quantize "$model" --dry-run --exclude "$bad"
 	fails 2 " quantize: *'$bad'*" quantize "$model" --dry-run --tensor "$bad=skip"
 done
+
+#2> fp8conv quantize: note: --include 'experts.*down_proj' quantizes nothing: 'model.layers.0.mlp.experts.0.down_proj.weight' is kept (fused with 'model.layers.0.mlp.experts.0.gate_proj.weight', which is kept)
+#2> fp8conv quantize: note: --tensor 'embed_tokens' quantizes nothing: 'model.embed_tokens.weight' is kept (embedding)
+#2> fp8conv quantize: note: --exclude 'nothing' matches no tensor
+#2> fp8conv quantize: note: --exclude 'nowhere' matches no tensor

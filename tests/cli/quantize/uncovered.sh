@@ -41,3 +41,11 @@ fails 3 "${q}option '--uncovered group-max': no expert beside 'model.layers.0.ml
 	quantize "$model" -o more --recipe delayed --calibration s.amax --min-tokens 33 --uncovered group-max --include experts
 fails 3 "${q}fewer than 33 tokens reached the module of tensor 'model.layers.0.self_attn.*" quantize "$model" -o more \
 	--recipe delayed --calibration s.amax --min-tokens 33 --uncovered group-max
+
+#1> group-max 9 9 13
+#1> dynamic 9 0 13
+#1> skip 0 0 13
+#1> group-max 9 9 13
+#1> dynamic 9 0 13
+#1> skip 0 0 13
+#1> [(False, 1), (True, 9)]

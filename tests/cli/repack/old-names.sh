@@ -65,3 +65,12 @@ scales high
 python3 "$CLI/checkpoint.py" make high.safetensors $a.q_proj.weight=BF16:256x256 $a.kv_scale=F32:1 a.act_scale=F32:1 a.input_zero_point=F32:1
 "$FP8CONV" quantize high.safetensors -o low.safetensors
 python3 "$CLI/checkpoint.py" list low.safetensors | cut -f 1
+
+#1> scale-stray: scale 'a.input_zero_point'
+#1> scale-stray: scale 'a.weight_zero_point'
+#1> a.act_scale
+#1> a.input_zero_point
+#1> model.layers.0.self_attn.kv_scale
+#1> model.layers.0.self_attn.q_proj.weight
+#1> model.layers.0.self_attn.q_proj.weight_scale_inv
+#2> fp8conv repack: note: 4 tensors have no equivalent in format 'compressed-tensors' and are left out, first 'a.input_scale_ub'

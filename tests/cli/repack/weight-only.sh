@@ -15,3 +15,5 @@ tr -d '\n' <ct/config.json >j
 echo >>j
 json j '[g["input_activations"] for g in j["quantization_config"]["config_groups"].values()] == [None]'
 "$FP8CONV" repack ct -o mo --format modelopt
+
+#2> fp8conv repack: note: the source keeps activations in high precision, but in format 'modelopt' engines quantize them too: compare the quality of both

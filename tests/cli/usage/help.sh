@@ -1,3 +1,34 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 exec "$FP8CONV" --help
+
+#1> Usage: fp8conv COMMAND [OPTION...] [ARGUMENT...]
+#1> Convert LLM checkpoints (safetensors, Hugging Face layout) to FP8.
+#1>
+#1> Calibrating:
+#1>   calibrate   Run a model on data and record the amax of every matrix product
+#1>   merge       Merge amax histories
+#1>   sensitivity Measure what each group of matrices costs when it is quantized
+#1>
+#1> Converting:
+#1>   dequantize  Convert an FP8 checkpoint back to BF16, F16 or F32
+#1>   quantize    Write an FP8 checkpoint, each quantized tensor with its own scale
+#1>   repack      Rewrite the same codes in another format; refuse if anything would
+#1>               be lost
+#1>
+#1> Inspecting:
+#1>   eval        Measure perplexity, and the divergence from the source
+#1>   inspect     Show the tensors, types, scales and sizes of a checkpoint, or an
+#1>               amax history
+#1>   report      Write a model card and a page with charts
+#1>   verify      Check an FP8 checkpoint for errors that make engines fail
+#1>
+#1> Information:
+#1>   families    List what can be done with model families, and what they ask for
+#1>   formats     List the formats, the recipes that each can express and the
+#1>               engines that load them
+#1>   recipes     List the recipes
+#1>   version     Print version, compiler, CPU features, backends and libraries
+#1>
+#1> See 'fp8conv help COMMAND' or the man page fp8conv-COMMAND(1) for more.
+#1> 'fp8conv --version' (-V) prints the version.

@@ -18,3 +18,8 @@ printf 'x' | dd of=other/model-00001-of-00002.safetensors bs=1 seek=200000 conv=
 echo "status $?"
 json j '{p["kind"] for p in j["problems"]} - {"config-key", "index-total-size"} <= {"code-mismatch", "scale-mismatch", "tensor-changed"}' \
 	'len(j["problems"]) >= 3'
+
+#1> status 1, 2 lines
+#1> model.safetensors.index.json: index-total-size
+#1> config.json: config-key
+#1> status 1

@@ -72,3 +72,17 @@ for name in ("use_cache", "_name_or_path"):
     if told(name, "x"):
         print(name, "is named")
 END
+
+#1> chat_template.jinja: file-missing: the source's 'chat_template.jinja' is missing
+#1> tokenizer.json: file-missing: the source's 'tokenizer.json' is missing
+#1> chat_template.jinja: file-changed: 'chat_template.jinja' is not the source's: byte 15 differs (16 bytes, 15 in the source)
+#1> 2_Dense/model.safetensors: file-missing: the source's '2_Dense/model.safetensors' is missing
+#1> 2_Dense/model.safetensors: file-changed: '2_Dense/model.safetensors' is not the source's: byte 200 differs (32882 bytes, 32882 in the source)
+#1> file-invalid: 'out/tokenizer.json' is empty: copy or download it again
+#1> tokenizer.json: file-changed: 'tokenizer.json' is not the source's: byte 0 differs (0 bytes, 55004 in the source)
+#1> file-invalid: 'out/tokenizer_config.json' is a link to a file that does not exist: copy or download the model again
+#1> tokenizer_config.json: file-invalid: cannot open 'out/tokenizer_config.json': No such file or directory
+#1> generation_config.json: config-changed: 'bos_token_id' is 5, but 0 in the source
+#1> config.json: file-missing: the source's 'config.json' is missing
+#1> generation_config.json: file-missing: the source's 'generation_config.json' is missing
+#1> adapter_config.json: config-key: the model is whole: transformers takes it for an adapter, and stops; remove the file

@@ -17,3 +17,7 @@ python3 "$CLI/amax.py" make "$model" s.amax
 		'len(j["weights"]) == 26 and all(30 < w["sqnr_db"] < 33 for w in j["weights"])'
 	rm -rf out
 done
+
+#2> fp8conv quantize: note: transformers looks for these scales under other names: use --target transformers for it
+#2> fp8conv quantize: note: transformers looks for these scales under other names: use --target transformers for it
+#2> fp8conv quantize: note: vllm looks for these scales under other names: use --target vllm for it

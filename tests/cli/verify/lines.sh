@@ -24,3 +24,10 @@ python3 "$CLI/checkpoint.py" make b.safetensors model.layers.0.mlp.up_proj.weigh
 "$FP8CONV" quantize -q a.safetensors -o q.safetensors
 "$FP8CONV" verify q.safetensors --source b.safetensors
 exit 0
+
+#1> model.safetensors: dtype-mismatch: weight 'model.layers.0.mlp.up_proj.weight' is F8_E4M3, but no engine quantizes its module, or the configuration excludes it: vLLM reads the bytes as the type in the configuration
+#1> model.safetensors: input-scale-missing: weight 'model.layers.0.mlp.up_proj.weight' has no input_scale, but the configuration declares static scales of activations: engines use uninitialized memory
+#1> model.safetensors: scale-stray: scale 'model.layers.0.mlp.up_proj.weight_scale' belongs to 'model.layers.0.mlp.up_proj.weight' (F8_E4M3 [256, 128]), whose module engines do not quantize: loading stops at a tensor that no layer has
+#1> tensor-missing: 'model.gone.weight' is missing, but 'b.safetensors' of the source contains it
+#1> q.safetensors: tensor-changed: 'model.other.weight' is F32 [4], but F32 [2, 4] in the source
+#1> q.safetensors: tensor-changed: 'model.norm.weight' differs from the source, first at byte 0 of 16

@@ -106,3 +106,9 @@ python3 values.py
 fails 3 " verify: 'plain' has no fp8conv-manifest.json with the SHA-256 of its files: 'fp8conv quantize --manifest' writes it" \
 	verify plain --manifest
 fails 3 " verify: 'plain/model.safetensors' has no fp8conv-manifest.json*" verify plain/model.safetensors --manifest
+
+#1> config.json: file-changed: 'out/config.json' has N bytes, but N in the manifest
+#1> generation_config.json: file-missing: 'out/generation_config.json' is in the manifest, but is not a file
+#1> tokenizer.json: file-changed: 'out/tokenizer.json' has SHA-256 H..., but H... in the manifest
+#1> more/README.md: file-unlisted: the manifest does not list 'out/more/README.md'
+#1> model.safetensors: file-changed: the source's 'model/model.safetensors' has SHA-256

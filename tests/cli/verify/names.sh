@@ -20,3 +20,34 @@ for recipe in current delayed mxfp8; do
 		done
 	done
 done
+
+#1> current for any in vllm: 0 0
+#1> current for any in sglang: 0 0
+#1> current for any in transformers: 1 1
+#1> model.safetensors: scale-name: transformers reads 'model.layers.0.mlp.down_proj.weight_scale_inv', this file has 'model.layers.0.mlp.down_proj.weight_scale', and so 28 scales in all: use 'fp8conv repack --target transformers'
+#1> current for vllm in vllm: 0 0
+#1> current for vllm in sglang: 0 0
+#1> current for vllm in transformers: 1 1
+#1> current for transformers in vllm: 1 1
+#1> current for transformers in sglang: 0 0
+#1> current for transformers in transformers: 0 0
+#1> delayed for any in vllm: 0 0
+#1> delayed for any in sglang: 0 0
+#1> delayed for any in transformers: 1 1
+#1> model.safetensors: scale-name: transformers reads 'model.layers.0.mlp.down_proj.weight_scale_inv', this file has 'model.layers.0.mlp.down_proj.weight_scale', and so 56 scales in all: use 'fp8conv repack --target transformers'
+#1> delayed for vllm in vllm: 0 0
+#1> delayed for vllm in sglang: 0 0
+#1> delayed for vllm in transformers: 1 1
+#1> delayed for transformers in vllm: 1 1
+#1> delayed for transformers in sglang: 0 0
+#1> delayed for transformers in transformers: 0 0
+#1> mxfp8 for any in vllm: 1 1
+#1> model.safetensors: scale-name: vllm reads 'model.layers.0.mlp.down_proj.weight_scale', this file has 'model.layers.0.mlp.down_proj.weight_scale_inv', and so 28 scales in all: use 'fp8conv repack --target vllm'
+#1> mxfp8 for any in sglang: 1 0
+#1> mxfp8 for any in transformers: 0 0
+#1> mxfp8 for vllm in vllm: 0 0
+#1> mxfp8 for vllm in sglang: 1 0
+#1> mxfp8 for vllm in transformers: 1 1
+#1> mxfp8 for transformers in vllm: 1 1
+#1> mxfp8 for transformers in sglang: 1 0
+#1> mxfp8 for transformers in transformers: 0 0

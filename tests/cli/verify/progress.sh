@@ -26,3 +26,5 @@ for line in same + differ:
 if differ[-1]["done"] != differ[-1]["total"] or differ[-1]["total"] <= same[-1]["total"]:
     print("at the end:", same[-1], differ[-1])
 END
+
+#1> status 1, 1 of 1 problems

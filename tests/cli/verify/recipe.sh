@@ -37,3 +37,11 @@ fails 2 " verify: option '--recipe' requires '--source'" verify out --recipe blo
 fails 2 " verify: option '--margin' requires '--recipe' and '--source'" verify out --source "$model" --margin 2
 fails 2 " verify: *unknown recipe 'blokwise' (did you mean 'blockwise'?)" verify out --source "$model" --recipe blokwise
 fails 2 " verify: option '--mx-scale' does not apply to recipe 'blockwise'*" verify out --source "$model" --recipe blockwise --mx-scale up
+
+#1> --recipe channelwise: 1, {'scale-mismatch': 28} 28 weights
+#1> --recipe blockwise --fp8-format e5m2: 1, {'code-mismatch': 28} 28 weights
+#1> --recipe blockwise --scale-fmt float: 1, {'code-mismatch': 28, 'scale-mismatch': 28} 28 weights
+#1> --recipe blockwise --amax-epsilon 100: 1, {'code-mismatch': 28, 'scale-mismatch': 28} 28 weights
+#1> model.safetensors: scale-mismatch: 'model.layers.0.mlp.down_proj.weight_scale_inv' is for tiles of 128 x 128, but recipe 'channelwise' has 1 x whole
+#2> fp8conv quantize: note: vllm looks for these scales under other names: use --target vllm for it
+#2> fp8conv quantize: note: vllm looks for these scales under other names: use --target vllm for it
