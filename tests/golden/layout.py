@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Files written by the reference serializer: tests/unit/test_safetensors.c lays their tensors out anew and must
-arrive at the same header, byte for byte.
+"""Headers written by the reference serializer, into layout.txt: tests/unit/test_safetensors.c lays their tensors out anew
+and must arrive at the same header, byte for byte.  A line is a name, the bytes of data (all zero) and the header, with the
+spaces that pad it.
 
-    python make.py [OUT]        (default: the folder of this script)
+    python layout.py [OUT]        (default: layout.txt beside this script)
 
 Needs safetensors 0.8.0 (TensorSpec).  It writes metadata in the order of a hash map, another one in each call; ours
 is sorted, so a file is written again until its keys come sorted.
@@ -59,9 +60,12 @@ def files():
 
 
 def main():
-    out = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent)
+    out = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).with_name("layout.txt"))
+    text = b""
     for name, data in files():
-        (out / f"{name}.safetensors").write_bytes(data)
+        end = 8 + int.from_bytes(data[:8], "little")
+        text += b"%s %d %s\n" % (name.encode(), len(data) - end, data[8:end])
+    out.write_bytes(text)
 
 
 if __name__ == "__main__":
