@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sensitivity/sensitivity.h"
 
-#include "sensitivity/ranks.h"
+#include <stdlib.h>
+
 #include "sensitivity/round.h"
 #include "sensitivity/saved.h"
 
@@ -12,6 +13,60 @@ static size_t n_measured(const struct kld_table *table)
 	while (n < table->n_groups && table->groups[n].measured)
 		n++;
 	return n;
+}
+
+/* Fails with ERR_USAGE where the ranks of a group do not measure the same, and lets as many groups
+ * into a round as each of them has memory for. */
+static int agree(struct sensitivity_plan *plan, const struct group *group, struct err *err)
+{
+	struct buf text = { 0 };
+	int rc;
+
+	kld_table_text(&plan->table, &text);
+	rc = group_agree(group, text.data, text.len, err);
+	buf_release(&text);
+	return rc ? rc : group_least(group, &plan->n_at_once, err);
+}
+
+/* The divergence of a group in a message; all bytes are 0 on ranks that do not lead. */
+struct divergence_sent {
+	uint64_t measured;
+	double mean, se;
+};
+
+/* Takes the divergences of the leading rank into the table. */
+static int take_divergences(struct kld_table *table, const struct group *group, struct err *err)
+{
+	struct divergence_sent *sent = xcalloc(table->n_groups, sizeof *sent);
+	int rc;
+
+	for (size_t i = 0; i < table->n_groups && group_leads(group); i++) {
+		const struct kld_group *from = &table->groups[i];
+
+		sent[i] = (struct divergence_sent){ from->measured, from->mean, from->se };
+	}
+	rc = group_reduce(group, GROUP_UNION, sent, table->n_groups * sizeof *sent, err);
+	for (size_t i = 0; i < table->n_groups && !rc; i++) {
+		table->groups[i].measured = sent[i].measured;
+		table->groups[i].mean = sent[i].mean;
+		table->groups[i].se = sent[i].se;
+	}
+	free(sent);
+	return rc;
+}
+
+/* Gives all ranks the divergences of the leading one, and whether its output is finished. */
+static int take_leading(struct sensitivity_plan *plan, const struct group *group, bool *finished,
+			struct err *err)
+{
+	unsigned char byte = group_leads(group) && *finished;
+
+	if (group_size(group) == 1)
+		return 0;
+	if (group_reduce(group, GROUP_UNION, &byte, 1, err))
+		return -1;
+	*finished = byte;
+	return take_divergences(&plan->table, group, err);
 }
 
 /* Sets the work that is left: the unquantized model goes through every stage in each round, a
@@ -88,7 +143,7 @@ static int open_saved(struct saved *saved, const struct round *round, struct err
 
 	if (group_settle(params->group, rc, err))
 		return -1;
-	return ranks_take(round->plan, params->group, &saved->finished, err);
+	return take_leading(round->plan, params->group, &saved->finished, err);
 }
 
 int sensitivity_run(struct sensitivity_plan *plan, const struct sensitivity_params *params,
@@ -98,7 +153,7 @@ int sensitivity_run(struct sensitivity_plan *plan, const struct sensitivity_para
 	struct saved saved = { 0 };
 	int rc = -1;
 
-	if (ranks_agree(plan, params->group, err) || round_open(&round, err) ||
+	if (agree(plan, params->group, err) || round_open(&round, err) ||
 	    open_saved(&saved, &round, err))
 		goto out;
 	rc = saved.finished ? 0 : run_rounds(&round, &saved, err);
