@@ -24,9 +24,9 @@ const struct backend *const backends[] = {
 
 const struct host_ops *const host_ops[] = {
 #ifdef __x86_64__
-	&cpu_ops_avx512.host,
-	&cpu_ops_avx2.host,
+	&cpu_ops_avx512,
+	&cpu_ops_avx2,
 #endif
-	&cpu_ops_any.host,
+	&cpu_ops_any,
 	NULL,
 };

@@ -67,6 +67,17 @@ static inline size_t executor_weight_panel_rows(const struct executor_weight *we
 	return left < weight->panel_rows ? left : weight->panel_rows;
 }
 
+/* The operations between products: each is a member of executor_ops, whose contract stands at its
+ * arguments. */
+/* clang-format off */
+#define EXECUTOR_OPERATIONS(OP)                                                      \
+	OP(measure) OP(round) OP(add) OP(gate) OP(activate) OP(scale)                   \
+	OP(gate_interleaved) OP(copy) OP(deinterleave) OP(scatter_add) OP(rms_norm)  \
+	OP(rope) OP(round_e4m3) OP(route) OP(sort_choices) OP(take_rows) OP(combine) \
+	OP(attention) OP(scan) OP(scan_channels) OP(convolve) OP(delta_gates)        \
+	OP(delta) OP(cross_entropy) OP(divergence)
+/* clang-format on */
+
 struct executor_ops {
 	const char *name; /* "cpu" */
 	/* the number of tokens whose product takes as long as loading the weights */
@@ -151,124 +162,31 @@ struct executor_ops {
 	 * 0 it does nothing. */
 	void (*gram)(struct executor_stream *stream, const struct gram_args *args);
 
-	/* --- statistics of values --- */
+	/* Returns the bytes of scratch for the sizes in args; ignores its pointers. */
+	uint64_t (*attention_scratch)(const struct attention_args *args);
+	uint64_t (*scan_scratch)(const struct scan_args *args);
+	uint64_t (*delta_scratch)(const struct delta_args *args);
 
-	/* Adds x to *stats. */
-	void (*amax)(struct executor_stream *stream, const float *x, size_t n,
-		     struct value_stats *stats);
+	/* --- FP8 --- */
 
-	void (*round)(struct executor_stream *stream, const struct round_args *args);
-
-	/* Counts each value: counts[2 * (bits of |x| >> 20)]++. The bin is the exponent and 3 bits
-	 * of the mantissa: 2048 counts, which use every second element. */
-	void (*histogram)(struct executor_stream *stream, const float *x, size_t n,
-			  uint64_t *counts);
-
-	/* --- element by element --- */
-
-	/* y = bf16(x), to nearest even. */
-	void (*round_bf16)(struct executor_stream *stream, const float *x, size_t n, uint16_t *y);
-
-	void (*add)(struct executor_stream *stream, const struct add_args *args);
-
-	/* Adds the row (n_cols) to each row of x. */
-	void (*add_row)(struct executor_stream *stream, float *x, const float *row, size_t n_rows,
-			size_t n_cols);
-
-	void (*gate)(struct executor_stream *stream, const struct gate_args *args);
-
-	/* y = activation(x) of n values (num/activation.h).  y may be x. */
-	void (*activate)(struct executor_stream *stream, enum activation activation, const float *x,
-			 size_t n, float *y);
-
-	void (*scale)(struct executor_stream *stream, const struct scale_args *args);
-
-	void (*gate_interleaved)(struct executor_stream *stream,
-				 const struct gate_interleaved_args *args);
-
-	/* --- rows --- */
-
-	void (*copy)(struct executor_stream *stream, const struct copy_args *args);
-
-	void (*deinterleave)(struct executor_stream *stream, const struct deinterleave_args *args);
-
-	/* y[r] = x[rows[r]], for n_rows rows of y. */
-	void (*gather)(struct executor_stream *stream, float *y, const float *x,
-		       const uint32_t *rows, size_t n_rows, size_t n_cols);
-
-	void (*scatter_add)(struct executor_stream *stream, const struct scatter_add_args *args);
-
-	void (*rms_norm)(struct executor_stream *stream, const struct rms_norm_args *args);
-	void (*rope)(struct executor_stream *stream, const struct rope_args *args);
-	void (*round_e4m3)(struct executor_stream *stream, const struct round_e4m3_args *args);
-
-	/* The same bits as those functions of any backend.  Does not wait. */
 	void (*round_fp8)(struct executor_stream *stream, const struct round_fp8_args *args);
 
 	/* --- experts --- */
 
-	/* The softmax over all experts is exp(score - log of the sum of exponentials); the
-	 * logarithm is a library's. */
-	void (*route)(struct executor_stream *stream, const struct route_args *args);
-
-	void (*sort_choices)(struct executor_stream *stream, const struct sort_choices_args *args);
-
-	/* The four below are for rows of several sequences, which are multiplied together.  All are
-	 * NULL: each sequence is multiplied alone, by multiply(). */
-
 	/* As multiply(); a row of y has the same bits for any m and any other rows of x: one
-	 * algorithm for each (n, k), which splits no sum over k by m. */
+	 * algorithm for each (n, k), which splits no sum over k by m.  NULL: each sequence is
+	 * multiplied alone, by multiply(). */
 	void (*multiply_rows)(struct executor_stream *stream, const struct executor_weight *weight,
 			      const void *x, size_t m, float *y);
-
-	void (*take_rows)(struct executor_stream *stream, const struct take_rows_args *args);
 	void (*round_rows_fp8)(struct executor_stream *stream,
 			       const struct round_rows_fp8_args *args);
-	void (*gate_rows)(struct executor_stream *stream, const struct gate_rows_args *args);
-	void (*combine)(struct executor_stream *stream, const struct combine_args *args);
 
-	/* --- attention, scans and loss --- */
+	/* --- between products --- */
 
-	/* Returns the bytes of scratch for the sizes in args; ignores its pointers. */
-	uint64_t (*attention_scratch)(const struct attention_args *args);
-
-	/* Scores, and the sums of weighted values, are one chain of fused multiply-adds each, in
-	 * the order of features and tokens.  With args.f16 they may be products of fp16 instead,
-	 * if there are more than 1024 tokens. */
-	void (*attend)(struct executor_stream *stream, const struct attention_args *args);
-
-	/* Returns the bytes of scratch for the sizes in args; ignores its pointers. */
-	uint64_t (*scan_scratch)(const struct scan_args *args);
-
-	/* Token by token: an element of S becomes (d x b) + decay S, fused.  The sums of S c are
-	 * fused as well, in 16 lanes (head of this file).  skip x is added to them, not fused.  Or
-	 * in chunks of tokens, by products of matrices, whose results are within 1e-5 of those, by
-	 * the root mean square of y. */
-	void (*scan)(struct executor_stream *stream, const struct scan_args *args);
-
-	/* The sums of S c run in the order of the state, in one lane; skip x is added to them. */
-	void (*scan_channels)(struct executor_stream *stream,
-			      const struct scan_channels_args *args);
-
-	void (*convolve)(struct executor_stream *stream, const struct convolve_args *args);
-
-	void (*delta_gates)(struct executor_stream *stream, const struct delta_gates_args *args);
-
-	/* Returns the bytes of scratch for the sizes in args; ignores its pointers. */
-	uint64_t (*delta_scratch)(const struct delta_args *args);
-
-	/* Token by token: the sums of S^T k and S^T q are 4 chains of fused multiply-adds (feature
-	 * i in chain i % 4), which are then added pairwise (2, 1 apart).  An element of S becomes
-	 * (k d) + a S, fused.  Decays of features multiply S before it is summed, one of all
-	 * features multiplies the sums.  Or in chunks, as scan(). */
-	void (*delta)(struct executor_stream *stream, const struct delta_args *args);
-
-	void (*cross_entropy)(struct executor_stream *stream,
-			      const struct cross_entropy_args *args);
-
-	/* The sums are of no use if p or q have NaN or inf.  Exponentials and differences are
-	 * fp32; their products and the sums are fp64. */
-	void (*divergence)(struct executor_stream *stream, const struct divergence_args *args);
+#define EXECUTOR_MEMBER(op) \
+	void (*op)(struct executor_stream * stream, const struct op##_args *args);
+	EXECUTOR_OPERATIONS(EXECUTOR_MEMBER)
+#undef EXECUTOR_MEMBER
 };
 
 /* Whether it multiplies rows of several sequences together. */

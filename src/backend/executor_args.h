@@ -33,6 +33,15 @@ struct value_stats {
 	uint32_t padding;
 };
 
+/* Adds x to *stats, and counts each value in counts[2 * (bits of |x| >> 20)]: the bin is the
+ * exponent and 3 bits of the mantissa. */
+struct measure_args {
+	const float *x; /* (n) */
+	size_t n;
+	struct value_stats *stats; /* NULL: none */
+	uint64_t *counts;	   /* (4096), of which every second one is used; NULL: none */
+};
+
 /* Rows to read, which begin `stride` elements apart. */
 struct rows_in {
 	const float *data;
@@ -45,6 +54,16 @@ struct rows_out {
 	size_t stride;
 };
 
+#define NO_SLOT SIZE_MAX
+
+/* Where rows of several sequences, sorted by expert, add their values.  A segment is the rows of
+ * one expert and one sequence; segment e * n_sequences + s is that of expert e and sequence s.  It
+ * adds its values to stats[segment][slot]; slot NO_SLOT: to none. */
+struct row_stats {
+	struct value_stats *const *stats; /* (n_segments); each begins its segment's slots */
+	const uint32_t *segments;	  /* (n_rows) */
+};
+
 /* The input of a product, made of a result in the same operation: the result is rounded to bf16,
  * and the rounded values are added to *stats.  stats NULL: nothing of this is done. */
 struct rounded_out {
@@ -52,20 +71,28 @@ struct rounded_out {
 	uint16_t *codes; /* (n_rows, n_cols): written, the values as bf16; NULL: none */
 };
 
-/* y = bf16(x), in fp32; y may be x, or NULL. */
+/* y = bf16(x), to nearest even, in fp32; y may be x, or NULL. */
 struct round_args {
 	const float *x; /* (n) */
 	size_t n;
 	float *y;
-	struct rounded_out rounded; /* with stats; codes has n values */
+	struct rounded_out rounded; /* (n) codes; stats NULL: codes alone are written */
 };
 
-/* x += y. */
+/* x += y, each row of x. */
 struct add_args {
-	float *x;
-	const float *y;
+	float *x;	/* (n_rows, n) */
+	const float *y; /* (n) */
+	size_t n_rows, n;
+	struct value_stats *y_stats; /* y is added to them; NULL: none, or n_rows is not 1 */
+};
+
+/* y = activation(x) (num/activation.h).  y may be x. */
+struct activate_args {
+	enum activation activation;
+	const float *x;
+	float *y;
 	size_t n;
-	struct value_stats *y_stats; /* y is added to them; NULL: none */
 };
 
 /* y = activation(gate) * up (num/activation.h).  y may be gate or up if their strides are equal. */
@@ -76,6 +103,11 @@ struct gate_args {
 	struct value_stats *gate_stats, *up_stats; /* gate, up are added to them; NULL: none */
 	struct rows_out y;			   /* NULL if rounded has codes: not written */
 	struct rounded_out rounded;
+	/* with rows.stats, in the place of those stats: the slots of the segments' gate, up (the
+	 * same one may serve both) and y, which is rounded if `round` */
+	struct row_stats rows;
+	size_t gate_slot, up_slot, y_slot;
+	bool round;
 };
 
 /* x = factor x, in rows; or a factor for each row. */
@@ -95,11 +127,12 @@ struct gate_interleaved_args {
 	float *y; /* (n) */
 };
 
-/* y[r] = x[r / repeat], for rows r of y.  y and x do not overlap. */
+/* y[r] = x[r / repeat], or x[rows[r]], for rows r of y.  y and x do not overlap. */
 struct copy_args {
 	struct rows_out y;
 	struct rows_in x;
 	size_t repeat, n_rows, n_cols;
+	const uint32_t *rows; /* (n_rows), in the place of `repeat`; NULL: none */
 };
 
 /* Moves the elements of pairs half a row apart: y[i] = x[2 i], y[i + n_cols / 2] = x[2 i + 1].  y
@@ -161,8 +194,8 @@ struct cast_counts {
 };
 
 /* The values of x in FP8: y = code * scale_inv, rounded to the type of y.  Codes and scales are
- * as by backend.h's quantize(); with ARITH_GIVEN, whose tile is the whole of x, the codes are as by
- * its cast() with `scale`, and scale_inv is as given. */
+ * as by backend.h's quantize(), to the bit, of any backend; with ARITH_GIVEN, whose tile is the
+ * whole of x, the codes are as by its cast() with `scale`, and scale_inv is as given. */
 struct round_fp8_args {
 	const float *x; /* (n_rows, n_cols) */
 	size_t n_rows, n_cols;
@@ -174,7 +207,9 @@ struct round_fp8_args {
 	struct value_stats *scratch; /* (1): scratch */
 };
 
-/* The causal attention of a sequence: a query attends to its own token and those before it. */
+/* The causal attention of a sequence: a query attends to its own token and those before it.
+ * Scores, and the sums of weighted values, are one chain of fused multiply-adds each, in the order
+ * of features and tokens. */
 struct attention_args {
 	size_t n_tokens, n_heads, n_kv_heads, head_dim,
 		value_dim;    /* n_heads: a multiple of n_kv_heads */
@@ -187,7 +222,9 @@ struct attention_args {
 	const float *q, *k, *v;
 	float *y;      /* (n_tokens, n_heads * value_dim) */
 	void *scratch; /* of attention_scratch() bytes */
-	bool f16;      /* 11 bits of q, k, v and of shares of v are enough */
+	/* 11 bits of q, k, v and of shares of v are enough: with more than 1024 tokens, the sums
+	 * may be products of fp16 */
+	bool f16;
 };
 
 #define SCAN_MAX_STATE 1024 /* values of a row of a scan's state */
@@ -195,7 +232,10 @@ struct attention_args {
 /* The scan of Mamba-2 (arXiv 2405.21060) over a sequence.  A head has a state S (head_dim,
  * state_size), of zeros before the first token.  A token gives it a step d = softplus(steps +
  * step_bias), clamped to [step_min, step_max], and computes
- *     S = exp(-d exp(a_log)) S + (d x) b^T,  y = S c + skip x. */
+ *     S = exp(-d exp(a_log)) S + (d x) b^T,  y = S c + skip x.
+ * Token by token: an element of S becomes (d x b) + decay S, fused.  The sums of S c are fused as
+ * well, in 16 lanes (executor.h).  skip x is added to them, not fused.  Or in chunks of tokens, by
+ * products of matrices, whose results are within 1e-5 of those, by the root mean square of y. */
 struct scan_args {
 	size_t n_tokens, n_heads, head_dim;
 	size_t n_groups;      /* heads of a group, adjacent, share b and c; n_heads is a multiple */
@@ -213,7 +253,8 @@ struct scan_args {
 
 /* The scan of Mamba-1 (arXiv 2312.00752) over a sequence.  A channel has a state S (state_size), of
  * zeros before the first token.  A token gives it a step d = softplus(steps), and computes
- *     S = exp(-d exp(a_log)) S + (d x) b,  y = S c + skip x. */
+ *     S = exp(-d exp(a_log)) S + (d x) b,  y = S c + skip x.
+ * The sums of S c run in the order of the state, in one lane; skip x is added to them. */
 struct scan_channels_args {
 	size_t n_tokens, n_channels;
 	size_t state_size;	 /* at most SCAN_CHANNELS_MAX_STATE */
@@ -254,7 +295,11 @@ struct delta_gates_args {
  * value_dim), of zeros before the first token.  For a token with its q, k, v, decay a and rate b:
  *     d = b (v - a S^T k),  y = a S^T q + (q k) d,  S = k d^T + a S.
  * Or a is a decay for each feature of keys, which multiplies a row of S: Kimi Delta Attention,
- * arXiv 2510.26692. */
+ * arXiv 2510.26692.
+ * Token by token: the sums of S^T k and S^T q are 4 chains of fused multiply-adds (feature i in
+ * chain i % 4), which are then added pairwise (2, 1 apart).  An element of S becomes (k d) + a S,
+ * fused.  Decays of features multiply S before it is summed, one of all features multiplies the
+ * sums.  Or in chunks, as struct scan_args. */
 struct delta_args {
 	/* value heads of a key head are adjacent; n_heads is a multiple of n_key_heads */
 	size_t n_tokens, n_heads, n_key_heads;
@@ -287,7 +332,9 @@ struct divergence_sums {
 	double cross_p, cross_q; /* of exp(p - max_p) (p - q); of exp(q - max_q) (q - p) */
 };
 
-/* The divergence of two distributions from each other, by their logits. */
+/* The divergence of two distributions from each other, by their logits.  The sums are of no use if
+ * p or q have NaN or inf.  Exponentials and differences are fp32; their products and the sums are
+ * fp64. */
 struct divergence_args {
 	const float *p,
 		*q; /* (n_rows, n_cols): columns [first, first + n_cols) of wider matrices */

@@ -2,9 +2,6 @@
  *
  * The arguments of the operations of executor.h on experts: the choice of experts, and rows of
  * several sequences, sorted by expert.  All pointers are of the executor's memory.
- *
- * A segment is the rows of one expert and one sequence; segment e * n_sequences + s is that of
- * expert e and sequence s.
  */
 #ifndef FP8CONV_BACKEND_EXPERT_ARGS_H
 #define FP8CONV_BACKEND_EXPERT_ARGS_H
@@ -23,7 +20,8 @@ enum route_kind {
  * first; with groups, from the top_groups groups of the largest scores.  The score of a group is
  * that of its best expert (group_max), or the sum of its two best ones.  With norm_top_k, weights
  * are divided by the sum of the scores of the chosen experts + sum_eps.  Then they are multiplied
- * by scale, and by the scale of their expert. */
+ * by scale, and by the scale of their expert.  The softmax over all experts is exp(score - log of
+ * the sum of exponentials); the logarithm is a library's. */
 struct route_args {
 	size_t n_tokens, n_experts, top_k; /* top_k: at most n_experts */
 	enum route_kind kind;
@@ -55,14 +53,6 @@ struct sort_choices_args {
 	uint32_t *counts;   /* (n_experts, n_sequences), written: rows of each segment */
 };
 
-#define NO_SLOT SIZE_MAX
-
-/* Where rows add their values: row r to stats[segments[r]][slot]; slot NO_SLOT: to none. */
-struct row_stats {
-	struct value_stats *const *stats; /* (n_segments); each begins its segment's slots */
-	const uint32_t *segments;	  /* (n_rows) */
-};
-
 /* y[r] = factors[r] * x[rows[r]], rounded to bf16 if `round`, and added to the stats. */
 struct take_rows_args {
 	const float *x;
@@ -82,19 +72,6 @@ struct round_rows_fp8_args {
 	struct round_fp8_args cast;
 	const uint32_t *segments; /* (cast.n_rows) */
 	size_t n_segments;
-};
-
-/* y = activation(gate) * up, rounded to bf16 if `round`.  gate, up and y are added to the stats of
- * their slots; of gate and up one slot may serve both. */
-struct gate_rows_args {
-	enum activation activation;
-	struct rows_in gate, up;
-	size_t n_rows, n_cols;
-	bool round;
-	struct row_stats stats;
-	size_t gate_slot, up_slot, y_slot;
-	struct rows_out y; /* may be gate or up with equal strides; NULL: not written */
-	uint16_t *codes;   /* (n_rows, n_cols) as in take_rows_args */
 };
 
 /* y[t] += weights[t, i] * x[places[t, i] - first], for i in order, of the places in [first, first +

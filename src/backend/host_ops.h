@@ -14,6 +14,8 @@
 #include "backend/triangle.h"
 #include "num/qspec.h"
 
+struct executor_ops;
+
 #define ROUND_ROWS 32 /* rows that are factored or rounded together */
 
 /* ROUND_ROWS rows of a matrix, whose columns are in the order of the factor and padded to
@@ -31,6 +33,9 @@ struct round_rows_args {
 struct host_ops {
 	const char *name; /* of the instruction set */
 	bool (*usable)(void);
+
+	/* Sets EXECUTOR_OPERATIONS of the CPU's executor. */
+	void (*operations)(struct executor_ops *ops);
 
 	/* y = bf16(x), to nearest even, as bf16 or as the fp32 of the same value.  In the second, y
 	 * may be x. */

@@ -60,11 +60,18 @@ static int refuse(const char *what, const struct linear *linear, const char *pat
 		       what, linear->ref->module, n, path);
 }
 
-static void count(const struct dumps_worker *worker, const float *values, size_t n, int slot)
+/* Adds n values to the stats and to the counts; rounded: the stats have them. */
+static void count(const struct dumps_worker *worker, const float *values, size_t n, int slot,
+		  bool rounded)
 {
-	if (worker->counts)
-		worker->stream->executor->ops->histogram(worker->stream, values, n,
-							 worker->counts + (slot == SLOT_Y));
+	const struct measure_args args = { .x = values,
+					   .n = n,
+					   .stats = rounded ? NULL : &worker->stats[slot],
+					   .counts = worker->counts
+							     ? worker->counts + (slot == SLOT_Y)
+							     : NULL };
+
+	worker->stream->executor->ops->measure(worker->stream, &args);
 }
 
 /* Computes n_rows rows of inputs and of their product. */
@@ -81,21 +88,21 @@ static void multiply(const struct forward *forward, const struct dumps_worker *w
 		.rounded = { &worker->stats[SLOT_X],
 			     forward->input == DT_BF16 ? worker->rounded : NULL },
 	};
+	const struct add_args bias = {
+		.x = worker->y, .y = linear->bias, .n_rows = n_rows, .n = n
+	};
 
 	ops->zero(worker->stream, worker->stats, N_SLOTS * sizeof *worker->stats);
 	ops->put(worker->stream, worker->x, worker->host, n_rows * k * sizeof(float));
 	if (forward->round)
 		ops->round(worker->stream, &round);
-	else
-		ops->amax(worker->stream, worker->x, n_rows * k, &worker->stats[SLOT_X]);
-	count(worker, worker->x, n_rows * k, SLOT_X);
+	count(worker, worker->x, n_rows * k, SLOT_X, forward->round);
 	if (forward->input == DT_BF16)
 		input = worker->rounded;
 	ops->multiply(worker->stream, &linear->weight, input, n_rows, worker->y);
 	if (linear->bias)
-		ops->add_row(worker->stream, worker->y, linear->bias, n_rows, n);
-	ops->amax(worker->stream, worker->y, n_rows * n, &worker->stats[SLOT_Y]);
-	count(worker, worker->y, n_rows * n, SLOT_Y);
+		ops->add(worker->stream, &bias);
+	count(worker, worker->y, n_rows * n, SLOT_Y, false);
 }
 
 /* Runs some rows of an input, in worker->host, and adds their statistics to shown. */

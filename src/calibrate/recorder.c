@@ -156,6 +156,8 @@ static void recorder_observe(void *context, const struct observation *observatio
 	struct recorder *recorder = context;
 	size_t site = site_of(observation);
 	int column = columns[observation->what];
+	struct measure_args values = { .x = observation->values,
+				       .n = observation->n_rows * observation->n_cols };
 	struct recorder_row *row = &recorder->rows[site * recorder->most_sequences +
 						   observation->sequence - recorder->first];
 
@@ -164,12 +166,11 @@ static void recorder_observe(void *context, const struct observation *observatio
 	if (observation->what == OBSERVED_X || observation->what == OBSERVED_Q ||
 	    observation->what == OBSERVED_LATENT)
 		row->n_tokens += (int64_t)observation->n_rows;
-	if (recorder->counts && observation->linear)
-		observation->stream->executor->ops->histogram(
-			observation->stream, observation->values,
-			observation->n_rows * observation->n_cols,
-			counts_of(recorder, (size_t)observation->worker, site) +
-				(observation->what == OBSERVED_Y));
+	if (!recorder->counts || !observation->linear)
+		return;
+	values.counts = counts_of(recorder, (size_t)observation->worker, site) +
+			(observation->what == OBSERVED_Y);
+	observation->stream->executor->ops->measure(observation->stream, &values);
 }
 
 struct observer recorder_observer(struct recorder *recorder)

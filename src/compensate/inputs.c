@@ -60,9 +60,12 @@ static void keep(const struct inputs *inputs, const struct observation *x, void 
 					.repeat = 1,
 					.n_rows = x->n_rows,
 					.n_cols = x->n_cols };
+	const struct round_args round = { .x = x->values,
+					  .n = x->n_rows * x->n_cols,
+					  .rounded = { .codes = to } };
 
 	if (inputs->dtype == DT_BF16)
-		ops->round_bf16(x->stream, x->values, x->n_rows * x->n_cols, to);
+		ops->round(x->stream, &round);
 	else
 		ops->copy(x->stream, &copy);
 }

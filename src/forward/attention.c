@@ -10,7 +10,7 @@
 static void copy_rows(struct workspace *w, struct rows_out y, struct rows_in x, size_t repeat,
 		      size_t n_rows, size_t n_cols)
 {
-	const struct copy_args args = { y, x, repeat, n_rows, n_cols };
+	const struct copy_args args = { y, x, repeat, n_rows, n_cols, NULL };
 
 	w->ops->copy(w->stream, &args);
 }
@@ -78,7 +78,7 @@ static void project_apart(const struct pass *pass)
 	if (products.y_stats) {
 		a->q_stats = stats[0];
 		a->k_stats = stats[1];
-		w->ops->amax(w->stream, a->v, products.m * linears[2]->ref->n, stats[2]);
+		pass_amax(pass, a->v, products.m * linears[2]->ref->n, stats[2]);
 	}
 	if (ref->keys_are_values && !ref->kv_source)
 		copy_rows(w, (struct rows_out){ a->v, n_keys }, (struct rows_in){ a->k, n_keys }, 1,
@@ -389,7 +389,7 @@ static void attend(const struct pass *pass)
 		args.k = a->k + t * ref->n_kv_heads * ref->head_dim;
 		args.v = a->v + t * ref->n_kv_heads * ref->value_dim;
 		args.y = a->attn_out + t * model->n_heads * ref->value_dim;
-		w->ops->attend(w->stream, &args);
+		w->ops->attention(w->stream, &args);
 	}
 }
 
@@ -422,7 +422,7 @@ static void gate_whole_heads(const struct pass *pass)
 					 .n_rows = pass->sequence->n_tokens * heads,
 					 .n_cols = dim };
 
-	w->ops->activate(w->stream, ACT_SIGMOID, gates, args.n_rows, gates);
+	pass_activate(pass, ACT_SIGMOID, gates, args.n_rows);
 	w->ops->scale(w->stream, &args);
 }
 

@@ -108,8 +108,7 @@ static void multiply_run(const struct expert_batch *batch, struct expert_run run
 
 		if (m)
 			w->ops->multiply_rows(w->stream, &linear->weight, x, m, y);
-		if (m && linear->bias)
-			w->ops->add_row(w->stream, y, linear->bias, m, n);
+		pass_bias(batch->pass, linear->bias, y, m, n);
 		x += m * linear->ref->k * dtype_bits(linear->input) / 8;
 		y += m * n;
 	}

@@ -63,26 +63,26 @@ static void gate(const struct expert_batch *batch, const struct slots *slots, bo
 	const struct pass *pass = batch->pass;
 	struct workspace *w = pass->workspace;
 	size_t width = pass->layer->experts[0][EXPERT_ROLE_DOWN].ref->k;
-	struct gate_rows_args args = { .activation = pass->forward->model->activation,
-				       .gate = { w->mlp.gate, width },
-				       .up = { w->mlp.up, width },
-				       .n_rows = batch->n_rows,
-				       .n_cols = width,
-				       .round = pass->forward->round,
-				       .stats = expert_batch_stats(batch),
-				       .gate_slot = observed ? NO_SLOT : slots->gate,
-				       .up_slot = observed ? NO_SLOT : slots->up,
-				       .y_slot = slots->x,
-				       .y = { w->mlp.gate, width } };
+	struct gate_args args = { .activation = pass->forward->model->activation,
+				  .gate = { w->mlp.gate, width },
+				  .up = { w->mlp.up, width },
+				  .n_rows = batch->n_rows,
+				  .n_cols = width,
+				  .round = pass->forward->round,
+				  .rows = expert_batch_stats(batch),
+				  .gate_slot = observed ? NO_SLOT : slots->gate,
+				  .up_slot = observed ? NO_SLOT : slots->up,
+				  .y_slot = slots->x,
+				  .y = { w->mlp.gate, width } };
 
 	if (fused) {
 		args.gate = (struct rows_in){ w->fused_out, 2 * width };
 		args.up = (struct rows_in){ w->fused_out + width, 2 * width };
 	}
-	args.codes = pass_codes(pass, w->input.rounded);
-	if (args.codes && !pass_keeps(pass, true))
+	args.rounded.codes = pass_codes(pass, w->input.rounded);
+	if (args.rounded.codes && !pass_keeps(pass, true))
 		args.y.data = NULL;
-	w->ops->gate_rows(w->stream, &args);
+	w->ops->gate(w->stream, &args);
 }
 
 /* The same where the activation takes pairs of gate and up. */
@@ -148,7 +148,7 @@ static void run_ungated(const struct expert_batch *batch, const struct slots *sl
 						  .y_stats = true };
 
 	expert_products_run(batch, &products);
-	w->ops->activate(w->stream, ACT_SRELU, w->mlp.gate, batch->n_rows * width, w->mlp.gate);
+	pass_activate(batch->pass, ACT_SRELU, w->mlp.gate, batch->n_rows * width);
 	make_input(batch,
 		   (struct take_rows_args){ .x = w->mlp.gate, .n_cols = width, .slot = slots->x },
 		   w->mlp.gate);

@@ -66,11 +66,15 @@ int forward_embed(const struct pass *pass, const float *table, size_t n_rows,
 {
 	size_t n = pass->sequence->n_tokens, hidden = pass->forward->model->hidden;
 	struct workspace *w = pass->workspace;
+	const struct copy_args gather = { .y = { pass->sequence->residual, hidden },
+					  .x = { w->own->normed, hidden },
+					  .rows = w->token_rows,
+					  .n_rows = n,
+					  .n_cols = hidden };
 
 	w->ops->put(w->stream, w->own->normed, table, n_rows * hidden * sizeof *table);
 	w->ops->put(w->stream, w->token_rows, token_rows, n * sizeof *token_rows);
-	w->ops->gather(w->stream, pass->sequence->residual, w->own->normed, w->token_rows, n,
-		       hidden);
+	w->ops->copy(w->stream, &gather);
 	if (w->ops->wait(w->stream, err))
 		return err_wrap(err, "the embedding of sequence %zu", pass->sequence->index);
 	return 0;
@@ -83,9 +87,14 @@ int forward_embed_layers(const struct pass *pass, const float *table, size_t n_r
 	size_t n = pass->sequence->n_tokens, n_cols = model->n_layers * model->layer_input_dim;
 	float *inputs = pass->sequence->residual + n * model->stream.layer_inputs;
 	struct workspace *w = pass->workspace;
+	const struct copy_args gather = { .y = { inputs, n_cols },
+					  .x = { w->fused_out, n_cols },
+					  .rows = w->token_rows,
+					  .n_rows = n,
+					  .n_cols = n_cols };
 
 	w->ops->put(w->stream, w->fused_out, table, n_rows * n_cols * sizeof *table);
-	w->ops->gather(w->stream, inputs, w->fused_out, w->token_rows, n, n_cols);
+	w->ops->copy(w->stream, &gather);
 	if (w->ops->wait(w->stream, err))
 		return err_wrap(err, "the layers' embeddings of sequence %zu",
 				pass->sequence->index);
@@ -128,6 +137,7 @@ static void block_end(const struct pass *pass, enum vector_role after)
 	struct workspace *w = pass->workspace;
 	struct add_args add = { .x = sequence->residual,
 				.y = w->own->out,
+				.n_rows = 1,
 				.n = sequence->n_tokens * pass->forward->model->hidden };
 
 	output_end(pass, pass->layer->vector[after]);

@@ -57,7 +57,7 @@ static void input_round(const struct pass *pass, const struct observation *x, bo
 
 	w->input.rounded_from = NULL;
 	if (!pass->forward->round) {
-		w->ops->amax(w->stream, x->values, n, stats);
+		pass_amax(pass, x->values, n, stats);
 		return;
 	}
 	w->ops->round(w->stream, &args);
@@ -130,13 +130,14 @@ static void cast_run(const struct pass *pass, const struct linear *linear,
 }
 
 /* Adds the amax of x to the stats of a cast, unless another cast's stats have it. */
-static void add_amax(struct workspace *w, const struct input_cast *by, const struct input_rows *x,
-		     bool again)
+static void add_amax(const struct pass *pass, const struct input_cast *by,
+		     const struct input_rows *x, bool again)
 {
+	struct workspace *w = pass->workspace;
+
 	if (!again) {
 		w->cast.place = by->stats;
-		w->ops->amax(w->stream, x->values, x->n_rows * x->n_cols,
-			     &w->cast.stats[by->stats]);
+		pass_amax(pass, x->values, x->n_rows * x->n_cols, &w->cast.stats[by->stats]);
 	}
 	w->host.cast_places[by->stats] = w->cast.place;
 }
@@ -150,7 +151,7 @@ static const void *cast(const struct pass *pass, const struct linear *linear,
 	bool again = w->cast.from == x->values; /* for another matrix */
 
 	if (by->stats != SIZE_MAX)
-		add_amax(w, by, x, again);
+		add_amax(pass, by, x, again);
 	if (again && w->cast.dtype == linear->input && casts_equal(&w->cast.by, by))
 		return w->cast.values;
 	cast_run(pass, linear, x);
@@ -164,6 +165,9 @@ const void *pass_prepare(const struct pass *pass, const struct linear *linear,
 			 const struct input_rows *x)
 {
 	struct workspace *w = pass->workspace;
+	const struct round_args round = { .x = x->values,
+					  .n = x->n_rows * x->n_cols,
+					  .rounded = { .codes = w->input.rounded } };
 
 	if (linear->cast)
 		return cast(pass, linear, x);
@@ -172,7 +176,7 @@ const void *pass_prepare(const struct pass *pass, const struct linear *linear,
 	if (w->input.rounded_from == x->values)
 		return w->input.codes;
 	w->input.codes = w->input.rounded;
-	w->ops->round_bf16(w->stream, x->values, x->n_rows * x->n_cols, w->input.rounded);
+	w->ops->round(w->stream, &round);
 	w->input.rounded_from = x->values;
 	return w->input.codes;
 }

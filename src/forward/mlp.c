@@ -118,8 +118,7 @@ static void run_rows(const struct pass *pass, const struct mlp *mlp, float *x, s
 		gate_fused(pass, mlp, m, stats);
 	} else if (pass->forward->model->activation == ACT_SRELU) {
 		pass_linear(pass, mlp->up, x, m, w->mlp.gate);
-		w->ops->activate(w->stream, ACT_SRELU, w->mlp.gate, m * mlp->down->ref->k,
-				 w->mlp.gate);
+		pass_activate(pass, ACT_SRELU, w->mlp.gate, m * mlp->down->ref->k);
 	} else {
 		gate_up(pass, mlp, x, m);
 	}
@@ -193,6 +192,11 @@ void experts_run_one(const struct pass *pass, size_t expert)
 					  .factors = w->own->factors + first,
 					  .n_rows = m,
 					  .n_cols = rows.width };
+	const struct copy_args gather = { .y = { w->mlp.expert_in, rows.width },
+					  .x = { rows.in, rows.width },
+					  .rows = w->own->rows + first,
+					  .n_rows = m,
+					  .n_cols = rows.width };
 	const struct scatter_add_args add = { .y = rows.out,
 					      .x = w->mlp.expert_out,
 					      .rows = w->own->rows + first,
@@ -202,7 +206,7 @@ void experts_run_one(const struct pass *pass, size_t expert)
 
 	if (m == 0)
 		return;
-	w->ops->gather(w->stream, w->mlp.expert_in, rows.in, add.rows, m, rows.width);
+	w->ops->copy(w->stream, &gather);
 	if (scaled_inputs)
 		w->ops->scale(w->stream, &scale);
 	run(pass, &mlp, w->mlp.expert_in, m, w->mlp.expert_out);

@@ -11,10 +11,8 @@ void pass_observed(const struct pass *pass, const struct observation *observatio
 
 void pass_observe(const struct pass *pass, const struct observation *observation)
 {
-	struct workspace *w = pass->workspace;
-
-	w->ops->amax(w->stream, observation->values, observation->n_rows * observation->n_cols,
-		     &pass->sequence->stats[observation->slot]);
+	pass_amax(pass, observation->values, observation->n_rows * observation->n_cols,
+		  &pass->sequence->stats[observation->slot]);
 	pass_observed(pass, observation);
 }
 
@@ -23,10 +21,32 @@ void pass_observe_out(const struct pass *pass)
 	struct workspace *w = pass->workspace;
 
 	if (w->own->out_stats)
-		w->ops->amax(w->stream, w->own->out,
-			     pass->sequence->n_tokens * pass->forward->model->hidden,
-			     w->own->out_stats);
+		pass_amax(pass, w->own->out,
+			  pass->sequence->n_tokens * pass->forward->model->hidden,
+			  w->own->out_stats);
 	w->own->out_stats = NULL;
+}
+
+void pass_amax(const struct pass *pass, const float *x, size_t n, struct value_stats *stats)
+{
+	const struct measure_args args = { .x = x, .n = n, .stats = stats };
+
+	pass->workspace->ops->measure(pass->workspace->stream, &args);
+}
+
+void pass_activate(const struct pass *pass, enum activation activation, float *x, size_t n)
+{
+	const struct activate_args args = { activation, x, x, n };
+
+	pass->workspace->ops->activate(pass->workspace->stream, &args);
+}
+
+void pass_bias(const struct pass *pass, const float *bias, float *y, size_t m, size_t n)
+{
+	const struct add_args args = { .x = y, .y = bias, .n_rows = m, .n = n };
+
+	if (bias)
+		pass->workspace->ops->add(pass->workspace->stream, &args);
 }
 
 int forward_linear(const struct pass *pass, const struct linear *linear, const float *x, size_t m,
@@ -43,8 +63,7 @@ int forward_linear(const struct pass *pass, const struct linear *linear, const f
 	w->ops->zero(w->stream, w->cast.counts, counts_size);
 	input = pass_prepare(pass, linear, &rows);
 	w->ops->multiply(w->stream, &linear->weight, input, m, y);
-	if (linear->bias)
-		w->ops->add_row(w->stream, y, linear->bias, m, linear->ref->n);
+	pass_bias(pass, linear->bias, y, m, linear->ref->n);
 	w->ops->fetch(w->stream, w->host.cast_counts, w->cast.counts, counts_size);
 	w->input.rounded_from = w->cast.from = NULL;
 	return w->ops->wait(w->stream, err);
@@ -54,11 +73,8 @@ int forward_linear(const struct pass *pass, const struct linear *linear, const f
 static void output(const struct pass *pass, const struct linear *linear, float *y, size_t first,
 		   struct observation *observation)
 {
-	struct workspace *w = pass->workspace;
-
-	if (linear->bias)
-		w->ops->add_row(w->stream, y, linear->bias + first, observation->n_rows,
-				observation->n_cols);
+	pass_bias(pass, linear->bias ? linear->bias + first : NULL, y, observation->n_rows,
+		  observation->n_cols);
 	observation->what = OBSERVED_Y;
 	observation->values = y;
 	pass_observed(pass, observation);
@@ -67,11 +83,9 @@ static void output(const struct pass *pass, const struct linear *linear, float *
 void pass_output(const struct pass *pass, const struct linear *linear, float *y, size_t first,
 		 struct observation observation)
 {
-	struct workspace *w = pass->workspace;
-
 	output(pass, linear, y, first, &observation);
-	w->ops->amax(w->stream, y, observation.n_rows * observation.n_cols,
-		     &pass->sequence->stats[observation.slot]);
+	pass_amax(pass, y, observation.n_rows * observation.n_cols,
+		  &pass->sequence->stats[observation.slot]);
 }
 
 size_t pass_rows(const struct pass *pass, size_t n)
@@ -169,7 +183,7 @@ void pass_norm_tokens(const struct pass *pass, const float *x, const float *weig
 
 void pass_add(const struct pass *pass, float *x, const float *y, size_t n)
 {
-	const struct add_args args = { .x = x, .y = y, .n = n };
+	const struct add_args args = { .x = x, .y = y, .n_rows = 1, .n = n };
 
 	pass->workspace->ops->add(pass->workspace->stream, &args);
 }

@@ -77,6 +77,15 @@ bool pass_inputs_equal(const struct linear *a, const struct linear *b);
 void pass_output(const struct pass *pass, const struct linear *linear, float *y, size_t first,
 		 struct observation observation);
 
+/* y (m, n) += bias (n), each row; bias NULL: does nothing. */
+void pass_bias(const struct pass *pass, const float *bias, float *y, size_t m, size_t n);
+
+/* Adds n values to *stats. */
+void pass_amax(const struct pass *pass, const float *x, size_t n, struct value_stats *stats);
+
+/* x = activation(x), of n values. */
+void pass_activate(const struct pass *pass, enum activation activation, float *x, size_t n);
+
 /* x += y, of n values. */
 void pass_add(const struct pass *pass, float *x, const float *y, size_t n);
 

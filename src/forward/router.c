@@ -95,7 +95,6 @@ int router_run(const struct pass *pass, struct err *err)
 
 	pass_products(pass, &products);
 	if (is_shared)
-		w->ops->activate(w->stream, ACT_SIGMOID, w->own->shared_scores, m,
-				 w->own->shared_scores);
+		pass_activate(pass, ACT_SIGMOID, w->own->shared_scores, m);
 	return w->grouped ? 0 : choose_alone(pass, err);
 }

@@ -58,7 +58,7 @@ struct attention_arrays {
 	float *kv_expanded; /* (tokens, heads * (nope_dim + value_dim)) */
 	float *attn_out;    /* (tokens, heads * value_dim) */
 	float *head_gates;  /* (tokens, heads), of LINEAR_HEAD_GATE */
-	void *scratch;	    /* of executor_ops.attend() */
+	void *scratch;	    /* of executor_ops.attention() */
 	float *cosines;	    /* (tokens, rope->n / 2), of the angles */
 	float *sines;
 	const float *inverse; /* rope_inverse() of these angles, which stay from layer to layer */

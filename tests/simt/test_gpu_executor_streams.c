@@ -69,17 +69,23 @@ static int chain_run(struct bench *b, struct chain *c)
 	ops->multiply(stream, &c->p.weight, c->p.x_there, M, c->y);
 	ops->fetch(stream, c->multiplied, c->y, sizeof c->multiplied);
 	ops->put(stream, c->row_there, c->row, N * sizeof *c->row);
-	ops->add_row(stream, c->y, c->row_there, M, N);
+	ops->add(stream, &(const struct add_args){ c->y, c->row_there, M, N, NULL });
 	ops->put(stream, c->p.y_there, c->more, sizeof c->added);
-	ops->add(stream, &(const struct add_args){ .x = c->y, .y = c->p.y_there, .n = M * N });
+	ops->add(stream, &(const struct add_args){ c->y, c->p.y_there, 1, M * N, NULL });
 	ops->fetch(stream, c->added, c->y, sizeof c->added);
-	ops->round_bf16(stream, c->y, M * N, c->rounded_there);
+	ops->round(stream, &(const struct round_args){ .x = c->y,
+						       .n = M * N,
+						       .rounded = { .codes = c->rounded_there } });
 	ops->fetch(stream, c->rounded, c->rounded_there, sizeof c->rounded);
 	ops->put(stream, c->rows_there, picked_rows, sizeof picked_rows);
-	ops->gather(stream, c->picked_there, c->y, c->rows_there, 2, N);
+	ops->copy(stream, &(const struct copy_args){ .y = { c->picked_there, N },
+						     .x = { c->y, N },
+						     .n_rows = 2,
+						     .n_cols = N,
+						     .rows = c->rows_there });
 	ops->fetch(stream, c->picked, c->picked_there, sizeof c->picked);
 	ops->zero(stream, c->stats_there, sizeof c->stats);
-	ops->amax(stream, c->y, M * N, c->stats_there);
+	ops->measure(stream, &(const struct measure_args){ c->y, M * N, c->stats_there, NULL });
 	ops->fetch(stream, &c->stats, c->stats_there, sizeof c->stats);
 	return ops->wait(stream, &b->err);
 }

@@ -21,31 +21,31 @@ static void run_all(size_t n)
 	};
 	const struct cross_entropy_args entropy = { .n_rows = n, .n_cols = 4 };
 	const struct divergence_args divergence = { .n_rows = n, .n_cols = 4 };
+	struct value_stats stats;
+	uint64_t counts[1];
 
-	gpu_amax(stream, NULL, n, NULL);
+	gpu_measure(stream,
+		    &(const struct measure_args){ .n = n, .stats = &stats, .counts = counts });
+	gpu_round(stream, &(const struct round_args){ .n = n, .rounded = { .stats = &stats } });
 	gpu_round(stream, &(const struct round_args){ .n = n });
-	gpu_histogram(stream, NULL, n, NULL);
-	gpu_round_bf16(stream, NULL, n, NULL);
-	gpu_add(stream, &(const struct add_args){ .n = n });
-	gpu_add_row(stream, NULL, NULL, n, 4);
+	gpu_add(stream, &(const struct add_args){ .n_rows = n, .n = 4 });
 	gpu_gate(stream, &(const struct gate_args){ .activation = ACT_SILU,
 						    .gate = { NULL, 4 },
 						    .up = { NULL, 4 },
 						    .n_rows = n,
 						    .n_cols = 4,
 						    .y = { NULL, 4 } });
-	gpu_activate(stream, ACT_SRELU, NULL, n, NULL);
+	gpu_activate(stream, &(const struct activate_args){ .n = n });
 	gpu_scale(stream, &(const struct scale_args){ .x = { NULL, 4 }, .n_rows = n, .n_cols = 4 });
 	gpu_gate_interleaved(stream, &(const struct gate_interleaved_args){ .n = n });
-	gpu_copy_rows(stream, &(const struct copy_args){ .y = { NULL, 4 },
-							 .x = { NULL, 4 },
-							 .repeat = 1,
-							 .n_rows = n,
-							 .n_cols = 4 });
+	gpu_copy(stream, &(const struct copy_args){ .y = { NULL, 4 },
+						    .x = { NULL, 4 },
+						    .repeat = 1,
+						    .n_rows = n,
+						    .n_cols = 4 });
 	gpu_deinterleave(stream,
 			 &(const struct deinterleave_args){
 				 .y = { NULL, 4 }, .x = { NULL, 4 }, .n_rows = n, .n_cols = 4 });
-	gpu_gather(stream, NULL, NULL, NULL, n, 4);
 	gpu_scatter_add(stream, &(const struct scatter_add_args){ .n_rows = n, .n_cols = 4 });
 	gpu_rms_norm(stream, &(const struct rms_norm_args){ .x = { NULL, 4 },
 							    .offset = 0,
@@ -60,7 +60,7 @@ static void run_all(size_t n)
 						    .rope_dim = 4 });
 	gpu_round_e4m3(stream,
 		       &(const struct round_e4m3_args){ .n_rows = n, .n_heads = 1, .head_dim = 4 });
-	gpu_attend(stream, &attention);
+	gpu_attention(stream, &attention);
 	gpu_scan(stream, &(const struct scan_args){
 				 .n_tokens = n, .n_heads = 1, .head_dim = 4, .n_groups = 1 });
 	gpu_scan_channels(stream, &(const struct scan_channels_args){
@@ -121,7 +121,7 @@ static void attention_that_fits_is_one_chunk(void **state)
 	args.y = device_take(stream, args.n_tokens * sizeof *args.y);
 	args.q = args.k = args.v = device_take(stream, args.n_tokens * sizeof *args.q);
 	before = simt_counts.n_launches;
-	gpu_attend(stream, &args);
+	gpu_attention(stream, &args);
 	assert_int_equal(device_stream_failed(stream, &err), 0);
 	assert_int_equal(simt_counts.n_launches - before, 3);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kernels/cpu/forward/ops.h: every instruction set against num's scalars, or against a plain loop
- * in double, and bit for bit against the others.
+ * kernels/cpu/forward/ops_loops.h: every instruction set against num's scalars, or against a plain
+ * loop in double, and bit for bit against the others.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -12,24 +12,30 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "kernels/cpu/cpu.h"
 #include "kernels/cpu/forward/ops.h"
 #include "num/float16.h"
 
 #define N_SETS_MAX 8
 
 /* The rows that this machine can run. */
-static const struct cpu_ops *sets[N_SETS_MAX];
+static struct set {
+	const struct host_ops *host;
+	struct executor_ops ops;
+} sets[N_SETS_MAX];
 static size_t n_sets;
 
 static int find_sets(void **state)
 {
 	(void)state;
 	for (const struct host_ops *const *row = host_ops; *row; row++) {
-		if ((*row)->usable())
-			sets[n_sets++] = cpu_ops_of(*row);
-		else
+		if (!(*row)->usable()) {
 			print_message("SKIPPED: instructions %s: this CPU lacks them\n",
 				      (*row)->name);
+			continue;
+		}
+		sets[n_sets].host = *row;
+		(*row)->operations(&sets[n_sets++].ops);
 	}
 	return 0;
 }
@@ -65,11 +71,18 @@ static void gates_equal_the_activations_of_num(void **state)
 		}
 		for (size_t s = 0; s < n_sets; s++)
 			for (size_t a = 0; a < sizeof activations / sizeof *activations; a++) {
-				sets[s]->gate(activations[a], x, up, N, y);
+				sets[s].ops.gate(NULL, &(const struct gate_args){
+							       .activation = activations[a],
+							       .gate = { x, N },
+							       .up = { up, N },
+							       .n_rows = 1,
+							       .n_cols = N,
+							       .y = { y, N } });
 				for (size_t i = 0; i < N; i++)
 					assert_same(y[i],
 						    activation_apply(activations[a], x[i]) * up[i]);
-				sets[s]->activate(activations[a], x, N, y);
+				sets[s].ops.activate(NULL, &(const struct activate_args){
+								   activations[a], x, y, N });
 				for (size_t i = 0; i < N; i++)
 					assert_same(y[i], activation_apply(activations[a], x[i]));
 			}
@@ -87,15 +100,20 @@ static void rounding_equals_num(void **state)
 	(void)state;
 	for (size_t s = 0; s < n_sets; s++)
 		for (size_t n_special = 0; n_special <= 8; n_special++) {
-			uint64_t n_nonfinite = 0, n_before = 0, wanted = 0;
+			struct value_stats stats = { 0 }, before = { 0 };
+			uint64_t wanted = 0;
 			float amax = 0;
 
 			for (size_t i = 0; i < N; i++)
 				x[i] = i % 17 < n_special ? special[i % 17] : noise(&seed);
 			memcpy(z, x, sizeof x);
-			sets[s]->host.round_bf16_f32(x, N, y);
-			assert_same(sets[s]->round_amax(z, N, &n_nonfinite),
-				    sets[s]->amax(y, N, &n_before));
+			sets[s].host->round_bf16_f32(x, N, y);
+			sets[s].ops.round(
+				NULL,
+				&(const struct round_args){
+					.x = z, .n = N, .y = z, .rounded = { .stats = &stats } });
+			sets[s].ops.measure(NULL,
+					    &(const struct measure_args){ y, N, &before, NULL });
 			for (size_t i = 0; i < N; i++) {
 				float rounded = bf16_to_f32(bf16_from_f32(x[i]));
 
@@ -104,9 +122,10 @@ static void rounding_equals_num(void **state)
 				wanted += !isfinite(rounded);
 				amax = fabsf(rounded) > amax ? fabsf(rounded) : amax;
 			}
-			assert_int_equal(n_nonfinite, wanted);
-			assert_int_equal(n_before, wanted);
-			assert_same(sets[s]->amax(y, N, &n_before), amax);
+			assert_int_equal(stats.n_nonfinite, wanted);
+			assert_int_equal(before.n_nonfinite, wanted);
+			assert_same(stats.amax, amax);
+			assert_same(before.amax, amax);
 		}
 }
 
@@ -114,7 +133,7 @@ static void softmaxes_are_near_double_and_the_same_everywhere(void **state)
 {
 	enum { N = 77 };
 	float x[N], y[N], first[N] = { 0 };
-	uint32_t seed = 2;
+	uint32_t seed = 2, chosen[N];
 
 	(void)state;
 	for (size_t n = 1; n <= N; n++) {
@@ -128,11 +147,25 @@ static void softmaxes_are_near_double_and_the_same_everywhere(void **state)
 		}
 		bound = 1e-5 + ldexp(fabs(log(sum)), -23); /* the logarithm is rounded to fp32 */
 		for (size_t s = 0; s < n_sets; s++) {
-			double got = (double)sets[s]->log_sum_exp(x, n);
+			float scores[2 * N], got, label;
 
-			assert_true(fabs(got - log(sum)) < bound);
-			memcpy(y, x, sizeof x);
-			sets[s]->softmax(y, n);
+			memcpy(scores, x, sizeof x);
+			sets[s].ops.cross_entropy(NULL, &(const struct cross_entropy_args){
+								.logits = scores,
+								.n_rows = 1,
+								.n_cols = n,
+								.labels = &(const uint32_t){ 0 },
+								.log_sums = &got,
+								.label_logits = &label });
+			assert_true(fabs((double)got - log(sum)) < bound);
+			sets[s].ops.route(NULL, &(const struct route_args){ .n_tokens = 1,
+									    .n_experts = n,
+									    .top_k = n,
+									    .kind = ROUTE_SOFTMAX,
+									    .scale = 1,
+									    .scores = scores,
+									    .chosen = chosen,
+									    .weights = y });
 			if (s == 0)
 				memcpy(first, y, sizeof y);
 			for (size_t i = 0; i < n; i++) {
@@ -181,38 +214,26 @@ static void plain_attention(const struct head *head, const struct case_data *dat
 		y[i] /= total;
 }
 
-static void run_head(const struct cpu_ops *set, const struct head *head,
+static void run_head(const struct executor_ops *ops, const struct head *head,
 		     const struct case_data *data, float *y)
 {
-	size_t wide = attention_value_stride(head->value_dim);
-	struct attention attention = { .n_tokens = head->n_tokens,
+	struct attention_args args = { .n_tokens = head->n_tokens,
+				       .n_heads = 1,
+				       .n_kv_heads = 1,
 				       .head_dim = head->head_dim,
 				       .value_dim = head->value_dim,
 				       .window = head->window,
-				       .softmax = { 0.125f, head->softcap,
-						    head->sink != 0 ? &head->sink : NULL } };
+				       .scale = 0.125f,
+				       .softcap = head->softcap,
+				       .sinks = head->sink != 0 ? &head->sink : NULL,
+				       .q = data->q,
+				       .k = data->k,
+				       .v = data->v,
+				       .y = y };
 
-	attention.keys = malloc(attention_padded(head->n_tokens) * head->head_dim * sizeof(float));
-	attention.values = malloc(head->n_tokens * wide * sizeof(float));
-	attention.scores =
-		malloc(ATTENTION_QUERIES * attention_score_stride(head->n_tokens) * sizeof(float));
-	attention.attn_out = malloc(ATTENTION_QUERIES * wide * sizeof(float));
-	set->attention_pack(&attention, data->k, head->head_dim, data->v, head->value_dim);
-	for (size_t first = 0; first < head->n_tokens; first += ATTENTION_QUERIES) {
-		const struct query_block block = {
-			.first = first,
-			.n = head->n_tokens - first < ATTENTION_QUERIES ? head->n_tokens - first
-									: ATTENTION_QUERIES,
-			.q = { data->q + first * head->head_dim, head->head_dim },
-			.y = { y + first * head->value_dim, head->value_dim },
-		};
-
-		set->attend(&attention, &block);
-	}
-	free(attention.keys);
-	free(attention.values);
-	free(attention.scores);
-	free(attention.attn_out);
+	args.scratch = malloc(executor_cpu.attention_scratch(&args));
+	ops->attention(NULL, &args);
+	free(args.scratch);
 }
 
 static void attention_is_near_double_and_the_same_everywhere(void **state)
@@ -238,7 +259,7 @@ static void attention_is_near_double_and_the_same_everywhere(void **state)
 			data.v[i] = noise(&seed);
 		}
 		for (size_t s = 0; s < n_sets; s++) {
-			run_head(sets[s], head, &data, s ? data.y : data.first);
+			run_head(&sets[s].ops, head, &data, s ? data.y : data.first);
 			if (s)
 				assert_memory_equal(data.y, data.first, n * sizeof(float));
 		}
@@ -279,7 +300,7 @@ static void scans_are_the_same_everywhere(void **state)
 		x[i] = noise(&seed);
 	for (size_t s = 0; s < n_sets; s++) {
 		args.y = (struct rows_out){ y[s > 0], WIDTH };
-		sets[s]->scan(&args);
+		sets[s].ops.scan(NULL, &args);
 		assert_memory_equal(y[s > 0], y[0], sizeof y[0]);
 	}
 	free(args.scratch);
@@ -306,7 +327,7 @@ static void channel_scans_are_the_same_everywhere(void **state)
 		x[i] = noise(&seed);
 	for (size_t s = 0; s < n_sets; s++) {
 		args.y = (struct rows_out){ y[s > 0], CHANNELS };
-		sets[s]->scan_channels(&args);
+		sets[s].ops.scan_channels(NULL, &args);
 		assert_memory_equal(y[s > 0], y[0], sizeof y[0]);
 	}
 }
@@ -320,8 +341,8 @@ struct delta_data {
 	float a[DELTA_MOST], b[DELTA_TOKENS * 2], y[DELTA_MOST], x[DELTA_MOST];
 };
 
-static void run_delta(const struct cpu_ops *set, struct delta_data *data, size_t key_dim, size_t n,
-		      size_t n_decays)
+static void run_delta(const struct executor_ops *ops, struct delta_data *data, size_t key_dim,
+		      size_t n, size_t n_decays)
 {
 	const struct convolve_args convolve = { .activation = n % 2 ? ACT_SILU : ACT_NONE,
 						.x = { data->v, 2 * n },
@@ -352,10 +373,10 @@ static void run_delta(const struct cpu_ops *set, struct delta_data *data, size_t
 
 	memcpy(data->a, data->gates, sizeof data->a);
 	memcpy(data->b, data->gates + 4, sizeof data->b);
-	set->convolve(&convolve);
-	set->delta_gates(&gates);
+	ops->convolve(NULL, &convolve);
+	ops->delta_gates(NULL, &gates);
 	scan.scratch = calloc(delta_scratch_floats(&scan), sizeof(float));
-	set->delta(&scan);
+	ops->delta(NULL, &scan);
 	free(scan.scratch);
 }
 
@@ -375,7 +396,7 @@ static void deltas_are_the_same_everywhere(void **state)
 	for (size_t key_dim = 1; key_dim <= 40; key_dim += 3)
 		for (size_t n = 1; n <= 40; n += 3)
 			for (size_t s = 0; s < 2 * n_sets; s++) {
-				run_delta(sets[s % n_sets], &data, key_dim, n,
+				run_delta(&sets[s % n_sets].ops, &data, key_dim, n,
 					  s < n_sets ? 1 : key_dim);
 				if (s % n_sets == 0)
 					first = data;

@@ -85,7 +85,8 @@ static void amax_at(const struct values *x, bool round, struct value_stats befor
 								  .y = there,
 								  .rounded = { stats, NULL } });
 		else
-			s->ops->amax(s->stream, there, x->n, stats);
+			s->ops->measure(s->stream,
+					&(const struct measure_args){ there, x->n, stats, NULL });
 		stats_back(s, &wanted, stats);
 		values_check(s, x, there, round ? "round" : "amax");
 	}
@@ -103,7 +104,8 @@ static void histogram_at(const struct values *x)
 		float *there = values_send(s, x);
 		uint64_t *counts = side_put(s, before, sizeof before);
 
-		s->ops->histogram(s->stream, there, x->n, counts);
+		s->ops->measure(s->stream,
+				&(const struct measure_args){ there, x->n, NULL, counts });
 		side_take(s, counts, got, sizeof got);
 		assert_memory_equal(got, wanted, sizeof wanted);
 		values_check(s, x, there, "histogram");
@@ -152,7 +154,11 @@ static void rounding_equals_num(void **state)
 			uint16_t *y_there = side_memory_new(s, y_size);
 
 			s->ops->zero(s->stream, y_there, y_size);
-			s->ops->round_bf16(s->stream, there, n, y_there + y_shift);
+			s->ops->round(s->stream,
+				      &(const struct round_args){
+					      .x = there,
+					      .n = n,
+					      .rounded = { .codes = y_there + y_shift } });
 			side_take(s, y_there, y, y_size);
 			assert_int_equal(y_shift ? y[0] : 0, 0);
 			for (size_t k = 0; k < n; k++)
@@ -180,9 +186,11 @@ static void additions_keep_their_order(void **state)
 		{
 			float *x_there = values_send(s, &x), *y_there = values_send(s, &y);
 
-			s->ops->add(s->stream, &(const struct add_args){
-						       .x = x_there, .y = y_there, .n = x.n });
-			s->ops->add_row(s->stream, x_there, y_there, n_rows, n);
+			s->ops->add(s->stream,
+				    &(const struct add_args){
+					    .x = x_there, .y = y_there, .n_rows = 1, .n = x.n });
+			s->ops->add(s->stream,
+				    &(const struct add_args){ x_there, y_there, n_rows, n, NULL });
 			values_check(s, &x, x_there, "add");
 			values_check(s, &y, y_there, "what was added");
 		}
@@ -261,9 +269,11 @@ static void activations_equal_num(void **state)
 		{
 			float *x_there = values_send(s, &x), *y_there = values_send(s, &y);
 
-			s->ops->activate(s->stream, activation, x_there, n, y_there);
+			s->ops->activate(s->stream, &(const struct activate_args){
+							    activation, x_there, y_there, n });
 			values_check(s, &x, x_there, "what was activated");
-			s->ops->activate(s->stream, activation, y_there, 0, y_there);
+			s->ops->activate(s->stream, &(const struct activate_args){
+							    activation, y_there, y_there, 0 });
 			values_check(s, &y, y_there, "activate");
 		}
 		values_free(&x);
@@ -295,7 +305,9 @@ static void gates_whose_divisor_is_below_a_power_of_two_equal_num(void **state)
 		{
 			float *x_there = values_send(s, &x), *y_there = values_send(s, &y);
 
-			s->ops->activate(s->stream, rows[i].activation, x_there, x.n, y_there);
+			s->ops->activate(s->stream,
+					 &(const struct activate_args){ rows[i].activation, x_there,
+									y_there, x.n });
 			values_check(s, &x, x_there, "what was activated");
 			values_check(s, &y, y_there, "activate");
 		}
@@ -377,21 +389,22 @@ static void run_none(const struct side *s, float *x, size_t n_rows, size_t n_col
 
 	ops->zero(s->stream, x, n);
 	ops->put(s->stream, x, x, n);
-	ops->amax(s->stream, x, n, (struct value_stats *)x);
+	ops->measure(s->stream,
+		     &(const struct measure_args){ x, n, (struct value_stats *)x, (uint64_t *)x });
 	ops->round(s->stream,
 		   &(const struct round_args){
 			   .x = x, .n = n, .y = x, .rounded = { (struct value_stats *)x } });
-	ops->histogram(s->stream, x, n, (uint64_t *)x);
-	ops->round_bf16(s->stream, x, n, (uint16_t *)x);
-	ops->add(s->stream, &(const struct add_args){ .x = x, .y = x + 8, .n = n });
-	ops->add_row(s->stream, x, x + 8, n_rows, n_cols);
+	ops->round(s->stream, &(const struct round_args){
+				      .x = x, .n = n, .rounded = { .codes = (uint16_t *)x } });
+	ops->add(s->stream,
+		 &(const struct add_args){ .x = x, .y = x + 8, .n_rows = n_rows, .n = n_cols });
 	ops->gate(s->stream, &(const struct gate_args){ .activation = ACT_SILU,
 							.gate = { x, 4 },
 							.up = { x + 8, 4 },
 							.n_rows = n_rows,
 							.n_cols = n_cols,
 							.y = { x + 16, 4 } });
-	ops->activate(s->stream, ACT_SRELU, x, n, x + 8);
+	ops->activate(s->stream, &(const struct activate_args){ ACT_SRELU, x, x + 8, n });
 	ops->scale(s->stream,
 		   &(const struct scale_args){ .x = { x, 4 }, .n_rows = n_rows, .n_cols = n_cols });
 	ops->gate_interleaved(s->stream, &(const struct gate_interleaved_args){
@@ -405,7 +418,11 @@ static void run_none(const struct side *s, float *x, size_t n_rows, size_t n_col
 									.x = { x + 8, 4 },
 									.n_rows = n_rows,
 									.n_cols = n_cols });
-	ops->gather(s->stream, x, x + 8, (uint32_t *)(x + 16), n_rows, n_cols);
+	ops->copy(s->stream, &(const struct copy_args){ .y = { x, 4 },
+							.x = { x + 8, 4 },
+							.n_rows = n_rows,
+							.n_cols = n_cols,
+							.rows = (uint32_t *)(x + 16) });
 	ops->scatter_add(s->stream, &(const struct scatter_add_args){ .y = x,
 								      .x = x + 8,
 								      .rows = (uint32_t *)(x + 16),

@@ -141,7 +141,7 @@ static void attend_there(const struct side *s, const struct setup *setup)
 	args.y = values_send(s, &setup->y);
 	args.sinks = setup->with_sinks ? sinks : NULL;
 	args.scratch = scratch_there(s, &args);
-	s->ops->attend(s->stream, &args);
+	s->ops->attention(s->stream, &args);
 	values_check(s, &setup->y, args.y, "attend");
 	values_check(s, &setup->q, q, "q");
 	values_check(s, &setup->k, k, "k");
@@ -254,7 +254,7 @@ static void no_tokens_write_nothing(void **state)
 					       NULL, there, there, there, there, NULL, false };
 
 		args.scratch = scratch_there(s, &args);
-		s->ops->attend(s->stream, &args);
+		s->ops->attention(s->stream, &args);
 		values_check(s, &x, there, "no tokens");
 		s->ops->memory_free(s->executor, args.scratch);
 	}

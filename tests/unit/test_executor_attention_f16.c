@@ -130,7 +130,7 @@ static void attend_there(const struct side *side, const struct setup *s)
 	args.y = side_put(side, poison, n);
 	args.scratch = side_put(side, poison, scratch);
 	args.sinks = args.sinks ? sinks : NULL;
-	side->ops->attend(side->stream, &args);
+	side->ops->attention(side->stream, &args);
 	check(side, s, args.y);
 	side->ops->memory_free(side->executor, (void *)args.q);
 	side->ops->memory_free(side->executor, (void *)args.k);

@@ -139,7 +139,7 @@ static void add_at(size_t n, size_t shift)
 		float *x_there = values_send(s, &x), *y_there = values_send(s, &y);
 		void *stats = stats_send(s);
 
-		s->ops->add(s->stream, &(const struct add_args){ x_there, y_there, n, stats });
+		s->ops->add(s->stream, &(const struct add_args){ x_there, y_there, 1, n, stats });
 		values_check(s, &x, x_there, "add");
 		values_check(s, &y, y_there, "what was added");
 		stats_back(s, &wanted, stats);

@@ -88,25 +88,26 @@ static void rows_are_gathered_and_scattered_with_factors(void **state)
 	for (size_t i = 0; i < N_OF(edge_sizes) * 3; i++) {
 		size_t n = edge_sizes[i / 3];
 		struct values x = values_new(9 * n, i % 2), y = values_new(5 * n, 0);
-		bool plain = i % 3 == 2;
 
 		for (size_t k = 0; k < 5 * n; k++)
 			y.wanted[k] = x.given[rows[k / n] * n + k % n];
 		for (size_t k = 0; k < 5 * n; k++)
 			x.wanted[rows[k / n] * n + k % n] +=
-				(plain ? 1 : factors[k / n]) * y.wanted[k];
+				(i % 3 == 2 ? 1 : factors[k / n]) * y.wanted[k];
 		EACH_SIDE(s)
 		{
 			float *x_there = values_send(s, &x), *y_there = values_send(s, &y);
 			uint32_t *rows_there = side_put(s, rows, sizeof rows);
 			float *factors_there = side_put(s, factors, sizeof factors);
 			const struct scatter_add_args args = {
-				x_there, y_there, rows_there, plain ? NULL : factors_there, 5, n
+				x_there, y_there, rows_there, i % 3 == 2 ? NULL : factors_there,
+				5,	 n
 			};
-
-			s->ops->gather(s->stream, y_there, x_there, rows_there, 5, n);
+			const struct copy_args gather = { { y_there, n }, { x_there, n }, 0, 5, n,
+							  rows_there };
+			s->ops->copy(s->stream, &gather);
 			s->ops->scatter_add(s->stream, &args);
-			values_check(s, &y, y_there, "gather");
+			values_check(s, &y, y_there, "copy of rows");
 			values_check(s, &x, x_there, "scatter_add");
 			s->ops->memory_free(s->executor, rows_there);
 			s->ops->memory_free(s->executor, factors_there);
@@ -116,7 +117,6 @@ static void rows_are_gathered_and_scattered_with_factors(void **state)
 	}
 }
 
-/* The numbers of a norm. */
 struct norm {
 	bool centered;
 	float offset, eps;

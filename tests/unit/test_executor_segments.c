@@ -165,21 +165,21 @@ static void gating_check(const struct side *s, const struct values *x, size_t n,
 	float *x_there = values_send(s, x), *y_there = values_send(s, &y);
 	float *made = host_memory_new(ROWS * n * sizeof *made);
 	struct tally tally;
-	const struct gate_rows_args args = {
+	const struct gate_args args = {
 		.activation = how & 2 ? ACT_GELU : ACT_SILU,
 		.gate = { x_there, 2 * n },
 		.up = { x_there + n, 2 * n },
 		.n_rows = ROWS,
 		.n_cols = n,
 		.round = codes,
-		.stats = tally_send(s, &tally),
+		.rows = tally_send(s, &tally),
 		.gate_slot = silent ? NO_SLOT : 1,
 		.up_slot = silent ? NO_SLOT
 			   : same ? 1
 				  : 0,
 		.y_slot = 2,
 		.y = { keeps ? y_there : NULL, n + 4 },
-		.codes = codes ? side_memory_new(s, ROWS * n * sizeof(uint16_t)) : NULL,
+		.rounded.codes = codes ? side_memory_new(s, ROWS * n * sizeof(uint16_t)) : NULL,
 	};
 
 	for (size_t r = 0; r < ROWS; r++) {
@@ -195,11 +195,11 @@ static void gating_check(const struct side *s, const struct values *x, size_t n,
 		tally_raise(&tally, r, args.up_slot, up, n);
 		tally_raise(&tally, r, 2, made + r * n, n);
 	}
-	s->ops->gate_rows(s->stream, &args);
+	s->ops->gate(s->stream, &args);
 	values_check(s, x, x_there, "gate and up");
-	values_check(s, &y, y_there, "gate_rows");
+	values_check(s, &y, y_there, "gate of segments");
 	if (codes)
-		codes_check(s, args.codes, made, ROWS * n);
+		codes_check(s, args.rounded.codes, made, ROWS * n);
 	tally_check(s, &tally);
 	values_free(&y);
 	free(made);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kernels/cpu/forward/ops.h by AVX2.
+ * The operations of kernels/cpu/forward/ops_loops.h by AVX2.
  */
 #ifdef __x86_64__
 #define CPU_OP(function) avx2_##function
@@ -11,5 +11,5 @@ static bool avx2_usable(void)
 	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
 
-const struct cpu_ops cpu_ops_avx2 = CPU_OPS_ROW("avx2");
+const struct host_ops cpu_ops_avx2 = CPU_OPS_ROW("avx2");
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kernels/cpu/forward/ops.h by AVX-512.
+ * The operations of kernels/cpu/forward/ops_loops.h by AVX-512.
  */
 #ifdef __x86_64__
 #define CPU_OP(function) avx512_##function
@@ -12,5 +12,5 @@ static bool avx512_usable(void)
 	       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
 
-const struct cpu_ops cpu_ops_avx512 = CPU_OPS_ROW("avx512");
+const struct host_ops cpu_ops_avx512 = CPU_OPS_ROW("avx512");
 #endif

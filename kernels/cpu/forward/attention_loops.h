@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention of one head (ops.h), compiled once for each instruction set, as ops_loops.h is.
+ * Attention, head by head, compiled once for each instruction set, as ops_loops.h is.
  *
  * Both products consist of tiles (tiles.h), which take one panel of keys or values after the other;
  * a panel has 16 KiB for heads of 64 and stays in L1 for all queries.
@@ -13,6 +13,32 @@
 #include "kernels/cpu/forward/lanes.h"
 
 #define PANEL ATTENTION_PANEL
+
+/* The changes to scores before their exponentials. */
+struct softmax {
+	float scale;
+	float softcap; /* then softcap tanh(score / softcap); 0: no cap */
+	/* one more score, which adds to the sum and has no value; NULL: none */
+	const float *sink;
+};
+
+/* The causal attention of one head: a query attends to its own token and those before it. */
+struct attention {
+	size_t n_tokens, head_dim, value_dim;
+	size_t window; /* tokens that a query attends to; 0: all */
+	struct softmax softmax;
+	float *keys;	 /* (tokens to whole panels, head_dim), packed */
+	float *values;	 /* (tokens, attention_value_stride()), packed */
+	float *scores;	 /* scratch: (ATTENTION_QUERIES, attention_score_stride()) */
+	float *attn_out; /* scratch: (ATTENTION_QUERIES, attention_value_stride()) */
+};
+
+/* The queries of tokens [first, first + n), n <= ATTENTION_QUERIES, and their results. */
+struct query_block {
+	size_t first, n;
+	struct rows_in q;  /* (n, head_dim) */
+	struct rows_out y; /* (n, value_dim) */
+};
 
 /* Replaces x, scaled and capped, by exp(x - max), and returns the sum.  After the last x there is
  * room for 16 in all, which become 0. */
@@ -51,8 +77,9 @@ static float softmax_row(float *x, size_t n, const struct softmax *how)
 	return total;
 }
 
-static void CPU_OP(attention_pack)(const struct attention *a, const float *k, size_t k_stride,
-				   const float *v, size_t v_stride)
+/* Packs keys (n_tokens, head_dim) and values (n_tokens, value_dim), whose rows have strides. */
+static void attention_pack(const struct attention *a, const float *k, size_t k_stride,
+			   const float *v, size_t v_stride)
 {
 	size_t stride = attention_value_stride(a->value_dim);
 
@@ -156,7 +183,7 @@ static void softmax_rows(const struct attention *a, const struct query_block *b,
 	}
 }
 
-static void CPU_OP(attend)(const struct attention *a, const struct query_block *b)
+static void attend_block(const struct attention *a, const struct query_block *b)
 {
 	size_t begin = first_key(a, b->first) / PANEL * PANEL, end = b->first + b->n;
 	size_t value_stride = attention_value_stride(a->value_dim);
@@ -174,6 +201,52 @@ static void CPU_OP(attend)(const struct attention *a, const struct query_block *
 			lanes_put(b->y.data + row * b->y.stride, i, a->value_dim,
 				  factor * lanes_load(a->attn_out + row * value_stride + i));
 	}
+}
+
+/* Runs all queries of the heads that share one head of keys and values. */
+static void attend_group(const struct attention_args *args, struct attention *attention,
+			 size_t group)
+{
+	size_t q = args->n_heads * args->head_dim, k = args->n_kv_heads * args->head_dim;
+	size_t v = args->n_kv_heads * args->value_dim, y = args->n_heads * args->value_dim;
+	size_t n_heads = args->n_heads / args->n_kv_heads;
+
+	attention_pack(attention, args->k + group * args->head_dim, k,
+		       args->v + group * args->value_dim, v);
+	for (size_t head = group * n_heads; head < (group + 1) * n_heads; head++) {
+		attention->softmax = (struct softmax){ args->scale, args->softcap,
+						       args->sinks ? args->sinks + head : NULL };
+		for (size_t first = 0; first < args->n_tokens; first += ATTENTION_QUERIES) {
+			const struct query_block block = {
+				.first = first,
+				.n = args->n_tokens - first < ATTENTION_QUERIES
+					     ? args->n_tokens - first
+					     : ATTENTION_QUERIES,
+				.q = { args->q + first * q + head * args->head_dim, q },
+				.y = { args->y + first * y + head * args->value_dim, y },
+			};
+
+			attend_block(attention, &block);
+		}
+	}
+}
+
+static void CPU_OP(attention)(const struct attention_args *args)
+{
+	struct attention_scratch scratch = attention_scratch_of(args);
+	float *keys = args->scratch;
+	struct attention attention = { .n_tokens = args->n_tokens,
+				       .head_dim = args->head_dim,
+				       .value_dim = args->value_dim,
+				       .window = args->window,
+				       .keys = keys,
+				       .values = keys + scratch.keys,
+				       .scores = keys + scratch.keys + scratch.values,
+				       .attn_out = keys + scratch.keys + scratch.values +
+						   scratch.scores };
+
+	for (size_t group = 0; group < args->n_kv_heads; group++)
+		attend_group(args, &attention, group);
 }
 
 #endif

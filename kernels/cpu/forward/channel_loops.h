@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The scan of Mamba-1 (ops.h), compiled once for each instruction set, as ops_loops.h is.
+ * The scan of Mamba-1, compiled once for each instruction set, as ops_loops.h is.
  *
  * A vector holds the same element of the states of 16 channels, which go through all tokens
  * together.  With a state of 16 they have 1 KiB and stay in registers or L1.

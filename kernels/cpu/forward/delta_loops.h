@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The causal convolution, and the gates and the scan of gated DeltaNet (ops.h), compiled once for
+ * The causal convolution, and the gates and the scan of gated DeltaNet, compiled once for
  * each instruction set, as ops_loops.h is.
  *
  * Products do the work of the scan, chunk by chunk (chunk.h); value heads of one key head share the

@@ -1,31 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * backend/executor.h on the CPU: memory of the host, products by oneDNN, and the functions of
- * ops.h.  A function returns when its work is done.
+ * backend/executor.h on the CPU: memory of the host, products by oneDNN, and the operations of
+ * ops_loops.h.  A function returns when its work is done.
  */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backend/dispatch.h"
 #include "base/mem.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/forward/attention.h"
 #include "kernels/cpu/forward/gemm.h"
-#include "kernels/cpu/forward/observed.h"
 #include "kernels/cpu/forward/ops.h"
 #include "kernels/cpu/forward/round_fp8.h"
-#include "kernels/cpu/forward/route.h"
-#include "num/fp8.h"
 
 struct cpu_executor {
 	struct executor executor;
+	struct executor_ops ops; /* of this machine */
 	struct gemm *gemm;
 };
 
 struct cpu_stream {
 	struct executor_stream stream;
-	const struct cpu_ops *ops;
 	const struct backend *backend; /* of casts */
 	struct round_fp8_space casts;
 	struct gemm_stream gemm;
@@ -43,17 +38,14 @@ static struct cpu_stream *cpu_of(struct executor_stream *stream)
 	return (struct cpu_stream *)stream;
 }
 
-static const struct cpu_ops *ops_of(struct executor_stream *stream)
-{
-	return cpu_of(stream)->ops;
-}
-
 static int cpu_open(struct executor **result, int device, struct err *err)
 {
 	struct cpu_executor *executor = xcalloc(1, sizeof *executor);
 
 	(void)device;
-	executor->executor.ops = &executor_cpu;
+	executor->ops = executor_cpu;
+	host_ops_select()->operations(&executor->ops);
+	executor->executor.ops = &executor->ops;
 	if (gemm_open(&executor->gemm, err)) {
 		free(executor);
 		return -1;
@@ -75,7 +67,6 @@ static int cpu_stream_new(struct executor_stream **result, struct executor *exec
 	struct cpu_stream *stream = xcalloc(1, sizeof *stream);
 
 	stream->stream.executor = executor;
-	stream->ops = cpu_ops_of(host_ops_select());
 	stream->backend = backend_select("cpu", err);
 	*result = &stream->stream;
 	return 0;
@@ -204,128 +195,6 @@ static size_t cpu_rows(size_t n)
 	return rows < gemm_min_rows() ? SIZE_MAX : rows;
 }
 
-/* --- statistics of values --- */
-
-static void cpu_amax(struct executor_stream *stream, const float *x, size_t n,
-		     struct value_stats *stats)
-{
-	observed_amax(ops_of(stream), x, n, stats);
-}
-
-static void cpu_round(struct executor_stream *stream, const struct round_args *args)
-{
-	observed_round(ops_of(stream), args);
-}
-
-static void cpu_histogram(struct executor_stream *stream, const float *x, size_t n,
-			  uint64_t *counts)
-{
-	ops_of(stream)->histogram(x, n, counts);
-}
-
-/* --- element by element --- */
-
-static void cpu_round_bf16(struct executor_stream *stream, const float *x, size_t n, uint16_t *y)
-{
-	ops_of(stream)->host.round_bf16(x, n, y);
-}
-
-static void cpu_add(struct executor_stream *stream, const struct add_args *args)
-{
-	observed_add(ops_of(stream), args);
-}
-
-static void cpu_add_row(struct executor_stream *stream, float *x, const float *row, size_t n_rows,
-			size_t n_cols)
-{
-	ops_of(stream)->add_row(x, row, n_rows, n_cols);
-}
-
-static void cpu_gate(struct executor_stream *stream, const struct gate_args *args)
-{
-	observed_gate(ops_of(stream), args);
-}
-
-static void cpu_activate(struct executor_stream *stream, enum activation activation, const float *x,
-			 size_t n, float *y)
-{
-	ops_of(stream)->activate(activation, x, n, y);
-}
-
-static void cpu_scale(struct executor_stream *stream, const struct scale_args *a)
-{
-	for (size_t r = 0; r < a->n_rows; r++)
-		ops_of(stream)->scale(a->x.data + r * a->x.stride,
-				      a->factors ? a->factors[r] : a->factor, a->n_cols);
-}
-
-static void cpu_gate_interleaved(struct executor_stream *stream,
-				 const struct gate_interleaved_args *args)
-{
-	ops_of(stream)->gate_interleaved(args);
-}
-
-/* --- rows --- */
-
-static void cpu_copy(struct executor_stream *stream, const struct copy_args *a)
-{
-	(void)stream;
-	for (size_t r = 0; r < a->n_rows; r++)
-		memcpy(a->y.data + r * a->y.stride, a->x.data + r / a->repeat * a->x.stride,
-		       a->n_cols * sizeof(float));
-}
-
-static void cpu_deinterleave(struct executor_stream *stream, const struct deinterleave_args *a)
-{
-	size_t half = a->n_cols / 2;
-
-	(void)stream;
-	for (size_t r = 0; r < a->n_rows; r++) {
-		const float *x = a->x.data + r * a->x.stride;
-		float *y = a->y.data + r * a->y.stride;
-
-		for (size_t i = 0; i < half; i++) {
-			y[i] = x[2 * i];
-			y[i + half] = x[2 * i + 1];
-		}
-	}
-}
-
-static void cpu_gather(struct executor_stream *stream, float *y, const float *x,
-		       const uint32_t *rows, size_t n_rows, size_t n_cols)
-{
-	(void)stream;
-	for (size_t r = 0; r < n_rows; r++)
-		memcpy(y + r * n_cols, x + rows[r] * n_cols, n_cols * sizeof *y);
-}
-
-static void cpu_scatter_add(struct executor_stream *stream, const struct scatter_add_args *a)
-{
-	for (size_t r = 0; r < a->n_rows; r++)
-		ops_of(stream)->add_scaled(a->y + a->rows[r] * a->n_cols, a->x + r * a->n_cols,
-					   a->factors ? a->factors[r] : 1, a->n_cols);
-}
-
-static void cpu_rms_norm(struct executor_stream *stream, const struct rms_norm_args *args)
-{
-	observed_norm(ops_of(stream), args);
-}
-
-static void cpu_rope(struct executor_stream *stream, const struct rope_args *args)
-{
-	observed_rope(ops_of(stream), args);
-}
-
-static void cpu_round_e4m3(struct executor_stream *stream, const struct round_e4m3_args *args)
-{
-	(void)stream;
-	for (size_t i = 0; i < args->n_rows * args->n_heads * args->head_dim; i++) {
-		float scale = args->scales[i / args->head_dim % args->n_heads];
-
-		args->x[i] = fp8_e4m3_to_f32(fp8_e4m3_from_f32(args->x[i] / scale)) * scale;
-	}
-}
-
 static void cpu_round_fp8(struct executor_stream *stream, const struct round_fp8_args *args)
 {
 	struct cpu_stream *cpu = cpu_of(stream);
@@ -334,20 +203,11 @@ static void cpu_round_fp8(struct executor_stream *stream, const struct round_fp8
 	remember(cpu, round_fp8_run(cpu->backend, &cpu->casts, args, &err), &err);
 }
 
-static void cpu_attend(struct executor_stream *stream, const struct attention_args *args)
+static uint64_t cpu_attention_scratch(const struct attention_args *args)
 {
-	attention_heads(ops_of(stream), args);
-}
+	struct attention_scratch scratch = attention_scratch_of(args);
 
-static void cpu_route(struct executor_stream *stream, const struct route_args *args)
-{
-	route_tokens(ops_of(stream), args);
-}
-
-static void cpu_sort_choices(struct executor_stream *stream, const struct sort_choices_args *args)
-{
-	(void)stream;
-	route_sort(args);
+	return (scratch.keys + scratch.values + scratch.scores + scratch.attn_out) * sizeof(float);
 }
 
 static uint64_t cpu_scan_scratch(const struct scan_args *args)
@@ -355,65 +215,12 @@ static uint64_t cpu_scan_scratch(const struct scan_args *args)
 	return scan_scratch_floats(args) * sizeof(float);
 }
 
-static void cpu_scan(struct executor_stream *stream, const struct scan_args *args)
-{
-	ops_of(stream)->scan(args);
-}
-
-static void cpu_scan_channels(struct executor_stream *stream, const struct scan_channels_args *args)
-{
-	ops_of(stream)->scan_channels(args);
-}
-
-static void cpu_convolve(struct executor_stream *stream, const struct convolve_args *args)
-{
-	ops_of(stream)->convolve(args);
-}
-
-static void cpu_delta_gates(struct executor_stream *stream, const struct delta_gates_args *args)
-{
-	ops_of(stream)->delta_gates(args);
-}
-
 static uint64_t cpu_delta_scratch(const struct delta_args *args)
 {
 	return delta_scratch_floats(args) * sizeof(float);
 }
 
-static void cpu_delta(struct executor_stream *stream, const struct delta_args *args)
-{
-	ops_of(stream)->delta(args);
-}
-
-static void cpu_cross_entropy(struct executor_stream *stream, const struct cross_entropy_args *args)
-{
-	const struct cpu_ops *ops = ops_of(stream);
-
-	if (args->softcap > 0)
-		ops->softcap(args->logits, args->softcap, args->n_rows * args->n_cols);
-	for (size_t r = 0; r < args->n_rows; r++) {
-		const float *row = args->logits + r * args->n_cols;
-		size_t label = args->labels[r];
-
-		args->log_sums[r] = ops->log_sum_exp(row, args->n_cols);
-		if (label >= args->first && label - args->first < args->n_cols)
-			args->label_logits[r] = row[label - args->first];
-	}
-}
-
-static void cpu_divergence(struct executor_stream *stream, const struct divergence_args *args)
-{
-	size_t n = args->n_cols;
-
-	for (size_t r = 0; n && r < args->n_rows; r++) {
-		struct divergence_sums *sums = &args->sums[r];
-
-		ops_of(stream)->divergence(args->p + r * n, args->q + r * n, n, sums);
-		sums->top_p += (uint32_t)args->first;
-		sums->top_q += (uint32_t)args->first;
-	}
-}
-
+/* cpu_open() adds the operations of the best instruction set. */
 const struct executor_ops executor_cpu = {
 	.name = "cpu",
 	.tokens_per_load = 1024,
@@ -438,35 +245,8 @@ const struct executor_ops executor_cpu = {
 	.multiply_panel = cpu_multiply_panel,
 	.gram_cols = gemm_gram_cols,
 	.gram = cpu_gram,
-	.amax = cpu_amax,
-	.round = cpu_round,
-	.histogram = cpu_histogram,
-	.round_bf16 = cpu_round_bf16,
-	.add = cpu_add,
-	.add_row = cpu_add_row,
-	.gate = cpu_gate,
-	.activate = cpu_activate,
-	.scale = cpu_scale,
-	.gate_interleaved = cpu_gate_interleaved,
-	.copy = cpu_copy,
-	.deinterleave = cpu_deinterleave,
-	.gather = cpu_gather,
-	.scatter_add = cpu_scatter_add,
-	.rms_norm = cpu_rms_norm,
-	.rope = cpu_rope,
-	.round_e4m3 = cpu_round_e4m3,
-	.round_fp8 = cpu_round_fp8,
-	.route = cpu_route,
-	.sort_choices = cpu_sort_choices,
-	.attention_scratch = attention_scratch_size,
-	.attend = cpu_attend,
+	.attention_scratch = cpu_attention_scratch,
 	.scan_scratch = cpu_scan_scratch,
-	.scan = cpu_scan,
-	.scan_channels = cpu_scan_channels,
-	.convolve = cpu_convolve,
-	.delta_gates = cpu_delta_gates,
 	.delta_scratch = cpu_delta_scratch,
-	.delta = cpu_delta,
-	.cross_entropy = cpu_cross_entropy,
-	.divergence = cpu_divergence,
+	.round_fp8 = cpu_round_fp8,
 };

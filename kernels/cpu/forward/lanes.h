@@ -34,7 +34,8 @@ typedef uint16_t lanes_half __attribute__((vector_size(2 * LANES)));
 typedef uint8_t lanes_bytes __attribute__((vector_size(LANES)));
 typedef double lanes_double __attribute__((vector_size(8 * LANES)));
 
-/* Sums in 16 lanes (ops.h), whatever the width of a vector: value i is in lane i % 16. */
+/* Sums in 16 lanes (backend/executor.h), whatever the width of a vector: value i is in lane
+ * i % 16. */
 #define SUM_LANES 16
 #define SUM_PARTS (SUM_LANES / LANES)
 
@@ -347,6 +348,28 @@ LANE_FN void lanes_put(float *y, size_t i, size_t n, lanes v)
 		lanes_store(y + i, v);
 	else
 		memcpy(y + i, &v, (n - i) * sizeof *y);
+}
+
+/* Returns the largest of n values. */
+LANE_FN float largest(const float *x, size_t n)
+{
+	lanes max = lanes_all(-INFINITY);
+
+	for (size_t i = 0; i < n; i += LANES)
+		max = lanes_larger(lanes_at_or(x, i, n, -INFINITY), max);
+	return lanes_max(max);
+}
+
+/* Returns log(sum exp(x)). */
+LANE_FN float log_sum_exp(const float *x, size_t n)
+{
+	struct lane_sums sum = { 0 };
+	float highest = largest(x, n);
+
+	for (size_t i = 0; i < n; i += SUM_LANES)
+		UNROLL for (size_t j = 0; j < SUM_PARTS; j++) sum.part[j] +=
+			lanes_exp(lanes_at_or(x, i + j * LANES, n, -INFINITY) - highest);
+	return highest + logf(lanes_sum(sum));
 }
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The functions of ops.h for any CPU.
+ * The operations of ops_loops.h for any CPU.
  */
 #define CPU_OP(function) any_##function
 #include "kernels/cpu/forward/ops_loops.h"
@@ -10,4 +10,4 @@ static bool any_usable(void)
 	return true;
 }
 
-const struct cpu_ops cpu_ops_any = CPU_OPS_ROW("any");
+const struct host_ops cpu_ops_any = CPU_OPS_ROW("any");

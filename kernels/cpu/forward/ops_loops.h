@@ -1,111 +1,126 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The functions of ops.h over vectors of floats, compiled once for each instruction set by the
- * file that includes this one, which names them CPU_OP(function).
+ * The operations of an executor between products, compiled once for each instruction set by the
+ * file that includes this one, which names them CPU_OP(operation).  Statistics are added row by
+ * row, while a row is in the nearest cache.
  */
 #ifndef FP8CONV_KERNELS_CPU_FORWARD_OPS_LOOPS_H
 #define FP8CONV_KERNELS_CPU_FORWARD_OPS_LOOPS_H
 
+#include <stdlib.h>
+
+#include "base/mem.h"
 #include "kernels/cpu/forward/ops.h"
 #include "kernels/cpu/forward/attention_loops.h"
-#include "kernels/cpu/forward/compensate_loops.h"
 #include "kernels/cpu/forward/channel_loops.h"
+#include "kernels/cpu/forward/compensate_loops.h"
 #include "kernels/cpu/forward/delta_loops.h"
+#include "kernels/cpu/forward/expert_loops.h"
 #include "kernels/cpu/forward/scan_loops.h"
-#include "kernels/cpu/forward/lanes.h"
+#include "kernels/cpu/forward/stats_loops.h"
+#include "num/fp8.h"
 
-/* Returns the largest of the bits of |x|. */
-LANE_FN uint32_t largest_magnitude(const float *x, size_t n)
+static void CPU_OP(measure)(const struct measure_args *a)
 {
-	lanes_bits max[4] = { { 0 } };
-	size_t i = 0;
-
-	for (; n - i >= 4 * LANES; i += 4 * LANES)
-		UNROLL for (size_t j = 0; j < 4; j++) max[j] = lanes_larger_bits(
-			(lanes_bits)lanes_load(x + i + j * LANES) & 0x7FFFFFFF, max[j]);
-	for (; i < n; i += LANES)
-		max[0] = lanes_larger_bits((lanes_bits)lanes_at(x, i, n) & 0x7FFFFFFF, max[0]);
-	max[0] = lanes_larger_bits(lanes_larger_bits(max[0], max[1]),
-				   lanes_larger_bits(max[2], max[3]));
-	return lanes_largest_bits(max[0]);
+	stats_add(a->stats, a->x, a->n);
+	for (size_t i = 0; a->counts && i < a->n; i++)
+		a->counts[2 * (f32_magnitude(a->x[i]) >> 20)]++;
 }
 
-static float CPU_OP(amax)(const float *x, size_t n, uint64_t *n_nonfinite)
+#define PIECE 4096 /* values that stay in the nearest cache */
+
+LANE_FN size_t piece_of(size_t left)
 {
-	uint32_t largest = largest_magnitude(x, n);
-
-	if (largest < F32_INF)
-		return f32_from_bits(largest);
-	largest = 0;
-	for (size_t i = 0; i < n; i++) {
-		uint32_t magnitude = f32_magnitude(x[i]);
-
-		*n_nonfinite += magnitude >= F32_INF;
-		if (magnitude > largest && magnitude <= F32_INF)
-			largest = magnitude;
-	}
-	return f32_from_bits(largest);
+	return left < PIECE ? left : PIECE;
 }
 
-static void CPU_OP(histogram)(const float *x, size_t n, uint64_t *counts)
+static void CPU_OP(round)(const struct round_args *a)
 {
-	for (size_t i = 0; i < n; i++)
-		counts[2 * (f32_magnitude(x[i]) >> 20)]++;
-}
+	float piece[PIECE] = { 0 };
 
-static void CPU_OP(round_bf16)(const float *x, size_t n, uint16_t *y)
-{
-	for (size_t i = 0; i < n; i += LANES) {
-		lanes_bits bits = (lanes_bits)lanes_round_bf16(lanes_at(x, i, n)) >> 16;
-		lanes_half half = __builtin_convertvector(bits, lanes_half);
+	if (!a->rounded.stats)
+		CPU_OP(round_bf16)(a->x, a->n, a->rounded.codes);
+	for (size_t i = 0; a->rounded.stats && i < a->n; i += PIECE) {
+		size_t n = piece_of(a->n - i);
+		float *y = a->y ? a->y + i : piece;
 
-		memcpy(y + i, &half, (n - i < LANES ? n - i : LANES) * sizeof *y);
+		if (y != a->x + i)
+			memcpy(y, a->x + i, n * sizeof *y);
+		rounded_put(&a->rounded, y, i, n);
 	}
 }
 
-static void CPU_OP(round_bf16_f32)(const float *x, size_t n, float *y)
+static void CPU_OP(scale)(const struct scale_args *a)
 {
-	for (size_t i = 0; i < n; i += LANES)
-		lanes_put(y, i, n, lanes_round_bf16(lanes_at(x, i, n)));
-}
+	for (size_t r = 0; r < a->n_rows; r++) {
+		float *x = a->x.data + r * a->x.stride;
+		float factor = a->factors ? a->factors[r] : a->factor;
 
-static float CPU_OP(round_amax)(float *x, size_t n, uint64_t *n_nonfinite)
-{
-	lanes_bits max = { 0 };
-	uint32_t largest;
-
-	for (size_t i = 0; i < n; i += LANES) {
-		lanes rounded = lanes_round_bf16(lanes_at(x, i, n));
-
-		lanes_put(x, i, n, rounded);
-		max = lanes_larger_bits((lanes_bits)rounded & 0x7FFFFFFF, max);
+		for (size_t i = 0; i < a->n_cols; i += LANES)
+			lanes_put(x, i, a->n_cols, factor * lanes_at(x, i, a->n_cols));
 	}
-	largest = lanes_largest_bits(max);
-	return largest < F32_INF ? f32_from_bits(largest) : CPU_OP(amax)(x, n, n_nonfinite);
 }
 
-static void CPU_OP(scale)(float *x, float factor, size_t n)
-{
-	for (size_t i = 0; i < n; i += LANES)
-		lanes_put(x, i, n, factor * lanes_at(x, i, n));
-}
-
-static void CPU_OP(add)(float *x, const float *y, size_t n)
+static void add_values(float *x, const float *y, size_t n)
 {
 	for (size_t i = 0; i < n; i += LANES)
 		lanes_put(x, i, n, lanes_at(x, i, n) + lanes_at(y, i, n));
 }
 
-static void CPU_OP(add_scaled)(float *x, const float *y, float factor, size_t n)
+static void CPU_OP(add)(const struct add_args *a)
 {
-	for (size_t i = 0; i < n; i += LANES)
-		lanes_put(x, i, n, lanes_at(x, i, n) + factor * lanes_at(y, i, n));
+	for (size_t r = 0; r < a->n_rows; r++)
+		for (size_t i = 0; i < a->n; i += PIECE) {
+			size_t n = piece_of(a->n - i);
+
+			stats_add(a->y_stats, a->y + i, n);
+			add_values(a->x + r * a->n + i, a->y + i, n);
+		}
 }
 
-static void CPU_OP(add_row)(float *x, const float *row, size_t n_rows, size_t n_cols)
+static void CPU_OP(copy)(const struct copy_args *a)
 {
-	for (size_t r = 0; r < n_rows; r++)
-		CPU_OP(add)(x + r * n_cols, row, n_cols);
+	for (size_t r = 0; r < a->n_rows; r++)
+		memcpy(a->y.data + r * a->y.stride,
+		       a->x.data + (a->rows ? a->rows[r] : r / a->repeat) * a->x.stride,
+		       a->n_cols * sizeof(float));
+}
+
+static void CPU_OP(deinterleave)(const struct deinterleave_args *a)
+{
+	size_t half = a->n_cols / 2;
+
+	for (size_t r = 0; r < a->n_rows; r++) {
+		const float *x = a->x.data + r * a->x.stride;
+		float *y = a->y.data + r * a->y.stride;
+
+		for (size_t i = 0; i < half; i++) {
+			y[i] = x[2 * i];
+			y[i + half] = x[2 * i + 1];
+		}
+	}
+}
+
+static void CPU_OP(scatter_add)(const struct scatter_add_args *a)
+{
+	for (size_t r = 0; r < a->n_rows; r++) {
+		float *y = a->y + a->rows[r] * a->n_cols;
+		const float *x = a->x + r * a->n_cols;
+		float factor = a->factors ? a->factors[r] : 1;
+
+		for (size_t i = 0; i < a->n_cols; i += LANES)
+			lanes_put(y, i, a->n_cols,
+				  lanes_at(y, i, a->n_cols) + factor * lanes_at(x, i, a->n_cols));
+	}
+}
+
+static void CPU_OP(round_e4m3)(const struct round_e4m3_args *a)
+{
+	for (size_t i = 0; i < a->n_rows * a->n_heads * a->head_dim; i++) {
+		float scale = a->scales[i / a->head_dim % a->n_heads];
+
+		a->x[i] = fp8_e4m3_to_f32(fp8_e4m3_from_f32(a->x[i] / scale)) * scale;
+	}
 }
 
 /* Returns the 16 weights from i on; zeros without weights. */
@@ -138,79 +153,111 @@ LANE_FN float squares_of(const float *x, size_t n, float mean)
 	return lanes_sum(sum);
 }
 
-static void CPU_OP(rms_norm)(const struct rms_norm_args *a)
+/* Returns a row for results that are not written; NULL if they are. */
+static float *row_for(const struct rows_out *y, size_t n_cols)
 {
-	for (size_t r = 0; r < a->n_rows; r++) {
-		const float *x = a->x.data + r * a->x.stride;
-		float *y = a->y.data + r * a->y.stride;
-		float mean = a->centered ? mean_of(x, a->n_cols) : 0, factor;
-
-		factor = 1.0f / sqrtf(squares_of(x, a->n_cols, mean) / (float)a->n_cols + a->eps);
-		for (size_t i = 0; i < a->n_cols; i += LANES)
-			lanes_put(y, i, a->n_cols,
-				  (lanes_at(x, i, a->n_cols) - mean) * factor *
-					  (a->offset + weight_at(a->weight, i, a->n_cols)));
-	}
+	return y->data ? NULL : xcalloc(n_cols, sizeof(float));
 }
 
-static void CPU_OP(rope)(float *x, size_t n_heads, size_t head_dim, const float *cosines,
-			 const float *sines, size_t n)
+static void norm_row(const struct rms_norm_args *a, const float *x, float *y)
 {
-	size_t half = n / 2;
+	float mean = a->centered ? mean_of(x, a->n_cols) : 0;
+	float factor = 1.0f / sqrtf(squares_of(x, a->n_cols, mean) / (float)a->n_cols + a->eps);
 
-	for (size_t h = 0; h < n_heads; h++, x += head_dim) {
+	for (size_t i = 0; i < a->n_cols; i += LANES)
+		lanes_put(y, i, a->n_cols,
+			  (lanes_at(x, i, a->n_cols) - mean) * factor *
+				  (a->offset + weight_at(a->weight, i, a->n_cols)));
+}
+
+static void CPU_OP(rms_norm)(const struct rms_norm_args *a)
+{
+	float *row = row_for(&a->y, a->n_cols);
+	size_t n = a->n_cols;
+
+	for (size_t r = 0; r < a->n_rows; r++) {
+		float *y = row ? row : a->y.data + r * a->y.stride;
+
+		if (a->sum)
+			CPU_OP(add)
+		(&(const struct add_args){ .x = a->sum + r * a->x.stride,
+					   .y = a->add + r * n,
+					   .n_rows = 1,
+					   .n = n,
+					   .y_stats = a->add_stats });
+		norm_row(a, a->x.data + r * a->x.stride, y);
+		rounded_put(&a->rounded, y, r * n, n);
+	}
+	free(row);
+}
+
+static void rope_token(const struct rope_args *a, size_t token)
+{
+	size_t half = a->rope_dim / 2;
+	const float *cosines = a->cosines + token * half, *sines = a->sines + token * half;
+	float *x = a->x.data + token * a->x.stride;
+
+	for (size_t h = 0; h < a->n_heads; h++, x += a->head_dim) {
 		for (size_t i = 0; i < half; i += LANES) {
-			lanes a = lanes_at(x, i, half), b = lanes_at(x + half, i, half);
+			lanes u = lanes_at(x, i, half), v = lanes_at(x + half, i, half);
 			lanes c = lanes_at(cosines, i, half), s = lanes_at(sines, i, half);
 
-			lanes_put(x, i, half, a * c - b * s);
-			lanes_put(x + half, i, half, b * c + a * s);
+			lanes_put(x, i, half, u * c - v * s);
+			lanes_put(x + half, i, half, v * c + u * s);
 		}
 	}
 }
 
-LANE_FN float largest(const float *x, size_t n)
+static void CPU_OP(rope)(const struct rope_args *a)
 {
-	lanes max = lanes_all(-INFINITY);
+	size_t n = a->n_heads * a->head_dim;
 
-	for (size_t i = 0; i < n; i += LANES)
-		max = lanes_larger(lanes_at_or(x, i, n, -INFINITY), max);
-	return lanes_max(max);
-}
+	for (size_t t = 0; t < a->n_tokens; t++) {
+		const float *x = a->x.data + t * a->x.stride;
 
-static float CPU_OP(log_sum_exp)(const float *x, size_t n)
-{
-	struct lane_sums sum = { 0 };
-	float highest = largest(x, n);
-
-	for (size_t i = 0; i < n; i += SUM_LANES)
-		UNROLL for (size_t j = 0; j < SUM_PARTS; j++) sum.part[j] +=
-			lanes_exp(lanes_at_or(x, i + j * LANES, n, -INFINITY) - highest);
-	return highest + logf(lanes_sum(sum));
-}
-
-static void CPU_OP(softmax)(float *x, size_t n)
-{
-	float all = CPU_OP(log_sum_exp)(x, n);
-
-	for (size_t i = 0; i < n; i += LANES)
-		lanes_put(x, i, n, lanes_exp(lanes_at(x, i, n) - all));
-}
-
-static void CPU_OP(activate)(enum activation activation, const float *x, size_t n, float *y)
-{
-	for (size_t i = 0; i < n; i += LANES)
-		lanes_put(y, i, n, lanes_activation(activation, lanes_at(x, i, n)));
-}
-
-static void CPU_OP(gate)(enum activation activation, const float *gate, const float *up, size_t n,
-			 float *y)
-{
-	for (size_t i = 0; i < n; i += LANES) {
-		lanes g = lanes_activation(activation, lanes_at(gate, i, n));
-
-		lanes_put(y, i, n, g * lanes_at(up, i, n));
+		stats_add(a->before, x, n);
+		rope_token(a, t);
+		stats_add(a->after, x, n);
 	}
+}
+
+static void CPU_OP(activate)(const struct activate_args *a)
+{
+	for (size_t i = 0; i < a->n; i += LANES)
+		lanes_put(a->y, i, a->n, lanes_activation(a->activation, lanes_at(a->x, i, a->n)));
+}
+
+/* Adds a row of gate or up to its stats. */
+LANE_FN void gate_stats(const struct gate_args *a, struct value_stats *stats, size_t slot,
+			const float *x, size_t r)
+{
+	stats_add(a->rows.stats ? slot_of(&a->rows, r, slot) : stats, x, a->n_cols);
+}
+
+static void CPU_OP(gate)(const struct gate_args *a)
+{
+	float *row = row_for(&a->y, a->n_cols);
+	size_t n = a->n_cols;
+
+	for (size_t r = 0; r < a->n_rows; r++) {
+		const float *gate = a->gate.data + r * a->gate.stride;
+		const float *up = a->up.data + r * a->up.stride;
+		float *y = row ? row : a->y.data + r * a->y.stride;
+
+		gate_stats(a, a->gate_stats, a->gate_slot, gate, r);
+		gate_stats(a, a->up_stats, a->up_slot, up, r);
+		for (size_t i = 0; i < n; i += LANES) {
+			lanes g = lanes_activation(a->activation, lanes_at(gate, i, n));
+
+			lanes_put(y, i, n, g * lanes_at(up, i, n));
+		}
+		if (a->rows.stats)
+			row_put(a->round, slot_of(&a->rows, r, a->y_slot), a->rounded.codes, y, r,
+				n);
+		else
+			rounded_put(&a->rounded, y, r * n, n);
+	}
+	free(row);
 }
 
 /* Loads interleaved gate and up, clamped; values after the last are 0. */
@@ -234,10 +281,20 @@ static void CPU_OP(gate_interleaved)(const struct gate_interleaved_args *args)
 	}
 }
 
-static void CPU_OP(softcap)(float *x, float cap, size_t n)
+static void CPU_OP(cross_entropy)(const struct cross_entropy_args *a)
 {
-	for (size_t i = 0; i < n; i += LANES)
-		lanes_put(x, i, n, cap * lanes_tanh(lanes_at(x, i, n) / cap));
+	for (size_t r = 0; r < a->n_rows; r++) {
+		float *row = a->logits + r * a->n_cols;
+		size_t label = a->labels[r];
+
+		for (size_t i = 0; a->softcap > 0 && i < a->n_cols; i += LANES)
+			lanes_put(row, i, a->n_cols,
+				  a->softcap *
+					  lanes_tanh(lanes_at(row, i, a->n_cols) / a->softcap));
+		a->log_sums[r] = log_sum_exp(row, a->n_cols);
+		if (label >= a->first && label - a->first < a->n_cols)
+			a->label_logits[r] = row[label - a->first];
+	}
 }
 
 /* Returns the first place of the value in n values; n where it is not there, as with NaN. */
@@ -250,8 +307,7 @@ LANE_FN uint32_t place_of(const float *x, size_t n, float value)
 	return i;
 }
 
-static void CPU_OP(divergence)(const float *p, const float *q, size_t n,
-			       struct divergence_sums *sums)
+static void divergence_row(const float *p, const float *q, size_t n, struct divergence_sums *sums)
 {
 	struct double_sums sum_p = { 0 }, sum_q = { 0 }, cross_p = { 0 }, cross_q = { 0 };
 
@@ -278,28 +334,40 @@ static void CPU_OP(divergence)(const float *p, const float *q, size_t n,
 	sums->cross_q = lanes_sum_double(cross_q);
 }
 
+static void CPU_OP(divergence)(const struct divergence_args *a)
+{
+	size_t n = a->n_cols;
+
+	for (size_t r = 0; n && r < a->n_rows; r++) {
+		divergence_row(a->p + r * n, a->q + r * n, n, &a->sums[r]);
+		a->sums[r].top_p += (uint32_t)a->first;
+		a->sums[r].top_q += (uint32_t)a->first;
+	}
+}
+
+/* The members of executor_ops: the loops above, which need no stream. */
+#define CPU_MEMBER(op)                                                   \
+	static void CPU_OP(op##_member)(struct executor_stream * stream, \
+					const struct op##_args *args)    \
+	{                                                                \
+		(void)stream;                                            \
+		CPU_OP(op)(args);                                        \
+	}
+EXECUTOR_OPERATIONS(CPU_MEMBER)
+
+static void CPU_OP(operations)(struct executor_ops *ops)
+{
+#define CPU_SET(op) ops->op = CPU_OP(op##_member);
+	EXECUTOR_OPERATIONS(CPU_SET)
+}
+
 /* The row of this instruction set; the including file defines its usable(). */
-#define CPU_OPS_ROW(title)                                                                  \
-	{                                                                                   \
-		.host = { .name = (title),                                                  \
-			  .usable = CPU_OP(usable),                                         \
-			  .round_bf16 = CPU_OP(round_bf16),                                 \
-			  .round_bf16_f32 = CPU_OP(round_bf16_f32),                         \
-			  .factor_diagonal = CPU_OP(factor_diagonal),                       \
-			  .factor_rows = CPU_OP(factor_rows),                               \
-			  .factor_unit = CPU_OP(factor_unit),                               \
-			  .round_rows = CPU_OP(round_rows) },                               \
-		.amax = CPU_OP(amax), .histogram = CPU_OP(histogram),                       \
-		.round_amax = CPU_OP(round_amax), .add = CPU_OP(add),                       \
-		.add_scaled = CPU_OP(add_scaled), .add_row = CPU_OP(add_row),               \
-		.rms_norm = CPU_OP(rms_norm), .rope = CPU_OP(rope), .gate = CPU_OP(gate),   \
-		.activate = CPU_OP(activate), .scale = CPU_OP(scale),                       \
-		.gate_interleaved = CPU_OP(gate_interleaved), .softcap = CPU_OP(softcap),   \
-		.log_sum_exp = CPU_OP(log_sum_exp), .softmax = CPU_OP(softmax),             \
-		.divergence = CPU_OP(divergence), .attention_pack = CPU_OP(attention_pack), \
-		.attend = CPU_OP(attend), .scan = CPU_OP(scan),                             \
-		.scan_channels = CPU_OP(scan_channels), .convolve = CPU_OP(convolve),       \
-		.delta_gates = CPU_OP(delta_gates), .delta = CPU_OP(delta),                 \
+#define CPU_OPS_ROW(title)                                                                      \
+	{                                                                                       \
+		.name = (title), .usable = CPU_OP(usable), .operations = CPU_OP(operations),    \
+		.round_bf16 = CPU_OP(round_bf16), .round_bf16_f32 = CPU_OP(round_bf16_f32),     \
+		.factor_diagonal = CPU_OP(factor_diagonal), .factor_rows = CPU_OP(factor_rows), \
+		.factor_unit = CPU_OP(factor_unit), .round_rows = CPU_OP(round_rows),           \
 	}
 
 #endif

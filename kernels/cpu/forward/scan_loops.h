@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The scan of Mamba-2 (ops.h), compiled once for each instruction set, as ops_loops.h is.
+ * The scan of Mamba-2, compiled once for each instruction set, as ops_loops.h is.
  *
  * Products do the work, chunk by chunk (chunk.h).  The heads of a group share the products of c and
  * b.  A panel of the state of 128 has 32 KiB, and goes through all tokens.

@@ -66,19 +66,42 @@ static size_t blocks_for(size_t n)
 	return n_blocks < OBSERVED_BLOCKS ? n_blocks : OBSERVED_BLOCKS;
 }
 
-void gpu_amax(struct device_stream *stream, const float *x, size_t n, struct value_stats *stats)
+struct round_bf16 {
+	const float *x;
+	uint16_t *y;
+
+	__device__ void operator()(const struct fours &at) const
+	{
+		float4 v = fours_load(x + at.col, at.n, at.aligned);
+		uint16_t code[] = { bf16_from_f32(v.x), bf16_from_f32(v.y), bf16_from_f32(v.z),
+				    bf16_from_f32(v.w) };
+
+		if (at.aligned && at.n == 4)
+			gpu_store(reinterpret_cast<uint2 *>(y + at.col),
+				  { code[0] | (unsigned)code[1] << 16,
+				    code[2] | (unsigned)code[3] << 16 });
+		else
+			for (int i = 0; i < at.n; i++)
+				y[at.col + i] = code[i];
+	}
+};
+
+static void codes_alone(struct device_stream *stream, const struct round_args *args)
 {
-	if (n == 0 || device_stream_stopped(stream))
-		return;
-	GPU_LAUNCH(amax_values, blocks_for(n), THREADS, device_stream_native(stream), x, n,
-		   fours_aligned(x, 0), stats);
-	device_launched(stream, "amax_values");
+	uint16_t *y = args->rounded.codes;
+
+	fours_launch(stream, "round_bf16", round_bf16{ args->x, y }, 1, args->n,
+		     fours_aligned(args->x, 0) && (uintptr_t)y % 8 == 0);
 }
 
 void gpu_round(struct device_stream *stream, const struct round_args *args)
 {
 	if (args->n == 0 || device_stream_stopped(stream))
 		return;
+	if (!args->rounded.stats) {
+		codes_alone(stream, args);
+		return;
+	}
 	GPU_LAUNCH(round_values, blocks_for(args->n), THREADS, device_stream_native(stream), *args,
 		   fours_aligned(args->x, 0) && fours_aligned(args->y, 0) &&
 			   codes_aligned(args->rounded, 0));
@@ -108,11 +131,20 @@ static __global__ void histogram_count(const float *x, size_t n, unsigned long l
 		count_add(&counts[2 * i], here[i]);
 }
 
-void gpu_histogram(struct device_stream *stream, const float *x, size_t n, uint64_t *counts)
+void gpu_measure(struct device_stream *stream, const struct measure_args *args)
 {
-	if (n == 0 || device_stream_stopped(stream))
+	size_t n_blocks = blocks_for(args->n);
+
+	if (args->n == 0 || device_stream_stopped(stream))
 		return;
-	GPU_LAUNCH(histogram_count, blocks_for(n), THREADS, device_stream_native(stream), x, n,
-		   reinterpret_cast<unsigned long long *>(counts));
-	device_launched(stream, "histogram_count");
+	if (args->stats) {
+		GPU_LAUNCH(amax_values, n_blocks, THREADS, device_stream_native(stream), args->x,
+			   args->n, fours_aligned(args->x, 0), args->stats);
+		device_launched(stream, "amax_values");
+	}
+	if (args->counts) {
+		GPU_LAUNCH(histogram_count, n_blocks, THREADS, device_stream_native(stream),
+			   args->x, args->n, reinterpret_cast<unsigned long long *>(args->counts));
+		device_launched(stream, "histogram_count");
+	}
 }

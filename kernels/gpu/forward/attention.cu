@@ -391,7 +391,7 @@ static void attend_launch(struct device_stream *stream, const struct query_chunk
 	device_launched(stream, "attend_mix");
 }
 
-void gpu_attend(struct device_stream *stream, const struct attention_args *args)
+void gpu_attention(struct device_stream *stream, const struct attention_args *args)
 {
 	if (args->n_heads == 0 || args->value_dim == 0 || device_stream_stopped(stream))
 		return;

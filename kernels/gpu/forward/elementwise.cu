@@ -8,32 +8,6 @@
 #include "kernels/gpu/forward/forward.h"
 #include "kernels/gpu/forward/magnitudes.h"
 
-struct round_bf16 {
-	const float *x;
-	uint16_t *y;
-
-	__device__ void operator()(const struct fours &at) const
-	{
-		float4 v = fours_load(x + at.col, at.n, at.aligned);
-		uint16_t code[] = { bf16_from_f32(v.x), bf16_from_f32(v.y), bf16_from_f32(v.z),
-				    bf16_from_f32(v.w) };
-
-		if (at.aligned && at.n == 4)
-			gpu_store(reinterpret_cast<uint2 *>(y + at.col),
-				  { code[0] | (unsigned)code[1] << 16,
-				    code[2] | (unsigned)code[3] << 16 });
-		else
-			for (int i = 0; i < at.n; i++)
-				y[at.col + i] = code[i];
-	}
-};
-
-void gpu_round_bf16(struct device_stream *stream, const float *x, size_t n, uint16_t *y)
-{
-	fours_launch(stream, "round_bf16", round_bf16{ x, y }, 1, n,
-		     fours_aligned(x, 0) && (uintptr_t)y % 8 == 0);
-}
-
 struct add_observed {
 	float *x;
 	const float *y;
@@ -77,21 +51,16 @@ struct add {
 
 void gpu_add(struct device_stream *stream, const struct add_args *args)
 {
-	bool aligned = fours_aligned(args->x, 0) && fours_aligned(args->y, 0);
+	bool aligned =
+		fours_aligned(args->x, args->n_rows > 1 ? args->n : 0) && fours_aligned(args->y, 0);
 
 	if (args->y_stats)
 		observed_launch<1>(stream, "add_observed",
 				   add_observed{ args->x, args->y, { args->y_stats } }, 1, args->n,
 				   aligned);
 	else
-		fours_launch(stream, "add", add{ args->x, args->n, args->y }, 1, args->n, aligned);
-}
-
-void gpu_add_row(struct device_stream *stream, float *x, const float *row, size_t n_rows,
-		 size_t n_cols)
-{
-	fours_launch(stream, "add", add{ x, n_cols, row }, n_rows, n_cols,
-		     fours_aligned(x, n_cols) && fours_aligned(row, 0));
+		fours_launch(stream, "add", add{ args->x, args->n, args->y }, args->n_rows, args->n,
+			     aligned);
 }
 
 struct gate {
@@ -140,12 +109,45 @@ struct gate_observed {
 	}
 };
 
+/* The same with a block for each row, whose values are added to its segment: 8 bytes read for each
+ * element, and 2 to 6 written. */
+static __global__ void gate_rows(struct gate_args a, bool aligned)
+{
+	size_t row = blockIdx.x, first = row * a.n_cols;
+	enum activation activation = a.activation;
+	struct value_stats *stats[] = { stats_of(a.rows, row, a.gate_slot),
+					stats_of(a.rows, row, a.up_slot),
+					stats_of(a.rows, row, a.y_slot) };
+	struct magnitudes found[3] = {};
+
+	for (size_t col = threadIdx.x * 4; col < a.n_cols; col += THREADS * 4) {
+		const struct fours at = { row, col, fours_left(col, a.n_cols), aligned };
+		float4 g = fours_load(a.gate.data + row * a.gate.stride + col, at.n, aligned);
+		float4 u = fours_load(a.up.data + row * a.up.stride + col, at.n, aligned);
+
+		found[0].add(g, at.n);
+		found[1].add(u, at.n);
+		values_put(a.round, a.y.data ? a.y.data + row * a.y.stride + col : NULL,
+			   a.rounded.codes ? a.rounded.codes + first + col : NULL,
+			   gated(activation, g, u), at, &found[2]);
+	}
+	magnitudes_raise<3>(found, stats);
+}
+
 void gpu_gate(struct device_stream *stream, const struct gate_args *args)
 {
 	bool aligned = rows_aligned(args->gate) && rows_aligned(args->up) &&
 		       (!args->y.data || rows_aligned(args->y)) &&
 		       codes_aligned(args->rounded, args->n_cols);
 
+	if (args->n_rows == 0 || device_stream_stopped(stream))
+		return;
+	if (args->rows.stats) {
+		GPU_LAUNCH(gate_rows, args->n_rows, THREADS, device_stream_native(stream), *args,
+			   aligned);
+		device_launched(stream, "gate_rows");
+		return;
+	}
 	if (args->gate_stats || args->up_stats || args->rounded.stats)
 		observed_launch<3>(
 			stream, "gate_observed",
@@ -171,11 +173,10 @@ struct activate {
 	}
 };
 
-void gpu_activate(struct device_stream *stream, enum activation activation, const float *x,
-		  size_t n, float *y)
+void gpu_activate(struct device_stream *stream, const struct activate_args *args)
 {
-	fours_launch(stream, "activate", activate{ activation, x, y }, 1, n,
-		     fours_aligned(x, 0) && fours_aligned(y, 0));
+	fours_launch(stream, "activate", activate{ args->activation, args->x, args->y }, 1, args->n,
+		     fours_aligned(args->x, 0) && fours_aligned(args->y, 0));
 }
 
 struct scale_rows {

@@ -3,28 +3,8 @@
  * Rows of several sequences between the products of experts: a block for each row, whose values are
  * added to the stats of the row's segment.
  */
-#include "kernels/gpu/activate.h"
 #include "kernels/gpu/forward/forward.h"
 #include "kernels/gpu/forward/magnitudes.h"
-
-static __device__ inline struct value_stats *stats_of(const struct row_stats &stats, size_t row,
-						      size_t slot)
-{
-	return slot == NO_SLOT ? NULL : stats.stats[stats.segments[row]] + slot;
-}
-
-/* Writes up to 4 values of a row, if they are wanted, rounded if `round`. */
-static __device__ inline void values_put(bool round, float *y, uint16_t *codes, float4 v,
-					 const struct fours &at, struct magnitudes *found)
-{
-	if (round)
-		v = fours_each(v, rounded);
-	found->add(v, at.n);
-	if (round && codes)
-		codes_store(codes, v, at.n, at.aligned);
-	if (y)
-		fours_store(y, v, at.n, at.aligned);
-}
 
 /* 4 bytes read for each element, and 0 to 6 written. */
 static __global__ void take_rows(struct take_rows_args a, bool aligned)
@@ -58,43 +38,6 @@ void gpu_take_rows(struct device_stream *stream, const struct take_rows_args *ar
 		return;
 	GPU_LAUNCH(take_rows, args->n_rows, THREADS, device_stream_native(stream), *args, aligned);
 	device_launched(stream, "take_rows");
-}
-
-/* 8 bytes read for each element, and 2 to 6 written. */
-static __global__ void gate_rows(struct gate_rows_args a, bool aligned)
-{
-	size_t row = blockIdx.x, first = row * a.n_cols;
-	enum activation activation = a.activation;
-	struct value_stats *stats[] = { stats_of(a.stats, row, a.gate_slot),
-					stats_of(a.stats, row, a.up_slot),
-					stats_of(a.stats, row, a.y_slot) };
-	struct magnitudes found[3] = {};
-
-	for (size_t col = threadIdx.x * 4; col < a.n_cols; col += THREADS * 4) {
-		const struct fours at = { row, col, fours_left(col, a.n_cols), aligned };
-		float4 g = fours_load(a.gate.data + row * a.gate.stride + col, at.n, aligned);
-		float4 u = fours_load(a.up.data + row * a.up.stride + col, at.n, aligned);
-
-		found[0].add(g, at.n);
-		found[1].add(u, at.n);
-		values_put(a.round, a.y.data ? a.y.data + row * a.y.stride + col : NULL,
-			   a.codes ? a.codes + first + col : NULL, gated(activation, g, u), at,
-			   &found[2]);
-	}
-	magnitudes_raise<3>(found, stats);
-}
-
-void gpu_gate_rows(struct device_stream *stream, const struct gate_rows_args *args)
-{
-	const struct rounded_out codes = { NULL, args->codes };
-	bool aligned = rows_aligned(args->gate) && rows_aligned(args->up) &&
-		       (!args->y.data || rows_aligned(args->y)) &&
-		       codes_aligned(codes, args->n_cols);
-
-	if (args->n_rows == 0 || device_stream_stopped(stream))
-		return;
-	GPU_LAUNCH(gate_rows, args->n_rows, THREADS, device_stream_native(stream), *args, aligned);
-	device_launched(stream, "gate_rows");
 }
 
 /* A row of the launch is a token. */

@@ -231,4 +231,23 @@ static void observed_launch(struct device_stream *stream, const char *name,
 	device_launched(stream, name);
 }
 
+static __device__ inline struct value_stats *stats_of(const struct row_stats &stats, size_t row,
+						      size_t slot)
+{
+	return slot == NO_SLOT ? NULL : stats.stats[stats.segments[row]] + slot;
+}
+
+/* Writes up to 4 values of a row, if they are wanted, rounded if `round`. */
+static __device__ inline void values_put(bool round, float *y, uint16_t *codes, float4 v,
+					 const struct fours &at, struct magnitudes *found)
+{
+	if (round)
+		v = fours_each(v, rounded);
+	found->add(v, at.n);
+	if (round && codes)
+		codes_store(codes, v, at.n, at.aligned);
+	if (y)
+		fours_store(y, v, at.n, at.aligned);
+}
+
 #endif

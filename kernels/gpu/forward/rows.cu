@@ -10,14 +10,15 @@ struct copy_rows {
 
 	__device__ void operator()(const struct fours &at) const
 	{
-		const float *from = a.x.data + quotient(at.row, a.repeat) * a.x.stride + at.col;
+		size_t row = a.rows ? a.rows[at.row] : quotient(at.row, a.repeat);
+		const float *from = a.x.data + row * a.x.stride + at.col;
 
 		fours_store(a.y.data + at.row * a.y.stride + at.col,
 			    fours_load(from, at.n, at.aligned), at.n, at.aligned);
 	}
 };
 
-void gpu_copy_rows(struct device_stream *stream, const struct copy_args *args)
+void gpu_copy(struct device_stream *stream, const struct copy_args *args)
 {
 	fours_launch(stream, "copy", copy_rows{ *args }, args->n_rows, args->n_cols,
 		     rows_aligned(args->y) && rows_aligned(args->x));
@@ -46,28 +47,6 @@ void gpu_deinterleave(struct device_stream *stream, const struct deinterleave_ar
 	fours_launch(stream, "deinterleave", deinterleave{ *args }, args->n_rows, half,
 		     rows_aligned(args->y) && fours_aligned(args->y.data, half) &&
 			     rows_aligned(args->x));
-}
-
-struct gather {
-	float *y;
-	const float *x;
-	const uint32_t *rows;
-	size_t stride;
-
-	__device__ void operator()(const struct fours &at) const
-	{
-		const float *from = x + rows[at.row] * stride + at.col;
-
-		fours_store(y + at.row * stride + at.col, fours_load(from, at.n, at.aligned), at.n,
-			    at.aligned);
-	}
-};
-
-void gpu_gather(struct device_stream *stream, float *y, const float *x, const uint32_t *rows,
-		size_t n_rows, size_t n_cols)
-{
-	fours_launch(stream, "gather", gather{ y, x, rows, n_cols }, n_rows, n_cols,
-		     fours_aligned(y, n_cols) && fours_aligned(x, n_cols));
 }
 
 struct scatter_add {

@@ -12,6 +12,8 @@
 #include <cmocka.h>
 
 #include "backend/backend.h"
+#include "backend/host_ops.h"
+#include "kernels/cpu/cpu.h"
 #include "num/bits.h"
 #include "num/exp.h"
 #include "tests/unit/support/skipped.h"
@@ -21,37 +23,42 @@
 struct side sides[N_SIDES_MAX];
 size_t n_sides;
 
-static bool side_known(const struct executor_ops *ops)
+/* Opens an executor, the CPU's with the operations of `set`; -1: it is skipped. */
+static int side_open(const struct backend *backend, const struct host_ops *set)
 {
-	EACH_SIDE(s)
-	{
-		if (s->ops == ops)
-			return true;
-	}
-	return false;
-}
-
-int sides_open(void **state)
-{
+	struct side *side = &sides[n_sides];
 	struct err err = { 0 };
 
-	(void)state;
-	for (const struct backend *const *b = backends; *b; b++) {
-		struct side *side = &sides[n_sides];
-
-		if ((*b)->unusable() || side_known((*b)->executor))
-			continue;
-		assert_true(n_sides < N_SIDES_MAX);
-		side->ops = (*b)->executor;
-		if (side->ops->open(&side->executor, 0, &err) ||
-		    side->ops->stream_new(&side->stream, side->executor, &err)) {
-			print_message("SKIPPED: backend %s: %s\n", (*b)->name, err.message);
-			if (n_sides == 0)
-				return -1;
-			continue;
-		}
-		n_sides++;
+	assert_true(n_sides < N_SIDES_MAX);
+	if (backend->executor->open(&side->executor, 0, &err)) {
+		print_message("SKIPPED: backend %s: %s\n", backend->name, err.message);
+		return -1;
 	}
+	side->ops = side->executor->ops;
+	if (set) {
+		side->own = *side->ops;
+		set->operations(&side->own);
+		side->executor->ops = side->ops = &side->own;
+	}
+	if (side->ops->stream_new(&side->stream, side->executor, &err)) {
+		print_message("SKIPPED: backend %s: %s\n", backend->name, err.message);
+		side->ops->close(side->executor);
+		return -1;
+	}
+	n_sides++;
+	return 0;
+}
+
+/* Every instruction set of the CPU, whose backends share an executor, and every other executor. */
+int sides_open(void **state)
+{
+	(void)state;
+	for (const struct host_ops *const *set = host_ops; *set; set++)
+		if ((*set)->usable() && side_open(&backend_reference, *set))
+			return -1;
+	for (const struct backend *const *b = backends; *b; b++)
+		if ((*b)->executor != backend_reference.executor && !(*b)->unusable())
+			side_open(*b, NULL);
 	return 0;
 }
 

@@ -18,6 +18,7 @@ struct side {
 	const struct executor_ops *ops;
 	struct executor *executor;
 	struct executor_stream *stream;
+	struct executor_ops own; /* of the CPU: ops of one instruction set */
 };
 
 /* Between sides_open() and sides_close(), the set-up and tear-down of a group of tests. */
@@ -26,8 +27,8 @@ extern size_t n_sides;
 
 #define EACH_SIDE(s) for (const struct side *s = sides; s < sides + n_sides; s++)
 
-/* The first side is the CPU's, which must open.  Another one whose backend runs and which does not
- * open is told as skipped. */
+/* The first sides are of the CPU, one for each instruction set, and must open.  Another one whose
+ * backend runs and which does not open is told as skipped. */
 int sides_open(void **state);
 int sides_close(void **state);
 

@@ -1,12 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The choice of experts for each token, and the tokens sorted by expert.
+ * The choice of experts for each token, the tokens sorted by expert, and their rows between
+ * products, compiled once for each instruction set, as ops_loops.h is.
  */
-#include "kernels/cpu/forward/route.h"
+#ifndef FP8CONV_KERNELS_CPU_FORWARD_EXPERT_LOOPS_H
+#define FP8CONV_KERNELS_CPU_FORWARD_EXPERT_LOOPS_H
 
-#include <math.h>
+#include <stdlib.h>
 
 #include "backend/routing.h"
+#include "base/mem.h"
+#include "kernels/cpu/forward/stats_loops.h"
+
+/* Turns a row of n scores into probabilities. */
+static void softmax(float *x, size_t n)
+{
+	float all = log_sum_exp(x, n);
+
+	for (size_t i = 0; i < n; i += LANES)
+		lanes_put(x, i, n, lanes_exp(lanes_at(x, i, n) - all));
+}
 
 /* Finds the indices of the k largest of n scores; the first of equal ones. */
 static void top_k(const float *scores, size_t n, size_t k, uint32_t *chosen)
@@ -48,7 +61,7 @@ static void mask_groups(const struct route_args *args, float *scores)
 	}
 }
 
-static void route_token(const struct cpu_ops *ops, const struct route_args *args, size_t t)
+static void route_token(const struct route_args *args, size_t t)
 {
 	size_t n = args->n_experts, k = args->top_k;
 	float *scores = args->scores + t * n, *biased = scores + args->n_tokens * n;
@@ -57,7 +70,7 @@ static void route_token(const struct cpu_ops *ops, const struct route_args *args
 		for (size_t e = 0; e < n; e++)
 			scores[e] = routing_sigmoid(scores[e]);
 	else if (args->kind == ROUTE_SOFTMAX)
-		ops->softmax(scores, n);
+		softmax(scores, n);
 	for (size_t e = 0; e < n; e++)
 		biased[e] = args->bias ? scores[e] + args->bias[e] : scores[e];
 	if (args->n_groups > 1)
@@ -66,13 +79,13 @@ static void route_token(const struct cpu_ops *ops, const struct route_args *args
 	routing_end(args, scores, args->chosen + t * k, args->weights + t * k);
 }
 
-void route_tokens(const struct cpu_ops *ops, const struct route_args *args)
+static void CPU_OP(route)(const struct route_args *args)
 {
 	for (size_t t = 0; t < args->n_tokens; t++)
-		route_token(ops, args, t);
+		route_token(args, t);
 }
 
-void route_sort(const struct sort_choices_args *args)
+static void CPU_OP(sort_choices)(const struct sort_choices_args *args)
 {
 	size_t k = args->top_k, n = 0;
 
@@ -97,3 +110,37 @@ void route_sort(const struct sort_choices_args *args)
 		}
 	}
 }
+
+static void CPU_OP(take_rows)(const struct take_rows_args *a)
+{
+	float *piece = a->y ? NULL : xcalloc(a->n_cols, sizeof *piece);
+	size_t n = a->n_cols;
+
+	for (size_t r = 0; r < a->n_rows; r++) {
+		const float *x = a->x + (a->rows ? a->rows[r] : r) * n;
+		float *y = a->y ? a->y + r * n : piece;
+
+		for (size_t i = 0; a->factors && i < n; i += LANES)
+			lanes_put(y, i, n, a->factors[r] * lanes_at(x, i, n));
+		if (!a->factors && y != x)
+			memcpy(y, x, n * sizeof *y);
+		row_put(a->round, slot_of(&a->stats, r, a->slot), a->codes, y, r, n);
+	}
+	free(piece);
+}
+
+static void CPU_OP(combine)(const struct combine_args *a)
+{
+	size_t n = a->n_cols;
+
+	for (size_t i = 0; i < a->n_tokens * a->top_k; i++) {
+		size_t row = a->places[i] - a->first; /* large if the place is before */
+		float *y = a->y + i / a->top_k * n, weight = a->weights ? a->weights[i] : 1;
+
+		for (size_t col = 0; row < a->n_rows && col < n; col += LANES)
+			lanes_put(y, col, n,
+				  lanes_at(y, col, n) + weight * lanes_at(a->x + row * n, col, n));
+	}
+}
+
+#endif
