@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Write the golden vectors of the tokenizer, or check that they are what this program writes: tokenizers/*.json, small
-tokenizers in the styles of known models, and tokenizer.txt, what the tokenizers package makes of texts with them.
+"""Write the golden vectors of the tokenizer, or check that they are what this program writes: tokenizers.txt, lines
+"NAME JSON" of small tokenizers in the styles of known models, and tokenizer.txt, what the tokenizers package makes of texts with them.
 
     python tokenizer.py            write
     python tokenizer.py --check    compare; exit status 1 where they differ
@@ -44,13 +44,12 @@ def main() -> None:
         if name == "falcon":                                # as files before version 0.20 have them
             state["model"]["merges"] = [" ".join(merge) for merge in state["model"]["merges"]]
         files[name] = json.dumps(state, ensure_ascii=False, separators=(",", ":")) + "\n"
-    out = {HERE / "tokenizers" / f"{name}.json": text for name, text in files.items()}
-    out[HERE / "tokenizer.txt"] = golden({name: Tokenizer.from_str(text) for name, text in files.items()})
+    out = {HERE / "tokenizers.txt": "".join(f"{name} {files[name]}" for name in sorted(files)),
+           HERE / "tokenizer.txt": golden({name: Tokenizer.from_str(text) for name, text in files.items()})}
     differ = [str(path) for path, text in out.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     if "--check" in sys.argv:
         print("\n".join(f"differs: {path}" for path in differ) or "the golden vectors are as they should be")
         sys.exit(1 if differ else 0)
-    (HERE / "tokenizers").mkdir(exist_ok=True)
     for path, text in out.items():
         path.write_text(text, encoding="utf-8")
 
