@@ -48,6 +48,12 @@ def make_model(model: Path) -> None:
     (model / "tokenizer.json").write_text(json.dumps({"filler": "x" * 3000000}))
     (model / "README.md").write_text("a model\n")
     (model / "LICENSE").write_text("")
+    (model / "modules.json").write_text("[]")
+    for name in ("1_Pooling", "2_Dense"):
+        (model / name).mkdir()
+        (model / name / "config.json").write_text("{}")
+    header = json.dumps({"linear.weight": {"dtype": "F32", "shape": [2, 8], "data_offsets": [0, 64]}}).encode()
+    (model / "2_Dense/model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(64))
 
 
 class Server:
@@ -90,7 +96,7 @@ def check(name: str, truth: bool, what: object = "") -> None:
 
 def same(a: Path, b: Path) -> str:
     """What differs besides the record, which has times."""
-    names = sorted({p.name for p in [*a.glob("*"), *b.glob("*")]} - {"fp8conv-manifest.json"})
+    names = sorted({str(p.relative_to(top)) for top in (a, b) for p in top.rglob("*") if p.is_file()} - {"fp8conv-manifest.json"})
     return ", ".join(n for n in names if not (a / n).exists() or not (b / n).exists()
                      or (a / n).read_bytes() != (b / n).read_bytes())
 

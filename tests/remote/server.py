@@ -13,8 +13,8 @@ plain           ignores ranges
 shifted         sends the range that begins one byte later
 liar            its Content-Range is of another range than asked for
 short           promises the range and sends half of it, always
-changes         the ETag is another one after 12 answers
-grows           the size in Content-Range grows after 12 answers
+changes         the ETag is another one after 16 answers
+grows           the size in Content-Range grows after 16 answers
 noversion       neither ETag nor Last-Modified
 encoded         the tokenizer comes as it is stored there: compressed, with its Content-Encoding
 drip            sends one byte of each range of weights, and closes the connection
@@ -168,7 +168,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def range(self, words, full, n):
         size = os.path.getsize(full)
-        changed = n > 12
+        changed = n > 16
         version = hashlib.sha256(f"{full} {size}".encode()).hexdigest()[:16]
         if "changes" in words and changed:
             version = "changed"
