@@ -15,7 +15,8 @@
 struct ends {
 	const struct st_tensor *table; /* of hidden_size, one row for each token */
 	const struct st_tensor *head;  /* "lm_head.weight" */
-	size_t n_tables;	       /* several: of several models in one */
+	const struct st_tensor *last_norm;
+	size_t n_tables; /* several: of several models in one */
 	bool embedding, any_head, norm, draft;
 };
 
@@ -73,7 +74,7 @@ static void look_at_matrix(const struct expect *expect, const struct st_tensor *
 	uint64_t vocab = expect->config.size[CONFIG_VOCAB_SIZE];
 
 	if (role == ROLE_LM_HEAD || role == ROLE_OUTPUT_HEAD) {
-		ends->any_head = true;
+		ends->any_head |= strstr(tensor->name, "weight") != NULL;
 		/* deeper ones are of a second model */
 		if (ends_with(tensor->name, "lm_head.weight") && n_dots(tensor->name) < 3)
 			ends->head = tensor;
@@ -87,25 +88,43 @@ static void look_at_matrix(const struct expect *expect, const struct st_tensor *
 	}
 }
 
+/* Returns the length of the stack's path without its last n segments: "model." of "model.layers.".
+ */
+static size_t path_above(const struct stack *stack, int n)
+{
+	size_t len = stack->len;
+
+	for (; n > 0 && len; n--)
+		for (len--; len && stack->name[len - 1] != '.';)
+			len--;
+	return len;
+}
+
+/* Does the name begin with the path of the stack's parent, or of that one's, unless it is all of
+ * the checkpoint? */
+static bool is_beside(const struct stack *stack, const char *name, size_t *len)
+{
+	for (int n = 1; n <= 2; n++) {
+		*len = path_above(stack, n);
+		if ((n == 1 || *len) && strlen(name) > *len && !memcmp(name, stack->name, *len))
+			return true;
+	}
+	return false;
+}
+
 /* Does the norm lie beside the layers of the language model, and is it none of embeddings, which
  * come before them? */
 static bool is_last_norm(const struct expect *expect, const char *name)
 {
-	const struct stack *stack = expect->main;
-	size_t parent = stack->len - 1;
 	const char *word;
+	size_t len;
 
-	/* "model." of "model.layers." and of "model.encoder.layers." */
-	for (int i = 0; i < 2 && parent; i++) {
-		parent--;
-		while (parent && stack->name[parent - 1] != '.')
-			parent--;
-	}
-	word = name + parent;
-	if (strlen(name) < parent || memcmp(name, stack->name, parent) != 0)
+	if (!is_beside(expect->main, name, &len))
 		return false;
+	word = name + len;
 	/* LFM2's last norm is "embedding_norm" */
-	return strstr(word, ".embedding_norm.") || !(strstr(word, "emb") || strstr(word, "per_"));
+	return strstr(word, "embedding_norm.") == word ||
+	       !(strstr(word, "emb") || strstr(word, "per_"));
 }
 
 static void look_at(struct expect *expect, const struct st_tensor *tensor, struct ends *ends)
@@ -120,7 +139,11 @@ static void look_at(struct expect *expect, const struct st_tensor *tensor, struc
 		return;
 	if (tensor->n_dims == 2)
 		look_at_matrix(expect, tensor, facts.role, ends);
-	ends->norm |= facts.role == ROLE_NORM && is_last_norm(expect, tensor->name);
+	if (facts.role == ROLE_NORM && is_last_norm(expect, tensor->name)) {
+		ends->norm = true;
+		if (ends_with(tensor->name, "model.norm.weight"))
+			ends->last_norm = tensor;
+	}
 }
 
 /* Have the layers of the language model norms with weights? */
@@ -147,18 +170,62 @@ static bool is_tied(const struct expect *expect)
 	       json_is_true(json_object_get(expect->root, "tie_word_embeddings"));
 }
 
-static void check_width(struct expect *expect, const struct st_tensor *tensor)
+/* Has config.json a vocabulary of that size, or none? */
+static bool is_vocab(const json_t *object, uint64_t size, int depth)
 {
-	uint64_t hidden = expect->config.size[CONFIG_HIDDEN_SIZE];
+	bool found = false;
+	const char *key;
+	json_t *value;
+
+	json_object_foreach((json_t *)object, key, value)
+	{
+		if (strstr(key, "vocab") && json_is_integer(value))
+			found |= (uint64_t)json_integer_value(value) == size;
+		else if (json_is_object(value) && depth)
+			found |= is_vocab(value, size, depth - 1);
+	}
+	return found;
+}
+
+static void report_shape(struct expect *expect, const struct st_tensor *tensor, const char *key,
+			 uint64_t size)
+{
 	struct buf shape = { 0 };
 
-	if (!tensor || !hidden || tensor->shape[1] == hidden)
-		return;
-	st_shape_format(&shape, tensor->shape, 2);
+	st_shape_format(&shape, tensor->shape, tensor->n_dims);
 	expect_add(expect, EXPECT_SHAPE, tensor->name, 1,
-		   "'%s' is %s, but hidden_size of config.json is %llu", tensor->name, shape.data,
-		   (unsigned long long)hidden);
+		   "'%s' is %s, but %s of config.json is %" PRIu64, tensor->name, shape.data, key,
+		   size);
 	buf_release(&shape);
+}
+
+/* Checks an embedding, head or last norm. */
+static void check_shape(struct expect *expect, const struct st_tensor *tensor)
+{
+	const uint64_t hidden = expect->config.size[CONFIG_HIDDEN_SIZE];
+	const uint64_t vocab = expect->config.size[CONFIG_VOCAB_SIZE];
+
+	if (!tensor || !tensor->n_dims)
+		return;
+	if ((hidden || expect->config.bad[CONFIG_HIDDEN_SIZE]) &&
+	    tensor->shape[tensor->n_dims - 1] != hidden)
+		report_shape(expect, tensor, "hidden_size", hidden);
+	else if (tensor->n_dims == 2 && (vocab || expect->config.bad[CONFIG_VOCAB_SIZE]) &&
+		 !is_vocab(expect->root, tensor->shape[0], 2))
+		report_shape(expect, tensor, "vocab_size", vocab);
+}
+
+/* An embedding that is not in the module of the layers is under a name that no loader has. */
+static void check_place(struct expect *expect, const struct st_tensor *table)
+{
+	const struct stack *stack = expect->main;
+	size_t len;
+
+	if (table &&
+	    (!is_beside(stack, table->name, &len) || !strncmp(table->name + len, "model.", 6)))
+		expect_add(expect, EXPECT_NAME, table->name, 1,
+			   "'%s' is not in the module '%.*s' of the layers: name it so",
+			   table->name, (int)path_above(stack, 1), stack->name);
 }
 
 uint64_t expect_n_mtp(const struct expect *expect, const char **key)
@@ -209,20 +276,23 @@ void expect_ends(struct expect *expect)
 	    !expect_may_lack(expect, EXPECT_LAST_NORM))
 		expect_add(expect, EXPECT_TENSOR, NULL, 1,
 			   "the norm after the last layer is missing");
-	if (!ends.any_head && !is_tied(expect))
+	if (!ends.any_head && !is_tied(expect) && !expect_has_pairs(expect))
 		expect_add(expect, EXPECT_TENSOR, NULL, 1,
 			   "lm_head is missing, and tie_word_embeddings of config.json is false");
 	if (ends.n_tables > 1)
 		return;
-	check_width(expect, ends.table);
-	check_width(expect, ends.head);
+	if (!expect_has_pairs(expect))
+		check_place(expect, ends.table);
+	check_shape(expect, ends.table);
+	check_shape(expect, ends.head);
+	check_shape(expect, ends.last_norm);
 }
 
 /* --- wrapped names --- */
 
 /* Parts of names that a wrapper of torch, peft or a parallel trainer adds. */
 static const char *const wrappers[] = { "_orig_mod.", "base_model.model.", "_fsdp_wrapped_module.",
-					"_checkpoint_wrapped_module." };
+					"_checkpoint_wrapped_module.", ".modules_to_save." };
 
 /* Is the word in a name outside of layers, of a stack or of a template? */
 static bool is_anywhere(const struct expect *expect, const char *word)
@@ -254,8 +324,8 @@ void expect_wrapped(struct expect *expect)
 		}
 		if (n)
 			expect_add(expect, EXPECT_NAME, first->name, n,
-				   "'%s' has '%s' in its name, as have %zu tensors in all: take "
-				   "it out of the names",
+				   "'%s' has '%s' in its name, as have %zu tensors in all: name "
+				   "them as the model's class does",
 				   first->name, wrappers[i], n);
 	}
 }

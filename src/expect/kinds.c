@@ -232,10 +232,102 @@ static bool check_renamed(struct expect *expect, const struct layer *a, const st
 	return false;
 }
 
+/* Is a the only layer that config.json describes as it does? */
+static bool is_lone(const struct expect *expect, const struct class *classes, size_t n,
+		    const struct class *a)
+{
+	const uint64_t n_layers = expect->config.size[CONFIG_LAYERS];
+
+	if (n_layers && a->first->number >= n_layers)
+		return false; /* of multi-token prediction */
+	for (const struct class *b = classes; b < classes + n; b++)
+		if (b != a && b->first->declared == a->first->declared)
+			return false;
+	return a->n == 1;
+}
+
+/* Have all layers but those of class a the template? */
+static bool others_have(const struct expect *expect, const struct class *classes, size_t n,
+			const struct class *a, uint32_t template)
+{
+	for (const struct class *b = classes; b < classes + n; b++)
+		if (b != a && !expect_member(expect, b->first, template))
+			return false;
+	return true;
+}
+
+/* Has layer a a part of the module that the template's module is in, and nothing in it that the
+ * others have not?  A norm may be in the layer itself. */
+static bool has_rest(const struct expect *expect, const struct class *classes, size_t n,
+		     const struct class *a, uint32_t template)
+{
+	size_t len, has = 0, n_parent;
+	const char *name = expect_template_name(expect, template, &len);
+
+	n_parent = len - (sizeof ".weight" - 1);
+	while (n_parent && name[n_parent - 1] != '.')
+		n_parent--;
+	if (!n_parent)
+		return expect->templates[template].facts.role == ROLE_NORM;
+	for (size_t i = 0; i < a->first->n; i++) {
+		const struct member *member = &expect->members[a->first->first + i];
+		size_t n_other;
+		const char *other = expect_template_name(expect, member->template, &n_other);
+
+		if (n_other < n_parent || memcmp(name, other, n_parent) != 0)
+			continue;
+		if (!others_have(expect, classes, n, a, member->template))
+			return false;
+		has++;
+	}
+	return has;
+}
+
+static bool is_weight(const struct expect *expect, uint32_t template)
+{
+	static const char end[] = ".weight";
+	size_t len, n = sizeof end - 1;
+	const char *name = expect_template_name(expect, template, &len);
+
+	return len > n && !memcmp(name + len - n, end, n);
+}
+
+/* Compares a layer that is alone of its kind with all others, module by module: kinds of layers
+ * differ in whole modules.  Layers that share keys or values lack their weights. */
+static void check_lone(struct expect *expect, const struct class *classes, size_t n,
+		       const struct class *a)
+{
+	const struct class *b = classes + (a == classes);
+
+	if (json_is_true(json_object_get(expect->level, "attention_k_eq_v")) ||
+	    json_integer_value(json_object_get(expect->level, "num_kv_shared_layers")))
+		return;
+	for (size_t i = 0; i < b->first->n; i++) {
+		const struct member *member = &expect->members[b->first->first + i];
+		const struct role_facts *facts = &expect->templates[member->template].facts;
+		char *name;
+
+		if ((facts->role != ROLE_NORM && facts->role != ROLE_LINEAR) ||
+		    !is_weight(expect, member->template) ||
+		    expect_member(expect, a->first, member->template) ||
+		    !others_have(expect, classes, n, a, member->template) ||
+		    !has_rest(expect, classes, n, a, member->template))
+			continue;
+		name = expect_name_in(expect, a->first, member);
+		expect_add(expect, EXPECT_TENSOR, name, 1,
+			   "'%s' is missing, but all other layers, as %" PRIu32 ", have it", name,
+			   b->first->number);
+		free(name);
+	}
+}
+
 static void check_classes(struct expect *expect, const struct class *classes, size_t n,
 			  uint64_t n_layers)
 {
 	for (const struct class *a = classes; a < classes + n; a++) {
+		if (expect->stacks[a->first->stack].is_normed && n_layers > 2 && n > 1 &&
+		    is_lone(expect, classes, n, a))
+			check_lone(expect, classes, n, a);
 		if (check_subset(expect, classes, n, a, n_layers) || a->n > 1)
 			continue;
 		for (const struct class *b = classes; b < classes + n; b++)

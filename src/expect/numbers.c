@@ -53,14 +53,13 @@ static void count_norms(const struct expect *expect, const struct stack *stack, 
 
 /* Is the stack a cut of a model, as tests of names are: layers, or some of them, without their
  * norms? */
-static bool is_cut(const struct expect *expect, const struct stack *stack)
+static bool is_cut(const struct expect *expect, const struct stack *stack, size_t least,
+		   size_t most)
 {
 	uint64_t n_layers = expect->config.size[CONFIG_LAYERS];
-	size_t least, most;
 
 	if (!n_layers)
 		n_layers = (uint64_t)expect->layers[stack->first + stack->n - 1].number + 1;
-	count_norms(expect, stack, &least, &most);
 	return !most || (stack->n < n_layers && (!least || (most == 1 && stack->n == 1)));
 }
 
@@ -68,14 +67,16 @@ void expect_judge(struct expect *expect)
 {
 	for (size_t s = 0; s < expect->n_stacks; s++) {
 		struct stack *stack = &expect->stacks[s];
-		size_t n = 0;
+		size_t n = 0, least, most;
 
+		count_norms(expect, stack, &least, &most);
+		stack->is_normed = least > 0;
 		for (size_t i = 0; i < stack->n; i++)
 			n += expect->layers[stack->first + i].n >= MIN_NAMES;
 		stack->is_layers = n == stack->n && n;
 		if (stack != expect->main)
 			stack->is_uniform = stack->is_layers && n >= MIN_LAYERS;
-		else if (is_cut(expect, stack))
+		else if (is_cut(expect, stack, least, most))
 			stack->is_layers = false;
 		else
 			stack->is_uniform = true;
@@ -178,6 +179,11 @@ void expect_numbers(struct expect *expect)
 
 	if (expect_has_pairs(expect))
 		n_layers = 0;
+	if (expect->main && expect->main->is_uniform && !n_layers &&
+	    expect->config.bad[CONFIG_LAYERS])
+		expect_add(expect, EXPECT_LAYER, NULL, 1,
+			   "num_hidden_layers of config.json is 0, but %zu layers are here",
+			   expect->main->n);
 	for (size_t i = 0; i < expect->n_stacks; i++) {
 		const struct stack *stack = &expect->stacks[i];
 		uint64_t end = (uint64_t)expect->layers[stack->first + stack->n - 1].number + 1;

@@ -12,20 +12,21 @@
 /* Where a module has the first two, it has the third. */
 static const struct {
 	const char *have, *beside, *needs;
-	bool attention;	    /* in modules that are named after it */
-	const char *unless; /* a member of config.json that allows it; NULL: none */
+	bool attention;	      /* in modules that are named after it */
+	const char *unless;   /* a member of config.json that allows it; NULL: none */
+	const char *other[8]; /* names that may stand in the place of the third */
 } rows[] = {
-	{ "gate_proj", "down_proj", "up_proj", false, NULL },
-	{ "gate_proj", "up_proj", "down_proj", false, NULL },
-	{ "w1", "w3", "w2", false, NULL },
-	{ "q_proj", "v_proj", "k_proj", true, NULL },
-	{ "k_proj", "v_proj", "q_proj", true, NULL },
-	{ "q_proj", "k_proj", "v_proj", true, "attention_k_eq_v" },
+	{ "gate_proj", "down_proj", "up_proj", .unless = NULL },
+	{ "gate_proj", "up_proj", "down_proj", .unless = NULL },
+	{ "w1", "w3", "w2", .unless = NULL },
+	{ "q_proj", "v_proj", "k_proj", .attention = true },
+	{ "k_proj", "v_proj", "q_proj", .attention = true },
+	{ "q_proj", "k_proj", "v_proj", .attention = true, .unless = "attention_k_eq_v" },
+	{ "q_proj", "k_proj", "o_proj", .attention = true,
+	  .other = { "out_proj", "c_proj", "dense", "proj", "wo", "Wo", "projection_layer" } },
 };
 
-/* Returns the length of the parent's path, with its dot, where name is "PARENT.word.weight"; 0
- * where it is not. */
-static size_t parent_len(const char *name, size_t len, const char *word)
+size_t expect_parent_len(const char *name, size_t len, const char *word)
 {
 	static const char weight[] = ".weight";
 	size_t n_word = strlen(word), n_end = n_word + sizeof weight - 1;
@@ -40,7 +41,7 @@ static size_t parent_len(const char *name, size_t len, const char *word)
 		       : 0;
 }
 
-static const struct member *sibling(struct expect *expect, const struct layer *layer,
+const struct member *expect_sibling(struct expect *expect, const struct layer *layer,
 				    const char *parent, size_t n, const char *word)
 {
 	struct buf name = { 0 };
@@ -70,6 +71,15 @@ static void report(struct expect *expect, const struct layer *layer, const struc
 		   have, beside);
 }
 
+static bool has_other(struct expect *expect, const struct layer *layer, const char *parent,
+		      size_t n, size_t row)
+{
+	for (size_t i = 0; i < 8 && rows[row].other[i]; i++)
+		if (expect_sibling(expect, layer, parent, n, rows[row].other[i]))
+			return true;
+	return false;
+}
+
 /* Is the last segment of the path, before its dot, an attention? */
 static bool is_attention(const char *path, size_t n)
 {
@@ -88,17 +98,68 @@ static void check_member(struct expect *expect, const struct layer *layer,
 		const char *name = expect_template_name(expect, member->template, &len);
 		char *parent;
 
-		n = parent_len(name, len, rows[row].have);
+		n = expect_parent_len(name, len, rows[row].have);
 		if (!n || (rows[row].attention && !is_attention(name, n)) ||
 		    (rows[row].unless &&
 		     json_is_true(json_object_get(expect->level, rows[row].unless))))
 			continue;
 		parent = xstrndup(name, n);
-		if (sibling(expect, layer, parent, n, rows[row].beside) &&
-		    !sibling(expect, layer, parent, n, rows[row].needs))
+		if (expect_sibling(expect, layer, parent, n, rows[row].beside) &&
+		    !expect_sibling(expect, layer, parent, n, rows[row].needs) &&
+		    !has_other(expect, layer, parent, n, row))
 			report(expect, layer, member, rows[row].have, rows[row].beside,
 			       rows[row].needs);
 		free(parent);
+	}
+}
+
+/* Members of config.json by which modules have biases: "self_attn.q_proj.bias". */
+static const struct {
+	const char *key, *module;
+} biases[] = { { "attention_bias", "att" }, { "mlp_bias", "mlp" } };
+
+/* Returns a bias of such a module in the layers of the language model, or NULL. */
+static const struct st_tensor *find_bias(const struct expect *expect, const char *module,
+					 const char *end)
+{
+	const size_t n = strlen(end);
+
+	for (size_t i = 0; i < expect->main->n; i++) {
+		const struct layer *layer = &expect->layers[expect->main->first + i];
+
+		for (size_t m = 0; m < layer->n; m++) {
+			const struct member *member = &expect->members[layer->first + m];
+			size_t len;
+			const char *name = expect_template_name(expect, member->template, &len);
+
+			if (len > n && !memcmp(name + len - n, end, n) &&
+			    memmem(name, len, module, strlen(module)))
+				return expect_tensor(expect, member);
+		}
+	}
+	return NULL;
+}
+
+/* Is the value true for Python? */
+static bool is_truthy(const json_t *value)
+{
+	return json_is_true(value) || json_string_length(value) || json_number_value(value) != 0;
+}
+
+static void check_biases(struct expect *expect)
+{
+	for (size_t i = 0; i < sizeof biases / sizeof *biases; i++) {
+		const json_t *value = json_object_get(expect->level, biases[i].key);
+		const struct st_tensor *bias = find_bias(expect, biases[i].module, "_proj.bias");
+
+		if (is_truthy(value) && !find_bias(expect, "", ".bias"))
+			expect_add(expect, EXPECT_TENSOR, NULL, 1,
+				   "no module has a bias, but %s of config.json is true",
+				   biases[i].key);
+		else if (json_is_false(value) && bias)
+			expect_add(expect, EXPECT_NAME, bias->name, 1,
+				   "'%s' is here, but %s of config.json is false", bias->name,
+				   biases[i].key);
 	}
 }
 
@@ -119,4 +180,6 @@ void expect_parts(struct expect *expect)
 			check_member(expect, layer, &expect->members[layer->first + m]);
 	}
 	intern_release(&classes);
+	if (expect->main && expect->main->is_uniform && !expect_has_pairs(expect))
+		check_biases(expect);
 }

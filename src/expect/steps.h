@@ -10,6 +10,7 @@
  *	expect_kinds()		names of layers of one kind
  *	expect_parts()		what engines merge, and what follows it
  *	expect_shapes()		shapes of layers of one kind
+ *	expect_sizes()		sizes against config.json
  *	expect_experts()	experts of each layer
  *	expect_ends()		embedding, last norm, head, multi-token prediction
  */
@@ -65,6 +66,7 @@ struct stack {
 	bool tower;
 	bool is_layers;	 /* each layer has enough names to be one, and they are all expected */
 	bool is_uniform; /* the layers are copies of a few kinds */
+	bool is_normed;	 /* each layer has a norm of its own */
 	uint64_t bytes;
 	size_t first, n; /* layers, by number */
 };
@@ -122,6 +124,7 @@ void expect_numbers(struct expect *expect);
 void expect_kinds(struct expect *expect);
 void expect_parts(struct expect *expect);
 void expect_shapes(struct expect *expect);
+void expect_sizes(struct expect *expect);
 void expect_experts(struct expect *expect);
 void expect_ends(struct expect *expect);
 
@@ -144,6 +147,20 @@ static inline const struct st_tensor *expect_tensor(const struct expect *expect,
 {
 	return expect->checkpoint->by_name[expect->cells[member->cell].tensor].tensor;
 }
+
+/* Is the tensor as the model has it, neither packed nor of integers? */
+static inline bool expect_is_plain(const struct st_tensor *tensor)
+{
+	return dtype_is_float(tensor->dtype) || dtype_is_fp8(tensor->dtype);
+}
+
+/* Returns the length of the parent's path, with its dot, where name is "PARENT.word.weight"; 0
+ * where it is not. */
+size_t expect_parent_len(const char *name, size_t len, const char *word);
+
+/* Returns the layer's member PARENT.word.weight, or NULL; n is the length of the parent's path. */
+const struct member *expect_sibling(struct expect *expect, const struct layer *layer,
+				    const char *parent, size_t n, const char *word);
 
 /* Returns the name that a layer's tensor would have after that of another layer of its stack.  The
  * caller frees it. */

@@ -107,6 +107,25 @@ static void check_integers(struct verify *verify, const struct tensor_ref *ref,
 		    dtype_name(tensor->dtype));
 }
 
+/* Reports a norm, embedding or head of integers, or a norm in FP8: no engine has a scale for it. */
+static void check_type(struct verify *verify, const struct tensor_ref *ref,
+		       const struct role_facts *facts)
+{
+	const struct st_tensor *tensor = ref->tensor;
+	const bool integers =
+		tensor->dtype == DT_I64 || tensor->dtype == DT_I32 || tensor->dtype == DT_I16;
+
+	if ((facts->role != ROLE_NORM && facts->role != ROLE_EMBEDDING &&
+	     facts->role != ROLE_LM_HEAD) ||
+	    !facts->weight || tensor->n_dims < 1 ||
+	    !(integers || (dtype_is_fp8(tensor->dtype) && tensor->n_dims == 1)) ||
+	    low_bit_is_part(&verify->low_bit, low_bit_index(verify->opened.checkpoint, ref)))
+		return;
+	problem_add(&verify->result->problems, PROBLEM_DTYPE_MISMATCH, tensor->name,
+		    verify_file(verify, ref), "weight '%s' is %s, which engines have no scale for",
+		    tensor->name, dtype_name(tensor->dtype));
+}
+
 void verify_kept(struct verify *verify, const struct tensor_ref *ref,
 		 const struct role_facts *facts, const char *module)
 {
@@ -115,6 +134,7 @@ void verify_kept(struct verify *verify, const struct tensor_ref *ref,
 	bool table = lists_table(verify, module);
 	char *missing;
 
+	check_type(verify, ref, facts);
 	if (!verify->opened.declared)
 		return;
 	check_integers(verify, ref, facts, module);

@@ -11,6 +11,7 @@
 #include "backend/dispatch.h"
 #include "base/mem.h"
 #include "base/pool.h"
+#include "format/scale_names.h"
 #include "source/unpack.h"
 #include "verify/origin.h"
 #include "verify/steps.h"
@@ -33,9 +34,9 @@ static bool same_shape(const struct st_tensor *a, const struct st_tensor *b)
 }
 
 /* Returns the unit of that name, or NULL. */
-static const struct unit *find_unit(const struct origin *origin, char *name)
+static const struct unit *find_unit(const struct origin *origin, const char *name)
 {
-	const struct unit key = { .name = name }, *expected = &key;
+	const struct unit key = { .name = (char *)name }, *expected = &key;
 	const struct unit **found;
 
 	if (!origin->selection.n_units)
@@ -178,6 +179,21 @@ static void report_type(struct verify *verify, const struct tensor_ref *ref,
 	buf_release(&original_shape);
 }
 
+/* Notes a tensor that the source has under no name.  The head of a tied model is a copy. */
+static void check_extra(struct verify *verify, const struct origin *origin,
+			const struct tensor_ref *ref)
+{
+	const char *name = ref->tensor->name;
+
+	if (detection_is_weight(ref) || scale_name_find(name) ||
+	    detection_is_scale(verify->opened.detection, ref) || find_unit(origin, name) ||
+	    low_bit_of(&verify->low_bit, low_bit_index(verify->opened.checkpoint, ref)) ||
+	    role_cache_find(&verify->roles, name).role == ROLE_LM_HEAD)
+		return;
+	problem_add(&verify->result->problems, PROBLEM_TENSOR_EXTRA, name, verify_file(verify, ref),
+		    "'%s' has no counterpart in the source", name);
+}
+
 static void find_copies(struct verify *verify, struct origin *origin)
 {
 	const struct checkpoint *checkpoint = verify->opened.checkpoint;
@@ -188,6 +204,8 @@ static void find_copies(struct verify *verify, struct origin *origin)
 		struct copy copy = find_copy(origin, ref);
 		struct st_tensor original;
 
+		if (!copy.ref)
+			check_extra(verify, origin, ref);
 		if (!copy.ref || detection_is_weight(ref) ||
 		    detection_is_scale(verify->opened.detection, ref))
 			continue;
@@ -264,8 +282,22 @@ static int compare_copies(struct verify *verify, struct origin *origin, struct e
 	return 0;
 }
 
+/* Has the tensor been missed already, by the other layers?  Only listed problems are looked at. */
+static bool is_reported(const struct problems *problems, const char *name)
+{
+	if (problems->n_of[PROBLEM_TENSOR_MISSING] > DEFECTS_LISTED)
+		return false;
+	for (size_t i = 0; i < problems->n; i++)
+		if (problems->list[i].kind == PROBLEM_TENSOR_LACKING && problems->list[i].tensor &&
+		    !strcmp(problems->list[i].tensor, name))
+			return true;
+	return false;
+}
+
 static void report_missing(struct verify *verify, const struct tensor_ref *ref, const char *name)
 {
+	if (is_reported(&verify->result->problems, name))
+		return;
 	problem_add(&verify->result->problems, PROBLEM_TENSOR_MISSING, name, NULL,
 		    "'%s' is missing, but '%s' of the source contains it", name,
 		    verify->run.origin->checkpoint.shards[ref->shard].name);

@@ -86,6 +86,7 @@ static const struct {
 	[PROBLEM_TENSOR_MISSING] = FAULT("tensor-missing", NULL),
 	[PROBLEM_TENSOR_LACKING] =
 		FAULT("tensor-missing", "engines leave it uninitialized and compute garbage"),
+	[PROBLEM_TENSOR_EXTRA] = NOTE("tensor-missing", "engines may read it"),
 	[PROBLEM_TENSOR_SHAPE] = FAULT("tensor-shape", "engines refuse it, or load a part"),
 	[PROBLEM_TENSOR_NAME] = FAULT("tensor-name", "engines load nothing under such names"),
 	[PROBLEM_LAYER_MISSING] =

@@ -156,6 +156,29 @@ static void dense_models_are_whole(void **state)
 		{ .old = "model.",
 		  .new = "_orig_mod.model.",
 		  .expected = "3 _orig_mod.model.embed_tokens.weight; " },
+		{ .less = "o_proj", .expected = "1 " L "0.self_attn.o_proj.weight; " },
+		{ .old = "model.embed_tokens",
+		  .new = "embed_tokens",
+		  .expected = "3 embed_tokens.weight; " },
+		{ .old = "model.embed_tokens",
+		  .new = "model.model.embed_tokens",
+		  .expected = "3 model.model.embed_tokens.weight; " },
+		{ .old = "model.norm", .new = "norm", .expected = "1 the norm after the last" },
+		{ .old = "lm_head.weight", .new = "lm_head.kernel", .expected = "1 lm_head is " },
+		{ .old = "lm_head.weight",
+		  .new = "lm_head.modules_to_save.default.weight",
+		  .expected = "3 lm_head.modules_to_save.default.weight; " },
+		{ .old = "1.input_layernorm.weight BF16 64",
+		  .new = "1.input_layernorm.weight BF16 1 64",
+		  .expected = "2 " L "1.input_layernorm.weight; " },
+		{ .old = "model.norm.weight BF16 64",
+		  .new = "model.norm.weight BF16 32",
+		  .expected = "2 model.norm.weight; " },
+		{ .old = "lm_head.weight BF16 512 64",
+		  .new = "lm_head.weight BF16 511 64",
+		  .expected = "2 lm_head.weight; " },
+		{ .config = "{\"num_hidden_layers\": 0}",
+		  .expected = "0 num_hidden_layers of config.json is 0" },
 		/* members of config.json that are as long as the model has layers */
 		{ .less = L "1.mlp.down_proj",
 		  .config = CONFIG(3, ", \"hidden_act\": \"elu\", \"eos_token_id\": [1, 2, 3]"),
@@ -171,6 +194,69 @@ static void dense_models_are_whole(void **state)
 
 	(void)state;
 	check_rows(rows, N_OF(rows), 3, 0, CONFIG(3, ""));
+}
+
+/* 4 heads of 16 rows, 2 of keys and values, gates of 128 rows. */
+#define SIZES(heads, kv_heads, dim, width)                                                     \
+	CONFIG(3, ", \"num_attention_heads\": " #heads ", \"num_key_value_heads\": " #kv_heads \
+		  ", \"head_dim\": " #dim ", \"intermediate_size\": " #width)
+
+static void sizes_are_those_of_the_configuration(void **state)
+{
+	static const struct row rows[] = {
+		{ .expected = "" },
+		{ .config = SIZES(5, 2, 16, 128), .expected = "2 " L "0.self_attn.o_proj.weight" },
+		{ .config = SIZES(0, 2, 16, 128), .expected = "2 " L "0.self_attn.o_proj.weight" },
+		{ .config = SIZES(2, 2, 16, 128), .expected = "2 " L "0.self_attn.o_proj.weight" },
+		{ .config = SIZES(4, 2, 15, 128), .expected = "2 " L "0.self_attn.o_proj.weight" },
+		{ .config = SIZES(4, 4, 16, 128), .expected = "2 " L "0.self_attn.k_proj.weight" },
+		{ .config = SIZES(4, 2, 16, 129), .expected = "2 " L "0.mlp.gate_proj.weight" },
+		{ .config = SIZES(4, 2, null, 128), .expected = "" },
+		{ .config = SIZES(4, null, 16, 128), .expected = "" },
+		{ .config = SIZES(4, 2, 16, [128]), .expected = "" },
+		/* a gate of the outputs doubles the rows of q */
+		{ .old = "q_proj.weight BF16 64", .new = "q_proj.weight BF16 128", .expected = "" },
+		{ .old = "q_proj.weight BF16 64",
+		  .new = "q_proj.weight BF16 96",
+		  .expected = "2 " L "0.self_attn.q_proj.weight" },
+		{ .old = "up_proj.weight BF16 128",
+		  .new = "up_proj.weight BF16 64",
+		  .expected = "2 " L "0.mlp.up_proj.weight" },
+		{ .old = "o_proj.weight BF16 64",
+		  .new = "o_proj.weight BF16 32",
+		  .expected = "2 " L "0.self_attn.o_proj.weight" },
+		/* biases */
+		{ .config = CONFIG(3, ", \"attention_bias\": true"),
+		  .expected = "1 no module has a bias, but attention_bias" },
+		{ .config = CONFIG(3, ", \"attention_bias\": \"False\""),
+		  .expected = "1 no module has a bias, but attention_bias" },
+		{ .more = L "0.self_attn.q_proj.bias BF16 64\n" L
+			    "1.self_attn.q_proj.bias BF16 64\n" L
+			    "2.self_attn.q_proj.bias BF16 64\n",
+		  .config = CONFIG(3, ", \"attention_bias\": false"),
+		  .expected = "3 " L "0.self_attn.q_proj.bias" },
+	};
+
+	(void)state;
+	check_rows(rows, N_OF(rows), 3, 0, SIZES(4, 2, 16, 128));
+}
+
+/* Layer 1 is the only one of its kind: what is in all other layers is in it too, unless the kinds
+ * differ in the whole module. */
+static void lone_layers_have_their_modules(void **state)
+{
+	static const struct row rows[] = {
+		{ .expected = "" },
+		{ .less = L "1.input_layernorm", .expected = "1 " L "1.input_layernorm.weight; " },
+		{ .less = L "1.self_attn.o_proj",
+		  .expected = "1 " L "1.self_attn.o_proj.weight; " },
+		{ .less = L "1.mlp.gate_proj", .expected = "1 " L "1.mlp.gate_proj.weight; " },
+		{ .less = L "1.self_attn", .expected = "" },
+		{ .old = L "1.self_attn", .new = L "1.mixer", .expected = "" },
+	};
+
+	(void)state;
+	check_rows(rows, N_OF(rows), 4, 0, CONFIG(4, ", \"mlp_only_layers\": [1]"));
 }
 
 static void experts_are_all_there(void **state)
@@ -301,8 +387,12 @@ static void names_are_split(void **cmocka_state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(dense_models_are_whole), cmocka_unit_test(experts_are_all_there),
-		cmocka_unit_test(kinds_of_layers_differ), cmocka_unit_test(weights_have_elements),
+		cmocka_unit_test(dense_models_are_whole),
+		cmocka_unit_test(sizes_are_those_of_the_configuration),
+		cmocka_unit_test(lone_layers_have_their_modules),
+		cmocka_unit_test(experts_are_all_there),
+		cmocka_unit_test(kinds_of_layers_differ),
+		cmocka_unit_test(weights_have_elements),
 		cmocka_unit_test(names_are_split),
 	};
 
