@@ -124,7 +124,7 @@ static bool is_last_norm(const struct expect *expect, const char *name)
 	word = name + len;
 	/* LFM2's last norm is "embedding_norm" */
 	return strstr(word, "embedding_norm.") == word ||
-	       !(strstr(word, "emb") || strstr(word, "per_"));
+	       !(strstr(word, "emb") || strstr(word, "per_") || strstr(word, "model.") == word);
 }
 
 static void look_at(struct expect *expect, const struct st_tensor *tensor, struct ends *ends)

@@ -197,7 +197,9 @@ static void check_mlp(struct sizes *sizes, const char *parent, size_t n)
 
 	if (!gate || !up || !down)
 		return;
-	if (side(sizes, gate, 1) != side(sizes, down, 0))
+	/* up and down swapped, or matrices of two models; a latent space has widths of its own */
+	if (side(sizes, gate, 1) != side(sizes, down, 0) ||
+	    (side(sizes, gate, 1) != hidden && side(sizes, gate, 0) == hidden))
 		judge(sizes, gate, 1, false, "hidden_size");
 	if (side(sizes, gate, 1) != hidden)
 		return; /* experts in a latent space */

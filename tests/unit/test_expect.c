@@ -156,6 +156,26 @@ static void dense_models_are_whole(void **state)
 		{ .old = "model.",
 		  .new = "_orig_mod.model.",
 		  .expected = "3 _orig_mod.model.embed_tokens.weight; " },
+		/* members of config.json that are as long as the model has layers */
+		{ .less = L "1.mlp.down_proj",
+		  .config = CONFIG(3, ", \"hidden_act\": \"elu\", \"eos_token_id\": [1, 2, 3]"),
+		  .expected = "1 " L "1.mlp.down_proj.weight; " },
+		/* what only looks so */
+		{ .less = "lm_head", .config = "{\"num_hidden_layers\": 3}", .expected = "" },
+		{ .more = L "1.self_attn.q_proj.weight_scale_inv F32 1 1\n", .expected = "" },
+		{ .more = L "1.self_attn.q_norm.weight BF16 32\n", .expected = "" },
+		{ .more = L "3.eh_proj.weight BF16 64 128\n" L "3.enorm.weight BF16 64\n" L
+			    "3.hnorm.weight BF16 64\n",
+		  .expected = "" },
+	};
+
+	(void)state;
+	check_rows(rows, N_OF(rows), 3, 0, CONFIG(3, ""));
+}
+
+static void names_and_shapes_at_the_ends(void **state)
+{
+	static const struct row rows[] = {
 		{ .less = "o_proj", .expected = "1 " L "0.self_attn.o_proj.weight; " },
 		{ .old = "model.embed_tokens",
 		  .new = "embed_tokens",
@@ -179,17 +199,6 @@ static void dense_models_are_whole(void **state)
 		  .expected = "2 lm_head.weight; " },
 		{ .config = "{\"num_hidden_layers\": 0}",
 		  .expected = "0 num_hidden_layers of config.json is 0" },
-		/* members of config.json that are as long as the model has layers */
-		{ .less = L "1.mlp.down_proj",
-		  .config = CONFIG(3, ", \"hidden_act\": \"elu\", \"eos_token_id\": [1, 2, 3]"),
-		  .expected = "1 " L "1.mlp.down_proj.weight; " },
-		/* what only looks so */
-		{ .less = "lm_head", .config = "{\"num_hidden_layers\": 3}", .expected = "" },
-		{ .more = L "1.self_attn.q_proj.weight_scale_inv F32 1 1\n", .expected = "" },
-		{ .more = L "1.self_attn.q_norm.weight BF16 32\n", .expected = "" },
-		{ .more = L "3.eh_proj.weight BF16 64 128\n" L "3.enorm.weight BF16 64\n" L
-			    "3.hnorm.weight BF16 64\n",
-		  .expected = "" },
 	};
 
 	(void)state;
@@ -388,6 +397,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(dense_models_are_whole),
+		cmocka_unit_test(names_and_shapes_at_the_ends),
 		cmocka_unit_test(sizes_are_those_of_the_configuration),
 		cmocka_unit_test(lone_layers_have_their_modules),
 		cmocka_unit_test(experts_are_all_there),
