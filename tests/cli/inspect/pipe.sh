@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 . "$CLI/lib.sh"
-need "$SAMPLES/odd-shapes" "$SAMPLES/tiny-moe"
+need "$SAMPLES/odd-shapes" "$SAMPLES/tiny-llama" "$SAMPLES/tiny-moe"
 # In a pipe: one line a tensor, as a reader that is not ours sees them.
 for model in odd-shapes tiny-moe/per-expert tiny-moe/fused; do
 	"$FP8CONV" inspect "$SAMPLES/$model" >t
@@ -17,3 +17,6 @@ done
 "$FP8CONV" inspect "$SAMPLES/tiny-moe/fused/model.safetensors" | diff a -
 "$FP8CONV" inspect "$SAMPLES/tiny-moe/per-expert" >a
 "$FP8CONV" inspect "$SAMPLES/tiny-moe/per-expert/model.safetensors.index.json" | diff a -
+# A stream is inspected like the file it came from, named "-".
+"$FP8CONV" inspect "$SAMPLES/tiny-llama/model.safetensors" | sed 's/model\.safetensors/-/' >a
+cat "$SAMPLES/tiny-llama/model.safetensors" | "$FP8CONV" inspect - | diff a -
