@@ -69,7 +69,8 @@ $(BUILD)/src/verify/scan.o: CFLAGS += -O3
 LIB_SRC := $(wildcard src/*/*.c src/*/*/*.c kernels/*.c kernels/cpu/*/*.c)
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o) $(CUDA_OBJ) \
 	   $(BUILD)/gen/recipes.o $(BUILD)/gen/formats.o $(BUILD)/gen/archs.o
-CLI_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard cli/*.c cli/*/*.c)) $(BUILD)/gen/commands.o
+CLI_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard cli/*.c cli/*/*.c)) $(BUILD)/gen/commands.o \
+	   $(BUILD)/gen/page_html.o
 
 .PHONY: all
 all: $(BUILD)/fp8conv
@@ -97,6 +98,11 @@ $(BUILD)/gen/commands.c: src/registry.sh $(wildcard cli/cmd_*.c)
 $(BUILD)/gen/%s.c:
 	@mkdir -p $(@D)
 	$(Q)sh src/registry.sh $* $(filter %.c,$^) > $@.tmp && mv $@.tmp $@
+
+# A page as a text of C.
+$(BUILD)/gen/page_html.c: cli/report/page.html
+	@mkdir -p $(@D)
+	$(Q)(echo 'const char page_html[] ='; sed 's/[\\"]/\\&/g; s/^/"/; s/$$/\\n"/' $<; echo ';') > $@
 
 # Rebuilt when MPI comes or goes.
 MPI_BUILT := $(BUILD)/gen/mpi-$(if $(filter 1,$(MPI)),1,0)

@@ -151,7 +151,8 @@ static int write_files(struct report_state *job, struct err *err)
 									    : "fp8conv" };
 
 	card_print(&reported, &job->files.card);
-	page_print(&reported, &job->files.page);
+	if (page_print(&reported, &job->files.page, err))
+		return -1;
 	return report_write(&job->report, &job->files, &job->progress, err);
 }
 

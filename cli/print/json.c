@@ -38,7 +38,7 @@ static void put_string(FILE *stream, const char *text)
 			c = 0xfffd;
 		if (c == '"' || c == '\\')
 			fprintf(stream, "\\%c", (int)c);
-		else if (c >= 0x20 && c < 0x7f)
+		else if (c >= 0x20 && c < 0x7f && c != '<')
 			fputc((int)c, stream);
 		else if (c < 0x10000)
 			fprintf(stream, "\\u%04" PRIx32, c);

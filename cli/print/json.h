@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Writes JSON to standard output, member by member and without a tree: a plan may have a hundred
- * thousand tensors.  The text is ASCII (other characters are escaped), so no name can control a
- * terminal.
+ * thousand tensors.  The text is ASCII without '<' (other characters are escaped), so no name can
+ * control a terminal or end an element of HTML.
  *
  * Order: { .stream = stdout }, json_out_begin(); members; json_out_end().
  */

@@ -99,10 +99,9 @@ static uint64_t source_bytes(const struct report *report)
 static void put_size(struct buf *out, const struct reported *reported)
 {
 	const struct checkpoint *checkpoint = &reported->inspection->checkpoint;
-	uint64_t before = source_bytes(reported->report), n_parameters = 0;
+	uint64_t before = source_bytes(reported->report);
+	uint64_t n_parameters = report_count(reported->summary).n_parameters;
 
-	for (size_t g = 0; g < reported->summary->n; g++)
-		n_parameters += reported->summary->groups[g].n_parameters;
 	buf_puts(out, "| Size | ");
 	units_size(out, checkpoint->data_bytes);
 	if (before) {

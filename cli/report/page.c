@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The page of a report: one file without a network, which can be read without its script.
+ * The page of a report: page.html, with the data of a checkpoint as JSON in place of its sample.
+ * Everything is bounded: a page of any checkpoint has less than 5 MB.
  */
 #include "cli/report/page.h"
 
@@ -8,219 +9,196 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/intern.h"
 #include "base/mem.h"
 #include "cli/print/units.h"
 #include "report/escape.h"
 #include "source/fp8_source.h"
 
-void page_open(struct buf *out, const char *id, const char *heading)
+#define MAX_PATTERNS 64 /* kinds of modules of an evaluation; others have no cells */
+
+/* --- what was measured elsewhere --- */
+
+static void numbers_json(struct json_out *out, const struct evaluation_file *evaluation)
 {
-	buf_printf(out, "<section id=\"%s\" aria-labelledby=\"%s-h\">\n<h2 id=\"%s-h\">%s</h2>\n",
-		   id, id, id, heading);
-}
+	json_out_open(out, "numbers", '[');
+	for (size_t i = 0; i < N_QUALITY; i++) {
+		const struct quality_row *row = &quality_rows[i];
+		const double factor = row->factor ? row->factor : 1;
 
-void page_close(struct buf *out)
-{
-	buf_puts(out, "</section>\n");
-}
-
-void page_put_real(struct buf *out, double value, int digits)
-{
-	if (isnan(value))
-		buf_puts(out, "–");
-	else if (isinf(value))
-		buf_puts(out, value > 0 ? "exact" : "none");
-	else
-		buf_printf(out, "%.*f", digits, value);
-}
-
-void page_put_share(struct buf *out, uint64_t n, uint64_t total)
-{
-	double share = total ? 100 * (double)n / (double)total : 0;
-
-	if (n && share < 0.0005)
-		buf_puts(out, "&lt;0.001 %");
-	else
-		buf_printf(out, "%.3f %%", share);
-}
-
-void page_put_module(struct buf *out, const char *pattern)
-{
-	char *module = xstrndup(pattern, module_len(pattern));
-
-	escape_html(out, module);
-	free(module);
-}
-
-/* --- overview --- */
-
-/* Adds a fact: a number, and what it is of. */
-static void open_fact(struct buf *out, const char *name)
-{
-	buf_printf(out, "<div><dt>%s</dt><dd>", name);
-}
-
-static void close_fact(struct buf *out)
-{
-	buf_puts(out, "</dd></div>\n");
-}
-
-static void put_sizes(struct buf *out, const struct reported *reported)
-{
-	const struct checkpoint *checkpoint = &reported->inspection->checkpoint;
-	const struct report_counts counts = report_count(reported->summary);
-	uint64_t n = 0;
-
-	for (size_t g = 0; g < reported->summary->n; g++)
-		n += reported->summary->groups[g].n_parameters;
-	open_fact(out, "FP8 weights");
-	buf_printf(out, "%zu", counts.n_fp8);
-	close_fact(out);
-	open_fact(out, "tensors kept");
-	buf_printf(out, "%zu", counts.n_kept);
-	close_fact(out);
-	open_fact(out, "size");
-	units_size(out, checkpoint->data_bytes);
-	close_fact(out);
-	open_fact(out, "bits a parameter");
-	page_put_real(out, n ? 8 * (double)checkpoint->data_bytes / (double)n : NAN, 2);
-	close_fact(out);
-}
-
-static void put_qualities(struct buf *out, const struct reported *reported)
-{
-	const struct verification *verification = reported->verification;
-	const struct report *report = reported->report;
-
-	if (verification && verification->n_reports) {
-		open_fact(out, "lowest SQNR of a weight");
-		page_put_real(out, verification->reports[0].sqnr, 2);
-		buf_puts(out, isfinite(verification->reports[0].sqnr) ? " dB" : "");
-		close_fact(out);
+		if (!row->title || isnan(evaluation->of[i].value))
+			continue;
+		json_out_open(out, NULL, '{');
+		json_out_text(out, "spread", row->of_spread ? row->object : NULL);
+		json_out_text(out, "title", row->title);
+		json_out_real(out, "value", factor * evaluation->of[i].value);
+		json_out_real(out, "se", factor * evaluation->of[i].se);
+		json_out_text(out, "unit", row->unit);
+		json_out_close(out, '}');
 	}
-	if (verification) {
-		open_fact(out, "problems that verify finds");
-		buf_printf(out, "%zu", verification->problems.n);
-		close_fact(out);
-	}
-	if (!report->has_evaluation)
-		return;
-	open_fact(out, "perplexity");
-	page_put_real(out, report->evaluation.of[QUALITY_PERPLEXITY].value, 4);
-	close_fact(out);
-	if (!report->evaluation.compared)
-		return;
-	open_fact(out, "mean KLD");
-	page_put_real(out, report->evaluation.of[QUALITY_KLD].value, 5);
-	close_fact(out);
+	json_out_close(out, ']');
 }
 
-static void put_lead(struct buf *out, const struct reported *reported)
+/* Adds the ratios of an evaluation by layer: a line for each kind of module. */
+static void layers_json(struct json_out *out, const struct evaluation_file *evaluation)
 {
-	const struct detection *detection = &reported->inspection->detection;
-	const struct report *report = reported->report;
+	struct heat_cell *cells = xcalloc(evaluation->n_modules, sizeof *cells);
+	char **names = xcalloc(MAX_PATTERNS, sizeof *names);
+	struct intern patterns = { 0 };
+	size_t n = 0;
 
-	buf_puts(out, "<p>");
-	if (report->base_model) {
-		buf_puts(out, "<code>");
-		escape_html(out, report->base_model);
-		buf_puts(out, "</code> in FP8");
-	} else {
-		buf_puts(out, "A model in FP8");
+	for (size_t i = 0; i < evaluation->n_modules; i++) {
+		const struct measured_module *module = &evaluation->modules[i];
+		double value = module->name ? module->local : module->accumulated;
+		uint32_t layer;
+		char *name = name_pattern(module->name ? module->name : "residual stream", &layer);
+		size_t line = intern_add(&patterns, name, strlen(name));
+
+		if (line < MAX_PATTERNS && !names[line])
+			names[line] = xstrdup(name);
+		if (line < MAX_PATTERNS && !isnan(value) && module->layer < NO_LAYER)
+			cells[n++] = (struct heat_cell){ names[line], line, (uint32_t)module->layer,
+							 value };
+		free(name);
 	}
-	if (detection->format) {
-		buf_puts(out, ": recipe <code>");
-		escape_html(out, fp8_source_recipe(detection));
-		buf_puts(out, "</code>, format <code>");
-		escape_html(out, detection->format);
-		buf_puts(out, "</code>");
-	}
-	if (report_version(report)) {
-		buf_puts(out, ", made by fp8conv ");
-		escape_html(out, report_version(report));
-	}
-	buf_puts(out, ".</p>\n");
+	page_put_heat_map(out, "layers", cells, n);
+	for (size_t line = 0; line < MAX_PATTERNS; line++)
+		free(names[line]);
+	free(names);
+	intern_release(&patterns);
+	free(cells);
 }
 
-void page_put_overview(struct buf *out, const struct reported *reported)
+static void evaluation_json(struct json_out *out, const struct evaluation_file *evaluation)
 {
-	struct buf commands = { 0 };
+	json_out_open(out, "evaluation", '{');
+	numbers_json(out, evaluation);
+	json_out_open(out, "files", '[');
+	for (size_t i = 0; i < evaluation->n_data; i++) {
+		char *name = report_base_name(evaluation->data[i]);
 
-	page_open(out, "overview", "Overview");
-	put_lead(out, reported);
-	buf_puts(out, "<dl class=\"facts\">\n");
-	put_sizes(out, reported);
-	put_qualities(out, reported);
-	buf_puts(out, "</dl>\n");
-	report_put_commands(&commands, reported);
-	if (!report_version(reported->report))
-		buf_puts(out, "<p>The checkpoint has no record of its conversion: its commands "
-			      "are unknown.</p>\n");
-	if (commands.len) {
-		buf_puts(out, "<pre tabindex=\"0\">");
-		for (char *line = commands.data, *end; (end = strchr(line, '\n')); line = end + 1) {
-			*end = '\0';
-			escape_html(out, line);
-			buf_putc(out, '\n');
-		}
-		buf_puts(out, "</pre>\n");
+		page_text(out, NULL, name);
+		free(name);
 	}
-	buf_release(&commands);
-	page_close(out);
+	json_out_close(out, ']');
+	json_out_count(out, "more_files", evaluation->n_more_data);
+	json_out_bool(out, "compared", evaluation->compared);
+	json_out_count(out, "tokens", evaluation->tokens);
+	json_out_count(out, "sequences", evaluation->sequences);
+	json_out_count(out, "seq_len", evaluation->seq_len);
+	json_out_text(out, "sha256", evaluation->data_sha256);
+	page_text(out, "activations", evaluation->activations ? evaluation->activations : "engine");
+	page_text(out, "precision", evaluation->precision ? evaluation->precision : "bf16");
+	json_out_close(out, '}');
+	layers_json(out, evaluation);
+}
+
+static void points_json(struct json_out *out, const char *key, const float *points, size_t n)
+{
+	json_out_open(out, key, '[');
+	for (size_t i = 0; i < n; i++)
+		json_out_float(out, NULL, points[i]);
+	json_out_close(out, ']');
+}
+
+static void calibration_json(struct json_out *out, const struct curves *curves)
+{
+	json_out_open(out, "calibration", '{');
+	json_out_count(out, "passes", curves->n_passes);
+	json_out_count(out, "tokens", curves->n_tokens);
+	json_out_count(out, "rows", curves->n_rows);
+	json_out_count(out, "joined", curves->passes_of_point);
+	json_out_count(out, "left", curves->n_left_out);
+	page_text(out, "precision", curves->precision);
+	json_out_open(out, "curves", '[');
+	for (size_t i = 0; i < curves->n; i++) {
+		const struct curve *curve = &curves->list[i];
+
+		json_out_open(out, NULL, '{');
+		page_text(out, "name", curve->pattern);
+		json_out_count(out, "modules", curve->n_sites);
+		json_out_float(out, "max", curve->max);
+		points_json(out, "x", curve->x, curves->n_points);
+		points_json(out, "y", curve->y, curves->n_points);
+		json_out_close(out, '}');
+	}
+	json_out_close(out, ']');
+	json_out_close(out, '}');
 }
 
 /* --- the page --- */
 
-static void put_head(struct buf *out, const struct report *report)
+static void verification_json(struct json_out *out, const struct verification *verification)
 {
-	buf_puts(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-		      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-		      "<meta name=\"color-scheme\" content=\"light dark\">\n"
-		      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
-		      "style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\n<title>");
-	escape_html(out, report->name);
-	buf_puts(out, ": FP8 report</title>\n<style>\n");
-	buf_puts(out, page_style);
-	buf_puts(out, "</style>\n</head>\n<body>\n<header><h1>");
-	escape_html(out, report->name);
-	buf_puts(out, "</h1>\n");
+	if (!verification) {
+		json_out_null(out, "problems");
+		json_out_null(out, "lowest");
+		return;
+	}
+	json_out_count(out, "problems", verification->problems.n);
+	page_ratio(out, "lowest", verification->n_reports ? verification->reports[0].sqnr : NAN);
 }
 
-static void put_navigation(struct buf *out, const struct report *report)
+static void overview_json(struct json_out *out, const struct reported *reported)
 {
-	const struct {
-		const char *id, *name;
-		bool shown;
-	} links[] = {
-		{ "overview", "Overview", true },
-		{ "sqnr", "SQNR", true },
-		{ "codes", "Codes and scales", true },
-		{ "evaluation", "Evaluation", report->has_evaluation },
-		{ "layers", "Modules", report->has_evaluation && report->evaluation.n_modules },
-		{ "calibration", "Calibration", report->has_curves },
-		{ "kept", "Kept tensors", true },
-		{ "tensors", "All tensors", true },
-	};
+	const struct checkpoint *checkpoint = &reported->inspection->checkpoint;
+	const struct detection *detection = &reported->inspection->detection;
+	const struct report_counts counts = report_count(reported->summary);
+	struct buf text = { 0 };
 
-	buf_puts(out, "<nav aria-label=\"Sections\">");
-	for (size_t i = 0; i < sizeof links / sizeof *links; i++)
-		if (links[i].shown)
-			buf_printf(out, "<a href=\"#%s\">%s</a> ", links[i].id, links[i].name);
-	buf_puts(out, "</nav></header>\n<main>\n");
+	page_text(out, "name", reported->report->name);
+	json_out_text(out, "version", FP8CONV_VERSION);
+	page_text(out, "base_model", reported->report->base_model);
+	page_text(out, "recipe", fp8_source_recipe(detection));
+	page_text(out, "format", detection->format);
+	page_text(out, "made_by", report_version(reported->report));
+	report_put_commands(&text, reported);
+	page_buf(out, "commands", &text);
+	json_out_count(out, "fp8", counts.n_fp8);
+	json_out_count(out, "kept", counts.n_kept);
+	units_size(&text, checkpoint->data_bytes);
+	page_buf(out, "size", &text);
+	json_out_real(out, "bits",
+		      8 * (double)checkpoint->data_bytes / (double)counts.n_parameters);
+	verification_json(out, reported->verification);
+	buf_release(&text);
 }
 
-void page_print(const struct reported *reported, struct buf *out)
+static void data_json(struct json_out *out, const struct reported *reported)
 {
-	put_head(out, reported->report);
-	put_navigation(out, reported->report);
-	page_put_overview(out, reported);
+	const struct report *report = reported->report;
+	size_t n_groups;
+
+	json_out_begin(out);
+	overview_json(out, reported);
+	n_groups = page_put_groups(out, reported);
 	page_put_sqnr(out, reported);
-	page_put_codes(out, reported);
-	page_put_evaluation(out, reported);
-	page_put_layers(out, reported);
-	page_put_calibration(out, reported);
-	page_put_kept(out, reported);
-	page_put_tensors(out, reported);
-	buf_puts(out, "</main>\n<footer><p>Written by fp8conv " FP8CONV_VERSION ".</p></footer>\n"
-		      "</body>\n</html>\n");
+	if (report->has_evaluation)
+		evaluation_json(out, &report->evaluation);
+	if (report->has_curves)
+		calibration_json(out, &report->curves);
+	page_put_tensors(out, reported, n_groups);
+	json_out_end(out);
+}
+
+int page_print(const struct reported *reported, struct buf *out, struct err *err)
+{
+	static const char mark[] = "id=\"data\">";
+	const char *begin = strstr(page_html, mark) + strlen(mark),
+		   *end = strstr(begin, "</script>");
+	char *data = NULL;
+	size_t n = 0;
+	struct json_out json = { .stream = open_memstream(&data, &n) };
+
+	if (json.stream)
+		data_json(&json, reported);
+	if (!json.stream || fclose(json.stream)) {
+		free(data);
+		return err_set(err, ERR_SYSTEM, "cannot get memory for '" REPORT_PAGE_NAME "'");
+	}
+	buf_add(out, page_html, (size_t)(begin - page_html));
+	buf_add(out, data, n);
+	buf_puts(out, end);
+	free(data);
+	return 0;
 }

@@ -1,70 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The sections of the page of a report, and what they are drawn with.  Everything is bounded: a
- * page of any checkpoint has less than 5 MB.
+ * The data of a page, which page.html shows.  Everything is bounded: a page of any checkpoint has
+ * less than 5 MB.
  */
-#ifndef FP8CONV_CLI_PRINT_PAGE_H
-#define FP8CONV_CLI_PRINT_PAGE_H
+#ifndef FP8CONV_CLI_REPORT_PAGE_H
+#define FP8CONV_CLI_REPORT_PAGE_H
 
+#include "cli/print/json.h"
 #include "cli/report/report.h"
 
-#define PAGE_MAX_ROWS	500	   /* of a table of groups */
-#define PAGE_MAX_LAYERS 256	   /* columns of a heat map */
-#define PAGE_MAX_CELLS	4096	   /* of a heat map; where there are more, layers are joined */
-#define PAGE_MAX_LINES	64	   /* of a heat map, down; and groups with charts */
-#define PAGE_MAX_DATA	(3400000u) /* bytes of the list of tensors */
+/* page.html, as the build makes it. */
+extern const char page_html[];
 
-/* Text, style and script that are the same on every page. */
-extern const char page_style[], page_search[], page_script[];
+/* Adds a text of others, shortened; NULL: null. */
+void page_text(struct json_out *out, const char *key, const char *text);
 
-/* Sections, in the order of the page.  One without anything to show says so, or is left out. */
-void page_put_overview(struct buf *out, const struct reported *reported);
-void page_put_sqnr(struct buf *out, const struct reported *reported);
-void page_put_codes(struct buf *out, const struct reported *reported);
-void page_put_evaluation(struct buf *out, const struct reported *reported);
-void page_put_layers(struct buf *out, const struct reported *reported);
-void page_put_calibration(struct buf *out, const struct reported *reported);
-void page_put_kept(struct buf *out, const struct reported *reported);
-void page_put_tensors(struct buf *out, const struct reported *reported);
+/* Adds a text of our own, and empties the buffer; null if it is empty. */
+void page_buf(struct json_out *out, const char *key, struct buf *text);
 
-/* Opens and closes a section with a heading. */
-void page_open(struct buf *out, const char *id, const char *heading);
-void page_close(struct buf *out);
+/* Adds a ratio in dB: "exact" and "none" are infinite, null is not known. */
+void page_ratio(struct json_out *out, const char *key, double value);
 
-/* Adds a number with few digits, "exact" and "none" for infinities, a dash for NAN. */
-void page_put_real(struct buf *out, double value, int digits);
-
-/* Adds n of total in percent. */
-void page_put_share(struct buf *out, uint64_t n, uint64_t total);
-
-/* Adds a name without what follows from its place: the ".weight" of a pattern. */
-void page_put_module(struct buf *out, const char *pattern);
-
-/* One cell of a heat map. */
+/* A ratio in dB in a place of a heat map, which may have several. */
 struct heat_cell {
-	size_t line; /* from 0 */
+	const char *name; /* of the line */
+	size_t line;
 	uint32_t layer;
-	double value, mean; /* dB; mean NAN: of one */
-	size_t n;
+	double ratio;
 };
 
-/* A heat map: a line for each module, a column for each layer. */
-struct heat_map {
-	const char *label; /* for readers that see no pictures */
-	size_t n_lines;
-	const char *const *lines; /* names; long ones are cut in the middle */
-	size_t n_cells;
-	const struct heat_cell *cells; /* by line, then layer; at most one for each place */
-};
-void page_put_heat_map(struct buf *out, const struct heat_map *map);
+/* Sorts the cells, and adds the lowest, the mean and the number of those in one place. */
+void page_put_heat_map(struct json_out *out, const char *key, struct heat_cell *cells, size_t n);
 
-/* Adds a chart of bars: n heights, from left to right. */
-struct bars {
-	const char *label;
-	const uint64_t *heights;
-	size_t n;
-	const char *left, *middle, *right; /* below the axis */
-};
-void page_put_bars(struct buf *out, const struct bars *bars);
+/* Adds the SQNR of FP8 weights by group and layer. */
+void page_put_sqnr(struct json_out *out, const struct reported *reported);
+
+/* Adds what the tensors of each group share.  Returns the number of groups that fit. */
+size_t page_put_groups(struct json_out *out, const struct reported *reported);
+
+/* Adds the tensors of the first n_groups groups, as far as they fit: a text for each group. */
+void page_put_tensors(struct json_out *out, const struct reported *reported, size_t n_groups);
 
 #endif

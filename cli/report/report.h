@@ -23,11 +23,12 @@ struct reported {
 
 /* Write the files. */
 void card_print(const struct reported *reported, struct buf *out);
-void page_print(const struct reported *reported, struct buf *out);
+int page_print(const struct reported *reported, struct buf *out, struct err *err);
 
-/* Counts of tensors: FP8 weights, and tensors in high precision but scales. */
+/* Counts of tensors: FP8 weights, and tensors in high precision but scales; and of parameters. */
 struct report_counts {
 	size_t n_fp8, n_kept;
+	uint64_t n_parameters;
 };
 struct report_counts report_count(const struct summary *summary);
 

@@ -49,6 +49,7 @@ struct report_counts report_count(const struct summary *summary)
 	struct report_counts counts = { 0 };
 
 	for (size_t g = 0; g < summary->n; g++) {
+		counts.n_parameters += summary->groups[g].n_parameters;
 		if (summary->groups[g].fp8)
 			counts.n_fp8 += summary->groups[g].n_tensors;
 		else

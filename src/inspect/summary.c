@@ -7,7 +7,6 @@
 
 #include "base/intern.h"
 #include "base/mem.h"
-#include "base/sort.h"
 
 /* Compares names with numbers in order: layers.2 before layers.10. */
 static int by_name(const void *a, const void *b, void *context)
@@ -204,51 +203,6 @@ static void add_sqnr(struct sqnr *into, double sqnr, size_t t)
 	into->n++;
 }
 
-static int by_place(const void *a, const void *b)
-{
-	const struct summary_cell *x = a, *y = b;
-
-	if (x->group != y->group)
-		return x->group < y->group ? -1 : 1;
-	return (x->layer > y->layer) - (x->layer < y->layer);
-}
-
-/* Makes one cell of those that follow each other in the same place. */
-static void join_cells(struct summary_values *values)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < values->n_cells; i++) {
-		const struct summary_cell *cell = &values->cells[i];
-
-		if (n && !by_place(&values->cells[n - 1], cell)) {
-			struct sqnr *into = &values->cells[n - 1].sqnr;
-
-			if (cell->sqnr.worst < into->worst) {
-				into->worst = cell->sqnr.worst;
-				into->tensor = cell->sqnr.tensor;
-			}
-			into->sum += cell->sqnr.sum;
-			into->n++;
-		} else {
-			values->cells[n++] = *cell;
-		}
-	}
-	values->n_cells = n;
-}
-
-static void add_cell(struct summary_values *values, const struct summary *summary, size_t t,
-		     double sqnr)
-{
-	struct summary_cell cell = { .group = summary->group_of[t], .layer = summary->layer_of[t] };
-
-	if (cell.layer == NO_LAYER)
-		return;
-	add_sqnr(&cell.sqnr, sqnr, t);
-	ARRAY_GROW(values->cells, values->n_cells);
-	values->cells[values->n_cells++] = cell;
-}
-
 void summary_add_values(struct summary_values *values, const struct summary *summary,
 			const struct inspection *inspection, const struct tensor_stats *stats,
 			const double *sqnr)
@@ -261,20 +215,14 @@ void summary_add_values(struct summary_values *values, const struct summary *sum
 		if (g == SIZE_MAX)
 			continue;
 		add_stats(&values->groups[g], &stats[t]);
-		if (!sqnr || isnan(sqnr[t]))
-			continue;
-		add_sqnr(&values->sqnr[g], sqnr[t], t);
-		add_cell(values, summary, t, sqnr[t]);
+		if (sqnr && !isnan(sqnr[t]))
+			add_sqnr(&values->sqnr[g], sqnr[t], t);
 	}
-	if (values->n_cells)
-		sort(values->cells, values->n_cells, sizeof *values->cells, by_place);
-	join_cells(values);
 }
 
 void summary_values_release(struct summary_values *values)
 {
 	free(values->groups);
 	free(values->sqnr);
-	free(values->cells);
 	*values = (struct summary_values){ 0 };
 }

@@ -47,13 +47,6 @@ struct sqnr {
 	size_t tensor; /* the worst one */
 };
 
-/* The FP8 weights of one group in one layer. */
-struct summary_cell {
-	size_t group;
-	uint32_t layer;
-	struct sqnr sqnr;
-};
-
 struct summary {
 	size_t n;
 	struct tensor_group
@@ -78,12 +71,9 @@ void summary_release(struct summary *summary);
 struct summary_values {
 	struct group_values *groups; /* by group */
 	struct sqnr *sqnr;	     /* by group */
-	struct summary_cell *cells;  /* by group, then by layer */
-	size_t n_cells;
 };
 
-/* Sums up stats, by tensor.  sqnr: by tensor, NAN where it is not known; NULL: not measured, and
- * there are no cells. */
+/* Sums up stats, by tensor.  sqnr: by tensor, NAN where it is not known; NULL: not measured. */
 void summary_add_values(struct summary_values *values, const struct summary *summary,
 			const struct inspection *inspection, const struct tensor_stats *stats,
 			const double *sqnr);

@@ -42,9 +42,7 @@ static void replace_disturbing(char *text)
 		}
 }
 
-/* Returns a copy that is UTF-8 without control characters, of at most max bytes and what stands for
- * the middle of a longer text.  The caller frees it. */
-static char *clean(const char *text, size_t max)
+char *escape_clean(const char *text, size_t max)
 {
 	struct buf out = { 0 };
 	size_t n = strlen(text), head = n <= max ? n : max / 2;
@@ -73,70 +71,9 @@ static char *clean(const char *text, size_t max)
 
 void escape_line(struct buf *out, const char *text)
 {
-	char *copy = clean(text, ESCAPE_MAX_LINE);
+	char *copy = escape_clean(text, ESCAPE_MAX_LINE);
 
 	buf_puts(out, copy);
-	free(copy);
-}
-
-void escape_html(struct buf *out, const char *text)
-{
-	char *copy = clean(text, ESCAPE_MAX);
-
-	for (const char *p = copy; *p; p++) {
-		switch (*p) {
-		case '<':
-			buf_puts(out, "&lt;");
-			break;
-		case '>':
-			buf_puts(out, "&gt;");
-			break;
-		case '&':
-			buf_puts(out, "&amp;");
-			break;
-		case '"':
-			buf_puts(out, "&quot;");
-			break;
-		case '\'':
-			buf_puts(out, "&#39;");
-			break;
-		default:
-			buf_putc(out, *p);
-		}
-	}
-	free(copy);
-}
-
-/* Decodes a character of valid UTF-8; *p becomes the address of the next one. */
-static uint32_t decode(const char **p)
-{
-	const unsigned char *at = (const unsigned char *)*p;
-	int n = *at < 0x80 ? 1 : *at < 0xE0 ? 2 : *at < 0xF0 ? 3 : 4;
-	uint32_t c = n == 1 ? *at : *at & (0x7Fu >> n);
-
-	for (int i = 1; i < n; i++)
-		c = c << 6 | (at[i] & 0x3Fu);
-	*p += n;
-	return c;
-}
-
-void escape_json(struct buf *out, const char *text)
-{
-	char *copy = clean(text, ESCAPE_MAX);
-
-	buf_putc(out, '"');
-	for (const char *p = copy; *p;) {
-		uint32_t c = decode(&p);
-
-		if (c < 0x7F && !strchr("<>&\"\\'", (int)c))
-			buf_putc(out, (char)c);
-		else if (c < 0x10000)
-			buf_printf(out, "\\u%04x", c);
-		else
-			buf_printf(out, "\\u%04x\\u%04x", 0xD800 + ((c - 0x10000) >> 10),
-				   0xDC00 + (c & 0x3FF));
-	}
-	buf_putc(out, '"');
 	free(copy);
 }
 
@@ -157,7 +94,7 @@ static bool is_plain_yaml(const char *text)
 
 void escape_yaml(struct buf *out, const char *text)
 {
-	char *copy = clean(text, ESCAPE_MAX);
+	char *copy = escape_clean(text, ESCAPE_MAX);
 
 	if (is_plain_yaml(copy)) {
 		buf_puts(out, copy);
@@ -189,7 +126,7 @@ static void add_entities(struct buf *out, const char *text)
 
 void escape_markdown(struct buf *out, const char *text)
 {
-	char *copy = clean(text, ESCAPE_MAX);
+	char *copy = escape_clean(text, ESCAPE_MAX);
 
 	/* These make no markup: no blank at either end, no sign that begins a list or a heading. */
 	if (copy[strspn(copy, LETTERS DIGITS " ./,:()%=;-")] == '\0' && strchr(LETTERS, *copy))
@@ -201,7 +138,7 @@ void escape_markdown(struct buf *out, const char *text)
 
 void escape_markdown_code(struct buf *out, const char *text)
 {
-	char *copy = clean(text, ESCAPE_MAX);
+	char *copy = escape_clean(text, ESCAPE_MAX);
 
 	if (*copy && !strchr(" ", *copy) &&
 	    copy[strspn(copy, LETTERS DIGITS " ./,:()%=;-_*+{}[]#@~^$!?'\"")] == '\0') {

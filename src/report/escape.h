@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Escapes untrusted text for HTML, JSON, YAML and Markdown.  A reader shows the text as it is:
+ * Escapes untrusted text for YAML, Markdown, commands and JSON.  A reader shows the text as it is:
  * names in files may hold anything.  Control characters become '?'; bytes that are not UTF-8 and
  * characters that change what stands around them (separators of lines, directions of writing)
  * U+FFFD; and the middle of a text with more than ESCAPE_MAX bytes an ellipsis.
@@ -13,14 +13,12 @@
 #define ESCAPE_MAX	300
 #define ESCAPE_MAX_LINE 65536
 
+/* Returns a copy without markup, of at most max bytes and an ellipsis for the middle of a longer
+ * text, which the caller frees. */
+char *escape_clean(const char *text, size_t max);
+
 /* One line of plain text, as in a block of code, of at most ESCAPE_MAX_LINE bytes. */
 void escape_line(struct buf *out, const char *text);
-
-/* Element content, or an attribute's value in double quotes. */
-void escape_html(struct buf *out, const char *text);
-
-/* A JSON string with its quotes, in ASCII, for a <script> element: without '<', '>' and '&'. */
-void escape_json(struct buf *out, const char *text);
 
 /* A YAML scalar: plain if it can mean nothing but this text, else in double quotes. */
 void escape_yaml(struct buf *out, const char *text);

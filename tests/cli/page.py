@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads what `report` writes, and holds it against the checkpoint, without fp8conv.
 
-page.py whole DIR          README.md and report.html are well-formed, want nothing of a network, and hold no markup of others
+page.py whole DIR          README.md and report.html are whole, and hold no markup of others
 page.py counts DIR PATH    codes, zeros, saturation and exponents of scales of each kind of FP8 weight of a checkpoint
 page.py front DIR          prints the front matter as JSON: of what the program writes, a line is a key, or an item of a list
 """
 import collections
 import hashlib
-import html.parser
 import json
 import math
 import pathlib
@@ -17,60 +16,20 @@ import sys
 import checkpoint
 import fp8
 
-VOID = {"meta", "input", "br", "rect", "path"}
 SCALES = ("weight_scale_inv", "weight_scale", "scale_weight", "scale")
 MAX_CODE = {"F8_E4M3": 0x7E, "F8_E5M2": 0x7B}
+TEMPLATE = pathlib.Path(__file__).resolve().parents[2] / "cli/report/page.html"
 
 
-class Page(html.parser.HTMLParser):
-    """The elements of a page as (name, attributes, text), with checks that a lenient reader leaves out."""
+def cut(page):
+    """What stands before the data of a page, the data, and what stands behind them."""
+    before, rest = page.split('id="data">', 1)
+    data, behind = rest.split("</script>", 1)
+    return before, data, behind
 
-    def __init__(self, text):
-        super().__init__(convert_charrefs=True)
-        self.open, self.found, self.ids, self.links, self.wrong = [], [], set(), set(), []
-        self.feed(text)
-        self.close()
-        if self.open:
-            self.wrong.append(f"<{self.open[-1][0]}> is not closed")
-        for link in sorted(self.links - self.ids):
-            self.wrong.append(f"a link to #{link}, which there is not")
 
-    def handle_starttag(self, name, attributes):
-        names = [key for key, _ in attributes]
-        if len(set(names)) != len(names):
-            self.wrong.append(f"<{name}> has an attribute twice")
-        values = dict(attributes)
-        if values.keys() & {"src", "srcset", "background", "data", "action"} or any(key.startswith("on") for key in names):
-            self.wrong.append(f"<{name}> has {names}")
-        if "id" in values:
-            if values["id"] in self.ids:
-                self.wrong.append(f"two elements are called {values['id']}")
-            self.ids.add(values["id"])
-        if "href" in values:
-            if not values["href"].startswith("#"):
-                self.wrong.append(f"a link to {values['href']}")
-            self.links.add(values["href"][1:])
-        element = [name, values, ""]
-        self.found.append(element)
-        if name not in VOID or self.open and self.open[-1][0] == "rect":
-            self.open.append(element)
-        elif name == "rect":
-            self.open.append(element)
-
-    def handle_startendtag(self, name, attributes):
-        self.handle_starttag(name, attributes)
-        if self.open and self.open[-1] is self.found[-1]:
-            self.open.pop()
-
-    def handle_endtag(self, name):
-        if not self.open or self.open[-1][0] != name:
-            self.wrong.append(f"</{name}> closes {self.open[-1][0] if self.open else 'nothing'}")
-            return
-        self.open.pop()
-
-    def handle_data(self, data):
-        for element in self.open:
-            element[2] += data
+def page_data(folder):
+    return json.loads(cut(files(folder)[1].decode())[1])
 
 
 def files(folder):
@@ -107,19 +66,15 @@ def whole(folder):
             print(f"{name} does not end in its SHA-256")
         if re.search(rb"[\0-\x08\x0b-\x1f\x7f]", text):
             print(f"{name} has control characters")
-    found = Page(page.decode())
-    print(*found.wrong, sep="\n", end="\n" if found.wrong else "")
     if len(page) >= 5_000_000:
         print(f"report.html has {len(page)} bytes")
-    scripts = [attributes for name, attributes, _ in found.found if name == "script"]
-    if scripts != [{"type": "application/json", "id": "data"}, {}]:
-        print(f"scripts: {scripts}")
-    json.loads(next(text for name, attributes, text in found.found if attributes.get("id") == "data"))
-    allowed = {"html", "head", "meta", "title", "style", "body", "header", "h1", "nav", "a", "main", "section", "h2", "h3", "p",
-               "code", "pre", "dl", "div", "dt", "dd", "article", "svg", "path", "rect", "text", "details", "summary", "table",
-               "thead", "tbody", "tr", "th", "td", "noscript", "label", "input", "select", "option", "script", "footer", "span"}
-    for name in sorted({name for name, _, _ in found.found} - allowed):
-        print(f"an element <{name}>")
+    before, data, behind = cut(page.decode())
+    template = cut(TEMPLATE.read_text())
+    if before != template[0] or behind[:behind.rindex("<!--")] != template[2]:
+        print("report.html is not page.html outside of its data")
+    if not data.isascii() or "<" in data:
+        print("the data of report.html are not ASCII, or could end their element")
+    json.loads(data)
     # Markdown's own reader is not here: outside of code, no '<' of others may be left.
     body = re.sub(r"^```sh\n.*?^```$|`[^`\n]*`", "", card.decode().split("\n---\n", 1)[1], flags=re.S | re.M)
     for tag in sorted(set(re.findall(r"<[^>\n]*>?", body)) - {"<code>", "</code>"}):
@@ -150,45 +105,34 @@ def counts(folder, path):
     config = pathlib.Path(path) / "config.json"
     inverted = config.exists() and ("gptqmodel" in config.read_text() or '"inverse"' in config.read_text())
     codes, scales = collections.defaultdict(collections.Counter), collections.defaultdict(collections.Counter)
-    types = {}
+    types, shapes = {}, collections.defaultdict(set)
     for name, (dtype, shape, data) in tensors.items():
         if dtype not in MAX_CODE or len(shape) < 2:
             continue
         kind = pattern(name)
         types[kind] = dtype
+        shapes[kind].add("x".join(map(str, shape)))
         codes[kind].update(data)
         scale_dtype, _, scale_data = tensors[find_scale(tensors, name)]
         for value in fp8.scale_values(scale_dtype, scale_data):
             value = fp8.f32(1 / value) if inverted else value
             good = math.isfinite(value) and value > 0
             scales[kind]["other" if not good else math.frexp(value)[1] - 1] += 1
-    shown, inside = {}, {}
-    found = Page(files(folder)[1].decode()).found
-    for name, attributes, text in found:
-        if name == "h2":
-            inside = {}
-            section = text
-        elif name == "h3" and section == "Codes and scales":
-            shown[text] = inside = {}
-        elif attributes.get("class") in ("codes", "scales"):
-            inside[attributes["class"]] = collections.Counter({key: int(n) for key, n in re.findall(r"(\S+):(\d+)", text)})
-        elif name == "dt":
-            key = text
-        elif name == "dd":
-            inside[key] = text
+    shown = {pattern(group["name"]): group for group in page_data(folder)["groups"] if "codes" in group}
     for kind, wanted in codes.items():
         largest, said = MAX_CODE[types[kind]], shown.pop(kind, {})
-        if said.get("codes") != {f"{code:02x}": n for code, n in wanted.items()}:
+        if said.get("codes", []) != [wanted[code] for code in range(max(wanted) + 1)]:
             print(f"{kind}: codes are not as counted")
-        if said.get("scales") != {str(key): n for key, n in scales[kind].items()}:
-            print(f"{kind}: scales are {said.get('scales')}, counted {scales[kind]}")
-        total = sum(wanted.values())
-        for words, magnitudes in ("zeros", (0,)), ("saturated", (largest,)), ("NaN and infinity", range(largest + 1, 128)):
+        if said.get("shape") != (shapes[kind].copy().pop() if len(shapes[kind]) == 1 else None):
+            print(f"{kind}: shape is {said.get('shape')}, counted {shapes[kind]}")
+        first, *numbers = said.get("scales", [0])
+        told = collections.Counter({first + i: n for i, n in enumerate(numbers)}) + collections.Counter(other=said.get("other", 0))
+        if told != scales[kind]:
+            print(f"{kind}: scales are {told}, counted {scales[kind]}")
+        for words, magnitudes in ("zeros", (0,)), ("saturated", (largest,)), ("nonfinite", range(largest + 1, 128)):
             n = sum(wanted[magnitude] + wanted[magnitude | 0x80] for magnitude in magnitudes)
-            share = "<0.001 %" if n and 100 * n / total < 0.0005 else f"{100 * n / total:.3f} %"
-            told = said.get(words, "0")
-            if told != (f"{n}, {share}" if words[0] != "N" else f"{n}"):
-                print(f"{kind}: {words} is {told}, counted {n} of {total}")
+            if (said.get(words), said.get("values")) != (n, sum(wanted.values())):
+                print(f"{kind}: {words} is {said.get(words)} of {said.get('values')}, counted {n} of {sum(wanted.values())}")
     for kind in shown.keys() & {pattern(name) for name in tensors}:
         print(f"{kind} is shown, and is not FP8")
 

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """`fp8conv report`: its front matter by pyyaml and huggingface_hub, its Markdown by markdown-it, every number by numpy and torch."""
-import html.parser
 import json
 import pathlib
 import re
@@ -38,30 +37,6 @@ EXPECTED = {"base_model": "model", "base_model_relation": "quantized", "quantize
             "pipeline_tag": "text-generation", "library_name": "transformers"}
 
 
-class Texts(html.parser.HTMLParser):
-    """(element, class, text) in the order of their ends."""
-
-    def __init__(self, text: str):
-        super().__init__()
-        self.open: list[list[str]] = []
-        self.found: list[list[str]] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.open.append([tag, dict(attrs).get("class") or "", ""])
-
-    def handle_endtag(self, tag: str) -> None:
-        while self.open:
-            element = self.open.pop()
-            self.found.append(element)
-            if element[0] == tag:
-                break
-
-    def handle_data(self, data: str) -> None:
-        for element in self.open:
-            element[2] += data
-
-
 def card(text: str, tags: list[str]) -> Iterator[str]:
     front = yaml.safe_load(text.split("---\n")[1])
     if front != EXPECTED | {"tags": tags}:
@@ -89,14 +64,17 @@ def card(text: str, tags: list[str]) -> Iterator[str]:
         yield f"commands: {fences}"
 
 
-def rows(page: str) -> dict[str, list[str]]:
+def page_data(page: str) -> dict:
+    return json.loads(re.search(r'id="data">(.*?)</script>', page, re.S).group(1))
+
+
+def rows(data: dict) -> dict[str, list[str]]:
     """The fields of each tensor in the list."""
-    data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.S).group(1))
     found = {}
-    for pattern, *_, text in data:
+    for group, text in data["tensors"]:
         for row in text.split(";"):
             values, *fields = row.split(",")
-            name = pattern
+            name = data["groups"][group]["name"]
             for value in filter(None, values.split(".")):
                 name = name.replace("*", value, 1)
             found[name] = fields
@@ -116,7 +94,8 @@ def numbers(page: str, out: pathlib.Path, source: pathlib.Path) -> Iterator[str]
         content |= load_file(path)
     for path in shards(source):
         original |= load_file(path)
-    listed = rows(page)
+    said_of = page_data(page)
+    listed = rows(said_of)
     for tensor in json.loads(run("inspect", out, "--json").stdout)["tensors"]:
         name, data = tensor["name"], content[tensor["name"]]
         if not tensor["scale"]:
@@ -134,13 +113,10 @@ def numbers(page: str, out: pathlib.Path, source: pathlib.Path) -> Iterator[str]
             yield f"{name}: {said}, torch {wanted}"
         kind = re.sub(r"\b\d+\b", "*", name.removesuffix(".weight"))
         counts[kind] = counts.get(kind, 0) + numpy.bincount(data.view(torch.uint8).numpy().ravel(), minlength=256)
-    kind, shown = "", {}
-    for element, style, text in Texts(page).found:
-        kind = text if element == "h3" else kind
-        if style == "codes":
-            shown[kind] = numpy.zeros(256, int)
-            for code, n in re.findall(r"([0-9a-f]{2}):(\d+)", text):
-                shown[kind][int(code, 16)] = int(n)
+    shown = {}
+    for group in said_of["groups"]:
+        if group["fp8"]:
+            shown[group["name"].removesuffix(".weight")] = numpy.pad(group["codes"], (0, 256 - len(group["codes"])))
     if shown.keys() != counts.keys():
         yield f"kinds {sorted(shown)}, numpy {sorted(counts)}"
     for kind in shown.keys() & counts.keys():
