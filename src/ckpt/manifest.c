@@ -145,11 +145,10 @@ static int options_check(const json_t *was, const json_t *is, const struct outdi
 }
 
 int manifest_check(const json_t *manifest, const json_t *job, const struct outdir *dir,
-		   struct input_change *change, struct err *err)
+		   struct err *err)
 {
 	static const char *const texts[] = { "tool", "version", "command" };
 
-	*change = (struct input_change){ 0 };
 	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
 		if (strcmp(text_of(manifest, texts[i]), text_of(job, texts[i])) != 0)
 			return err_set(err, ERR_USAGE,
@@ -160,7 +159,7 @@ int manifest_check(const json_t *manifest, const json_t *job, const struct outdi
 			  dir, err))
 		return -1;
 	return manifest_inputs_compare(json_object_get(manifest, "inputs"),
-				       json_object_get(job, "inputs"), dir->path, change, err);
+				       json_object_get(job, "inputs"), dir->path, err);
 }
 
 static int manifest_save(const json_t *manifest, const struct outdir *dir, struct err *err)
@@ -217,11 +216,6 @@ static void drop_record(json_t *list, const char *name)
 	}
 }
 
-void manifest_drop_shard(json_t *manifest, const char *name)
-{
-	drop_record(json_object_get(manifest, "shards"), name);
-}
-
 static json_t *crc_text(uint32_t crc)
 {
 	return json_sprintf("%08x", crc);
@@ -252,15 +246,6 @@ int manifest_reopen(json_t *manifest, const struct outdir *dir, struct err *err)
 {
 	if (!manifest_finished(manifest, false))
 		return 0;
-	json_object_set_new(manifest, "finished", json_false());
-	json_object_del(manifest, "files");
-	return manifest_save(manifest, dir, err);
-}
-
-int manifest_renew_inputs(json_t *manifest, const json_t *job, const struct outdir *dir,
-			  struct err *err)
-{
-	json_object_set(manifest, "inputs", json_object_get(job, "inputs"));
 	json_object_set_new(manifest, "finished", json_false());
 	json_object_del(manifest, "files");
 	return manifest_save(manifest, dir, err);
@@ -307,7 +292,7 @@ int manifest_add_shard(const struct outdir *dir, const struct shard_record *shar
 		return -1;
 	if (manifest_reload(dir, &manifest, err))
 		goto out;
-	manifest_drop_shard(manifest, shard->name);
+	drop_record(json_object_get(manifest, "shards"), shard->name);
 	record = json_pack("{s:s, s:I}", "name", shard->name, "size", (json_int_t)shard->size);
 	json_object_set_new(record, MANIFEST_PLAN, crc_text(shard->plan));
 	json_object_set_new(record, MANIFEST_CRC, crc_text(shard->crc));

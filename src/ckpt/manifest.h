@@ -13,8 +13,7 @@
  *
  * "state" is a checksum of inode and change time; "plan" one of what was planned for the shard.
  *
- * Order: manifest_load(); then manifest_check() and manifest_renew_inputs(), or manifest_start();
- * manifest_add_shard() for each shard; manifest_finish().
+ * Order: manifest_load(); then manifest_check() or manifest_start(); manifest_add_shard() for each shard; manifest_finish().
  */
 #ifndef FP8CONV_CKPT_MANIFEST_H
 #define FP8CONV_CKPT_MANIFEST_H
@@ -75,25 +74,17 @@ bool manifest_is_compensated(const json_t *manifest);
  * or with *err set if it cannot be read. */
 json_t *manifest_load(const struct outdir *dir, struct err *err);
 
-/* Changes of the source that do not make it another one. */
-struct input_change {
-	const char *name; /* of weights whose contents may have changed; NULL: no weights have */
-	const char *what; /* the difference, for messages */
-	bool files;	  /* other files are changed, new or gone */
-};
-
 /* Returns 0 if a manifest is of this job, else ERR_USAGE that names the difference.
  *
  * Weights are the recorded ones if size, modification time and header are equal: chmod, ln and
  * copies that keep times change none of them.  But archives give all files one time in whole
- * seconds, so such a time proves nothing where inode or change time differ.  change->name becomes
- * the first file without a proof: the caller compares its contents. */
+ * seconds: such a time proves something only together with the same inode and change time. */
 int manifest_check(const json_t *manifest, const json_t *job, const struct outdir *dir,
-		   struct input_change *change, struct err *err);
+		   struct err *err);
 
 /* The part of manifest_check() that compares inputs; directory is for messages. */
 int manifest_inputs_compare(const json_t *was, const json_t *is, const char *directory,
-			    struct input_change *change, struct err *err);
+			    struct err *err);
 
 /* Writes a copy of the job, without finished shards, to dir. */
 int manifest_start(const json_t *job, const struct outdir *dir, struct err *err);
@@ -114,14 +105,6 @@ bool manifest_finished(const json_t *manifest, bool hashes);
 /* Records that the job is not finished, because a shard is missing; changes nothing if it was
  * not. */
 int manifest_reopen(json_t *manifest, const struct outdir *dir, struct err *err);
-
-/* Removes the record of a finished shard from the manifest, not from the file. */
-void manifest_drop_shard(json_t *manifest, const char *name);
-
-/* Replaces the recorded input files by the job's, and records that the job is not finished.  The
- * recorded shards must be what the job's input files make. */
-int manifest_renew_inputs(json_t *manifest, const json_t *job, const struct outdir *dir,
-			  struct err *err);
 
 /* Adds a finished shard to the manifest in dir, atomically, also with other parts of the job. */
 int manifest_add_shard(const struct outdir *dir, const struct shard_record *shard, struct err *err);

@@ -154,22 +154,30 @@ static bool has_fraction(const char *time)
 	return fraction && fraction[strspn(fraction, ".0")];
 }
 
-/* Returns the difference of two records of equal size whose contents may still be the same; NULL if
- * the records prove that they are. */
-static const char *unproven(const json_t *was, const json_t *is)
+/* Returns the difference of two records of equal size; NULL: the records prove that the contents
+ * are the same. */
+static const char *difference(const json_t *was, const json_t *is)
 {
+	if (!same(was, is, "header_crc32"))
+		return "header";
 	if (!same(was, is, "mtime"))
 		return "modification time";
 	if (!has_fraction(text_of(is, "mtime")) && !same(was, is, "state"))
 		return "change time";
-	return same(was, is, "header_crc32") ? NULL : "header";
+	return NULL;
+}
+
+static int differs(const char *directory, const char *what, const json_t *input, struct err *err)
+{
+	return err_set(err, ERR_USAGE,
+		       "'%s' holds the output of another job: the %s of input '%s' differs (use "
+		       "--restart to start over)",
+		       directory, what, text_of(input, "name"));
 }
 
 static int weights_compare(const json_t *was, const json_t *is, const char *directory,
-			   struct input_change *change, struct err *err)
+			   struct err *err)
 {
-	const char *header = text_of(was, "header_crc32");
-
 	if (strcmp(text_of(was, "name"), text_of(is, "name")) != 0)
 		return err_set(err, ERR_USAGE,
 			       "'%s' holds the output of another job: input '%s' was '%s' "
@@ -180,15 +188,7 @@ static int weights_compare(const json_t *was, const json_t *is, const char *dire
 			       "'%s' holds the output of another job: input '%s' had %" PRIu64
 			       " bytes, now %" PRIu64 " (use --restart to start over)",
 			       directory, text_of(is, "name"), size_of(was), size_of(is));
-	if (*header && !same(was, is, "header_crc32"))
-		return err_set(err, ERR_USAGE,
-			       "'%s' holds the output of another job: input '%s' has other tensors "
-			       "or metadata (use --restart to start over)",
-			       directory, text_of(is, "name"));
-	if (!change->name && unproven(was, is))
-		*change = (struct input_change){ text_of(is, "name"), unproven(was, is),
-						 change->files };
-	return 0;
+	return difference(was, is) ? differs(directory, difference(was, is), is, err) : 0;
 }
 
 const json_t *manifest_input(const json_t *inputs, const char *name)
@@ -204,25 +204,32 @@ const json_t *manifest_input(const json_t *inputs, const char *name)
 	return NULL;
 }
 
-/* Do the inputs that are not weights differ? */
-static bool files_differ(const json_t *was, const json_t *is)
+/* Compares the inputs that are not weights. */
+static int files_compare(const json_t *was, const json_t *is, const char *directory,
+			 struct err *err)
 {
 	size_t i;
 	json_t *input;
 
-	if (json_array_size(was) != json_array_size(is))
-		return true;
+	json_array_foreach(was, i, input)
+	{
+		if (!manifest_is_weights(input) && !manifest_input(is, text_of(input, "name")))
+			return err_set(err, ERR_USAGE,
+				       "'%s' holds the output of another job: input '%s' is not "
+				       "there any more (use --restart to start over)",
+				       directory, text_of(input, "name"));
+	}
 	json_array_foreach(is, i, input)
 	{
 		if (!manifest_is_weights(input) &&
 		    !same(manifest_input(was, text_of(input, "name")), input, "sha256"))
-			return true;
+			return differs(directory, "content", input, err);
 	}
-	return false;
+	return 0;
 }
 
 int manifest_inputs_compare(const json_t *was, const json_t *is, const char *directory,
-			    struct input_change *change, struct err *err)
+			    struct err *err)
 {
 	size_t n = n_weights(is);
 
@@ -231,10 +238,8 @@ int manifest_inputs_compare(const json_t *was, const json_t *is, const char *dir
 			       "'%s' holds the output of another job: it had %zu input files, "
 			       "this one has %zu (use --restart to start over)",
 			       directory, n_weights(was), n);
-	change->files = files_differ(was, is);
 	for (size_t i = 0; i < n; i++)
-		if (weights_compare(json_array_get(was, i), json_array_get(is, i), directory,
-				    change, err))
+		if (weights_compare(json_array_get(was, i), json_array_get(is, i), directory, err))
 			return -1;
-	return 0;
+	return files_compare(was, is, directory, err);
 }

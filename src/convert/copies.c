@@ -1,70 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Copies of the source's auxiliary files.  A finished output has them already: only those that
- * changed in the source since are copied again, so that edits of the others stay.
+ * Copies of the source's auxiliary files.  A finished output keeps the copies that it has, and the
+ * edits in them.
  */
 #include <stdlib.h>
-#include <string.h>
 
-#include "ckpt/checksum.h"
-#include "ckpt/manifest.h"
 #include "convert/steps.h"
-
-static const json_t *inputs_of(const json_t *identity)
-{
-	return json_object_get(identity, "inputs");
-}
-
-static const char *hash_of(const json_t *input)
-{
-	return json_string_value(json_object_get(input, "sha256"));
-}
-
-static bool is_copied(const struct execution *execution, const char *name)
-{
-	const char *was = hash_of(manifest_input(execution->copied, name));
-	const char *is = hash_of(manifest_input(inputs_of(execution->identity), name));
-
-	return was && is && !strcmp(was, is) && outdir_has(&execution->out, name);
-}
-
-/* Is it a file of the top directory that this program copies?  A manifest may name any path. */
-static bool may_be_copy(const char *name)
-{
-	return *name && *name != '.' && !strchr(name, '/') && strcmp(name, CONFIG_NAME) != 0 &&
-	       strcmp(name, HF_QUANT_CONFIG_NAME) != 0 && strcmp(name, INDEX_NAME) != 0 &&
-	       strcmp(name, MANIFEST_NAME) != 0 && destination_of(name) != DESTINATION_FILE;
-}
-
-/* Removes the copy of a file that is gone from the source, unless the copy was changed. */
-static int remove_copy(const struct execution *execution, const json_t *input, struct err *err)
-{
-	const char *name = json_string_value(json_object_get(input, "name"));
-	const char *was = hash_of(input);
-	struct progress unwatched = { .stop = execution->progress->stop };
-	struct sha256 sha256;
-
-	if (!name || !was || !may_be_copy(name) ||
-	    manifest_input(inputs_of(execution->identity), name) ||
-	    !outdir_has(&execution->out, name))
-		return 0;
-	if (checksum_sha256(execution->out.io, execution->out.fd, name, &unwatched, &sha256, err))
-		return -1;
-	return strcmp(sha256.hex, was) != 0 ? 0 : outdir_remove(&execution->out, name, err);
-}
-
-static int remove_old(const struct execution *execution, struct err *err)
-{
-	size_t i;
-	json_t *input;
-
-	json_array_foreach(execution->copied, i, input)
-	{
-		if (!manifest_is_weights(input) && remove_copy(execution, input, err))
-			return -1;
-	}
-	return 0;
-}
 
 int copies_make(const struct execution *execution, struct err *err)
 {
@@ -75,10 +16,10 @@ int copies_make(const struct execution *execution, struct err *err)
 
 	if (!source->directory)
 		return 0;
-	if (remove_old(execution, err) || checkpoint_auxiliary(source, &paths, &n, err))
+	if (checkpoint_auxiliary(source, &paths, &n, err))
 		return -1;
 	for (size_t i = 0; i < n; i++) {
-		if (!rc && !is_copied(execution, paths[i]))
+		if (!rc && !(execution->copied && outdir_has(&execution->out, paths[i])))
 			rc = outdir_copy(&execution->out, source->directory, paths[i],
 					 execution->progress->stop, err);
 		free(paths[i]);

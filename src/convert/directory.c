@@ -215,7 +215,6 @@ static void directory_release(struct execution *execution, bool failed)
 	}
 	store_close(&execution->store);
 	json_decref(execution->identity);
-	json_decref(execution->copied);
 	free(execution->done);
 	free(execution->plans);
 	outdir_close(&execution->preserve);
@@ -232,7 +231,7 @@ static int directory_begin(struct execution *execution, bool *finished, struct e
 	    resume_take(execution, finished, err) ||
 	    (execution->params->restart && store_remove(&execution->out, err)))
 		return -1;
-	return *finished || execution->only_files ? 0 : resume_check_contents(execution, err);
+	return *finished ? 0 : resume_check_contents(execution, err);
 }
 
 /* Does all the work. */

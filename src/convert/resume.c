@@ -181,19 +181,6 @@ static bool text_is_there(const struct execution *execution, const char *name, u
 	return size == 0 || outdir_has(&execution->out, name);
 }
 
-/* Resumes with a source that changed without becoming another one.  All else in the directory
- * belongs to the recorded source, also the record of a shard whose file is missing now: the file
- * could come back. */
-static int resume_renew(struct execution *execution, json_t *manifest, struct err *err)
-{
-	if (resume_unpublish(execution, err))
-		return -1;
-	for (size_t i = 0; i < execution->plan->n_shards; i++)
-		if (!execution->done[i])
-			manifest_drop_shard(manifest, execution->plan->shards[i].name);
-	return manifest_renew_inputs(manifest, execution->identity, &execution->out, err);
-}
-
 static bool is_newer(const struct checkpoint *source, const char *name, const struct timespec *than)
 {
 	char *path = xasprintf("%s/%s", source->directory, name);
@@ -267,28 +254,18 @@ static int resume_reopen(struct execution *execution, json_t *manifest, struct e
 	return 0;
 }
 
-/* Finds the finished shards of this job, and whether all are finished.  Parts leave changes of
- * other files to a run without --part. */
+/* Finds the finished shards of this job, and whether all are finished. */
 static int resume(struct execution *execution, json_t *manifest, bool *finished, struct err *err)
 {
 	const struct plan *plan = execution->plan;
-	struct input_change change;
 
-	if (manifest_check(manifest, execution->identity, &execution->out, &change, err))
+	if (manifest_check(manifest, execution->identity, &execution->out, err))
 		return -1;
 	for (size_t i = 0; i < plan->n_shards; i++) {
 		execution->done[i] = resume_shard_done(execution, manifest, i);
 		execution->result->shards_found += execution->done[i];
 	}
-	if (manifest_finished(manifest, false))
-		execution->copied = json_incref(json_object_get(manifest, "inputs"));
-	if (change.name && resume_check_source(execution, manifest, &change, err))
-		return -1;
-	if (change.name || (change.files && !is_part(execution))) {
-		execution->only_files = !change.name && execution->copied &&
-					execution->result->shards_found == plan->n_shards;
-		return resume_renew(execution, manifest, err);
-	}
+	execution->copied = manifest_finished(manifest, false);
 	if (execution->result->shards_found < plan->n_shards)
 		return resume_reopen(execution, manifest, err);
 	*finished = is_complete(execution, manifest);

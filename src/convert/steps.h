@@ -106,9 +106,8 @@ struct execution {
 	json_t *identity;
 	bool *done;	    /* by shard: finished as planned, and its file exists */
 	uint32_t *plans;    /* by shard: resume_plan() */
-	json_t *copied;	    /* the inputs that were copied when the job ended; NULL: it did not */
+	bool copied;	    /* an earlier run ended the job, and made the copies */
 	struct store store; /* of compensated codes; zeroed: none */
-	bool only_files;    /* the job had ended, and only files that are not weights changed */
 	bool started;	    /* this run wrote the manifest */
 };
 
@@ -146,7 +145,7 @@ int output_index_put(const struct output_shard *shards, size_t n, const struct o
 /* directory.c: writes the output to a directory, and resumes where an earlier run stopped. */
 int directory_run(struct execution *execution, struct err *err);
 
-/* copies.c: copies the source's auxiliary files, and removes copies of those that are gone. */
+/* copies.c: copies the source's auxiliary files, unless an earlier run did. */
 int copies_make(const struct execution *execution, struct err *err);
 
 /* compensated.c: computes the codes, or finds those of an earlier run, before the first shard;
@@ -171,12 +170,6 @@ json_t *resume_identity(const struct execution *execution, struct err *err);
 
 /* Resumes the job in the output directory, or begins it.  *finished: nothing is left to do. */
 int resume_take(struct execution *execution, bool *finished, struct err *err);
-
-/* resume_source.c: converts the source of finished shards again without writing, and compares
- * checksums.  ERR_USAGE if the shards have other contents, or with --part, where contents are not
- * compared. */
-int resume_check_source(const struct execution *execution, const json_t *manifest,
-			const struct input_change *change, struct err *err);
 
 /* Reads the finished shards of this run.  Those that differ from their record will be made
  * again. */
