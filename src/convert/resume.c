@@ -122,6 +122,7 @@ static int check_foreign(const struct execution *execution, const json_t *manife
 static int resume_discard(struct execution *execution, const json_t *manifest, struct err *err)
 {
 	if (check_foreign(execution, manifest, err) || resume_unpublish(execution, err) ||
+	    copies_discard(execution, manifest, err) ||
 	    outdir_remove(&execution->out, MANIFEST_NAME, err))
 		return -1;
 	for (size_t i = 0; i < execution->plan->n_shards; i++)

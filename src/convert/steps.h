@@ -145,7 +145,10 @@ int output_index_put(const struct output_shard *shards, size_t n, const struct o
 /* directory.c: writes the output to a directory, and resumes where an earlier run stopped. */
 int directory_run(struct execution *execution, struct err *err);
 
-/* copies.c: copies the source's auxiliary files, unless an earlier run did. */
+/* copies.c: removes the copies that a manifest records of files that are gone from the source. */
+int copies_discard(const struct execution *execution, const json_t *manifest, struct err *err);
+
+/* Copies the source's auxiliary files, unless an earlier run did. */
 int copies_make(const struct execution *execution, struct err *err);
 
 /* compensated.c: computes the codes, or finds those of an earlier run, before the first shard;

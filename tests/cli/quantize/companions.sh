@@ -29,7 +29,7 @@ cmp m/2_Dense/model.safetensors out/2_Dense/model.safetensors
 # A later run has nothing to do, and a changed part is copied again.
 "$FP8CONV" quantize m -o out --recipe channelwise --quiet
 python3 "$CLI/checkpoint.py" make m/2_Dense/model.safetensors linear.weight=F32:32x128
-"$FP8CONV" quantize m -o out --recipe channelwise --quiet
+"$FP8CONV" quantize m -o out --restart --recipe channelwise --quiet
 cmp m/2_Dense/model.safetensors out/2_Dense/model.safetensors
 
 rm -r out m/adapter* m/*.pt m/checkpoint-5 m/original
