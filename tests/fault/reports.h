@@ -27,7 +27,7 @@ static void report_put_numbers(struct report_job *job)
 	struct buf *card = &job->files.card, *page = &job->files.page;
 
 	buf_printf(card, "%s %d %d %a %zu\n", report->base_model, report->manifest != NULL,
-		   card_is_empty(&report->card), report->evaluation.perplexity.value,
+		   card_is_empty(&report->card), report->evaluation.of[QUALITY_PERPLEXITY].value,
 		   report->curves.n);
 	for (size_t g = 0; g < job->summary.n; g++) {
 		const struct tensor_group *group = &job->summary.groups[g];

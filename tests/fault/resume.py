@@ -73,6 +73,7 @@ def other_jobs(command: Command, model: Model, work: pathlib.Path) -> None:
         ("other options", lambda: None, command.other),
         ("contents", flip, []),
         ("size", grow, []),
+        ("time", lambda: os.utime(shard, (1, 1)), []),
         ("tool version", edit('"version": "', '"version": "9.'), []),
         ("tool", edit('"fp8conv"', '"another"'), []),
         ("command", edit(f'"{command.name}"', '"another"'), []),
@@ -91,8 +92,8 @@ def other_jobs(command: Command, model: Model, work: pathlib.Path) -> None:
         clear(out, copy)
         counted()
 
-    # The same contents under another time or inode are the same job, finished or not.
-    for change in (lambda: os.utime(shard, (1, 1)), lambda: os.utime(shard, ns=(1, shard.stat().st_mtime_ns)), lambda: replace(shard)):
+    # The same contents and time under another inode or change time are the same job, finished or not.
+    for change in (lambda: os.utime(shard, ns=(1, shard.stat().st_mtime_ns)), lambda: replace(shard)):
         for missing in (False, True):
             shutil.copytree(model.folder, copy)
             shard = copy / model.shards[0]

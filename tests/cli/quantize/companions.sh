@@ -26,7 +26,7 @@ noted --recipe channelwise --dry-run --json
 noted --recipe channelwise --verbose
 (cd out && find . -type f ! -name '.*' | sort)
 cmp m/2_Dense/model.safetensors out/2_Dense/model.safetensors
-# A later run has nothing to do, and a changed part is copied again.
+# A later run has nothing to do; where a part changed, another one begins.
 "$FP8CONV" quantize m -o out --recipe channelwise --quiet
 python3 "$CLI/checkpoint.py" make m/2_Dense/model.safetensors linear.weight=F32:32x128
 "$FP8CONV" quantize m -o out --restart --recipe channelwise --quiet
