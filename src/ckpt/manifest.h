@@ -13,7 +13,8 @@
  *
  * "state" is a checksum of inode and change time; "plan" one of what was planned for the shard.
  *
- * Order: manifest_load(); then manifest_check() or manifest_start(); manifest_add_shard() for each shard; manifest_finish().
+ * Order: manifest_load(); then manifest_check() or manifest_start(); manifest_add_shard() for each
+ * shard; manifest_finish().
  */
 #ifndef FP8CONV_CKPT_MANIFEST_H
 #define FP8CONV_CKPT_MANIFEST_H
