@@ -54,3 +54,4 @@ alike channelwise
 #1> model-00002-of-00002.safetensors: index-missing: tensor 'model.layers.0.mlp.experts.2.gate_proj.bias' is not in 'fused/model-00002-of-00002.safetensors', although index 'fused/model.safetensors.index.json' lists it there
 #1> tensor-missing: 'model.layers.0.mlp.experts.2.gate_proj.bias' is missing, but 'model-00002-of-00002.safetensors' of the source contains it
 #1> model-00002-of-00002.safetensors: tensor-changed: 'model.layers.0.mlp.experts.1.up_proj.bias' differs from the source, first at byte 255 of 256
+#2> fp8conv verify: note: tensor-missing: 'dropped____________________________________' has no counterpart in the source: engines may read it

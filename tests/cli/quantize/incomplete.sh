@@ -10,3 +10,6 @@ del tensors["model.layers.1.self_attn.o_proj.weight"]
 checkpoint.write("m/model.safetensors", tensors)'
 "$FP8CONV" quantize m -o out --recipe channelwise --dry-run >plan
 "$FP8CONV" quantize m -o out --recipe channelwise
+
+#2> fp8conv quantize: note: the source is incomplete: 'model.layers.1.self_attn.o_proj.weight' is missing, but 2 layers else like it, as 0, have it
+#2> fp8conv quantize: note: the source is incomplete: 'model.layers.1.self_attn.o_proj.weight' is missing, but 2 layers else like it, as 0, have it

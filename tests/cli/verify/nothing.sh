@@ -31,6 +31,15 @@ rm moe/model-00002-of-00002.safetensors moe/adapter.safetensors
 echo broken >moe/model-00002-of-00002.safetensors
 "$FP8CONV" verify moe | grep -v config-ignore | cut -d : -f 1,2
 
+# What is no checkpoint is an error, not a problem.
+mkdir empty && : >short.safetensors
+fails 3 " verify: found no model.safetensors.index.json, model.safetensors or other .safetensors file in 'empty'" verify empty
+fails 3 " verify: cannot open 'nowhere': No such file or directory" verify nowhere
+fails 3 " verify: 'short.safetensors' is empty: copy or download it again" verify short.safetensors
+fails 2 " verify: OUT is missing (fp8conv verify OUT)" verify
+fails 2 " verify: option '--target': 'vlm' is not one of *(did you mean 'vllm'?)" verify empty --target vlm
+fails 3 " verify: cannot open 'nowhere': No such file or directory" verify "$SAMPLES/tiny-llama" --source nowhere
+
 #1> nothing-quantized:
 #1> lora.safetensors: file-stray: 'lora.safetensors' lies beside the model, but is not of it: some engines load every .safetensors file
 #1> adapter.safetensors: file-stray: 'adapter.safetensors' lies beside the model, but the index does not name it: some engines load every .safetensors file
