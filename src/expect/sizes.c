@@ -7,7 +7,7 @@
  * "moe_intermediate_size"): a size is right if any number of its kind gives it.  Where config.json
  * states none, the default of the family's class counts, which is not known here.  A class may also
  * have a rule of its own for layers of one kind (MiMo-V2-Flash doubles the heads of its sliding
- * ones): a size that other layers have as config.json says is wrong in a single layer only.
+ * ones): a size is wrong if no layer has it as config.json says.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -18,6 +18,8 @@
 
 #define MAX_NUMBERS 32 /* distinct ones of a kind; with more, none is judged */
 #define MAX_DEPTH   2  /* objects in the object of the language model */
+
+#define HIDDEN_TEXT "hidden_size"
 
 enum kind { HEADS, KV_HEADS, HEAD_DIM, WIDTH, N_KINDS };
 
@@ -132,7 +134,7 @@ static void judge(struct sizes *sizes, const struct member *member, int dim, boo
 
 	if (sizes->counts)
 		*n_fit += fits;
-	else if (!fits && (sizes->lone || !*n_fit))
+	else if (!fits && (!*n_fit || (sizes->lone && !strcmp(what, HIDDEN_TEXT))))
 		expect_add(sizes->expect, EXPECT_SHAPE, tensor->name, 1,
 			   "'%s' has %" PRIu64 " %s, which no %s of config.json gives",
 			   tensor->name, tensor->shape[dim], dim ? "columns" : "rows", what);
@@ -165,14 +167,16 @@ static void check_attention(struct sizes *sizes, const char *parent, size_t n)
 	const struct member *v = find(sizes, parent, n, "v_proj");
 	const struct member *o = find(sizes, parent, n, "o_proj");
 
-	if (!q || !k || (side(sizes, q, 1) != hidden && side(sizes, k, 1) != hidden))
+	/* linear attention has words of its own */
+	if (!q || !k || memmem(parent, n, "linear", 6) ||
+	    (side(sizes, q, 1) != hidden && side(sizes, k, 1) != hidden))
 		return;
-	judge(sizes, q, 1, side(sizes, q, 1) == hidden, "hidden_size");
-	judge(sizes, k, 1, side(sizes, k, 1) == hidden, "hidden_size");
+	judge(sizes, q, 1, side(sizes, q, 1) == hidden, HIDDEN_TEXT);
+	judge(sizes, k, 1, side(sizes, k, 1) == hidden, HIDDEN_TEXT);
 	if (v)
-		judge(sizes, v, 1, side(sizes, v, 1) == hidden, "hidden_size");
+		judge(sizes, v, 1, side(sizes, v, 1) == hidden, HIDDEN_TEXT);
 	if (o)
-		judge(sizes, o, 0, side(sizes, o, 0) == hidden, "hidden_size");
+		judge(sizes, o, 0, side(sizes, o, 0) == hidden, HIDDEN_TEXT);
 	if (o)
 		judge(sizes, o, 1, is_product(heads, dims, side(sizes, o, 1)), HEADS_TEXT);
 	/* a gate of the outputs doubles the rows of q */
@@ -200,7 +204,7 @@ static void check_mlp(struct sizes *sizes, const char *parent, size_t n)
 	/* up and down swapped, or matrices of two models; a latent space has widths of its own */
 	if (side(sizes, gate, 1) != side(sizes, down, 0) ||
 	    (side(sizes, gate, 1) != hidden && side(sizes, gate, 0) == hidden))
-		judge(sizes, gate, 1, false, "hidden_size");
+		judge(sizes, gate, 1, false, HIDDEN_TEXT);
 	if (side(sizes, gate, 1) != hidden)
 		return; /* experts in a latent space */
 	width = side(sizes, gate, 0);
@@ -208,9 +212,9 @@ static void check_mlp(struct sizes *sizes, const char *parent, size_t n)
 	      is_product(widths, &one, width) ||
 		      (sizes->shared.n && is_product(widths, &sizes->shared, width)),
 	      "intermediate size");
-	judge(sizes, up, 1, side(sizes, up, 1) == hidden, "hidden_size");
+	judge(sizes, up, 1, side(sizes, up, 1) == hidden, HIDDEN_TEXT);
 	judge(sizes, up, 0, side(sizes, up, 0) == width, "intermediate size");
-	judge(sizes, down, 0, side(sizes, down, 0) == hidden, "hidden_size");
+	judge(sizes, down, 0, side(sizes, down, 0) == hidden, HIDDEN_TEXT);
 	judge(sizes, down, 1, side(sizes, down, 1) == width, "intermediate size");
 }
 
@@ -225,7 +229,7 @@ static void check_norm(struct sizes *sizes, const struct member *member, const c
 		judge(sizes, member, 0,
 		      tensor->n_dims == 1 &&
 			      tensor->shape[0] == sizes->expect->config.size[CONFIG_HIDDEN_SIZE],
-		      "hidden_size");
+		      HIDDEN_TEXT);
 }
 
 static void check_layer(struct sizes *sizes)

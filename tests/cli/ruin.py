@@ -42,7 +42,7 @@ HARMLESS = [
     (r" swapped$", "equal shapes"),
     (r"(norm|embed_tokens)\S* renamed misspelt$", "families have other words"),
     (r"renamed lora$", "Phi-4-MM has such names"),
-    (r" too many$", "buffers and parameters of families"),
+    (r" too many$", "zero biases, buffers and parameters of families"),
 ]
 
 

@@ -243,7 +243,12 @@ static void sizes_are_those_of_the_configuration(void **state)
 			    "1.self_attn.q_proj.bias BF16 64\n" L
 			    "2.self_attn.q_proj.bias BF16 64\n",
 		  .config = CONFIG(3, ", \"attention_bias\": false"),
-		  .expected = "3 " L "0.self_attn.q_proj.bias" },
+		  .expected = "" },
+		/* linear attention */
+		{ .old = "self_attn",
+		  .new = "linear_attn",
+		  .config = SIZES(5, 2, 15, 128),
+		  .expected = "" },
 	};
 
 	(void)state;
