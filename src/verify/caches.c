@@ -1,7 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The scales of KV caches: their names, shapes and values, and whether none is missing.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "verify/caches.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +12,7 @@
 #include "model/cached.h"
 #include "model/tensor_name.h"
 #include "num/scale.h"
-#include "verify/steps.h"
+#include "verify/tensors.h"
 
 /* The name of a scale of keys, values or both, in any tool's spelling. */
 struct cache_name {

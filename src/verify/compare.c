@@ -13,7 +13,9 @@
 #include "base/mem.h"
 #include "num/fp8.h"
 #include "num/scale_grid.h"
+#include "verify/diagnose.h"
 #include "verify/origin.h"
+#include "verify/values.h"
 
 #define BF16_SLACK (1.0f / 128) /* two roundings of 8 bits each */
 

@@ -1,13 +1,13 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The configuration: the keys that loaders insist on, and what it says of the weights.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "verify/config.h"
+
 #include <string.h>
 
 #include "format/check_config.h"
 #include "format/read_config.h"
 #include "source/fp8_source.h"
-#include "verify/steps.h"
+#include "verify/entries.h"
+#include "verify/lists.h"
 
 static void problem(struct verify *verify, enum problem_kind kind, const char *file,
 		    const char *message)

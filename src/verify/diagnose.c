@@ -1,8 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * From the values of each weight to problems: those of a weight alone, and those of a weight
- * compared with the others.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "verify/diagnose.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -12,7 +10,8 @@
 #include "num/fp8.h"
 #include "num/scale.h"
 #include "verify/identify.h"
-#include "verify/steps.h"
+#include "verify/outliers.h"
+#include "verify/tensors.h"
 
 /* A largest code below FMAX / 2 proves that the scale, power of two or float, does not come from
  * the amax; one far below wastes bits. */

@@ -1,8 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Entries of the list of modules in high precision that name nothing: neither a module, by its own
- * name or that of an engine, nor what is above it, nor the end of a path.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "verify/entries.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +9,7 @@
 #include "model/tensor_name.h"
 #include "select/engine_names.h"
 #include "select/skip_list.h"
-#include "verify/steps.h"
+#include "verify/tensors.h"
 
 /* Is there a tensor below a module? */
 static bool has_below(const struct checkpoint *checkpoint, const char *module)

@@ -1,15 +1,16 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The files as a whole: a checkpoint in which nothing is FP8, and weight files beside the model
- * that are not of it.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "verify/files.h"
+
+#include <fcntl.h>
 #include <fnmatch.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "ckpt/listing.h"
-#include "verify/steps.h"
+#include "verify/config_diff.h"
+#include "verify/origin.h"
 
 /* The directory of the source, or a dequantized copy, is easily given instead of an output. */
 static void check_quantized(struct verify *verify)
@@ -77,4 +78,328 @@ int verify_files(struct verify *verify, struct err *err)
 {
 	check_quantized(verify);
 	return check_beside(verify, err);
+}
+
+#define PIECE	   ((size_t)1 << 20)  /* bytes of one comparison */
+#define JSON_LIMIT ((size_t)64 << 20) /* bytes of a file that is compared as JSON */
+
+/* What must be the same in a file that was written anew. */
+enum rewritten_rule { RULE_BYTES, RULE_KEYS, RULE_TOKENS, RULE_VOCABULARY, RULE_NOTHING };
+
+static const struct {
+	const char *pattern; /* of the base name */
+	enum rewritten_rule rule;
+} rules[] = {
+	{ "params.json", RULE_KEYS },
+	{ "generation_config.json", RULE_KEYS },
+	{ "tokenizer.json", RULE_VOCABULARY },
+	{ "tokenizer_config.json", RULE_TOKENS },
+	{ "*.model", RULE_BYTES },
+	{ "*.tiktoken", RULE_BYTES },
+	{ "tekken.json", RULE_BYTES },
+	{ "*.jinja", RULE_BYTES },
+	{ "*.safetensors", RULE_BYTES },
+	{ "merges.txt", RULE_BYTES },
+	{ "vocab.txt", RULE_BYTES },
+	{ "vocab.json", RULE_BYTES },
+};
+
+/* Texts for people: a release has its own. */
+static const char *const for_people[] = { "*.md",  "LICENSE*", "NOTICE*", "*POLICY*", "*.png",
+					  "*.jpg", "*.jpeg",   "*.gif",	  "*.svg",    "*.pdf" };
+
+struct companions {
+	struct verify *verify;
+	const struct checkpoint *source;
+	bool rewritten;
+};
+
+static enum rewritten_rule rule_of(const char *name)
+{
+	for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+		if (!fnmatch(rules[i].pattern, name, 0))
+			return rules[i].rule;
+	return RULE_NOTHING;
+}
+
+static bool is_for_people(const char *name)
+{
+	for (size_t i = 0; i < sizeof for_people / sizeof *for_people; i++)
+		if (!fnmatch(for_people[i], name, FNM_CASEFOLD))
+			return true;
+	return false;
+}
+
+static json_t *decode(const struct buf *text)
+{
+	return json_decode_python((struct json_text){ text->data, text->len }, &(struct err){ 0 });
+}
+
+/* An opened file of one side. */
+struct side {
+	char *path;
+	int fd;
+	struct file_identity identity;
+};
+
+static int side_open(struct side *side, const struct io *io, const char *directory,
+		     const char *name, struct err *err)
+{
+	*side = (struct side){ .path = xasprintf("%s/%s", directory, name), .fd = -1 };
+	return io_open_regular(io, AT_FDCWD, side->path, &side->fd, &side->identity, err);
+}
+
+static void side_close(struct side *side, const struct io *io)
+{
+	if (side->path && side->fd >= 0)
+		io->close(io, side->fd);
+	free(side->path);
+}
+
+/* Sets *at to the first byte that differs; UINT64_MAX: none does. */
+static int compare_sides(const struct io *io, const struct side sides[2], uint64_t *at,
+			 struct err *err)
+{
+	uint64_t size = sides[0].identity.size, other = sides[1].identity.size;
+	uint64_t end = size < other ? size : other;
+	char *pieces = xmalloc(2 * PIECE);
+	int rc = -1;
+
+	*at = UINT64_MAX;
+	for (uint64_t begin = 0; begin < end && *at == UINT64_MAX; begin += PIECE) {
+		size_t n = end - begin < PIECE ? (size_t)(end - begin) : PIECE, i = 0;
+
+		for (int s = 0; s < 2; s++)
+			if (io_pread_full(&(struct file){ io, sides[s].fd, sides[s].path },
+					  pieces + (size_t)s * PIECE, n, begin, err))
+				goto out;
+		while (i < n && pieces[i] == pieces[PIECE + i])
+			i++;
+		if (i < n)
+			*at = begin + i;
+	}
+	if (*at == UINT64_MAX && size != other)
+		*at = end;
+	rc = 0;
+out:
+	free(pieces);
+	return rc;
+}
+
+/* Reads a side as JSON; NULL where it is not. */
+static json_t *side_json(const struct io *io, const struct side *side)
+{
+	struct buf text = { 0 };
+	json_t *json = NULL;
+
+	if (!io_read_file(io, AT_FDCWD, side->path, JSON_LIMIT, &text, &(struct err){ 0 }))
+		json = decode(&text);
+	buf_release(&text);
+	return json;
+}
+
+static bool same_vocabulary(const json_t *was, const json_t *is)
+{
+	return json_equal(json_object_get(json_object_get(was, "model"), "vocab"),
+			  json_object_get(json_object_get(is, "model"), "vocab"));
+}
+
+/* Compares two files of JSON, the bytes of which differ.  Returns whether they mean the same, or
+ * were reported. */
+static bool compare_json(const struct companions *companions, const char *name, const json_t *was,
+			 const json_t *is)
+{
+	static const char *const tokens[] = { "bos_token",    "eos_token",     "unk_token",
+					      "pad_token",    "chat_template", "add_bos_token",
+					      "add_eos_token" };
+	struct problems *problems = &companions->verify->result->problems;
+	const struct config_pair pair = { name, was, is, companions->rewritten };
+
+	if (!was || !is)
+		return false;
+	if (json_equal((json_t *)was, (json_t *)is))
+		return true;
+	switch (rule_of(name)) {
+	case RULE_KEYS:
+		config_diff(problems, &pair);
+		return true;
+	case RULE_TOKENS:
+		if (companions->rewritten)
+			config_diff_members(problems, &pair, tokens,
+					    sizeof tokens / sizeof *tokens);
+		else
+			config_diff(problems, &pair);
+		return true;
+	case RULE_VOCABULARY:
+		return companions->rewritten && same_vocabulary(was, is);
+	default:
+		return false;
+	}
+}
+
+static bool is_json(const char *name)
+{
+	return !fnmatch("*.json", name, FNM_CASEFOLD);
+}
+
+static int compare_file(const struct companions *companions, const char *name, struct err *err)
+{
+	struct verify *verify = companions->verify;
+	const struct io *io = verify->params->io;
+	const char *slash = strrchr(name, '/'), *base = slash ? slash + 1 : name;
+	struct side sides[2] = { 0 };
+	json_t *was = NULL, *is = NULL;
+	uint64_t at;
+	int rc = -1;
+
+	if (side_open(&sides[1], io, verify->opened.checkpoint->directory, name, err)) {
+		rc = err->kind == ERR_INPUT ? 0 : -1;
+		if (!rc)
+			problem_add(&verify->result->problems, PROBLEM_FILE_INVALID, NULL, name,
+				    "%s", err->message);
+		goto out;
+	}
+	if (side_open(&sides[0], io, companions->source->directory, name, err) ||
+	    compare_sides(io, sides, &at, err))
+		goto out;
+	rc = 0;
+	if (at == UINT64_MAX)
+		goto out;
+	if (is_json(base)) {
+		was = side_json(io, &sides[0]);
+		is = side_json(io, &sides[1]);
+		if (compare_json(companions, base, was, is))
+			goto out;
+	}
+	if (companions->rewritten && (!is_json(base) || is) && rule_of(base) == RULE_NOTHING)
+		goto out;
+	problem_add(&verify->result->problems, PROBLEM_FILE_CHANGED, NULL, name,
+		    "'%s' is not the source's: byte %" PRIu64 " differs (%" PRIu64
+		    " bytes, %" PRIu64 " in the source)",
+		    name, at, sides[1].identity.size, sides[0].identity.size);
+out:
+	json_decref(was);
+	json_decref(is);
+	side_close(&sides[0], io);
+	side_close(&sides[1], io);
+	return rc;
+}
+
+/* May a release that transformers saved lack the file?  A fast tokenizer is all in tokenizer.json,
+ * and a template may be in another file. */
+static bool may_be_missing(const struct companions *companions, const char *name)
+{
+	static const char *const needed[] = { "tokenizer.json", "tokenizer_config.json",
+					      "generation_config.json" };
+
+	if (!companions->rewritten || strchr(name, '/'))
+		return false;
+	for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
+		if (!strcmp(name, needed[i]))
+			return false;
+	return true;
+}
+
+/* Does another problem name the file? */
+static bool is_reported(const struct verify *verify, const char *name)
+{
+	const struct problems *problems = &verify->result->problems;
+
+	for (size_t i = 0; i < problems->n; i++)
+		if (problems->list[i].file && !strcmp(problems->list[i].file, name))
+			return true;
+	return false;
+}
+
+static int compare_files(const struct companions *companions, char *const *paths, size_t n,
+			 struct err *err)
+{
+	struct verify *verify = companions->verify;
+
+	for (size_t i = 0; i < n; i++) {
+		const char *slash = strrchr(paths[i], '/');
+		char *path;
+		bool exists;
+
+		if (is_for_people(slash ? slash + 1 : paths[i]) || is_reported(verify, paths[i]))
+			continue;
+		path = xasprintf("%s/%s", verify->opened.checkpoint->directory, paths[i]);
+		exists = io_exists(verify->params->io, path);
+		free(path);
+		if (exists && compare_file(companions, paths[i], err))
+			return -1;
+		if (!exists && !may_be_missing(companions, paths[i]))
+			problem_add(&verify->result->problems, PROBLEM_FILE_MISSING, NULL, paths[i],
+				    "the source's '%s' is missing", paths[i]);
+	}
+	return 0;
+}
+
+/* Compares config.json.  A text that is not JSON is reported where it is read. */
+static void compare_config(struct companions *companions)
+{
+	struct verify *verify = companions->verify;
+	const struct buf *text = &verify->opened.checkpoint->config;
+	json_t *was = decode(&companions->source->config), *is = decode(text);
+
+	companions->rewritten = config_is_rewritten(was, is);
+	if (was && is)
+		config_diff(&verify->result->problems,
+			    &(struct config_pair){ CONFIG_NAME, was, is, companions->rewritten });
+	else if (was && !text->len)
+		problem_add(&verify->result->problems, PROBLEM_FILE_MISSING, NULL, CONFIG_NAME,
+			    "the source's 'config.json' is missing");
+	json_decref(was);
+	json_decref(is);
+}
+
+static void release(char **paths, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		free(paths[i]);
+	free(paths);
+}
+
+/* Reports files of the directory that loaders would read wrong, whatever the source has. */
+static int check_own(struct verify *verify, struct err *err)
+{
+	char **paths;
+	size_t n;
+
+	if (checkpoint_left_out(verify->opened.checkpoint, &paths, &n, err)) {
+		if (err->kind != ERR_INPUT)
+			return -1;
+		problem_add(&verify->result->problems, PROBLEM_FILE_INVALID, NULL, NULL, "%s",
+			    err->message);
+		return 0;
+	}
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(paths[i], "adapter_config.json"))
+			problem_add(&verify->result->problems, PROBLEM_CONFIG_KEY, NULL, paths[i],
+				    "the model is whole: transformers takes it for an adapter, and "
+				    "stops; remove the file");
+	release(paths, n);
+	return 0;
+}
+
+int verify_companions(struct verify *verify, struct err *err)
+{
+	struct companions companions = { .verify = verify };
+	char **paths;
+	size_t n;
+	int rc;
+
+	if (!verify->opened.checkpoint->directory || verify->opened.checkpoint->n_expected)
+		return 0;
+	if (check_own(verify, err))
+		return -1;
+	if (!verify->run.origin || !verify->run.origin->checkpoint.directory)
+		return 0;
+	companions.source = &verify->run.origin->checkpoint;
+	compare_config(&companions);
+	if (checkpoint_auxiliary(companions.source, &paths, &n, err))
+		return -1;
+	rc = compare_files(&companions, paths, n, err);
+	release(paths, n);
+	return rc;
 }

@@ -3,6 +3,8 @@
  * Which arithmetic made the weights: all that are known are tried on cuts of some, those of each
  * granularity by themselves, for a checkpoint may have several recipes.
  */
+#include "verify/identify.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +12,10 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "verify/compare.h"
+#include "verify/diagnose.h"
 #include "verify/origin.h"
+#include "verify/tensors.h"
+#include "verify/values.h"
 
 #define N_PROBES     16
 #define PROBE_CODES  ((uint64_t)32 << 10)

@@ -1,9 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Static scales of inputs: what each is by itself, and what the matrices of an expert have.  The
- * first and third matrix of an expert (gate and up) take the same input, and engines keep one scale
- * for both.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "verify/inputs.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -11,7 +8,7 @@
 #include "base/pool.h"
 #include "format/scale_names.h"
 #include "num/scale.h"
-#include "verify/steps.h"
+#include "verify/tensors.h"
 
 #define CHUNK	     256     /* elements read at once */
 #define MANY	     4	     /* input scales of which something is usual */

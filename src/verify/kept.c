@@ -1,16 +1,14 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Tensors in high precision where engines expect codes: an engine that is told FP8 and finds no
- * name builds an FP8 module, and copies BF16 into it without a scale.  Which tensor needs a name,
- * and which names engines look for, is select/skip_list.h.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "verify/kept.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "select/engine_names.h"
 #include "select/skip_list.h"
-#include "verify/steps.h"
+#include "verify/lists.h"
+#include "verify/tensors.h"
 
 /* Returns the entry that the target needs for such a module, unless a regular expression of the
  * list matches it, or NULL. */

@@ -9,7 +9,7 @@
 #include "backend/matrix.h"
 #include "base/mem.h"
 #include "format/scale_names.h"
-#include "verify/steps.h"
+#include "verify/tensors.h"
 #include "verify/worker.h"
 
 #define LINE	  1024 /* elements of a line at least, where rows are short */

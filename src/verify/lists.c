@@ -1,8 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The lists of the configuration: modules in high precision, groups and layers that are quantized,
- * embeddings that are.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "verify/lists.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +11,8 @@
 #include "model/tensor_name.h"
 #include "select/engine_names.h"
 #include "select/skip_list.h"
-#include "verify/steps.h"
+#include "verify/matchers.h"
+#include "verify/tensors.h"
 
 /* --- reading --- */
 
@@ -129,6 +128,20 @@ static void read_layers(struct verify_lists *lists, const json_t *config)
 				       .all = true };
 }
 
+/* Returns the group of a module, or NULL. */
+static const struct verify_group *find_group(const struct verify *verify, const char *module)
+{
+	const struct verify_lists *lists = &verify->lists;
+
+	for (size_t i = 0; i < lists->n_groups; i++)
+		if (skip_match_lists(lists->groups[i].targets, module))
+			return &lists->groups[i];
+	for (size_t i = 0; i < lists->n_groups; i++)
+		if (lists->groups[i].all)
+			return &lists->groups[i];
+	return NULL;
+}
+
 /* Finds the groups that FP8 weights belong to. */
 static void mark_groups(struct verify *verify)
 {
@@ -145,7 +158,7 @@ static void mark_groups(struct verify *verify)
 		if (!detection_is_weight(ref))
 			continue;
 		module = verify_module(ref->tensor->name);
-		group = lists->n_groups > 1 ? lists_group(verify, module) : lists->groups;
+		group = lists->n_groups > 1 ? find_group(verify, module) : lists->groups;
 		free(module);
 		if (!group || lists->fp8_groups[group - lists->groups])
 			continue;
@@ -269,26 +282,13 @@ bool lists_table(const struct verify *verify, const char *module)
 	return skip_match_conflict(verify->lists.tables, module) != NULL;
 }
 
-const struct verify_group *lists_group(const struct verify *verify, const char *module)
-{
-	const struct verify_lists *lists = &verify->lists;
-
-	for (size_t i = 0; i < lists->n_groups; i++)
-		if (skip_match_lists(lists->groups[i].targets, module))
-			return &lists->groups[i];
-	for (size_t i = 0; i < lists->n_groups; i++)
-		if (lists->groups[i].all)
-			return &lists->groups[i];
-	return NULL;
-}
-
 bool lists_quantize(const struct verify *verify, const char *module)
 {
 	const struct verify_lists *lists = &verify->lists;
 
 	if (lists->layers)
 		return skip_match_lists(lists->layers, module) != NULL;
-	return !lists->chosen || !lists->n_groups || lists_group(verify, module);
+	return !lists->chosen || !lists->n_groups || find_group(verify, module);
 }
 
 bool lists_head(const struct verify *verify, const char *module)
@@ -350,4 +350,65 @@ void lists_check_conflict(struct verify *verify, const struct tensor_ref *ref, c
 			    matchers_know(verify, verify->opened.target, module)
 				    ? engine_name(verify->opened.target)
 				    : "some engines");
+}
+
+/* Sets the granularity and tile of a known strategy. */
+static void take_strategy(const json_t *weights, struct scheme *scheme)
+{
+	static const struct {
+		const char *strategy;
+		enum granularity granularity;
+		struct tile tile;
+	} strategies[] = {
+		{ "tensor", GRANULARITY_TENSOR, { WHOLE, WHOLE } },
+		{ "channel", GRANULARITY_CHANNEL, { 1, WHOLE } },
+		{ "block", GRANULARITY_BLOCK, { 128, 128 } },
+		{ "group", GRANULARITY_MX, { 1, 32 } },
+	};
+	const char *strategy = json_string_value(json_object_get(weights, "strategy"));
+	const json_t *block = json_object_get(weights, "block_structure");
+
+	for (size_t i = 0; strategy && i < sizeof strategies / sizeof *strategies; i++) {
+		if (strcmp(strategies[i].strategy, strategy) != 0)
+			continue;
+		scheme->granularity = strategies[i].granularity;
+		scheme->tile = strategies[i].tile;
+		if (scheme->granularity == GRANULARITY_BLOCK && json_array_size(block) == 2) {
+			scheme->tile.rows = (size_t)json_integer_value(json_array_get(block, 0));
+			scheme->tile.cols = (size_t)json_integer_value(json_array_get(block, 1));
+		}
+	}
+}
+
+/* The scheme of a member of ModelOpt's "quantized_layers" or of a group of Quark. */
+static struct scheme read_scheme(const struct verify *verify, const json_t *text)
+{
+	struct declaration said = { 0 };
+
+	verify->lists.format->read(text, &said);
+	return said.declared ? said.scheme : verify->opened.detection->scheme;
+}
+
+struct scheme verify_scheme(const struct verify *verify, const char *module)
+{
+	struct scheme scheme = verify->opened.detection->scheme;
+	const struct verify_group *group;
+	const struct verify_lists *lists = &verify->lists;
+	const json_t *inputs;
+	const char *name;
+
+	if (lists->layers && lists->format) {
+		name = skip_match_lists(lists->layers, module);
+		return read_scheme(verify, name ? json_object_get(lists->layer_list, name) : NULL);
+	}
+	if (lists->n_groups < 2)
+		return scheme;
+	group = find_group(verify, module);
+	if (group && lists->format && !lists->chosen)
+		return read_scheme(verify, group->group);
+	inputs = group ? json_object_get(group->group, "input_activations") : NULL;
+	if (group)
+		take_strategy(json_object_get(group->group, "weights"), &scheme);
+	scheme.static_input = json_is_false(json_object_get(inputs, "dynamic"));
+	return scheme;
 }

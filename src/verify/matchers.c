@@ -1,19 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Which entries of the list of modules in high precision the target takes for a module: a row for
- * each format and engine.  Experts, and pairs without a row, are matched as skip_match.h says.
- *
- * Source: is_layer_skipped() and find_matching_patterns() of vLLM 0.32; _module_path_match() and
- * check_equal_or_regex_match() of SGLang 0.5.23; should_convert_module() of transformers 5.24;
- * match_name() of compressed-tensors 0.20.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "verify/matchers.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/words.h"
 #include "format/skip_match.h"
-#include "verify/steps.h"
 
 enum {
 	EXACT = 1 << 0,	  /* the whole module */

@@ -3,6 +3,8 @@
  * A checkpoint against the one it was made from: which arithmetic made it, every code and scale by
  * that arithmetic, and byte for byte what was only copied.
  */
+#include "verify/origin.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -13,8 +15,7 @@
 #include "base/pool.h"
 #include "format/scale_names.h"
 #include "source/unpack.h"
-#include "verify/origin.h"
-#include "verify/steps.h"
+#include "verify/tensors.h"
 #include "verify/worker.h"
 
 #define COPY_BYTES ((uint64_t)1 << 20) /* of one comparison */

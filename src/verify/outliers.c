@@ -1,15 +1,13 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Scales that are far above those beside them: one of a weight above the others, or those of a
- * weight above those of the same module in other layers.  Trained weights have neither, but nothing
- * forbids them: they are notes.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "verify/outliers.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
 #include "num/bits.h"
-#include "verify/steps.h"
+#include "verify/diagnose.h"
+#include "verify/tensors.h"
 
 /* In SmolLM2 no scale of a block is more than 2^2.9 above the mean of its weight, of a channel 2^4,
  * of 32 values of MX 2^4.7; no weight more than 2^2 above its module in other layers. */

@@ -1,15 +1,13 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The scale of each weight: its name, type and shape, as the format says them, and with a target as
- * this engine looks for them.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "verify/scales.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "format/scale_names.h"
 #include "format/variant.h"
-#include "verify/steps.h"
+#include "verify/tensors.h"
 
 /* Returns the number of dimensions before a tail of ones. */
 static int dims_without_ones(const uint64_t *shape, int n)

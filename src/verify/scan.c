@@ -2,16 +2,17 @@
  *
  * What the scales and codes of a cut show by themselves.
  */
+#include "verify/scan.h"
+
 #include <math.h>
 #include <string.h>
 
-#include "verify/scan.h"
-#include "verify/steps.h"
-#include "verify/zeros.h"
 #include "num/bits.h"
 #include "num/fp8.h"
 #include "num/scale.h"
 #include "num/scale_grid.h"
+#include "verify/diagnose.h"
+#include "verify/zeros.h"
 
 #define LANES  64 /* codes of one comparison */
 #define SAMPLE 64 /* codes of a cut in which zeros are counted */

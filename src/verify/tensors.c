@@ -1,17 +1,18 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * What headers show: each weight with its scales, each scale with its weight, and what engines
- * merge.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "verify/tensors.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "expect/expect.h"
 #include "format/foreign.h"
 #include "format/scale_names.h"
-#include "verify/steps.h"
 #include "model/tensor_name.h"
+#include "verify/kept.h"
+#include "verify/lists.h"
+#include "verify/scales.h"
 
 const char *verify_file(const struct verify *verify, const struct tensor_ref *ref)
 {
@@ -303,4 +304,37 @@ void verify_tensors(struct verify *verify)
 		check_tensor(verify, &checkpoint->by_name[i]);
 	verify_scale_names(verify);
 	check_fused_sets(verify);
+}
+
+static const enum problem_kind kinds[] = {
+	[EXPECT_LAYER] = PROBLEM_LAYER_MISSING, [EXPECT_TENSOR] = PROBLEM_TENSOR_LACKING,
+	[EXPECT_SHAPE] = PROBLEM_TENSOR_SHAPE,	[EXPECT_NAME] = PROBLEM_TENSOR_NAME,
+	[EXPECT_MTP] = PROBLEM_MTP_MISSING,
+};
+
+/* Is a file left out, so that its tensors would all be missing? */
+static bool is_partial(const struct problems *problems)
+{
+	for (size_t i = 0; i < problems->n; i++)
+		if (problems->list[i].kind == PROBLEM_FILE_INVALID ||
+		    problems->list[i].kind == PROBLEM_UNFINISHED)
+			return true;
+	return false;
+}
+
+void verify_missing(struct verify *verify)
+{
+	struct problems *problems = &verify->result->problems;
+	struct expect_gaps gaps;
+	struct err bad = { 0 };
+
+	/* an invalid config.json is reported already */
+	if (is_partial(problems) || expect_find(&gaps, verify->opened.checkpoint, &bad))
+		return;
+	for (size_t i = 0; i < gaps.n; i++)
+		problem_add(problems, kinds[gaps.list[i].kind], gaps.list[i].tensor, NULL, "%s",
+			    gaps.list[i].message);
+	if (expect_elements(verify->opened.checkpoint, &bad))
+		problem_add(problems, PROBLEM_TENSOR_SHAPE, NULL, NULL, "%s", bad.message);
+	expect_release(&gaps);
 }

@@ -1,18 +1,16 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Reads every scale and code, in cuts of whole tiles over all threads.  What is found is added up
- * by weight, so that a tensor with a million bad scales is one problem, the same at any number of
- * threads.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "verify/values.h"
+
 #include <stdlib.h>
 
 #include "base/mem.h"
 #include "base/pool.h"
 #include "verify/compare.h"
+#include "verify/diagnose.h"
 #include "verify/identify.h"
+#include "verify/inputs.h"
 #include "verify/kept_values.h"
 #include "verify/origin.h"
-#include "verify/steps.h"
 #include "verify/worker.h"
 
 int values_read_codes(struct source *files, const struct unit *unit, const struct rect *rect,

@@ -2,12 +2,13 @@
  *
  * Weights in cuts, and the memory that each worker needs for one of them: --max-memory bounds it.
  */
+#include "verify/worker.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
 #include "verify/steps.h"
-#include "verify/worker.h"
 
 #define CUT_CODES \
 	((uint64_t)512 << 10) /* so that the data of a cut stays in a second-level cache */
