@@ -130,7 +130,7 @@ int main(int argc, char **argv)
 	backend = backend_select("auto", &err);
 	check(forward_init(&forward, backend->executor, &model, !strcmp(argv[2], "f32"), &err),
 	      &err);
-	ops = *backend->executor;
+	ops = *forward.executor->ops;
 	ops.rows = few_rows;
 	forward.executor->ops = &ops;
 	params = (struct weights_params){ &forward, &io_system, 2, NULL };

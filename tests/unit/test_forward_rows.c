@@ -69,7 +69,7 @@ static void run_layers(struct weights *weights, struct workspace *workspace,
 static struct outcome *run(const char *path, size_t (*rows)(size_t n))
 {
 	const struct backend *backend = backend_select("cpu", &(struct err){ 0 });
-	struct executor_ops ops = *backend->executor;
+	struct executor_ops ops;
 	struct outcome *outcome = calloc(1, sizeof *outcome);
 	struct sequence sequence = { .n_tokens = N_TOKENS, .residual = outcome->residual };
 	uint32_t tokens[N_TOKENS];
@@ -88,6 +88,7 @@ static struct outcome *run(const char *path, size_t (*rows)(size_t n))
 	assert_int_equal(checkpoint_open(&checkpoint, &io_system, path, 1, &err), 0);
 	assert_int_equal(model_open(&model, &checkpoint, "", &err), 0);
 	assert_int_equal(forward_init(&forward, backend->executor, &model, true, &err), 0);
+	ops = *forward.executor->ops;
 	ops.rows = rows;
 	forward.executor->ops = &ops;
 	assert_int_equal(weights_open(&weights, &params, &err), 0);
