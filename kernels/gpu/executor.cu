@@ -389,8 +389,8 @@ extern "C" const struct executor_ops executor_gpu = {
 	.scan_scratch = gpu_scan_scratch,
 	.delta_scratch = gpu_delta_scratch,
 	.round_fp8 = on_stream<gpu_round_fp8>::run,
+	.grouped = true,
 	.multiply_rows = gpu_multiply_rows,
-	.round_rows_fp8 = on_stream<gpu_round_rows_fp8>::run,
 #define GPU_OPERATION(op) .op = on_stream<gpu_##op>::run,
 	EXECUTOR_OPERATIONS(GPU_OPERATION)
 #undef GPU_OPERATION

@@ -72,7 +72,7 @@ static inline size_t executor_weight_panel_rows(const struct executor_weight *we
 /* clang-format off */
 #define EXECUTOR_OPERATIONS(OP)                                                      \
 	OP(measure) OP(round) OP(add) OP(gate) OP(activate) OP(scale)                   \
-	OP(gate_interleaved) OP(copy) OP(deinterleave) OP(scatter_add) OP(rms_norm)  \
+	OP(gate_interleaved) OP(copy) OP(deinterleave) OP(rms_norm)  \
 	OP(rope) OP(round_e4m3) OP(route) OP(sort_choices) OP(take_rows) OP(combine) \
 	OP(attention) OP(scan) OP(scan_channels) OP(convolve) OP(delta_gates)        \
 	OP(delta) OP(cross_entropy) OP(divergence)
@@ -173,13 +173,12 @@ struct executor_ops {
 
 	/* --- experts --- */
 
-	/* As multiply(); a row of y has the same bits for any m and any other rows of x: one
-	 * algorithm for each (n, k), which splits no sum over k by m.  NULL: each sequence is
-	 * multiplied alone, by multiply(). */
+	/* The rows of several sequences are multiplied together, by multiply_rows(): a row of y has
+	 * the same bits for any m and any other rows of x, by one algorithm for each (n, k), which
+	 * splits no sum over k by m.  false: rows of one sequence. */
+	bool grouped;
 	void (*multiply_rows)(struct executor_stream *stream, const struct executor_weight *weight,
 			      const void *x, size_t m, float *y);
-	void (*round_rows_fp8)(struct executor_stream *stream,
-			       const struct round_rows_fp8_args *args);
 
 	/* --- between products --- */
 
@@ -188,11 +187,5 @@ struct executor_ops {
 	EXECUTOR_OPERATIONS(EXECUTOR_MEMBER)
 #undef EXECUTOR_MEMBER
 };
-
-/* Whether it multiplies rows of several sequences together. */
-static inline bool executor_groups(const struct executor_ops *ops)
-{
-	return ops->multiply_rows != NULL;
-}
 
 #endif

@@ -143,15 +143,6 @@ struct deinterleave_args {
 	size_t n_rows, n_cols;
 };
 
-/* y[rows[r]] += factors[r] * x[r], for each row r of x.  No row of y occurs twice. */
-struct scatter_add_args {
-	float *y;
-	const float *x;
-	const uint32_t *rows;
-	const float *factors; /* NULL: 1 */
-	size_t n_rows, n_cols;
-};
-
 /* y = x * (1 / sqrt(mean(x^2) + eps)) * (offset + weight), row by row.  centered: the mean of x is
  * subtracted from x first, which makes it LayerNorm.  y may be x. */
 struct rms_norm_args {
@@ -200,11 +191,15 @@ struct round_fp8_args {
 	const float *x; /* (n_rows, n_cols) */
 	size_t n_rows, n_cols;
 	struct qspec spec;
-	float scale, scale_inv;	     /* of ARITH_GIVEN */
-	void *y;		     /* (n_rows, n_cols) of dtype; may be x if that is F32 */
-	enum dtype dtype;	     /* F32 or BF16 */
-	struct cast_counts *counts;  /* NULL: none */
-	struct value_stats *scratch; /* (1): scratch */
+	float scale, scale_inv;	    /* of ARITH_GIVEN */
+	void *y;		    /* (n_rows, n_cols) of dtype; may be x if that is F32 */
+	enum dtype dtype;	    /* F32 or BF16 */
+	struct cast_counts *counts; /* NULL: none */
+	/* (n_rows): each of the n_segments segments is cast as if it was the whole of x, counts is
+	 * NULL, and the tile of spec is whole; NULL: x is one */
+	const uint32_t *segments;
+	size_t n_segments;
+	struct value_stats *scratch; /* (1), or (n_segments): scratch */
 };
 
 /* The causal attention of a sequence: a query attends to its own token and those before it.

@@ -66,19 +66,14 @@ struct take_rows_args {
 	uint16_t *codes; /* with `round`: the same as bf16; NULL: not written */
 };
 
-/* As round_fp8() of the rows of each segment alone, where the tile of cast.spec is whole.
- * cast.scratch: (n_segments); cast.counts: NULL. */
-struct round_rows_fp8_args {
-	struct round_fp8_args cast;
-	const uint32_t *segments; /* (cast.n_rows) */
-	size_t n_segments;
-};
-
-/* y[t] += weights[t, i] * x[places[t, i] - first], for i in order, of the places in [first, first +
+/* y[rows[r]] += factors[r] * x[r], for rows r in order.  The same by places, for tokens at once:
+ * y[t] += weights[t, i] * x[places[t, i] - first], for i in order, of the places in [first, first +
  * n_rows). */
 struct combine_args {
 	float *y;		/* (n_tokens, n_cols) */
 	const float *x;		/* (n_rows, n_cols) */
+	const uint32_t *rows;	/* (n_rows): tokens */
+	const float *factors;	/* (n_rows); NULL: 1 */
 	const uint32_t *places; /* (n_tokens, top_k) */
 	const float *weights;	/* (n_tokens, top_k); NULL: 1 */
 	size_t first, n_rows;

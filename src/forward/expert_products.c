@@ -1,14 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "forward/expert_products.h"
 
-size_t expert_batch_rows(const struct expert_batch *batch, size_t expert)
+size_t expert_segments_rows(const struct pass *pass, size_t begin, size_t end)
 {
-	const uint32_t *counts = batch->pass->workspace->host.counts + expert * batch->n;
 	size_t rows = 0;
 
-	for (size_t s = 0; s < batch->n; s++)
-		rows += counts[s];
+	for (size_t i = begin; i < end; i++)
+		rows += pass->workspace->host.counts[i];
 	return rows;
+}
+
+static bool is_of_one(const struct expert_batch *batch)
+{
+	return batch->end - batch->begin == 1;
+}
+
+/* Returns the first expert of a batch, and the one after the last. */
+static size_t first_expert(const struct expert_batch *batch)
+{
+	return batch->begin / batch->n;
+}
+
+static size_t end_expert(const struct expert_batch *batch)
+{
+	return (batch->end - 1) / batch->n + 1;
+}
+
+/* Returns the rows of an expert in a batch, which has whole experts unless it is of one segment. */
+static size_t expert_rows(const struct expert_batch *batch, size_t expert)
+{
+	if (is_of_one(batch))
+		return batch->n_rows;
+	return expert_segments_rows(batch->pass, expert * batch->n, (expert + 1) * batch->n);
 }
 
 struct row_stats expert_batch_stats(const struct expert_batch *batch)
@@ -26,7 +49,7 @@ static void observe(const struct expert_batch *batch, int role, enum observed wh
 	const struct pass *pass = batch->pass;
 	struct workspace *w = pass->workspace;
 
-	for (size_t i = batch->expert * batch->n; i < batch->end * batch->n; i++) {
+	for (size_t i = batch->begin; i < batch->end; i++) {
 		const struct sequence *sequence = &pass->sequence[i % batch->n];
 		const struct linear_ref *linear = pass->layer->experts[i / batch->n][role].ref;
 		size_t first = (size_t)(w->host.stats[i] - sequence->stats);
@@ -38,7 +61,7 @@ static void observe(const struct expert_batch *batch, int role, enum observed wh
 			.stream = w->stream,
 			.sequence = sequence->index,
 			.values = values,
-			.n_rows = w->host.counts[i],
+			.n_rows = is_of_one(batch) ? batch->n_rows : w->host.counts[i],
 			.n_cols = what == OBSERVED_X ? linear->k : linear->n,
 			.slot = first + slot,
 		};
@@ -90,8 +113,8 @@ static struct expert_run run_after(const struct expert_batch *batch,
 	struct expert_run run = { last.end, last.end, last.row + last.n_rows, 0 };
 
 	do
-		run.n_rows += expert_batch_rows(batch, run.end++);
-	while (run.end < batch->end && inputs_equal(batch, products, run.first, run.end));
+		run.n_rows += expert_rows(batch, run.end++);
+	while (run.end < end_expert(batch) && inputs_equal(batch, products, run.first, run.end));
 	return run;
 }
 
@@ -104,7 +127,7 @@ static void multiply_run(const struct expert_batch *batch, struct expert_run run
 
 	for (size_t e = run.first; e < run.end; e++) {
 		const struct linear *linear = &batch->pass->layer->experts[e][role];
-		size_t m = expert_batch_rows(batch, e), n = linear->ref->n;
+		size_t m = expert_rows(batch, e), n = linear->ref->n;
 
 		if (m)
 			w->ops->multiply_rows(w->stream, &linear->weight, x, m, y);
@@ -121,10 +144,11 @@ static void products_run(const struct expert_batch *batch, const struct expert_p
 	struct workspace *w = pass->workspace;
 	const struct linear *l = pass->layer->experts[run.first];
 	size_t k = l[products->roles[0]].ref->k;
+	const uint32_t *segments = w->route.segments + batch->first + run.row;
 	const struct input_rows x = { .values = products->x + run.row * k,
 				      .n_rows = run.n_rows,
 				      .n_cols = k,
-				      .segments = w->route.segments + batch->first + run.row,
+				      .segments = is_of_one(batch) ? NULL : segments,
 				      .n_segments = pass->layer->ref->n_experts * batch->n };
 
 	w->cast.from = NULL;
@@ -141,11 +165,11 @@ static void products_run(const struct expert_batch *batch, const struct expert_p
 void expert_products_run(const struct expert_batch *batch, const struct expert_products *products)
 {
 	const struct linear *l = batch->pass->layer->experts[0];
-	struct expert_run run = { batch->expert, batch->expert, 0, 0 };
+	struct expert_run run = { first_expert(batch), first_expert(batch), 0, 0 };
 
 	for (size_t i = 0; i < products->n; i++)
 		observe(batch, products->roles[i], OBSERVED_X, products->x, products->x_slot);
-	while (run.end < batch->end) {
+	while (run.end < end_expert(batch)) {
 		run = run_after(batch, products, run);
 		products_run(batch, products, run);
 	}

@@ -7,16 +7,16 @@
 
 #include "forward/pass.h"
 
-/* The experts [expert, end) and their rows. */
+/* The rows of the segments [begin, end) (struct row_stats); or some rows of one segment. */
 struct expert_batch {
 	const struct pass *pass; /* of the first sequence */
 	size_t n;		 /* sequences */
-	size_t expert, end;
+	size_t begin, end;
 	size_t first, n_rows; /* in the sorted order of all rows */
 };
 
-/* Returns the rows of an expert, of all sequences. */
-size_t expert_batch_rows(const struct expert_batch *batch, size_t expert);
+/* Returns the rows of the segments [begin, end). */
+size_t expert_segments_rows(const struct pass *pass, size_t begin, size_t end);
 
 /* Returns the stats of the segments of a batch's rows. */
 struct row_stats expert_batch_stats(const struct expert_batch *batch);

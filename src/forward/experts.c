@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The experts of a layer on the tokens of several sequences at once: rows sorted by expert, a
- * product for each expert and matrix, and one operation for the rows of many experts between them.
+ * The experts of a layer on the tokens of several sequences: rows sorted by expert, a product for
+ * each expert and matrix, and one operation for the rows of a batch between them.
  *
- * Experts go in batches, in order: as many as the arrays have rows for.  What the values of a
- * sequence add to its stats has the slots that it has alone.
+ * A batch is as many experts as the arrays have rows for, in order, if the executor multiplies rows
+ * of several sequences together.  Else it is the tokens of one sequence and one expert: those of
+ * all sequences, one after the other, so that the weights of an expert come from memory once.  In
+ * both ways the values of a sequence, and their slots, do not depend on its group.
  */
 #include "forward/expert_products.h"
 
@@ -85,6 +87,21 @@ static void gate(const struct expert_batch *batch, const struct slots *slots, bo
 	w->ops->gate(w->stream, &args);
 }
 
+/* Writes mlp.gate and mlp.up, n values each, to fused_out as pairs, as one matrix would. */
+static void interleave(struct workspace *w, size_t n)
+{
+	struct copy_args args = { .y = { w->fused_out, 2 },
+				  .x = { w->mlp.gate, 1 },
+				  .repeat = 1,
+				  .n_rows = n,
+				  .n_cols = 1 };
+
+	w->ops->copy(w->stream, &args);
+	args.y.data++;
+	args.x.data = w->mlp.up;
+	w->ops->copy(w->stream, &args);
+}
+
 /* The same where the activation takes pairs of gate and up. */
 static void gate_pairs(const struct expert_batch *batch, const struct slots *slots, bool fused)
 {
@@ -98,7 +115,7 @@ static void gate_pairs(const struct expert_batch *batch, const struct slots *slo
 						    .y = w->mlp.gate };
 
 	if (!fused)
-		mlp_interleave(w, args.n);
+		interleave(w, args.n);
 	w->ops->gate_interleaved(w->stream, &args);
 	make_input(batch,
 		   (struct take_rows_args){ .x = w->mlp.gate, .n_cols = width, .slot = slots->x },
@@ -162,9 +179,12 @@ static void run_batch(const struct expert_batch *batch, const struct slots *slot
 	const struct expert_rows rows = experts_rows(pass);
 	const struct own_arrays *last = &pass->workspace->group[batch->n - 1];
 	struct workspace *w = pass->workspace;
+	const float *factors = w->route.factors + batch->first;
 	bool scaled = model->arch->scaled_inputs;
 	const struct combine_args combine = { .y = rows.out,
 					      .x = w->mlp.expert_out,
+					      .rows = w->route.rows + batch->first,
+					      .factors = scaled ? NULL : factors,
 					      .places = w->route.places,
 					      .weights = scaled ? NULL : w->route.weights,
 					      .first = batch->first,
@@ -181,13 +201,12 @@ static void run_batch(const struct expert_batch *batch, const struct slots *slot
 					      .x_slot = slots->x,
 					      .y_stats = true };
 
-	make_input(
-		batch,
-		(struct take_rows_args){ .x = rows.in,
-					 .rows = w->own->rows + batch->first,
-					 .factors = scaled ? w->own->factors + batch->first : NULL,
-					 .n_cols = rows.width },
-		w->mlp.expert_in);
+	make_input(batch,
+		   (struct take_rows_args){ .x = rows.in,
+					    .rows = combine.rows,
+					    .factors = scaled ? factors : NULL,
+					    .n_cols = rows.width },
+		   w->mlp.expert_in);
 	if (l[EXPERT_ROLE_GATE].weight.data || l[EXPERT_ROLE_GATE_UP].weight.data)
 		run_first(batch, slots);
 	else
@@ -196,28 +215,45 @@ static void run_batch(const struct expert_batch *batch, const struct slots *slot
 	w->ops->combine(w->stream, &combine);
 }
 
-int experts_run_group(const struct pass *pass, size_t n, struct err *err)
+/* Runs a batch, as many rows at a time as stay in a cache. */
+static void run_pieces(const struct expert_batch *batch, const struct slots *slots)
+{
+	const struct linear_ref *down = batch->pass->layer->experts[0][EXPERT_ROLE_DOWN].ref;
+	size_t max_rows = pass_rows(batch->pass, 2 * (down->n + down->k));
+	struct expert_batch piece = *batch;
+
+	for (size_t row = 0; row < batch->n_rows; row += max_rows) {
+		size_t left = batch->n_rows - row;
+
+		piece.first = batch->first + row;
+		piece.n_rows = left < max_rows ? left : max_rows;
+		run_batch(&piece, slots);
+	}
+}
+
+int experts_run(const struct pass *pass, size_t n, struct err *err)
 {
 	const struct slots slots = slots_of(pass);
 	struct workspace *w = pass->workspace;
+	size_t n_segments = pass->layer->ref->n_experts * n, step = w->ops->grouped ? n : 1;
+	size_t max_rows = w->ops->grouped ? w->expert_rows : 0;
 	struct expert_batch batch = { .pass = pass, .n = n };
 
 	if (router_choose(pass, n, err))
 		return -1;
 	put_slots(pass, n, slots.n);
 	w->input.rounded_from = NULL; /* its memory is used for other rows */
-	for (; batch.end < pass->layer->ref->n_experts; batch.end++) {
-		size_t rows = expert_batch_rows(&batch, batch.end);
+	for (; batch.end < n_segments; batch.end += step) {
+		size_t rows = expert_segments_rows(pass, batch.end, batch.end + step);
 
-		if (batch.n_rows + rows > w->expert_rows) {
-			run_batch(&batch, &slots);
+		if (batch.n_rows + rows > max_rows) {
+			run_pieces(&batch, &slots);
 			batch.first += batch.n_rows;
 			batch.n_rows = 0;
-			batch.expert = batch.end;
+			batch.begin = batch.end;
 		}
 		batch.n_rows += rows;
 	}
-	if (batch.n_rows)
-		run_batch(&batch, &slots);
+	run_pieces(&batch, &slots);
 	return 0;
 }

@@ -209,7 +209,7 @@ static void (*const mixers[N_MIXERS])(const struct pass *pass) = {
 };
 
 /* Computes the first block, and the second one up to the experts. */
-static int layer_begin(const struct pass *pass, struct err *err)
+static void layer_begin(const struct pass *pass)
 {
 	const struct layer_ref *ref = pass->layer->ref;
 
@@ -224,10 +224,9 @@ static int layer_begin(const struct pass *pass, struct err *err)
 	}
 	mlp_begin(pass);
 	if (ref->has_mlp && ref->n_experts)
-		return experts_begin(pass, err);
-	if (ref->has_mlp)
+		experts_begin(pass);
+	else if (ref->has_mlp)
 		mlp_run(pass);
-	return 0;
 }
 
 static void layer_end(const struct pass *pass)
@@ -269,8 +268,6 @@ static void share_arrays(const struct pass *pass, size_t n)
 			group[i].latent_out = all->latent_out + first * latent;
 		}
 		group[i].shared_scores = all->shared_scores + first;
-		group[i].rows = all->rows + first * model->routing.top_k;
-		group[i].factors = all->factors + first * model->routing.top_k;
 	}
 }
 
@@ -290,15 +287,13 @@ static int layer_failed(const struct pass *pass, struct err *err)
 			pass->sequence->index);
 }
 
-static int begin_each(const struct pass *pass, size_t n, struct err *err)
+static void begin_each(const struct pass *pass, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		const struct pass turn = take_turn(pass, i);
 
-		if (layer_begin(&turn, err))
-			return layer_failed(&turn, err);
+		layer_begin(&turn);
 	}
-	return 0;
 }
 
 static void end_each(const struct pass *pass, size_t n)
@@ -310,21 +305,12 @@ static void end_each(const struct pass *pass, size_t n)
 	}
 }
 
-/* The experts of a group at once, where the executor takes rows of several sequences.  Else an
- * expert takes the tokens of one sequence after the other: so its weights come from memory once.
- * In both ways the values of a sequence do not depend on its group. */
 static int run_experts(const struct pass *pass, size_t n, struct err *err)
 {
 	const struct pass first = take_turn(pass, 0);
 
-	if (pass->layer->ref->n_experts && pass->workspace->grouped)
-		return experts_run_group(&first, n, err) ? layer_failed(&first, err) : 0;
-	for (size_t e = 0; e < pass->layer->ref->n_experts; e++)
-		for (size_t i = 0; i < n; i++) {
-			const struct pass turn = take_turn(pass, i);
-
-			experts_run_one(&turn, e);
-		}
+	if (pass->layer->ref->n_experts && experts_run(&first, n, err))
+		return layer_failed(&first, err);
 	return 0;
 }
 
@@ -333,7 +319,8 @@ int forward_group(const struct pass *pass, size_t n, struct err *err)
 	struct workspace *w = pass->workspace;
 
 	share_arrays(pass, n);
-	if (begin_each(pass, n, err) || run_experts(pass, n, err))
+	begin_each(pass, n);
+	if (run_experts(pass, n, err))
 		return -1;
 	end_each(pass, n);
 	return w->ops->wait(w->stream, err) ? layer_failed(pass, err) : 0;

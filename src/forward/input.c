@@ -110,23 +110,21 @@ static void cast_run(const struct pass *pass, const struct linear *linear,
 {
 	struct workspace *w = pass->workspace;
 	const struct input_cast *by = linear->cast;
-	const struct round_rows_fp8_args args = { .cast = { .x = x->values,
-							    .n_rows = x->n_rows,
-							    .n_cols = x->n_cols,
-							    .spec = by->spec,
-							    .scale = by->scale,
-							    .scale_inv = by->scale_inv,
-							    .y = w->cast.values,
-							    .dtype = linear->input,
-							    .counts = x->counts,
-							    .scratch = w->cast.scratch },
-						  .segments = x->segments,
-						  .n_segments = x->n_segments };
+	bool whole = x->segments && is_whole(by);
+	const struct round_fp8_args args = { .x = x->values,
+					     .n_rows = x->n_rows,
+					     .n_cols = x->n_cols,
+					     .spec = by->spec,
+					     .scale = by->scale,
+					     .scale_inv = by->scale_inv,
+					     .y = w->cast.values,
+					     .dtype = linear->input,
+					     .counts = x->counts,
+					     .segments = whole ? x->segments : NULL,
+					     .n_segments = x->n_segments,
+					     .scratch = w->cast.scratch };
 
-	if (x->segments && is_whole(by))
-		w->ops->round_rows_fp8(w->stream, &args);
-	else
-		w->ops->round_fp8(w->stream, &args.cast);
+	w->ops->round_fp8(w->stream, &args);
 }
 
 /* Adds the amax of x to the stats of a cast, unless another cast's stats have it. */

@@ -10,9 +10,7 @@
 /* The matrices of an mlp: gate and up, or both in one. */
 struct mlp {
 	const struct linear *gate, *up;
-	const struct linear *fused; /* gate and up; NULL: two matrices */
-	/* GPT-OSS's activation: gate and up are fused row by row; else up lies below gate */
-	bool clamped;
+	const struct linear *fused; /* gate, and up below it; NULL: two matrices */
 	const struct linear *down;
 	bool x_ends;			/* nothing else takes the input */
 	struct value_stats **out_stats; /* products.y_stats of `down`; NULL: none */
@@ -39,42 +37,6 @@ static void gate_rows(const struct pass *pass, struct rows_in gate, struct rows_
 	w->ops->gate(w->stream, &args);
 }
 
-/* Turns workspace->fused_out (m, 2 width) into mlp.gate (m, width), unless the gates are clamped
- * adding fused_out to stats, which may be NULL. */
-static void gate_fused(const struct pass *pass, const struct mlp *mlp, size_t m,
-		       struct value_stats *stats)
-{
-	struct value_stats *const both[] = { stats, stats };
-	struct workspace *w = pass->workspace;
-	size_t width = mlp->down->ref->k;
-	const struct gate_interleaved_args args = { .x = w->fused_out,
-						    .clamp = pass->forward->model->clamp,
-						    .alpha = pass->forward->model->clamp_alpha,
-						    .n = m * width,
-						    .y = w->mlp.gate };
-
-	if (mlp->clamped)
-		w->ops->gate_interleaved(w->stream, &args);
-	else
-		gate_rows(pass, (struct rows_in){ w->fused_out, 2 * width },
-			  (struct rows_in){ w->fused_out + width, 2 * width }, both, m, width);
-}
-
-/* Writes gate and up of two matrices to workspace->fused_out as one matrix would. */
-void mlp_interleave(struct workspace *w, size_t n)
-{
-	struct copy_args args = { .y = { w->fused_out, 2 },
-				  .x = { w->mlp.gate, 1 },
-				  .repeat = 1,
-				  .n_rows = n,
-				  .n_cols = 1 };
-
-	w->ops->copy(w->stream, &args);
-	args.y.data++;
-	args.x.data = w->mlp.up;
-	w->ops->copy(w->stream, &args);
-}
-
 /* Computes mlp.gate (m, width) from x (m, hidden) by two matrices. */
 static void gate_up(const struct pass *pass, const struct mlp *mlp, float *x, size_t m)
 {
@@ -89,18 +51,13 @@ static void gate_up(const struct pass *pass, const struct mlp *mlp, float *x, si
 					   .m = m,
 					   .ys = ys,
 					   .x_ends = mlp->x_ends,
-					   .y_stats = mlp->clamped || factor != 1 ? NULL : stats };
+					   .y_stats = factor != 1 ? NULL : stats };
 	size_t width = mlp->down->ref->k;
 
 	pass_products(pass, &products);
 	pass_scale(pass, w->mlp.gate, factor, m, width);
-	if (mlp->clamped) {
-		mlp_interleave(w, m * width);
-		gate_fused(pass, mlp, m, NULL);
-	} else {
-		gate_rows(pass, (struct rows_in){ w->mlp.gate, width },
-			  (struct rows_in){ w->mlp.up, width }, stats, m, width);
-	}
+	gate_rows(pass, (struct rows_in){ w->mlp.gate, width },
+		  (struct rows_in){ w->mlp.up, width }, stats, m, width);
 }
 
 static void run_rows(const struct pass *pass, const struct mlp *mlp, float *x, size_t m, float *out)
@@ -109,16 +66,19 @@ static void run_rows(const struct pass *pass, const struct mlp *mlp, float *x, s
 	struct products products = {
 		.linears = &mlp->fused, .n = 1, .x = x, .m = m, .ys = &w->fused_out
 	};
+	size_t width = mlp->down->ref->k;
 	struct value_stats *stats = NULL;
 
 	products.x_ends = mlp->x_ends;
 	if (mlp->fused) {
-		products.y_stats = mlp->clamped ? NULL : &stats;
+		products.y_stats = &stats;
 		pass_products(pass, &products);
-		gate_fused(pass, mlp, m, stats);
+		gate_rows(pass, (struct rows_in){ w->fused_out, 2 * width },
+			  (struct rows_in){ w->fused_out + width, 2 * width },
+			  (struct value_stats *[]){ stats, stats }, m, width);
 	} else if (pass->forward->model->activation == ACT_SRELU) {
 		pass_linear(pass, mlp->up, x, m, w->mlp.gate);
-		pass_activate(pass, ACT_SRELU, w->mlp.gate, m * mlp->down->ref->k);
+		pass_activate(pass, ACT_SRELU, w->mlp.gate, m * width);
 	} else {
 		gate_up(pass, mlp, x, m);
 	}
@@ -174,45 +134,6 @@ struct expert_rows experts_rows(const struct pass *pass)
 	return (struct expert_rows){ own->normed, own->out, pass->forward->model->hidden };
 }
 
-void experts_run_one(const struct pass *pass, size_t expert)
-{
-	const struct linear *l = pass->layer->experts[expert];
-	const struct linear *fused = &l[EXPERT_ROLE_GATE_UP];
-	const struct mlp mlp = { .gate = &l[EXPERT_ROLE_GATE],
-				 .up = &l[EXPERT_ROLE_UP],
-				 .fused = fused->weight.data ? fused : NULL,
-				 .clamped = pass->forward->model->clamped,
-				 .down = &l[EXPERT_ROLE_DOWN],
-				 .x_ends = true };
-	const struct expert_rows rows = experts_rows(pass);
-	struct workspace *w = pass->workspace;
-	size_t first = w->own->begins[expert], m = w->own->begins[expert + 1] - first;
-	bool scaled_inputs = pass->forward->model->arch->scaled_inputs;
-	const struct scale_args scale = { .x = { w->mlp.expert_in, rows.width },
-					  .factors = w->own->factors + first,
-					  .n_rows = m,
-					  .n_cols = rows.width };
-	const struct copy_args gather = { .y = { w->mlp.expert_in, rows.width },
-					  .x = { rows.in, rows.width },
-					  .rows = w->own->rows + first,
-					  .n_rows = m,
-					  .n_cols = rows.width };
-	const struct scatter_add_args add = { .y = rows.out,
-					      .x = w->mlp.expert_out,
-					      .rows = w->own->rows + first,
-					      .factors = scaled_inputs ? NULL : scale.factors,
-					      .n_rows = m,
-					      .n_cols = rows.width };
-
-	if (m == 0)
-		return;
-	w->ops->copy(w->stream, &gather);
-	if (scaled_inputs)
-		w->ops->scale(w->stream, &scale);
-	run(pass, &mlp, w->mlp.expert_in, m, w->mlp.expert_out);
-	w->ops->scatter_add(w->stream, &add);
-}
-
 /* Sets own->normed to a norm of the residual stream, in layers whose router, experts and dense mlp
  * have norms of their own. */
 static void norm_input(const struct pass *pass, enum vector_role role)
@@ -230,7 +151,8 @@ static void norm_output(const struct pass *pass, enum vector_role role, float *x
 		pass_norm_tokens(pass, x, pass->layer->vector[role], x);
 }
 
-static int choose(const struct pass *pass, struct err *err)
+/* Computes the scores of experts. */
+static void run_router(const struct pass *pass)
 {
 	const struct model *model = pass->forward->model;
 
@@ -238,23 +160,21 @@ static int choose(const struct pass *pass, struct err *err)
 	if (model->arch->scaled_router)
 		pass_scale(pass, pass->workspace->own->normed, 1 / sqrtf((float)model->hidden),
 			   pass->sequence->n_tokens, model->hidden);
-	return router_run(pass, err);
+	router_run(pass);
 }
 
-int experts_begin(const struct pass *pass, struct err *err)
+void experts_begin(const struct pass *pass)
 {
 	const struct linear *in = &pass->layer->linear[LINEAR_LATENT_IN];
 	const struct expert_rows rows = experts_rows(pass);
 	size_t n = pass->sequence->n_tokens;
 	struct workspace *w = pass->workspace;
 
-	if (choose(pass, err))
-		return -1;
+	run_router(pass);
 	norm_input(pass, VECTOR_NORM_EXPERTS);
 	if (in->weight.data)
 		pass_linear(pass, in, w->own->normed, n, w->own->latent_in);
 	w->ops->zero(w->stream, rows.out, n * rows.width * sizeof *rows.out);
-	return 0;
 }
 
 /* Adds the output of the shared expert to out, if the layer has one, with the weights that the

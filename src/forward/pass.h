@@ -127,9 +127,6 @@ void mamba1_run(const struct pass *pass);
 void conv_run(const struct pass *pass);
 void mlp_run(const struct pass *pass);
 
-/* Writes mlp.gate and mlp.up, n values each, to fused_out as pairs, as one matrix would. */
-void mlp_interleave(struct workspace *w, size_t n);
-
 /* Computes the angles, which depend on the rope and on positions, if one of these has changed. */
 void rotation_put_angles(struct workspace *w, const struct rope *rope, size_t n_tokens);
 
@@ -163,31 +160,27 @@ void caches_take(const struct pass *pass);
 void layer_inputs_run(const struct pass *pass);
 void layer_input_run(const struct pass *pass);
 
-/* The second step of a layer of experts, in parts: routes the tokens of workspace->own->normed;
- * runs an expert on the sequence's tokens; adds what comes after the experts. */
+/* The second step of a layer of experts, in parts: what each sequence of a group does before the
+ * experts; the experts; what each adds after them. */
 struct expert_rows {
 	const float *in; /* (tokens, width): of all experts */
 	float *out;	 /* (tokens, width): where their outputs are added up */
 	size_t width;	 /* of the layer, or smaller */
 };
 struct expert_rows experts_rows(const struct pass *pass);
-int experts_begin(const struct pass *pass, struct err *err);
-void experts_run_one(const struct pass *pass, size_t expert);
+void experts_begin(const struct pass *pass);
 void experts_end(const struct pass *pass);
 
-/* Runs all experts on the tokens of n sequences, of which pass->sequence is the first, where
- * workspace->grouped: routes them, waits once, and takes the tokens of all sequences through an
- * expert at once.  The number of operations on the stream does not depend on n. */
-int experts_run_group(const struct pass *pass, size_t n, struct err *err);
+/* Runs all experts on the tokens of n sequences, of which pass->sequence is the first: routes them,
+ * and waits once.  The number of operations of a `grouped` executor does not depend on n. */
+int experts_run(const struct pass *pass, size_t n, struct err *err);
 
 /* Computes the scores of each token of workspace->own->normed, and own->shared_scores, the factors
- * of the shared expert, if it has its own router.  Without workspace->grouped it chooses the
- * experts as well, and fills own->rows, factors and begins with the tokens sorted by expert. */
-int router_run(const struct pass *pass, struct err *err);
+ * of the shared expert, if it has its own router. */
+void router_run(const struct pass *pass);
 
-/* Chooses the experts of the tokens of n sequences by workspace->scores.  Fills workspace->route,
- * and own->rows and factors with the tokens sorted by expert; host.counts (experts, n) becomes
- * their numbers.  Waits. */
+/* Chooses the experts of the tokens of n sequences by workspace->scores.  Fills workspace->route;
+ * host.counts (experts, n) becomes the numbers of tokens.  Waits. */
 int router_choose(const struct pass *pass, size_t n, struct err *err);
 
 #endif

@@ -12,8 +12,7 @@ static enum route_kind kind_of(const struct routing *routing)
 	return routing->sigmoid ? ROUTE_SIGMOID : ROUTE_SOFTMAX;
 }
 
-/* Chooses experts by w->scores, for the tokens of n sequences, and sorts the tokens into the arrays
- * from own->rows on. */
+/* Chooses experts by w->scores, for the tokens of n sequences, and sorts the tokens. */
 static void choose(const struct pass *pass, size_t n)
 {
 	const struct routing *routing = &pass->forward->model->routing;
@@ -39,8 +38,8 @@ static void choose(const struct pass *pass, size_t n)
 					  .n_experts = route.n_experts,
 					  .top_k = route.top_k,
 					  .n_sequences = n,
-					  .rows = w->own->rows,
-					  .factors = w->own->factors,
+					  .rows = w->route.rows,
+					  .factors = w->route.factors,
 					  .segments = w->route.segments,
 					  .places = w->route.places,
 					  .counts = w->route.counts };
@@ -64,30 +63,14 @@ int router_choose(const struct pass *pass, size_t n, struct err *err)
 	return w->ops->wait(w->stream, err);
 }
 
-/* Finds where the tokens of each expert begin, of one sequence. */
-static int choose_alone(const struct pass *pass, struct err *err)
-{
-	struct workspace *w = pass->workspace;
-	size_t n = 0;
-
-	if (router_choose(pass, 1, err))
-		return -1;
-	for (size_t e = 0; e < pass->layer->ref->n_experts; e++) {
-		w->own->begins[e] = n;
-		n += w->host.counts[e];
-	}
-	w->own->begins[pass->layer->ref->n_experts] = n;
-	return 0;
-}
-
-int router_run(const struct pass *pass, struct err *err)
+void router_run(const struct pass *pass)
 {
 	const struct linear *l = pass->layer->linear;
 	bool is_shared = l[LINEAR_SHARED_ROUTER].weight.data != NULL;
 	const struct linear *const both[] = { &l[LINEAR_ROUTER], &l[LINEAR_SHARED_ROUTER] };
 	struct workspace *w = pass->workspace;
-	size_t first = w->grouped ? w->own->first_token : 0, m = pass->sequence->n_tokens;
-	float *const ys[] = { w->scores + first * pass->layer->ref->n_experts,
+	size_t m = pass->sequence->n_tokens;
+	float *const ys[] = { w->scores + w->own->first_token * pass->layer->ref->n_experts,
 			      w->own->shared_scores };
 	const struct products products = {
 		.linears = both, .n = is_shared ? 2 : 1, .x = w->own->normed, .m = m, .ys = ys
@@ -96,5 +79,4 @@ int router_run(const struct pass *pass, struct err *err)
 	pass_products(pass, &products);
 	if (is_shared)
 		pass_activate(pass, ACT_SIGMOID, w->own->shared_scores, m);
-	return w->grouped ? 0 : choose_alone(pass, err);
 }

@@ -92,7 +92,7 @@ static struct dims dims_of(const struct executor_ops *ops, const struct model *m
 	d.input = larger(d.input, larger(d.values, model->mamba.n_heads * model->mamba.head_dim));
 	d.input = larger(d.input, larger(model->mamba1.n_channels, model->mamba1.step_rank));
 	d.group = d.tokens * shape.max_group;
-	d.grouped = d.experts && executor_groups(ops);
+	d.grouped = d.experts && ops->grouped;
 	d.rows = d.grouped ? d.group : d.tokens;
 	d.block = d.tokens < HEAD_BLOCK ? d.tokens : HEAD_BLOCK;
 	d.panel = ops->panel_rows(model->vocab_size);
@@ -127,7 +127,7 @@ static void common_arrays(struct workspace *w, const struct dims *d)
 
 	add(list, &w->fused_out, d->rows * d->fused * sizeof *w->fused_out);
 	add(list, &w->scores,
-	    larger(d->block * d->panel, 2 * d->rows * d->experts) * sizeof *w->scores);
+	    larger(d->block * d->panel, 2 * d->group * d->experts) * sizeof *w->scores);
 	add(list, &w->token_rows, d->tokens * sizeof *w->token_rows);
 	add(list, &w->input.rounded, d->rows * d->input * sizeof *w->input.rounded);
 }
@@ -150,11 +150,9 @@ static void cast_arrays(struct workspace *w, const struct dims *d)
 }
 
 /* The arrays of all sequences of a group, which its first one holds. */
-static void own_arrays(struct array_list *list, struct own_arrays *own, const struct dims *d,
-		       const struct model *model)
+static void own_arrays(struct array_list *list, struct own_arrays *own, const struct dims *d)
 {
 	uint64_t latent = d->experts ? d->group * d->latent : 0;
-	uint64_t chosen = d->experts ? d->group * model->routing.top_k : 0;
 
 	add(list, &own->normed, d->group * d->hidden * sizeof *own->normed);
 	add(list, &own->rounded, d->group * d->hidden * sizeof *own->rounded);
@@ -162,23 +160,22 @@ static void own_arrays(struct array_list *list, struct own_arrays *own, const st
 	add(list, &own->latent_in, latent * sizeof *own->latent_in);
 	add(list, &own->latent_out, latent * sizeof *own->latent_out);
 	add(list, &own->shared_scores, d->experts ? d->group * sizeof *own->shared_scores : 0);
-	add(list, &own->rows, chosen * sizeof *own->rows);
-	add(list, &own->factors, chosen * sizeof *own->factors);
 }
 
 static void route_arrays(struct workspace *w, const struct dims *d, const struct model *model)
 {
-	uint64_t chosen = d->experts ? d->rows * model->routing.top_k : 0;
-	uint64_t grouped = d->grouped ? chosen : 0;
+	uint64_t chosen = d->experts ? d->group * model->routing.top_k : 0;
 	uint64_t segments = d->experts * w->shape.max_group;
-	uint64_t stats = d->grouped ? segments * sizeof *w->route.stats : 0;
+	uint64_t stats = segments * sizeof *w->route.stats;
 	struct array_list *list = &w->arrays;
 
 	add(list, &w->route.chosen, chosen * sizeof *w->route.chosen);
 	add(list, &w->route.weights, chosen * sizeof *w->route.weights);
 	add(list, &w->route.counts, segments * sizeof *w->route.counts);
-	add(list, &w->route.segments, grouped * sizeof *w->route.segments);
-	add(list, &w->route.places, grouped * sizeof *w->route.places);
+	add(list, &w->route.rows, chosen * sizeof *w->route.rows);
+	add(list, &w->route.factors, chosen * sizeof *w->route.factors);
+	add(list, &w->route.segments, chosen * sizeof *w->route.segments);
+	add(list, &w->route.places, chosen * sizeof *w->route.places);
 	add(list, &w->route.stats, stats);
 	add_host(list, &w->host.stats, stats);
 	add_host(list, &w->host.counts, segments * sizeof *w->host.counts);
@@ -308,12 +305,8 @@ static void list_arrays(struct workspace *w, const struct model *model, bool cas
 {
 	const struct dims d = dims_of(w->ops, model, w->shape, casts);
 
-	w->grouped = d.grouped;
 	w->expert_rows = d.rows;
-	own_arrays(&w->arrays, &w->group[0], &d, model);
-	for (size_t i = 0; i < w->shape.max_group; i++)
-		add_host(&w->arrays, &w->group[i].begins,
-			 d.experts ? (d.experts + 1) * sizeof(size_t) : 0);
+	own_arrays(&w->arrays, &w->group[0], &d);
 	route_arrays(w, &d, model);
 	common_arrays(w, &d);
 	cast_arrays(w, &d);

@@ -32,7 +32,7 @@ struct cast_arrays {
 	 * one, for `from` */
 	struct value_stats *stats;
 	size_t place;
-	/* (1), or if the workspace is grouped (experts, sequences): of round_fp8() */
+	/* (1), or if the executor is `grouped` (experts, sequences): of round_fp8() */
 	struct value_stats *scratch;
 	struct cast_counts *counts; /* (1): of forward_linear() */
 };
@@ -138,27 +138,22 @@ struct own_arrays {
 	float *out;		       /* (tokens, hidden): of attention or mlp */
 	float *latent_in, *latent_out; /* (tokens, latent): of all experts */
 	float *shared_scores;	       /* (tokens): factors of the shared expert */
-	/* tokens sorted by expert; if the workspace is grouped, group[0] has the tokens of
-	 * all sequences */
-	uint32_t *rows;	     /* (tokens * top_k): tokens */
-	float *factors;	     /* (tokens * top_k): weights of their expert */
-	size_t *begins;	     /* (experts + 1), the host's: of the tokens of each expert in rows */
-	size_t first_token;  /* in the group */
-	size_t n_slots_used; /* of the sequence's stats, used in this layer */
+	size_t first_token;	       /* in the group */
+	size_t n_slots_used;	       /* of the sequence's stats, used in this layer */
 };
 
 /* Of the choice of experts, and of the rows of all sequences of a group, sorted by expert. */
 struct route_arrays {
-	uint32_t *chosen; /* (tokens, top_k) */
-	float *weights;	  /* (tokens, top_k) */
-	uint32_t *counts; /* (experts, sequences) */
-	/* as in sort_choices_args; NULL: the workspace is not grouped */
-	uint32_t *segments, *places;
+	uint32_t *chosen;		    /* (tokens, top_k) */
+	float *weights;			    /* (tokens, top_k) */
+	uint32_t *counts;		    /* (experts, sequences) */
+	uint32_t *rows, *segments, *places; /* as in sort_choices_args */
+	float *factors;
 	struct value_stats **stats; /* (experts, sequences): the first slot of a segment */
 };
 
 #define MAX_GROUP  SORT_MAX_SEQUENCES /* sequences that take the experts of a layer together */
-#define MAX_ARRAYS (100 + MAX_GROUP)
+#define MAX_ARRAYS 100
 
 /* Every array of a workspace. */
 struct array_list {
@@ -181,10 +176,9 @@ struct workspace {
 	const struct executor_ops *ops;
 	int number; /* the worker of observers: the devices take workers in turn */
 	struct workspace_shape shape;
-	/* experts take the tokens of all sequences of a group at once: arrays between the products
-	 * of experts have rows for all tokens of a group */
-	bool grouped;
-	size_t expert_rows; /* of those arrays */
+	/* of arrays between the products of experts: the tokens of a group, if the executor is
+	 * `grouped`; else of a sequence */
+	size_t expert_rows;
 
 	struct own_arrays group[MAX_GROUP]; /* of the sequences of a group */
 	struct own_arrays *own;		    /* of the sequence that runs */

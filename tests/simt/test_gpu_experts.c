@@ -101,7 +101,7 @@ static struct backend alone_backend(void)
 
 	alone_ops = *backend.executor;
 	alone_ops.open = alone_open;
-	alone_ops.multiply_rows = NULL;
+	alone_ops.grouped = false;
 	backend.executor = &alone_ops;
 	return backend;
 }

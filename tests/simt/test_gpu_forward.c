@@ -46,7 +46,6 @@ static void run_all(size_t n)
 	gpu_deinterleave(stream,
 			 &(const struct deinterleave_args){
 				 .y = { NULL, 4 }, .x = { NULL, 4 }, .n_rows = n, .n_cols = 4 });
-	gpu_scatter_add(stream, &(const struct scatter_add_args){ .n_rows = n, .n_cols = 4 });
 	gpu_rms_norm(stream, &(const struct rms_norm_args){ .x = { NULL, 4 },
 							    .offset = 0,
 							    .eps = 0,

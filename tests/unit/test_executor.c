@@ -423,12 +423,6 @@ static void run_none(const struct side *s, float *x, size_t n_rows, size_t n_col
 							.n_rows = n_rows,
 							.n_cols = n_cols,
 							.rows = (uint32_t *)(x + 16) });
-	ops->scatter_add(s->stream, &(const struct scatter_add_args){ .y = x,
-								      .x = x + 8,
-								      .rows = (uint32_t *)(x + 16),
-								      .factors = x + 24,
-								      .n_rows = n_rows,
-								      .n_cols = n_cols });
 	ops->rms_norm(s->stream, &(const struct rms_norm_args){ .x = { x, 4 },
 								.weight = x + 8,
 								.offset = 0,

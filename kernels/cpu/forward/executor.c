@@ -195,12 +195,31 @@ static size_t cpu_rows(size_t n)
 	return rows < gemm_min_rows() ? SIZE_MAX : rows;
 }
 
+/* Returns the rows from `first` on that are of its segment. */
+static size_t segment_rows(const struct round_fp8_args *args, size_t first)
+{
+	size_t end = first + 1;
+
+	if (!args->segments)
+		return args->n_rows;
+	while (end < args->n_rows && args->segments[end] == args->segments[first])
+		end++;
+	return end - first;
+}
+
 static void cpu_round_fp8(struct executor_stream *stream, const struct round_fp8_args *args)
 {
 	struct cpu_stream *cpu = cpu_of(stream);
+	size_t value_size = dtype_bits(args->dtype) / 8;
+	struct round_fp8_args part = *args;
 	struct err err = { 0 };
 
-	remember(cpu, round_fp8_run(cpu->backend, &cpu->casts, args, &err), &err);
+	for (size_t row = 0; row < args->n_rows; row += part.n_rows) {
+		part.n_rows = segment_rows(args, row);
+		part.x = args->x + row * args->n_cols;
+		part.y = (char *)args->y + row * args->n_cols * value_size;
+		remember(cpu, round_fp8_run(cpu->backend, &cpu->casts, &part, &err), &err);
+	}
 }
 
 static uint64_t cpu_attention_scratch(const struct attention_args *args)
@@ -249,4 +268,5 @@ const struct executor_ops executor_cpu = {
 	.scan_scratch = cpu_scan_scratch,
 	.delta_scratch = cpu_delta_scratch,
 	.round_fp8 = cpu_round_fp8,
+	.multiply_rows = cpu_multiply,
 };

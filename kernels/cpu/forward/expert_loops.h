@@ -111,12 +111,28 @@ static void CPU_OP(sort_choices)(const struct sort_choices_args *args)
 	}
 }
 
+/* Adds rows to their stats, the rows of a segment at once. */
+static void segments_add(const struct take_rows_args *a)
+{
+	const uint32_t *segments = a->stats.segments;
+
+	for (size_t r = 0, end; r < a->n_rows; r = end) {
+		for (end = r + 1; end < a->n_rows && segments[end] == segments[r];)
+			end++;
+		stats_add(slot_of(&a->stats, r, a->slot), a->x + r * a->n_cols,
+			  (end - r) * a->n_cols);
+	}
+}
+
 static void CPU_OP(take_rows)(const struct take_rows_args *a)
 {
+	bool silent = !a->y && !a->round && !a->rows && !a->factors;
 	float *piece = a->y ? NULL : xcalloc(a->n_cols, sizeof *piece);
 	size_t n = a->n_cols;
 
-	for (size_t r = 0; r < a->n_rows; r++) {
+	if (silent)
+		segments_add(a);
+	for (size_t r = 0; !silent && r < a->n_rows; r++) {
 		const float *x = a->x + (a->rows ? a->rows[r] : r) * n;
 		float *y = a->y ? a->y + r * n : piece;
 
@@ -133,13 +149,12 @@ static void CPU_OP(combine)(const struct combine_args *a)
 {
 	size_t n = a->n_cols;
 
-	for (size_t i = 0; i < a->n_tokens * a->top_k; i++) {
-		size_t row = a->places[i] - a->first; /* large if the place is before */
-		float *y = a->y + i / a->top_k * n, weight = a->weights ? a->weights[i] : 1;
+	for (size_t r = 0; r < a->n_rows; r++) {
+		const float *x = a->x + r * n;
+		float *y = a->y + a->rows[r] * n, factor = a->factors ? a->factors[r] : 1;
 
-		for (size_t col = 0; row < a->n_rows && col < n; col += LANES)
-			lanes_put(y, col, n,
-				  lanes_at(y, col, n) + weight * lanes_at(a->x + row * n, col, n));
+		for (size_t i = 0; i < n; i += LANES)
+			lanes_put(y, i, n, lanes_at(y, i, n) + factor * lanes_at(x, i, n));
 	}
 }
 

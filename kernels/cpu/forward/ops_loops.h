@@ -101,19 +101,6 @@ static void CPU_OP(deinterleave)(const struct deinterleave_args *a)
 	}
 }
 
-static void CPU_OP(scatter_add)(const struct scatter_add_args *a)
-{
-	for (size_t r = 0; r < a->n_rows; r++) {
-		float *y = a->y + a->rows[r] * a->n_cols;
-		const float *x = a->x + r * a->n_cols;
-		float factor = a->factors ? a->factors[r] : 1;
-
-		for (size_t i = 0; i < a->n_cols; i += LANES)
-			lanes_put(y, i, a->n_cols,
-				  lanes_at(y, i, a->n_cols) + factor * lanes_at(x, i, a->n_cols));
-	}
-}
-
 static void CPU_OP(round_e4m3)(const struct round_e4m3_args *a)
 {
 	for (size_t i = 0; i < a->n_rows * a->n_heads * a->head_dim; i++) {

@@ -23,7 +23,6 @@ extern "C" {
 EXECUTOR_OPERATIONS(GPU_OPERATION)
 #undef GPU_OPERATION
 void gpu_round_fp8(struct device_stream *stream, const struct round_fp8_args *args);
-void gpu_round_rows_fp8(struct device_stream *stream, const struct round_rows_fp8_args *args);
 
 /* Returns at most 64 MiB, or the bytes for 64 queries, if those are more.  More tokens of the same
  * heads never need less. */

@@ -15,7 +15,6 @@
 /* The arguments of a launch, and how x is cut. */
 struct fp8_launch {
 	struct round_fp8_args a;
-	const uint32_t *segments; /* (n_rows): whose amaxes are in the scratch memory; NULL: one */
 	size_t n;	 /* elements of a tile that lies in x without a gap; of a row of segments */
 	size_t n_tiles;	 /* all */
 	size_t n_across; /* tiles in a row of them */

@@ -27,9 +27,9 @@ static __device__ inline struct scaling tile_scaling(const struct fp8_launch *r,
  * so many equal shares as there are blocks. */
 template <typename F> static __device__ inline void each_of_share(const struct fp8_launch &r, F f)
 {
-	size_t row = r.segments ? blockIdx.x : 0, step = r.segments ? CHUNK : gridDim.x * CHUNK;
+	size_t row = r.a.segments ? blockIdx.x : 0, step = r.a.segments ? CHUNK : gridDim.x * CHUNK;
 
-	for (size_t i = r.segments ? 0 : blockIdx.x * CHUNK; i < r.n; i += step) {
+	for (size_t i = r.a.segments ? 0 : blockIdx.x * CHUNK; i < r.n; i += step) {
 		size_t at = i + threadIdx.x * 4;
 		struct held<FOURS> h;
 
@@ -40,7 +40,7 @@ template <typename F> static __device__ inline void each_of_share(const struct f
 
 static __device__ inline struct value_stats *stats_of_block(const struct fp8_launch &r)
 {
-	return r.a.scratch + (r.segments ? r.segments[blockIdx.x] : 0);
+	return r.a.scratch + (r.a.segments ? r.a.segments[blockIdx.x] : 0);
 }
 
 static __global__ void __launch_bounds__(THREADS)
@@ -314,22 +314,14 @@ void gpu_round_fp8(struct device_stream *stream, const struct round_fp8_args *ar
 
 	if (n == 0 || device_stream_stopped(stream))
 		return;
-	if (tile.rows == WHOLE && tile.cols == WHOLE)
+	if (args->segments)
+		whole_launch(stream, rounding_of(args, args->n_cols, args->n_cols), args->n_rows,
+			     args->n_segments);
+	else if (tile.rows == WHOLE && tile.cols == WHOLE)
 		whole_launch(stream, rounding_of(args, n, 0),
 			     n_blocks < OBSERVED_BLOCKS ? n_blocks : OBSERVED_BLOCKS, 1);
 	else if (tile.rows == 1 && args->n_cols % cols == 0)
 		dense_launch(stream, rounding_of(args, cols, cols));
 	else
 		tiles_launch(stream, rounding_of(args, 0, args->n_cols | tile.cols));
-}
-
-void gpu_round_rows_fp8(struct device_stream *stream, const struct round_rows_fp8_args *args)
-{
-	const struct round_fp8_args *cast = &args->cast;
-	struct fp8_launch r = rounding_of(cast, cast->n_cols, cast->n_cols);
-
-	if (cast->n_rows == 0 || cast->n_cols == 0 || device_stream_stopped(stream))
-		return;
-	r.segments = args->segments;
-	whole_launch(stream, r, cast->n_rows, args->n_segments);
 }

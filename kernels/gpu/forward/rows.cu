@@ -49,29 +49,6 @@ void gpu_deinterleave(struct device_stream *stream, const struct deinterleave_ar
 			     rows_aligned(args->x));
 }
 
-struct scatter_add {
-	struct scatter_add_args a;
-
-	__device__ void operator()(const struct fours &at) const
-	{
-		float *to = a.y + a.rows[at.row] * a.n_cols + at.col;
-		float factor = a.factors ? a.factors[at.row] : 1;
-		float4 before = fours_load(to, at.n, at.aligned);
-		float4 more = fours_load(a.x + at.row * a.n_cols + at.col, at.n, at.aligned);
-
-		fours_store(to,
-			    fours_each(before, more,
-				       [factor](float v, float w) { return v + factor * w; }),
-			    at.n, at.aligned);
-	}
-};
-
-void gpu_scatter_add(struct device_stream *stream, const struct scatter_add_args *args)
-{
-	fours_launch(stream, "scatter_add", scatter_add{ *args }, args->n_rows, args->n_cols,
-		     fours_aligned(args->y, args->n_cols) && fours_aligned(args->x, args->n_cols));
-}
-
 /* A row of the launch is a head of a token; its columns are pairs. */
 struct rotate_pairs {
 	struct rope_args a;
