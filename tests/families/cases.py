@@ -463,7 +463,8 @@ case("colqwen2_5", {"model_type": "qwen2_5_vl", "architectures": ["ColQwen2_5"],
      rules=[HEADS, VISION, (r"custom_text_proj|embedding_proj_layer", "named"), REST])
 
 case("eagle3", text("llama", architectures=["LlamaForCausalLMEagle3"], num_hidden_layers=1), [("lm_head.weight", (V, H)), ("norm.weight", (H,)), ("fc.weight", (H, 3 * H)), ("d2t", (V,), "I64")],
-     attention("midlayer.self_attn."), mlp("midlayer.mlp."), rules=[HEADS, (r"^fc\.", "named"), REST])
+     attention("midlayer.self_attn."), mlp("midlayer.mlp."), rules=[HEADS, (r"^fc\.", "named"), REST],
+     engine_names={"vllm": {"fc": "model.fc"}})     # vllm llama_eagle3.py
 
 case("xlm_roberta", text("xlm-roberta", architectures=["XLMRobertaForSequenceClassification"], num_hidden_layers=1), [("roberta.embeddings.word_embeddings.weight", (V, H))],
      attention("roberta.encoder.layer.0.attention.self.", 256, 256, names=("query", "key", "value", "dense")),

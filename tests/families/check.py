@@ -261,8 +261,10 @@ def removal_problems(case, out, config, source):
 def engine_removal_problems(case, out, config):
     """The same for the name of an engine, which that engine misses."""
     for name in case.names:
-        if name.startswith("re:") and not cut(case, out, config, name, "--target", "vllm"):
-            yield "%s: taken out of the list, and verify --target vllm does not find it" % name
+        if not name.startswith("re:") or re.match(name[3:], "lm_head"):
+            continue                    # of the head of a tied model, which is in no file
+        if not any(cut(case, out, config, name, "--target", engine) for engine in ENGINES):
+            yield "%s: taken out of the list, and verify finds it for no target" % name
     for engine in ENGINES:
         pairs = engines.of_engine(case.expected.get("engine_names", {}), engine, case.form)
         for name in case.names:

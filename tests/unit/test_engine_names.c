@@ -100,6 +100,15 @@ static const struct {
 	{ "llama", "hf", ENGINE_VLLM, "layers.0.self_attn.k_proj",
 	  "model.layers.0.self_attn.k_proj" },
 	{ "llama", "hf", ENGINE_VLLM, "model.layers.0.self_attn.k_proj", NULL },
+	/* VisionAttention, without a packed_modules_mapping in the class of the model */
+	{ "llava", "compressed-tensors", ENGINE_SGLANG,
+	  "vision_tower.vision_model.encoder.layers.0.self_attn.q_proj",
+	  "vision_tower.vision_model.encoder.layers.0.self_attn.qkv_proj" },
+	{ "llava", "hf", ENGINE_SGLANG,
+	  "vision_tower.vision_model.encoder.layers.0.self_attn.q_proj", NULL },
+	{ "llava", "hf", ENGINE_SGLANG,
+	  "vision_tower.vision_model.encoder.layers.0.self_attn.out_proj",
+	  "vision_tower.vision_model.encoder.layers.0.self_attn.proj" },
 	/* of the list in hf, transformers maps the names itself */
 	{ "llava", "hf", ENGINE_TRANSFORMERS, "language_model.lm_head", NULL },
 	{ "llava", "compressed-tensors", ENGINE_TRANSFORMERS, "language_model.lm_head", "lm_head" },
@@ -193,6 +202,15 @@ static const struct {
 	  2,
 	  "re:(model\\.)?(vis|audio|word|acoustic|semantic|resam|.*projector) "
 	  "vision_tower.encoder.blocks.0.wo" },
+	/* of wqkv, transformers' map of the list in hf has q_proj alone */
+	{ "kimi_k25",
+	  "hf",
+	  "vision_tower.encoder.blocks.0.wqkv.weight",
+	  { 192, 64 },
+	  2,
+	  "model.(vision_tower|multi_modal_projector).* vision_tower.encoder.blocks.0.wqkv" },
+	/* a draft of EAGLE-3, which vLLM 0.32 builds below "model" */
+	{ "llama", "hf", "fc.weight", { 64, 192 }, 2, "fc model.fc" },
 	{ "kimi_k25",
 	  "compressed-tensors",
 	  "language_model.model.layers.1.mlp.gate.weight",

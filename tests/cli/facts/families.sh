@@ -44,7 +44,7 @@ echo '{"model_type": "zaya"}' >gigachat35/config.json
 [ "$("$FP8CONV" families gigachat35)" = "$("$FP8CONV" families gigachat3_5 | sed '1s/gigachat3_5/gigachat35/')" ] || echo "a directory hides a family"
 "$FP8CONV" families ./gigachat35 | cut -f 2
 # A family without a row is no error, and no row; a note says so of one that is in no table.
-"$FP8CONV" families cohere2
+"$FP8CONV" families smollm3
 "$FP8CONV" families xyz 2>note
 [ "$(cat note)" = "fp8conv families: note: no table names 'xyz': the general rules decide" ] || cat note
 "$FP8CONV" families model --json 2>note >g
@@ -69,6 +69,7 @@ python3 "$CLI/terminal.py" "$FP8CONV" families gpt_oss | tr -d '\r'
 #1> step3p7 dots3_note	^model.layers=model.language_model.layers	name	engine	in compressed-tensors for transformers		transformers conversion_mapping
 #1> step3p7	*.share_expert.*	entry	engine	in compressed-tensors for transformers	re:.*\.mlp\.shared_experts\.	transformers conversion_mapping
 #1> cosmos3_edge cosmos3_omni dots3_note ernie4_5_vl_moe hyperclovax_vision_v2 inkling_mm_model kimi_k25 lfm3_vl minimax_m3_vl mistral_large4 molmo2 nemo_speechlm nemotron_h_omni qianfan_ocr step3p7 unlimited_ocr vibevoice_asr	*.{vis*,perception,acoustic*,blocks}.*	entry	engine	in compressed-tensors for transformers	re:(model\.)?(vis|audio|word|acoustic|semantic|resam|.*projector)	transformers conversion_mapping
+#1> step3p7	vision_model.*	entry	engine	in hf for transformers	model.vision_model.*	transformers conversion_mapping
 #1> NemotronH_Nano_VL_V2	convert by rows
 #1>
 #1> nemotron_h nemotron_h_omni NemotronH_*	*.mtp.*
@@ -80,6 +81,7 @@ python3 "$CLI/terminal.py" "$FP8CONV" families gpt_oss | tr -d '\r'
 #1> gemma3_text	convert	calibrate	eval
 #1>
 #1> llama mistral qwen2 qwen3 gemma2 gemma3_text	^layers=model.layers	name	engine	for vllm		vllm registry.py
+#1> llama mistral qwen2 qwen3 gemma2 gemma3_text cohere2 deepseek_v3 laguna	^fc=model.fc	name	engine	for vllm		vllm llama_eagle3.py
 #1> pixtral	convert by rows
 #1>
 #1> gigachat35 gigachat3_5	*.self_attn.g_proj
@@ -87,7 +89,7 @@ python3 "$CLI/terminal.py" "$FP8CONV" families gpt_oss | tr -d '\r'
 #1> convert by rows
 #1>
 #1> *.mlp.gate.*
-#1> cohere2	convert	calibrate	eval
+#1> smollm3	convert	calibrate	eval
 #1> xyz	convert	calibrate --activations	-
 #1> gpt_oss  convert by rows  calibrate  eval
 #1>
