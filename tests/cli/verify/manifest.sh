@@ -44,7 +44,7 @@ echo terms >model/LICENSE
 json j '[(p["kind"], p["file"]) for p in j["problems"]] == [("file-changed", "config.json"),
 	("file-missing", "generation_config.json"), ("file-changed", "tokenizer_config.json"), ("file-unlisted", "LICENSE")]' \
 	'all("the source" in p["message"] for p in j["problems"])'
-"$FP8CONV" quantize model -o out --manifest
+"$FP8CONV" quantize model -o out --manifest --restart
 "$FP8CONV" verify out --manifest --source model | cat
 
 # No manifest with hashes, and one that names files elsewhere.
