@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fp8conv completion bash|zsh|fish: prints completions from the tables that the parser uses.  `make
- * install` installs them, so the command is not listed.
+ * fp8conv completion bash|zsh|fish: prints the function by which a shell asks this program for what
+ * can follow.  `make install` installs them, so the command is not listed.
+ * fp8conv completion words WORD...: answers such a function, from the tables that the parser uses,
+ * for the words of a line but the program, up to the one in which the cursor is.  A line for each
+ * word that can stand there, with a tab and what it is; one that ends in '=' is not whole.  Or one
+ * line with ':': a path.
  */
 #include <stdio.h>
 #include <string.h>
@@ -13,276 +17,201 @@
 #include "format/format.h"
 #include "recipe/recipe.h"
 
-#define SHELLS	     "bash|zsh|fish"
-#define HELP_SUMMARY "Print the help of a command"
-#define HELP_DOC     "List the commands"
-#define VERSION_DOC  "Print the version"
+#define SHELLS "bash|zsh|fish"
 
-/* The possible values of an option, or of an argument. */
-enum value_kind {
-	VALUE_NONE,
-	VALUE_WORDS, /* one of a list of words */
-	VALUE_PATH,
-	VALUE_TEXT, /* a number, a pattern: nothing to complete */
+/* The word in which the cursor is. */
+struct cursor {
+	const char *before; /* what each answer begins with: "--recipe=" */
+	size_t n_before;
+	const char *value; /* what follows */
+	size_t n_value;
 };
 
-/* Adds the words of "a|b|c".  For "a=P", which stands for values that begin with "a=", it adds
+/* Prints a word of n bytes, if the one at the cursor begins it. */
+static void offer(const struct cursor *cursor, const char *word, size_t n, const char *doc)
+{
+	if (n >= cursor->n_value && !memcmp(word, cursor->value, cursor->n_value))
+		printf("%.*s%.*s\t%s\n", (int)cursor->n_before, cursor->before, (int)n, word, doc);
+}
+
+static void offer_text(const struct cursor *cursor, const char *word, const char *doc)
+{
+	offer(cursor, word, strlen(word), doc);
+}
+
+/* Offers the words of "a|b|c".  For "a=P", which stands for values that begin with "a=", it offers
  * "a=". */
-static void put_choices(struct buf *words, const char *choices)
+static void offer_choices(const struct cursor *cursor, const char *choices)
 {
 	for (const char *p = choices; *p; p += strspn(p, "|")) {
 		size_t n = strcspn(p, "|");
 		const char *equals = memchr(p, '=', n);
 
-		buf_printf(words, "%.*s ", equals ? (int)(equals + 1 - p) : (int)n, p);
+		offer(cursor, p, equals ? (size_t)(equals + 1 - p) : n, "");
 		p += n;
 	}
 }
 
-/* Returns the kind of an option's values, and adds its words, each followed by a space. */
-static enum value_kind option_values(const struct option_row *option, struct buf *words)
+/* Offers the values of an option. */
+static void offer_values(const struct cursor *cursor, const char *arg)
 {
 	static const char *const paths[] = { "DIR", "FILE", "MODEL", "OUT" };
-	const char *arg = option->arg;
 
-	words->len = 0;
-	buf_puts(words, "");
-	if (!arg)
-		return VALUE_NONE;
-	if (!strcmp(arg, "RECIPE"))
+	if (!strcmp(arg, "RECIPE")) {
 		for (size_t i = 0; recipes[i]; i++)
-			buf_printf(words, "%s ", recipes[i]->name);
-	else if (!strcmp(arg, "FORMAT")) {
+			offer_text(cursor, recipes[i]->name, recipes[i]->summary);
+	} else if (!strcmp(arg, "FORMAT")) {
 		for (size_t i = 0; formats[i]; i++)
 			if (formats[i]->configure)
-				buf_printf(words, "%s ", formats[i]->name);
+				offer_text(cursor, formats[i]->name, "");
 	} else if (!strcmp(arg, "BACKEND")) {
-		buf_puts(words, "auto cpu ");
+		offer_choices(cursor, "auto|cpu");
 		for (size_t i = 0; backends[i]; i++)
-			buf_printf(words, "%s ", backends[i]->name);
+			offer_text(cursor, backends[i]->name, "");
 	} else if (!strpbrk(arg, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") || strchr(arg, '|')) {
-		put_choices(words, arg);
+		offer_choices(cursor, arg);
 	} else {
+		bool path = strstr(arg, ".amax");
+
 		for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
-			if (!strcmp(arg, paths[i]))
-				return VALUE_PATH;
-		return strstr(arg, ".amax") ? VALUE_PATH : VALUE_TEXT;
-	}
-	return VALUE_WORDS;
-}
-
-/* Prints text inside single quotes of a shell; for zsh's _arguments it also escapes ':' and
- * brackets. */
-static void put_quoted(const char *text, bool zsh)
-{
-	for (; *text; text++) {
-		if (*text == '\'')
-			fputs("'\\''", stdout);
-		else if (zsh && strchr(":[]\\", *text))
-			printf("\\%c", *text);
-		else
-			putchar(*text);
+			path |= !strcmp(arg, paths[i]);
+		if (path)
+			puts(":");
 	}
 }
 
-static void put_command_names(void)
+static void offer_commands(const struct cursor *cursor)
 {
 	for (size_t i = 0; commands[i]; i++)
 		if (commands[i]->group)
-			printf("%s ", commands[i]->name);
+			offer_text(cursor, commands[i]->name, commands[i]->summary);
 }
 
-static void bash_option(const struct option_row *option, struct buf *words)
+/* Returns the option of the command that takes a value and is written as n bytes; or NULL. */
+static const struct option_row *find_option(const struct command *command, const char *text,
+					    size_t n)
 {
-	enum value_kind kind = option_values(option, words);
+	const struct option_row *o = NULL;
 
-	if (kind == VALUE_NONE)
+	while ((o = command_option_next(command, o)))
+		if (o->arg && ((n > 2 && strlen(o->name) == n - 2 && !memcmp(text, "--", 2) &&
+				!memcmp(text + 2, o->name, n - 2)) ||
+			       (n == 2 && *text == '-' && text[1] == o->letter)))
+			break;
+	return o;
+}
+
+/* Returns the option whose value the cursor is in, or NULL, and cuts its name off.  bash splits
+ * words at '=': "--recipe=b" are three words, or one if COMP_WORDBREAKS lacks '='. */
+static const struct option_row *option_at(const struct command *command, char **words, int n,
+					  struct cursor *cursor)
+{
+	const char *word = words[n - 1], *equals = strchr(word, '=');
+	int name = n - 2;
+
+	if (!strcmp(word, "=")) {
+		cursor->value = word + 1;
+		cursor->n_value = 0;
+	} else if (!strncmp(word, "--", 2) && equals) {
+		cursor->before = word;
+		cursor->n_before = (size_t)(equals + 1 - word);
+		cursor->value = equals + 1;
+		cursor->n_value = strlen(cursor->value);
+		return find_option(command, word, cursor->n_before - 1);
+	} else if (!strcmp(words[n - 2], "=")) {
+		name = n - 3;
+	}
+	return name > 0 ? find_option(command, words[name], strlen(words[name])) : NULL;
+}
+
+static void offer_of_command(const struct command *command, char **words, int n,
+			     struct cursor *cursor)
+{
+	const struct option_row *o = option_at(command, words, n, cursor);
+	struct buf name = { 0 };
+
+	if (o) {
+		offer_values(cursor, o->arg);
 		return;
-	printf("\t\t--%s", option->name);
-	if (option->letter)
-		printf("|-%c", option->letter);
-	putchar(')');
-	if (kind == VALUE_WORDS)
-		printf(" words='%s'", words->data);
-	else if (kind == VALUE_PATH)
-		printf(" files=yes");
-	printf(" ;;\n");
-}
-
-static void bash_command(const struct command *command)
-{
-	const struct option_row *o = NULL;
-	struct buf words = { 0 };
-
-	printf("\t%s)\n\t\tcase $option in\n", command->name);
-	while ((o = command_option_next(command, o)))
-		bash_option(o, &words);
-	printf("\t\t*)\n\t\t\tif [[ $value == -* ]]; then\n\t\t\t\twords='");
-	while ((o = command_option_next(command, o)))
-		printf("--%s ", o->name);
-	printf("'\n");
-	if (command->argument)
-		printf("\t\t\telse\n\t\t\t\tfiles=yes\n");
-	printf("\t\t\tfi ;;\n\t\tesac ;;\n");
-	buf_release(&words);
-}
-
-/* bash splits words at '=': "--recipe=b" arrives as three words, or as one if COMP_WORDBREAKS lacks
- * '='. */
-static void bash_print(void)
-{
-	printf("_fp8conv() {\n"
-	       "\tlocal value=$2 option=$3 before= words= files= commands='");
-	put_command_names();
-	printf("'\n"
-	       "\tif [[ $option == = ]]; then\n"
-	       "\t\toption=${COMP_WORDS[COMP_CWORD-2]}\n"
-	       "\telif [[ $value == --*=* ]]; then\n"
-	       "\t\toption=${value%%%%=*} before=${value%%%%=*}= value=${value#*=}\n"
-	       "\tfi\n"
-	       "\tcase $COMP_CWORD,${COMP_WORDS[1]} in\n"
-	       "\t1,-*) words='--help --version' ;;\n"
-	       "\t1,*) words=\"help $commands\" ;;\n"
-	       "\t2,help) words=$commands ;;\n"
-	       "\t*)\n"
-	       "\tcase ${COMP_WORDS[1]} in\n");
-	for (size_t i = 0; commands[i]; i++)
-		if (commands[i]->group)
-			bash_command(commands[i]);
-	printf("\tesac\n\tesac\n"
-	       "\tmapfile -t COMPREPLY < <(compgen -P \"$before\" -W \"$words\" -- \"$value\")\n"
-	       "\t[[ $files ]] || compopt +o default 2>/dev/null\n"
-	       "\t[[ ${COMPREPLY[*]} != *= ]] || compopt -o nospace 2>/dev/null\n"
-	       "}\n"
-	       "complete -o default -F _fp8conv fp8conv\n");
-}
-
-static void zsh_option(const struct option_row *option, struct buf *words)
-{
-	enum value_kind kind = option_values(option, words);
-
-	printf(" \\\n\t\t\t'%s--%s%s[", option_repeats(option) ? "*" : "", option->name,
-	       kind == VALUE_NONE ? "" : "=");
-	put_quoted(option->doc, true);
-	putchar(']');
-	if (kind == VALUE_WORDS)
-		printf(":%s: _fp8conv_words %s", option->name, words->data);
-	else if (kind == VALUE_PATH)
-		printf(":file:_files");
-	else if (kind == VALUE_TEXT)
-		printf(":%s: ", option->arg);
-	putchar('\'');
-}
-
-static void zsh_command(const struct command *command)
-{
-	const struct option_row *o = NULL;
-	struct buf words = { 0 };
-
-	printf("\t%s)\n\t\t_arguments", command->name);
-	while ((o = command_option_next(command, o)))
-		zsh_option(o, &words);
-	printf("%s ;;\n", command->argument ? " \\\n\t\t\t'*:file:_files'" : "");
-	buf_release(&words);
-}
-
-static void zsh_print(void)
-{
-	printf("#compdef fp8conv\n"
-	       "_fp8conv_words() {\n"
-	       "\tlocal word\n"
-	       "\tfor word; do\n"
-	       "\t\tif [[ $word == *= ]]; then compadd -S '' -- $word; else compadd -- $word; fi\n"
-	       "\tdone\n"
-	       "}\n"
-	       "_fp8conv() {\n\tlocal -a commands=(\n");
-	for (size_t i = 0; commands[i]; i++) {
-		if (!commands[i]->group)
-			continue;
-		printf("\t\t'%s:", commands[i]->name);
-		put_quoted(commands[i]->summary, true);
-		printf("'\n");
 	}
-	printf("\t)\n"
-	       "\tlocal -a about=('--help:" HELP_DOC "' '--version:" VERSION_DOC "')\n"
-	       "\tlocal -a help=('help:" HELP_SUMMARY "')\n"
-	       "\tif (( CURRENT == 2 )); then\n"
-	       "\t\tif [[ $PREFIX == -* ]]; then _describe -o option about\n"
-	       "\t\telse _describe command help -- commands; fi\n"
-	       "\t\treturn\n"
-	       "\tfi\n"
-	       "\tshift words\n"
-	       "\t(( CURRENT-- ))\n"
-	       "\tcase $words[1] in\n"
-	       "\thelp) (( CURRENT == 2 )) && _describe command commands ;;\n");
-	for (size_t i = 0; commands[i]; i++)
-		if (commands[i]->group)
-			zsh_command(commands[i]);
-	printf("\tesac\n}\n_fp8conv \"$@\"\n");
-}
-
-/* Prints the recipes among an option's words, each with its summary. */
-static void fish_recipes(void)
-{
-	printf(" -x -a '");
-	for (size_t i = 0; recipes[i]; i++) {
-		printf("%s\\t\"", recipes[i]->name);
-		put_quoted(recipes[i]->summary, false);
-		printf("\" ");
+	if (*cursor->value != '-') {
+		if (command->argument)
+			puts(":");
+		return;
 	}
-	putchar('\'');
+	while ((o = command_option_next(command, o))) {
+		name.len = 0;
+		buf_printf(&name, "--%s", o->name);
+		offer_text(cursor, name.data, o->doc);
+	}
+	buf_release(&name);
 }
 
-static void fish_option(const struct command *command, const struct option_row *option,
-			struct buf *words)
+static void answer(char **words, int n)
 {
-	enum value_kind kind = option_values(option, words);
+	struct cursor cursor = { .before = "", .value = words[n - 1] };
 
-	printf("complete -c fp8conv -n '__fish_seen_subcommand_from %s' -l %s", command->name,
-	       option->name);
-	if (option->letter)
-		printf(" -s %c", option->letter);
-	if (kind == VALUE_WORDS && !strcmp(option->arg, "RECIPE"))
-		fish_recipes();
-	else if (kind == VALUE_WORDS)
-		printf(" -x -a '%s'", words->data);
-	else if (kind == VALUE_PATH)
-		printf(" -r");
-	else if (kind == VALUE_TEXT)
-		printf(" -x");
-	printf(" -d '");
-	put_quoted(option->doc, false);
-	printf("'\n");
+	cursor.n_value = strlen(cursor.value);
+	if (n == 1 && *cursor.value == '-') {
+		offer_text(&cursor, "--help", "List the commands");
+		offer_text(&cursor, "--version", "Print the version");
+	} else if (n == 1) {
+		offer_text(&cursor, "help", "Print the help of a command");
+		offer_commands(&cursor);
+	} else if (n == 2 && !strcmp(words[0], "help")) {
+		offer_commands(&cursor);
+	}
+	for (size_t i = 0; n > 1 && commands[i]; i++)
+		if (commands[i]->group && !strcmp(commands[i]->name, words[0]))
+			offer_of_command(commands[i], words, n, &cursor);
 }
 
-static void fish_command(const struct command *command)
-{
-	const struct option_row *o = NULL;
-	struct buf words = { 0 };
+static const char bash[] =
+	"_fp8conv() {\n"
+	"\tlocal lines\n"
+	"\tmapfile -t lines < <(\"$1\" completion words \"${COMP_WORDS[@]:1:COMP_CWORD}\" "
+	"2>/dev/null)\n"
+	"\t[[ ${lines[0]} != : ]] || return\n"
+	"\tcompopt +o default 2>/dev/null\n"
+	"\tCOMPREPLY=(\"${lines[@]%%$'\\t'*}\")\n"
+	"\t[[ ${COMPREPLY[*]} != *= ]] || compopt -o nospace 2>/dev/null\n"
+	"}\n"
+	"complete -o default -F _fp8conv fp8conv\n";
 
-	printf("complete -c fp8conv -f -n __fish_use_subcommand -a %s -d '", command->name);
-	put_quoted(command->summary, false);
-	printf("'\n");
-	if (!command->argument)
-		printf("complete -c fp8conv -f -n '__fish_seen_subcommand_from %s'\n",
-		       command->name);
-	while ((o = command_option_next(command, o)))
-		fish_option(command, o, &words);
-	buf_release(&words);
-}
+static const char zsh[] =
+	"#compdef fp8conv\n"
+	"_fp8conv() {\n"
+	"\tlocal -a lines open whole\n"
+	"\tlines=(\"${(@f)$($words[1] completion words \"${(@Q)words[2,CURRENT-1]}\" \"$PREFIX\" "
+	"2>/dev/null)}\")\n"
+	"\tif [[ $lines[1] == : ]]; then\n"
+	"\t\t[[ $PREFIX != --*=* ]] || compset -P '*='\n"
+	"\t\t_files\n"
+	"\t\treturn\n"
+	"\tfi\n"
+	"\topen=(${(M)lines:#*=$'\\t'*})\n"
+	"\twhole=(${lines:#*=$'\\t'*})\n"
+	"\topen=(${open/$'\\t'/:})\n"
+	"\twhole=(${whole/$'\\t'/:})\n"
+	"\t_describe fp8conv whole -- open -S ''\n"
+	"}\n"
+	"_fp8conv \"$@\"\n";
 
-static void fish_print(void)
-{
-	printf("complete -c fp8conv -f -n __fish_use_subcommand -l help -s h -d '" HELP_DOC "'\n"
-	       "complete -c fp8conv -f -n __fish_use_subcommand -l version -d '" VERSION_DOC "'\n"
-	       "complete -c fp8conv -f -n __fish_use_subcommand -a help -d '" HELP_SUMMARY "'\n"
-	       "complete -c fp8conv -f -n '__fish_seen_subcommand_from help' -a '");
-	put_command_names();
-	printf("'\n");
-	for (size_t i = 0; commands[i]; i++)
-		if (commands[i]->group)
-			fish_command(commands[i]);
-}
+static const char fish[] =
+	"function __fp8conv_words\n"
+	"\tset -l words (commandline -opc)\n"
+	"\tset -l current (commandline -ct)\n"
+	"\tset -l lines ($words[1] completion words $words[2..-1] \"$current\" 2>/dev/null)\n"
+	"\tif test \"$lines[1]\" = :\n"
+	"\t\tset -l parts (string match -r '^(--[^=]*=|)(.*)$' -- \"$current\")\n"
+	"\t\tfor path in (__fish_complete_path \"$parts[3]\")\n"
+	"\t\t\techo \"$parts[2]$path\"\n"
+	"\t\tend\n"
+	"\telse\n"
+	"\t\tprintf '%s\\n' $lines\n"
+	"\tend\n"
+	"end\n"
+	"complete -c fp8conv -f -a '(__fp8conv_words)'\n";
 
 static int read_shell(const struct option_row *option, const char *value, void *place,
 		      struct err *err)
@@ -296,13 +225,17 @@ static const struct option_row argument = { .name = "SHELL", .arg = SHELLS, .rea
 
 static int run(const struct command *command, int argc, char **argv, struct err *err)
 {
-	static void (*const print[])(void) = { bash_print, zsh_print, fish_print };
-	int shell;
-	int rc = command_parse(command, argc, argv, &shell, err);
+	static const char *const scripts[] = { bash, zsh, fish };
+	int shell, rc;
 
+	if (argc > 2 && !strcmp(argv[1], "words")) {
+		answer(argv + 2, argc - 2);
+		return 0;
+	}
+	rc = command_parse(command, argc, argv, &shell, err);
 	if (rc)
 		return rc < 0 ? -1 : 0;
-	print[shell]();
+	fputs(scripts[shell], stdout);
 	return 0;
 }
 

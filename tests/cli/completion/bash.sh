@@ -2,6 +2,7 @@
 # bash itself, on the lines of `lines`: what it offers where TAB is pressed.
 . "$CLI/lib.sh"
 need "python3()" "bash()"
+PATH=$(dirname "$FP8CONV"):$PATH
 "$FP8CONV" completion bash >script
 mkdir models
 touch model.safetensors

@@ -2,6 +2,7 @@
 # fish itself, on the lines of `lines`: what it offers where TAB is pressed.
 . "$CLI/lib.sh"
 need "python3()" "fish()"
+PATH=$(dirname "$FP8CONV"):$PATH
 "$FP8CONV" completion fish >script
 mkdir models
 touch model.safetensors

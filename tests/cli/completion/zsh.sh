@@ -2,6 +2,7 @@
 # zsh itself, on the lines of `lines`: what it offers where TAB is pressed.
 . "$CLI/lib.sh"
 need "python3()" "zsh()"
+PATH=$(dirname "$FP8CONV"):$PATH
 "$FP8CONV" completion zsh >script
 mkdir models
 touch model.safetensors
@@ -13,9 +14,9 @@ python3 "$CLI/complete.py" zsh script <"$CLI/completion/lines"
 #1> fp8conv quantize --recipe b| blockwise
 #1> fp8conv quantize --recipe=b| --recipe=blockwise
 #1> fp8conv quantize --format=| --format=compressed-tensors --format=hf --format=modelopt
-#1> fp8conv quantize --include=a --inc| --include=
-#1> fp8conv quantize --tensor=a=skip --ten| --tensor=
-#1> fp8conv quantize --ragged --rag| --rag
+#1> fp8conv quantize --include=a --inc| --include
+#1> fp8conv quantize --tensor=a=skip --ten| --tensor
+#1> fp8conv quantize --ragged --rag| --ragged
 #1> fp8conv verify --backend=au| --backend=auto
 #1> fp8conv verify --backend re| reference
 #1> fp8conv quantize --amax-algo=p| --amax-algo=percentile=
