@@ -13,6 +13,7 @@
 
 #include "base/mem.h"
 #include "base/pool.h"
+#include "base/text.h"
 #include "ckpt/file_set.h"
 #include "ckpt/index.h"
 #include "ckpt/listing.h"
@@ -21,13 +22,6 @@
 
 #define CONFIG_LIMIT (16u << 20)  /* bytes; its tree takes up to fifty times as many */
 #define INDEX_LIMIT  (512u << 20) /* bytes; a million tensors with names of 400 */
-
-static bool ends_in(const char *text, const char *suffix)
-{
-	size_t n = strlen(text), n_suffix = strlen(suffix);
-
-	return n >= n_suffix && !strcmp(text + n - n_suffix, suffix);
-}
 
 static const char *base_name(const char *path)
 {
@@ -38,7 +32,7 @@ static const char *base_name(const char *path)
 
 static char *join(const char *directory, const char *name)
 {
-	return xasprintf(ends_in(directory, "/") ? "%s%s" : "%s/%s", directory, name);
+	return xasprintf(text_ends(directory, "/") ? "%s%s" : "%s/%s", directory, name);
 }
 
 void shards_add(struct checkpoint *checkpoint, const char *path, const struct st_file *file)
@@ -439,7 +433,7 @@ int shards_open(struct checkpoint *checkpoint, const struct shards_request *requ
 	if (S_ISREG(st.st_mode) && !strcmp(base_name(path), CONFIG_NAME))
 		return err_set(err, ERR_INPUT,
 			       "'%s' is the configuration of a model: give its directory", path);
-	if (S_ISDIR(st.st_mode) || ends_in(path, ".json"))
+	if (S_ISDIR(st.st_mode) || text_ends(path, ".json"))
 		return open_below(checkpoint, S_ISDIR(st.st_mode), request, err);
 	return open_file(checkpoint, path, err);
 }

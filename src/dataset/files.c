@@ -7,14 +7,8 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "dataset/steps.h"
-
-static bool ends_in(const char *text, size_t n, const char *end)
-{
-	size_t n_end = strlen(end);
-
-	return n > n_end && !memcmp(text + n - n_end, end, n_end);
-}
 
 const char *dataset_extension(const char *path)
 {
@@ -24,12 +18,12 @@ const char *dataset_extension(const char *path)
 	size_t n = strlen(path);
 
 	for (size_t i = 0; i < sizeof packings / sizeof *packings; i++)
-		if (ends_in(path, n, packings[i])) {
+		if (text_n_ends(path, n, packings[i])) {
 			n -= strlen(packings[i]);
 			break;
 		}
 	for (size_t i = 0; i < sizeof extensions / sizeof *extensions; i++)
-		if (ends_in(path, n, extensions[i]))
+		if (text_n_ends(path, n, extensions[i]))
 			return extensions[i];
 	return NULL;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "expect/steps.h"
 
 /* What was found in names outside of layers. */
@@ -20,29 +21,21 @@ struct ends {
 	bool embedding, any_head, norm, draft;
 };
 
-/* Does the text end so? */
-static bool ends_with(const char *text, const char *end)
-{
-	size_t n = strlen(text), n_end = strlen(end);
-
-	return n >= n_end && !strcmp(text + n - n_end, end);
-}
-
 static bool generates(const struct model_config *config)
 {
 	static const char *const ends[] = { "ForCausalLM", "ForConditionalGeneration",
 					    "LMHeadModel" };
 
 	for (size_t i = 0; config->architecture && i < sizeof ends / sizeof *ends; i++)
-		if (ends_with(config->architecture, ends[i]))
+		if (text_ends(config->architecture, ends[i]))
 			return true;
 	return false;
 }
 
 static bool is_draft(const char *name)
 {
-	return !strcmp(name, "fc.weight") || ends_with(name, "d2t") ||
-	       ends_with(name, ".fc.weight");
+	return !strcmp(name, "fc.weight") || text_ends(name, "d2t") ||
+	       text_ends(name, ".fc.weight");
 }
 
 /* Is the name that of a table with a row of hidden_size for each token? */
@@ -52,7 +45,7 @@ static bool is_table(const char *name)
 					     "tok_embeddings.weight" };
 
 	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-		if (ends_with(name, words[i]))
+		if (text_ends(name, words[i]))
 			return true;
 	return false;
 }
@@ -76,7 +69,7 @@ static void look_at_matrix(const struct expect *expect, const struct st_tensor *
 	if (role == ROLE_LM_HEAD || role == ROLE_OUTPUT_HEAD) {
 		ends->any_head |= strstr(tensor->name, "weight") != NULL;
 		/* deeper ones are of a second model */
-		if (ends_with(tensor->name, "lm_head.weight") && n_dots(tensor->name) < 3)
+		if (text_ends(tensor->name, "lm_head.weight") && n_dots(tensor->name) < 3)
 			ends->head = tensor;
 	} else if (is_table(tensor->name)) {
 		ends->n_tables++;
@@ -141,7 +134,7 @@ static void look_at(struct expect *expect, const struct st_tensor *tensor, struc
 		look_at_matrix(expect, tensor, facts.role, ends);
 	if (facts.role == ROLE_NORM && is_last_norm(expect, tensor->name)) {
 		ends->norm = true;
-		if (ends_with(tensor->name, "model.norm.weight"))
+		if (text_ends(tensor->name, "model.norm.weight"))
 			ends->last_norm = tensor;
 	}
 }

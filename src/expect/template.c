@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "expect/steps.h"
 #include "format/scale_names.h"
 #include "model/experts.h"
@@ -28,17 +29,10 @@ static const char *const beside[] = {
 
 #define BIAS "_bias" /* "experts.gate_up_proj_bias" */
 
-static bool ends_with(const char *name, const char *end)
-{
-	size_t n = strlen(name), n_end = strlen(end);
-
-	return n >= n_end && !memcmp(name + n - n_end, end, n_end);
-}
-
 static bool is_ignored(const char *name)
 {
 	for (size_t i = 0; i < sizeof beside / sizeof *beside; i++)
-		if (ends_with(name, beside[i]))
+		if (text_ends(name, beside[i]))
 			return true;
 	return scale_name_find(name);
 }
@@ -89,7 +83,7 @@ static uint32_t template_of(struct expect *expect, const char *name)
 static void add_part(struct expect *expect, uint32_t template, int i, const char *name,
 		     enum expert_part part)
 {
-	bool bias = ends_with(name, BIAS);
+	bool bias = text_ends(name, BIAS);
 	char *one = experts_part_name(name, part, 0, bias ? "bias" : "weight");
 
 	/* templates may move */
@@ -103,7 +97,7 @@ static void add_part(struct expect *expect, uint32_t template, int i, const char
 static void find_parts(struct expect *expect, uint32_t template, const char *name)
 {
 	const struct role_facts *facts = &expect->templates[template].facts;
-	char *weight = xstrndup(name, strlen(name) - (ends_with(name, BIAS) ? sizeof BIAS - 1 : 0));
+	char *weight = xstrndup(name, strlen(name) - (text_ends(name, BIAS) ? sizeof BIAS - 1 : 0));
 	enum experts_content content = experts_content(weight);
 
 	free(weight);
@@ -134,7 +128,7 @@ static void find_parts(struct expect *expect, uint32_t template, const char *nam
 static char *packed_weight(const char *name)
 {
 	for (size_t i = 0; i < sizeof packings / sizeof *packings; i++)
-		if (ends_with(name, packings[i].packed))
+		if (text_ends(name, packings[i].packed))
 			return xasprintf("%.*s%s", (int)(strlen(name) - strlen(packings[i].packed)),
 					 name, packings[i].weight);
 	return NULL;
@@ -148,7 +142,7 @@ void expect_template_learn(struct expect *expect, uint32_t template, const struc
 
 	expect->templates[template].expert = split->expert_at > 0;
 	expect->templates[template].routed = split->routed;
-	if (tensor->n_dims >= (ends_with(name, BIAS) ? 2 : 3) && !split->expert_at)
+	if (tensor->n_dims >= (text_ends(name, BIAS) ? 2 : 3) && !split->expert_at)
 		find_parts(expect, template, name);
 	if (weight && expect->templates[template].parts[0] == EXPECT_NONE) {
 		uint32_t number = template_of(expect, weight);

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/sort.h"
+#include "base/text.h"
 #include "remote/address.h"
 
 #define CONNECTIONS 8
@@ -60,13 +61,6 @@ static const char *const known_names[] = {
 	"NOTICE",
 	"USE_POLICY.md",
 };
-
-static bool ends_in(const char *text, const char *suffix)
-{
-	size_t n = strlen(text), n_suffix = strlen(suffix);
-
-	return n >= n_suffix && !strcmp(text + n - n_suffix, suffix);
-}
 
 /* Is it a path below the model, without steps upward and not deeper than any model's? */
 static bool is_path(const char *name)
@@ -273,13 +267,13 @@ static int list_url(struct remote_files *files, struct client *client, const cha
 			       "address '%s' has a query: give the address of a folder or of a "
 			       ".safetensors file without one",
 			       address_show(address, &shown));
-	if (!ends_in(address, ".safetensors") && !ends_in(address, ".json")) {
+	if (!text_ends(address, ".safetensors") && !text_ends(address, ".json")) {
 		files->root = xstrdup(address);
 		return list_folder(files, client, NULL, err);
 	}
 	name = strrchr(address, '/') + 1;
 	files->root = xstrndup(address, (size_t)(name - 1 - address));
-	if (ends_in(name, ".safetensors"))
+	if (text_ends(name, ".safetensors"))
 		return list_file(files, client, name, address, err);
 	return list_folder(files, client, name, err);
 }
@@ -333,7 +327,7 @@ static int probe_weights(void *context, int worker, size_t item, struct err *err
 {
 	const struct file_probe *probing = context;
 
-	if (!ends_in(probing->list[item].name, ".safetensors"))
+	if (!text_ends(probing->list[item].name, ".safetensors"))
 		return 0;
 	return probe(context, worker, item, err);
 }

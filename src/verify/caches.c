@@ -7,6 +7,7 @@
 
 #include "base/intern.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "format/check_config.h"
 #include "format/scale_names.h"
 #include "model/cached.h"
@@ -22,13 +23,6 @@ struct cache_name {
 	char *module;	    /* "A" */
 };
 
-static bool ends_in(const char *name, size_t n, const char *end)
-{
-	size_t n_end = strlen(end);
-
-	return n >= n_end && !memcmp(name + n - n_end, end, n_end);
-}
-
 /* Returns false where the name is not that of a scale of cached keys or values. */
 static bool parse(const char *name, struct cache_name *parsed)
 {
@@ -36,8 +30,8 @@ static bool parse(const char *name, struct cache_name *parsed)
 
 	/* most scales are of weights and inputs: no search of the table */
 	*parsed = (struct cache_name){ .text = name };
-	if (!ends_in(name, n, "scale") || ends_in(name, n, ".weight_scale") ||
-	    ends_in(name, n, ".input_scale"))
+	if (!text_n_ends(name, n, "scale") || text_n_ends(name, n, ".weight_scale") ||
+	    text_n_ends(name, n, ".input_scale"))
 		return false;
 	parsed->n = scale_cache(name, &parsed->cached);
 	if (!parsed->n)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "format/scale_names.h"
 #include "format/variant.h"
 #include "verify/tensors.h"
@@ -149,13 +150,6 @@ static void note_name(struct verify *verify, const struct tensor_ref *found, con
 		};
 }
 
-static bool ends_in(const char *text, const char *end)
-{
-	size_t n = strlen(text), n_end = strlen(end);
-
-	return n >= n_end && !strcmp(text + n - n_end, end);
-}
-
 /* Compares the name of the input's scale. */
 static void check_input_name(struct verify *verify, const struct tensor_ref *ref,
 			     const struct scheme *scheme)
@@ -165,14 +159,14 @@ static void check_input_name(struct verify *verify, const struct tensor_ref *ref
 	const struct tensor_ref *found;
 
 	if (!wanted || !wanted->input_scale || verify->opened.target == ENGINE_ANY ||
-	    !ends_in(ref->tensor->name, ".weight"))
+	    !text_ends(ref->tensor->name, ".weight"))
 		return;
 	found = input_scale_beside(verify->opened.checkpoint, ref->tensor->name);
 	if (!found)
 		return;
 	for (const struct variant *row = verify->opened.format->variants; row->method; row++)
 		if (row->granularity == scheme->granularity && row->input_scale &&
-		    ends_in(found->tensor->name, row->input_scale) && is_read(verify, row))
+		    text_ends(found->tensor->name, row->input_scale) && is_read(verify, row))
 			return;
 	note_name(verify, found, ref->tensor->name, stem, wanted->input_scale);
 }

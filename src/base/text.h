@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Comparisons of texts.
+ */
+#ifndef FP8CONV_BASE_TEXT_H
+#define FP8CONV_BASE_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+/* Do the first n bytes of a text end so? */
+static inline bool text_n_ends(const char *text, size_t n, const char *end)
+{
+	size_t n_end = strlen(end);
+
+	return n >= n_end && !memcmp(text + n - n_end, end, n_end);
+}
+
+static inline bool text_ends(const char *text, const char *end)
+{
+	return text_n_ends(text, strlen(text), end);
+}
+
+#endif
