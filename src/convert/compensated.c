@@ -1,8 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Compensated rounding in a conversion: what the plan asks for, the codes before the first shard,
- * and what the manifest records.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "convert/compensated.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <openssl/sha.h>
@@ -12,7 +10,8 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "ckpt/manifest.h"
-#include "convert/steps.h"
+#include "convert/execution.h"
+#include "convert/resume.h"
 
 #define LIBRARY_SIZE 128 /* bytes of the library's name and version */
 

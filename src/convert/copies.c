@@ -1,14 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Copies of the source's auxiliary files.  A finished output keeps the copies that it has, and the
- * edits in them.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "convert/copies.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "ckpt/checksum.h"
 #include "ckpt/manifest.h"
-#include "convert/steps.h"
 
 static const json_t *inputs_of(const json_t *manifest)
 {

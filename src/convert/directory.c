@@ -1,14 +1,16 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * A directory as output: one shard after the other under a lock, each recorded when it is whole;
- * then auxiliary files, index and config.json, which make the directory a checkpoint.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "convert/directory.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "ckpt/manifest.h"
-#include "convert/steps.h"
+#include "convert/compensated.h"
+#include "convert/copies.h"
+#include "convert/execution.h"
+#include "convert/resume.h"
+#include "convert/write_index.h"
 
 /* Adds the figures of shard i, which was just written. */
 static void add_figures(struct execution *execution, size_t i)

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "convert/steps.h"
+#include "convert/execution.h"
 
 struct low_bit_totals low_bit_total(const struct plan *plan)
 {

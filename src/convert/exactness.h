@@ -21,4 +21,9 @@ struct low_bit_totals low_bit_total(const struct plan *plan);
 /* Adds the note on values that are not exact, if there are some and all are counted. */
 void exactness_note(struct plan *plan, const struct convert_result *result);
 
+struct execution;
+
+/* Converts all shards without writing.  ERR_INPUT if a value of a low-bit weight would change. */
+int execution_check_exact(struct execution *execution, struct err *err);
+
 #endif

@@ -2,14 +2,17 @@
  *
  * The plan of `quantize`: source, selection, specs, outputs, configuration, in this order.
  */
+#include "convert/quantize.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "convert/compensated.h"
 #include "convert/exactness.h"
 #include "convert/pipeline.h"
-#include "convert/steps.h"
+#include "convert/static_scales.h"
 #include "expect/expect.h"
 
 #define DEFAULT_RECIPE "blockwise"

@@ -5,6 +5,8 @@
 #ifndef FP8CONV_CONVERT_QUANTIZE_H
 #define FP8CONV_CONVERT_QUANTIZE_H
 
+#include <jansson.h>
+
 #include "convert/static_scales.h"
 #include "convert/convert.h"
 #include "select/keep_list.h"
@@ -36,5 +38,41 @@ struct quantize_params {
  * on failure. */
 int quantize_plan_make(struct plan *plan, const struct quantize_params *params,
 		       struct progress *progress, struct err *err);
+
+/* What the files quantize*.c share. */
+
+/* Finds the FP8 weights of the source that keep codes and scales: sets same_codes, and spec.pow2 to
+ * what their scales are.  Reads the scales of those that may. */
+int quantize_keep(struct plan *plan, const struct quantize_params *params, struct err *err);
+
+/* Makes outputs, shards, layouts and totals, from the selection and its specs. */
+int quantize_outputs(struct plan *plan, bool preserve, struct err *err);
+
+/* Returns all options that decide the output's bytes, for the manifest. */
+json_t *quantize_identity(const struct plan *plan, const struct quantize_params *params);
+
+/* Returns the recipe's numbers, for the same. */
+json_t *quantize_spec_json(const struct qspec *spec);
+
+/* Checks the options of --keep against each other. */
+int quantize_check_keep(const struct keep_params *keep, struct err *err);
+
+/* Keeps what --keep says, or gives it another recipe: fills plan.keep.  selection_settle() must
+ * follow.  ERR_INPUT, ERR_USAGE for a table that cannot be read or does not fit the plan. */
+int quantize_sensitive(struct plan *plan, const struct quantize_params *params,
+		       const struct static_scales *scales, struct err *err);
+
+/* Returns the options of a selection by a recipe for all. */
+struct select_options quantize_select_options(const struct plan *plan,
+					      const struct quantize_params *params,
+					      const struct recipe *recipe);
+
+/* Makes the spec of a recipe that is not that of the job: of the tuning it gets only the FP8
+ * format. */
+int quantize_other_spec(const struct quantize_params *params, const struct recipe *recipe,
+			struct qspec *spec, struct err *err);
+
+/* Returns what the manifest says about --keep. */
+json_t *quantize_keep_json(const struct plan *plan, const struct keep_params *keep);
 
 #endif

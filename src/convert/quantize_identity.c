@@ -7,7 +7,8 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/words.h"
-#include "convert/steps.h"
+#include "convert/compensated.h"
+#include "convert/quantize.h"
 
 /* The numbers of the job's recipe, after tuning. */
 json_t *quantize_spec_json(const struct qspec *spec)

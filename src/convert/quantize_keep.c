@@ -7,8 +7,8 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "convert/quantize.h"
 #include "convert/rescale.h"
-#include "convert/steps.h"
 #include "num/fp8.h"
 
 /* Does the job change the numbers of its recipe, which the source cannot be asked for? */

@@ -7,7 +7,8 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "convert/steps.h"
+#include "convert/quantize.h"
+#include "convert/repack.h"
 #include "num/fp8.h"
 
 /* Adds the cache scales of unit u.  *at: the first cache scale without an output. */

@@ -8,7 +8,8 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "convert/steps.h"
+#include "convert/quantize.h"
+#include "convert/static_scales.h"
 #include "select/keep_list.h"
 
 int quantize_check_keep(const struct keep_params *keep, struct err *err)

@@ -3,18 +3,65 @@
  * The plan of `repack`: the same codes with another description.  Recipe and spec of each weight
  * follow from its scales, and the format must be able to represent them.
  */
+#include "convert/repack.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "format/scale_names.h"
 #include "convert/pipeline.h"
-#include "select/fp8_units.h"
-#include "select/skip_list.h"
-#include "convert/steps.h"
+#include "convert/rescale.h"
+#include "format/scale_names.h"
 #include "model/role.h"
 #include "num/fp8.h"
+#include "select/fp8_units.h"
+#include "select/skip_list.h"
+
+static bool is_blocks(const struct unit *unit, const struct qspec *spec)
+{
+	return unit->recipe && (spec->scale_type == SCALE_E8M0 || spec->tile.cols != WHOLE) &&
+	       unit->source_scale.scale_type == SCALE_F32;
+}
+
+/* Reads the scales of all blocks, since no configuration says whether they are powers of two.
+ * Those that become exponents must be (else ERR_USAGE); for the others, spec.pow2 becomes whether
+ * all are. */
+static int check_blocks(struct plan *plan, const struct io *io, struct err *err)
+{
+	struct source source;
+	struct err ignored;
+	int rc = 0;
+
+	source_init(&source, io, &plan->source, NULL, plan->stream_fd);
+	for (size_t u = 0; !rc && u < plan->selection.n_units; u++) {
+		const struct unit *unit = &plan->selection.units[u];
+		const struct st_tensor *scale;
+		struct scales_found found;
+		struct qspec spec;
+
+		if (!is_blocks(unit, plan->units[u].spec))
+			continue;
+		scale = unit->source_scale.scale->tensor;
+		rc = scales_find(&source, unit, &found, err);
+		spec = *plan->units[u].spec;
+		spec.pow2 = found.pow2;
+		plan_spec_set(plan, u, &spec);
+		if (!rc && !found.pow2 && spec.scale_type == SCALE_E8M0)
+			rc = err_set(
+				err, ERR_USAGE,
+				"scale '%s' in '%s' is %.9g at %" PRIu64
+				", which is not a power of two from 2^-127 to 2^127: mxfp8 has "
+				"only exponents, so quantize the model again",
+				scale->name,
+				plan->source.shards[unit->source_scale.scale->shard].file.path,
+				(double)found.odd, found.at);
+	}
+	if (source_close(&source, rc ? &ignored : err))
+		rc = -1;
+	source_release(&source);
+	return rc;
+}
 
 static const struct tile mx_tile = { 1, 32 };
 
@@ -263,7 +310,7 @@ static int plan_units(struct plan *plan, struct detection *detection,
 		notes_add(&plan->selection.notes, NOTE_INVERTED, NULL,
 			  "the scales are divisors: they are inverted (1 / scale in fp32)");
 	if (plan_check_source(plan, convert->io, err) || plan_specs(plan, params, err) ||
-	    repack_check_blocks(plan, convert->io, err))
+	    check_blocks(plan, convert->io, err))
 		return -1;
 	keep_activations(plan, detection);
 	plan->options = json_pack("{s:s, s:s, s:s, s:s?}", "format", plan->format->name, "target",

@@ -20,4 +20,15 @@ struct repack_params {
 int repack_plan_make(struct plan *plan, const struct repack_params *params,
 		     struct progress *progress, struct err *err);
 
+/* What the files repack*.c share. */
+
+/* Makes outputs, shards, layouts and totals of units that have recipe and spec. */
+int repack_outputs(struct plan *plan, const struct detection *detection, struct err *err);
+
+/* Adds a scale of the source to the outputs of unit u under another name and shape, and in another
+ * type if that differs.  change: its values or their number differ too.  ERR_USAGE if the format
+ * has another number of elements. */
+int repack_scale(struct plan *plan, size_t u, const struct tensor_ref *source,
+		 struct scale_decl *decl, bool change, struct err *err);
+
 #endif

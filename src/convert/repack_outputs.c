@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "convert/repack.h"
 #include "format/scale_names.h"
-#include "convert/steps.h"
 #include "model/cached.h"
 
 static bool is_exponent(enum dtype dtype)

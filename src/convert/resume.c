@@ -1,16 +1,18 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Resuming a conversion: what the output directory contains (nothing, this job unfinished, or files
- * of others, which stay untouched), and which shards need not be written again.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "convert/resume.h"
+
 #include <fcntl.h>
+#include <inttypes.h>
+#include <isa-l/crc.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/mem.h"
 #include "ckpt/checksum.h"
 #include "ckpt/manifest.h"
-#include "convert/steps.h"
+#include "convert/copies.h"
+#include "convert/execution.h"
 
 int resume_manifest(const struct execution *execution, json_t **manifest, struct err *err)
 {
@@ -384,4 +386,66 @@ json_t *resume_identity(const struct execution *execution, struct err *err)
 		return NULL;
 	return manifest_job(FP8CONV_VERSION, plan_command(plan), json_incref(plan->options),
 			    inputs);
+}
+
+static void add_spec(struct buf *text, const struct qspec *spec)
+{
+	buf_printf(text, " %d %zu %zu %d %d %d %d %a %d", (int)spec->format, spec->tile.rows,
+		   spec->tile.cols, (int)spec->scale_type, spec->pow2, (int)spec->arith,
+		   (int)spec->mx_rule, (double)spec->amax_epsilon, spec->margin);
+}
+
+/* Where the unit's values come from. */
+static void add_source(struct buf *text, const struct unit *unit)
+{
+	const struct weight_scale *scale = &unit->source_scale;
+
+	buf_printf(text, " %s %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64,
+		   unit->source->tensor->name, unit->rows, unit->cols, unit->stack,
+		   unit->slice.first, unit->slice.row_stride, unit->slice.col_stride);
+	if (scale->scale)
+		buf_printf(text, " %s %zu %zu %d %d", scale->scale->tensor->name, scale->tile.rows,
+			   scale->tile.cols, (int)scale->scale_type, scale->inverted);
+}
+
+/* The other units that share its per-tensor scale. */
+static void add_group(struct buf *text, const struct plan *plan, const struct unit *unit)
+{
+	uint32_t u = plan->groups ? plan->groups[unit->scale_group].first : NO_UNIT;
+
+	for (; u != NO_UNIT; u = plan->units[u].next_in_group)
+		buf_printf(text, " %s", plan->selection.units[u].name);
+}
+
+static void add_unit(struct buf *text, const struct plan *plan, size_t u)
+{
+	const struct unit *unit = &plan->selection.units[u];
+
+	buf_puts(text, unit->name);
+	buf_puts(text, unit->low_bit ? " low-bit" : "");
+	add_source(text, unit);
+	buf_puts(text, plan->units[u].same_codes ? " same codes" : "");
+	if (unit->recipe) {
+		buf_printf(text, " %s", unit->recipe->name);
+		add_spec(text, plan->units[u].spec);
+		add_group(text, plan, unit);
+	}
+	buf_putc(text, '\n');
+}
+
+uint32_t resume_plan(const struct plan *plan, size_t shard)
+{
+	size_t end = selection_shard_begin(&plan->selection, shard + 1);
+	struct buf text = { 0 };
+	uint32_t crc;
+
+	output_shard_header(&plan->shards[shard], &text);
+	crc = crc32_gzip_refl(0, (const unsigned char *)text.data, text.len);
+	for (size_t u = selection_shard_begin(&plan->selection, shard); u < end; u++) {
+		text.len = 0;
+		add_unit(&text, plan, u);
+		crc = crc32_gzip_refl(crc, (const unsigned char *)text.data, text.len);
+	}
+	buf_release(&text);
+	return crc;
 }

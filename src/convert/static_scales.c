@@ -10,7 +10,6 @@
 
 #include "backend/dispatch.h"
 #include "base/mem.h"
-#include "convert/steps.h"
 #include "model/experts.h"
 #include "model/tensor_name.h"
 

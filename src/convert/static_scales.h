@@ -60,4 +60,21 @@ int static_scales_cover(const struct static_scales *scales, struct plan *plan, b
  * for an infinite amax, and for an attention that only the amax file or only the model has. */
 int static_scales_apply(const struct static_scales *scales, struct plan *plan, struct err *err);
 
+/* What the files static_scales*.c share. */
+
+/* Finds the site of a unit's module.  ERR_INPUT naming the module if there is none, or none with
+ * passes. */
+int static_scales_site(const struct static_scales *scales, const struct unit *unit,
+		       const struct amax_site **site, struct err *err);
+
+/* Did enough tokens reach the module? */
+bool static_scales_covers(const struct static_scales *scales, const struct amax_site *site);
+
+/* Computes the amax of one column over all passes.  ERR_INPUT if it is infinite. */
+int static_scales_amax(const struct static_scales *scales, const struct amax_site *site, int column,
+		       const struct qspec *spec, float *amax, struct err *err);
+
+/* Fills plan.caches. */
+int static_scales_kv(const struct static_scales *scales, struct plan *plan, struct err *err);
+
 #endif

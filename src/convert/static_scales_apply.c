@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "convert/steps.h"
+#include "convert/static_scales.h"
 #include "model/experts.h"
 
 static const char *const columns[][3] = {

@@ -8,7 +8,7 @@
 
 #include "base/mem.h"
 #include "base/sort.h"
-#include "convert/steps.h"
+#include "convert/static_scales.h"
 #include "model/cached.h"
 #include "model/tensor_name.h"
 

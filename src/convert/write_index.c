@@ -1,8 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * model.safetensors.index.json as Hugging Face writes it: the sum of tensor bytes, and names in
- * order.  The text is made piece by piece, because it may be larger than the rest of a plan.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "convert/write_index.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +8,6 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/sort.h"
-#include "convert/steps.h"
 
 #define PIECE ((size_t)256 << 10) /* bytes */
 
