@@ -215,11 +215,12 @@ static void run_batch(const struct expert_batch *batch, const struct slots *slot
 	w->ops->combine(w->stream, &combine);
 }
 
-/* Runs a batch, as many rows at a time as stay in a cache. */
+/* Runs a batch, of one segment as many rows at a time as stay in a cache. */
 static void run_pieces(const struct expert_batch *batch, const struct slots *slots)
 {
 	const struct linear_ref *down = batch->pass->layer->experts[0][EXPERT_ROLE_DOWN].ref;
-	size_t max_rows = pass_rows(batch->pass, 2 * (down->n + down->k));
+	bool grouped = batch->pass->workspace->ops->grouped;
+	size_t max_rows = grouped ? SIZE_MAX : pass_rows(batch->pass, 2 * (down->n + down->k));
 	struct expert_batch piece = *batch;
 
 	for (size_t row = 0; row < batch->n_rows; row += max_rows) {
