@@ -241,7 +241,7 @@ static void norm_heads(const struct pass *pass, enum vector_role role, float *x,
 	const struct model *model = pass->forward->model;
 	const struct layer_ref *ref = pass->layer->ref;
 	const float *weight = pass->layer->vector[role];
-	size_t together = model->arch->norm_heads_together ? n_heads : 1;
+	size_t together = model->arch->head_norms == HEADS_TOGETHER ? n_heads : 1;
 	size_t n_cols = together * ref->head_dim;
 
 	if (weight)
@@ -457,7 +457,7 @@ void attention_run(const struct pass *pass)
 		project_qkv(pass);
 	}
 	pass_scale(pass, a->k, model->multipliers.key, n, ref->n_kv_heads * ref->head_dim);
-	if (!model->arch->norm_after_rope)
+	if (model->arch->head_norms != HEADS_AFTER_ROPE)
 		norm_queries_and_keys(pass);
 	if (ref->rope) {
 		if (model->arch->adjacent_pairs && !latent) {
@@ -471,7 +471,7 @@ void attention_run(const struct pass *pass)
 			norm_plainly(pass, a->k, ref->n_kv_heads);
 		}
 	}
-	if (model->arch->norm_after_rope)
+	if (model->arch->head_norms == HEADS_AFTER_ROPE)
 		norm_queries_and_keys(pass);
 	if (model->arch->normed_values)
 		norm_plainly(pass, a->v, rotation_key_heads(ref));

@@ -151,7 +151,7 @@ struct rms_norm_args pass_norm_args(const struct pass *pass, const float *x, con
 
 	return (struct rms_norm_args){ .x = { x, model->hidden },
 				       .weight = weight,
-				       .centered = model->arch->layer_norm,
+				       .centered = model->arch->norms == NORMS_CENTERED,
 				       .offset = model->norm_offset,
 				       .eps = model->norm_eps,
 				       .n_rows = pass->sequence->n_tokens,
@@ -164,7 +164,8 @@ void pass_norm(const struct pass *pass, struct rows_in x, const float *weight, s
 {
 	const struct rms_norm_args args = { .x = x,
 					    .weight = weight,
-					    .centered = pass->forward->model->arch->layer_norm,
+					    .centered = pass->forward->model->arch->norms ==
+							NORMS_CENTERED,
 					    .offset = pass->forward->model->norm_offset,
 					    .eps = pass->forward->model->norm_eps,
 					    .n_rows = n_rows,

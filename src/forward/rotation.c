@@ -24,7 +24,7 @@ bool rotation_is_first(const struct pass *pass)
 
 	return rotates_all(pass) && !model->arch->gated_attention && !model->arch->adjacent_pairs &&
 	       model->multipliers.key == 1 &&
-	       (model->arch->norm_after_rope || !has_norms(pass->layer));
+	       (model->arch->head_norms == HEADS_AFTER_ROPE || !has_norms(pass->layer));
 }
 
 bool rotation_is_last(const struct pass *pass)
@@ -32,7 +32,7 @@ bool rotation_is_last(const struct pass *pass)
 	const struct model *model = pass->forward->model;
 
 	return rotates_all(pass) && !model->rotated_norm && pass->layer->ref->query_scale == 0 &&
-	       !(model->arch->norm_after_rope && has_norms(pass->layer));
+	       !(model->arch->head_norms == HEADS_AFTER_ROPE && has_norms(pass->layer));
 }
 
 void rotation_put_angles(struct workspace *w, const struct rope *rope, size_t n_tokens)

@@ -119,12 +119,13 @@ static int configure_numbers(struct model *model, const json_t *facts, struct er
 	if (!(eps > 0))
 		return err_set(err, ERR_INPUT, "config.json: '%s' is %g, not above 0", key, eps);
 	model->norm_eps = (float)eps;
-	model->rotated_norm = arch->rotated_norm && fact_flag(facts, "use_qk_norm");
-	model->norm_offset = arch->norm_plus_one ? 1 : 0;
+	model->rotated_norm = arch->head_norms == HEADS_PLAIN && fact_flag(facts, "use_qk_norm");
+	model->norm_offset = arch->norms == NORMS_PLUS_ONE ? 1 : 0;
 	model->attention_scale =
-		arch->plain_scores ? 1
-				   : (float)(pow(head, -0.5) *
-					     (arch->yarn_scores ? rope_score_scale(facts) : 1));
+		arch->scores == SCORES_PLAIN
+			? 1
+			: (float)(pow(head, -0.5) *
+				  (arch->scores == SCORES_YARN ? rope_score_scale(facts) : 1));
 	model->attention_softcap = (float)fact_number(facts, "attn_logit_softcapping", 0);
 	model->logit_softcap = (float)fact_number(facts, "final_logit_softcapping", 0);
 	model->embedding_scale = arch->scaled_embedding ? sqrtf((float)model->hidden) : 1;
@@ -192,13 +193,11 @@ static int configure_experts(struct model *model, const json_t *facts, struct er
 	const char *norm =
 		json_object_get(facts, "moe_renormalize") ? "moe_renormalize" : "norm_topk_prob";
 
-	model->routing = (struct routing){
-		.norm_top_k = arch->norm_top_k || fact_flag(facts, norm),
-		.sigmoid = arch->sigmoid,
-		.choose_first = arch->choose_first,
-		.scale = (float)fact_number(facts, "routed_scaling_factor", 1),
-		.sum_eps = arch->top_k_eps > 0 ? arch->top_k_eps : 1e-20f,
-	};
+	model->routing = arch->routing;
+	model->routing.norm_top_k |= fact_flag(facts, norm);
+	model->routing.scale = (float)fact_number(facts, "routed_scaling_factor", 1);
+	if (model->routing.sum_eps == 0)
+		model->routing.sum_eps = 1e-20f;
 	model->clamped = arch->clamped;
 	model->clamp = (float)fact_number(facts, "swiglu_limit", 0);
 	model->clamp_alpha = (float)fact_number(facts, "swiglu_alpha", 0);
@@ -213,18 +212,21 @@ static int configure_latent(struct model *model, const json_t *facts, struct err
 	static const char *const keys[] = { "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim",
 					    "v_head_dim" };
 	size_t values[4], head;
+	bool whole;
 
 	if (!json_object_get(facts, keys[0]))
 		return 0;
 	for (int i = 0; i < 4; i++)
 		if (fact_size(facts, keys[i], MODEL_MAX_HEAD_DIM, &values[i], err))
 			return -1;
-	head = model->arch->latent_part ? values[1] + values[2] : values[2];
-	if (!model->arch->head_dim_of_delta && fact_count(facts, "head_dim", head) != head)
-		return err_set(
-			err, ERR_INPUT, "config.json: 'head_dim' is %zu, but '%s%s' implies %zu",
-			fact_count(facts, "head_dim", 0),
-			model->arch->latent_part ? "qk_nope_head_dim' and '" : "", keys[2], head);
+	whole = model->arch->head_dim_of == HEAD_DIM_OF_HEADS;
+	head = whole ? values[1] + values[2] : values[2];
+	if (model->arch->head_dim_of != HEAD_DIM_OF_DELTA &&
+	    fact_count(facts, "head_dim", head) != head)
+		return err_set(err, ERR_INPUT,
+			       "config.json: 'head_dim' is %zu, but '%s%s' implies %zu",
+			       fact_count(facts, "head_dim", 0),
+			       whole ? "qk_nope_head_dim' and '" : "", keys[2], head);
 	model->latent = (struct latent){
 		.q_lora_rank = fact_count(facts, "q_lora_rank", 0),
 		.kv_lora_rank = values[0],

@@ -99,9 +99,11 @@ static size_t vector_length(const struct model *model, const struct layer_ref *l
 {
 	switch (role) {
 	case VECTOR_NORM_Q:
-		return layer->head_dim * (model->arch->norm_heads_together ? model->n_heads : 1);
+		return layer->head_dim *
+		       (model->arch->head_norms == HEADS_TOGETHER ? model->n_heads : 1);
 	case VECTOR_NORM_K:
-		return layer->head_dim * (model->arch->norm_heads_together ? layer->n_kv_heads : 1);
+		return layer->head_dim *
+		       (model->arch->head_norms == HEADS_TOGETHER ? layer->n_kv_heads : 1);
 	case VECTOR_NORM_Q_A:
 		return model->latent.q_lora_rank;
 	case VECTOR_NORM_KV_A:

@@ -335,6 +335,35 @@ enum rotating_layers {
 	ROTATING_WINDOWS_IF_ANY, /* the same, but all where config.json has no sliding_window */
 };
 
+/* What norms do besides dividing by the root mean square and multiplying by their weight. */
+enum norms {
+	NORMS_PLAIN,
+	NORMS_PLUS_ONE, /* multiply by 1 + weight */
+	NORMS_CENTERED, /* subtract the mean first: LayerNorm */
+};
+
+/* The factor of q k^T. */
+enum score_scale {
+	SCORES_BY_HEAD_DIM, /* 1 / sqrt(head_dim), or of query_pre_attn_scalar */
+	SCORES_YARN,	    /* and YaRN's mscale_all_dim changes it */
+	SCORES_PLAIN,	    /* 1 */
+};
+
+/* The norms of q and k, if their weights exist. */
+enum head_norms {
+	HEADS_ALONE,	  /* each head by itself */
+	HEADS_TOGETHER,	  /* all heads of a token */
+	HEADS_AFTER_ROPE, /* each head, after its rotation */
+	HEADS_PLAIN,	  /* the same without weights, if config.json has use_qk_norm */
+};
+
+/* What head_dim of config.json is in a model with latent attention. */
+enum head_dim_of {
+	HEAD_DIM_OF_ROPE,  /* the rotated part of heads */
+	HEAD_DIM_OF_HEADS, /* whole heads, of which partial_rotary_factor rotates */
+	HEAD_DIM_OF_DELTA, /* heads of Kimi Delta Attention */
+};
+
 /* An architecture: names below the layer in the checkpoint ("self_attn.q_proj"), what it reads of
  * config.json, and features that config.json does not state. */
 struct arch {
@@ -353,22 +382,20 @@ struct arch {
 	/* GPT-OSS: both are transposed, gate and up interleaved, "_bias" follows the name of a
 	 * bias, and the activation is clamped */
 	bool clamped;
-	bool norm_plus_one;    /* norms multiply by 1 + weight */
-	bool layer_norm;       /* norms subtract the mean */
+	enum norms norms;
+	enum score_scale scores;
+	enum head_norms head_norms;
+	enum head_dim_of head_dim_of;
 	bool parallel;	       /* attention and mlp have the same input: the first norm's output */
 	bool scaled_embedding; /* embeddings are multiplied by sqrt(hidden) */
 	bool tied;	       /* the head is the embedding unless config.json states otherwise */
-	bool plain_scores;     /* q k^T has no factor */
 	bool normed_values;    /* the heads of v are normed, without weights */
 	bool scaled_router;    /* the normed input of a router is divided by sqrt(hidden) */
 	bool last_is_full;     /* the last layer has no window, whatever config.json states */
 	bool whole_rope;       /* partial_rotary_factor has no meaning for an unscaled rope */
 	bool layer_ropes;      /* rope_parameters has an object for each type of layers */
-	bool yarn_scores;      /* YaRN's mscale_all_dim changes the scale of q k^T */
-	bool norm_top_k;       /* regardless of config.json */
-	bool sigmoid;	       /* how experts are scored */
-	bool choose_first;
-	float top_k_eps; /* routing.sum_eps; 0: 1e-20 */
+	/* norm_top_k: regardless of config.json; sigmoid, choose_first; sum_eps, 0: 1e-20 */
+	struct routing routing;
 	/* every n-th layer has no window, where layer_types are missing; 0: none */
 	size_t window_pattern;
 	bool one_step; /* a layer has a mixer or an mlp */
@@ -377,15 +404,10 @@ struct arch {
 	const struct mamba_keys *mamba; /* of layers with Mamba-2; NULL: no layer has it */
 	const char *embedding, *norm;	/* modules below root; NULL: "embed_tokens", "norm" */
 	const char *layer_embedding;	/* below root, of models with layer_input_dim */
-	bool norm_heads_together;	/* the norms of q and k are over all heads of a token */
 	bool grown_queries;		/* queries grow with their position, by keys of the rope */
-	bool head_dim_of_delta; /* head_dim is of Kimi Delta Attention, not of latent attention */
-	bool latent_part; /* head_dim is of whole heads, of which partial_rotary_factor rotates */
-	bool norm_after_rope; /* the norms of q and k come after their rotation */
 	bool rope_alpha; /* ropes of the type "dynamic" are static, with a theta by their alpha */
 	bool adjacent_pairs;	/* the two values of a rotated pair are adjacent */
 	bool chunked;		/* attention of some layers is within chunks */
-	bool rotated_norm;	/* use_qk_norm is of a norm without weights, after the rotation */
 	bool scaled_inputs;	/* the weight of an expert multiplies its input, not its output */
 	bool plain_window_rope; /* layers with a window do not have rope_scaling */
 	bool gated_attention;	/* q_proj holds the query and the gate of each head in turn */

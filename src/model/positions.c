@@ -61,7 +61,7 @@ int model_configure_ropes(struct model *model, const json_t *facts, struct err *
 	json_t *local;
 	int rc;
 
-	if (model->arch->latent_part)
+	if (model->arch->head_dim_of == HEAD_DIM_OF_HEADS)
 		return configure_rope_part(model, facts, &full, err);
 	local = json_copy((json_t *)facts);
 

@@ -8,7 +8,7 @@ const struct arch arch_cohere2 = {
 	.architectures = { "Cohere2ForCausalLM" },
 	.text_types = { "cohere2" },
 	.vector = { [VECTOR_NORM_MLP] = "" },
-	.layer_norm = true,
+	.norms = NORMS_CENTERED,
 	.parallel = true,
 	.adjacent_pairs = true,
 	.rotating = ROTATING_WINDOWS,

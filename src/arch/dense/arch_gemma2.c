@@ -12,7 +12,7 @@ const struct arch arch_gemma2 = {
 		[VECTOR_NORM_MLP] = "pre_feedforward_layernorm.weight",
 		[VECTOR_NORM_MLP_OUT] = "post_feedforward_layernorm.weight",
 	},
-	.norm_plus_one = true,
+	.norms = NORMS_PLUS_ONE,
 	.scaled_embedding = true,
 	.tied = true,
 	.window_pattern = 2,

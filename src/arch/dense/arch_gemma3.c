@@ -13,7 +13,7 @@ const struct arch arch_gemma3 = {
 		[VECTOR_NORM_MLP_OUT] = "post_feedforward_layernorm.weight",
 		QK_NORMS,
 	},
-	.norm_plus_one = true,
+	.norms = NORMS_PLUS_ONE,
 	.scaled_embedding = true,
 	.tied = true,
 	.window_pattern = 6,

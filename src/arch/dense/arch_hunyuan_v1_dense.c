@@ -8,7 +8,7 @@ const struct arch arch_hunyuan_v1_dense = {
 	.text_types = { "hunyuan_v1_dense" },
 	.vector = { [VECTOR_NORM_Q] = "self_attn.query_layernorm.weight",
 		    [VECTOR_NORM_K] = "self_attn.key_layernorm.weight" },
-	.norm_after_rope = true,
+	.head_norms = HEADS_AFTER_ROPE,
 	.rope_alpha = true,
 	.facts.keys = { { "attention_bias", "false" }, { "rms_norm_eps", "1e-05" } },
 	.facts.shared_ignored = hunyuan_ignored,

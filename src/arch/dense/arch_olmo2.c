@@ -9,6 +9,6 @@ const struct arch arch_olmo2 = {
 		NORMS_AFTER,
 		QK_NORMS,
 	},
-	.norm_heads_together = true,
+	.head_norms = HEADS_TOGETHER,
 	.facts.keys = { { "attention_bias", "false" }, { "rms_norm_eps", "1e-05" } },
 };

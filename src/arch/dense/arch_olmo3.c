@@ -9,7 +9,7 @@ const struct arch arch_olmo3 = {
 		NORMS_AFTER,
 		QK_NORMS,
 	},
-	.norm_heads_together = true,
+	.head_norms = HEADS_TOGETHER,
 	.plain_window_rope = true,
 	.window_pattern = 4,
 	.facts.keys = {

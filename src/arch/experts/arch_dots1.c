@@ -7,7 +7,7 @@ const struct arch arch_dots1 = {
 	.architectures = { "Dots1ForCausalLM" },
 	.vector = { QK_NORMS,
 		    [VECTOR_ROUTER_BIAS] = "mlp.gate.e_score_correction_bias" },
-	.sigmoid = true,
+	.routing.sigmoid = true,
 	.facts.keys = {
 		{ "attention_bias", "false" },
 		{ "max_window_layers", "62" },

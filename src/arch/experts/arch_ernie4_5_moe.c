@@ -8,7 +8,7 @@ const struct arch arch_ernie4_5_moe = {
 	.vector = { [VECTOR_ROUTER_BIAS] = "mlp.moe_statics.e_score_correction_bias" },
 	.adjacent_pairs = true,
 	.tied = true,
-	.norm_top_k = true,
+	.routing.norm_top_k = true,
 	.facts.keys = {
 		{ "moe_k", "6" },
 		{ "rms_norm_eps", "1e-05" },

@@ -7,7 +7,7 @@ const struct arch arch_glm4_moe = {
 	.architectures = { "Glm4MoeForCausalLM" },
 	.text_types = { "glm4_moe" },
 	.vector = { [VECTOR_ROUTER_BIAS] = "mlp.gate.e_score_correction_bias" },
-	.sigmoid = true,
+	.routing.sigmoid = true,
 	.facts.keys = {
 		{ "attention_bias", "false" },
 		{ "n_group", "1" },

@@ -14,7 +14,7 @@ const struct arch arch_gpt_oss = {
 	.linear = { [LINEAR_ROUTER] = "mlp.router" },
 	.vector = { [VECTOR_SINKS] = "self_attn.sinks" },
 	.clamped = true,
-	.choose_first = true,
+	.routing.choose_first = true,
 	.window_pattern = 2,
 	.facts.keys = {
 		{ "attention_bias", "true" },

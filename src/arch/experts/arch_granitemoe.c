@@ -9,7 +9,7 @@ const struct arch arch_granitemoe = {
 	.expert = { EXPERTS_W("block_sparse_moe.experts") },
 	.fused_gate_up = "block_sparse_moe.input_linear.weight",
 	.fused_down = "block_sparse_moe.output_linear.weight",
-	.choose_first = true,
+	.routing.choose_first = true,
 	.facts.shared = granite_facts,
 	.facts.keys = {
 		{ "attention_bias", "false" },

@@ -10,8 +10,8 @@ const struct arch arch_hunyuan_v1_moe = {
 		    SHARED_EXPERT("mlp.shared_mlp") },
 	.vector = { [VECTOR_NORM_Q] = "self_attn.query_layernorm.weight",
 		    [VECTOR_NORM_K] = "self_attn.key_layernorm.weight" },
-	.norm_after_rope = true,
-	.norm_top_k = true,
+	.head_norms = HEADS_AFTER_ROPE,
+	.routing.norm_top_k = true,
 	.rope_alpha = true,
 	.facts.keys = {
 		{ "attention_bias", "false" },

@@ -10,9 +10,9 @@ const struct arch arch_minimax_m2 = {
 	.vector = { QK_NORMS,
 		    [VECTOR_ROUTER_BIAS] = "block_sparse_moe.e_score_correction_bias" },
 	.expert = { EXPERTS_W("block_sparse_moe.experts") },
-	.norm_heads_together = true,
-	.norm_top_k = true,
-	.sigmoid = true,
+	.head_norms = HEADS_TOGETHER,
+	.routing.norm_top_k = true,
+	.routing.sigmoid = true,
 	.facts.keys = {
 		{ "head_dim", "128" },
 		{ "num_experts_per_tok", "8" },

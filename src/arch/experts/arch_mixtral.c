@@ -7,7 +7,7 @@ const struct arch arch_mixtral = {
 	.architectures = { "MixtralForCausalLM" },
 	.linear = { [LINEAR_ROUTER] = "block_sparse_moe.gate" },
 	.expert = { EXPERTS_W("block_sparse_moe.experts") },
-	.norm_top_k = true,
+	.routing.norm_top_k = true,
 	.facts.keys = {
 		{ "num_experts_per_tok", "2" },
 		{ "rms_norm_eps", "1e-05" },

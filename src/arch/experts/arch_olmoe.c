@@ -6,7 +6,7 @@ const struct arch arch_olmoe = {
 	.name = "olmoe",
 	.architectures = { "OlmoeForCausalLM" },
 	.vector = { QK_NORMS },
-	.norm_heads_together = true,
+	.head_norms = HEADS_TOGETHER,
 	.facts.keys = {
 		{ "attention_bias", "false" },
 		{ "norm_topk_prob", "false" },

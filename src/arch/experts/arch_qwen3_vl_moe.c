@@ -6,7 +6,7 @@ const struct arch arch_qwen3_vl_moe = {
 	.name = "qwen3_vl_moe",
 	.text_types = { "qwen3_vl_moe_text" },
 	.vector = { QK_NORMS },
-	.norm_top_k = true,
+	.routing.norm_top_k = true,
 	.facts.keys = {
 		{ "attention_bias", "false" },
 		{ "num_experts_per_tok", "4" },

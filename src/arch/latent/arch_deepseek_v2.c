@@ -6,7 +6,7 @@ const struct arch arch_deepseek_v2 = {
 	.name = "deepseek_v2",
 	.architectures = { "DeepseekV2ForCausalLM" },
 	.text_types = { "deepseek_v2" },
-	.yarn_scores = true,
+	.scores = SCORES_YARN,
 	.adjacent_pairs = true,
 	.facts.keys = {
 		{ "attention_bias", "false" },

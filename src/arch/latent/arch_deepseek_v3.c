@@ -7,8 +7,8 @@ const struct arch arch_deepseek_v3 = {
 	.architectures = { "DeepseekV3ForCausalLM" },
 	.text_types = { "deepseek_v3", "kimi_k2" },
 	.vector = { [VECTOR_ROUTER_BIAS] = "mlp.gate.e_score_correction_bias" },
-	.sigmoid = true,
-	.yarn_scores = true,
+	.routing.sigmoid = true,
+	.scores = SCORES_YARN,
 	.facts.shared_ignored = latent_ignored,
 	.facts.keys = {
 		{ "attention_bias", "false" },

@@ -6,8 +6,8 @@ const struct arch arch_glm4_moe_lite = {
 	.name = "glm4_moe_lite",
 	.architectures = { "Glm4MoeLiteForCausalLM" },
 	.vector = { [VECTOR_ROUTER_BIAS] = "mlp.gate.e_score_correction_bias" },
-	.sigmoid = true,
-	.yarn_scores = true,
+	.routing.sigmoid = true,
+	.scores = SCORES_YARN,
 	.facts.shared_ignored = latent_ignored,
 	.facts.keys = {
 		{ "attention_bias", "false" },

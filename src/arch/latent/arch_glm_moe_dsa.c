@@ -7,8 +7,8 @@ const struct arch arch_glm_moe_dsa = {
 	.architectures = { "GlmMoeDsaForCausalLM" },
 	.text_types = { "glm_moe_dsa" },
 	.vector = { [VECTOR_ROUTER_BIAS] = "mlp.gate.e_score_correction_bias" },
-	.sigmoid = true,
-	.yarn_scores = true,
+	.routing.sigmoid = true,
+	.scores = SCORES_YARN,
 	.adjacent_pairs = true,
 	.facts.shared_ignored = latent_ignored,
 	.facts.keys = {

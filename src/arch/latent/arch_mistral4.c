@@ -12,9 +12,9 @@ const struct arch arch_mistral4 = {
 	.name = "mistral4",
 	.architectures = { "Mistral4ForCausalLM" },
 	.text_types = { "mistral4" },
-	.yarn_scores = true,
+	.scores = SCORES_YARN,
 	.grown_queries = true,
-	.latent_part = true,
+	.head_dim_of = HEAD_DIM_OF_HEADS,
 	.facts.keys = {
 		{ "attention_bias", "false" },
 		{ "kv_lora_rank", "256" },

@@ -27,10 +27,10 @@ const struct arch arch_bailing_hybrid = {
 		[VECTOR_NORM_KV_A] = "attention.kv_a_layernorm.weight",
 		[VECTOR_ROUTER_BIAS] = "mlp.gate.expert_bias",
 	},
-	.sigmoid = true,
+	.routing.sigmoid = true,
 	.adjacent_pairs = true,
-	.yarn_scores = true,
-	.head_dim_of_delta = true,
+	.scores = SCORES_YARN,
+	.head_dim_of = HEAD_DIM_OF_DELTA,
 	.whole_rope = true,
 	.facts.shared_ignored = latent_ignored,
 	.facts.keys = {

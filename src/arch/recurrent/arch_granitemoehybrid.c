@@ -18,7 +18,7 @@ const struct arch arch_granitemoehybrid = {
 	.fused_gate_up = "block_sparse_moe.input_linear.weight",
 	.fused_down = "block_sparse_moe.output_linear.weight",
 	.mamba = &keys,
-	.choose_first = true,
+	.routing.choose_first = true,
 	.facts.shared = mamba_facts,
 	.facts.keys = {
 		{ "attention_bias", "false" },

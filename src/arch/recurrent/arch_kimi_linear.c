@@ -21,7 +21,7 @@ const struct arch arch_kimi_linear = {
 		[VECTOR_ROUTER_BIAS] = "block_sparse_moe.gate.e_score_correction_bias",
 	},
 	.expert = { EXPERTS_W("block_sparse_moe.experts") },
-	.sigmoid = true,
+	.routing.sigmoid = true,
 	.no_rope = true,
 	.facts.keys = {
 		{ "attention_bias", "false" },

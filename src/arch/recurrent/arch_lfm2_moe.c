@@ -18,8 +18,8 @@ const struct arch arch_lfm2_moe = {
 	.fused_down = "feed_forward.experts.down_proj",
 	.norm = "embedding_norm",
 	.tied = true,
-	.sigmoid = true,
-	.top_k_eps = 1e-6f,
+	.routing.sigmoid = true,
+	.routing.sum_eps = 1e-6f,
 	.facts.keys = {
 		{ "conv_L_cache", "3" },
 		{ "conv_bias", "false" },

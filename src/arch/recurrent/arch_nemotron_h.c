@@ -47,7 +47,7 @@ const struct arch arch_nemotron_h = {
 	.one_step = true,
 	.no_rope = true,
 	.mamba = &keys,
-	.sigmoid = true,
+	.routing.sigmoid = true,
 	.facts.keys = {
 		{ "conv_kernel", "4" },
 		{ "head_dim", "128" },
