@@ -17,7 +17,8 @@ WORDS = {"by": "recipes", "in": "formats", "for": "engines"}
 
 
 def roff(text):
-    return text.replace("\\", "\\e").replace("-", "\\-")
+    """A line that begins with a dot is no macro."""
+    return "\\&" * text.startswith((".", "'")) + text.replace("\\", "\\e").replace("-", "\\-")
 
 
 def conditions(row):
