@@ -15,6 +15,7 @@
 #include "model/tensor_name.h"
 #include "source/fp8_source.h"
 #include "convert/exactness.h"
+#include "convert/plan_engines.h"
 
 #define AHEAD 8 /* names in sorted order lie anywhere in memory: so many are fetched ahead */
 
@@ -358,26 +359,6 @@ static int write_config(struct plan *plan, const struct scheme *scheme, struct b
 	return 0;
 }
 
-/* Notes the engines that load the format, but under other names: each wants a target. */
-static void note_names(struct plan *plan, const struct module_set *sets, size_t n)
-{
-	if (plan->conversion != CONVERT_QUANTIZE || plan->target != ENGINE_ANY)
-		return;
-	for (size_t i = 0; i < n; i++) {
-		for (int e = ENGINE_ANY + 1; e < N_ENGINES; e++) {
-			const char *engine = engine_name((enum engine)e);
-
-			if (!engine_wants_names((enum engine)e, plan->format, &sets[i].scheme))
-				continue;
-			notes_add(&plan->selection.notes, NOTE_OTHER_NAMES, NULL,
-				  "%s looks for these scales under other names: use --target %s "
-				  "for it",
-				  engine, engine);
-			return;
-		}
-	}
-}
-
 int plan_configuration(struct plan *plan, struct err *err)
 {
 	struct recipe_sets sets = { 0 };
@@ -406,9 +387,9 @@ int plan_configuration(struct plan *plan, struct err *err)
 					      .tool_version = FP8CONV_VERSION,
 					      .passed = passed_weights(&passed, plan) };
 	if (format_configure(plan->format, &quantization, &config, &plan->files.hf_quant_config,
-			     err))
+			     err) ||
+	    plan_engines(plan, &quantization, err))
 		goto out;
-	note_names(plan, list, sets.n);
 	rc = write_config(plan, &list[0].scheme, &config, err);
 out:
 	free(list);

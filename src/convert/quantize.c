@@ -288,8 +288,7 @@ static int plan_source(struct plan *plan, const struct quantize_params *params,
 	    (select.requantize && plan_check_source(plan, params->convert.io, err)) ||
 	    plan_cover(plan, scales, err) || plan_specs(plan, params, err) ||
 	    plan_shapes(plan, params, err) || plan_skip(plan, params, progress, err) ||
-	    plan_sensitive(plan, params, scales, err) ||
-	    selection_check_loads(&plan->selection, plan->target, err))
+	    plan_sensitive(plan, params, scales, err))
 		return -1;
 	plan_groups(plan);
 	if (check_exact(plan, params, err) || static_scales_apply(scales, plan, err) ||

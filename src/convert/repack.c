@@ -212,42 +212,6 @@ static int choose_format(struct plan *plan, const struct repack_params *params, 
 	return plan_params_format(plan, &scheme, err);
 }
 
-/* Returns the first FP8 weight that the pattern of a row matches, or NULL. */
-static const struct unit *first_matching(const struct plan *plan, const struct profile_row *row)
-{
-	int position;
-
-	for (size_t u = 0; u < plan->selection.n_units; u++) {
-		const struct unit *unit = &plan->selection.units[u];
-
-		if (unit->recipe && profile_pattern_matches(row->pattern, unit->name, &position))
-			return unit;
-	}
-	return NULL;
-}
-
-/* ERR_USAGE for a weight that by a row of the family the target does not load. */
-static int check_family(const struct plan *plan, struct err *err)
-{
-	const struct scheme scheme = scheme_from_qspec(&plan->spec, false);
-	unsigned on = profile_conditions(plan->format, &scheme, plan->target);
-	const struct profile_row *row = NULL;
-
-	if (plan->target == ENGINE_ANY)
-		return 0;
-	while ((row = profile_next(&plan->profile, PROFILE_NOT_LOADED, on, row))) {
-		const struct unit *unit = first_matching(plan, row);
-
-		if (unit)
-			return err_set(err, ERR_USAGE,
-				       "'%s' as FP8 in format '%s' does not load in %s: %s [%s]; "
-				       "use another --format, or omit --target",
-				       unit->name, plan->format->name, engine_name(plan->target),
-				       row->said, row->source);
-	}
-	return 0;
-}
-
 static int plan_specs(struct plan *plan, const struct repack_params *params, struct err *err)
 {
 	struct selection *selection = &plan->selection;
@@ -270,7 +234,7 @@ static int plan_specs(struct plan *plan, const struct repack_params *params, str
 	for (size_t u = 0; u < selection->n_units; u++)
 		if (selection->units[u].recipe && check_weight(plan, u, err))
 			return -1;
-	return check_family(plan, err);
+	return 0;
 }
 
 /* Whether activations are quantized is not in the tensors.  Engines have no MX and no static scales

@@ -153,43 +153,6 @@ static int compare_caches(const void *a, const void *b)
 	return x->which - y->which;
 }
 
-/* Returns the first attention with a scale that a row is about, or NULL. */
-static const char *first_matching(const struct plan *plan, const struct profile_row *row)
-{
-	int position;
-
-	for (size_t i = 0; i < plan->caches.n; i++)
-		if (profile_pattern_matches(row->pattern, plan->caches.list[i].attention,
-					    &position))
-			return plan->caches.list[i].attention;
-	return NULL;
-}
-
-/* Adds a note for each row of the family by which engines do not load a scale, or stop at it;
- * ERR_USAGE where the target stops. */
-static int check_family(struct plan *plan, enum profile_action action, struct err *err)
-{
-	const struct scheme scheme = scheme_from_qspec(&plan->spec, false);
-	unsigned on = profile_conditions(plan->format, &scheme, plan->target);
-	const struct profile_row *row = NULL;
-
-	while ((row = profile_next(&plan->profile, action, on, row))) {
-		const char *attention = first_matching(plan, row);
-
-		if (!attention || !profile_row_concerns(row, plan->target))
-			continue;
-		if (action == PROFILE_CACHE_STOP && plan->target != ENGINE_ANY)
-			return err_set(err, ERR_USAGE,
-				       "the KV cache scales of '%s' do not load in %s: %s [%s]; "
-				       "omit --kv-cache, or --target",
-				       attention, engine_name(plan->target), row->said,
-				       row->source);
-		notes_add(&plan->selection.notes, NOTE_NOT_LOADED, attention,
-			  "%s, first for '%s' [%s]", row->said, attention, row->source);
-	}
-	return 0;
-}
-
 int static_scales_kv(const struct static_scales *scales, struct plan *plan, struct err *err)
 {
 	uint64_t n_layers = layers_of(plan);
@@ -209,7 +172,5 @@ int static_scales_kv(const struct static_scales *scales, struct plan *plan, stru
 			       scales->params->path);
 	sort(plan->caches.list, plan->caches.n, sizeof *plan->caches.list, compare_caches);
 	plan->kv_cache = true;
-	return check_family(plan, PROFILE_CACHE, err) || check_family(plan, PROFILE_CACHE_STOP, err)
-		       ? -1
-		       : 0;
+	return 0;
 }

@@ -196,9 +196,14 @@ int format_check_passed(const struct format *format, const struct passed *passed
 int format_check_mixed(const struct format *format, enum engine target, const struct scheme *a,
 		       const struct scheme *b, struct err *err);
 
+/* ERR_USAGE where the format or the target refuses the schemes, sets of different ones, experts,
+ * the head, low-bit weights beside FP8, or KV cache scales. */
+int format_check(const struct format *format, const struct quantization *quantization,
+		 struct err *err);
+
 /* Appends the value of config.json's "quantization_config" to config, as JSON text, and the whole
  * hf_quant_config.json to hf_quant_config, which formats without that file leave empty.  ERR_USAGE
- * where the format or the target refuses sets of different schemes, experts or KV cache scales. */
+ * as format_check() says. */
 int format_configure(const struct format *format, const struct quantization *quantization,
 		     struct buf *config, struct buf *hf_quant_config, struct err *err);
 

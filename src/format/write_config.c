@@ -45,6 +45,10 @@ static int refuse_mixed(const struct format *format, enum engine target, const s
 		return 0;
 	scheme_name(a, first);
 	scheme_name(b, second);
+	if (!format->refused_mixed[ENGINE_ANY])
+		return err_set(err, ERR_USAGE,
+			       "%s and %s modules in format '%s' do not load in %s: %s", first,
+			       second, format->name, engine_name(target), reason);
 	return err_set(err, ERR_USAGE, "format '%s' cannot mix %s and %s modules: %s", format->name,
 		       first, second, reason);
 }
@@ -121,9 +125,9 @@ static int check_passed_target(const struct format *format, const struct quantiz
 	if (!reason || !quantization->passed.n_modules)
 		return 0;
 	return err_set(err, ERR_USAGE,
-		       "format '%s' cannot mix %s and FP8 modules for %s: %s; use --requantize to "
-		       "convert them",
-		       format->name, quantization->passed.kind, engine_name(quantization->target),
+		       "%s and FP8 modules in format '%s' do not load in %s: %s; use --requantize "
+		       "to convert them",
+		       quantization->passed.kind, format->name, engine_name(quantization->target),
 		       reason);
 }
 
@@ -163,9 +167,12 @@ const char *module_set_head(const struct module_set *set)
 static int check_head(const struct format *format, const struct module_set *set, enum engine target,
 		      struct err *err)
 {
-	const char *head = module_set_head(set);
+	const char *head;
 
-	if (!head || (format->head != FP8_HEAD_NEVER && target != ENGINE_TRANSFORMERS))
+	if (format->head != FP8_HEAD_NEVER && target != ENGINE_TRANSFORMERS)
+		return 0;
+	head = module_set_head(set);
+	if (!head)
 		return 0;
 	if (target != ENGINE_ANY)
 		return err_set(err, ERR_USAGE,
@@ -205,8 +212,8 @@ int format_check_passed(const struct format *format, const struct passed *passed
 		       passed->modules[0], passed->kind);
 }
 
-int format_configure(const struct format *format, const struct quantization *quantization,
-		     struct buf *config, struct buf *hf_quant_config, struct err *err)
+int format_check(const struct format *format, const struct quantization *quantization,
+		 struct err *err)
 {
 	char words[SCHEME_NAME_SIZE];
 
@@ -227,6 +234,14 @@ int format_configure(const struct format *format, const struct quantization *qua
 	    format_check_passed(format, &quantization->passed, err) ||
 	    check_passed_target(format, quantization, err) ||
 	    check_beside(format, quantization, err))
+		return -1;
+	return 0;
+}
+
+int format_configure(const struct format *format, const struct quantization *quantization,
+		     struct buf *config, struct buf *hf_quant_config, struct err *err)
+{
+	if (format_check(format, quantization, err))
 		return -1;
 	return format->configure(format, quantization, config, hf_quant_config, err);
 }

@@ -204,56 +204,6 @@ static void note_unknown_experts(const struct group *experts, struct notes *note
 
 /* --- the profile --- */
 
-static const struct candidate *first_quantized(const struct select *select,
-					       const struct profile_row *row)
-{
-	int position;
-
-	for (size_t i = 0; i < select->n; i++) {
-		const struct candidate *c = &select->candidates[i];
-
-		if (c->recipe &&
-		    profile_pattern_matches(row->pattern, c->source->tensor->name, &position))
-			return c;
-	}
-	return NULL;
-}
-
-int select_target(const struct select *select, struct err *err)
-{
-	const struct select_options *options = select->options;
-	const struct profile_row *row = NULL;
-
-	if (options->target == ENGINE_ANY || !options->profile)
-		return 0;
-	while ((row = profile_next(options->profile, PROFILE_NOT_LOADED, select->on, row))) {
-		const struct candidate *c = first_quantized(select, row);
-
-		if (c)
-			return err_set(err, ERR_USAGE,
-				       "'%s' as FP8 does not load in %s: %s [%s]; use --exclude to "
-				       "keep such weights, or omit --target",
-				       c->source->tensor->name, engine_name(options->target),
-				       row->said, row->source);
-	}
-	return 0;
-}
-
-static void note_not_loaded(const struct select *select, struct notes *notes)
-{
-	const struct profile_row *row = NULL;
-
-	while ((row = profile_next(select->options->profile, PROFILE_NOT_LOADED, select->on,
-				   row))) {
-		const struct candidate *c = first_quantized(select, row);
-
-		if (c && profile_row_concerns(row, select->options->target))
-			notes_add(notes, NOTE_NOT_LOADED, c->source->tensor->name,
-				  "%s, as '%s' [%s]", row->said, c->source->tensor->name,
-				  row->source);
-	}
-}
-
 /* One note for each row that a pattern overrides. */
 static void note_overridden(const struct select *select, struct notes *notes)
 {
@@ -274,20 +224,20 @@ static void note_overridden(const struct select *select, struct notes *notes)
 
 /* --- partial blocks --- */
 
-/* Not with --ragged, whose user wants them. */
 static void note_partial(const struct select *select, const struct group *partial,
 			 struct notes *notes)
 {
 	const struct candidate *first = partial->first;
 	size_t n = partial->n;
 
-	if (n && !select->options->ragged && select->options->target == ENGINE_ANY)
+	if (n && select->options->target == ENGINE_ANY)
 		notes_add(notes, NOTE_PARTIAL_BLOCKS, first->source->tensor->name,
 			  "%zu %s in a partial block, as '%s' [%" PRIu64 ", %" PRIu64
 			  "]: transformers reads such weights wrong where it dequantizes; "
-			  "--target transformers keeps them",
+			  "--target transformers%s keeps them",
 			  n, n == 1 ? "weight ends" : "weights end", first->source->tensor->name,
-			  first->rows, first->cols);
+			  first->rows, first->cols,
+			  select->options->ragged ? " without --ragged" : "");
 }
 
 /* --- kernels --- */
@@ -314,11 +264,8 @@ void select_advice(const struct select *select, struct notes *notes)
 		survey_add(&survey, &select->candidates[i]);
 	note_mostly_kept(select, &survey, notes);
 	note_unknown_experts(&survey.experts, notes);
-	if (select->options->profile) {
-		note_not_loaded(select, notes);
-		if (survey.overridden.n)
-			note_overridden(select, notes);
-	}
+	if (survey.overridden.n)
+		note_overridden(select, notes);
 	note_partial(select, &survey.partial, notes);
 	note_small(&survey.small, notes);
 }

@@ -13,6 +13,7 @@ static const char *const names[N_NOTE_KINDS] = {
 	[NOTE_EXPERTS_UNKNOWN] = "experts-unknown",
 	[NOTE_LOW_BIT_INEXACT] = "low-bit-inexact",
 	[NOTE_NOT_LOADED] = "not-loaded",
+	[NOTE_FORMAT_NOT_LOADED] = "format-not-loaded",
 	[NOTE_OTHER_NAMES] = "other-names",
 	[NOTE_PARTIAL_BLOCKS] = "partial-blocks",
 	[NOTE_OVERRIDES_ENGINE] = "overrides-engine",

@@ -13,8 +13,9 @@ enum note_kind {
 	NOTE_EXPERTS_UNKNOWN,
 	NOTE_LOW_BIT_INEXACT,
 	NOTE_NOT_LOADED,
-	NOTE_OTHER_NAMES,    /* an engine looks for other names of scales */
-	NOTE_PARTIAL_BLOCKS, /* transformers reads weights of partial blocks wrong */
+	NOTE_FORMAT_NOT_LOADED, /* an engine does not load the scheme in this format */
+	NOTE_OTHER_NAMES,	/* an engine looks for other names of scales */
+	NOTE_PARTIAL_BLOCKS,	/* transformers reads weights of partial blocks wrong */
 	NOTE_OVERRIDES_ENGINE,
 	NOTE_CALIBRATION_UNFINISHED,
 	NOTE_UNCOVERED,	      /* calibration has too few tokens of modules */

@@ -250,10 +250,3 @@ const struct profile_row *profile_next(const struct profile *profile, enum profi
 	}
 	return NULL;
 }
-
-bool profile_row_concerns(const struct profile_row *row, enum engine target)
-{
-	unsigned engines = row->on & FOR_ENGINES;
-
-	return target != ENGINE_ANY || (engines != FOR_SGLANG && engines != FOR_TRANSFORMERS);
-}

@@ -118,10 +118,6 @@ struct profile_match profile_find(const struct profile *profile, const char *ten
 const struct profile_row *profile_next(const struct profile *profile, enum profile_action action,
 				       unsigned on, const struct profile_row *before);
 
-/* Whether a note of the row is for a job: without a target not one about SGLang or transformers
- * alone, which each job with such a default would print. */
-bool profile_row_concerns(const struct profile_row *row, enum engine target);
-
 /* Sets *fusion to the set of weights that engines merge with this one: that of the row, or, if the
  * row bonds nothing, the one of all families.  Returns false if engines do not merge it. */
 bool profile_fusion(const struct profile_match *match, const char *tensor, struct fusion *fusion);

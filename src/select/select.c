@@ -118,7 +118,6 @@ int selection_make(struct selection *selection, const struct checkpoint *checkpo
 	select_layers(&select);
 	if (select_experts(&select, err) || select_stacks(&select, err) ||
 	    select_shapes(&select, err) || select_check_scales(&select, err) ||
-	    (options->advise && select_target(&select, err)) ||
 	    select_patterns(&select, &selection->notes, err))
 		goto out;
 	if (options->advise)

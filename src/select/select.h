@@ -90,9 +90,8 @@ int selection_settle(struct selection *selection, struct err *err);
 /* Adds why a unit with an obstacle does not load. */
 void selection_put_obstacle(struct buf *text, const struct unit *unit);
 
-/* Fails with ERR_USAGE where the target is vLLM or SGLang and does not load a quantized unit even
- * on one device; without a target makes a note of it. */
-int selection_check_loads(struct selection *selection, enum engine target, struct err *err);
+/* Returns the first quantized unit that vLLM and SGLang do not load even on one device, or NULL. */
+const struct unit *selection_obstacle(const struct selection *selection);
 
 /* Returns the first unit of source shard `shard`, or of a later one; n_units if there is none: the
  * units of a shard end where those of shard + 1 begin. */

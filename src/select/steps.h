@@ -130,10 +130,6 @@ int select_tp(struct select *select, struct selection *selection, struct err *er
 /* advice.c: the notes on what was decided. */
 void select_advice(const struct select *select, struct notes *notes);
 
-/* advice.c: ERR_USAGE if by a row of the family the target does not load what would be
- * quantized. */
-int select_target(const struct select *select, struct err *err);
-
 /* advice.c: returns what quantizes the weights that shapes keep, or NULL if shapes keep none. */
 const char *select_hint(const struct select *select);
 

@@ -122,28 +122,10 @@ int select_tp(struct select *select, struct selection *selection, struct err *er
 	return refuse(selection, select->options->tp, &obstacle, err);
 }
 
-int selection_check_loads(struct selection *selection, enum engine target, struct err *err)
+const struct unit *selection_obstacle(const struct selection *selection)
 {
-	struct buf said = { 0 };
-	size_t u = 0;
-	int rc = 0;
-
-	while (u < selection->n_units &&
-	       !(selection->units[u].recipe && selection->units[u].obstacle))
-		u++;
-	if (u == selection->n_units)
-		return 0;
-	selection_put_obstacle(&said, &selection->units[u]);
-	if (target == ENGINE_ANY)
-		notes_add(&selection->notes, NOTE_NOT_LOADED, selection->units[u].name,
-			  "SGLang does not load '%s', and vLLM reads it wrong or not at all: %s; "
-			  "--recipe channelwise accepts any shape",
-			  selection->units[u].name, said.data);
-	else if (target == ENGINE_VLLM || target == ENGINE_SGLANG)
-		rc = err_set(err, ERR_USAGE,
-			     "'%s' does not load in %s: %s; use --recipe channelwise, which "
-			     "accepts any shape, or omit --ragged",
-			     selection->units[u].name, engine_name(target), said.data);
-	buf_release(&said);
-	return rc;
+	for (size_t u = 0; u < selection->n_units; u++)
+		if (selection->units[u].recipe && selection->units[u].obstacle)
+			return &selection->units[u];
+	return NULL;
 }

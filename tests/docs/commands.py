@@ -31,7 +31,8 @@ def run(line, where, folder):
                           env={**os.environ, "PATH": path, "LC_ALL": "C.UTF-8"}, stdin=subprocess.DEVNULL)
     ran += 1
     # What takes seconds, on a slow machine or with sanitizers, tells its progress.
-    told = re.sub(r"^fp8conv \w+: +\d+%, .*\n", "", done.stderr, flags=re.M)
+    # What an engine does not load is told too.
+    told = re.sub(r"^fp8conv \w+: ( *\d+%, .*|note: .*; see --target \w+)\n", "", done.stderr, flags=re.M)
     if done.returncode or told:
         wrong.append(f"{where}: {line}\n  exit status {done.returncode}\n  {told}")
 

@@ -6,6 +6,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -78,6 +79,10 @@ class Judgement:
         done = run("verify", folder, "--target", self.engine.name)
         return "" if done.returncode == 0 else (done.stdout + done.stderr).strip().splitlines()[0][:200]
 
+    def noted(self, output: Output) -> str:
+        """The note that names the engine, if there is one."""
+        return next((line for line in output.said.splitlines() if self.engine.name in line.lower()), "")
+
     def cell(self, variant: str, column: str, form: str, target: str | None) -> str:
         """One letter."""
         output = self.outputs.convert(variant, column, form, target)
@@ -92,6 +97,8 @@ class Judgement:
         self.compare(what, form, verdict, why, self.verified(output.folder))
         if not target and not aimed.folder and verdict == "right":
             self.compare(what + ", the plan of --target", form, verdict, why, aimed.said.splitlines()[-1])
+        if not target and verdict in ("wrong", "stops"):
+            self.compare(what + ", the notes of the plan", form, verdict, why, self.noted(output))
         return LETTERS[verdict]
 
     def row(self, variant: str, columns: tuple[str, ...], target: str | None) -> str:
@@ -133,6 +140,9 @@ def judge(engine: Engine, outputs: Outputs, is_quick: bool, counts: Counter) -> 
         found.damaged(name, outputs.scratch)
     engine.end()
     print()
+    if not is_quick:
+        found.told += [f"STALE {engine.name}: {row.what}, {row.form}: nothing is left to explain: {row.reason}" for row in explained.EXPLAINED
+                       if re.fullmatch(row.engine, engine.name) and row not in found.used]
     for line in found.told:
         print(textwrap.fill(line, 80, subsequent_indent="    "))
     for row, n in found.used.items():

@@ -73,11 +73,12 @@ GATES = (r"(mlp|moe|block_sparse_moe|feed_forward|ffn|mixer)\.gate(\.wg)?\.weigh
 VISION = (r"visual|vision|merger|mm_projector|multi_modal_projector|embed_vision|embed_audio|audio|projector", "named")
 MTP = (r"eh_proj|mtp\.fc", "named")
 REST = (r"\.weight$", "quantize")
+IN_BLOCKS = {"blockwise": ["not-loaded"], "mxfp8": ["not-loaded"]}  # SGLang's classes of Llama and Phi drop these scales
 
 # ---------------------------------------------------------------- dense, Qwen, DeepSeek, GLM
 
 case("llama", text("llama", architectures=["LlamaForCausalLM"]), ends(), attention(L + "0.self_attn."), mlp(L + "0.mlp."), (L + "0.input_layernorm.weight", (H,)),
-     rules=[HEADS, REST], bonds=[qkv(L + "0.self_attn."), [L + "0.mlp.gate_proj.weight", L + "0.mlp.up_proj.weight"]])
+     rules=[HEADS, REST], bonds=[qkv(L + "0.self_attn."), [L + "0.mlp.gate_proj.weight", L + "0.mlp.up_proj.weight"]], notes=IN_BLOCKS)
 
 case("phi4mm", text("phi4mm", architectures=["Phi4MMForCausalLM"]), ends(),
      [(L + "0.self_attn.qkv_proj.base_layer.weight", (512, H)), (L + "0.self_attn.qkv_proj.lora_A.speech.weight", (32, H)),
@@ -217,7 +218,7 @@ case("step3p5", text("step3p5", architectures=["Step3p5ForCausalLM"], moe_num_ex
 
 case("granite3_moe", text("granitemoe", architectures=["GraniteMoeForCausalLM"], num_local_experts=E, intermediate_size=I), ends(), attention(L + "0.self_attn."),
      [(L + "0.block_sparse_moe.input_linear.weight", (E, 2 * I, H)), (L + "0.block_sparse_moe.output_linear.weight", (E, H, I)), (L + "0.block_sparse_moe.router.layer.weight", (E, H))],
-     rules=[HEADS, GATES, (r"(in|out)put_linear", "split"), REST])
+     rules=[HEADS, GATES, (r"(in|out)put_linear", "split"), REST], notes={r: ["not-loaded"] for r in RECIPES})
 
 case("gemma4_31b", {"model_type": "gemma4", "architectures": ["Gemma4ForConditionalGeneration"], "text_config": text("gemma4_text", intermediate_size=384)},
      [("model.language_model.embed_tokens.weight", (V, H))], attention(LL + "0.self_attn."), [(LL + "5.self_attn.q_proj.weight", (512, H)), (LL + "5.self_attn.k_proj.weight", (128, H)),
@@ -251,7 +252,7 @@ case("llama4", {"model_type": "llama4", "architectures": ["Llama4ForConditionalG
      ends("language_model.model.", "language_model.lm_head.weight"), attention(M + "0.self_attn."), [(M + "0.feed_forward.router.weight", (E, H)),
       ("vision_model.model.layers.0.self_attn.q_proj.weight", (128, 128)), ("multi_modal_projector.linear_1.weight", (H, 128))], fused(M + "0.feed_forward.experts.", transposed=True),
      mlp(M + "0.feed_forward.shared_expert.", I), rules=[HEADS, GATES, VISION, (r"(mlp|feed_forward)\.experts\.(gate_up|down)_proj", "split"), REST],
-     layout="transposed")
+     layout="transposed", notes=IN_BLOCKS)
 
 case("gpt_oss_bf16", text("gpt_oss", architectures=["GptOssForCausalLM"], num_local_experts=E, intermediate_size=I), ends(), attention(L + "0.self_attn."),
      [(L + "0.self_attn.sinks", (64,)), (L + "0.mlp.router.weight", (E, H)), (L + "0.mlp.router.bias", (E,)), (L + "0.mlp.experts.gate_up_proj_bias", (E, 2 * I)), (L + "0.mlp.experts.down_proj_bias", (E, H))],
@@ -326,7 +327,7 @@ case("granite4_h", text("granitemoehybrid", architectures=["GraniteMoeHybridForC
      rules=[HEADS, GATES, (r"block_sparse_moe\.(in|out)put_linear", "stack"), REST], formats=dict.fromkeys(RECIPES, "compressed-tensors"),
      by_format=[(r"block_sparse_moe\.(in|out)put_linear", key, d) for key, d in [(r + "/hf", "named") for r in RECIPES + ("current",)] + [("current", "named")] +
                 [(r + "/modelopt", "named") for r in RECIPES]],
-     bonds=[[X + "input_linear.weight", X + "output_linear.weight"]], experts={X + "experts": r"block_sparse_moe\.(in|out)put_linear"})
+     bonds=[[X + "input_linear.weight", X + "output_linear.weight"]], experts={X + "experts": r"block_sparse_moe\.(in|out)put_linear"}, notes={r: ["not-loaded"] for r in RECIPES})
 
 case("minimax_m3", {"model_type": "minimax_m3_vl", "architectures": ["MiniMaxM3ForConditionalGeneration"], "text_config": text("minimax_m3_text", num_local_experts=E, intermediate_size=I)},
      ends("model.language_model."), attention(LL + "1.self_attn."), [(LL + "1.self_attn.index_q_proj.weight", (256, H)), (LL + "1.self_attn.index_k_proj.weight", (128, H)),
@@ -391,14 +392,14 @@ case("kimi_linear_kept", text("kimi_linear", architectures=["KimiLinearForCausal
 # vllm registry.py: LlamaModel is LlamaForCausalLM, whose layers have the prefix "model"
 case("llama_base", text("llama", architectures=["LlamaModel"]), [("embed_tokens.weight", (V, H)), ("norm.weight", (H,))], attention("layers.0.self_attn.", kv=64), attention("layers.1.self_attn."),
      rules=[(r"layers\.0\..*[qkv]_proj", NB), REST], bonds=[qkv("layers.0.self_attn.")],
-     engine_names={"vllm": {"layers.0.self_attn.%s_proj" % x: "model.layers.0.self_attn.%s_proj" % x for x in "qkv"}})
+     engine_names={"vllm": {"layers.0.self_attn.%s_proj" % x: "model.layers.0.self_attn.%s_proj" % x for x in "qkv"}}, notes=IN_BLOCKS)
 
 # transformers conversion_mapping.py, of a checkpoint as the hub has it
 case("llava", {"model_type": "llava", "architectures": ["LlavaForConditionalGeneration"], "text_config": text("llama"), "vision_config": {"model_type": "clip_vision_model"}},
      ends(M[:-7], "language_model.lm_head.weight"), attention(M + "0.self_attn."), [("vision_tower.vision_model.encoder.layers.0.self_attn.k_proj.weight", (128, 128)),
       ("multi_modal_projector.linear_1.weight", (H, 128))], rules=[HEADS, VISION, REST],
      engine_names={"transformers/compressed-tensors": {"language_model.lm_head": "lm_head", "multi_modal_projector.linear_1": "model.multi_modal_projector.linear_1",
-                   "vision_tower.vision_model.encoder.layers.0.self_attn.k_proj": "model.vision_tower.encoder.layers.0.self_attn.k_proj"}})
+                   "vision_tower.vision_model.encoder.layers.0.self_attn.k_proj": "model.vision_tower.encoder.layers.0.self_attn.k_proj"}}, notes=IN_BLOCKS)
 
 # vllm gpt_oss.py: hf_to_vllm_mapper maps the entries too
 case("gpt_oss_kept", text("gpt_oss", architectures=["GptOssForCausalLM"], num_local_experts=E, intermediate_size=I), ends(), attention(L + "0.self_attn."),
@@ -430,7 +431,7 @@ case("muse_glimmer", text("muse_glimmer", architectures=["MuseGlimmerForCausalLM
 
 case("phi3", text("phi3", architectures=["Phi3ForCausalLM"]), ends(), [(L + "0.self_attn.qkv_proj.weight", (512, H)), (L + "0.self_attn.o_proj.weight", (H, 256)), (L + "0.mlp.gate_up_proj.weight", (768, H)),
       (L + "0.mlp.down_proj.weight", (H, 384)), (L + "1.self_attn.qkv_proj.weight", (512, H)), (L + "1.mlp.gate_up_proj.weight", (704, H)), (L + "1.mlp.down_proj.weight", (H, 352))],
-     rules=[HEADS, (r"1\.mlp\.(gate_up|down)_proj", NB), REST])
+     rules=[HEADS, (r"1\.mlp\.(gate_up|down)_proj", NB), REST], notes=IN_BLOCKS)
 
 case("glm4_moe", text("glm4_moe", architectures=["Glm4MoeForCausalLM"], n_routed_experts=E), ends(), attention(L + "1.self_attn."), mlp(L + "0.mlp."), [(L + "1.mlp.gate.weight", (E, H)),
       (L + "1.mlp.gate.e_score_correction_bias", (E,)), (L + "46.eh_proj.weight", (H, 2 * H)), (L + "46.shared_head.head.weight", (V, H)), (L + "46.embed_tokens.weight", (V, H)),
@@ -464,7 +465,7 @@ case("colqwen2_5", {"model_type": "qwen2_5_vl", "architectures": ["ColQwen2_5"],
 
 case("eagle3", text("llama", architectures=["LlamaForCausalLMEagle3"], num_hidden_layers=1), [("lm_head.weight", (V, H)), ("norm.weight", (H,)), ("fc.weight", (H, 3 * H)), ("d2t", (V,), "I64")],
      attention("midlayer.self_attn."), mlp("midlayer.mlp."), rules=[HEADS, (r"^fc\.", "named"), REST],
-     engine_names={"vllm": {"fc": "model.fc"}})     # vllm llama_eagle3.py
+     engine_names={"vllm": {"fc": "model.fc"}}, notes=IN_BLOCKS)     # vllm llama_eagle3.py
 
 case("xlm_roberta", text("xlm-roberta", architectures=["XLMRobertaForSequenceClassification"], num_hidden_layers=1), [("roberta.embeddings.word_embeddings.weight", (V, H))],
      attention("roberta.encoder.layer.0.attention.self.", 256, 256, names=("query", "key", "value", "dense")),

@@ -26,7 +26,7 @@ for signal in TERM INT KILL; do
 	esac
 	if [ $status -ne 0 ] && [ -e s.amax ]; then
 		"$FP8CONV" quantize "$model" --recipe delayed --calibration s.amax --dry-run --json >j 2>err
-		json j '[n["kind"] for n in j["notes"]] == ["calibration-unfinished"]'
+		json j '"calibration-unfinished" in [n["kind"] for n in j["notes"]]'
 		grep -qx "fp8conv quantize: note: 's.amax' holds [0-9]* of 200 passes: the calibration was interrupted, continue it with --resume" err || cat err
 		"$FP8CONV" merge s.amax whole.amax -o both.amax
 		"$FP8CONV" quantize "$model" --recipe delayed --calibration both.amax --dry-run --json 2>err >j

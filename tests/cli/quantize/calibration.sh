@@ -55,5 +55,9 @@ grep -q '"quant_algo": "FP8"' out/hf_quant_config.json || cat out/hf_quant_confi
 #1> hf 26 0 0
 #1> 28
 #2> fp8conv quantize: note: transformers looks for these scales under other names: use --target transformers for it
+#2> fp8conv quantize: note: SGLang does not load the KV cache scales of this model: it uses 1.0, first for 'model.layers.0.self_attn' [sglang model classes]
+#2> fp8conv quantize: note: SGLang does not load the KV cache scales of this model: it uses 1.0, first for 'model.layers.0.self_attn' [sglang model classes]
 #2> fp8conv quantize: note: transformers looks for these scales under other names: use --target transformers for it
+#2> fp8conv quantize: note: SGLang does not load the KV cache scales of this model: it uses 1.0, first for 'model.layers.0.self_attn' [sglang model classes]
+#2> fp8conv quantize: note: SGLang does not load the KV cache scales of this model: it uses 1.0, first for 'model.layers.0.self_attn' [sglang model classes]
 #2> fp8conv quantize: note: transformers looks for these scales under other names: use --target transformers for it

@@ -47,7 +47,7 @@ done
 # vLLM 0.32's mistral3.py renames weight_scale_inv to weight_scale, which its block layers do not have.
 make mistral3 language_model.$at.self_attn.o_proj.weight=BF16:256x256
 "$FP8CONV" quantize in -o any 2>note
-grep -q "note: vLLM renames weight_scale_inv" note || cat note
+grep -q "note: .* vLLM renames weight_scale_inv" note || cat note
 named vllm "renames weight_scale_inv"
 fails 2 " quantize: *renames weight_scale_inv*" quantize in -o x --target vllm --format hf
 for recipe in blockwise current channelwise mxfp8; do
@@ -83,6 +83,9 @@ for pair in jamba=vllm=sglang falcon_h1=sglang=vllm; do
 	# shellcheck disable=SC2086
 	fails 2 " quantize: the KV cache scales of '*self_attn' do not load in $bad: *and stops *; omit --kv-cache, or --target" \
 		quantize in -o x --target "$bad" $options
+	# shellcheck disable=SC2086
+	"$FP8CONV" quantize in --dry-run $options 2>&1 >plan | grep -q "note: the KV cache scales of '.*self_attn' do not load in $bad: .*; see --target $bad" ||
+		echo "no note of what stops in $bad"
 	# shellcheck disable=SC2086
 	"$FP8CONV" quantize in -o any --target "$good" --quiet $options
 	"$FP8CONV" verify any --target "$good"

@@ -175,7 +175,7 @@ fails 2 "${c}'S.json' does not measure recipe 'current', but blockwise, channelw
 fails 2 "${c}no engine loads recipe 'channelwise' in format 'hf': *" quantize "$model" -o o --keep S.json --keep-as channelwise --budget 9%
 fails 2 "${c}format 'hf' cannot mix blockwise 128x128 and mxfp8 modules: *" \
 	quantize "$model" --format hf -o o --keep S.json --keep-as mxfp8 --budget 9%
-fails 2 "${c}format 'compressed-tensors' cannot mix blockwise 128x128 and channelwise modules: it reads only the first config group" \
+fails 2 "${c}blockwise 128x128 and channelwise modules in format 'compressed-tensors' do not load in trtllm: it reads only the first config group" \
 	quantize "$model" --target trtllm --format compressed-tensors -o o --keep S.json --keep-as channelwise --budget 9%
 fails 2 "${c}blockwise 128x128 modules in format 'modelopt' do not load in vllm beside other schemes: *" \
 	quantize "$model" --target vllm --format modelopt -o o --keep S.json --keep-as channelwise --budget 9%

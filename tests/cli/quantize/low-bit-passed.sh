@@ -37,7 +37,7 @@ rm -rf in
 
 # An engine that reads one group; nothing left to quantize.
 python3 "$CLI/low_bit.py" finite ct-int4 in
-fails 2 " quantize: format 'compressed-tensors' cannot mix int4 and FP8 modules for trtllm: it reads only the first config group; use --requantize to convert them" \
+fails 2 " quantize: int4 and FP8 modules in format 'compressed-tensors' do not load in trtllm: it reads only the first config group; use --requantize to convert them" \
 	quantize in -o out --format compressed-tensors --target trtllm
 fails 2 " quantize: nothing to quantize: *" quantize in -o out --format compressed-tensors --exclude self_attn
 "$FP8CONV" quantize in --format compressed-tensors --dry-run --json >j

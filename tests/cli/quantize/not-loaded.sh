@@ -7,8 +7,10 @@ at=model.layers.0
 python3 "$CLI/checkpoint.py" make in/model.safetensors $at.block_sparse_moe.input_linear.weight=BF16:2x256x128 \
 	$at.block_sparse_moe.output_linear.weight=BF16:2x128x128 $at.self_attn.o_proj.weight=BF16:128x128
 echo '{"model_type": "granitemoe", "hidden_size": 128}' >in/config.json
-"$FP8CONV" quantize in -o any
-fails 2 " quantize: '$at.block_sparse_moe.input_linear.weight' as FP8 does not load in transformers: *[[]transformers *; use --exclude to keep such weights, or omit --target" \
+"$FP8CONV" quantize in -o any 2>note
+grep -qx "fp8conv quantize: note: '$at.block_sparse_moe.input_linear.weight' as FP8 in format 'hf' does not load in transformers: .*; see --target transformers" note || cat note
+[ "$(wc -l <note)" -eq 1 ] || cat note
+fails 2 " quantize: '$at.block_sparse_moe.input_linear.weight' as FP8 in format 'hf' does not load in transformers: *[[]transformers *; use --exclude to keep such weights, or omit --target" \
 	quantize in -o no --target transformers
 [ ! -e no ] || echo "a refused job made a directory"
 "$FP8CONV" verify any
@@ -25,7 +27,7 @@ python3 "$CLI/checkpoint.py" make in/model.safetensors $at.mlp.experts.gate_up_p
 	$at.mlp.experts.down_proj=BF16:2x128x128 $at.mlp.experts.gate_up_proj_bias=BF16:2x256 \
 	$at.mlp.experts.down_proj_bias=BF16:2x128
 "$FP8CONV" quantize in -o oss 2>note
-grep -qx "fp8conv quantize: note: no engine loads FP8 experts of gpt_oss .*" note || cat note
-fails 2 " quantize: '$at.mlp.experts.gate_up_proj' as FP8 does not load in vllm: *" quantize in -o no --target vllm
+grep -qx "fp8conv quantize: note: '$at.mlp.experts.gate_up_proj' as FP8 in format 'hf' does not load in vllm: no engine loads FP8 experts of gpt_oss .*; nor in sglang, trtllm, transformers; see --target vllm" note || cat note
+fails 2 " quantize: '$at.mlp.experts.gate_up_proj' as FP8 in format 'hf' does not load in vllm: *" quantize in -o no --target vllm
 "$FP8CONV" verify oss --target sglang >told && echo "verify --target sglang accepts FP8 experts of GPT-OSS"
 grep -q ": not-loaded: " told || cat told

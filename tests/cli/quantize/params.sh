@@ -58,7 +58,7 @@ rm m/config.json
 # Of the rest it can say nothing, and that all weights of the layers are FP8.
 for options in "--format hf" "--recipe channelwise" "--recipe mxfp8" "--target sglang" "--recipe current --exclude wo"; do
 	# shellcheck disable=SC2086
-	"$FP8CONV" quantize m -o other --restart $options 2>&1
+	"$FP8CONV" quantize m -o other --restart $options 2>&1 | grep -v "; see --target"
 	said other
 done
 

@@ -15,7 +15,7 @@ in_job() {
 	# shellcheck disable=SC2046
 	said=$(env -i $(for word; do case $word in *=*) echo "$word" ;; esac; done) \
 		"$FP8CONV" quantize "$SAMPLES/tiny-llama" -o out --part "$option" --verbose 2>&1 >/dev/null |
-		sed -n 's/^part  *//p; s/^fp8conv quantize: //p')
+		sed -n 's/^part  *//p; / note: /d; s/^fp8conv quantize: //p')
 	# shellcheck disable=SC2254
 	case $said in
 	$wanted) ;;

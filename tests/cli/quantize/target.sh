@@ -30,7 +30,7 @@ fails 2 " quantize: *does not load in sglang: SGLang drops MXFP8 scales of this 
 #1> sglang channelwise compressed-tensors weight_scale
 #1> sglang current compressed-tensors weight_scale
 #1> sglang mxfp8 2
-#1> fp8conv quantize: 'language_model.model.layers.0.feed_forward.down_proj.weight' as FP8 does not load in sglang: SGLang drops MXFP8 scales of this model silently [sglang llama.py]; use --exclude to keep such weights, or omit --target
+#1> fp8conv quantize: 'language_model.model.layers.0.feed_forward.down_proj.weight' as FP8 in format 'hf' does not load in sglang: SGLang drops MXFP8 scales of this model silently [sglang llama.py]; use --exclude to keep such weights, or omit --target
 #1> trtllm blockwise hf weight_scale_inv
 #1> trtllm channelwise compressed-tensors weight_scale
 #1> trtllm current 2

@@ -21,7 +21,7 @@ for model in tiny-llama tiny-moe/per-expert tiny-moe/fused odd-shapes; do
 		done
 		for from in $(pairs "$recipe"); do
 			for to in $(pairs "$recipe"); do
-				"$FP8CONV" repack "$from" -o out --format "$to"
+				"$FP8CONV" repack "$from" -o out --format "$to" -q
 				same "$to" out
 				rm -rf out
 			done

@@ -25,7 +25,7 @@ END
 for way in "" "--threads 1 --max-memory 24832K" "--threads 3 --max-memory 25344K"; do
 	for format in hf compressed-tensors modelopt; do
 		# shellcheck disable=SC2086
-		"$FP8CONV" repack in -o out --recipe mxfp8 --format $format $way
+		"$FP8CONV" repack in -o out --recipe mxfp8 --format $format $way -q
 		python3 - <<-'END'
 			import json, checkpoint
 			found, source = checkpoint.read("out"), checkpoint.read("in")

@@ -22,6 +22,7 @@ for variant in $(python3 "$CLI/fp8.py" variants); do
 			;;
 		esac
 		"$FP8CONV" repack in -o out --format $format 2>said
+		sed -i '/^fp8conv repack: note: .* --target [a-z]*\( for it\)\?$/d' said
 		case $variant in
 		gptqmodel*) sed -i '/^fp8conv repack: note: the scales are divisors: they are inverted/d' said ;;
 		esac

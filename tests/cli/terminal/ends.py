@@ -41,8 +41,8 @@ expect("quantize", show("quantize", "m", "-o", "out"), summary + place + [r"next
 expect("quantize again", show("quantize", "m", "-o", "out"),
        summary[:2] + [r"time       0\.\d s, peak memory \d+ MiB", r"files      0 written, 2 already finished"] +
        place + [r"next       fp8conv verify out --source m"])
-expect("repack", show("repack", "out", "-o", "ct", "--format", "compressed-tensors"),
-       [r"tensors    26 blockwise, .* kept", r"size .*", r"time .*", r"output     ct", r"next       fp8conv verify ct"])
+expect("repack", show("repack", "out", "-o", "ct", "--format", "compressed-tensors", "--target", "vllm"),
+       [r"tensors    26 blockwise, .* kept", r"size .*", r"time .*", r"output     ct", r"next       fp8conv verify ct --target vllm"])
 expect("quantize --target", show("quantize", "m", "-o", "v", "--target", "vllm")[-1:],
        [r"next       fp8conv verify v --source m --target vllm"])
 expect("dequantize", show("dequantize", "out", "-o", "it's", "--dtype", "bf16"),
