@@ -8,6 +8,10 @@
 #include "base/buf.h"
 #include "format/format.h"
 
+/* The engines that a plan without a target speaks of.  TensorRT-LLM reads the format modelopt alone, so
+ * whoever serves with it names it. */
+#define NOTED_ENGINES (ENGINE_ALL_BITS & ~ENGINE_BIT(ENGINE_TRTLLM))
+
 /* Looks for what quantization->target refuses: ERR_USAGE.  *tensor: the first one that it is
  * about, or NULL. */
 typedef int find_refusal(const struct plan *plan, const struct quantization *quantization,
@@ -140,7 +144,8 @@ static void note_refused(struct plan *plan, const struct quantization *quantizat
 
 	for (int e = ENGINE_ANY + 1, n = 0; e < N_ENGINES; e++) {
 		asked.target = (enum engine)e;
-		if (!find(plan, &asked, n ? &other : &first, &err))
+		if (!(NOTED_ENGINES & ENGINE_BIT(e)) ||
+		    !find(plan, &asked, n ? &other : &first, &err))
 			continue;
 		buf_puts(&text, !n ? err.message : n == 1 ? "; nor in " : ", ");
 		if (n++)
