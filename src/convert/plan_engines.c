@@ -8,8 +8,8 @@
 #include "base/buf.h"
 #include "format/format.h"
 
-/* The engines that a plan without a target speaks of.  TensorRT-LLM reads the format modelopt alone,
- * so whoever serves with it names it. */
+/* The engines that a plan without a target speaks of.  TensorRT-LLM reads the format modelopt
+ * alone, so whoever serves with it names it. */
 #define NOTED_ENGINES (ENGINE_ALL_BITS & ~ENGINE_BIT(ENGINE_TRTLLM))
 
 /* Looks for what quantization->target refuses: ERR_USAGE.  *tensor: the first one that it is
