@@ -42,7 +42,7 @@ void eval_print_json(const struct eval_plan *plan)
 /* Prints one line: name, value and standard error. */
 static void print_number(const struct quality_row *row, struct estimate estimate)
 {
-	const double factor = row->factor ? row->factor : 1;
+	const double factor = row->factor != 0 ? row->factor : 1;
 
 	if (row->heading)
 		printf("\n%s\n", row->heading);

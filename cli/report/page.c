@@ -24,7 +24,7 @@ static void numbers_json(struct json_out *out, const struct evaluation_file *eva
 	json_out_open(out, "numbers", '[');
 	for (size_t i = 0; i < N_QUALITY; i++) {
 		const struct quality_row *row = &quality_rows[i];
-		const double factor = row->factor ? row->factor : 1;
+		const double factor = row->factor != 0 ? row->factor : 1;
 
 		if (!row->title || isnan(evaluation->of[i].value))
 			continue;

@@ -16,16 +16,16 @@ static const char kld[] = "kld", delta_p[] = "delta_p";
 #define NUMBER(object, key, label, title, unit) \
 	{ object, key, label, NULL, title, unit, .of_spread = true }
 #define SPREAD(first, object, of, unit) \
-	[first + 0] = NUMBER(object, "max", "Maximum " of, "maximum", unit), \
-	[first + 1] = NUMBER(object, "p99_9", "99.9% " of, "99.9 %", unit), \
-	[first + 2] = NUMBER(object, "p99", "99.0% " of, "99 %", unit), \
-	[first + 3] = NUMBER(object, "p95", "95.0% " of, "95 %", unit), \
-	[first + 4] = NUMBER(object, "p90", "90.0% " of, "90 %", unit), \
-	[first + 5] = NUMBER(object, "median", "Median " of, "median", unit), \
-	[first + 6] = NUMBER(object, "p10", "10.0% " of, "10 %", unit), \
-	[first + 7] = NUMBER(object, "p5", "5.0% " of, "5 %", unit), \
-	[first + 8] = NUMBER(object, "p1", "1.0% " of, "1 %", unit), \
-	[first + 9] = NUMBER(object, "min", "Minimum " of, "minimum", unit)
+	[(first) + 0] = NUMBER(object, "max", "Maximum " of, "maximum", unit), \
+	[(first) + 1] = NUMBER(object, "p99_9", "99.9% " of, "99.9 %", unit), \
+	[(first) + 2] = NUMBER(object, "p99", "99.0% " of, "99 %", unit), \
+	[(first) + 3] = NUMBER(object, "p95", "95.0% " of, "95 %", unit), \
+	[(first) + 4] = NUMBER(object, "p90", "90.0% " of, "90 %", unit), \
+	[(first) + 5] = NUMBER(object, "median", "Median " of, "median", unit), \
+	[(first) + 6] = NUMBER(object, "p10", "10.0% " of, "10 %", unit), \
+	[(first) + 7] = NUMBER(object, "p5", "5.0% " of, "5 %", unit), \
+	[(first) + 8] = NUMBER(object, "p1", "1.0% " of, "1 %", unit), \
+	[(first) + 9] = NUMBER(object, "min", "Minimum " of, "minimum", unit)
 
 const struct quality_row quality_rows[N_QUALITY] = {
 	[QUALITY_PERPLEXITY] = {
@@ -51,7 +51,8 @@ const struct quality_row quality_rows[N_QUALITY] = {
 		kld, "mean", "Mean KLD", "Kullback-Leibler divergence, by position", "Mean KLD",
 		"", .has_error = true, .in_card = true },
 	[QUALITY_REVERSE_KLD] = {
-		kld, "reverse_mean", "Mean reverse KLD", NULL, "Mean KLD, the other way", "" },
+		kld, "reverse_mean", "Mean reverse KLD", NULL, "Mean KLD, the other way",
+		.unit = "" },
 	SPREAD(QUALITY_KLD_SPREAD, kld, "KLD", ""),
 	[QUALITY_DELTA_P] = {
 		delta_p, "mean", "Mean delta p", "Probability of the next token, Q less base",
