@@ -49,16 +49,15 @@ static void layers_json(struct json_out *out, const struct evaluation_file *eval
 
 	for (size_t i = 0; i < evaluation->n_modules; i++) {
 		const struct measured_module *module = &evaluation->modules[i];
-		double value = module->name ? module->local : module->accumulated;
 		uint32_t layer;
 		char *name = name_pattern(module->name ? module->name : "residual stream", &layer);
 		size_t line = intern_add(&patterns, name, strlen(name));
 
 		if (line < MAX_PATTERNS && !names[line])
 			names[line] = xstrdup(name);
-		if (line < MAX_PATTERNS && !isnan(value) && module->layer < NO_LAYER)
+		if (line < MAX_PATTERNS && !isnan(module->sqnr) && module->layer < NO_LAYER)
 			cells[n++] = (struct heat_cell){ names[line], line, (uint32_t)module->layer,
-							 value };
+							 module->sqnr };
 		free(name);
 	}
 	page_put_heat_map(out, "layers", cells, n);

@@ -115,37 +115,17 @@ static int read_data(const struct result_reading *reading)
 
 /* --- by layer --- */
 
-static struct measured_module *add_module(struct evaluation_file *evaluation, const char *name,
-					  uint64_t layer)
+/* Adds a module, or the residual stream without a name. */
+static int read_sqnr(const struct result_reading *reading, const char *name, uint64_t layer,
+		     const json_t *json)
 {
+	struct evaluation_file *evaluation = reading->evaluation;
 	struct measured_module *module;
 
 	ARRAY_GROW(evaluation->modules, evaluation->n_modules);
 	module = &evaluation->modules[evaluation->n_modules++];
-	*module = (struct measured_module){
-		.name = name,
-		.layer = layer,
-		.local = NAN,
-		.accumulated = NAN,
-	};
-	return module;
-}
-
-static int read_module(const struct result_reading *reading, const json_t *json, uint64_t layer)
-{
-	const char *name = json_string_value(json_object_get(json, "module"));
-	struct measured_module *module;
-
-	if (!name)
-		return invalid(reading, "module", "is missing or not a text");
-	module = add_module(reading->evaluation, name, layer);
-	if (read_real(reading, json_object_get(json, "local"), "sqnr_db", &module->local) ||
-	    read_real(reading, json_object_get(json, "accumulated"), "sqnr_db",
-		      &module->accumulated) ||
-	    read_real(reading, json, "zeros", &module->zeros) ||
-	    read_real(reading, json, "saturated", &module->saturated))
-		return -1;
-	return 0;
+	*module = (struct measured_module){ .name = name, .layer = layer };
+	return read_real(reading, json, "sqnr_db", &module->sqnr);
 }
 
 static int read_layer(const struct result_reading *reading, const json_t *json)
@@ -159,11 +139,14 @@ static int read_layer(const struct result_reading *reading, const json_t *json)
 		return invalid(reading, "layer", number ? "is not a count" : "is missing");
 	json_array_foreach(modules, i, module)
 	{
-		if (read_module(reading, module, layer))
+		const char *name = json_string_value(json_object_get(module, "module"));
+
+		if (!name)
+			return invalid(reading, "module", "is missing or not a text");
+		if (read_sqnr(reading, name, layer, json_object_get(module, "local")))
 			return -1;
 	}
-	return read_real(reading, json_object_get(json, "residual"), "sqnr_db",
-			 &add_module(reading->evaluation, NULL, layer)->accumulated);
+	return read_sqnr(reading, NULL, layer, json_object_get(json, "residual"));
 }
 
 static int read_layers(const struct result_reading *reading)

@@ -15,12 +15,12 @@
 #include "base/io.h"
 #include "eval/quality.h"
 
-/* A module of --by-layer, or the residual stream behind a layer: dB; NAN where unknown. */
+/* The ratio of what a module of --by-layer makes of the source's input, or of the residual stream
+ * behind a layer: dB; NAN where unknown. */
 struct measured_module {
 	const char *name; /* NULL: the residual stream */
 	uint64_t layer;
-	double local, accumulated;
-	double zeros, saturated; /* shares of inputs */
+	double sqnr;
 };
 
 #define EVALUATION_MAX_DATA 16

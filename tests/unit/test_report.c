@@ -232,10 +232,9 @@ static void results_are_read_back(void **state)
 	assert_null(evaluation.source);
 	assert_int_equal(evaluation.n_modules, 2);
 	assert_string_equal(evaluation.modules[0].name, "a.b");
-	assert_true(evaluation.modules[0].local == 30.5);
-	assert_true(isnan(evaluation.modules[0].accumulated));
+	assert_true(evaluation.modules[0].sqnr == 30.5);
 	assert_null(evaluation.modules[1].name);
-	assert_true(evaluation.modules[1].accumulated == 20 && evaluation.modules[1].layer == 3);
+	assert_true(evaluation.modules[1].sqnr == 20 && evaluation.modules[1].layer == 3);
 	evaluation_release(&evaluation);
 
 	assert_string_equal(parse(&evaluation, "{'perplexity': {'value': 1}, " COUNTS "}"), "");
