@@ -345,6 +345,14 @@ static void gpu_gram(struct executor_stream *stream, const struct gram_args *arg
 	gpu_gemm(device_of(stream), &gpu_stream(stream)->space, &g);
 }
 
+static uint64_t gpu_scratch(const struct scratch_args *args)
+{
+	uint64_t attention = args->attention ? gpu_attention_scratch(args->attention) : 0;
+	uint64_t scan = args->scan ? gpu_scan_scratch(args->scan) : 0;
+
+	return attention > scan ? attention : scan;
+}
+
 /* --- the row --- */
 
 /* run() calls Operation on the stream of the executor. */
@@ -385,9 +393,7 @@ extern "C" const struct executor_ops executor_gpu = {
 	.multiply_panel = gpu_multiply_panel,
 	.gram_cols = gpu_gram_cols,
 	.gram = gpu_gram,
-	.attention_scratch = gpu_attention_scratch,
-	.scan_scratch = gpu_scan_scratch,
-	.delta_scratch = gpu_delta_scratch,
+	.scratch = gpu_scratch,
 	.round_fp8 = on_stream<gpu_round_fp8>::run,
 	.grouped = true,
 	.multiply_rows = gpu_multiply_rows,

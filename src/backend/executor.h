@@ -71,8 +71,8 @@ static inline size_t executor_weight_panel_rows(const struct executor_weight *we
  * arguments. */
 /* clang-format off */
 #define EXECUTOR_OPERATIONS(OP)                                                      \
-	OP(measure) OP(round) OP(add) OP(gate) OP(activate) OP(scale)                   \
-	OP(gate_interleaved) OP(copy) OP(deinterleave) OP(rms_norm)  \
+	OP(measure) OP(round) OP(add) OP(gate) OP(scale)                   \
+	OP(gate_interleaved) OP(copy) OP(rms_norm)  \
 	OP(rope) OP(round_e4m3) OP(route) OP(sort_choices) OP(take_rows) OP(combine) \
 	OP(attention) OP(scan) OP(scan_channels) OP(convolve) OP(delta_gates)        \
 	OP(delta) OP(cross_entropy) OP(divergence)
@@ -162,10 +162,8 @@ struct executor_ops {
 	 * 0 it does nothing. */
 	void (*gram)(struct executor_stream *stream, const struct gram_args *args);
 
-	/* Returns the bytes of scratch for the sizes in args; ignores its pointers. */
-	uint64_t (*attention_scratch)(const struct attention_args *args);
-	uint64_t (*scan_scratch)(const struct scan_args *args);
-	uint64_t (*delta_scratch)(const struct delta_args *args);
+	/* Returns the bytes of scratch that is enough for each operation in args, by its sizes. */
+	uint64_t (*scratch)(const struct scratch_args *args);
 
 	/* --- FP8 --- */
 

@@ -87,15 +87,8 @@ struct add_args {
 	struct value_stats *y_stats; /* y is added to them; NULL: none, or n_rows is not 1 */
 };
 
-/* y = activation(x) (num/activation.h).  y may be x. */
-struct activate_args {
-	enum activation activation;
-	const float *x;
-	float *y;
-	size_t n;
-};
-
-/* y = activation(gate) * up (num/activation.h).  y may be gate or up if their strides are equal. */
+/* y = activation(gate) * up (num/activation.h), or without up y = activation(gate), with no stats
+ * and not rounded.  y may be gate or up if their strides are equal. */
 struct gate_args {
 	enum activation activation;
 	struct rows_in gate, up;
@@ -133,14 +126,9 @@ struct copy_args {
 	struct rows_in x;
 	size_t repeat, n_rows, n_cols;
 	const uint32_t *rows; /* (n_rows), in the place of `repeat`; NULL: none */
-};
-
-/* Moves the elements of pairs half a row apart: y[i] = x[2 i], y[i + n_cols / 2] = x[2 i + 1].  y
- * and x do not overlap. */
-struct deinterleave_args {
-	struct rows_out y;
-	struct rows_in x;
-	size_t n_rows, n_cols;
+	/* the elements of pairs are moved half a row apart: y[i] = x[2 i], y[i + n_cols / 2] =
+	 * x[2 i + 1] */
+	bool pairs;
 };
 
 /* y = x * (1 / sqrt(mean(x^2) + eps)) * (offset + weight), row by row.  centered: the mean of x is
@@ -216,7 +204,7 @@ struct attention_args {
 	/* v: (n_tokens, n_heads * head_dim), (n_tokens, n_kv_heads * head_dim or value_dim) */
 	const float *q, *k, *v;
 	float *y;      /* (n_tokens, n_heads * value_dim) */
-	void *scratch; /* of attention_scratch() bytes */
+	void *scratch; /* of executor_ops.scratch() bytes */
 	/* 11 bits of q, k, v and of shares of v are enough: with more than 1024 tokens, the sums
 	 * may be products of fp16 */
 	bool f16;
@@ -241,7 +229,7 @@ struct scan_args {
 	float step_min, step_max;
 	const float *step_bias, *a_log, *skip; /* (n_heads) */
 	struct rows_out y; /* (n_tokens, n_heads * head_dim); overlaps no other */
-	void *scratch;	   /* of scan_scratch() bytes */
+	void *scratch;	   /* of executor_ops.scratch() bytes */
 };
 
 #define SCAN_CHANNELS_MAX_STATE 256
@@ -305,7 +293,14 @@ struct delta_args {
 	const float *v;	    /* (n_tokens, n_heads * value_dim) */
 	const float *a, *b; /* (n_tokens, n_heads * n_decays), (n_tokens, n_heads): the gates */
 	float *y;	    /* (n_tokens, n_heads * value_dim); does not overlap the others */
-	void *scratch;	    /* of delta_scratch() bytes */
+	void *scratch;	    /* of executor_ops.scratch() bytes */
+};
+
+/* Operations that run one after the other; NULL: none.  Their pointers are ignored. */
+struct scratch_args {
+	const struct attention_args *attention;
+	const struct scan_args *scan;
+	const struct delta_args *delta;
 };
 
 /* The loss: from logits to the terms of the cross-entropy. */

@@ -10,7 +10,9 @@
 static void copy_rows(struct workspace *w, struct rows_out y, struct rows_in x, size_t repeat,
 		      size_t n_rows, size_t n_cols)
 {
-	const struct copy_args args = { y, x, repeat, n_rows, n_cols, NULL };
+	const struct copy_args args = {
+		.y = y, .x = x, .repeat = repeat, .n_rows = n_rows, .n_cols = n_cols
+	};
 
 	w->ops->copy(w->stream, &args);
 }
@@ -174,14 +176,16 @@ static void deinterleave_heads(const struct pass *pass, float *x, size_t n_heads
 	struct workspace *w = pass->workspace;
 	size_t n_rows = pass->sequence->n_tokens * n_heads, n_cols = ref->rope->n;
 	float *rotated = x + model->latent.nope_dim, *copy = w->attention.attn_out;
-	const struct deinterleave_args args = { .y = { rotated, ref->head_dim },
-						.x = { copy, n_cols },
-						.n_rows = n_rows,
-						.n_cols = n_cols };
+	const struct copy_args args = { .y = { rotated, ref->head_dim },
+					.x = { copy, n_cols },
+					.repeat = 1,
+					.n_rows = n_rows,
+					.n_cols = n_cols,
+					.pairs = true };
 
 	copy_rows(w, (struct rows_out){ copy, n_cols }, (struct rows_in){ rotated, ref->head_dim },
 		  1, n_rows, n_cols);
-	w->ops->deinterleave(w->stream, &args);
+	w->ops->copy(w->stream, &args);
 }
 
 /* Keys: the nope_dim values of each head, followed by the rope_dim values that all heads share.
@@ -217,19 +221,18 @@ static void project_latent(const struct pass *pass)
 					    { LINEAR_HEAD_GATE, a->head_gates },
 					    { LINEAR_INDEX_K, w->fused_out },
 					    { LINEAR_INDEX_WEIGHTS, w->fused_out } };
-	const struct deinterleave_args pairs = { .y = { a->k_rope, latent->rope_dim },
-						 .x = { a->lora + rank, stride },
-						 .n_rows = n,
-						 .n_cols = latent->rope_dim };
+	const struct copy_args rope = { .y = { a->k_rope, latent->rope_dim },
+					.x = { a->lora + rank, stride },
+					.repeat = 1,
+					.n_rows = n,
+					.n_cols = latent->rope_dim,
+					.pairs = latent->interleaved };
 
 	project_latent_q(pass);
 	project_present(pass, first, 4, w->own->normed);
 	norm_latent(pass, VECTOR_NORM_KV_A, (struct rows_in){ a->lora, stride }, a->kv_latent,
 		    rank);
-	if (latent->interleaved)
-		w->ops->deinterleave(w->stream, &pairs);
-	else
-		copy_rows(w, pairs.y, pairs.x, 1, n, pairs.n_cols);
+	w->ops->copy(w->stream, &rope);
 	if (latent->interleaved)
 		deinterleave_heads(pass, a->q, pass->forward->model->n_heads);
 }
@@ -381,7 +384,7 @@ static void attend(const struct pass *pass)
 				       .scale = model->attention_scale,
 				       .softcap = model->attention_softcap,
 				       .sinks = pass->layer->vector[VECTOR_SINKS],
-				       .scratch = a->scratch };
+				       .scratch = pass->workspace->scratch };
 
 	for (size_t t = 0; t < n; t += args.n_tokens) {
 		args.n_tokens = chunk && n - t > chunk ? chunk : n - t;

@@ -209,7 +209,7 @@ static void scan(const struct pass *pass)
 					 .a = d->a,
 					 .b = d->b,
 					 .y = d->out,
-					 .scratch = d->scratch };
+					 .scratch = pass->workspace->scratch };
 
 	w->ops->delta_gates(w->stream, &gates);
 	w->ops->delta(w->stream, &args);

@@ -87,7 +87,7 @@ static void scan(const struct pass *pass, const struct columns *columns)
 		.a_log = vector[VECTOR_A_LOG],
 		.skip = vector[VECTOR_SKIP],
 		.y = { w->mamba.scanned, columns->inner },
-		.scratch = w->mamba.scratch,
+		.scratch = w->scratch,
 	};
 
 	w->ops->scan(w->stream, &args);

@@ -36,9 +36,11 @@ void pass_amax(const struct pass *pass, const float *x, size_t n, struct value_s
 
 void pass_activate(const struct pass *pass, enum activation activation, float *x, size_t n)
 {
-	const struct activate_args args = { activation, x, x, n };
+	const struct gate_args args = {
+		.activation = activation, .gate.data = x, .n_rows = 1, .n_cols = n, .y.data = x
+	};
 
-	pass->workspace->ops->activate(pass->workspace->stream, &args);
+	pass->workspace->ops->gate(pass->workspace->stream, &args);
 }
 
 void pass_bias(const struct pass *pass, const float *bias, float *y, size_t m, size_t n)

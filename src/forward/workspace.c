@@ -21,7 +21,7 @@ struct dims {
 	uint64_t latent;			 /* of each token, for experts */
 	uint64_t q, k, v, attended, angles;	 /* of each token, for attention */
 	uint64_t head_gates;			 /* of each token */
-	uint64_t attention_scratch;		 /* bytes */
+	uint64_t scratch;			 /* bytes */
 	uint64_t keys, values, value_heads, few; /* of gated DeltaNet */
 	uint64_t block, panel, n_panels;	 /* tokens and columns of the head */
 	uint64_t casts;				 /* 1, or without casts of inputs 0 */
@@ -72,7 +72,29 @@ static void dims_of_attention(struct dims *d, const struct executor_ops *ops,
 	d->v = larger(d->v, args.n_kv_heads * args.value_dim);
 	d->attended = larger(d->attended, args.n_heads * args.value_dim);
 	d->angles = larger(d->angles, args.head_dim);
-	d->attention_scratch = larger(d->attention_scratch, ops->attention_scratch(&args));
+	d->scratch = larger(d->scratch,
+			    ops->scratch(&(const struct scratch_args){ .attention = &args }));
+}
+
+static uint64_t scan_scratch(const struct executor_ops *ops, const struct model *model,
+			     size_t n_tokens)
+{
+	const struct mamba *mamba = &model->mamba;
+	const struct scan_args scan = { .n_tokens = n_tokens,
+					.n_heads = mamba->n_heads,
+					.head_dim = mamba->head_dim,
+					.n_groups = mamba->n_groups,
+					.state_size = mamba->state_size };
+	const struct delta_args delta = { .n_tokens = n_tokens,
+					  .n_heads = model->delta.n_heads,
+					  .n_key_heads = model->delta.n_key_heads,
+					  .key_dim = model->delta.key_dim,
+					  .value_dim = model->delta.value_dim,
+					  .n_decays = model->delta.n_decays };
+	const struct scratch_args args = { .scan = scan.n_heads ? &scan : NULL,
+					   .delta = delta.n_heads ? &delta : NULL };
+
+	return ops->scratch(&args);
 }
 
 static struct dims dims_of(const struct executor_ops *ops, const struct model *model,
@@ -91,6 +113,7 @@ static struct dims dims_of(const struct executor_ops *ops, const struct model *m
 	d.input = larger(d.input, larger(d.latent, d.few));
 	d.input = larger(d.input, larger(d.values, model->mamba.n_heads * model->mamba.head_dim));
 	d.input = larger(d.input, larger(model->mamba1.n_channels, model->mamba1.step_rank));
+	d.scratch = larger(d.scratch, scan_scratch(ops, model, d.tokens));
 	d.group = d.tokens * shape.max_group;
 	d.grouped = d.experts && ops->grouped;
 	d.rows = d.grouped ? d.group : d.tokens;
@@ -128,6 +151,7 @@ static void common_arrays(struct workspace *w, const struct dims *d)
 	add(list, &w->fused_out, d->rows * d->fused * sizeof *w->fused_out);
 	add(list, &w->scores,
 	    larger(d->block * d->panel, 2 * d->group * d->experts) * sizeof *w->scores);
+	add(list, &w->scratch, d->scratch);
 	add(list, &w->token_rows, d->tokens * sizeof *w->token_rows);
 	add(list, &w->input.rounded, d->rows * d->input * sizeof *w->input.rounded);
 }
@@ -198,7 +222,6 @@ static void attention_arrays(struct workspace *w, const struct dims *d, const st
 	/* the rope_dim values of queries are here before */
 	add(list, &a->attn_out, row * larger(d->attended, model->n_heads * latent->rope_dim));
 	add(list, &a->head_gates, row * d->head_gates);
-	add(list, &a->scratch, d->attention_scratch);
 	add(list, &a->cosines, row * d->angles);
 	add(list, &a->sines, row * d->angles);
 	add(list, &a->positions, row);
@@ -206,12 +229,6 @@ static void attention_arrays(struct workspace *w, const struct dims *d, const st
 
 static void delta_arrays(struct workspace *w, const struct dims *d, const struct model *model)
 {
-	const struct delta_args args = { .n_tokens = d->tokens,
-					 .n_heads = model->delta.n_heads,
-					 .n_key_heads = model->delta.n_key_heads,
-					 .key_dim = model->delta.key_dim,
-					 .value_dim = model->delta.value_dim,
-					 .n_decays = model->delta.n_decays };
 	struct delta_arrays *delta = &w->delta;
 	struct array_list *list = &w->arrays;
 	uint64_t row = d->tokens * sizeof(float);
@@ -223,11 +240,10 @@ static void delta_arrays(struct workspace *w, const struct dims *d, const struct
 	add(list, &delta->v, row * d->values);
 	add(list, &delta->z, row * d->values);
 	add(list, &delta->out, row * d->values);
-	add(list, &delta->a, row * d->value_heads * args.n_decays);
+	add(list, &delta->a, row * d->value_heads * model->delta.n_decays);
 	add(list, &delta->few_decays, row * d->few);
 	add(list, &delta->few_gates, row * d->few);
 	add(list, &delta->b, row * d->value_heads);
-	add(list, &delta->scratch, args.n_heads ? w->ops->delta_scratch(&args) : 0);
 }
 
 static void mamba_arrays(struct workspace *w, const struct dims *d, const struct model *model)
@@ -235,17 +251,11 @@ static void mamba_arrays(struct workspace *w, const struct dims *d, const struct
 	const struct mamba *mamba = &model->mamba;
 	uint64_t inner = mamba->n_heads * mamba->head_dim, row = d->tokens * sizeof(float);
 	uint64_t convolved = inner + 2 * mamba->n_groups * mamba->state_size;
-	const struct scan_args args = { .n_tokens = d->tokens,
-					.n_heads = mamba->n_heads,
-					.head_dim = mamba->head_dim,
-					.n_groups = mamba->n_groups,
-					.state_size = mamba->state_size };
 	struct array_list *list = &w->arrays;
 
 	add(list, &w->mamba.projected, row * (inner + convolved + mamba->n_heads));
 	add(list, &w->mamba.convolved, row * convolved);
 	add(list, &w->mamba.scanned, row * inner);
-	add(list, &w->mamba.scratch, mamba->n_heads ? w->ops->scan_scratch(&args) : 0);
 	add(list, &w->mamba.input, mamba->n_heads ? row * d->hidden : 0);
 	add(list, &w->mamba.out, mamba->n_heads ? row * d->hidden : 0);
 }

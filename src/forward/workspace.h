@@ -58,7 +58,6 @@ struct attention_arrays {
 	float *kv_expanded; /* (tokens, heads * (nope_dim + value_dim)) */
 	float *attn_out;    /* (tokens, heads * value_dim) */
 	float *head_gates;  /* (tokens, heads), of LINEAR_HEAD_GATE */
-	void *scratch;	    /* of executor_ops.attention() */
 	float *cosines;	    /* (tokens, rope->n / 2), of the angles */
 	float *sines;
 	const float *inverse; /* rope_inverse() of these angles, which stay from layer to layer */
@@ -77,7 +76,6 @@ struct delta_arrays {
 	float *a, *b;	  /* (tokens, decays), (tokens, heads): decays and rates */
 	/* (tokens, key_dim): Kimi Delta Attention, what decays and gates are made of */
 	float *few_decays, *few_gates;
-	void *scratch; /* of executor_ops.delta() */
 };
 
 /* Of Mamba-2; inner: heads * head_dim. */
@@ -85,7 +83,6 @@ struct mamba_arrays {
 	float *projected; /* (tokens, rows of the first matrix): z, x, b, c and the steps */
 	float *convolved; /* (tokens, inner + 2 groups * state_size): x, b and c */
 	float *scanned;	  /* (tokens, inner) */
-	void *scratch;	  /* of executor_ops.scan() */
 	/* (tokens, hidden): the input of the layer, and Mamba's output, while attention runs
 	 * beside it */
 	float *input, *out;
@@ -186,6 +183,7 @@ struct workspace {
 	 * the gates and the values of a convolution; or the inputs of all layers */
 	float *fused_out;
 	float *scores;	      /* (2, tokens, experts), or (HEAD_BLOCK, a panel of the head) */
+	void *scratch;	      /* of mixers */
 	uint32_t *token_rows; /* (tokens): rows of the table of embeddings, which is in normed */
 
 	struct input_arrays input;

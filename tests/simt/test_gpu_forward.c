@@ -35,7 +35,7 @@ static void run_all(size_t n)
 						    .n_rows = n,
 						    .n_cols = 4,
 						    .y = { NULL, 4 } });
-	gpu_activate(stream, &(const struct activate_args){ .n = n });
+	gpu_gate(stream, &(const struct gate_args){ .n_rows = n, .n_cols = 4 });
 	gpu_scale(stream, &(const struct scale_args){ .x = { NULL, 4 }, .n_rows = n, .n_cols = 4 });
 	gpu_gate_interleaved(stream, &(const struct gate_interleaved_args){ .n = n });
 	gpu_copy(stream, &(const struct copy_args){ .y = { NULL, 4 },
@@ -43,9 +43,7 @@ static void run_all(size_t n)
 						    .repeat = 1,
 						    .n_rows = n,
 						    .n_cols = 4 });
-	gpu_deinterleave(stream,
-			 &(const struct deinterleave_args){
-				 .y = { NULL, 4 }, .x = { NULL, 4 }, .n_rows = n, .n_cols = 4 });
+	gpu_copy(stream, &(const struct copy_args){ .n_rows = n, .n_cols = 4, .pairs = true });
 	gpu_rms_norm(stream, &(const struct rms_norm_args){ .x = { NULL, 4 },
 							    .offset = 0,
 							    .eps = 0,

@@ -81,8 +81,12 @@ static void gates_equal_the_activations_of_num(void **state)
 				for (size_t i = 0; i < N; i++)
 					assert_same(y[i],
 						    activation_apply(activations[a], x[i]) * up[i]);
-				sets[s].ops.activate(NULL, &(const struct activate_args){
-								   activations[a], x, y, N });
+				sets[s].ops.gate(NULL, &(const struct gate_args){
+							       .activation = activations[a],
+							       .gate.data = x,
+							       .n_rows = 1,
+							       .n_cols = N,
+							       .y.data = y });
 				for (size_t i = 0; i < N; i++)
 					assert_same(y[i], activation_apply(activations[a], x[i]));
 			}
@@ -231,7 +235,8 @@ static void run_head(const struct executor_ops *ops, const struct head *head,
 				       .v = data->v,
 				       .y = y };
 
-	args.scratch = malloc(executor_cpu.attention_scratch(&args));
+	args.scratch =
+		malloc(executor_cpu.scratch(&(const struct scratch_args){ .attention = &args }));
 	ops->attention(NULL, &args);
 	free(args.scratch);
 }

@@ -269,11 +269,17 @@ static void activations_equal_num(void **state)
 		{
 			float *x_there = values_send(s, &x), *y_there = values_send(s, &y);
 
-			s->ops->activate(s->stream, &(const struct activate_args){
-							    activation, x_there, y_there, n });
+			s->ops->gate(s->stream, &(const struct gate_args){ .activation = activation,
+									   .gate.data = x_there,
+									   .n_rows = 1,
+									   .n_cols = n,
+									   .y.data = y_there });
 			values_check(s, &x, x_there, "what was activated");
-			s->ops->activate(s->stream, &(const struct activate_args){
-							    activation, y_there, y_there, 0 });
+			s->ops->gate(s->stream, &(const struct gate_args){ .activation = activation,
+									   .gate.data = y_there,
+									   .n_rows = 1,
+									   .n_cols = 0,
+									   .y.data = y_there });
 			values_check(s, &y, y_there, "activate");
 		}
 		values_free(&x);
@@ -305,9 +311,12 @@ static void gates_whose_divisor_is_below_a_power_of_two_equal_num(void **state)
 		{
 			float *x_there = values_send(s, &x), *y_there = values_send(s, &y);
 
-			s->ops->activate(s->stream,
-					 &(const struct activate_args){ rows[i].activation, x_there,
-									y_there, x.n });
+			s->ops->gate(s->stream,
+				     &(const struct gate_args){ .activation = rows[i].activation,
+								.gate.data = x_there,
+								.n_rows = 1,
+								.n_cols = x.n,
+								.y.data = y_there });
 			values_check(s, &x, x_there, "what was activated");
 			values_check(s, &y, y_there, "activate");
 		}
@@ -404,7 +413,11 @@ static void run_none(const struct side *s, float *x, size_t n_rows, size_t n_col
 							.n_rows = n_rows,
 							.n_cols = n_cols,
 							.y = { x + 16, 4 } });
-	ops->activate(s->stream, &(const struct activate_args){ ACT_SRELU, x, x + 8, n });
+	ops->gate(s->stream, &(const struct gate_args){ .activation = ACT_SRELU,
+							.gate.data = x,
+							.n_rows = n_rows,
+							.n_cols = n_cols,
+							.y.data = x + 8 });
 	ops->scale(s->stream,
 		   &(const struct scale_args){ .x = { x, 4 }, .n_rows = n_rows, .n_cols = n_cols });
 	ops->gate_interleaved(s->stream, &(const struct gate_interleaved_args){
@@ -414,10 +427,12 @@ static void run_none(const struct side *s, float *x, size_t n_rows, size_t n_col
 							.repeat = 1,
 							.n_rows = n_rows,
 							.n_cols = n_cols });
-	ops->deinterleave(s->stream, &(const struct deinterleave_args){ .y = { x, 4 },
-									.x = { x + 8, 4 },
-									.n_rows = n_rows,
-									.n_cols = n_cols });
+	ops->copy(s->stream, &(const struct copy_args){ .y = { x, 4 },
+							.x = { x + 8, 4 },
+							.repeat = 1,
+							.n_rows = n_rows,
+							.n_cols = n_cols,
+							.pairs = true });
 	ops->copy(s->stream, &(const struct copy_args){ .y = { x, 4 },
 							.x = { x + 8, 4 },
 							.n_rows = n_rows,

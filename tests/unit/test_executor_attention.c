@@ -119,7 +119,7 @@ static void plain_attention(const struct setup *s)
 /* Of bytes 0xFF, which are NaN: what is read there has been written. */
 static void *scratch_there(const struct side *s, const struct attention_args *args)
 {
-	uint64_t size = s->ops->attention_scratch(args);
+	uint64_t size = s->ops->scratch(&(const struct scratch_args){ .attention = args });
 	void *poison = host_memory_new(size), *there;
 
 	memset(poison, 0xFF, size);
@@ -235,8 +235,10 @@ static void scratch_of_a_long_sequence_serves_a_shorter_one(void **state)
 			uint64_t before = 0;
 
 			for (args.n_tokens = 0; args.n_tokens <= 8192; args.n_tokens += 31) {
-				assert_true(s->ops->attention_scratch(&args) >= before);
-				before = s->ops->attention_scratch(&args);
+				assert_true(s->ops->scratch(&(const struct scratch_args){
+						    .attention = &args }) >= before);
+				before = s->ops->scratch(
+					&(const struct scratch_args){ .attention = &args });
 			}
 		}
 	}

@@ -119,7 +119,7 @@ static void attend_there(const struct side *side, const struct setup *s)
 {
 	struct attention_args args = s->args;
 	size_t n = args.n_tokens * args.n_heads * args.value_dim * sizeof(float);
-	uint64_t scratch = side->ops->attention_scratch(&args);
+	uint64_t scratch = side->ops->scratch(&(const struct scratch_args){ .attention = &args });
 	void *poison = host_memory_new(n + scratch);
 	float *sinks = side_put(side, s->sinks.values, s->sinks.n * sizeof(float));
 

@@ -294,7 +294,8 @@ static void scan_at(const size_t sizes[5], bool features, size_t shift)
 		there.a = at[A];
 		there.b = at[B];
 		there.y = at[Y];
-		there.scratch = side_memory_new(s, s->ops->delta_scratch(&there));
+		there.scratch = side_memory_new(
+			s, s->ops->scratch(&(const struct scratch_args){ .delta = &there }));
 		s->ops->delta(s->stream, &there);
 		s->ops->delta(s->stream, &there); /* from 0, whatever scratch holds */
 		for (int i = 0; i < Y; i++)

@@ -65,13 +65,15 @@ static void pairs_are_deinterleaved(void **state)
 		{
 			float *x_there = values_send(s, &x), *y_there = values_send(s, &y);
 
-			s->ops->deinterleave(s->stream, &(const struct deinterleave_args){
-								.y = { y_there, n + 4 },
+			s->ops->copy(s->stream,
+				     &(const struct copy_args){ .y = { y_there, n + 4 },
 								.x = { x_there, n + more },
+								.repeat = 1,
 								.n_rows = n_rows,
-								.n_cols = n });
+								.n_cols = n,
+								.pairs = true });
 			values_check(s, &x, x_there, "what was parted");
-			values_check(s, &y, y_there, "deinterleave");
+			values_check(s, &y, y_there, "copy of pairs");
 		}
 		values_free(&x);
 		values_free(&y);
@@ -93,8 +95,11 @@ static void rows_are_gathered(void **state)
 		{
 			float *x_there = values_send(s, &x), *y_there = values_send(s, &y);
 			uint32_t *rows_there = side_put(s, rows, sizeof rows);
-			const struct copy_args args = { { y_there, n }, { x_there, n }, 0, 5, n,
-							rows_there };
+			const struct copy_args args = { .y = { y_there, n },
+							.x = { x_there, n },
+							.n_rows = 5,
+							.n_cols = n,
+							.rows = rows_there };
 
 			s->ops->copy(s->stream, &args);
 			values_check(s, &y, y_there, "copy of rows");

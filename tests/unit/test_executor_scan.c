@@ -115,7 +115,8 @@ static void check_there(const struct side *s, const struct setup *setup)
 	args.a_log = there[5];
 	args.skip = there[6];
 	args.y.data = there[7];
-	args.scratch = side_memory_new(s, s->ops->scan_scratch(&args));
+	args.scratch =
+		side_memory_new(s, s->ops->scratch(&(const struct scratch_args){ .scan = &args }));
 	s->ops->scan(s->stream, &args);
 	s->ops->scan(s->stream, &args); /* begins with a state of 0, whatever scratch holds */
 	side_wait(s);
@@ -244,7 +245,8 @@ static void no_tokens_are_not_scanned(void **state)
 		struct scan_args args = { .n_heads = 1, .head_dim = 4, .n_groups = 1 };
 
 		args.y = (struct rows_out){ there, 4 };
-		args.scratch = side_memory_new(s, s->ops->scan_scratch(&args));
+		args.scratch = side_memory_new(
+			s, s->ops->scratch(&(const struct scratch_args){ .scan = &args }));
 		s->ops->scan(s->stream, &args);
 		values_check(s, &y, there, "no tokens");
 		s->ops->memory_free(s->executor, args.scratch);

@@ -222,21 +222,14 @@ static void cpu_round_fp8(struct executor_stream *stream, const struct round_fp8
 	}
 }
 
-static uint64_t cpu_attention_scratch(const struct attention_args *args)
+static uint64_t cpu_scratch(const struct scratch_args *args)
 {
-	struct attention_scratch scratch = attention_scratch_of(args);
+	size_t n = args->attention ? attention_scratch_floats(args->attention) : 0;
+	size_t scan = args->scan ? scan_scratch_floats(args->scan) : 0;
+	size_t delta = args->delta ? delta_scratch_floats(args->delta) : 0;
 
-	return (scratch.keys + scratch.values + scratch.scores + scratch.attn_out) * sizeof(float);
-}
-
-static uint64_t cpu_scan_scratch(const struct scan_args *args)
-{
-	return scan_scratch_floats(args) * sizeof(float);
-}
-
-static uint64_t cpu_delta_scratch(const struct delta_args *args)
-{
-	return delta_scratch_floats(args) * sizeof(float);
+	n = scan > n ? scan : n;
+	return (delta > n ? delta : n) * sizeof(float);
 }
 
 /* cpu_open() adds the operations of the best instruction set. */
@@ -264,9 +257,7 @@ const struct executor_ops executor_cpu = {
 	.multiply_panel = cpu_multiply_panel,
 	.gram_cols = gemm_gram_cols,
 	.gram = cpu_gram,
-	.attention_scratch = cpu_attention_scratch,
-	.scan_scratch = cpu_scan_scratch,
-	.delta_scratch = cpu_delta_scratch,
+	.scratch = cpu_scratch,
 	.round_fp8 = cpu_round_fp8,
 	.multiply_rows = cpu_multiply,
 };

@@ -53,6 +53,13 @@ static inline struct attention_scratch attention_scratch_of(const struct attenti
 	};
 }
 
+static inline size_t attention_scratch_floats(const struct attention_args *args)
+{
+	struct attention_scratch scratch = attention_scratch_of(args);
+
+	return scratch.keys + scratch.values + scratch.scores + scratch.attn_out;
+}
+
 #define SCAN_CHUNK 64 /* tokens that a scan takes at once */
 #define SCAN_PANEL 64 /* columns of a state that go through all tokens together */
 

@@ -78,26 +78,26 @@ static void CPU_OP(add)(const struct add_args *a)
 		}
 }
 
-static void CPU_OP(copy)(const struct copy_args *a)
+/* Moves the elements of pairs half a row apart. */
+static void copy_pairs(float *y, const float *x, size_t n)
 {
-	for (size_t r = 0; r < a->n_rows; r++)
-		memcpy(a->y.data + r * a->y.stride,
-		       a->x.data + (a->rows ? a->rows[r] : r / a->repeat) * a->x.stride,
-		       a->n_cols * sizeof(float));
+	for (size_t i = 0; i < n / 2; i++) {
+		y[i] = x[2 * i];
+		y[i + n / 2] = x[2 * i + 1];
+	}
 }
 
-static void CPU_OP(deinterleave)(const struct deinterleave_args *a)
+static void CPU_OP(copy)(const struct copy_args *a)
 {
-	size_t half = a->n_cols / 2;
-
 	for (size_t r = 0; r < a->n_rows; r++) {
-		const float *x = a->x.data + r * a->x.stride;
+		size_t row = a->rows ? a->rows[r] : r / a->repeat;
+		const float *x = a->x.data + row * a->x.stride;
 		float *y = a->y.data + r * a->y.stride;
 
-		for (size_t i = 0; i < half; i++) {
-			y[i] = x[2 * i];
-			y[i + half] = x[2 * i + 1];
-		}
+		if (a->pairs)
+			copy_pairs(y, x, a->n_cols);
+		else
+			memcpy(y, x, a->n_cols * sizeof *y);
 	}
 }
 
@@ -208,10 +208,17 @@ static void CPU_OP(rope)(const struct rope_args *a)
 	}
 }
 
-static void CPU_OP(activate)(const struct activate_args *a)
+/* y = activation(x), by rows. */
+static void activate(const struct gate_args *a)
 {
-	for (size_t i = 0; i < a->n; i += LANES)
-		lanes_put(a->y, i, a->n, lanes_activation(a->activation, lanes_at(a->x, i, a->n)));
+	for (size_t r = 0; r < a->n_rows; r++) {
+		const float *x = a->gate.data + r * a->gate.stride;
+		float *y = a->y.data + r * a->y.stride;
+
+		for (size_t i = 0; i < a->n_cols; i += LANES)
+			lanes_put(y, i, a->n_cols,
+				  lanes_activation(a->activation, lanes_at(x, i, a->n_cols)));
+	}
 }
 
 /* Adds a row of gate or up to its stats. */
@@ -226,7 +233,9 @@ static void CPU_OP(gate)(const struct gate_args *a)
 	float *row = row_for(&a->y, a->n_cols);
 	size_t n = a->n_cols;
 
-	for (size_t r = 0; r < a->n_rows; r++) {
+	if (!a->up.data)
+		activate(a);
+	for (size_t r = 0; a->up.data && r < a->n_rows; r++) {
 		const float *gate = a->gate.data + r * a->gate.stride;
 		const float *up = a->up.data + r * a->up.stride;
 		float *y = row ? row : a->y.data + r * a->y.stride;

@@ -163,12 +163,6 @@ template <int OWN, bool FEATURES> static __global__ void delta_scan(struct delta
 	}
 }
 
-uint64_t gpu_delta_scratch(const struct delta_args *args)
-{
-	(void)args;
-	return 0;
-}
-
 using delta_kernel = void (*)(struct delta_args);
 
 /* Returns the smallest kernel whose threads have room for the features. */

@@ -134,6 +134,22 @@ static __global__ void gate_rows(struct gate_args a, bool aligned)
 	magnitudes_raise<3>(found, stats);
 }
 
+/* Without up. */
+struct activate_rows {
+	struct gate_args a;
+
+	__device__ void operator()(const struct fours &at) const
+	{
+		float4 in =
+			fours_load(a.gate.data + at.row * a.gate.stride + at.col, at.n, at.aligned);
+		float v[4] = { in.x, in.y, in.z, in.w };
+
+		activate_each<4>(a.activation, v);
+		fours_store(a.y.data + at.row * a.y.stride + at.col, { v[0], v[1], v[2], v[3] },
+			    at.n, at.aligned);
+	}
+};
+
 void gpu_gate(struct device_stream *stream, const struct gate_args *args)
 {
 	bool aligned = rows_aligned(args->gate) && rows_aligned(args->up) &&
@@ -142,6 +158,11 @@ void gpu_gate(struct device_stream *stream, const struct gate_args *args)
 
 	if (args->n_rows == 0 || device_stream_stopped(stream))
 		return;
+	if (!args->up.data) {
+		fours_launch(stream, "activate", activate_rows{ *args }, args->n_rows, args->n_cols,
+			     aligned);
+		return;
+	}
 	if (args->rows.stats) {
 		GPU_LAUNCH(gate_rows, args->n_rows, THREADS, device_stream_native(stream), *args,
 			   aligned);
@@ -156,27 +177,6 @@ void gpu_gate(struct device_stream *stream, const struct gate_args *args)
 			args->n_rows, args->n_cols, aligned);
 	else
 		fours_launch(stream, "gate", gate{ *args }, args->n_rows, args->n_cols, aligned);
-}
-
-struct activate {
-	enum activation activation;
-	const float *x;
-	float *y;
-
-	__device__ void operator()(const struct fours &at) const
-	{
-		float4 in = fours_load(x + at.col, at.n, at.aligned);
-		float v[4] = { in.x, in.y, in.z, in.w };
-
-		activate_each<4>(activation, v);
-		fours_store(y + at.col, { v[0], v[1], v[2], v[3] }, at.n, at.aligned);
-	}
-};
-
-void gpu_activate(struct device_stream *stream, const struct activate_args *args)
-{
-	fours_launch(stream, "activate", activate{ args->activation, args->x, args->y }, 1, args->n,
-		     fours_aligned(args->x, 0) && fours_aligned(args->y, 0));
 }
 
 struct scale_rows {

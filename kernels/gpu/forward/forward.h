@@ -27,8 +27,9 @@ void gpu_round_fp8(struct device_stream *stream, const struct round_fp8_args *ar
 /* Returns at most 64 MiB, or the bytes for 64 queries, if those are more.  More tokens of the same
  * heads never need less. */
 uint64_t gpu_attention_scratch(const struct attention_args *args);
-uint64_t gpu_scan_scratch(const struct scan_args *args);   /* 0 */
-uint64_t gpu_delta_scratch(const struct delta_args *args); /* 0 */
+
+/* Returns the bytes for the steps and the decays of all tokens and heads. */
+uint64_t gpu_scan_scratch(const struct scan_args *args);
 
 #ifdef __cplusplus
 }

@@ -5,32 +5,31 @@
 #include "kernels/gpu/forward/forward.h"
 #include "kernels/gpu/forward/magnitudes.h"
 
+/* Returns the row of x that becomes a row of y. */
+static __device__ inline size_t row_of(const struct copy_args &a, size_t row)
+{
+	return a.rows ? a.rows[row] : quotient(row, a.repeat);
+}
+
 struct copy_rows {
 	struct copy_args a;
 
 	__device__ void operator()(const struct fours &at) const
 	{
-		size_t row = a.rows ? a.rows[at.row] : quotient(at.row, a.repeat);
-		const float *from = a.x.data + row * a.x.stride + at.col;
+		const float *from = a.x.data + row_of(a, at.row) * a.x.stride + at.col;
 
 		fours_store(a.y.data + at.row * a.y.stride + at.col,
 			    fours_load(from, at.n, at.aligned), at.n, at.aligned);
 	}
 };
 
-void gpu_copy(struct device_stream *stream, const struct copy_args *args)
-{
-	fours_launch(stream, "copy", copy_rows{ *args }, args->n_rows, args->n_cols,
-		     rows_aligned(args->y) && rows_aligned(args->x));
-}
-
 /* The columns of the launch are pairs. */
-struct deinterleave {
-	struct deinterleave_args a;
+struct copy_pairs {
+	struct copy_args a;
 
 	__device__ void operator()(const struct fours &at) const
 	{
-		const float *from = a.x.data + at.row * a.x.stride + 2 * at.col;
+		const float *from = a.x.data + row_of(a, at.row) * a.x.stride + 2 * at.col;
 		float *to = a.y.data + at.row * a.y.stride + at.col;
 		float4 low = fours_load(from, fours_left(0, 2 * (size_t)at.n), at.aligned);
 		float4 high = fours_load(from + 4, fours_left(4, 2 * (size_t)at.n), at.aligned);
@@ -40,13 +39,17 @@ struct deinterleave {
 	}
 };
 
-void gpu_deinterleave(struct device_stream *stream, const struct deinterleave_args *args)
+void gpu_copy(struct device_stream *stream, const struct copy_args *args)
 {
+	bool aligned = rows_aligned(args->y) && rows_aligned(args->x);
 	size_t half = args->n_cols / 2;
 
-	fours_launch(stream, "deinterleave", deinterleave{ *args }, args->n_rows, half,
-		     rows_aligned(args->y) && fours_aligned(args->y.data, half) &&
-			     rows_aligned(args->x));
+	if (args->pairs)
+		fours_launch(stream, "copy_pairs", copy_pairs{ *args }, args->n_rows, half,
+			     aligned && fours_aligned(args->y.data, half));
+	else
+		fours_launch(stream, "copy", copy_rows{ *args }, args->n_rows, args->n_cols,
+			     aligned);
 }
 
 /* A row of the launch is a head of a token; its columns are pairs. */
