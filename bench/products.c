@@ -144,7 +144,8 @@ static void multiply_layers(const struct layers *layers, struct executor_stream 
 		const struct executor_weight *weight = &layers->weights[w % layers->n_weights];
 
 		for (size_t panel = 0; panel < executor_weight_panels(weight); panel++)
-			ops->multiply_panel(stream, weight, panel, x, TOKENS, y);
+			ops->multiply(stream, &(const struct multiply_args){ weight, x, TOKENS, y,
+									     &panel, false });
 	}
 }
 

@@ -293,30 +293,16 @@ static struct gpu_gemm product_of(const struct executor_weight *weight, const vo
 	return g;
 }
 
-static void gpu_multiply(struct executor_stream *stream, const struct executor_weight *weight,
-			 const void *x, size_t m, float *y)
+static void gpu_multiply(struct executor_stream *stream, const struct multiply_args *args)
 {
-	const struct gpu_gemm g = product_of(weight, x, m, y);
+	const struct executor_weight *weight = args->weight;
+	struct gpu_gemm g = product_of(weight, args->x, args->m, args->y);
 
-	gpu_gemm(device_of(stream), &gpu_stream(stream)->space, &g);
-}
-
-static void gpu_multiply_rows(struct executor_stream *stream, const struct executor_weight *weight,
-			      const void *x, size_t m, float *y)
-{
-	struct gpu_gemm g = product_of(weight, x, m, y);
-
-	g.any_m = true;
-	gpu_gemm(device_of(stream), &gpu_stream(stream)->space, &g);
-}
-
-static void gpu_multiply_panel(struct executor_stream *stream, const struct executor_weight *weight,
-			       size_t panel, const void *x, size_t m, float *y)
-{
-	struct gpu_gemm g = product_of(weight, x, m, y);
-
-	g.n = g.d.stride = executor_weight_panel_rows(weight, panel);
-	g.b.data = rows_from(weight, panel * weight->panel_rows);
+	g.any_m = args->grouped;
+	if (args->panel) {
+		g.n = g.d.stride = executor_weight_panel_rows(weight, *args->panel);
+		g.b.data = rows_from(weight, *args->panel * weight->panel_rows);
+	}
 	gpu_gemm(device_of(stream), &gpu_stream(stream)->space, &g);
 }
 
@@ -383,6 +369,7 @@ extern "C" const struct executor_ops executor_gpu = {
 	.zero = on_stream<device_zero>::run,
 	.put = gpu_put,
 	.fetch = gpu_fetch,
+	.grouped = true,
 	.bf16_type = gpu_bf16_type,
 	.panel_rows = gpu_panel_rows,
 	.rows = gpu_rows,
@@ -390,13 +377,10 @@ extern "C" const struct executor_ops executor_gpu = {
 	.weight_release = gpu_weight_release,
 	.weight_set = gpu_weight_set,
 	.multiply = gpu_multiply,
-	.multiply_panel = gpu_multiply_panel,
 	.gram_cols = gpu_gram_cols,
 	.gram = gpu_gram,
 	.scratch = gpu_scratch,
 	.round_fp8 = on_stream<gpu_round_fp8>::run,
-	.grouped = true,
-	.multiply_rows = gpu_multiply_rows,
 #define GPU_OPERATION(op) .op = on_stream<gpu_##op>::run,
 	EXECUTOR_OPERATIONS(GPU_OPERATION)
 #undef GPU_OPERATION

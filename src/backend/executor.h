@@ -70,12 +70,11 @@ static inline size_t executor_weight_panel_rows(const struct executor_weight *we
 /* The operations between products: each is a member of executor_ops, whose contract stands at its
  * arguments. */
 /* clang-format off */
-#define EXECUTOR_OPERATIONS(OP)                                                      \
-	OP(measure) OP(round) OP(add) OP(gate) OP(scale)                   \
-	OP(gate_interleaved) OP(copy) OP(rms_norm)  \
-	OP(rope) OP(round_e4m3) OP(route) OP(sort_choices) OP(take_rows) OP(combine) \
-	OP(attention) OP(scan) OP(scan_channels) OP(convolve) OP(delta_gates)        \
-	OP(delta) OP(cross_entropy) OP(divergence)
+#define EXECUTOR_OPERATIONS(OP)                                                          \
+	OP(measure) OP(round) OP(add) OP(gate) OP(scale) OP(gate_interleaved) OP(copy)   \
+	OP(rms_norm) OP(rope) OP(round_e4m3) OP(route) OP(sort_choices) OP(take_rows)    \
+	OP(combine) OP(attention) OP(scan) OP(scan_channels) OP(convolve)                \
+	OP(delta_gates) OP(delta) OP(cross_entropy) OP(divergence)
 /* clang-format on */
 
 struct executor_ops {
@@ -122,6 +121,10 @@ struct executor_ops {
 
 	/* --- products --- */
 
+	/* The rows of several sequences are multiplied together (struct multiply_args); false: each
+	 * sequence is multiplied alone. */
+	bool grouped;
+
 	/* Returns the type in which bf16 values multiply fastest: BF16, or F32, which holds the
 	 * same values. */
 	enum dtype (*bf16_type)(void);
@@ -143,14 +146,7 @@ struct executor_ops {
 	int (*weight_set)(const struct executor_weight *weight, size_t panel, const void *rows,
 			  struct err *err);
 
-	/* y (m, n) = x (m, k) w^T, accumulated in fp32; x has type weight->dtype. */
-	void (*multiply)(struct executor_stream *stream, const struct executor_weight *weight,
-			 const void *x, size_t m, float *y);
-
-	/* y (m, executor_weight_panel_rows()) = x (m, k) times the transposed rows of that
-	 * panel. */
-	void (*multiply_panel)(struct executor_stream *stream, const struct executor_weight *weight,
-			       size_t panel, const void *x, size_t m, float *y);
+	void (*multiply)(struct executor_stream *stream, const struct multiply_args *args);
 
 	/* Returns how many columns of h to take for each panel of gram(), for x with k columns: as
 	 * many as are worth reading x once more.  Several streams may work on panels of one h. */
@@ -168,15 +164,6 @@ struct executor_ops {
 	/* --- FP8 --- */
 
 	void (*round_fp8)(struct executor_stream *stream, const struct round_fp8_args *args);
-
-	/* --- experts --- */
-
-	/* The rows of several sequences are multiplied together, by multiply_rows(): a row of y has
-	 * the same bits for any m and any other rows of x, by one algorithm for each (n, k), which
-	 * splits no sum over k by m.  false: rows of one sequence. */
-	bool grouped;
-	void (*multiply_rows)(struct executor_stream *stream, const struct executor_weight *weight,
-			      const void *x, size_t m, float *y);
 
 	/* --- between products --- */
 

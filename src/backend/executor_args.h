@@ -14,6 +14,20 @@
 #include "num/dtype.h"
 #include "num/qspec.h"
 
+struct executor_weight;
+
+/* y = x w^T, accumulated in fp32, by all rows of the weight, or those of a panel. */
+struct multiply_args {
+	const struct executor_weight *weight;
+	const void *x; /* (m, k), of weight->dtype */
+	size_t m;
+	float *y;	     /* (m, n), or (m, executor_weight_panel_rows()) */
+	const size_t *panel; /* NULL: all panels */
+	/* of executors that are `grouped`: a row of y has the same bits for any m and any other
+	 * rows of x, by one algorithm for each (n, k), which splits no sum over k by m */
+	bool grouped;
+};
+
 /* The sums of products of inputs with each other, for a Hessian: h += x^T x, in the columns [first,
  * first + n) and the rows [0, first + n) of h.  These panels of all columns together are the upper
  * triangle, and parts of the lower one. */

@@ -164,7 +164,8 @@ static int product_run(struct executor_stream *stream, const struct executor_wei
 	    ops->weight_set(weight, 0, p->w, err))
 		return -1;
 	ops->put(stream, memory[0], p->x, sizeof p->x);
-	ops->multiply(stream, weight, memory[0], M, memory[1]);
+	ops->multiply(stream, &(const struct multiply_args){
+				      .weight = weight, .x = memory[0], .m = M, .y = memory[1] });
 	ops->fetch(stream, p->y, memory[1], sizeof p->y);
 	return ops->wait(stream, err);
 }

@@ -88,6 +88,7 @@ static void multiply(const struct forward *forward, const struct dumps_worker *w
 		.rounded = { &worker->stats[SLOT_X],
 			     forward->input == DT_BF16 ? worker->rounded : NULL },
 	};
+	struct multiply_args product = { .weight = &linear->weight, .m = n_rows, .y = worker->y };
 	const struct add_args bias = {
 		.x = worker->y, .y = linear->bias, .n_rows = n_rows, .n = n
 	};
@@ -99,7 +100,8 @@ static void multiply(const struct forward *forward, const struct dumps_worker *w
 	count(worker, worker->x, n_rows * k, SLOT_X, forward->round);
 	if (forward->input == DT_BF16)
 		input = worker->rounded;
-	ops->multiply(worker->stream, &linear->weight, input, n_rows, worker->y);
+	product.x = input;
+	ops->multiply(worker->stream, &product);
 	if (linear->bias)
 		ops->add(worker->stream, &bias);
 	count(worker, worker->y, n_rows * n, SLOT_Y, false);

@@ -99,6 +99,11 @@ void head_panel_run(const struct head_pass *run, const struct head_block *block,
 		.log_sums = w->head.log_sums + panel->index * block->m,
 		.label_logits = w->head.label_logits,
 	};
+	const struct multiply_args product = { .weight = &head->weight,
+					       .x = block->input,
+					       .m = block->m,
+					       .y = w->scores,
+					       .panel = &panel->index };
 	const struct observation y = { .linear = head->ref,
 				       .worker = w->number,
 				       .stream = w->stream,
@@ -107,8 +112,7 @@ void head_panel_run(const struct head_pass *run, const struct head_block *block,
 				       .n_cols = panel->n,
 				       .slot = SLOT_Y };
 
-	w->ops->multiply_panel(w->stream, &head->weight, panel->index, block->input, block->m,
-			       w->scores);
+	w->ops->multiply(w->stream, &product);
 	pass_output(pass, head, w->scores, panel->col, y);
 	pass_scale(pass, w->scores, pass->forward->model->multipliers.logits, block->m, panel->n);
 	w->ops->cross_entropy(w->stream, &args);

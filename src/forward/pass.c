@@ -51,6 +51,15 @@ void pass_bias(const struct pass *pass, const float *bias, float *y, size_t m, s
 		pass->workspace->ops->add(pass->workspace->stream, &args);
 }
 
+/* y (m, n) = input (m, k) w^T, without the bias. */
+static void pass_multiply(const struct pass *pass, const struct linear *linear, const void *input,
+			  size_t m, float *y)
+{
+	const struct multiply_args args = { .weight = &linear->weight, .x = input, .m = m, .y = y };
+
+	pass->workspace->ops->multiply(pass->workspace->stream, &args);
+}
+
 int forward_linear(const struct pass *pass, const struct linear *linear, const float *x, size_t m,
 		   float *y, struct err *err)
 {
@@ -64,7 +73,7 @@ int forward_linear(const struct pass *pass, const struct linear *linear, const f
 	w->input.rounded_from = w->cast.from = NULL;
 	w->ops->zero(w->stream, w->cast.counts, counts_size);
 	input = pass_prepare(pass, linear, &rows);
-	w->ops->multiply(w->stream, &linear->weight, input, m, y);
+	pass_multiply(pass, linear, input, m, y);
 	pass_bias(pass, linear->bias, y, m, linear->ref->n);
 	w->ops->fetch(w->stream, w->host.cast_counts, w->cast.counts, counts_size);
 	w->input.rounded_from = w->cast.from = NULL;
@@ -109,7 +118,7 @@ static void products_rows(const struct pass *pass, const struct products *produc
 		struct observation observed;
 
 		x.linear = linear->ref;
-		w->ops->multiply(w->stream, &linear->weight, pass_input(pass, linear, &x), m, y);
+		pass_multiply(pass, linear, pass_input(pass, linear, &x), m, y);
 		observed = x;
 		observed.n_cols = linear->ref->n;
 		observed.slot = w->own->n_slots_used++;

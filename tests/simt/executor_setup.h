@@ -212,7 +212,8 @@ static inline void whole_check(struct bench *b, struct product *p)
 {
 	size_t n = p->weight.n;
 
-	ops->multiply(b->stream, &p->weight, p->x_there, p->m, p->y_there);
+	ops->multiply(b->stream, &(const struct multiply_args){ &p->weight, p->x_there, p->m,
+								p->y_there, NULL, false });
 	ops->fetch(b->stream, p->y, p->y_there, p->m * n * sizeof *p->y);
 	check(b, ops->wait(b->stream, &b->err));
 	product_check(p, p->y, 0, n);

@@ -127,7 +127,9 @@ static void parts_check(struct bench *b, struct product *p)
 		       size = p->m * n * sizeof *p->y;
 		float *y_there = memory_new(b, size);
 
-		ops->multiply_panel(b->stream, &p->weight, part, p->x_there, p->m, y_there);
+		ops->multiply(b->stream,
+			      &(const struct multiply_args){ &p->weight, p->x_there, p->m, y_there,
+							     &part, false });
 		ops->fetch(b->stream, p->y, y_there, size);
 		check(b, ops->wait(b->stream, &b->err));
 		product_check(p, p->y, part * p->weight.panel_rows, n);
@@ -219,7 +221,8 @@ static void no_rows_call_nothing(void **state)
 	(void)state;
 	bench_init(&b);
 	product_init(&b, &p, (struct product_shape){ DT_F32, 1, 3, 5, 3 });
-	ops->multiply(b.stream, &p.weight, p.x_there, 0, p.y_there);
+	ops->multiply(b.stream, &(const struct multiply_args){ &p.weight, p.x_there, 0, p.y_there,
+							       NULL, false });
 	check(&b, ops->wait(b.stream, &b.err));
 	assert_int_equal(simt_lt_products, products_before);
 	product_release(&b, &p);

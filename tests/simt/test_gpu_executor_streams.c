@@ -66,7 +66,8 @@ static int chain_run(struct bench *b, struct chain *c)
 {
 	struct executor_stream *stream = b->stream;
 
-	ops->multiply(stream, &c->p.weight, c->p.x_there, M, c->y);
+	ops->multiply(stream, &(const struct multiply_args){ &c->p.weight, c->p.x_there, M, c->y,
+							     NULL, false });
 	ops->fetch(stream, c->multiplied, c->y, sizeof c->multiplied);
 	ops->put(stream, c->row_there, c->row, N * sizeof *c->row);
 	ops->add(stream, &(const struct add_args){ c->y, c->row_there, M, N, NULL });
@@ -225,7 +226,8 @@ static void *task_run(void *shared)
 	const struct product *p = t->multiplied;
 	const struct executor_weight *weight = &t->set->weight;
 
-	ops->multiply(t->b.stream, &p->weight, p->x_there, p->m, t->y_there);
+	ops->multiply(t->b.stream, &(const struct multiply_args){ &p->weight, p->x_there, p->m,
+								  t->y_there, NULL, false });
 	ops->fetch(t->b.stream, t->y, t->y_there, p->m * p->weight.n * sizeof *t->y);
 	t->rc = ops->weight_set(weight, t->part,
 				t->set->w + t->part * weight->panel_rows * weight->k, &t->b.err) ||

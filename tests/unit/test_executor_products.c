@@ -104,9 +104,11 @@ static void product_at(const struct side *s, const struct product *p,
 	float *there = values_send(s, &y), last = y.given[p->m * n];
 
 	if (all)
-		s->ops->multiply(s->stream, weight, x, p->m, there);
+		s->ops->multiply(s->stream, &(const struct multiply_args){ weight, x, p->m, there,
+									   NULL, false });
 	else
-		s->ops->multiply_panel(s->stream, weight, panel, x, p->m, there);
+		s->ops->multiply(s->stream, &(const struct multiply_args){ weight, x, p->m, there,
+									   &panel, false });
 	side_take(s, there, y.given, y.n * sizeof *there);
 	assert_true(floats_same(y.given[p->m * n], last));
 	product_check(s, p, y.given, first, n);
@@ -174,8 +176,10 @@ static void two_streams_give_the_same_bits(void **state)
 		float *y_other = side_memory_new(s, sizeof other);
 
 		assert_int_equal(s->ops->stream_new(&second.stream, s->executor, &err), 0);
-		s->ops->multiply(s->stream, &weight, x, M, y);
-		s->ops->multiply(second.stream, &weight, x, M, y_other);
+		s->ops->multiply(s->stream,
+				 &(const struct multiply_args){ &weight, x, M, y, NULL, false });
+		s->ops->multiply(second.stream, &(const struct multiply_args){
+							&weight, x, M, y_other, NULL, false });
 		side_take(s, y, one, sizeof one);
 		side_take(&second, y_other, other, sizeof other);
 		assert_memory_equal(one, other, sizeof one);
@@ -198,8 +202,10 @@ static void no_rows_write_nothing(void **state)
 		struct executor_weight weight = weight_new(s, &p);
 		float *there = values_send(s, &y);
 
-		s->ops->multiply(s->stream, &weight, there, 0, there);
-		s->ops->multiply_panel(s->stream, &weight, 0, there, 0, there);
+		s->ops->multiply(s->stream, &(const struct multiply_args){ &weight, there, 0, there,
+									   NULL, false });
+		s->ops->multiply(s->stream, &(const struct multiply_args){ &weight, there, 0, there,
+									   &(size_t){ 0 }, false });
 		values_check(s, &y, there, "no rows");
 		s->ops->weight_release(&weight);
 	}

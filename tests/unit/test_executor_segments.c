@@ -364,7 +364,8 @@ static void *product_rows(const struct side *s, const struct executor_weight *we
 {
 	float *y = side_memory_new(s, m * PRODUCT_N * sizeof *y);
 
-	s->ops->multiply_rows(s->stream, weight, x + first * PRODUCT_K, m, y);
+	s->ops->multiply(s->stream, &(const struct multiply_args){ weight, x + first * PRODUCT_K, m,
+								   y, NULL, true });
 	return y;
 }
 

@@ -154,27 +154,19 @@ static void remember(struct cpu_stream *cpu, int rc, const struct err *err)
 	cpu->err = *err;
 }
 
-static void cpu_multiply(struct executor_stream *stream, const struct executor_weight *weight,
-			 const void *x, size_t m, float *y)
+static void cpu_multiply(struct executor_stream *stream, const struct multiply_args *args)
 {
-	const struct gemm_product product = { x, m, y };
+	const struct gemm_product product = { args->x, args->m, args->y };
+	const struct gemm_weight *weight = args->weight->data;
 	struct cpu_stream *cpu = cpu_of(stream);
 	struct err err = { 0 };
+	int rc = 0;
 
-	if (m)
-		remember(cpu, gemm_run(weight->data, &cpu->gemm, &product, &err), &err);
-}
-
-static void cpu_multiply_panel(struct executor_stream *stream, const struct executor_weight *weight,
-			       size_t panel, const void *x, size_t m, float *y)
-{
-	const struct gemm_product product = { x, m, y };
-	struct cpu_stream *cpu = cpu_of(stream);
-	struct err err = { 0 };
-
-	if (m)
-		remember(cpu, gemm_run_panel(weight->data, panel, &cpu->gemm, &product, &err),
-			 &err);
+	if (args->m && args->panel)
+		rc = gemm_run_panel(weight, *args->panel, &cpu->gemm, &product, &err);
+	else if (args->m)
+		rc = gemm_run(weight, &cpu->gemm, &product, &err);
+	remember(cpu, rc, &err);
 }
 
 static void cpu_gram(struct executor_stream *stream, const struct gram_args *args)
@@ -254,10 +246,8 @@ const struct executor_ops executor_cpu = {
 	.weight_release = cpu_weight_release,
 	.weight_set = cpu_weight_set,
 	.multiply = cpu_multiply,
-	.multiply_panel = cpu_multiply_panel,
 	.gram_cols = gemm_gram_cols,
 	.gram = cpu_gram,
 	.scratch = cpu_scratch,
 	.round_fp8 = cpu_round_fp8,
-	.multiply_rows = cpu_multiply,
 };
