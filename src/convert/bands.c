@@ -60,8 +60,8 @@ static uint64_t element_size(const struct unit *unit)
 	return dtype_bits(unit_dtype(unit)) / 8;
 }
 
-/* Returns the rows that must stay together: those of a tile, or those of a block of the source's
- * own scales. */
+/* Returns the number of rows that must stay together: the rows of a tile, or of a block of the
+ * source's scales. */
 static uint64_t row_step(const struct unit *unit, const struct qspec *spec)
 {
 	uint64_t step = spec->tile.rows == WHOLE ? 1 : spec->tile.rows;

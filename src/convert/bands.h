@@ -25,7 +25,7 @@ struct band_limits {
 
 struct band {
 	size_t unit;	  /* in selection.units */
-	size_t output;	  /* in output_shard.outputs; without meaning in the amax pass */
+	size_t output;	  /* in output_shard.outputs; unused in the amax pass */
 	struct rect rect; /* of a copy: bytes, n_rows 1; of parts and rescaled scales: elements,
 			   * n_rows 1 */
 };

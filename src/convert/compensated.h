@@ -15,7 +15,7 @@ int compensated_plan(struct plan *plan, const struct quantize_params *params, st
 void compensated_release(struct plan *plan);
 json_t *compensated_identity(const struct plan *plan);
 
-/* Computes the codes, or finds those of an earlier run, before the first shard;
+/* Computes the codes, or finds the codes of an earlier run, before the first shard;
  * needed: there are shards to write.  Of several ranks, the leading one says whether they are
  * needed, and has the store. */
 int compensated_run(struct execution *execution, bool needed, struct err *err);
@@ -23,8 +23,8 @@ int compensated_run(struct execution *execution, bool needed, struct err *err);
 /* ERR_USAGE on all ranks unless their plans are the same. */
 int compensated_agree(const struct plan *plan, const struct group *group, struct err *err);
 
-/* Records that codes which are those of the source are compensated there.  Called with the guard of
- * the manifest. */
+/* Records which codes, copied from the source, were compensated there.  The caller holds the guard
+ * of the manifest. */
 int compensated_inherit(const struct execution *execution, struct err *err);
 
 #endif

@@ -73,7 +73,7 @@ struct figures {
 	uint64_t n_moved;	/* of these, codes that are not the nearest */
 };
 
-/* Adds the figures of a shard to those of the shards before it. */
+/* Adds the figures of a shard to the sum. */
 void figures_add(struct figures *sum, const struct figures *figures);
 
 struct convert_result {

@@ -124,8 +124,7 @@ static int amax_item(void *context, int w, size_t item, struct err *err)
 	return 0;
 }
 
-/* Adds the bands to read before unit u can be cast: its own, or those of all units that share its
- * scale. */
+/* Adds the bands to read before unit u can be cast: the bands of all units that share its scale. */
 static void add_amax_bands(struct amax_pass *pass, size_t u)
 {
 	struct pipeline *pipeline = pass->pipeline;

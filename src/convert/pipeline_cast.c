@@ -227,7 +227,7 @@ static int quantize_values(struct pipeline *pipeline, const struct band *band,
 	return 0;
 }
 
-/* Replaces the codes of a band, the nearest ones, by those of the store, if it has the unit. */
+/* Replaces the nearest codes of a band by the store's codes, if the store has the unit. */
 static int compensate_band(struct pipeline *pipeline, const struct pipeline_worker *worker,
 			   const struct band *band, uint8_t *codes, struct err *err)
 {

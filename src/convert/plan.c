@@ -269,7 +269,7 @@ void plan_keep(struct plan *plan, size_t u)
 	plan->totals.n_kept++;
 }
 
-/* Makes room for more units than the selection has: repack adds those of KV-cache scales. */
+/* Makes room for more units than the selection has: repack adds units of KV-cache scales. */
 static void units_grow(struct plan *plan, size_t n_units)
 {
 	assert(n_units < NO_UNIT); /* more take terabytes before they come here */

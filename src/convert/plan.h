@@ -33,7 +33,7 @@ enum conversion { CONVERT_QUANTIZE, CONVERT_DEQUANTIZE, CONVERT_REPACK };
 /* The contents of a tensor of the output. */
 enum output_kind {
 	OUTPUT_COPY,	 /* the bytes of its source; of FP8 codes, of its unit alone */
-	OUTPUT_PART,	 /* those of its unit, which is a part of the source */
+	OUTPUT_PART,	 /* the bytes of its unit, which is a part of the source */
 	OUTPUT_CODES,	 /* its unit, quantized */
 	OUTPUT_SCALE,	 /* written with the codes, which come before it */
 	OUTPUT_VALUES,	 /* its unit, whose source is FP8, dequantized */
@@ -44,7 +44,7 @@ enum output_kind {
 struct output {
 	size_t unit; /* in selection.units */
 	enum output_kind kind;
-	bool is_scale;			 /* its values are checked as those of scales */
+	bool is_scale;			 /* its values are checked as scales */
 	float value;			 /* OUTPUT_VALUE */
 	const struct tensor_ref *source; /* the unit's, or a scale of it */
 };
@@ -69,7 +69,7 @@ struct plan_unit {
 	uint32_t preserved;	  /* index of its source in the preserved shard's tensors */
 	uint32_t next_in_group;	  /* the next unit of its scale group, or NO_UNIT */
 	float input_scale_inv;	  /* with static_input */
-	bool same_codes;	  /* codes and scales are those of its source; CONVERT_QUANTIZE */
+	bool same_codes;	  /* copies the source's codes and scales; CONVERT_QUANTIZE */
 };
 
 /* The units with one per-tensor scale. */
@@ -161,9 +161,9 @@ int plan_take_profile(struct plan *plan, enum profile_level level, struct err *e
  * the target loads it.  Called where the user names none. */
 void plan_prefer_format(struct plan *plan, const struct scheme *scheme);
 
-/* Checks what a conversion of a coded source relies on and headers do not show: the tensors that
- * repeat the shapes of low-bit weights, and whether the scales of FP8 weights multiply; those of
- * this program, which its manifest shows, do. */
+/* Checks by values what headers of a coded source do not show: the tensors that repeat the shapes
+ * of low-bit weights, and whether FP8 weights are multiplied by their scales.  Skips the scales if
+ * a manifest shows that this program wrote them. */
 int plan_check_source(struct plan *plan, const struct io *io, struct err *err);
 
 /* Compares the source with the fingerprint of the model that the file at `path` is of: ERR_INPUT
@@ -171,13 +171,13 @@ int plan_check_source(struct plan *plan, const struct io *io, struct err *err);
 int plan_check_model(const struct plan *plan, const char *path, const char *fingerprint,
 		     struct err *err);
 
-/* Gives every unit the plan's spec, whatever it had. */
+/* Resets every unit to the plan's spec. */
 void plan_specs_begin(struct plan *plan);
 
 /* Gives unit u its own spec; adjacent units share equal specs. */
 void plan_spec_set(struct plan *plan, size_t u, const struct qspec *spec);
 
-/* Allocates the outputs of n_units units.  preserve: also those of plan.preserved. */
+/* Allocates the outputs of n_units units.  preserve: also the outputs of plan.preserved. */
 void plan_begin(struct plan *plan, size_t n_units, bool preserve);
 
 /* From now on, plan_add() adds outputs of unit u. */

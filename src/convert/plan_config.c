@@ -17,7 +17,7 @@
 #include "convert/exactness.h"
 #include "convert/plan_engines.h"
 
-#define AHEAD 8 /* names in sorted order lie anywhere in memory: so many are fetched ahead */
+#define AHEAD 8 /* prefetch distance: sorted names are scattered in memory */
 
 /* Sorted paths of quantized modules. */
 struct modules {

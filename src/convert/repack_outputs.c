@@ -102,7 +102,7 @@ static bool has_partner(const struct detection *detection, const char *name, siz
 	return false;
 }
 
-/* Declares a cache scale; those of single heads keep their shape and type.  ERR_USAGE if the format
+/* Declares a cache scale; a scale for each head keeps its shape and type.  ERR_USAGE if the format
  * has one scale for all heads, or other attentions have. */
 static int cache_decl(struct plan *plan, const struct tensor_ref *ref, struct scale_decl *decl,
 		      struct err *err)

@@ -2,7 +2,7 @@
  *
  * Scales in another type, for other tiles, or of one matrix of a stack alone: the value of each
  * stays, its type and the number of elements that share it change.  F32, BF16, F16 and E8M0 become
- * F32 or E8M0; the scale of a 128 x 128 block becomes those of its 1 x 32 blocks.
+ * F32 or E8M0; the scale of a 128 x 128 block is repeated for its 1 x 32 blocks.
  */
 #ifndef FP8CONV_CONVERT_RESCALE_H
 #define FP8CONV_CONVERT_RESCALE_H

@@ -100,7 +100,7 @@ static bool is_planned(const struct plan *plan, const char *name)
 }
 
 /* A manifest may be false: removes nothing because of it that this job would not replace.  But
- * weights of another job would be loaded with those of this one, so they are refused. */
+ * an engine would load weights of another job with the weights of this one: they are refused. */
 static int check_foreign(const struct execution *execution, const json_t *manifest, struct err *err)
 {
 	size_t i;

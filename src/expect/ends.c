@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a language model has outside of its layers: an embedding, a norm after the last layer, a
- * head unless it is tied.  Only classes that generate text are asked; those of drafts for
- * speculation take embeddings of another model.
+ * head unless it is tied.  Only classes that generate text are asked; a draft for
+ * speculation uses the embeddings of another model.
  */
 #include <stdlib.h>
 #include <inttypes.h>

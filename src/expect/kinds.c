@@ -246,7 +246,7 @@ static bool is_lone(const struct expect *expect, const struct class *classes, si
 	return a->n == 1;
 }
 
-/* Have all layers but those of class a the template? */
+/* Does every layer outside of class a have the template? */
 static bool others_have(const struct expect *expect, const struct class *classes, size_t n,
 			const struct class *a, uint32_t template)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The layers of a stack are numbered from 0 without a gap; those of the language model up to
- * num_hidden_layers, and above it only layers of multi-token prediction.
+ * The layers of a stack are numbered from 0 without a gap.  The language model has
+ * num_hidden_layers; only layers of multi-token prediction have higher numbers.
  */
 #include <inttypes.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrices of which no model has one without the others: those of a gated MLP, and q, k and v.
- * What layers of one kind have in common, kinds.c compares; here it may be missing in all.
+ * Sets of matrices that every model has whole: the matrices of a gated MLP, and q, k and v.
+ * kinds.c compares layers of one kind; parts.c finds matrices that all of them lack.
  */
 #include <stdlib.h>
 #include <string.h>

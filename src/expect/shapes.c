@@ -11,7 +11,7 @@
 #include "base/sort.h"
 #include "expect/steps.h"
 
-/* A tensor of a layer, to be compared with those of the same name. */
+/* A tensor of a layer, to be compared with tensors of the same name. */
 struct one {
 	uint32_t declared, template, stack;
 	uint32_t number; /* of its layer */
@@ -53,8 +53,8 @@ static void report(struct expect *expect, const struct st_tensor *odd, const str
 	st_shape_format(&a, odd->shape, odd->n_dims);
 	st_shape_format(&b, like->shape, like->n_dims);
 	expect_add(expect, EXPECT_SHAPE, odd->name, 1,
-		   "'%s' is %s, but '%s' and those of %s are %s", odd->name, a.data, like->name, of,
-		   b.data);
+		   "'%s' is %s, but '%s' and the same tensor of %s are %s", odd->name, a.data,
+		   like->name, of, b.data);
 	buf_release(&a);
 	buf_release(&b);
 }

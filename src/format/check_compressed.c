@@ -182,8 +182,8 @@ static void check_strategy(const struct config_check *check, const char *where,
 
 	if (check->detection->n_weights && strcasecmp(strategy, expected) != 0)
 		config_report(check, CONFIG_KEYS, "config.json",
-			      "%s has strategy '%s', but the scales are those of '%s'", where,
-			      strategy, expected);
+			      "%s has strategy '%s', but the scales fit '%s'", where, strategy,
+			      expected);
 	if (!strcmp(expected, "group") &&
 	    strcmp(config_text(weights, "scale_dtype"), "torch.uint8") != 0)
 		config_report(check, CONFIG_KEYS, "config.json",

@@ -4,7 +4,7 @@
  * under which its class builds a module; for some classes that is not the module's name in the
  * checkpoint, and the list would name a module that the engine does not have.  The rows are in
  * profile_rows.c (PROFILE_NAME, PROFILE_ENTRY).  `quantize` and `repack` write these names beside
- * those of the checkpoint, and `verify` asks for them.
+ * the checkpoint's, and `verify` asks for them.
  *
  * A row's pattern is "OLD=NEW", in whole segments.  "^" before OLD: only at the beginning of the
  * name.  "#" in OLD is a number; "#" in NEW is the same number, and "#+" the number plus the number

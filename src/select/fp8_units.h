@@ -10,7 +10,7 @@
 #include "select/select.h"
 
 /* Fills the selection in the order of the checkpoint's tensors, and counts weights in
- * selection.n_quantized.  The low-bit weights are those of selection.low_bit.  Weights get
+ * selection.n_quantized.  selection.low_bit lists the low-bit weights.  Weights get
  * source_scale or low_bit, rows and cols (of a stack of experts: of all matrices, and `stack`);
  * kept units get a reason.  ERR_INPUT for a tensor that cannot be read. */
 int fp8_units_make(struct selection *selection, const struct checkpoint *checkpoint,

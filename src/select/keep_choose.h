@@ -32,7 +32,7 @@ struct keep_set {
 /* When to stop: by one of the two. */
 struct keep_limit {
 	bool by_bytes;
-	double n_bytes; /* that all groups may take beyond those of options[0] */
+	double n_bytes; /* that all groups may take beyond options[0] */
 	double kld;	/* the sum of divergences that is small enough */
 };
 

@@ -43,7 +43,7 @@ struct kld_group {
 	size_t layer;  /* SIZE_MAX: the head */
 	struct kld_module *modules;
 	size_t n;
-	uint64_t bf16_bytes, fp8_bytes; /* of its weights; those of scales too */
+	uint64_t bf16_bytes, fp8_bytes; /* of its weights, with their scales */
 	bool measured;
 	double mean, se; /* nats per token; se NAN: unknown */
 };

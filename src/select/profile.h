@@ -3,7 +3,7 @@
  * What a family of models asks for beyond the general rules: by its vendor's own release, or
  * because an engine reads it so.  The table is data (profile_rows.c), and no code knows a family.
  *
- * A row acts by a model_type of config.json (the top level, then those of the language model), and
+ * A row acts by a model_type of config.json (the top level, then the language model's), and
  * if no family of the table has one of these, by architectures[0].  The first row that matches a
  * module decides.
  */
@@ -22,7 +22,7 @@
 enum profile_level { PROFILE_VENDOR, PROFILE_ENGINE, PROFILE_NONE };
 #define PROFILE_WORDS "vendor|engine|none" /* in the order of enum profile_level */
 
-/* What a row asks for; the words are those of `fp8conv families`. */
+/* What a row asks for, in the words of `fp8conv families`. */
 enum profile_action {
 	PROFILE_KEEP,	    /* kept in high precision */
 	PROFILE_BARE,	    /* the same; engines build the module so, and need no name of it */
@@ -94,7 +94,7 @@ struct profile {
 };
 
 /* Takes the rows of the model's family, each once, in the order of the table; with level
- * PROFILE_NONE only those of engines' names, which choose nothing. */
+ * PROFILE_NONE only rows of engines' names, which choose nothing. */
 void profile_make(struct profile *profile, const struct model_config *config,
 		  enum profile_level level);
 void profile_release(struct profile *profile);

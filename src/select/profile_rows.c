@@ -232,8 +232,8 @@ const struct profile_row profile_rows[] = {
 	{ SGLANG_LLAMA, "compressed-tensors", PROFILE_FORMAT, ENGINE, ON_BLOCKWISE | FOR_SGLANG,
 	  NULL, OF_SG_LLAMA },
 	{ SGLANG_LLAMA, "*", PROFILE_NOT_LOADED, ENGINE, ON_BLOCKWISE | ON_HF | FOR_SGLANG,
-	  "SGLang reads block scales of this model only in compressed-tensors, and drops those of "
-	  "hf silently",
+	  "SGLang reads block scales of this model only in compressed-tensors, and drops them "
+	  "silently in hf",
 	  OF_SG_LLAMA },
 	{ SGLANG_LLAMA, "*", PROFILE_NOT_LOADED, ENGINE, ON_MXFP8 | FOR_SGLANG,
 	  "SGLang drops MXFP8 scales of this model silently", OF_SG_LLAMA },

@@ -94,7 +94,7 @@ void selection_put_obstacle(struct buf *text, const struct unit *unit);
 const struct unit *selection_obstacle(const struct selection *selection);
 
 /* Returns the first unit of source shard `shard`, or of a later one; n_units if there is none: the
- * units of a shard end where those of shard + 1 begin. */
+ * units of a shard end where the units of shard + 1 begin. */
 size_t selection_shard_begin(const struct selection *selection, size_t shard);
 
 void selection_release(struct selection *selection);

@@ -163,8 +163,8 @@ static int refuse_empty(const struct selection *selection, const char *hint, str
 		       hint ? "; " : "", hint ? hint : "");
 }
 
-/* Returns the recipe that takes a weight which its shape keeps: groups of 32 columns, as most
- * low-bit weights have, are those of mxfp8. */
+/* Returns the recipe that takes a weight which its shape keeps: mxfp8 has the groups of 32 columns
+ * that most low-bit weights have. */
 static const char *other_recipe(const struct unit *unit)
 {
 	enum dtype dtype = unit->source->tensor->dtype;

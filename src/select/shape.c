@@ -47,9 +47,9 @@ static void check_columns(const struct select *select, struct candidate *c)
 		keep_ragged(c, 'K', c->cols, tile);
 }
 
-/* Loaders take the rows of a tile to be those of the weight divided by those of its scales, which
- * is wrong where the last tile is partial.  transformers reads no such weight; the other engines
- * read those that vendors release. */
+/* Loaders compute the rows of a tile as rows of the weight / rows of its scales, which is wrong
+ * where the last tile is partial.  transformers reads no such weight; the other engines read the
+ * ones that vendors release. */
 static bool may_have_ragged_rows(const struct select *select, const struct candidate *c)
 {
 	const struct profile_row *row = c->profile.row;

@@ -30,7 +30,7 @@ bool skip_looks_like_experts(const struct st_tensor *tensor, const struct role_f
 
 /* The names of kept modules.  Zeroed: empty. */
 struct skip_list {
-	/* whose names of engines are added beside those of the checkpoint; NULL: none */
+	/* whose names of engines are added beside the checkpoint's; NULL: none */
 	const struct profile *profile;
 	unsigned on; /* conditions of its rows */
 	size_t n;
@@ -39,7 +39,7 @@ struct skip_list {
 	struct intern experts; /* prefixes that are added already */
 };
 
-/* Adds the names that engines of the format look for; format NULL: as for those of `hf`.  A free
+/* Adds the names that engines of the format look for; format NULL: as for `hf`.  A free
  * tensor adds none. */
 void skip_list_add(struct skip_list *list, const struct format *format,
 		   const struct st_tensor *tensor, enum skip_need need);

@@ -112,8 +112,8 @@ int select_experts(struct select *select, struct err *err);
  * are written in this mode. */
 void candidate_stack(struct candidate *candidate, enum stack_mode mode);
 
-/* stacks.c: finds the sizes of stacks that stay whole.  ERR_INPUT if those of a layer do not fit
- * each other, or one alone does not fit config. */
+/* stacks.c: finds the sizes of stacks that stay whole.  ERR_INPUT if two stacks of a layer do
+ * not fit each other, or one alone does not fit config. */
 int select_stacks(struct select *select, struct err *err);
 
 /* shape.c: finds fused and joint sets, and keeps what shapes forbid.  ERR_USAGE if rules give

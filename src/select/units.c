@@ -74,7 +74,7 @@ static void add_matrix(struct selection *selection, const struct candidate *c, s
 	unit->scale_group = selection->n_scale_groups;
 }
 
-/* The bias of that matrix: c has those of all experts. */
+/* Adds the bias of that matrix: c has the biases of all experts. */
 static void add_bias(struct selection *selection, const struct candidate *c,
 		     const struct candidate *experts, struct matrix_id id)
 {

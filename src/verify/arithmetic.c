@@ -71,7 +71,7 @@ static struct division divide_bf16(float amax, float fmax)
 	return (struct division){ scale, scale, true };
 }
 
-/* Quark: the same codes, but another scale than the one that made them. */
+/* Quark stores a scale other than the one it rounded with. */
 static struct division divide_quark(float amax, float fmax)
 {
 	float scale = amax == 0 ? 1.0f : bf16_round(amax / fmax);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The arithmetics that make FP8 checkpoints: our own, and those of other tools, as measured on the
- * output of these tools.  `verify` tries them to name the one that made a file.  Conversions use
- * only our own.
+ * The arithmetics that make FP8 checkpoints: fp8conv's, and other tools', measured on their output.
+ * `verify` tries them to name the one that made a file.  Conversions use only fp8conv's.
  */
 #ifndef FP8CONV_VERIFY_ARITHMETIC_H
 #define FP8CONV_VERIFY_ARITHMETIC_H
@@ -14,7 +13,7 @@ struct arithmetic {
 	const char *who;  /* tool or model whose files have it */
 	enum scale_type scale_type;
 	bool pow2;
-	struct qspec spec; /* its format, tile and scale type are replaced by those of the weight */
+	struct qspec spec; /* the weight's format, tile and scale type replace its own */
 
 	/* Quantizes x as another tool does; NULL: the backend quantizes x by spec.  amax: of each
 	 * tile, in the order of the grid of x.  Writes codes and scale_inv to out in the layout of

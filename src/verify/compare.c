@@ -139,7 +139,7 @@ void compare_expect(const struct verify *verify, const struct comparison *compar
 		    const struct candidate *candidate)
 {
 	expect_cast(verify, comparison, candidate, candidate->own_amax);
-	/* ModelOpt merges the scales of an expert, and not those of attention. */
+	/* ModelOpt merges the scales of an expert, but not of attention. */
 	if (candidate->own_amax && comparison->weight->fused_set != SIZE_MAX &&
 	    memcmp(comparison->scales, comparison->worker->expected_scales, sizeof(float)) != 0)
 		expect_cast(verify, comparison, candidate, false);

@@ -36,7 +36,7 @@ void compare_expect(const struct verify *verify, const struct comparison *compar
 void compare_expected(const struct comparison *comparison, struct scan *found);
 
 /* Reads the source of a cut, whose codes and scales the caller has read, and adds to found the
- * codes and scales that differ from those of the candidate.  Without a known arithmetic it adds
+ * codes and scales that the candidate does not make.  Without a known arithmetic it adds
  * those that no rounding to nearest could make.  ERR_INPUT where the source is truncated. */
 int compare_cut(struct verify *verify, struct verify_worker *worker, const struct cut *cut,
 		const void *scales, struct scan *found, struct err *err);

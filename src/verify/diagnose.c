@@ -24,7 +24,7 @@
 #define EMPTY_PART 4
 #define LONG_RUN   ((uint64_t)256 << 10)
 
-/* Scales of tiles of zeros by an unknown rule are further than this from those of values. */
+/* A scale that an unknown rule gives to a tile of zeros is further than this from other scales. */
 #define FAR 16
 
 /* So many codes without one of either sign are no weight. */
@@ -269,8 +269,7 @@ static void report_codes(struct verify *verify, const struct verify_weight *weig
 			    scan->scales_off.first);
 }
 
-/* A fused set of weights with one scale each: the largest code and the scale are those of the
- * set. */
+/* A fused set of weights with one scale each: the largest code and the scale of the set. */
 struct fused {
 	float max;
 	const struct verify_weight *first;
@@ -351,8 +350,8 @@ static struct range find_live(const struct verify *verify)
 	return live;
 }
 
-/* Takes back what was found of tiles of zeros whose only scale is far from those of all others: a
- * rule that is not known made it. */
+/* Drops the finding about tiles of zeros if they have one scale, far from all others: an unknown
+ * rule made it. */
 static void judge_empty(const struct verify *verify, struct verify_weight *weight,
 			const struct range *live)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From the values of each weight to problems: those of a weight alone, and those of a weight
- * compared with the others.
+ * Finds problems in the values that were read: in each weight alone, and by comparison with other
+ * weights.
  */
 #ifndef FP8CONV_VERIFY_DIAGNOSE_H
 #define FP8CONV_VERIFY_DIAGNOSE_H
@@ -12,7 +12,7 @@
 void diagnose(struct verify *verify);
 
 /* Is the weight what it was made from, by a manifest or by the source?  Then its values may be as
- * odd as those of the source. */
+ * odd as the source's. */
 bool verify_is_proven(const struct verify *verify, const struct verify_weight *weight);
 
 /* Two limits.  A tile whose largest code is below diagnose_low_code() wastes bits, unless its scale

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which arithmetic made the weights: all that are known are tried on cuts of some, those of each
- * granularity by themselves, for a checkpoint may have several recipes.
+ * Finds the arithmetic that made the weights: tries every known one on cuts of some weights, for
+ * each granularity apart, because a checkpoint may have several recipes.
  */
 #include "verify/identify.h"
 
@@ -21,7 +21,7 @@
 #define PROBE_CODES  ((uint64_t)32 << 10)
 #define N_CANDIDATES 32
 #define UNLIKE_MAX \
-	0.02 /* share of codes and scales that may differ from those of an arithmetic which \
+	0.02 /* share of codes and scales that may differ from an arithmetic's if it still \
 		counts as the one that was used */
 
 /* A trial of all arithmetics on a few cuts, some of them with the amax of a fused set and with that

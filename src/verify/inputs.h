@@ -9,8 +9,8 @@
 
 #include "verify/steps.h"
 
-/* Reads the static input scales, judges each, and compares those of the first and third matrix of
- * each expert.  ERR_INPUT where a file is truncated or changed. */
+/* Reads the static input scales, judges each, and compares the first and third matrix's of each
+ * expert.  ERR_INPUT where a file is truncated or changed. */
 int verify_inputs(struct verify *verify, struct err *err);
 
 #endif

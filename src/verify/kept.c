@@ -87,8 +87,8 @@ static bool is_bare(const struct verify *verify, const char *name)
 	return row && row->action == PROFILE_BARE;
 }
 
-/* Reports an integer weight beside those of 4 bits that has no scale as they have.  Other integers
- * are free. */
+/* Reports an integer weight without a scale in a checkpoint of 4-bit weights.  Other integers are
+ * free. */
 static void check_integers(struct verify *verify, const struct tensor_ref *ref,
 			   const struct role_facts *facts, const char *module)
 {

@@ -253,7 +253,7 @@ static int find_new_inputs(struct verify *verify, struct err *err)
 	return 0;
 }
 
-/* Lists the records of the output, and those of the source if it exists. */
+/* Lists the records of the output, and of the source if it exists. */
 static int list_records(struct records *records, struct err *err)
 {
 	struct verify *verify = records->verify;

@@ -304,8 +304,8 @@ static void report_missing(struct verify *verify, const struct tensor_ref *ref, 
 		    verify->run.origin->checkpoint.shards[ref->shard].name);
 }
 
-/* Reports a tensor that the checkpoint does not have by name: all of it, or those of its n experts
- * that are missing. */
+/* Reports a tensor that the checkpoint does not have by name: all of it, or which of its n experts
+ * are missing. */
 static void report_missing_parts(struct verify *verify, const struct tensor_ref *ref,
 				 const struct unit *units, size_t n)
 {

@@ -67,11 +67,11 @@ static void report_level(struct verify *verify, const struct level *level, float
 	if (level->scale >= ABOVE_LAYERS * median)
 		problem_add(&verify->result->problems, PROBLEM_SCALE_OUTLIER, ref->tensor->name,
 			    verify_file(verify, ref),
-			    "values of '%s' are about %g, but those of such weights about %g",
+			    "values of '%s' are about %g, but values of such weights about %g",
 			    ref->tensor->name, (double)level->scale, (double)median);
 }
 
-/* Compares each weight with the median of those of its name, or of all where there are few. */
+/* Compares each weight with the median of the weights of its name, or of all if there are few. */
 static void report_levels(struct verify *verify, struct levels *levels)
 {
 	float median;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Scales that are far above those beside them: one of a weight above the others, or those of a
- * weight above those of the same module in other layers.  Trained weights have neither, but nothing
- * forbids them: they are notes.
+ * Finds outlying scales: one scale far above the others of its weight, or a weight's scales far
+ * above the same module's in other layers.  Trained weights have neither, but nothing forbids them:
+ * they are notes.
  */
 #ifndef FP8CONV_VERIFY_OUTLIERS_H
 #define FP8CONV_VERIFY_OUTLIERS_H

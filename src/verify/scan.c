@@ -297,8 +297,8 @@ static void scan_run_blocks(const struct view *view, struct zero_run run, struct
 	}
 }
 
-/* A run of zeros.  Where tiles have scales of their own, those of zeros were judged by them.  At
- * the end of a weight it may be padding. */
+/* Judges a run of zeros.  Where each tile has a scale, tiles of zeros are judged by it.  At the end
+ * of a weight the run may be padding. */
 static void scan_run(const struct view *view, const uint8_t *codes, struct zero_run run,
 		     struct scan *found)
 {

@@ -52,7 +52,7 @@ struct scan {
 	float max;		   /* the largest code's value */
 	struct finding empty;	   /* tiles of zeros with a scale that arithmetics give to values */
 	struct range empty_scales; /* theirs */
-	struct range live_scales;  /* those of tiles with values; of MX, those of other tiles too */
+	struct range live_scales;  /* of tiles with values; of MX, of all tiles */
 	struct finding cut_off;	   /* runs of zeros that begin or end inside of a row */
 	struct finding zero_rows;  /* other long runs of zeros, in tiles with values */
 	uint64_t n_zero_rows;	   /* codes of these runs */

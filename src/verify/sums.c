@@ -75,7 +75,7 @@ static int sum_until(struct summing *summing, uint64_t end, struct err *err)
 	return 0;
 }
 
-/* Pieces that overlap, as those of tensors that share bytes, are read again. */
+/* Pieces that overlap, because tensors share bytes, are read again. */
 static int sum_file(struct file_sum *file, struct summing *summing, uint64_t size, struct err *err)
 {
 	if (file->n)

@@ -28,7 +28,7 @@ int values_read_codes(struct source *files, const struct unit *unit, const struc
 	return 0;
 }
 
-/* One reading of all weights, or another one of those of one granularity. */
+/* One reading of all weights, or another one of the weights of one granularity. */
 struct reading {
 	struct verify *verify;
 	const struct cuts *cuts;

@@ -18,7 +18,7 @@ struct verify_params {
 	const struct io *io;
 	const char *input;  /* as checkpoint_open() */
 	const char *source; /* the checkpoint that input was made from; NULL: not compared */
-	const char *target; /* an engine whose rules must hold too; NULL: only those of all */
+	const char *target; /* an engine whose rules must hold too; NULL: the common rules */
 	int tp;		    /* a tensor-parallel size that must load; 0: not checked */
 	bool hashes;	    /* compare the SHA-256 of every file with the manifest */
 	const char *recipe; /* with source: the recipe to expect; NULL: detect it */

@@ -26,7 +26,7 @@ struct zero_scales {
 	} list[ZERO_SCALES];
 };
 
-/* Lists those of all arithmetics, and of the recorded one where it has a name. */
+/* Lists the scales that all arithmetics give to zeros, the recorded one too if it has a name. */
 void zero_scales_list(struct zero_scales *known, const struct arithmetic *recorded);
 
 /* Is it the scale of a tile of zeros?  dtype: of the tensor of scales, whose epsilon

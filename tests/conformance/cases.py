@@ -30,8 +30,8 @@ LOADS = {
     ("blockwise", "modelopt"): {"vllm": "dense", "sglang": False, "trtllm": True, "transformers": False},
     ("mxfp8", "modelopt"): {"vllm": True, "sglang": True, "trtllm": True, "transformers": False},
 }
-# SGLang's classes whose load_weights() renames the scales of blocks in hf, and all of mxfp8: those of the models of type llama
-# and llama4_text.  tests/engines_load runs them.
+# SGLang's classes whose load_weights() renames block scales in hf, and all scales of mxfp8: models of type llama and llama4_text.
+# tests/engines_load runs them.
 LLAMA_IN_SGLANG = {("blockwise", "hf"), ("mxfp8", "hf"), ("mxfp8", "modelopt")}
 
 

@@ -34,7 +34,7 @@ class Codes:
         self.spec: Spec | None = None
 
     def of_group(self, group: list[Matrix], spec: Spec) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        """Per-tensor scales are those of the stacked group; any other is nobody else's business."""
+        """A per-tensor scale is computed over the stacked group; any other over its matrix alone."""
         if spec.tile != (WHOLE, WHOLE):
             return {m.name: self.of_stack([m], spec) for m in group}
         codes, scale = self.of_stack(group, spec)

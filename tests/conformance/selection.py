@@ -25,7 +25,7 @@ class Matrix:
     file: str
     tensor: Tensor
     values: np.ndarray                      # (out, in), in the source's type
-    group: str                              # engines merge those of the same group
+    group: str                              # engines merge matrices of the same group
     recipe: str | None = None
 
     @property

@@ -23,7 +23,7 @@ N_SEQUENCES, SEQ_LEN = 12, 48
 DAMPING = 0.001
 TRIED = ("0.3", "0.6", "0.8")
 
-# Sums of fp32 differ from those of fp64, and an input at the border of two bf16 values goes to the other one: a weight at the
+# Sums of fp32 differ from sums of fp64, and an input at the border of two bf16 values goes to the other one: a weight at the
 # border of two codes then gets the other code, and those that come after it in its row make up for that.  99.92 to 100 % of
 # the codes were the same.  A router at the border of two experts gives a token to the other one, and so changes inputs of whole
 # matrices, here of GPT-OSS (99.0 %); so a single loss may be off by more than the sum of all.  Gemma 4's attention, whose scores have no
@@ -288,7 +288,7 @@ class Compared:
         scales = self.scales(matrix)
         grid = next(self.found[f"{name}.{s}"][1] for s in ("weight_scale", "weight_scale_inv") if f"{name}.{s}" in self.found)
         if grid.tobytes() != scales.grid.tobytes():
-            yield f"{name}: the scales are not those of numpy"
+            yield f"{name}: the scales differ from numpy's"
             return
         nearest = cast(w, scales, slice(None), spec)
         h, n_tokens = hessian(self.seen.inputs, domains, matrix.site, w.shape[1])

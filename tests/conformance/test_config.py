@@ -122,7 +122,7 @@ class Case:
             return model.eval()(torch.tensor(self.ids[None].astype(np.int64)), **self.asked).logits.double().numpy().ravel()
 
     def equal(self, config: dict, key: str, must_run: bool = True) -> Iterator[str]:
-        """The logits are those of transformers, or the key is refused."""
+        """The logits equal transformers', or the key is refused."""
         found = self.ours(config)
         if isinstance(found, str):
             if key not in found and "config.json implies" not in found and "is missing from" not in found:

@@ -105,7 +105,7 @@ def evaluate(out: pathlib.Path, *args: str | pathlib.Path) -> dict:
 
 
 def kept(out: pathlib.Path) -> set[str]:
-    """The modules that stay in high precision, with the words of Told for those of experts."""
+    """The modules that stay in high precision, with the names that Told gives to experts."""
     names = {name.removesuffix(".weight") for _, name, tensor in read_checkpoint(out)
              if name.endswith(".weight") and not tensor.dtype.startswith("F8")}
     for ours, theirs in (("gate_proj", "w1"), ("up_proj", "w3"), ("down_proj", "w2")):
@@ -148,7 +148,7 @@ def e4m3(x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
 
 
 class Static:
-    """A model whose weights and input scales are those of a checkpoint, and what became of its inputs."""
+    """A model with the weights and input scales of a checkpoint, and what became of its inputs."""
 
     def __init__(self, model: torch.nn.Module, out: pathlib.Path) -> None:
         self.model, self.tensors = model, load_file(out / "model.safetensors")

@@ -67,7 +67,7 @@ def by_hand(w: torch.Tensor, recipe: str) -> torch.Tensor:
 
 
 def matrices(model_type: str, name: str, w: torch.Tensor) -> list[torch.Tensor]:
-    """The matrices [out, in] of a weight, as views of it: one, or those of every expert."""
+    """The matrices [out, in] of a weight, as views of it: one, or one of every expert."""
     if w.dim() == 2:
         return [w]
     found = []

@@ -39,7 +39,7 @@ def near(errors: list[float], what: str) -> Iterator[str]:
 
 def logits_problems(folder: pathlib.Path, model: torch.nn.Module, plain: torch.nn.Module, row: np.ndarray,
                     told: list[str]) -> Iterator[str]:
-    """Of the first pass, token by token; they are nowhere near those of high precision."""
+    """Of the first pass, token by token; they are nowhere near the logits in high precision."""
     row.astype(np.uint32).tofile(folder / "ids")
     subprocess.run([FORWARD, folder, "f32", folder / "ids", folder / "logits", *told], check=True, capture_output=True)
     ids = torch.tensor(row[None], dtype=torch.long)
@@ -47,7 +47,7 @@ def logits_problems(folder: pathlib.Path, model: torch.nn.Module, plain: torch.n
     found = torch.from_numpy(np.fromfile(folder / "logits", np.float32).reshape(wanted.shape)).double()
     yield from near(((found - wanted).norm(dim=1) / wanted.norm(dim=1)).tolist(), "logits")
     if ((found - high).norm() / high.norm()) < 0.02:
-        yield "the logits are those of high precision"
+        yield "the logits are near the logits in high precision"
 
 
 def sites(row: dict[str, tuple[float, float]], fused: bool) -> Iterator[tuple[str, float, float]]:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """transformers loads what fp8conv wrote, on a CPU: every weight is code * scale_inv to the bit, the model
-talks, and its logits are those of the source but for the rounding."""
+talks, and its logits equal the source's but for the rounding."""
 import os
 import pathlib
 from collections import defaultdict

@@ -49,7 +49,7 @@ def measure(folder: pathlib.Path, options: list[str]) -> dict:
 
 
 class Others:
-    """The names of all modules but those of a group; transformers has all experts of a layer in one."""
+    """The names of all modules outside of a group; transformers has all experts of a layer in one."""
 
     def __init__(self, group: dict) -> None:
         names = [re.escape(module["name"]) for module in group["modules"]]

@@ -56,8 +56,8 @@ class Expert:
 
 
 class Products:
-    """A model whose matrix products see what enter() makes of their inputs: those of the linear layers in names, and those
-    of every expert, which are called NAME.E.w1, w3 and w2 (gate, up and down)."""
+    """A model whose matrix products see what enter() makes of their inputs: the products of the linear layers in names,
+    and of every expert, called NAME.E.w1, w3 and w2 (gate, up and down)."""
 
     def __init__(self, model: torch.nn.Module, names: Container[str]) -> None:
         self.model = model
@@ -97,7 +97,7 @@ class Products:
 
 
 class Told(Products):
-    """A model whose products take FP8, and the amax of what enters and leaves each; but for those of modules in kept."""
+    """A model whose products take FP8, and the amax of what enters and leaves each; products of modules in kept do not."""
 
     def __init__(self, model: torch.nn.Module, w: Spec, x: Spec | None, kept: Container[str] = ()) -> None:
         self.kept = kept

@@ -37,7 +37,7 @@ def paths(value, path=""):
 
 
 def page_keys(name, section="1"):
-    """{subsection: its tags} of JSON OUTPUT, with those of fp8conv-convert(7) where it refers to it; without a title: ""."""
+    """{subsection: its tags} of JSON OUTPUT, and of fp8conv-convert(7) where the page refers to it; without a title: ""."""
     page = pathlib.Path(f"man/fp8conv-{name}.{section}").read_text()
     match = re.search(r"^\.SH JSON OUTPUT\n(.*?)(?=^\.SH )", page, re.M | re.S)
     parts = re.split(r"^\.SS (.*)\n", match.group(1), flags=re.M) if match else [""]

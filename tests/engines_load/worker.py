@@ -6,7 +6,7 @@
 A request: {"folder": a checkpoint, "base": it, or the one that it is a damaged copy of, "plain": what fp8conv
 dequantize makes of base, "source": the model it was made from}.  An answer: {"verdict": ..., "why": ...}:
 right   every parameter is, bit for bit in BF16, what the same class of the engine holds after loading plain, the FP8
-        ones are near those of source, the others equal; and linear layers multiply by them
+        ones are near the source's, the others equal; and linear layers multiply by them
 wrong   loaded without an error, and something of this does not hold
 stops   the engine raises an exception
 unknown the engine does not load source or plain, or by another class: nothing can be told
@@ -73,7 +73,7 @@ def differences(found: Held, plain: Held, source: Held) -> list[str]:
 
 
 def wrong_caches(found: Held, folder: str) -> Iterator[str]:
-    """Layers whose factors of keys and values are not those of the files."""
+    """Layers whose factors of keys and values differ from the files'."""
     for layer, wanted in caches_on_disk(pathlib.Path(folder)).items() if found.caches is not None else ():
         used = found.caches.get(layer, [(1.0, 1.0)])
         if not any(all(abs(a / b - 1) < CACHES_NEAR for a, b in zip(factors, wanted)) for factors in used):

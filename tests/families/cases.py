@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cases: tensors of released model families, and what `quantize` must do with each; expected.py says how.
 
-Names, data types, config keys and the number of dimensions are those of the releases; sizes are cut down to a few hundred, with the
+Names, data types, config keys and the number of dimensions are the releases'; sizes are cut down to a few hundred, with the
 remainders by 128 and 32 that decide (1856 becomes 192, one and a half blocks; a head count stays below a block).  One layer of each
 kind, four experts, 512 words.
 """

@@ -24,7 +24,7 @@
 #include "tests/simt/device.h"
 #include "tests/unit/support/scratch.h"
 
-/* An eighth of a layer of Llama-3-8B (4096 x 14336, 32 heads, 8 of keys): all bytes but those of
+/* An eighth of a layer of Llama-3-8B (4096 x 14336, 32 heads, 8 of keys): all bytes except
  * attention's sums are in proportion. */
 #define SHARE  8
 #define HIDDEN 512
