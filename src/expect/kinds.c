@@ -361,8 +361,8 @@ static size_t make_classes(const struct expect *expect, const struct stack *stac
 
 void expect_kinds(struct expect *expect)
 {
-	for (const struct stack *stack = expect->stacks; stack < expect->stacks + expect->n_stacks;
-	     stack++) {
+	for (size_t s = 0; s < expect->n_stacks; s++) {
+		const struct stack *stack = &expect->stacks[s];
 		struct class classes[MAX_CLASSES] = { 0 };
 		size_t n;
 

@@ -304,18 +304,19 @@ static void report_missing(struct verify *verify, const struct tensor_ref *ref, 
 		    verify->run.origin->checkpoint.shards[ref->shard].name);
 }
 
-/* Reports a tensor that the checkpoint does not have by name: all of it, or which of its n experts
- * are missing. */
+/* Reports a tensor that the checkpoint does not have by name: all of it, or which of its units from
+ * first to end are missing. */
 static void report_missing_parts(struct verify *verify, const struct tensor_ref *ref,
-				 const struct unit *units, size_t n)
+				 const struct selection *selection, size_t first, size_t end)
 {
+	const struct unit *units = selection->units;
 	size_t n_found = 0;
 
-	for (size_t u = 0; u < n; u++)
+	for (size_t u = first; u < end; u++)
 		n_found += checkpoint_find(verify->opened.checkpoint, units[u].name) != NULL;
 	if (!n_found)
 		report_missing(verify, ref, ref->tensor->name);
-	for (size_t u = 0; n_found && u < n; u++)
+	for (size_t u = first; n_found && u < end; u++)
 		if (!checkpoint_find(verify->opened.checkpoint, units[u].name))
 			report_missing(verify, ref, units[u].name);
 }
@@ -346,7 +347,7 @@ static void find_missing(struct verify *verify, struct origin *origin)
 		if (!checkpoint_find(verify->opened.checkpoint, ref->tensor->name) &&
 		    !low_bit_is_dropped(&selection->low_bit, i) &&
 		    !(fp8 && detection_is_scale(&detection, ref)))
-			report_missing_parts(verify, ref, selection->units + first, u - first);
+			report_missing_parts(verify, ref, selection, first, u);
 	}
 	detection_release(&detection);
 }
