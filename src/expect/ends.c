@@ -142,7 +142,7 @@ static void look_at(struct expect *expect, const struct st_tensor *tensor, struc
 /* Have the layers of the language model norms with weights? */
 static bool has_norms(const struct expect *expect)
 {
-	const struct layer *layer = &expect->layers[expect->main->first];
+	const struct expect_layer *layer = &expect->layers[expect->main->first];
 
 	for (size_t i = 0; i < layer->n; i++) {
 		uint32_t template = expect->members[layer->first + i].template;

@@ -13,7 +13,8 @@
 #define MAX_EXPERTS 65536 /* as quantize accepts */
 
 /* Returns the name of the first expert's tensor that the member lacks, which the caller frees. */
-static char *first_missing(const struct expect *expect, const struct member *member, uint64_t n)
+static char *first_missing(const struct expect *expect, const struct expect_member *member,
+			   uint64_t n)
 {
 	const struct cell *cell = &expect->cells[member->cell], *end = cell;
 	unsigned char *has = xcalloc(n, 1);
@@ -66,22 +67,22 @@ static uint64_t n_zero_experts(const struct expect *expect)
 
 /* The experts of a layer. */
 struct experts {
-	bool routed, counted;	   /* counted: config.json says their number */
-	uint64_t n;		   /* which each matrix must have */
-	const struct member *most; /* with the highest number */
-	const struct member *less; /* the first that lacks some; NULL: none */
-	uint64_t lacking;	   /* of all matrices */
+	bool routed, counted;		  /* counted: config.json says their number */
+	uint64_t n;			  /* which each matrix must have */
+	const struct expect_member *most; /* with the highest number */
+	const struct expect_member *less; /* the first that lacks some; NULL: none */
+	uint64_t lacking;		  /* of all matrices */
 };
 
 static bool is_of(const struct expect *expect, const struct experts *experts,
-		  const struct member *member)
+		  const struct expect_member *member)
 {
 	const struct template *template = &expect->templates[member->template];
 
 	return template->expert && template->routed == experts->routed;
 }
 
-static void report_count(struct expect *expect, const struct member *member, uint32_t has,
+static void report_count(struct expect *expect, const struct expect_member *member, uint32_t has,
 			 uint64_t n)
 {
 	const char *name = expect_tensor(expect, member)->name;
@@ -105,13 +106,13 @@ static void report_missing(struct expect *expect, const struct experts *experts)
 	free(name);
 }
 
-static void check_layer(struct expect *expect, const struct layer *layer, bool routed)
+static void check_layer(struct expect *expect, const struct expect_layer *layer, bool routed)
 {
 	struct experts experts = { .routed = routed };
 	uint64_t n = n_counted(expect);
 
 	for (size_t i = 0; i < layer->n; i++) {
-		const struct member *member = &expect->members[layer->first + i];
+		const struct expect_member *member = &expect->members[layer->first + i];
 
 		if (is_of(expect, &experts, member) &&
 		    (!experts.most || member->end > experts.most->end))
@@ -122,7 +123,7 @@ static void check_layer(struct expect *expect, const struct layer *layer, bool r
 	experts.counted = routed && n && expect->main == &expect->stacks[layer->stack];
 	experts.n = experts.counted ? n : experts.most->end;
 	for (size_t i = 0; i < layer->n; i++) {
-		const struct member *member = &expect->members[layer->first + i];
+		const struct expect_member *member = &expect->members[layer->first + i];
 
 		if (!is_of(expect, &experts, member) || member->n >= experts.n)
 			continue;

@@ -17,7 +17,7 @@
 /* The layers of one class. */
 struct class
 {
-	const struct layer *first;
+	const struct expect_layer *first;
 	size_t n;
 	uint32_t *numbers; /* of the layers */
 };
@@ -32,8 +32,8 @@ bool expect_regular(const uint32_t *numbers, size_t n, uint64_t n_layers)
 	return n > 1 && (n > 2 || step != 1 || numbers[0] == 0 || numbers[n - 1] + 1 == n_layers);
 }
 
-char *expect_name_in(const struct expect *expect, const struct layer *layer,
-		     const struct member *like)
+char *expect_name_in(const struct expect *expect, const struct expect_layer *layer,
+		     const struct expect_member *like)
 {
 	const struct stack *stack = &expect->stacks[layer->stack];
 	const char *name = expect_tensor(expect, like)->name;
@@ -43,10 +43,11 @@ char *expect_name_in(const struct expect *expect, const struct layer *layer,
 }
 
 /* Returns the number of names that b has and a lacks, or SIZE_MAX where a has one that b lacks. */
-static size_t n_lacking(const struct expect *expect, const struct layer *a, const struct layer *b)
+static size_t n_lacking(const struct expect *expect, const struct expect_layer *a,
+			const struct expect_layer *b)
 {
-	const struct member *x = expect->members + a->first, *x_end = x + a->n;
-	const struct member *y = expect->members + b->first, *y_end = y + b->n;
+	const struct expect_member *x = expect->members + a->first, *x_end = x + a->n;
+	const struct expect_member *y = expect->members + b->first, *y_end = y + b->n;
 
 	if (a->n >= b->n)
 		return SIZE_MAX;
@@ -68,13 +69,14 @@ static bool is_rare(const struct class *a, const struct class *b, uint64_t n_lay
 }
 
 /* Returns the first name that b has and a lacks. */
-static const struct member *first_lacking(const struct expect *expect, const struct layer *a,
-					  const struct layer *b)
+static const struct expect_member *first_lacking(const struct expect *expect,
+						 const struct expect_layer *a,
+						 const struct expect_layer *b)
 {
-	const struct member *first = NULL;
+	const struct expect_member *first = NULL;
 
 	for (size_t i = 0; i < b->n; i++) {
-		const struct member *member = &expect->members[b->first + i];
+		const struct expect_member *member = &expect->members[b->first + i];
 
 		if (!expect_member(expect, a, member->template) &&
 		    (!first || member->cell < first->cell))
@@ -86,10 +88,10 @@ static const struct member *first_lacking(const struct expect *expect, const str
 static void report_lacking(struct expect *expect, const struct class *a, const struct class *b,
 			   size_t n)
 {
-	const struct layer *of = b->first;
+	const struct expect_layer *of = b->first;
 
 	for (size_t i = 0; i < a->n; i++) {
-		struct layer layer = *a->first;
+		struct expect_layer layer = *a->first;
 		char *name, more[64] = "";
 
 		layer.number = a->numbers[i];
@@ -160,12 +162,12 @@ static bool find_renaming(const struct expect *expect, uint32_t old, uint32_t ne
 }
 
 /* Returns the member of `layer` that has the name of a template after the renaming, or NULL. */
-static const struct member *renamed(struct expect *expect, const struct layer *layer,
-				    uint32_t template, const struct renaming *renaming,
-				    const char *old)
+static const struct expect_member *renamed(struct expect *expect, const struct expect_layer *layer,
+					   uint32_t template, const struct renaming *renaming,
+					   const char *old)
 {
 	struct buf name = { 0 };
-	const struct member *found = NULL;
+	const struct expect_member *found = NULL;
 	size_t n;
 	const char *text = expect_template_name(expect, template, &n);
 
@@ -182,8 +184,8 @@ static const struct member *renamed(struct expect *expect, const struct layer *l
 }
 
 /* Has layer a all that it lacks of b under names with one other segment? */
-static bool is_renamed(struct expect *expect, const struct layer *a, const struct layer *b,
-		       uint32_t old, uint32_t new)
+static bool is_renamed(struct expect *expect, const struct expect_layer *a,
+		       const struct expect_layer *b, uint32_t old, uint32_t new)
 {
 	struct renaming renaming;
 	char *new_segment, *old_name;
@@ -210,12 +212,13 @@ static bool is_renamed(struct expect *expect, const struct layer *a, const struc
 }
 
 /* Reports layer a if it is layer b with another segment. */
-static bool check_renamed(struct expect *expect, const struct layer *a, const struct class *b)
+static bool check_renamed(struct expect *expect, const struct expect_layer *a,
+			  const struct class *b)
 {
-	const struct member *old = first_lacking(expect, a, b->first);
+	const struct expect_member *old = first_lacking(expect, a, b->first);
 
 	for (size_t i = 0; old && i < a->n; i++) {
-		const struct member *new = &expect->members[a->first + i];
+		const struct expect_member *new = &expect->members[a->first + i];
 		char *name;
 
 		if (expect_member(expect, b->first, new->template) ||
@@ -270,7 +273,7 @@ static bool has_rest(const struct expect *expect, const struct class *classes, s
 	if (!n_parent)
 		return expect->templates[template].facts.role == ROLE_NORM;
 	for (size_t i = 0; i < a->first->n; i++) {
-		const struct member *member = &expect->members[a->first->first + i];
+		const struct expect_member *member = &expect->members[a->first->first + i];
 		size_t n_other;
 		const char *other = expect_template_name(expect, member->template, &n_other);
 
@@ -303,7 +306,7 @@ static void check_lone(struct expect *expect, const struct class *classes, size_
 	    json_integer_value(json_object_get(expect->level, "num_kv_shared_layers")))
 		return;
 	for (size_t i = 0; i < b->first->n; i++) {
-		const struct member *member = &expect->members[b->first->first + i];
+		const struct expect_member *member = &expect->members[b->first->first + i];
 		const struct role_facts *facts = &expect->templates[member->template].facts;
 		char *name;
 
@@ -344,7 +347,7 @@ static size_t make_classes(const struct expect *expect, const struct stack *stac
 	size_t n = 0;
 
 	for (size_t i = 0; i < stack->n; i++) {
-		const struct layer *layer = &expect->layers[stack->first + i];
+		const struct expect_layer *layer = &expect->layers[stack->first + i];
 		size_t c = 0;
 
 		while (c < n && classes[c].first->class != layer->class)

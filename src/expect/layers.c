@@ -54,7 +54,7 @@ static uint32_t find_layer(struct expect *expect, struct reader *reader, const c
 	number = intern_add(&reader->layers, key, sizeof key);
 	if (number == n) {
 		ARRAY_GROW(expect->layers, n);
-		expect->layers[n] = (struct layer){ .stack = key[0], .number = key[1] };
+		expect->layers[n] = (struct expect_layer){ .stack = key[0], .number = key[1] };
 		expect->n_layers++;
 	}
 	reader->last = name;
@@ -108,14 +108,14 @@ static void read_name(struct expect *expect, struct reader *reader, uint32_t i)
 
 /* A layer and its place before they were sorted. */
 struct placed {
-	struct layer layer;
+	struct expect_layer layer;
 	uint32_t place;
 };
 
 static int by_number(const void *a, const void *b)
 {
-	const struct layer *x = &((const struct placed *)a)->layer;
-	const struct layer *y = &((const struct placed *)b)->layer;
+	const struct expect_layer *x = &((const struct placed *)a)->layer;
+	const struct expect_layer *y = &((const struct placed *)b)->layer;
 
 	if (x->stack != y->stack)
 		return x->stack < y->stack ? -1 : 1;
@@ -168,7 +168,7 @@ static void sort_cells(struct expect *expect, bool by_layer, size_t n)
 }
 
 /* Counts a cell in its member; cells of one member follow each other. */
-static void count_cell(const struct expect *expect, struct member *member, size_t i)
+static void count_cell(const struct expect *expect, struct expect_member *member, size_t i)
 {
 	const struct tensor_ref *by_name = expect->checkpoint->by_name;
 	const struct cell *cell = &expect->cells[i];
@@ -188,19 +188,19 @@ static void count_cell(const struct expect *expect, struct member *member, size_
 
 static void make_members(struct expect *expect)
 {
-	struct member *member = NULL;
+	struct expect_member *member = NULL;
 	size_t n = 0;
 
 	expect->members = xcalloc(expect->n_cells, sizeof *expect->members);
 	for (size_t i = 0; i < expect->n_cells; i++) {
 		const struct cell *cell = &expect->cells[i];
-		struct layer *layer = &expect->layers[cell->layer];
+		struct expect_layer *layer = &expect->layers[cell->layer];
 
 		if (!member || !layer->n || member->template != cell->template) {
 			if (!layer->n++)
 				layer->first = n;
 			member = &expect->members[n++];
-			*member = (struct member){ cell->template, (uint32_t)i, 0, 0 };
+			*member = (struct expect_member){ cell->template, (uint32_t)i, 0, 0 };
 		}
 		count_cell(expect, member, i);
 	}
@@ -225,7 +225,7 @@ static void classify(struct expect *expect)
 
 	find_main(expect);
 	for (size_t i = 0; i < expect->n_layers; i++) {
-		struct layer *layer = &expect->layers[i];
+		struct expect_layer *layer = &expect->layers[i];
 
 		if (expect->main && &expect->stacks[layer->stack] == expect->main)
 			layer->declared = expect_declared(expect, layer->number);
@@ -257,8 +257,8 @@ void expect_layers(struct expect *expect)
 	buf_release(&reader.rest);
 }
 
-const struct member *expect_member(const struct expect *expect, const struct layer *layer,
-				   uint32_t template)
+const struct expect_member *expect_member(const struct expect *expect,
+					  const struct expect_layer *layer, uint32_t template)
 {
 	size_t begin = layer->first, end = begin + layer->n;
 

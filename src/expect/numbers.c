@@ -41,7 +41,7 @@ static void count_norms(const struct expect *expect, const struct stack *stack, 
 	*least = SIZE_MAX;
 	*most = 0;
 	for (size_t i = 0; i < stack->n; i++) {
-		const struct layer *layer = &expect->layers[stack->first + i];
+		const struct expect_layer *layer = &expect->layers[stack->first + i];
 		size_t n = 0;
 
 		for (size_t m = 0; m < layer->n; m++)
@@ -84,7 +84,7 @@ void expect_judge(struct expect *expect)
 }
 
 /* Is the layer one of multi-token prediction? */
-static bool predicts(const struct expect *expect, const struct layer *layer)
+static bool predicts(const struct expect *expect, const struct expect_layer *layer)
 {
 	for (size_t i = 0; i < layer->n; i++) {
 		uint32_t template = expect->members[layer->first + i].template;
@@ -156,7 +156,7 @@ static void check_beyond(struct expect *expect, const struct stack *stack, uint6
 	uint64_t n_mtp = expect_n_mtp(expect, &key);
 
 	for (size_t i = 0; i < stack->n; i++) {
-		const struct layer *layer = &expect->layers[stack->first + i];
+		const struct expect_layer *layer = &expect->layers[stack->first + i];
 
 		if (layer->number < end)
 			continue;

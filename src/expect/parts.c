@@ -41,11 +41,11 @@ size_t expect_parent_len(const char *name, size_t len, const char *word)
 		       : 0;
 }
 
-const struct member *expect_sibling(struct expect *expect, const struct layer *layer,
-				    const char *parent, size_t n, const char *word)
+const struct expect_member *expect_sibling(struct expect *expect, const struct expect_layer *layer,
+					   const char *parent, size_t n, const char *word)
 {
 	struct buf name = { 0 };
-	const struct member *member;
+	const struct expect_member *member;
 
 	buf_add(&name, parent, n);
 	buf_printf(&name, "%s.weight", word);
@@ -54,8 +54,9 @@ const struct member *expect_sibling(struct expect *expect, const struct layer *l
 	return member;
 }
 
-static void report(struct expect *expect, const struct layer *layer, const struct member *has,
-		   const char *have, const char *beside, const char *needs)
+static void report(struct expect *expect, const struct expect_layer *layer,
+		   const struct expect_member *has, const char *have, const char *beside,
+		   const char *needs)
 {
 	const char *name = expect_tensor(expect, has)->name;
 	const char *word = strstr(name + expect->stacks[layer->stack].len, have);
@@ -71,7 +72,7 @@ static void report(struct expect *expect, const struct layer *layer, const struc
 		   have, beside);
 }
 
-static bool has_other(struct expect *expect, const struct layer *layer, const char *parent,
+static bool has_other(struct expect *expect, const struct expect_layer *layer, const char *parent,
 		      size_t n, size_t row)
 {
 	for (size_t i = 0; i < 8 && rows[row].other[i]; i++)
@@ -90,8 +91,8 @@ static bool is_attention(const char *path, size_t n)
 	return memmem(path + begin, n - begin, "att", 3);
 }
 
-static void check_member(struct expect *expect, const struct layer *layer,
-			 const struct member *member)
+static void check_member(struct expect *expect, const struct expect_layer *layer,
+			 const struct expect_member *member)
 {
 	for (size_t row = 0; row < sizeof rows / sizeof *rows; row++) {
 		size_t len, n;
@@ -123,10 +124,10 @@ static bool has_bias(const struct expect *expect)
 	const size_t n = sizeof end - 1;
 
 	for (size_t i = 0; i < expect->main->n; i++) {
-		const struct layer *layer = &expect->layers[expect->main->first + i];
+		const struct expect_layer *layer = &expect->layers[expect->main->first + i];
 
 		for (size_t m = 0; m < layer->n; m++) {
-			const struct member *member = &expect->members[layer->first + m];
+			const struct expect_member *member = &expect->members[layer->first + m];
 			size_t len;
 			const char *name = expect_template_name(expect, member->template, &len);
 
@@ -161,7 +162,7 @@ void expect_parts(struct expect *expect)
 	struct intern classes = { 0 };
 
 	for (size_t i = 0; i < expect->n_layers; i++) {
-		const struct layer *layer = &expect->layers[i];
+		const struct expect_layer *layer = &expect->layers[i];
 		size_t n = classes.n;
 
 		if (!expect->stacks[layer->stack].is_uniform)

@@ -93,7 +93,7 @@ static void compare(struct expect *expect, const struct one *ones, size_t n, con
 }
 
 /* Compares the experts of a layer, of which there are several. */
-static void compare_experts(struct expect *expect, const struct member *member)
+static void compare_experts(struct expect *expect, const struct expect_member *member)
 {
 	const struct cell *cell = &expect->cells[member->cell];
 	struct one *ones;
@@ -115,9 +115,9 @@ void expect_shapes(struct expect *expect)
 
 	for (uint32_t l = 0; l < expect->n_layers; l++)
 		for (size_t m = 0; m < expect->layers[l].n; m++) {
-			const struct layer *layer = &expect->layers[l];
+			const struct expect_layer *layer = &expect->layers[l];
 			const struct stack *stack = &expect->stacks[layer->stack];
-			const struct member *member = &expect->members[layer->first + m];
+			const struct expect_member *member = &expect->members[layer->first + m];
 
 			if (!stack->is_uniform)
 				continue;

@@ -42,13 +42,13 @@ struct numbers {
 	uint64_t list[MAX_NUMBERS];
 };
 
-struct sizes {
+struct size_check {
 	struct expect *expect;
 	struct numbers of[N_KINDS];
 	struct numbers shared; /* experts that every token takes, whose widths one matrix has */
 	uint32_t *fits; /* of rows and columns of each template: classes that config.json gives */
 	bool counts;	/* fits are counted, and nothing is reported */
-	const struct layer *layer;
+	const struct expect_layer *layer;
 	bool lone; /* there is no other layer of its class */
 };
 
@@ -72,7 +72,7 @@ static void add(struct numbers *numbers, const json_t *value)
 	numbers->list[numbers->n++] = number;
 }
 
-static void add_member(struct sizes *sizes, const char *key, const json_t *value, bool nested)
+static void add_member(struct size_check *sizes, const char *key, const json_t *value, bool nested)
 {
 	const json_t *element;
 	size_t i;
@@ -92,7 +92,7 @@ static void add_member(struct sizes *sizes, const char *key, const json_t *value
 		add(&sizes->shared, value);
 }
 
-static void read_numbers(struct sizes *sizes, const json_t *object, int depth)
+static void read_numbers(struct size_check *sizes, const json_t *object, int depth)
 {
 	const char *key;
 	json_t *value;
@@ -125,7 +125,7 @@ static bool is_product(const struct numbers *numbers, const struct numbers *time
 }
 
 /* Counts a size that fits, or reports one that does not. */
-static void judge(struct sizes *sizes, const struct member *member, int dim, bool fits,
+static void judge(struct size_check *sizes, const struct expect_member *member, int dim, bool fits,
 		  const char *what)
 {
 	const struct st_tensor *tensor = expect_tensor(sizes->expect, member);
@@ -141,31 +141,32 @@ static void judge(struct sizes *sizes, const struct member *member, int dim, boo
 }
 
 /* Returns PARENT.word.weight of the layer if it is a matrix. */
-static const struct member *find(struct sizes *sizes, const char *parent, size_t n,
-				 const char *word)
+static const struct expect_member *find(struct size_check *sizes, const char *parent, size_t n,
+					const char *word)
 {
-	const struct member *member = expect_sibling(sizes->expect, sizes->layer, parent, n, word);
+	const struct expect_member *member =
+		expect_sibling(sizes->expect, sizes->layer, parent, n, word);
 	const struct st_tensor *tensor = member ? expect_tensor(sizes->expect, member) : NULL;
 
 	return tensor && tensor->n_dims == 2 && expect_is_plain(tensor) ? member : NULL;
 }
 
-static uint64_t side(const struct sizes *sizes, const struct member *member, int dim)
+static uint64_t side(const struct size_check *sizes, const struct expect_member *member, int dim)
 {
 	return expect_tensor(sizes->expect, member)->shape[dim];
 }
 
 #define HEADS_TEXT "heads times their size"
 
-static void check_attention(struct sizes *sizes, const char *parent, size_t n)
+static void check_attention(struct size_check *sizes, const char *parent, size_t n)
 {
 	const uint64_t hidden = sizes->expect->config.size[CONFIG_HIDDEN_SIZE];
 	const struct numbers *heads = &sizes->of[HEADS], *kv_heads = &sizes->of[KV_HEADS];
 	const struct numbers *dims = &sizes->of[HEAD_DIM];
-	const struct member *q = find(sizes, parent, n, "q_proj");
-	const struct member *k = find(sizes, parent, n, "k_proj");
-	const struct member *v = find(sizes, parent, n, "v_proj");
-	const struct member *o = find(sizes, parent, n, "o_proj");
+	const struct expect_member *q = find(sizes, parent, n, "q_proj");
+	const struct expect_member *k = find(sizes, parent, n, "k_proj");
+	const struct expect_member *v = find(sizes, parent, n, "v_proj");
+	const struct expect_member *o = find(sizes, parent, n, "o_proj");
 
 	/* linear attention has words of its own */
 	if (!q || !k || memmem(parent, n, "linear", 6) ||
@@ -189,13 +190,13 @@ static void check_attention(struct sizes *sizes, const char *parent, size_t n)
 		judge(sizes, v, 0, is_product(kv_heads, dims, side(sizes, v, 0)), HEADS_TEXT);
 }
 
-static void check_mlp(struct sizes *sizes, const char *parent, size_t n)
+static void check_mlp(struct size_check *sizes, const char *parent, size_t n)
 {
 	static const struct numbers one = { true, 1, { 1 } };
 	const uint64_t hidden = sizes->expect->config.size[CONFIG_HIDDEN_SIZE];
-	const struct member *gate = find(sizes, parent, n, "gate_proj");
-	const struct member *up = find(sizes, parent, n, "up_proj");
-	const struct member *down = find(sizes, parent, n, "down_proj");
+	const struct expect_member *gate = find(sizes, parent, n, "gate_proj");
+	const struct expect_member *up = find(sizes, parent, n, "up_proj");
+	const struct expect_member *down = find(sizes, parent, n, "down_proj");
 	const struct numbers *widths = &sizes->of[WIDTH];
 	uint64_t width;
 
@@ -219,8 +220,8 @@ static void check_mlp(struct sizes *sizes, const char *parent, size_t n)
 }
 
 /* Checks a norm of the layer itself, as "input_layernorm.weight". */
-static void check_norm(struct sizes *sizes, const struct member *member, const char *name,
-		       size_t len)
+static void check_norm(struct size_check *sizes, const struct expect_member *member,
+		       const char *name, size_t len)
 {
 	const struct st_tensor *tensor = expect_tensor(sizes->expect, member);
 
@@ -232,10 +233,11 @@ static void check_norm(struct sizes *sizes, const struct member *member, const c
 		      HIDDEN_TEXT);
 }
 
-static void check_layer(struct sizes *sizes)
+static void check_layer(struct size_check *sizes)
 {
 	for (size_t m = 0; m < sizes->layer->n; m++) {
-		const struct member *member = &sizes->expect->members[sizes->layer->first + m];
+		const struct expect_member *member =
+			&sizes->expect->members[sizes->layer->first + m];
 		size_t len, n;
 		const char *name = expect_template_name(sizes->expect, member->template, &len);
 		char *copy;
@@ -258,8 +260,8 @@ static void check_layer(struct sizes *sizes)
 }
 
 /* Looks at one layer of each class; first[c] is that of class c, and n[c] their number. */
-static void check_classes(struct sizes *sizes, const struct layer *const *first, const uint32_t *n,
-			  size_t n_classes)
+static void check_classes(struct size_check *sizes, const struct expect_layer *const *first,
+			  const uint32_t *n, size_t n_classes)
 {
 	for (size_t c = 0; c < n_classes; c++) {
 		sizes->layer = first[c];
@@ -270,9 +272,9 @@ static void check_classes(struct sizes *sizes, const struct layer *const *first,
 
 void expect_sizes(struct expect *expect)
 {
-	struct sizes sizes = { .expect = expect };
+	struct size_check sizes = { .expect = expect };
 	struct intern classes = { 0 };
-	const struct layer **first;
+	const struct expect_layer **first;
 	uint32_t *n;
 
 	if (expect_has_pairs(expect) || !expect->main || !expect->main->is_uniform ||
@@ -284,7 +286,7 @@ void expect_sizes(struct expect *expect)
 	first = xcalloc(expect->main->n, sizeof *first);
 	n = xcalloc(expect->main->n, sizeof *n);
 	for (size_t i = 0; i < expect->main->n; i++) {
-		const struct layer *layer = &expect->layers[expect->main->first + i];
+		const struct expect_layer *layer = &expect->layers[expect->main->first + i];
 		size_t class = intern_add(&classes, &layer->class, sizeof layer->class);
 
 		first[class] = first[class] ? first[class] : layer;

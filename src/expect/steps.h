@@ -46,14 +46,14 @@ struct cell {
 };
 
 /* The cells of one template in a layer; for numbered experts, one of each. */
-struct member {
+struct expect_member {
 	uint32_t template;
 	uint32_t cell; /* the first one */
 	uint32_t n;    /* distinct experts, or 1 */
 	uint32_t end;  /* above the highest number of an expert, or 1 */
 };
 
-struct layer {
+struct expect_layer {
 	uint32_t stack, number;
 	uint32_t declared; /* what config.json says of it: equal numbers are equal kinds */
 	uint32_t class;	   /* layers of equal kind and equal templates */
@@ -84,9 +84,9 @@ struct expect {
 	struct template *templates;
 	size_t n_cells;
 	struct cell *cells; /* by layer and template */
-	struct member *members;
+	struct expect_member *members;
 	size_t n_layers;
-	struct layer *layers; /* by stack and number */
+	struct expect_layer *layers; /* by stack and number */
 	size_t n_stacks;
 	struct stack *stacks;
 	const struct stack *main; /* of the language model; NULL: none */
@@ -139,11 +139,11 @@ void expect_template_learn(struct expect *expect, uint32_t template, const struc
 			   const struct layer_name *split);
 
 /* Returns the layer's member of a template, or NULL. */
-const struct member *expect_member(const struct expect *expect, const struct layer *layer,
-				   uint32_t template);
+const struct expect_member *expect_member(const struct expect *expect,
+					  const struct expect_layer *layer, uint32_t template);
 
 static inline const struct st_tensor *expect_tensor(const struct expect *expect,
-						    const struct member *member)
+						    const struct expect_member *member)
 {
 	return expect->checkpoint->by_name[expect->cells[member->cell].tensor].tensor;
 }
@@ -159,13 +159,13 @@ static inline bool expect_is_plain(const struct st_tensor *tensor)
 size_t expect_parent_len(const char *name, size_t len, const char *word);
 
 /* Returns the layer's member PARENT.word.weight, or NULL; n is the length of the parent's path. */
-const struct member *expect_sibling(struct expect *expect, const struct layer *layer,
-				    const char *parent, size_t n, const char *word);
+const struct expect_member *expect_sibling(struct expect *expect, const struct expect_layer *layer,
+					   const char *parent, size_t n, const char *word);
 
 /* Returns the name that a layer's tensor would have after that of another layer of its stack.  The
  * caller frees it. */
-char *expect_name_in(const struct expect *expect, const struct layer *layer,
-		     const struct member *like);
+char *expect_name_in(const struct expect *expect, const struct expect_layer *layer,
+		     const struct expect_member *like);
 
 /* Do the numbers look chosen: a run at the begin or end of n_layers layers, or in equal steps? */
 bool expect_regular(const uint32_t *numbers, size_t n, uint64_t n_layers);

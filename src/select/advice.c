@@ -30,7 +30,7 @@ const char *select_hint(const struct select *select)
 /* --- what there is to say --- */
 
 /* Candidates that a note is about. */
-struct group {
+struct noted {
 	size_t n;
 	const struct candidate *first;
 };
@@ -38,7 +38,7 @@ struct group {
 /* All that one pass over the candidates, perhaps a million, finds. */
 struct survey {
 	uint64_t whole, perhaps; /* bytes: that count, and of those that may be taken */
-	struct group experts, overridden, partial, small;
+	struct noted experts, overridden, partial, small;
 };
 
 /* Embeddings and heads aside. */
@@ -93,7 +93,7 @@ static bool is_small(const struct candidate *c)
 	       (c->rows < MX_KERNEL_MIN || c->cols < MX_KERNEL_MIN);
 }
 
-static void group_add(struct group *group, const struct candidate *c)
+static void group_add(struct noted *group, const struct candidate *c)
 {
 	if (!group->n++)
 		group->first = c;
@@ -185,7 +185,7 @@ static void note_mostly_kept(const struct select *select, const struct survey *s
 
 /* --- experts of an unknown layout --- */
 
-static void note_unknown_experts(const struct group *experts, struct notes *notes)
+static void note_unknown_experts(const struct noted *experts, struct notes *notes)
 {
 	const struct candidate *first = experts->first;
 	struct buf shape = { 0 };
@@ -224,7 +224,7 @@ static void note_overridden(const struct select *select, struct notes *notes)
 
 /* --- partial blocks --- */
 
-static void note_partial(const struct select *select, const struct group *partial,
+static void note_partial(const struct select *select, const struct noted *partial,
 			 struct notes *notes)
 {
 	const struct candidate *first = partial->first;
@@ -242,7 +242,7 @@ static void note_partial(const struct select *select, const struct group *partia
 
 /* --- kernels --- */
 
-static void note_small(const struct group *small, struct notes *notes)
+static void note_small(const struct noted *small, struct notes *notes)
 {
 	const char *first;
 	size_t n = small->n;

@@ -34,7 +34,7 @@ static struct candidate *find_bias(const struct select *select, const struct can
 }
 
 /* The two fused tensors of a layer; either may be missing or kept. */
-struct layer {
+struct split_layer {
 	size_t gate_up, down; /* candidates, or NONE */
 };
 
@@ -43,15 +43,15 @@ static bool is_split(const struct candidate *c)
 	return candidate_is_fused(c) && c->stack != STACK_WHOLE;
 }
 
-static int layers_fill(struct layer *layers, size_t n, const struct select *select,
+static int layers_fill(struct split_layer *layers, size_t n, const struct select *select,
 		       struct intern *prefixes, struct err *err)
 {
 	for (size_t i = 0; i < n; i++)
-		layers[i] = (struct layer){ NONE, NONE };
+		layers[i] = (struct split_layer){ NONE, NONE };
 	for (size_t i = 0; i < select->n; i++) {
 		const struct candidate *c = &select->candidates[i];
 		const char *name = c->source->tensor->name;
-		struct layer *layer;
+		struct split_layer *layer;
 		size_t *slot;
 
 		if (!is_split(c))
@@ -84,7 +84,7 @@ static int check_bias_shape(const struct candidate *c, const struct candidate *b
 
 /* Experts with biases are GPT-OSS's: their gate and up take turns.  No size shows it, so that
  * anything else with biases is refused.  Low-bit ones are stored as [experts, out, in]. */
-static int resolve_biases(struct select *select, const struct layer *layer,
+static int resolve_biases(struct select *select, const struct split_layer *layer,
 			  struct experts_layout *layout, struct err *err)
 {
 	const size_t members[2] = { layer->gate_up, layer->down };
@@ -156,7 +156,7 @@ static void set_layout(struct candidate *c, const struct experts_layout *layout)
 	experts_matrix(layout, down ? EXPERT_DOWN : EXPERT_GATE, 0, &c->rows, &c->cols, &slice);
 }
 
-static int layer_resolve(struct select *select, const struct layer *layer, struct err *err)
+static int layer_resolve(struct select *select, const struct split_layer *layer, struct err *err)
 {
 	size_t members[2] = { layer->gate_up, layer->down };
 	struct experts_tensor tensors[2] = { { 0 } };
@@ -210,7 +210,7 @@ static int check_count(const struct select *select, struct err *err)
 int select_experts(struct select *select, struct err *err)
 {
 	struct intern prefixes = { 0 };
-	struct layer *layers;
+	struct split_layer *layers;
 	size_t n_fused = 0;
 	int rc;
 

@@ -8,7 +8,7 @@
 #include "base/sort.h"
 
 /* A step of a set to a better option, from the one that the step before reaches. */
-struct step {
+struct keep_step {
 	size_t set, number; /* of the steps of this set */
 	size_t to;	    /* option */
 	double saved;	    /* divergence */
@@ -16,8 +16,8 @@ struct step {
 	double worth;	    /* saved per byte */
 };
 
-struct steps {
-	struct step *list;
+struct keep_steps {
+	struct keep_step *list;
 	size_t n;
 };
 
@@ -70,14 +70,14 @@ static size_t find_next(const struct keep_set *set, size_t from)
 }
 
 /* Adds the steps of a set along its lower convex hull. */
-static void add_steps(struct steps *steps, const struct keep_set *set, size_t number)
+static void add_steps(struct keep_steps *steps, const struct keep_set *set, size_t number)
 {
 	size_t from = 0, to = find_free(set);
 
 	if (!to)
 		to = find_next(set, from);
 	for (size_t i = 0; to != from; i++) {
-		struct step step = { .set = number, .number = i, .to = to };
+		struct keep_step step = { .set = number, .number = i, .to = to };
 
 		step.saved = set->options[from].kld - set->options[to].kld;
 		step.n_bytes = set->options[to].n_bytes - set->options[from].n_bytes;
@@ -93,7 +93,7 @@ static void add_steps(struct steps *steps, const struct keep_set *set, size_t nu
  * places. */
 static int compare_steps(const void *one, const void *other)
 {
-	const struct step *a = one, *b = other;
+	const struct keep_step *a = one, *b = other;
 
 	if (a->worth < b->worth || a->worth > b->worth)
 		return a->worth < b->worth ? 1 : -1;
@@ -106,7 +106,7 @@ static int compare_steps(const void *one, const void *other)
 
 void keep_choose(struct keep_set *sets, size_t n, const struct keep_limit *limit)
 {
-	struct steps steps = { 0 };
+	struct keep_steps steps = { 0 };
 	bool *closed = xcalloc(n, sizeof *closed); /* a step was left out */
 	double kld = 0;
 	int64_t n_bytes = 0;
@@ -118,7 +118,7 @@ void keep_choose(struct keep_set *sets, size_t n, const struct keep_limit *limit
 	}
 	sort(steps.list, steps.n, sizeof *steps.list, compare_steps);
 	for (size_t i = 0; i < steps.n; i++) {
-		const struct step *step = &steps.list[i];
+		const struct keep_step *step = &steps.list[i];
 
 		if (!limit->by_bytes && kld <= limit->kld)
 			break;

@@ -17,7 +17,7 @@
 #define MAX_DIGITS 6 /* of the number of a layer */
 
 /* A list of layers: all names that begin with "model.layers.", of one model. */
-struct stack {
+struct layer_list {
 	const char *name; /* not terminated */
 	size_t n;
 	uint64_t bytes;
@@ -26,9 +26,9 @@ struct stack {
 	bool kept;
 };
 
-struct stacks {
+struct layer_lists {
 	struct intern names;
-	struct stack *list;
+	struct layer_list *list;
 	size_t last; /* that of the candidate before */
 };
 
@@ -54,7 +54,8 @@ static size_t stack_len(const char *name, uint64_t *number)
 }
 
 /* Returns the stack of a candidate in a layer, or NULL. */
-static struct stack *stack_of(struct stacks *stacks, const struct candidate *c, uint64_t *number)
+static struct layer_list *stack_of(struct layer_lists *stacks, const struct candidate *c,
+				   uint64_t *number)
 {
 	const char *name = c->source->tensor->name;
 	size_t known = stacks->names.n, n = stack_len(name, number);
@@ -67,12 +68,12 @@ static struct stack *stack_of(struct stacks *stacks, const struct candidate *c, 
 	stacks->last = intern_add(&stacks->names, name, n);
 	if (stacks->last == known) {
 		ARRAY_GROW(stacks->list, known);
-		stacks->list[known] = (struct stack){ .name = name, .n = n };
+		stacks->list[known] = (struct layer_list){ .name = name, .n = n };
 	}
 	return &stacks->list[stacks->last];
 }
 
-static void stack_add(struct stack *stack, const struct candidate *c, uint64_t number,
+static void stack_add(struct layer_list *stack, const struct candidate *c, uint64_t number,
 		      uint64_t hidden)
 {
 	stack->bytes += st_tensor_size(c->source->tensor);
@@ -81,13 +82,13 @@ static void stack_add(struct stack *stack, const struct candidate *c, uint64_t n
 		stack->n_layers = number + 1;
 }
 
-static bool has_word(const struct stack *stack, const char *word)
+static bool has_word(const struct layer_list *stack, const char *word)
 {
 	return memmem(stack->name, stack->n, word, strlen(word)) != NULL;
 }
 
 /* Could it be the language model's: as many layers as config.json says, of its hidden size? */
-static bool may_be_main(const struct stack *stack, const struct model_config *config)
+static bool may_be_main(const struct layer_list *stack, const struct model_config *config)
 {
 	uint64_t n_layers = config->size[CONFIG_LAYERS];
 
@@ -96,12 +97,13 @@ static bool may_be_main(const struct stack *stack, const struct model_config *co
 
 /* Returns the layers of the language model, or NULL: of several that may be, the decoder's, then
  * the largest. */
-static struct stack *find_main(const struct stacks *stacks, const struct model_config *config)
+static struct layer_list *find_main(const struct layer_lists *stacks,
+				    const struct model_config *config)
 {
-	struct stack *found = NULL;
+	struct layer_list *found = NULL;
 
 	for (size_t i = 0; stacks->list && i < stacks->names.n; i++) {
-		struct stack *stack = &stacks->list[i];
+		struct layer_list *stack = &stacks->list[i];
 		bool decoder = config->is_encoder_decoder && has_word(stack, "decoder");
 
 		if (!may_be_main(stack, config))
@@ -115,14 +117,14 @@ static struct stack *find_main(const struct stacks *stacks, const struct model_c
 }
 
 /* Returns the length of what the name has before its last word: "model." of "model.layers.". */
-static size_t parent_len(const struct stack *stack)
+static size_t parent_len(const struct layer_list *stack)
 {
 	const char *dot = stack->n > 1 ? memrchr(stack->name, '.', stack->n - 1) : NULL;
 
 	return dot ? (size_t)(dot + 1 - stack->name) : 0;
 }
 
-static bool is_beside(const struct stack *a, const struct stack *b)
+static bool is_beside(const struct layer_list *a, const struct layer_list *b)
 {
 	size_t n = parent_len(a);
 
@@ -131,7 +133,7 @@ static bool is_beside(const struct stack *a, const struct stack *b)
 
 /* Whether the layers belong to the language model: they draft tokens for it, or have its hidden
  * size, and stand beside its own where config.json describes other models too. */
-static bool is_own(const struct stack *stack, const struct stack *main,
+static bool is_own(const struct layer_list *stack, const struct layer_list *main,
 		   const struct model_config *config)
 {
 	return stack == main || has_word(stack, "mtp") || has_word(stack, "nextn") ||
@@ -139,9 +141,9 @@ static bool is_own(const struct stack *stack, const struct stack *main,
 }
 
 /* Returns the number of stacks that are kept. */
-static size_t mark_others(struct stacks *stacks, const struct model_config *config)
+static size_t mark_others(struct layer_lists *stacks, const struct model_config *config)
 {
-	const struct stack *main = find_main(stacks, config);
+	const struct layer_list *main = find_main(stacks, config);
 	size_t n = 0;
 
 	for (size_t i = 0; main && stacks->list && i < stacks->names.n; i++) {
@@ -160,14 +162,14 @@ static bool is_free_to_keep(const struct candidate *c)
 void select_layers(struct select *select)
 {
 	const struct model_config *config = &select->config;
-	struct stacks stacks = { 0 };
+	struct layer_lists stacks = { 0 };
 	bool any = config->model_type || config->architecture;
 	size_t n_kept = 0;
 	uint64_t number;
 
 	for (size_t i = 0; i < select->n; i++) {
 		const struct candidate *c = &select->candidates[i];
-		struct stack *stack;
+		struct layer_list *stack;
 
 		if (!is_matrix(c) || !c->facts.in_layer)
 			continue;
@@ -180,7 +182,7 @@ void select_layers(struct select *select)
 		n_kept = mark_others(&stacks, config);
 	for (size_t i = 0; i < select->n && any; i++) {
 		struct candidate *c = &select->candidates[i];
-		const struct stack *stack;
+		const struct layer_list *stack;
 
 		if (!is_free_to_keep(c))
 			continue;

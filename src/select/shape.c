@@ -73,7 +73,7 @@ static void check_rows(const struct select *select, struct candidate *c)
 
 /* The common beginning of the names of all experts of a layer, and the number of their joint
  * set. */
-struct layer {
+struct joint_layer {
 	const char *name;
 	size_t n; /* bytes; 0: none yet */
 	uint32_t joint_set;
@@ -91,7 +91,7 @@ static uint32_t set_number(struct select *select, struct buf *key, char kind, co
 /* Returns the joint set of an expert.  It is mostly that of the candidate before it, whose layer is
  * *layer. */
 static uint32_t experts_number(struct select *select, struct buf *key, const char *name,
-			       struct layer *layer)
+			       struct joint_layer *layer)
 {
 	if (!layer->n || strncmp(name, layer->name, layer->n) != 0) {
 		layer->name = name;
@@ -113,7 +113,7 @@ static bool find_fusion(const struct candidate *c, struct fusion *fusion)
 
 static void number_sets(struct select *select)
 {
-	struct layer layer = { 0 };
+	struct joint_layer layer = { 0 };
 	struct buf key = { 0 };
 
 	for (size_t i = 0; i < select->n; i++) {

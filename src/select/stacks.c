@@ -25,7 +25,7 @@ void candidate_stack(struct candidate *c, enum stack_mode mode)
 }
 
 /* The stacks of a layer. */
-struct layer {
+struct stacked_layer {
 	const struct candidate *first; /* NULL: none yet */
 	struct experts_layout layout;  /* of the first */
 	bool gate_up, down;	       /* some hold gate or up, some down */
@@ -46,7 +46,7 @@ static int refuse_pair(const struct candidate *a, const struct candidate *b, str
 	return -1;
 }
 
-static int layer_add(struct layer *layer, struct candidate *c, struct err *err)
+static int layer_add(struct stacked_layer *layer, struct candidate *c, struct err *err)
 {
 	const struct st_tensor *tensor = c->source->tensor;
 	const struct experts_tensor experts = { tensor->name, tensor->shape };
@@ -70,7 +70,7 @@ static int layer_add(struct layer *layer, struct candidate *c, struct err *err)
 
 /* Gate and up agree in any order of their dimensions, and down agrees with itself: without the
  * others, config decides. */
-static int layer_check(const struct layer *layer, const struct model_config *config,
+static int layer_check(const struct stacked_layer *layer, const struct model_config *config,
 		       struct err *err)
 {
 	uint64_t hidden = config->size[CONFIG_HIDDEN_SIZE];
@@ -92,7 +92,7 @@ static bool is_stack(const struct candidate *c)
 int select_stacks(struct select *select, struct err *err)
 {
 	struct intern prefixes = { 0 };
-	struct layer *layers;
+	struct stacked_layer *layers;
 	size_t n = 0;
 	int rc = 0;
 

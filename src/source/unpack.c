@@ -15,7 +15,7 @@
 #include "num/int4.h"
 
 /* The values of two elements, without their scale. */
-union pair {
+union value_pair {
 	float values[2];
 	uint64_t both;
 };
@@ -23,9 +23,9 @@ union pair {
 /* A weight while it is read. */
 struct unpacking {
 	const struct low_bit_weight *weight;
-	size_t scale_size;     /* bytes */
-	float global;	       /* 1 without one */
-	union pair pairs[256]; /* by byte of codes */
+	size_t scale_size;	     /* bytes */
+	float global;		     /* 1 without one */
+	union value_pair pairs[256]; /* by byte of codes */
 };
 
 static void unpacking_pairs(struct unpacking *unpacking)
@@ -73,7 +73,7 @@ static void unpack_whole(const struct unpacking *unpacking, const uint8_t *codes
 {
 	typedef float four __attribute__((vector_size(16)));
 	typedef uint64_t two __attribute__((vector_size(16)));
-	const union pair *pairs = unpacking->pairs;
+	const union value_pair *pairs = unpacking->pairs;
 	const four scales = { scale, scale, scale, scale };
 
 	for (size_t i = 0; i < group / 2; i += 2) {

@@ -27,12 +27,12 @@ struct division {
 typedef struct division division_fn(float amax, float fmax);
 
 /* Columns [col, end) of a row, all in one tile. */
-struct span {
+struct row_span {
 	size_t row, col, end;
 };
 
 static void divide_row(const struct matrix *x, const struct qspec *spec, struct division by,
-		       struct span span, uint8_t *codes)
+		       struct row_span span, uint8_t *codes)
 {
 	for (size_t col = span.col; col < span.end; col++) {
 		float quotient = matrix_at(x, span.row, col) / by.divisor;
@@ -56,7 +56,7 @@ static void quantize_by_division(const struct matrix *x, const struct qspec *spe
 			struct division by = divide(amax[tile], scale_fmax(spec));
 			size_t end = x->cols - col < tile_cols ? x->cols : col + tile_cols;
 
-			divide_row(x, spec, by, (struct span){ row, col, end },
+			divide_row(x, spec, by, (struct row_span){ row, col, end },
 				   out->codes + row * out->stride);
 			memcpy((char *)out->scale_inv + 4 * tile, &by.stored, 4);
 		}

@@ -66,7 +66,7 @@ void compare_close(struct comparison *comparison)
 
 /* Writes what the candidate makes of x.  own_amax: of this weight, not of its fused set. */
 static void expect_cast(const struct verify *verify, const struct comparison *comparison,
-			const struct candidate *candidate, bool own_amax)
+			const struct arithmetic_candidate *candidate, bool own_amax)
 {
 	const struct verify_weight *weight = comparison->weight;
 	const struct verify_worker *worker = comparison->worker;
@@ -136,7 +136,7 @@ static void expect_same(const struct comparison *comparison)
 }
 
 void compare_expect(const struct verify *verify, const struct comparison *comparison,
-		    const struct candidate *candidate)
+		    const struct arithmetic_candidate *candidate)
 {
 	expect_cast(verify, comparison, candidate, candidate->own_amax);
 	/* ModelOpt merges the scales of an expert, but not of attention. */
@@ -261,7 +261,7 @@ static void add_error(const struct verify *verify, const struct comparison *comp
 static void add_own_error(const struct verify *verify, const struct comparison *comparison,
 			  const struct arithmetic *own, struct scan *found)
 {
-	const struct candidate candidate = { own, false };
+	const struct arithmetic_candidate candidate = { own, false };
 	struct quant_in q = quant_in(comparison, comparison->worker->expected,
 				     comparison->worker->expected_scales,
 				     tile_count(comparison->rect->n_cols,
@@ -346,7 +346,7 @@ static void compare_table(const struct verify *verify, const struct comparison *
 {
 	static const struct arithmetic own = { .pow2 = true, .spec = { .pow2 = true } };
 
-	compare_expect(verify, comparison, &(struct candidate){ &own, false });
+	compare_expect(verify, comparison, &(struct arithmetic_candidate){ &own, false });
 	if (memcmp(comparison->scales, comparison->worker->expected_scales, sizeof(float)) != 0)
 		compare_bound(comparison, found);
 	else
@@ -356,7 +356,7 @@ static void compare_table(const struct verify *verify, const struct comparison *
 /* Compares the scales of compensated codes to the bit.  Counts the codes that are not the nearest,
  * and measures their error: diagnose() judges a whole weight. */
 static void compare_compensated(const struct verify *verify, const struct comparison *comparison,
-				const struct candidate *candidate, struct scan *found)
+				const struct arithmetic_candidate *candidate, struct scan *found)
 {
 	const struct verify_worker *worker = comparison->worker;
 	uint64_t n_cols = comparison->rect->n_cols, n = comparison->rect->n_rows * n_cols;

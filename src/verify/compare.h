@@ -30,7 +30,7 @@ void compare_close(struct comparison *comparison);
 /* Writes the codes and scales that the candidate makes from x to the worker's `expected`.  A tile
  * that has the scale of an FP8 source has its codes. */
 void compare_expect(const struct verify *verify, const struct comparison *comparison,
-		    const struct candidate *candidate);
+		    const struct arithmetic_candidate *candidate);
 
 /* Adds to found the codes and scales that differ from those expected. */
 void compare_expected(const struct comparison *comparison, struct scan *found);

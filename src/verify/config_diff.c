@@ -29,7 +29,7 @@ static const char *const passed_over[] = {
 };
 
 /* A pair of objects to compare. */
-struct pair {
+struct object_pair {
 	char *path; /* "" or "text_config." */
 	const json_t *was, *is;
 };
@@ -38,7 +38,7 @@ struct diff {
 	struct problems *problems;
 	const struct config_pair *files;
 	size_t n;
-	struct pair *pairs;
+	struct object_pair *pairs;
 	size_t n_gone; /* keys that a rewritten file leaves out */
 	char *gone;    /* the first one */
 };
@@ -105,7 +105,7 @@ static const json_t *find_moved(const json_t *object, const char *key)
 }
 
 /* Is the window of attention unused in both, so that its size says nothing? */
-static bool is_unused(const struct pair *pair, const char *key)
+static bool is_unused(const struct object_pair *pair, const char *key)
 {
 	return (!strcmp(key, "sliding_window") || !strcmp(key, "max_window_layers")) &&
 	       json_is_false(json_object_get(pair->was, "use_sliding_window")) &&
@@ -115,11 +115,11 @@ static bool is_unused(const struct pair *pair, const char *key)
 static void add_pair(struct diff *diff, char *path, const json_t *was, const json_t *is)
 {
 	ARRAY_GROW(diff->pairs, diff->n);
-	diff->pairs[diff->n++] = (struct pair){ path, was, is };
+	diff->pairs[diff->n++] = (struct object_pair){ path, was, is };
 }
 
 /* Counts a key that a rewritten file leaves out, or reports it. */
-static void take_gone(struct diff *diff, const struct pair *pair, const char *key,
+static void take_gone(struct diff *diff, const struct object_pair *pair, const char *key,
 		      const json_t *was)
 {
 	if (json_is_null(was))
@@ -141,7 +141,7 @@ static bool is_default_rope(const json_t *value)
 	return type && !strcmp(type, "default");
 }
 
-static void compare_key(struct diff *diff, const struct pair *pair, const char *key,
+static void compare_key(struct diff *diff, const struct object_pair *pair, const char *key,
 			const json_t *was)
 {
 	const json_t *is = json_object_get(pair->is, key);
@@ -161,7 +161,7 @@ static void compare_key(struct diff *diff, const struct pair *pair, const char *
 		       (const json_t *[]){ was, is });
 }
 
-static void compare_pair(struct diff *diff, const struct pair *pair)
+static void compare_pair(struct diff *diff, const struct object_pair *pair)
 {
 	const char *key;
 	json_t *value;
@@ -194,7 +194,7 @@ void config_diff(struct problems *problems, const struct config_pair *files)
 
 	add_pair(&diff, xstrdup(""), files->was, files->is);
 	while (diff.n) {
-		struct pair pair = diff.pairs[--diff.n];
+		struct object_pair pair = diff.pairs[--diff.n];
 
 		compare_pair(&diff, &pair);
 		free(pair.path);

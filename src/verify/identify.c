@@ -28,7 +28,7 @@
  * of each weight. */
 struct probing {
 	struct verify *verify;
-	struct candidate candidates[N_CANDIDATES];
+	struct arithmetic_candidate candidates[N_CANDIDATES];
 	size_t n_candidates;
 	struct cut cuts[N_GRANULARITIES * N_PROBES];
 	size_t n_cuts;
@@ -46,7 +46,7 @@ static void list_candidates(struct probing *probing)
 	     row = row == recorded ? arithmetics : row + 1) {
 		for (int own = 0; own < 2 && probing->n_candidates < N_CANDIDATES; own++)
 			probing->candidates[probing->n_candidates++] =
-				(struct candidate){ row, own };
+				(struct arithmetic_candidate){ row, own };
 	}
 }
 
@@ -100,7 +100,7 @@ static void list_cuts(struct probing *probing, enum granularity granularity,
 }
 
 /* Whether the candidate applies: the weight's own amax differs only in a fused set. */
-static bool fits(const struct verify_weight *weight, const struct candidate *candidate)
+static bool fits(const struct verify_weight *weight, const struct arithmetic_candidate *candidate)
 {
 	const struct weight_scale *scale = &weight->unit.source_scale;
 
@@ -277,10 +277,10 @@ static void take_given(struct verify *verify)
 		struct candidates *candidates = &verify->run.origin->candidates[granularity];
 
 		candidates->list[candidates->n++] =
-			(struct candidate){ &verify->opened.given, false };
+			(struct arithmetic_candidate){ &verify->opened.given, false };
 		if (spec->tile.rows == WHOLE)
 			candidates->list[candidates->n++] =
-				(struct candidate){ &verify->opened.given, true };
+				(struct arithmetic_candidate){ &verify->opened.given, true };
 	}
 }
 

@@ -18,19 +18,19 @@ struct verify;
 
 #define CANDIDATES_MAX 8
 
-struct candidate {
+struct arithmetic_candidate {
 	const struct arithmetic *arithmetic;
 	bool own_amax; /* one scale per tensor, which a fused set need not share */
 };
 
 /* The candidates of the weights of one granularity. */
 struct candidates {
-	struct candidate list[CANDIDATES_MAX]; /* fit the tried cuts equally well */
-	size_t n;			       /* 0: no arithmetic fits */
-	size_t at;			       /* index of the current one */
-	size_t best;			       /* index of the best one until now */
-	size_t next;			       /* index of the first one that was not used */
-	struct arithmetic own;		       /* the arithmetic of fp8conv; no name: the same */
+	struct arithmetic_candidate list[CANDIDATES_MAX]; /* fit the tried cuts equally well */
+	size_t n;					  /* 0: no arithmetic fits */
+	size_t at;					  /* index of the current one */
+	size_t best;					  /* index of the best one until now */
+	size_t next;	       /* index of the first one that was not used */
+	struct arithmetic own; /* the arithmetic of fp8conv; no name: the same */
 };
 
 /* Fills origin->candidates: tries all arithmetics on some cuts, or takes that of the recipe that

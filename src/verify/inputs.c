@@ -24,13 +24,13 @@ struct input {
 	struct finding bad; /* values that no input has */
 };
 
-struct inputs {
+struct input_scales {
 	struct verify *verify;
 	size_t n;
 	struct input *list;
 };
 
-static void list_inputs(struct inputs *inputs)
+static void list_inputs(struct input_scales *inputs)
 {
 	const struct verify *verify = inputs->verify;
 
@@ -52,7 +52,7 @@ static void list_inputs(struct inputs *inputs)
 
 static int read_input(void *context, int worker, size_t item, struct err *err)
 {
-	const struct inputs *inputs = context;
+	const struct input_scales *inputs = context;
 	struct input *input = &inputs->list[item];
 	float values[CHUNK];
 
@@ -117,7 +117,7 @@ static bool is_judged(const struct verify *verify, const struct input *input)
 
 /* Judges together the input scales that no manifest proves.  Inputs of modules are of the size of
  * 10; few are in the thousands, and they differ. */
-static void judge_all(struct verify *verify, const struct inputs *inputs)
+static void judge_all(struct verify *verify, const struct input_scales *inputs)
 {
 	float *values = xcalloc(inputs->n + 1, sizeof *values);
 	struct problems *problems = &verify->result->problems;
@@ -147,7 +147,7 @@ static void judge_all(struct verify *verify, const struct inputs *inputs)
 	free(values);
 }
 
-static void judge(struct inputs *inputs)
+static void judge(struct input_scales *inputs)
 {
 	struct verify *verify = inputs->verify;
 	const struct input **first = xcalloc(verify->weights.fused_sets.n, sizeof *first);
@@ -166,7 +166,7 @@ static void judge(struct inputs *inputs)
 
 int verify_inputs(struct verify *verify, struct err *err)
 {
-	struct inputs inputs = { .verify = verify };
+	struct input_scales inputs = { .verify = verify };
 	int rc;
 
 	list_inputs(&inputs);

@@ -230,7 +230,7 @@ static bool needs_values(const struct kept_tensor *tensor)
 }
 
 /* The norms of one name in all layers. */
-struct norms {
+struct norm_counts {
 	size_t n, n_zero;
 };
 
@@ -242,7 +242,7 @@ static bool is_norm(const struct kept_tensor *tensor)
 /* Is a norm of zeros wrong?  A zero-centered gamma is 1 + weight, and begins at zero; then all
  * norms of that name are zero in a model that was not trained.  One that others of its name
  * contradict, or all others where no other layer has it, was not left so. */
-static bool is_odd(const struct norms *same, const struct norms *all)
+static bool is_odd(const struct norm_counts *same, const struct norm_counts *all)
 {
 	return same->n > 1 ? 2 * same->n_zero < same->n : 2 * all->n_zero < all->n;
 }
@@ -270,7 +270,7 @@ static void report_part(struct verify *verify, const struct kept_tensor *tensor)
 void kept_values_report(struct kept_values *kept)
 {
 	struct verify *verify = kept->verify;
-	struct norms *norms = xcalloc(verify->roles.names.n, sizeof *norms), all = { 0 };
+	struct norm_counts *norms = xcalloc(verify->roles.names.n, sizeof *norms), all = { 0 };
 
 	join(kept);
 	for (size_t t = 0; t < kept->n; t++) {
