@@ -26,7 +26,7 @@ static const char whole_groups[] =
 
 /* CompressedTensorsDequantize of its integrations/compressed_tensors.py. */
 static const char expert_blocks[] =
-	"transformers does not repeat block scales before it multiplies experts by them, and "
+	"transformers multiplies experts by their scales without repeating block scales, and "
 	"stops";
 
 static const struct variant variants[] = {
