@@ -59,7 +59,7 @@ static bool is_foreign(const void *plan, const char *name)
 	       !is_planned(plan, name);
 }
 
-/* Returns the first name, bytewise, of a weight file in the output that is not of this job; the
+/* Returns the first name, bytewise, of a weight file in the output that this job did not write; the
  * caller frees it. */
 static char *find_foreign(const struct plan *plan, const struct convert_params *params)
 {
@@ -94,7 +94,7 @@ static void note_files(struct plan *plan)
 					   &(struct err){ 0 });
 		line = json_dumps(quantization, 0);
 		notes_add(notes, NOTE_NO_CONFIG, NULL,
-			  "no config.json lies beside the source, so that none is written: add "
+			  "the source has no config.json, so none is written: add "
 			  "\"quantization_config\": %s to yours",
 			  line);
 		free(line);
@@ -222,10 +222,11 @@ void output_notes_add(struct plan *plan, const struct convert_params *params, bo
 	/* Engines that find an index load its files only. */
 	foreign = plan->files.index_size ? NULL : find_foreign(plan, params);
 	if (foreign)
-		notes_add(notes, NOTE_OUTPUT_BESIDE, NULL,
-			  "'%s' also contains '%s', which is not of this job: some engines load "
-			  "every .safetensors file there",
-			  params->output, foreign);
+		notes_add(
+			notes, NOTE_OUTPUT_BESIDE, NULL,
+			"'%s' also contains '%s', which this job did not write: some engines load "
+			"every .safetensors file there",
+			params->output, foreign);
 	free(foreign);
 	note_files(plan);
 	note_pointers(plan, params->io);

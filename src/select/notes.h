@@ -25,7 +25,7 @@ enum note_kind {
 	NOTE_PATTERN_UNUSED,
 	NOTE_OUTPUT_INSIDE,  /* the output lies inside the model */
 	NOTE_OUTPUT_BESIDE,  /* weight files of others lie in the output */
-	NOTE_NO_CONFIG,	     /* the source has no config.json, so that none is written */
+	NOTE_NO_CONFIG,	     /* the source has no config.json, so none is written */
 	NOTE_README_COPIED,  /* the output gets the source's README.md */
 	NOTE_POINTER_COPIED, /* the output gets a Git LFS pointer in the place of a file */
 	NOTE_INDEX_STALE,    /* the source's index names files of another build */

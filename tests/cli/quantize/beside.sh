@@ -28,10 +28,10 @@ mkdir both
 cp "$SAMPLES/tiny-llama/model.safetensors" both/lora.safetensors
 cp both/lora.safetensors both/second.safetensors
 "$FP8CONV" quantize m -o both --dry-run --json >j 2>err
-note_is "fp8conv quantize: note: 'both' also contains 'lora.safetensors', which is not of this job: some engines load every .safetensors file there"
+note_is "fp8conv quantize: note: 'both' also contains 'lora.safetensors', which this job did not write: some engines load every .safetensors file there"
 json j 'len(j["notes"]) == 1' '"lora.safetensors" in j["notes"][0]["message"]'
 "$FP8CONV" quantize m -o both --force --json >j 2>err
-note_is "fp8conv quantize: note: 'both' also contains 'lora.safetensors', which is not of this job: some engines load every .safetensors file there"
+note_is "fp8conv quantize: note: 'both' also contains 'lora.safetensors', which this job did not write: some engines load every .safetensors file there"
 json j 'len(j["notes"]) == 1'
 rm both/lora.safetensors both/second.safetensors
 "$FP8CONV" quantize m -o both

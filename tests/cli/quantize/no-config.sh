@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 . "$CLI/lib.sh"
-# Where no config.json lies beside the source, none is invented: a note shows what to add to that of the model, and the
+# Where the source has no config.json, none is invented: a note shows what to add to that of the model, and the
 # manifest says that the directory is complete.  A README.md describes the source, which a note says.
 need "$SAMPLES/tiny-llama"
 model=$SAMPLES/tiny-llama
@@ -13,7 +13,7 @@ for source in "$model/model.safetensors" bare; do
 	grep -q '"finished": true' out/fp8conv-manifest.json || echo "$source: not finished"
 	json j '[n["kind"] for n in j["notes"]] == ["no-config"]'
 	[ "$(wc -l <err)" -eq 1 ] || cat err
-	sed -n 's/^fp8conv quantize: note: no config.json lies beside the source, so that none is written: add \(.*\) to yours$/{\1}/p' err >fragment
+	sed -n 's/^fp8conv quantize: note: the source has no config.json, so none is written: add \(.*\) to yours$/{\1}/p' err >fragment
 	"$FP8CONV" quantize "$model" -o whole
 	python3 - <<'END'
 import json
@@ -33,7 +33,7 @@ END
 	cmp whole/config.json out/config.json
 	rm out/config.json
 	"$FP8CONV" repack out -o packed --format compressed-tensors 2>err
-	grep -qx 'fp8conv repack: note: no config.json .*"quant_method": "compressed-tensors".* to yours' err || cat err
+	grep -qx 'fp8conv repack: note: the source has no config.json, .*"quant_method": "compressed-tensors".* to yours' err || cat err
 	"$FP8CONV" dequantize out -o back
 	find packed back -name '*config.json'
 	rm -r out packed back whole

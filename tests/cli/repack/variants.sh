@@ -26,7 +26,7 @@ for variant in $(python3 "$CLI/fp8.py" variants); do
 		case $variant in
 		gptqmodel*) sed -i '/^fp8conv repack: note: the scales are divisors: they are inverted/d' said ;;
 		esac
-		[ -e in/config.json ] || sed -i '/^fp8conv repack: note: no config.json lies beside the source/d' said
+		[ -e in/config.json ] || sed -i '/^fp8conv repack: note: the source has no config.json/d' said
 		cat said
 		"$FP8CONV" inspect out --json >j
 		# Without a configuration, names and shapes of scales may fit several formats.
