@@ -69,10 +69,10 @@ static void workspace_open(struct fixture *f)
 	struct workspace *w = &f->workspace;
 	struct err err = { 0 };
 
-	w->ops = backend_select("cpu", &err)->executor;
-	if (w->ops->open(&f->executor, 0, &err) ||
-	    w->ops->stream_new(&w->stream, f->executor, &err))
+	if (backend_select("cpu", &err)->executor->open(&f->executor, 0, &err) ||
+	    f->executor->ops->stream_new(&w->stream, f->executor, &err))
 		fail_msg("%s", err.message);
+	w->ops = f->executor->ops;
 	w->cast.values = f->found;
 	w->cast.scratch = &f->scratch;
 	w->cast.n_stats = N_LINEARS;
