@@ -15,7 +15,7 @@ static __device__ inline unsigned bf16x2(float low, float high)
 	return pair;
 }
 
-static __global__ void write_bf16(const __grid_constant__ struct source x, size_t rows, size_t cols,
+static __global__ void write_bf16(const __grid_constant__ struct gpu_source x, size_t rows, size_t cols,
 				  uint16_t *y)
 {
 	struct region r;
@@ -33,7 +33,7 @@ static __global__ void write_bf16(const __grid_constant__ struct source x, size_
 	}
 }
 
-static void launch(struct device_stream *stream, const struct source &x, const struct matrix *of,
+static void launch(struct device_stream *stream, const struct gpu_source &x, const struct matrix *of,
 		   uint16_t *y)
 {
 	GPU_LAUNCH(write_bf16, region_count(of->rows, of->cols), THREADS,
