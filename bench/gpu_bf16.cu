@@ -15,8 +15,8 @@ static __device__ inline unsigned bf16x2(float low, float high)
 	return pair;
 }
 
-static __global__ void write_bf16(const __grid_constant__ struct gpu_source x, size_t rows, size_t cols,
-				  uint16_t *y)
+static __global__ void write_bf16(const __grid_constant__ struct gpu_source x, size_t rows,
+				  size_t cols, uint16_t *y)
 {
 	struct region r;
 
@@ -33,8 +33,8 @@ static __global__ void write_bf16(const __grid_constant__ struct gpu_source x, s
 	}
 }
 
-static void launch(struct device_stream *stream, const struct gpu_source &x, const struct matrix *of,
-		   uint16_t *y)
+static void launch(struct device_stream *stream, const struct gpu_source &x,
+		   const struct matrix *of, uint16_t *y)
 {
 	GPU_LAUNCH(write_bf16, region_count(of->rows, of->cols), THREADS,
 		   device_stream_native(stream), x, of->rows, of->cols, y);
