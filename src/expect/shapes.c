@@ -59,10 +59,10 @@ static void report(struct expect *expect, const struct st_tensor *odd, const str
 	buf_release(&b);
 }
 
-/* Compares n tensors of one name. */
+/* Compares n tensors of one name, at least one. */
 static void compare(struct expect *expect, const struct one *ones, size_t n, const char *of)
 {
-	const struct st_tensor *major = NULL, *odd = NULL;
+	const struct st_tensor *major = tensor_of(expect, ones[0].tensor), *odd = NULL;
 	size_t votes = 0, n_odd = 0;
 
 	/* the shape of more than half, if there is one, wins this vote */

@@ -78,7 +78,7 @@ static char *shown(const json_t *value)
 	if (!text)
 		return xstrdup("unreadable");
 	if (strlen(text) > SHOWN)
-		strcpy(text + SHOWN - 3, "...");
+		memcpy(text + SHOWN - 3, "...", sizeof "...");
 	return text;
 }
 

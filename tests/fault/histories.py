@@ -34,7 +34,7 @@ class Job(typing.NamedTuple):
 
 CALIBRATE = ["calibrate", "llama", "--threads", "1", "--progress", "none", "--quiet", "--resume", "-o", HISTORY]
 KEPT = re.compile(r".*\.unfinished$|\.fp8conv\.rounding")      # what the next run goes on with
-NEAREST = ["quantize", "llama", "-o", "out", "--progress", "none", "--target", "vllm"]
+NEAREST = ["quantize", "llama", "-o", "out", "--progress", "none"]
 COMPENSATION = ["--rounding", "compensated", "--data", "ids.jsonl"]
 JOBS = [
     Job("merge", ["merge", "a.amax", "b.amax", "-o", HISTORY], HISTORY),
