@@ -65,6 +65,7 @@ static void files_release(struct plan *plan)
 	buf_release(&plan->files.config);
 	buf_release(&plan->files.quantization);
 	buf_release(&plan->files.hf_quant_config);
+	notes_release(&plan->selection.notes);
 }
 
 static void every_recipe_has_a_group(void **state)
