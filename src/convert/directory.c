@@ -266,9 +266,9 @@ int directory_run(struct execution *execution, struct err *err)
 	if (execution->params->restart &&
 	    (execution->params->part || execution->params->part_finish))
 		return err_set(err, ERR_USAGE,
-			       "options '--restart' and '--part' cannot be combined: remove "
-			       "'%s/%s' to start over",
-			       execution->params->output, MANIFEST_NAME);
+			       "options '--restart' and '--part' cannot be combined: remove '%s' "
+			       "to start over",
+			       execution->params->output);
 	execution->done = xcalloc(execution->plan->n_shards, sizeof *execution->done);
 	execution->plans = xcalloc(execution->plan->n_shards, sizeof *execution->plans);
 	for (size_t i = 0; i < execution->plan->n_shards; i++)
