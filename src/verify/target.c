@@ -2,6 +2,7 @@
 #include "verify/target.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/buf.h"
@@ -135,7 +136,11 @@ static void report(struct verify *verify, const struct verify_weight *weight, ui
 	const struct tile tile = unit->source_scale.tile;
 	const char *misread = tp == 1 ? find_misread(verify, weight) : NULL;
 	const char *file = verify_file(verify, unit->source);
+	size_t multiple = dimension == 'N' ? tile.rows : tile.cols;
+	char multiples[48] = "";
 
+	if (multiple > 1)
+		snprintf(multiples, sizeof multiples, " in multiples of %zu", multiple);
 	if (misread)
 		problem_add(&verify->result->problems, PROBLEM_PARTIAL_BLOCKS, unit->name, file,
 			    "weight '%s' has %" PRIu64 " rows, of which a part ends in a partial "
@@ -143,10 +148,9 @@ static void report(struct verify *verify, const struct verify_weight *weight, ui
 			    unit->name, unit->rows, tile.rows, tile.cols, misread);
 	else if (verify->params->tp || target == ENGINE_VLLM || target == ENGINE_SGLANG)
 		problem_add(&verify->result->problems, PROBLEM_TP_SPLIT, unit->name, file,
-			    "%c %" PRIu64 " of '%s' does not split over %" PRIu64
-			    " device%s in multiples of %zu",
+			    "%c %" PRIu64 " of '%s' does not split over %" PRIu64 " device%s%s",
 			    dimension, dimension == 'N' ? unit->rows : unit->cols, unit->name, tp,
-			    tp == 1 ? "" : "s", dimension == 'N' ? tile.rows : tile.cols);
+			    tp == 1 ? "" : "s", multiples);
 }
 
 static void check_heads(struct verify *verify, uint64_t tp)
