@@ -204,6 +204,25 @@ const json_t *manifest_input(const json_t *inputs, const char *name)
 	return NULL;
 }
 
+/* ERR_USAGE where a file that is not weights has no record among the others; how: "is new" or
+ * "is gone". */
+static int find_unmatched(const json_t *records, const json_t *others, const char *directory,
+			  const char *how, struct err *err)
+{
+	size_t i;
+	json_t *input;
+
+	json_array_foreach(records, i, input)
+	{
+		if (!manifest_is_weights(input) && !manifest_input(others, text_of(input, "name")))
+			return err_set(err, ERR_USAGE,
+				       "'%s' holds the output of another job: input '%s' %s (use "
+				       "--restart to start over)",
+				       directory, text_of(input, "name"), how);
+	}
+	return 0;
+}
+
 /* Compares the inputs that are not weights. */
 static int files_compare(const json_t *was, const json_t *is, const char *directory,
 			 struct err *err)
@@ -211,14 +230,9 @@ static int files_compare(const json_t *was, const json_t *is, const char *direct
 	size_t i;
 	json_t *input;
 
-	json_array_foreach(was, i, input)
-	{
-		if (!manifest_is_weights(input) && !manifest_input(is, text_of(input, "name")))
-			return err_set(err, ERR_USAGE,
-				       "'%s' holds the output of another job: input '%s' is not "
-				       "there any more (use --restart to start over)",
-				       directory, text_of(input, "name"));
-	}
+	if (find_unmatched(was, is, directory, "is gone", err) ||
+	    find_unmatched(is, was, directory, "is new", err))
+		return -1;
 	json_array_foreach(is, i, input)
 	{
 		if (!manifest_is_weights(input) &&

@@ -23,10 +23,10 @@ touch -r time in/tokenizer_config.json
 refused "the content of input 'tokenizer_config.json' differs"
 cp -p tokenizer_config.json in
 echo terms >in/LICENSE
-refused "the content of input 'LICENSE' differs"
+refused "input 'LICENSE' is new"
 rm in/LICENSE
 mv in/more .
-refused "input 'more/notes.txt' is not there any more"
+refused "input 'more/notes.txt' is gone"
 mv more in
 sed -i 's/"rope_theta": [0-9.]*/"rope_theta": 12345.0/' in/config.json
 refused "the content of input 'config.json' differs"
