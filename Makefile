@@ -60,7 +60,7 @@ MPI ?= 0
 ifeq ($(MPI),1)
 MPI_LIBS := $(shell pkg-config --libs ompi-c)
 $(if $(MPI_LIBS),,$(error MPI=1 needs Open MPI: install libopenmpi-dev and pkg-config))
-$(BUILD)/src/quantizer/group_mpi.o: CPPFLAGS += -DFP8CONV_MPI $(shell pkg-config --cflags ompi-c)
+$(BUILD)/src/ranks/group_mpi.o: CPPFLAGS += -DFP8CONV_MPI $(shell pkg-config --cflags ompi-c)
 endif
 
 # verify reads at the speed of memory: gcc keeps the lanes of a loop in registers at -O3 alone.
@@ -108,7 +108,7 @@ $(BUILD)/gen/page_html.c: cli/report/page.html
 MPI_BUILT := $(BUILD)/gen/mpi-$(if $(filter 1,$(MPI)),1,0)
 $(MPI_BUILT):
 	@mkdir -p $(@D); rm -f $(@D)/mpi-*; touch $@
-$(BUILD)/src/quantizer/group_mpi.o: $(MPI_BUILT)
+$(BUILD)/src/ranks/group_mpi.o: $(MPI_BUILT)
 
 # Rebuilt when the list of architectures changes.
 BUILT_FOR := $(BUILD)/gen/cuda-$(subst $() ,-,$(if $(WITH_CUDA),$(SM) ptx $(PTX),none))

@@ -5,7 +5,7 @@
 #include "cli/command.h"
 #include "cli/conversion.h"
 #include "cli/options/values.h"
-#include "convert/dequantize.h"
+#include "plan/dequantize.h"
 
 struct settings {
 	struct convert_settings convert;

@@ -12,7 +12,8 @@
 #include "cli/options/recipe.h"
 #include "cli/options/selection.h"
 #include "cli/signals.h"
-#include "convert/quantize.h"
+#include "execute/execute.h"
+#include "plan/quantize.h"
 #include "format/engine.h"
 
 /* The words of a list with commas. */
@@ -238,6 +239,7 @@ static int make_plan(struct plan *plan, void *place, struct progress *progress, 
 	selection_settings_take(&settings->selection, &settings->params);
 	settings->convert.params.on_nonfinite = (enum on_nonfinite)settings->on_nonfinite;
 	settings->params.convert = settings->convert.params;
+	settings->params.skip_nonfinite = execute_skip_nonfinite;
 	settings->params.keep.as = settings->keep_as.list;
 	settings->params.keep.n_as = settings->keep_as.n;
 	return quantize_plan_make(plan, &settings->params, progress, err);

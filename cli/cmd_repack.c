@@ -5,7 +5,7 @@
 #include "cli/command.h"
 #include "cli/conversion.h"
 #include "cli/options/values.h"
-#include "convert/repack.h"
+#include "plan/repack.h"
 #include "format/engine.h"
 
 struct settings {

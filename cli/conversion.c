@@ -11,7 +11,7 @@
 #include "cli/process.h"
 #include "cli/remote.h"
 #include "cli/signals.h"
-#include "convert/exactness.h"
+#include "execute/exactness.h"
 
 /* Reports after success: a failure prints one line, and nothing on standard output. */
 static void report_success(const char *command, const struct convert_settings *settings,
@@ -54,7 +54,7 @@ static int convert(const struct convert_command *conversion, const char *command
 	rc = conversion->make_plan(&plan, conversion->settings, &progress, err);
 	rc = group_settle(settings->params.group, rc, err);
 	if (rc == 0 && !settings->dry_run)
-		rc = convert_run(&plan, &settings->params, &progress, &result, err);
+		rc = execute_plan(&plan, &settings->params, &progress, &result, err);
 	ticker_stop(&ticker);
 	report.seconds = process_now() - began;
 	report.bytes = result.bytes;

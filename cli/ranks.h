@@ -9,7 +9,7 @@
 #define FP8CONV_CLI_RANKS_H
 
 #include "cli/options/run.h"
-#include "quantizer/group.h"
+#include "ranks/group.h"
 
 /* What an option row reads "mpi" into, in the place of the rank of I/N. */
 #define RANKS_MPI (-1)

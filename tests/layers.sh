@@ -9,17 +9,17 @@ cd "$(dirname "$0")/.."
 # higher; folders of one line do not know each other.
 low="base num"
 containers="ckpt amax recipe format model backend tokenizer"
-engines="$containers quantizer forward"
+engines="$containers ranks quantizer forward"
 checkpoints="$engines source select dataset expect"
 allowed() {
 	case $1 in
 	base | num) ;;
 	remote) echo "base" ;;
 	ckpt | recipe | tokenizer) echo "$low" ;;
-	backend) echo "$low" ;;
+	backend | ranks) echo "$low" ;;
 	amax | format | model) echo "$low ckpt" ;;
 	arch) echo "$low ckpt model" ;;
-	quantizer) echo "$low backend recipe" ;;
+	quantizer) echo "$low backend ranks recipe" ;;
 	forward) echo "$low backend model" ;;
 	source) echo "$low $engines" ;;
 	select) echo "$low $engines source" ;;
@@ -28,10 +28,11 @@ allowed() {
 	sweep) echo "$low $checkpoints" ;;
 	compensate | calibrate | eval | inspect | verify) echo "$low $checkpoints sweep" ;;
 	report) echo "$low $checkpoints sweep eval" ;;
-	convert) echo "$low $checkpoints sweep compensate" ;;
+	plan) echo "$low $checkpoints sweep compensate" ;;
+	execute) echo "$low $checkpoints sweep compensate plan" ;;
 	# what is measured is what the plan of quantize says
-	sensitivity) echo "$low $checkpoints sweep convert" ;;
-	cli) echo "$low $checkpoints sweep compensate convert calibrate eval sensitivity inspect report verify remote" ;;
+	sensitivity) echo "$low $checkpoints sweep plan" ;;
+	cli) echo "$low $checkpoints sweep compensate plan execute calibrate eval sensitivity inspect report verify remote" ;;
 	kernels) echo "$low backend" ;;
 	*) echo "layers: folder '$1' has no row in tests/layers.sh" >&2 ;;
 	esac
@@ -106,13 +107,13 @@ if grep -nE "(^|[^A-Za-z0-9_.>])($calls)\(" src/*/*.[ch] src/*/*/*.[ch] kernels/
 fi
 
 # A scale_inv belongs to the codes: only the operation that writes those, in kernels/, writes one or finds one from an amax.
-# verify/arithmetic.c does what other tools did, to compare; convert/rescale.c gives the scale of codes
+# verify/arithmetic.c does what other tools did, to compare; plan/rescale.c gives the scale of codes
 # that stay as they are another type; recipe/static_amax.c finds scales of inputs and caches, whose codes
 # are written when the model runs; compensate/band.c finds those that the cast beside it writes, for codes that
 # compensate each other.
 writes='scale_inv\)?\[[^]]*\] = |memcpy\([^,]*scale_inv|\*[a-z_>.-]*scale_inv = '
 finds='(scaling|scale_inv|e8m0)_from_amax\(|scaling_(f32|e8m0|given)\(|e8m0_round_up\('
-if grep -nE "$writes|$finds" src/*/*.[ch] src/*/*/*.[ch] cli/*.[ch] cli/*/*.[ch] | grep -vE '^src/(num/|(verify/arithmetic|convert/rescale)\.c:|recipe/static_amax\.c:|compensate/band\.c:)|static_scale_inv\(|:\s*/?\*'; then
+if grep -nE "$writes|$finds" src/*/*.[ch] src/*/*/*.[ch] cli/*.[ch] cli/*/*.[ch] | grep -vE '^src/(num/|(verify/arithmetic|plan/rescale)\.c:|recipe/static_amax\.c:|compensate/band\.c:)|static_scale_inv\(|:\s*/?\*'; then
 	echo "a scale_inv is written by a function that writes no codes"
 	status=1
 fi

@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "cli/options/run.h"
 #include "cli/ranks.h"
-#include "convert/convert.h"
+#include "execute/execute.h"
 
 /* The first member of the settings of each such command.  Begins zeroed.  Texts belong to argv. */
 struct convert_settings {

@@ -7,7 +7,7 @@
 
 #include "cli/options/option.h"
 #include "cli/options/values.h"
-#include "convert/quantize.h"
+#include "plan/quantize.h"
 
 /* The values of these options.  Begins zeroed.  Texts belong to argv. */
 struct selection_settings {

@@ -13,7 +13,7 @@
 #include "cli/print/plan.h"
 #include "cli/print/units.h"
 #include "cli/process.h"
-#include "convert/exactness.h"
+#include "execute/exactness.h"
 
 static double bytes_per_second(const struct conversion_report *report)
 {

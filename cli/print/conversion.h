@@ -5,7 +5,7 @@
 #ifndef FP8CONV_CLI_PRINT_CONVERSION_H
 #define FP8CONV_CLI_PRINT_CONVERSION_H
 
-#include "convert/convert.h"
+#include "execute/execute.h"
 
 struct conversion_report {
 	const struct plan *plan;

@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "cli/print/json.h"
-#include "convert/plan.h"
+#include "plan/plan.h"
 
 /* Prints their number, their part of the bytes and the predicted divergence in a line, which begins
  * with a word in a column of this width; nothing without that option. */

@@ -12,7 +12,7 @@
 #include "cli/print/table.h"
 #include "cli/print/units.h"
 #include "cli/print/wrap.h"
-#include "convert/exactness.h"
+#include "execute/exactness.h"
 
 bool plan_quantizes(const struct plan *plan)
 {

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 
 #include "cli/print/json.h"
-#include "convert/convert.h"
+#include "execute/execute.h"
 
 /* Print the plan (--dry-run) on standard output. */
 void plan_print_text(const struct plan *plan, const struct convert_params *params);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads model.safetensors.index.json: the shard of each tensor.  convert/write_index.c writes it.
+ * Reads model.safetensors.index.json: the shard of each tensor.  plan/write_index.c writes it.
  */
 #ifndef FP8CONV_CKPT_INDEX_H
 #define FP8CONV_CKPT_INDEX_H

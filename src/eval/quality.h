@@ -17,7 +17,7 @@
 
 #include "dataset/dataset.h"
 #include "forward/forward.h"
-#include "quantizer/group.h"
+#include "ranks/group.h"
 #include "sweep/series.h"
 
 #define N_SPREAD 10 /* numbers of a distribution: its maximum, percentiles, its minimum */

@@ -13,7 +13,7 @@
 #ifndef FP8CONV_QUANTIZER_CONTEXT_H
 #define FP8CONV_QUANTIZER_CONTEXT_H
 
-#include "quantizer/group.h"
+#include "ranks/group.h"
 #include "quantizer/state.h"
 
 struct context {

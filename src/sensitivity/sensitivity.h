@@ -13,7 +13,7 @@
 #ifndef FP8CONV_SENSITIVITY_SENSITIVITY_H
 #define FP8CONV_SENSITIVITY_SENSITIVITY_H
 
-#include "convert/quantize.h"
+#include "plan/quantize.h"
 #include "dataset/dataset.h"
 #include "select/kld_table.h"
 #include "forward/forward.h"

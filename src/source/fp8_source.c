@@ -12,7 +12,7 @@
 
 #define CONFIG_MAX ((size_t)16 << 20) /* bytes; long because of lists of modules */
 
-/* The size at which bands are cut, or a multiple (convert/bands.c). */
+/* The size at which bands are cut, or a multiple (plan/bands.c). */
 #define MAX_BLOCK 128
 
 static bool is_foreign_fp8(enum dtype dtype)

@@ -10,7 +10,7 @@
 #include "dataset/dataset.h"
 #include "forward/forward.h"
 #include "model/model.h"
-#include "quantizer/group.h"
+#include "ranks/group.h"
 #include "sweep/fp8_select.h"
 
 /* A model that the sequences go through. */

@@ -50,7 +50,7 @@ def differences(file: pathlib.Path, documents: list[bytes], special: bool) -> It
 def corpus() -> list[bytes]:
     folder = os.environ.get("FP8CONV_CORPUS")
     files = sorted(pathlib.Path(folder).glob("*.txt")) if folder else [
-        *sorted(ROOT.glob("*.md")), *sorted((ROOT / "man").iterdir()), *sorted((ROOT / "src/convert").glob("*.c"))]
+        *sorted(ROOT.glob("*.md")), *sorted((ROOT / "man").iterdir()), *sorted((ROOT / "src/plan").glob("*.c"))]
     return [file.read_bytes() for file in files]
 
 

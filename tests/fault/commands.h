@@ -5,9 +5,10 @@
 #ifndef FP8CONV_TESTS_FAULT_COMMANDS_H
 #define FP8CONV_TESTS_FAULT_COMMANDS_H
 
-#include "convert/dequantize.h"
-#include "convert/quantize.h"
-#include "convert/repack.h"
+#include "execute/execute.h"
+#include "plan/dequantize.h"
+#include "plan/quantize.h"
+#include "plan/repack.h"
 #include "tests/fault/evaluations.h"
 #include "tests/fault/histories.h"
 #include "tests/fault/reports.h"
@@ -123,7 +124,7 @@ static inline void make_input(const struct command *command, const char *sample,
 	if (!command->of_fp8) {
 		tree_copy(sample, to);
 	} else if (plan_quantize(&plan, &params, false, &progress, &err) ||
-		   convert_run(&plan, &params, &progress, &result, &err)) {
+		   execute_plan(&plan, &params, &progress, &result, &err)) {
 		fprintf(stderr, "quantize of '%s': %s\n", sample, err.message);
 		exit(2);
 	}

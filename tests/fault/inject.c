@@ -100,7 +100,7 @@ static int run_job(bool other, int part)
 		open_streams();
 	now.rc = now.command->plan(&plan, &params, other, &progress, &now.err);
 	if (!now.rc)
-		now.rc = convert_run(&plan, &params, &progress, &result, &now.err);
+		now.rc = execute_plan(&plan, &params, &progress, &result, &now.err);
 	if (!now.rc && !result.complete && !part)
 		broken("success, but not complete");
 	plan_release(&plan);

@@ -15,7 +15,8 @@
 #include "backend/dispatch.h"
 #include "base/mem.h"
 #include "inspect/inspect.h"
-#include "convert/quantize.h"
+#include "execute/execute.h"
+#include "plan/quantize.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { RAGGED = 1, REQUANTIZE = 2, PRESERVE = 4, NONFINITE = 8, E5M2 = 64, TO_FILE = 128 };
@@ -39,6 +40,7 @@ static struct quantize_params params_of(uint8_t kind, uint8_t options)
 		.format = kinds[i].format,
 		.tuning.fp8_format = options & E5M2 ? "e5m2" : NULL,
 		.select = { .ragged = options & RAGGED, .requantize = options & REQUANTIZE },
+		.skip_nonfinite = execute_skip_nonfinite,
 		.convert = { .io = fuzz_io(),
 			     .on_nonfinite = (enum on_nonfinite)(options / NONFINITE % 3),
 			     .n_threads = 1,
@@ -99,7 +101,7 @@ static int run(const struct quantize_params *params)
 	int rc = quantize_plan_make(&plan, params, &progress, &err);
 
 	if (!rc)
-		rc = convert_run(&plan, &params->convert, &progress, &result, &err);
+		rc = execute_plan(&plan, &params->convert, &progress, &result, &err);
 	if (rc)
 		fuzz_check_error(&err);
 	else

@@ -16,7 +16,8 @@
 
 #include "backend/dispatch.h"
 #include "base/mem.h"
-#include "convert/quantize.h"
+#include "execute/execute.h"
+#include "plan/quantize.h"
 #include "tests/fault/faulty_io.h"
 #include "tests/unit/support/rank_job.h"
 #include "tests/unit/support/scratch.h"
@@ -85,8 +86,8 @@ static void *rank_run(void *context)
 	rc = quantize_plan_make(&plan, &run->params, &progress, &run->err);
 	run->rc = group_settle(rank->group, rc, &run->err);
 	if (!run->rc)
-		run->rc = convert_run(&plan, &run->params.convert, &progress, &run->result,
-				      &run->err);
+		run->rc = execute_plan(&plan, &run->params.convert, &progress, &run->result,
+				       &run->err);
 	plan_release(&plan);
 	return NULL;
 }

@@ -17,7 +17,8 @@
 
 #include "base/mem.h"
 #include "format/edit_config.h"
-#include "convert/quantize.h"
+#include "execute/execute.h"
+#include "plan/quantize.h"
 #include "model/config.h"
 #include "support/memory_checkpoint.h"
 #include "support/scratch.h"
@@ -271,7 +272,7 @@ static bool convert_during(int n_reads, void (*event)(void), const char *words)
 	scene.event = event;
 	rc = quantize_plan_make(&plan, &params, &progress, &err);
 	if (!rc)
-		rc = convert_run(&plan, &params.convert, &progress, &result, &err);
+		rc = execute_plan(&plan, &params.convert, &progress, &result, &err);
 	plan_release(&plan);
 	if (scene.reads_left < 0) {
 		assert_int_equal(rc, -1);

@@ -13,7 +13,7 @@
 #include <limits.h>
 #include <stdio.h>
 
-#include "convert/plan.h"
+#include "plan/plan.h"
 
 #define N_RECIPES 40
 

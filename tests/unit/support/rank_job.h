@@ -7,7 +7,7 @@
 
 #include <stddef.h>
 
-#include "quantizer/group.h"
+#include "ranks/group.h"
 
 #define MOST_RANKS 5
 

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "execute/copies.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ckpt/checksum.h"
+#include "ckpt/manifest.h"
+
+static const json_t *inputs_of(const json_t *manifest)
+{
+	return json_object_get(manifest, "inputs");
+}
+
+static const char *hash_of(const json_t *input)
+{
+	return json_string_value(json_object_get(input, "sha256"));
+}
+
+/* Is it a file of the top directory that this program copies?  A manifest may name any path. */
+static bool may_be_copy(const char *name)
+{
+	return *name && *name != '.' && !strchr(name, '/') && strcmp(name, CONFIG_NAME) != 0 &&
+	       strcmp(name, HF_QUANT_CONFIG_NAME) != 0 && strcmp(name, INDEX_NAME) != 0 &&
+	       strcmp(name, MANIFEST_NAME) != 0 && destination_of(name) != DESTINATION_FILE;
+}
+
+/* Removes the copy of a file that is gone from the source, unless the copy was changed. */
+static int remove_copy(const struct execution *execution, const json_t *input, struct err *err)
+{
+	const char *name = json_string_value(json_object_get(input, "name"));
+	const char *was = hash_of(input);
+	struct progress unwatched = { .stop = execution->progress->stop };
+	struct sha256 sha256;
+
+	if (!name || !was || !may_be_copy(name) ||
+	    manifest_input(inputs_of(execution->identity), name) ||
+	    !outdir_has(&execution->out, name))
+		return 0;
+	if (checksum_sha256(execution->out.io, execution->out.fd, name, &unwatched, &sha256, err))
+		return -1;
+	return strcmp(sha256.hex, was) != 0 ? 0 : outdir_remove(&execution->out, name, err);
+}
+
+int copies_discard(const struct execution *execution, const json_t *manifest, struct err *err)
+{
+	size_t i;
+	json_t *input;
+
+	json_array_foreach(inputs_of(manifest), i, input)
+	{
+		if (!manifest_is_weights(input) && remove_copy(execution, input, err))
+			return -1;
+	}
+	return 0;
+}
+
+int copies_make(const struct execution *execution, struct err *err)
+{
+	const struct checkpoint *source = &execution->plan->source;
+	char **paths;
+	size_t n;
+	int rc = 0;
+
+	if (!source->directory)
+		return 0;
+	if (checkpoint_auxiliary(source, &paths, &n, err))
+		return -1;
+	for (size_t i = 0; i < n; i++) {
+		if (!rc && !(execution->copied && outdir_has(&execution->out, paths[i])))
+			rc = outdir_copy(&execution->out, source->directory, paths[i],
+					 execution->progress->stop, err);
+		free(paths[i]);
+	}
+	free(paths);
+	return rc;
+}

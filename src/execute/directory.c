@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "execute/directory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "ckpt/manifest.h"
+#include "execute/compensated.h"
+#include "execute/copies.h"
+#include "execute/execution.h"
+#include "execute/resume.h"
+#include "plan/write_index.h"
+
+/* Adds the figures of shard i, which was just written. */
+static void add_figures(struct execution *execution, size_t i)
+{
+	struct figures figures;
+
+	pipeline_figures(execution->pipeline, i, &figures);
+	figures_add(&execution->result->figures, &figures);
+}
+
+static int convert_shard(struct execution *execution, size_t i, struct err *err)
+{
+	const struct output_shard *shard = &execution->plan->shards[i];
+	const struct output_shard *kept =
+		execution->plan->preserved ? &execution->plan->preserved[i] : NULL;
+	struct writer writer = { 0 }, preserved = { 0 };
+	struct shard_record record = { shard->name, output_shard_size(shard), execution->plans[i],
+				       .has_preserved = kept != NULL };
+	int rc = -1;
+
+	if (output_shard_open(shard, &writer, &execution->out, shard->name, err) ||
+	    (kept && output_shard_open(kept, &preserved, &execution->preserve, kept->name, err)) ||
+	    execution_shard(execution, i, &writer, kept ? &preserved : NULL, err) ||
+	    (kept && writer_commit(&preserved, &record.preserved_crc, err)) ||
+	    writer_commit(&writer, &record.crc, err))
+		goto out;
+	if (manifest_add_shard(&execution->out, &record, err))
+		goto out;
+	if (execution->plan->conversion == CONVERT_QUANTIZE)
+		add_figures(execution, i);
+	execution->done[i] = true;
+	execution->result->shards_done++;
+	rc = 0;
+out:
+	writer_release(&preserved);
+	writer_release(&writer);
+	return rc;
+}
+
+static int check_places(const struct execution *execution, struct err *err)
+{
+	const char *in = execution->plan->source.directory;
+	const char *out = execution->params->output;
+	const char *preserve = execution->params->preserve;
+
+	if (in && directory_same_path(in, out))
+		return err_set(err, ERR_USAGE, "input and output are the same directory '%s'", out);
+	for (size_t i = 0; i < execution->plan->n_shards; i++) {
+		const char *name = execution->plan->shards[i].name;
+
+		if (output_check_not_input(execution->plan, out, name, err) ||
+		    (preserve && output_check_not_input(execution->plan, preserve, name, err)))
+			return -1;
+	}
+	if (preserve && (directory_same_path(preserve, out) || !strcmp(preserve, out)))
+		return err_set(err, ERR_USAGE,
+			       "option '--preserve-high-precision' and the output name the same "
+			       "directory '%s'",
+			       out);
+	if (preserve && in && directory_same_path(preserve, in))
+		return err_set(err, ERR_USAGE,
+			       "option '--preserve-high-precision' and the input name the same "
+			       "directory '%s'",
+			       preserve);
+	return 0;
+}
+
+static int open_places(struct execution *execution, struct err *err)
+{
+	const struct convert_params *params = execution->params;
+	bool shared = params->part || params->part_finish;
+
+	if (check_places(execution, err) ||
+	    outdir_open(&execution->out, params->io, params->output, OUTDIR_LOCK, shared, err))
+		return -1;
+	if (params->part) {
+		char *lock =
+			xasprintf(".fp8conv.part-%d-of-%d.lock", params->part, params->n_parts);
+		int rc = outdir_open(&execution->part_lock, params->io, params->output, lock, false,
+				     err);
+
+		free(lock);
+		if (rc)
+			return -1;
+	}
+	/* Compare again: the directory exists now, whatever the spelling of its path. */
+	if (params->preserve && directory_same_path(params->preserve, params->output))
+		return err_set(err, ERR_USAGE,
+			       "option '--preserve-high-precision' and the output name the same "
+			       "directory '%s'",
+			       params->output);
+	if (params->preserve)
+		return outdir_open(&execution->preserve, params->io, params->preserve, OUTDIR_LOCK,
+				   shared, err);
+	return 0;
+}
+
+static int finish(struct execution *execution, struct err *err)
+{
+	const struct plan *plan = execution->plan;
+
+	if (copies_make(execution, err) ||
+	    outdir_put_text(&execution->out, PARAMS_NAME, &plan->files.params, err) ||
+	    compensated_inherit(execution, err) ||
+	    (plan->preserved &&
+	     output_index_put(plan->preserved, plan->n_shards, &execution->preserve, err)) ||
+	    outdir_put_text(&execution->out, HF_QUANT_CONFIG_NAME, &plan->files.hf_quant_config,
+			    err) ||
+	    (plan->files.index_size &&
+	     output_index_put(plan->shards, plan->n_shards, &execution->out, err)) ||
+	    outdir_put_text(&execution->out, CONFIG_NAME, &plan->files.config, err) ||
+	    manifest_finish(&execution->out, execution->identity, &plan->source,
+			    execution->params->hashes, execution->progress, err))
+		return -1;
+	execution->result->complete = true;
+	return 0;
+}
+
+/* The run that finds every shard recorded and present writes the final files: exactly one of
+ * several parts does. */
+static int finish_if_last(struct execution *execution, struct err *err)
+{
+	size_t missing = 0, first = 0;
+	json_t *manifest;
+	int guard;
+	int rc = -1;
+
+	if (outdir_guard(&execution->out, &guard, err))
+		return -1;
+	if (resume_manifest(execution, &manifest, err))
+		goto out;
+	for (size_t i = 0; i < execution->plan->n_shards; i++) {
+		if (!resume_shard_done(execution, manifest, i) && !missing++)
+			first = i;
+	}
+	if (!missing)
+		rc = finish(execution, err);
+	else if (execution->params->part_finish)
+		rc = err_set(
+			err, ERR_USAGE,
+			"%zu of %zu shards are missing in '%s', the first is '%s': run their parts",
+			missing, execution->plan->n_shards, execution->out.path,
+			execution->plan->shards[first].name);
+	else if (!execution->params->part)
+		rc = err_set(err, ERR_SYSTEM, "'%s/%s' was removed while the job was running",
+			     execution->out.path, execution->plan->shards[first].name);
+	else
+		rc = 0;
+out:
+	json_decref(manifest);
+	outdir_unguard(&execution->out, guard);
+	return rc;
+}
+
+/* Counts the work left for this run: no shards of other parts or earlier runs. */
+static void count_work(const struct execution *execution)
+{
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < execution->plan->n_shards; i++) {
+		const struct st_file *file = &execution->plan->source.shards[i].file;
+
+		if (!execution->done[i] && resume_has_shard(execution, i))
+			bytes += file->identity.size - file->data_start;
+	}
+	progress_begin(execution->progress, PROGRESS_WORK, bytes);
+}
+
+/* Has this run shards to write? */
+static bool has_work(const struct execution *execution)
+{
+	for (size_t i = 0; i < execution->plan->n_shards; i++)
+		if (!execution->done[i])
+			return true;
+	return false;
+}
+
+static int convert_shards(struct execution *execution, struct err *err)
+{
+	for (size_t i = 0; i < execution->plan->n_shards; i++) {
+		if (!execution->done[i] && resume_has_shard(execution, i) &&
+		    convert_shard(execution, i, err))
+			return -1;
+	}
+	return 0;
+}
+
+static void directory_release(struct execution *execution, bool failed)
+{
+	struct err ignored;
+
+	/* A job that failed in its first shard leaves no trace.  But the record stays if a file has
+	 * a shard's name. */
+	for (size_t i = 0; execution->started && i < execution->plan->n_shards; i++)
+		execution->started =
+			!outdir_has(&execution->out, execution->plan->shards[i].name) &&
+			(!execution->plan->preserved ||
+			 !outdir_has(&execution->preserve, execution->plan->shards[i].name));
+	if (failed && execution->started && !execution->params->part &&
+	    execution->result->shards_done == 0 && !store_count(&execution->store)) {
+		if (execution->store.dir)
+			store_remove(&execution->out, &ignored);
+		outdir_remove(&execution->out, MANIFEST_NAME, &ignored);
+	}
+	store_close(&execution->store);
+	json_decref(execution->identity);
+	free(execution->done);
+	free(execution->plans);
+	outdir_close(&execution->preserve);
+	outdir_close(&execution->part_lock);
+	outdir_close(&execution->out);
+}
+
+/* Locks the directory, and finds what it has. */
+static int directory_begin(struct execution *execution, bool *finished, struct err *err)
+{
+	*finished = false;
+	execution->identity = resume_identity(execution, err);
+	if (!execution->identity || open_places(execution, err) ||
+	    resume_take(execution, finished, err) ||
+	    (execution->params->restart && store_remove(&execution->out, err)))
+		return -1;
+	return *finished ? 0 : resume_check_contents(execution, err);
+}
+
+/* Does all the work. */
+static int directory_work(struct execution *execution, bool finished, struct err *err)
+{
+	if (execution->plan->rounding &&
+	    compensated_run(execution, !finished && has_work(execution), err))
+		return -1;
+	if (finished) {
+		execution->result->complete = true;
+		return execution->plan->rounding ? store_remove(&execution->out, err) : 0;
+	}
+	count_work(execution);
+	if (resume_check_space(execution, err) || convert_shards(execution, err) ||
+	    finish_if_last(execution, err))
+		return -1;
+	if (execution->plan->rounding && store_remove(&execution->out, err))
+		return -1;
+	execution->result->has_figures = execution->plan->conversion == CONVERT_QUANTIZE &&
+					 !execution->params->part &&
+					 execution->result->shards_found == 0;
+	return 0;
+}
+
+int directory_run(struct execution *execution, struct err *err)
+{
+	bool finished;
+	int rc;
+
+	if (execution->params->restart &&
+	    (execution->params->part || execution->params->part_finish))
+		return err_set(err, ERR_USAGE,
+			       "options '--restart' and '--part' cannot be combined: remove '%s' "
+			       "to start over",
+			       execution->params->output);
+	execution->done = xcalloc(execution->plan->n_shards, sizeof *execution->done);
+	execution->plans = xcalloc(execution->plan->n_shards, sizeof *execution->plans);
+	for (size_t i = 0; i < execution->plan->n_shards; i++)
+		execution->plans[i] = resume_plan(execution->plan, i);
+	rc = directory_begin(execution, &finished, err);
+	rc = group_settle(execution->params->group, rc, err);
+	rc = rc ? rc : directory_work(execution, finished, err);
+	directory_release(execution, rc != 0);
+	return rc;
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "execute/execution.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "base/mem.h"
+#include "execute/pipeline.h"
+
+uint64_t output_shard_size(const struct output_shard *shard)
+{
+	return shard->header_size + shard->data_size;
+}
+
+int output_shard_open(const struct output_shard *shard, struct writer *writer,
+		      const struct outdir *dir, const char *name, struct err *err)
+{
+	struct buf header = { 0 };
+	int rc;
+
+	output_shard_header(shard, &header);
+	rc = writer_open(writer, dir, name, &header, output_shard_size(shard), err);
+	buf_release(&header);
+	return rc;
+}
+
+int output_shard_open_nowhere(const struct output_shard *shard, struct writer *writer,
+			      const struct io *io, struct err *err)
+{
+	struct buf header = { 0 };
+	int rc;
+
+	output_shard_header(shard, &header);
+	rc = writer_open_nowhere(writer, io, shard->name, &header, output_shard_size(shard), err);
+	buf_release(&header);
+	return rc;
+}
+
+int output_check_not_input(const struct plan *plan, const char *directory, const char *name,
+			   struct err *err)
+{
+	char *path = directory ? xasprintf("%s/%s", directory, name) : xstrdup(name);
+	struct stat st;
+	int rc = 0;
+
+	for (size_t i = 0; !stat(path, &st) && i < plan->n_shards && !rc; i++) {
+		const struct file_identity *id = &plan->source.shards[i].file.identity;
+
+		if (st.st_dev == id->device && st.st_ino == id->inode)
+			rc = err_set(err, ERR_USAGE, "input and output are the same file '%s'",
+				     path);
+	}
+	free(path);
+	return rc;
+}
+
+bool directory_same_path(const char *a, const char *b)
+{
+	struct stat x, y;
+
+	return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+int execution_shard(struct execution *execution, size_t i, struct writer *writer,
+		    struct writer *preserved, struct err *err)
+{
+	const struct st_file *source = &execution->plan->source.shards[i].file;
+
+	if (pipeline_shard(execution->pipeline, i, writer, preserved, err))
+		return -1;
+	execution->result->bytes += source->identity.size - source->data_start;
+	return 0;
+}

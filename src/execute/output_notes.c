@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Notes on the directory of an output.  They stop nothing: a directory that cannot be read gives no
+ * note.
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "ckpt/listing.h"
+#include "ckpt/mistaken.h"
+#include "execute/execute.h"
+#include "expect/expect.h"
+
+#define LEFT_OUT_SHOWN 3 /* files that a note names */
+
+static bool same_directory(const struct stat *a, const struct stat *b)
+{
+	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* Is `directory` on the way from `output` up to the root? */
+static bool lies_inside(const struct io *io, const char *output, const char *directory)
+{
+	struct stat target, here, before = { 0 };
+	int fd = io_openat(io, AT_FDCWD, output, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+	bool found = false;
+
+	if (stat(directory, &target))
+		target = (struct stat){ 0 };
+	/* The root is its own parent. */
+	while (fd >= 0 && !found && !fstat(fd, &here) && !same_directory(&here, &before)) {
+		int above = io_openat(io, fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+
+		found = same_directory(&here, &target);
+		before = here;
+		io->close(io, fd);
+		fd = above;
+	}
+	if (fd >= 0)
+		io->close(io, fd);
+	return found;
+}
+
+static bool is_planned(const struct plan *plan, const char *name)
+{
+	for (size_t i = 0; i < plan->n_shards; i++)
+		if (!strcmp(plan->shards[i].name, name))
+			return true;
+	return false;
+}
+
+static bool is_foreign(const void *plan, const char *name)
+{
+	return name[0] != '.' && destination_of(name) == DESTINATION_FILE &&
+	       !is_planned(plan, name);
+}
+
+/* Returns the first name, bytewise, of a weight file in the output that this job did not write; the
+ * caller frees it. */
+static char *find_foreign(const struct plan *plan, const struct convert_params *params)
+{
+	struct listing names = { 0 };
+	char *first;
+
+	listing_names(&names,
+		      &(struct directory){ params->io, AT_FDCWD, params->output, params->output },
+		      is_foreign, plan, &(struct err){ 0 });
+	first = names.n ? xstrdup(names.items[0]) : NULL;
+	listing_release(&names);
+	return first;
+}
+
+/* Notes on the small files of the model. */
+static void note_files(struct plan *plan)
+{
+	struct notes *notes = &plan->selection.notes;
+	const struct buf *text = &plan->files.quantization;
+	json_t *quantization;
+	char *line, *path;
+
+	if (plan->files.has_params && !plan->files.params_say &&
+	    plan->conversion != CONVERT_DEQUANTIZE)
+		notes_add(notes, NOTE_NO_CONFIG, NULL,
+			  PARAMS_NAME
+			  " cannot tell vLLM (config_format mistral) of this layout: use "
+			  "--recipe current or delayed (or blockwise in compressed-tensors, where "
+			  "whole heads fit its blocks), and keep no weight of a layer");
+	if (text->len && !plan->files.has_params) {
+		quantization = json_decode((struct json_text){ text->data, text->len },
+					   &(struct err){ 0 });
+		line = json_dumps(quantization, 0);
+		notes_add(notes, NOTE_NO_CONFIG, NULL,
+			  "the source has no config.json, so none is written: add "
+			  "\"quantization_config\": %s to yours",
+			  line);
+		free(line);
+		json_decref(quantization);
+	}
+	if (!plan->source.directory)
+		return;
+	path = xasprintf("%s/README.md", plan->source.directory);
+	if (io_exists(plan->source.io, path))
+		notes_add(notes, NOTE_README_COPIED, NULL,
+			  "README.md is copied from '%s' and describes the source model: write one "
+			  "that describes the output, as 'fp8conv report' does, before you "
+			  "publish it",
+			  plan->source.directory);
+	free(path);
+}
+
+/* Notes auxiliary files that are Git LFS pointers: the output would get copies of these. */
+static void note_pointers(struct plan *plan, const struct io *io)
+{
+	char **paths, *first = NULL;
+	size_t n, n_pointers = 0;
+	struct err ignored = { 0 };
+
+	if (checkpoint_auxiliary(&plan->source, &paths, &n, &ignored))
+		return;
+	for (size_t i = 0; i < n; i++) {
+		char *path = xasprintf("%s/%s", plan->source.directory, paths[i]);
+
+		free(paths[i]);
+		if (!mistaken_is_pointer(io, path) || n_pointers++) {
+			free(path);
+			continue;
+		}
+		first = path;
+	}
+	free(paths);
+	if (first)
+		notes_add(
+			&plan->selection.notes, NOTE_POINTER_COPIED, NULL,
+			"%zu of the files to copy %s, for example '%s': run 'git lfs pull' in the "
+			"source first",
+			n_pointers,
+			n_pointers == 1 ? "is a Git LFS pointer" : "are Git LFS pointers", first);
+	free(first);
+}
+
+/* Notes files of the source that the output does not get; all: names each. */
+static void note_left_out(struct plan *plan, bool all)
+{
+	char **paths;
+	size_t n, shown;
+	struct buf names = { 0 };
+
+	if (checkpoint_left_out(&plan->source, &paths, &n, &(struct err){ 0 }))
+		return;
+	shown = all ? n : n < LEFT_OUT_SHOWN ? n : LEFT_OUT_SHOWN;
+	for (size_t i = 0; i < n; i++) {
+		if (i < shown)
+			buf_printf(&names, "%s'%s'", i ? ", " : "", paths[i]);
+		free(paths[i]);
+	}
+	free(paths);
+	if (shown < n)
+		buf_printf(&names, " and %zu more (all with --verbose)", n - shown);
+	if (n)
+		notes_add(&plan->selection.notes, NOTE_FILES_LEFT_OUT, NULL,
+			  "%zu %s of the source %s in the output: %s; copy what the model needs", n,
+			  n == 1 ? "file" : "files", n == 1 ? "is not" : "are not", names.data);
+	buf_release(&names);
+}
+
+static void note_index(struct plan *plan)
+{
+	if (plan->source.has_stale_index)
+		notes_add(&plan->selection.notes, NOTE_INDEX_STALE, NULL,
+			  INDEX_NAME " of the source names files of another build, none of which "
+				     "is there: '%s'%s converted",
+			  plan->source.shards[0].name,
+			  plan->source.n_shards > 1 ? " and its set are" : " is");
+}
+
+/* Notes what the source lacks: the output will lack it too. */
+static void note_gaps(struct plan *plan)
+{
+	struct expect_gaps gaps;
+	const struct expect_gap *first = NULL;
+	size_t n = 0;
+
+	if (expect_find(&gaps, &plan->source, &(struct err){ 0 }))
+		return;
+	for (size_t i = 0; i < gaps.n; i++) {
+		if (gaps.list[i].kind == EXPECT_MTP)
+			continue;
+		if (!n++)
+			first = &gaps.list[i];
+	}
+	if (n == 1)
+		notes_add(&plan->selection.notes, NOTE_INCOMPLETE, first->tensor,
+			  "the source is incomplete: %s", first->message);
+	else if (n)
+		notes_add(&plan->selection.notes, NOTE_INCOMPLETE, first->tensor,
+			  "the source is incomplete in %zu places, first: %s", n, first->message);
+	expect_release(&gaps);
+}
+
+void output_notes_add(struct plan *plan, const struct convert_params *params, bool all)
+{
+	const char *directory = plan->source.directory;
+	struct notes *notes = &plan->selection.notes;
+	char *foreign;
+
+	note_index(plan);
+	note_gaps(plan);
+	if (params->output && destination_of(params->output) != DESTINATION_DIRECTORY)
+		return;
+	note_left_out(plan, all);
+	if (!params->output)
+		return;
+	if (directory && lies_inside(params->io, params->output, directory))
+		notes_add(notes, NOTE_OUTPUT_INSIDE, NULL,
+			  "output '%s' lies inside the model '%s': an upload or a copy of the "
+			  "model takes both",
+			  params->output, directory);
+	/* Engines that find an index load its files only. */
+	foreign = plan->files.index_size ? NULL : find_foreign(plan, params);
+	if (foreign)
+		notes_add(
+			notes, NOTE_OUTPUT_BESIDE, NULL,
+			"'%s' also contains '%s', which this job did not write: some engines load "
+			"every .safetensors file there",
+			params->output, foreign);
+	free(foreign);
+	note_files(plan);
+	note_pointers(plan, params->io);
+}

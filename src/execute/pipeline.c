@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "execute/pipeline.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "backend/dispatch.h"
+#include "base/mem.h"
+#include "base/pool.h"
+
+/* Source bytes of a window.  The amax and cast passes both read them, so they must fit the page
+ * cache. */
+#define WINDOW_BYTES ((uint64_t)512 << 20)
+
+static int worker_init(struct pipeline_worker *worker, const struct band_limits *limits,
+		       struct err *err)
+{
+	char *at;
+
+	if (buffer_alloc(&worker->memory, band_limits_memory(limits), "a worker's buffers", err))
+		return -1;
+	at = worker->memory;
+	worker->queue = (struct write_queue){ .memory = at, .size = limits->max + WRITER_ALIGN };
+	at += worker->queue.size;
+	worker->buffers = (struct source_buffers){ at, at + limits->max, limits->max };
+	worker->scales = at + 2 * limits->max;
+	return 0;
+}
+
+static void known_amax_init(struct known_amax *amax, const struct plan *plan)
+{
+	size_t n_groups = plan->selection.n_scale_groups;
+
+	amax->units = xcalloc(plan->selection.n_units, sizeof *amax->units);
+	amax->groups = xcalloc(n_groups, sizeof *amax->groups);
+	amax->has_group = xcalloc(n_groups, sizeof *amax->has_group);
+	for (size_t g = 0; plan->groups && g < n_groups; g++) {
+		amax->has_group[g] = !isnan(plan->groups[g].amax);
+		if (amax->has_group[g])
+			amax->groups[g] = plan->groups[g].amax;
+	}
+}
+
+int pipeline_new(struct pipeline **out, const struct plan *plan,
+		 const struct convert_params *params, struct progress *progress, struct err *err)
+{
+	size_t n_units = plan->selection.n_units;
+	struct pipeline *pipeline = xcalloc(1, sizeof *pipeline);
+	uint64_t bytes;
+
+	*out = NULL;
+	pipeline->plan = plan;
+	pipeline->params = params;
+	pipeline->progress = progress;
+	pthread_mutex_init(&pipeline->lock, NULL);
+	pipeline->backend = params->backend;
+	if (band_limits_plan(params, &pipeline->limits, &bytes, err))
+		goto fail;
+	source_init(&pipeline->source, params->io, &plan->source, pipeline->backend,
+		    plan->stream_fd);
+	pipeline->source.check_scales = true;
+	pipeline->errors = xcalloc(n_units, sizeof *pipeline->errors);
+	pipeline->n_changed = xcalloc(n_units, sizeof *pipeline->n_changed);
+	known_amax_init(&pipeline->amax, plan);
+	pipeline->workers = xcalloc((size_t)params->n_threads, sizeof *pipeline->workers);
+	for (; pipeline->n_workers < params->n_threads; pipeline->n_workers++) {
+		if (worker_init(&pipeline->workers[pipeline->n_workers], &pipeline->limits, err))
+			goto fail;
+	}
+	*out = pipeline;
+	return 0;
+fail:
+	pipeline_free(pipeline);
+	return -1;
+}
+
+void pipeline_free(struct pipeline *pipeline)
+{
+	if (!pipeline)
+		return;
+	for (int i = 0; i < pipeline->n_workers; i++)
+		free(pipeline->workers[i].memory);
+	source_release(&pipeline->source);
+	pthread_mutex_destroy(&pipeline->lock);
+	free(pipeline->workers);
+	free(pipeline->errors);
+	free(pipeline->n_changed);
+	free(pipeline->amax.units);
+	free(pipeline->amax.groups);
+	free(pipeline->amax.has_group);
+	free(pipeline);
+}
+
+/* A source larger than half of the machine's memory would push all other data out of the page
+ * cache. */
+static bool source_is_large(const struct pipeline *pipeline)
+{
+	uint64_t pages = (uint64_t)sysconf(_SC_PHYS_PAGES);
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+
+	return pipeline->plan->source.data_bytes / 2 > pages / 4 * page;
+}
+
+static int convert_window(struct pipeline *pipeline, const struct band_list *list, size_t first,
+			  size_t end, struct err *err)
+{
+	int rc;
+
+	if (pipeline_amax(pipeline, list, first, end, err))
+		return -1;
+	pipeline->work.all = list;
+	pipeline->work.extents = list->extents + first;
+	pipeline->work.n_extents = end - first;
+	rc = pool_run(pipeline->n_workers, end - first, pipeline_cast, pipeline,
+		      pipeline->progress->stop, err);
+	for (int w = 0; !rc && w < pipeline->n_workers; w++)
+		rc = write_queue_flush(&pipeline->workers[w].queue, err);
+	if (source_is_large(pipeline))
+		source_drop_cache(&pipeline->source);
+	return rc;
+}
+
+static int convert_windows(struct pipeline *pipeline, const struct band_list *list, struct err *err)
+{
+	size_t first = 0;
+
+	while (first < list->n_extents) {
+		uint64_t bytes = 0;
+		size_t end = first;
+
+		while (end < list->n_extents && bytes < WINDOW_BYTES)
+			bytes += list->extents[end++].input_bytes;
+		if (convert_window(pipeline, list, first, end, err))
+			return -1;
+		first = end;
+	}
+	return 0;
+}
+
+/* The amax of rows is used in its own shard only. */
+static void release_row_amax(struct pipeline *pipeline)
+{
+	for (size_t u = 0; u < pipeline->plan->selection.n_units; u++) {
+		free(pipeline->amax.units[u]);
+		pipeline->amax.units[u] = NULL;
+	}
+}
+
+/* Counts scales that are dropped, or read with their weights: no extent has them, but the shard is
+ * done. */
+static void count_rest(struct pipeline *pipeline, size_t shard, const struct band_list *list)
+{
+	const struct st_file *file = &pipeline->plan->source.shards[shard].file;
+	uint64_t rest = file->identity.size - file->data_start;
+
+	for (size_t e = 0; e < list->n_extents; e++)
+		rest -= list->extents[e].input_bytes < rest ? list->extents[e].input_bytes : rest;
+	atomic_fetch_add(&pipeline->progress->done, rest);
+}
+
+/* A shard may be converted again, after a pass that wrote nothing. */
+static void forget_figures(struct pipeline *pipeline, size_t shard)
+{
+	const struct selection *selection = &pipeline->plan->selection;
+	size_t end = selection_shard_begin(selection, shard + 1);
+
+	pipeline->counts = (struct quant_stats){ 0 };
+	pipeline->n_compensated = pipeline->n_moved = 0;
+	for (size_t u = selection_shard_begin(selection, shard); u < end; u++) {
+		pipeline->errors[u] = (struct error_stats){ 0 };
+		pipeline->n_changed[u] = 0;
+	}
+}
+
+int pipeline_shard(struct pipeline *pipeline, size_t shard, struct writer *writer,
+		   struct writer *preserved, struct err *err)
+{
+	struct band_list list = { 0 };
+	struct err ignored; /* the first error is reported */
+	int rc;
+
+	pipeline->work = (struct shard_work){ .shard = &pipeline->plan->shards[shard],
+					      .writer = writer,
+					      .preserved = preserved };
+	forget_figures(pipeline, shard);
+	for (int w = 0; w < pipeline->n_workers; w++)
+		pipeline->workers[w].queue.writer = writer;
+	atomic_store(&pipeline->progress->name, pipeline->work.shard->name);
+	bands_cut_shard(&list, pipeline->plan, shard, &pipeline->limits, writer_is_direct(writer));
+	rc = convert_windows(pipeline, &list, err);
+	if (!rc)
+		count_rest(pipeline, shard, &list);
+	band_list_release(&list);
+	release_row_amax(pipeline);
+	if (source_close(&pipeline->source, rc ? &ignored : err))
+		rc = -1;
+	return rc;
+}
+
+void pipeline_take_codes(struct pipeline *pipeline, struct store *store)
+{
+	pipeline->store = store;
+	pipeline->places = pipeline->plan->rounding->plan.places;
+}
+
+void pipeline_figures(const struct pipeline *pipeline, size_t shard, struct figures *figures)
+{
+	const struct selection *selection = &pipeline->plan->selection;
+	const char *name = NULL;
+	double worst = INFINITY;
+	size_t end = selection_shard_begin(selection, shard + 1);
+
+	*figures = (struct figures){ .saturated = pipeline->counts.saturated,
+				     .nonfinite = pipeline->counts.nonfinite,
+				     .n_compensated = pipeline->n_compensated,
+				     .n_moved = pipeline->n_moved };
+
+	for (size_t u = selection_shard_begin(selection, shard); u < end; u++) {
+		const struct error_stats *error = &pipeline->errors[u];
+
+		if (pipeline->n_changed[u] && !figures->n_inexact++)
+			figures->inexact = selection->units[u].name;
+		figures->n_changed += pipeline->n_changed[u];
+		if (error->noise <= 0 || error->signal / error->noise >= worst)
+			continue;
+		worst = error->signal / error->noise;
+		name = selection->units[u].name;
+	}
+	figures->worst = name;
+	figures->worst_sqnr = name ? 10 * log10(worst) : 0;
+}

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The plan of `quantize`: source, selection, specs, outputs, configuration, in this order.
+ */
+#include "plan/quantize.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "plan/rounding.h"
+#include "plan/bands.h"
+#include "plan/static_scales.h"
+#include "expect/expect.h"
+
+#define DEFAULT_RECIPE "blockwise"
+
+static int check_history(const struct recipe *recipe, const struct quantize_params *params,
+			 struct err *err)
+{
+	if (!recipe->needs_history || params->calibration.path)
+		return 0;
+	return err_set(err, ERR_USAGE,
+		       "recipe '%s' needs an amax history: run 'fp8conv calibrate MODEL --data "
+		       "FILE -o stats.amax' and give it with --calibration stats.amax",
+		       recipe->name);
+}
+
+/* ERR_USAGE for a calibration without any effect. */
+static int check_use(const struct plan *plan, const struct quantize_params *params,
+		     const struct static_scales *scales, struct err *err)
+{
+	bool used = params->calibration.kv_cache || static_scales_is_static(scales, plan->recipe);
+
+	for (size_t i = 0; i < params->select.n_rules && !used; i++)
+		used = params->select.rules[i].recipe &&
+		       static_scales_is_static(scales, params->select.rules[i].recipe);
+	if (used || !params->calibration.path)
+		return 0;
+	return err_set(err, ERR_USAGE,
+		       "option '--calibration' does not apply to recipe '%s', whose "
+		       "activations are dynamic: use recipe delayed or current, or "
+		       "--kv-cache",
+		       plan->recipe->name);
+}
+
+/* Checks recipe and format before the source is read: a wrong name must not cost a spooled
+ * stream. */
+static int plan_request(struct plan *plan, const struct quantize_params *params,
+			const struct static_scales *scales, struct err *err)
+{
+	struct scheme scheme;
+
+	if (quantize_check_keep(&params->keep, err))
+		return -1;
+	if (params->select.requantize && params->convert.preserve)
+		return err_set(err, ERR_USAGE,
+			       "options '--preserve-high-precision' and '--requantize' cannot be "
+			       "combined: an FP8 source has no high-precision values");
+	plan->recipe = recipe_find(params->recipe ? params->recipe : DEFAULT_RECIPE, err);
+	if (!plan->recipe || recipe_weight_spec(plan->recipe, &params->tuning, &plan->spec, err) ||
+	    check_history(plan->recipe, params, err) || check_use(plan, params, scales, err))
+		return -1;
+	for (size_t i = 0; i < params->select.n_rules; i++) {
+		const struct recipe *recipe = params->select.rules[i].recipe;
+
+		if (recipe && check_history(recipe, params, err))
+			return -1;
+	}
+	if (engine_find(params->target, &plan->target, err))
+		return -1;
+	if (params->select.ragged && plan->target == ENGINE_TRANSFORMERS)
+		return err_set(err, ERR_USAGE,
+			       "options '--ragged' and '--target transformers' cannot be combined: "
+			       "transformers reads partial blocks wrong or not at all; omit "
+			       "--ragged, or use --recipe channelwise, which accepts any shape");
+	scheme = scheme_from_qspec(&plan->spec, static_scales_is_static(scales, plan->recipe));
+	plan->format =
+		format_select(params->format, plan->target, &scheme, plan->recipe->name, err);
+	return plan->format ? 0 : -1;
+}
+
+/* Makes the spec of a part of a table: E4M3, and a power of two as scale, which BF16 holds. */
+static int table_spec(struct plan *plan, size_t u, struct err *err)
+{
+	const struct recipe_tuning tuning = { .scale_fmt = "ue8m0" };
+	struct qspec spec;
+
+	if (recipe_weight_spec(plan->selection.units[u].recipe, &tuning, &spec, err))
+		return -1;
+	plan_spec_set(plan, u, &spec);
+	return 0;
+}
+
+int quantize_other_spec(const struct quantize_params *params, const struct recipe *recipe,
+			struct qspec *spec, struct err *err)
+{
+	const struct recipe_tuning tuning = { .fp8_format = params->tuning.fp8_format };
+
+	return recipe_weight_spec(recipe, &tuning, spec, err);
+}
+
+/* Makes the spec of a unit: the job's recipe gets the whole tuning. */
+static int unit_spec(struct plan *plan, const struct quantize_params *params, size_t u,
+		     struct err *err)
+{
+	const struct unit *unit = &plan->selection.units[u];
+	struct scheme scheme;
+	struct qspec spec;
+
+	if (unit->table)
+		return table_spec(plan, u, err);
+	if (unit->recipe != plan->recipe) {
+		if (quantize_other_spec(params, unit->recipe, &spec, err))
+			return -1;
+		plan_spec_set(plan, u, &spec);
+	}
+	scheme = scheme_from_qspec(plan->units[u].spec, unit->static_input);
+	if (engine_check(plan->target, plan->format, &scheme, unit->recipe->name, err))
+		return err_wrap(err, "tensor '%s'", unit->name);
+	return 0;
+}
+
+static int plan_specs(struct plan *plan, const struct quantize_params *params, struct err *err)
+{
+	plan_specs_begin(plan);
+	for (size_t u = 0; u < plan->selection.n_units; u++) {
+		if (plan->selection.units[u].recipe && unit_spec(plan, params, u, err))
+			return -1;
+	}
+	return 0;
+}
+
+/* Called after selection_keep(): units may have moved. */
+static int plan_settle(struct plan *plan, const struct quantize_params *params, struct err *err)
+{
+	if (selection_settle(&plan->selection, err) || plan_specs(plan, params, err))
+		return -1;
+	return 0;
+}
+
+/* Keeps units whose shape the format cannot represent. */
+static int plan_shapes(struct plan *plan, const struct quantize_params *params, struct err *err)
+{
+	struct selection *selection = &plan->selection;
+	const char *reason = NULL;
+	size_t n_left = 0;
+
+	for (size_t u = 0; u < selection->n_units; u++) {
+		const struct unit *unit = &selection->units[u];
+		struct scaled_weight weight = unit_scaled_weight(unit);
+		struct scheme scheme;
+		const char *refused;
+
+		if (!unit->recipe)
+			continue;
+		scheme = scheme_from_qspec(plan->units[u].spec, unit->static_input);
+		refused = format_refuse_shape(plan->format, &scheme, plan->target, &weight);
+		if (!refused)
+			continue;
+		reason = refused;
+		selection_keep(selection, u, refused);
+	}
+	if (!reason)
+		return 0;
+	for (size_t u = 0; u < selection->n_units; u++)
+		n_left += selection->units[u].recipe != NULL;
+	if (n_left == 0)
+		return err_set(err, ERR_USAGE,
+			       "format '%s' cannot hold any weight of '%s' with recipe '%s': %s",
+			       plan->format->name, params->convert.input, plan->recipe->name,
+			       reason);
+	return plan_settle(plan, params, err);
+}
+
+/* Keeps the groups that --keep chooses, or gives them another recipe. */
+static int plan_sensitive(struct plan *plan, const struct quantize_params *params,
+			  const struct static_scales *scales, struct err *err)
+{
+	if (!params->keep.path)
+		return 0;
+	if (quantize_sensitive(plan, params, scales, err))
+		return -1;
+	return plan_settle(plan, params, err);
+}
+
+/* Makes lists of the units of each scale group, in order. */
+static void plan_groups(struct plan *plan)
+{
+	plan->groups = xcalloc(plan->selection.n_scale_groups, sizeof *plan->groups);
+	for (size_t g = 0; g < plan->selection.n_scale_groups; g++)
+		plan->groups[g] = (struct plan_group){ .first = NO_UNIT, .amax = NAN };
+	for (size_t u = plan->selection.n_units; u-- > 0;) {
+		struct plan_group *group = &plan->groups[plan->selection.units[u].scale_group];
+
+		if (!plan->selection.units[u].recipe)
+			continue;
+		plan->units[u].next_in_group = group->first;
+		group->first = (uint32_t)u;
+	}
+}
+
+/* Keeps skipped units before the outputs are made, because they change names and places. */
+static int plan_skip(struct plan *plan, const struct quantize_params *params,
+		     struct progress *progress, struct err *err)
+{
+	if (params->convert.on_nonfinite != NONFINITE_SKIP)
+		return 0;
+	if (params->skip_nonfinite(plan, &params->convert, progress, err))
+		return -1;
+	return plan_settle(plan, params, err);
+}
+
+/* Called before specs are made: uncovered units may be kept, or get another scheme. */
+static int plan_cover(struct plan *plan, const struct static_scales *scales, struct err *err)
+{
+	bool kept;
+
+	if (!scales->params->path)
+		return 0;
+	if (static_scales_cover(scales, plan, &kept, err))
+		return -1;
+	return kept ? selection_settle(&plan->selection, err) : 0;
+}
+
+/* Takes the rows of the model's family, and the format that they prefer if the user names none. */
+static int plan_profile(struct plan *plan, const struct quantize_params *params,
+			const struct static_scales *scales, struct err *err)
+{
+	struct scheme scheme =
+		scheme_from_qspec(&plan->spec, static_scales_is_static(scales, plan->recipe));
+
+	if (plan_take_profile(plan, params->profile, err))
+		return -1;
+	if (params->format)
+		return 0;
+	plan_prefer_format(plan, &scheme);
+	return plan_params_format(plan, &scheme, err);
+}
+
+static int check_exact(const struct plan *plan, const struct quantize_params *params,
+		       struct err *err)
+{
+	if (!params->convert.exact || low_bit_total(plan).n)
+		return 0;
+	if (plan->selection.low_bit.n && !params->select.requantize)
+		return err_set(err, ERR_USAGE,
+			       "option '--exact' is for low-bit weights that are converted: use "
+			       "--requantize too");
+	return err_set(err, ERR_USAGE,
+		       "option '--exact' is for low-bit weights, and none of '%s' are quantized",
+		       params->convert.input);
+}
+
+struct select_options quantize_select_options(const struct plan *plan,
+					      const struct quantize_params *params,
+					      const struct recipe *recipe)
+{
+	struct select_options select = params->select;
+
+	select.recipe = recipe;
+	select.profile = &plan->profile;
+	select.format = plan->format;
+	select.target = plan->target;
+	select.advise = true;
+	return select;
+}
+
+/* Makes the plan after the request is checked and the source is open. */
+static int plan_source(struct plan *plan, const struct quantize_params *params,
+		       const struct static_scales *scales, struct progress *progress,
+		       struct err *err)
+{
+	struct select_options select;
+
+	if (plan_profile(plan, params, scales, err))
+		return -1;
+	select = quantize_select_options(plan, params, plan->recipe);
+	if (expect_elements(&plan->source, err) ||
+	    selection_make(&plan->selection, &plan->source, &select, err) ||
+	    (select.requantize && plan_check_source(plan, params->convert.io, err)) ||
+	    plan_cover(plan, scales, err) || plan_specs(plan, params, err) ||
+	    plan_shapes(plan, params, err) || plan_skip(plan, params, progress, err) ||
+	    plan_sensitive(plan, params, scales, err))
+		return -1;
+	plan_groups(plan);
+	if (check_exact(plan, params, err) || static_scales_apply(scales, plan, err) ||
+	    quantize_keep(plan, params, err) || rounding_plan(plan, params, err) ||
+	    plan_configuration(plan, err) ||
+	    quantize_outputs(plan, params->convert.preserve != NULL, err))
+		return -1;
+	plan->options = quantize_identity(plan, params);
+	if (plan->rounding)
+		plan->totals.memory_bytes += plan->rounding->plan.memory_bytes;
+	return plan_finish(plan, progress, err);
+}
+
+int quantize_plan_make(struct plan *plan, const struct quantize_params *params,
+		       struct progress *progress, struct err *err)
+{
+	const struct convert_params *convert = &params->convert;
+	struct static_scales scales;
+	struct band_limits limits;
+	int rc = -1;
+
+	*plan = (struct plan){ .stream_fd = -1, .conversion = CONVERT_QUANTIZE };
+	if (static_scales_open(&scales, convert->io, &params->calibration, err) ||
+	    plan_request(plan, params, &scales, err) ||
+	    band_limits_plan(convert, &limits, &plan->totals.memory_bytes, err) ||
+	    plan_open(plan, convert, progress, err) ||
+	    plan_source(plan, params, &scales, progress, err))
+		goto out;
+	rc = 0;
+out:
+	static_scales_release(&scales);
+	if (rc)
+		plan_release(plan);
+	return rc;
+}
