@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 # allowed FOLDER: the folders whose headers it may use besides its own.  Nothing includes what is
 # higher; folders of one line do not know each other.
 low="base num"
-containers="ckpt amax recipe format model backend tokenizer"
+containers="ckpt amax recipe format names model backend tokenizer"
 engines="$containers ranks quantizer forward"
 checkpoints="$engines source select dataset expect"
 allowed() {
@@ -17,13 +17,14 @@ allowed() {
 	remote) echo "base" ;;
 	ckpt | recipe | tokenizer) echo "$low" ;;
 	backend | ranks) echo "$low" ;;
-	amax | format | model) echo "$low ckpt" ;;
-	arch) echo "$low ckpt model" ;;
+	amax | format | names) echo "$low ckpt" ;;
+	model) echo "$low ckpt names" ;;
+	arch) echo "$low ckpt names model" ;;
 	quantizer) echo "$low backend ranks recipe" ;;
-	forward) echo "$low backend model" ;;
+	forward) echo "$low backend names model" ;;
 	source) echo "$low $engines" ;;
 	select) echo "$low $engines source" ;;
-	expect) echo "$low ckpt format model" ;;
+	expect) echo "$low ckpt format names model" ;;
 	dataset) echo "$low ckpt tokenizer" ;;
 	sweep) echo "$low $checkpoints" ;;
 	compensate | calibrate | eval | inspect | verify) echo "$low $checkpoints sweep" ;;
@@ -107,13 +108,13 @@ if grep -nE "(^|[^A-Za-z0-9_.>])($calls)\(" src/*/*.[ch] src/*/*/*.[ch] kernels/
 fi
 
 # A scale_inv belongs to the codes: only the operation that writes those, in kernels/, writes one or finds one from an amax.
-# verify/arithmetic.c does what other tools did, to compare; plan/rescale.c gives the scale of codes
+# verify/values/arithmetic.c does what other tools did, to compare; plan/rescale.c gives the scale of codes
 # that stay as they are another type; recipe/static_amax.c finds scales of inputs and caches, whose codes
 # are written when the model runs; compensate/band.c finds those that the cast beside it writes, for codes that
 # compensate each other.
 writes='scale_inv\)?\[[^]]*\] = |memcpy\([^,]*scale_inv|\*[a-z_>.-]*scale_inv = '
 finds='(scaling|scale_inv|e8m0)_from_amax\(|scaling_(f32|e8m0|given)\(|e8m0_round_up\('
-if grep -nE "$writes|$finds" src/*/*.[ch] src/*/*/*.[ch] cli/*.[ch] cli/*/*.[ch] | grep -vE '^src/(num/|(verify/arithmetic|plan/rescale)\.c:|recipe/static_amax\.c:|compensate/band\.c:)|static_scale_inv\(|:\s*/?\*'; then
+if grep -nE "$writes|$finds" src/*/*.[ch] src/*/*/*.[ch] cli/*.[ch] cli/*/*.[ch] | grep -vE '^src/(num/|(verify/values/arithmetic|plan/rescale)\.c:|recipe/static_amax\.c:|compensate/band\.c:)|static_scale_inv\(|:\s*/?\*'; then
 	echo "a scale_inv is written by a function that writes no codes"
 	status=1
 fi

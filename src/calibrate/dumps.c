@@ -10,7 +10,7 @@
 #include "base/sort.h"
 #include "base/intern.h"
 #include "calibrate/dump_file.h"
-#include "model/experts.h"
+#include "names/experts.h"
 #include "sweep/weights.h"
 
 /* The modules found so far: entry i of names is plan->linears[i] until they are sorted. */

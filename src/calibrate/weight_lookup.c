@@ -6,8 +6,8 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
-#include "model/experts.h"
-#include "model/role.h"
+#include "names/experts.h"
+#include "names/role.h"
 
 /* GPT-2's modules store [in, out]; other models give the same names to plain linear layers.  The
  * first layer of an attention or MLP has more outputs than inputs, which decides. */

@@ -8,7 +8,7 @@
 #ifndef FP8CONV_CALIBRATE_WEIGHT_LOOKUP_H
 #define FP8CONV_CALIBRATE_WEIGHT_LOOKUP_H
 
-#include "model/config.h"
+#include "names/config.h"
 #include "model/model.h"
 
 /* A zeroed struct is safe to release. */

@@ -22,8 +22,8 @@
 #include "base/intern.h"
 #include "expect/expect.h"
 #include "expect/name.h"
-#include "model/config.h"
-#include "model/role.h"
+#include "names/config.h"
+#include "names/role.h"
 
 /* Marks what is not set: tensors, templates and layers are counted in 32 bits. */
 #define EXPECT_NONE UINT32_MAX

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "expect/steps.h"
 #include "format/scale_names.h"
-#include "model/experts.h"
+#include "names/experts.h"
 
 /* Ends of names by which tools pack a weight, and the end that the weight has. */
 static const struct {

@@ -14,7 +14,7 @@
 #include "format/scale_names.h"
 #include "inspect/inspect.h"
 #include "inspect/stats.h"
-#include "model/tensor_name.h"
+#include "names/tensor_name.h"
 
 /* Groups of FP8 weights whose codes are counted each by itself; more are counted together. */
 #define SUMMARY_MAX_COUNTS 64

@@ -9,7 +9,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "model/role_cache.h"
+#include "names/role_cache.h"
 #include "model/steps.h"
 
 static bool is_one_of(const char *name, const char *const *names, size_t n)

@@ -17,7 +17,7 @@
 
 #include "base/err.h"
 #include "ckpt/checkpoint.h"
-#include "model/experts.h"
+#include "names/experts.h"
 #include "model/facts.h"
 #include "model/rope.h"
 #include "num/activation.h"

@@ -7,7 +7,7 @@
 #ifndef FP8CONV_MODEL_SEARCH_H
 #define FP8CONV_MODEL_SEARCH_H
 
-#include "model/config.h"
+#include "names/config.h"
 #include "model/model.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))

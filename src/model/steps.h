@@ -9,7 +9,7 @@
 
 #include <jansson.h>
 
-#include "model/config.h"
+#include "names/config.h"
 #include "model/search.h"
 
 /* Returns the number of layers where a list of their kinds states it, as in Nemotron-H; else 0. */

@@ -12,7 +12,7 @@
 #include "format/read_config.h"
 #include "format/scale_names.h"
 #include "format/skip_match.h"
-#include "model/tensor_name.h"
+#include "names/tensor_name.h"
 #include "source/fp8_source.h"
 #include "plan/engines.h"
 

@@ -13,7 +13,7 @@
 #include "plan/bands.h"
 #include "plan/rescale.h"
 #include "format/scale_names.h"
-#include "model/role.h"
+#include "names/role.h"
 #include "num/fp8.h"
 #include "select/fp8_units.h"
 #include "select/skip_list.h"

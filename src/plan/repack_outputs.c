@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "plan/repack.h"
 #include "format/scale_names.h"
-#include "model/cached.h"
+#include "names/cached.h"
 
 static bool is_exponent(enum dtype dtype)
 {

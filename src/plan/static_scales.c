@@ -10,8 +10,8 @@
 
 #include "backend/dispatch.h"
 #include "base/mem.h"
-#include "model/experts.h"
-#include "model/tensor_name.h"
+#include "names/experts.h"
+#include "names/tensor_name.h"
 
 static int refuse_useless(const char *option, struct err *err)
 {

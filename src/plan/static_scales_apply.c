@@ -8,7 +8,7 @@
 
 #include "base/mem.h"
 #include "plan/static_scales.h"
-#include "model/experts.h"
+#include "names/experts.h"
 
 static const char *const columns[][3] = {
 	[AMAX_GEMM] = { "x", "w", "y" },

@@ -9,8 +9,8 @@
 #include "base/mem.h"
 #include "base/sort.h"
 #include "plan/static_scales.h"
-#include "model/cached.h"
-#include "model/tensor_name.h"
+#include "names/cached.h"
+#include "names/tensor_name.h"
 
 /* Returns the name of the attention's site: what latent attention caches has one of its own. */
 static char *site_of(const char *attention, size_t n, bool latent)

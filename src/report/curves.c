@@ -7,7 +7,7 @@
 
 #include "base/intern.h"
 #include "base/mem.h"
-#include "model/tensor_name.h"
+#include "names/tensor_name.h"
 
 static void add_site(struct curve *kind, const struct amax_site *site, const struct curves *curves)
 {

@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "base/words.h"
-#include "model/role_cache.h"
+#include "names/role_cache.h"
 #include "select/select.h"
 #include "source/fp8_source.h"
 

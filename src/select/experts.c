@@ -8,8 +8,8 @@
 
 #include "base/mem.h"
 #include "select/steps.h"
-#include "model/experts.h"
-#include "model/tensor_name.h"
+#include "names/experts.h"
+#include "names/tensor_name.h"
 
 #define MAX_MATRICES (1 << 20) /* of all fused experts; the largest models have 70,000 */
 

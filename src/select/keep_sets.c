@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "base/sort.h"
-#include "model/tensor_name.h"
+#include "names/tensor_name.h"
 
 /* A unit by the name of its module. */
 struct entry {

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "model/tensor_name.h"
+#include "names/tensor_name.h"
 
 /* --- families --- */
 

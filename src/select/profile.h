@@ -15,8 +15,8 @@
 #include <stdint.h>
 
 #include "format/format.h"
-#include "model/config.h"
-#include "model/fusion.h"
+#include "names/config.h"
+#include "names/fusion.h"
 
 /* What of the table applies: all, what engines need, nothing. */
 enum profile_level { PROFILE_VENDOR, PROFILE_ENGINE, PROFILE_NONE };

@@ -2,7 +2,7 @@
  *
  * The families and their rows; profile.h has the meaning of each column.  `fp8conv families` and
  * fp8conv-families(7) print this table.  A family that needs no row is not here: the general rules
- * (model/role.c, model/fusion.c) come out right for it.
+ * (names/role.c, names/fusion.c) come out right for it.
  *
  * Read in vLLM (017e9f4, 7cfb97e and 0.32.0), SGLang 0.5.23, transformers 5.24, Model-Optimizer
  * a2fbac7 and llm-compressor ab1ba3e; the column `source` has the file or the thread.

@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "format/read_config.h"
 #include "format/scale_names.h"
-#include "model/role.h"
+#include "names/role.h"
 #include "source/fp8_source.h"
 #include "select/steps.h"
 

@@ -2,14 +2,14 @@
  *
  * Decides each tensor by itself, in this order: types and shapes that cannot be quantized, --tensor
  * (the last matching rule), --include and --exclude, the profile of its family, its role.  The
- * patterns that make a name a router, a norm or a head are rows in model/role.c; a family's are
+ * patterns that make a name a router, a norm or a head are rows in names/role.c; a family's are
  * rows in profile_rows.c.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "model/role_cache.h"
+#include "names/role_cache.h"
 #include "select/skip_list.h"
 #include "select/steps.h"
 

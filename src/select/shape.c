@@ -12,8 +12,8 @@
 
 #include "base/mem.h"
 #include "select/steps.h"
-#include "model/experts.h"
-#include "model/tensor_name.h"
+#include "names/experts.h"
+#include "names/tensor_name.h"
 
 static bool is_expert(const struct candidate *c)
 {

@@ -6,8 +6,8 @@
 
 #include "base/mem.h"
 #include "base/sort.h"
-#include "model/experts.h"
-#include "model/tensor_name.h"
+#include "names/experts.h"
+#include "names/tensor_name.h"
 #include "select/engine_names.h"
 
 #define EXPERTS_MIN 32 /* rows and columns of an expert's matrix */

@@ -15,7 +15,7 @@
 #include "base/intern.h"
 #include "ckpt/safetensors.h"
 #include "format/format.h"
-#include "model/role.h"
+#include "names/role.h"
 #include "select/profile.h"
 #include "source/unit.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/mem.h"
 #include "select/steps.h"
-#include "model/experts.h"
+#include "names/experts.h"
 
 void candidate_stack(struct candidate *c, enum stack_mode mode)
 {

@@ -10,8 +10,8 @@
 #include "base/intern.h"
 #include "base/pattern.h"
 #include "select/select.h"
-#include "model/config.h"
-#include "model/role.h"
+#include "names/config.h"
+#include "names/role.h"
 
 /* Marks an index that is not set.  Indices have 32 bits: there may be a million candidates. */
 #define NONE UINT32_MAX

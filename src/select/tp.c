@@ -2,7 +2,7 @@
  *
  * The tensor-parallel sizes that load (fp8conv-formats(7)).  Every split, and every border between
  * members of a fused set, must be a border of tiles; the rows of experts must be whole tiles even
- * on one device.  Where each module is split: model/parallel.h.  verify/target.c checks an output.
+ * on one device.  Where each module is split: names/parallel.h.  verify/target.c checks an output.
  */
 #include <inttypes.h>
 

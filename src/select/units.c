@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "select/skip_list.h"
 #include "select/steps.h"
-#include "model/experts.h"
+#include "names/experts.h"
 
 /* Adds a unit; make_units() has allocated the array. */
 static struct unit *add_unit(struct selection *selection, const struct candidate *c)

@@ -12,7 +12,7 @@
 #include "ckpt/checkpoint.h"
 #include "format/detect.h"
 #include "format/low_bit.h"
-#include "model/experts.h"
+#include "names/experts.h"
 #include "num/dtype.h"
 #include "recipe/recipe.h"
 

@@ -10,8 +10,8 @@
 #include "base/text.h"
 #include "format/check_config.h"
 #include "format/scale_names.h"
-#include "model/cached.h"
-#include "model/tensor_name.h"
+#include "names/cached.h"
+#include "names/tensor_name.h"
 #include "num/scale.h"
 #include "verify/tensors.h"
 

@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "format/part_set.h"
-#include "model/tensor_name.h"
+#include "names/tensor_name.h"
 #include "select/engine_names.h"
 #include "select/skip_list.h"
 #include "verify/tensors.h"

@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "ckpt/listing.h"
 #include "verify/config_diff.h"
-#include "verify/origin.h"
+#include "verify/values/origin.h"
 
 /* The directory of the source, or a dequantized copy, is easily given instead of an output. */
 static void check_quantized(struct verify *verify)

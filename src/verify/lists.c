@@ -8,7 +8,7 @@
 #include "format/part_set.h"
 #include "format/read_config.h"
 #include "format/skip_match.h"
-#include "model/tensor_name.h"
+#include "names/tensor_name.h"
 #include "select/engine_names.h"
 #include "select/skip_list.h"
 #include "verify/matchers.h"

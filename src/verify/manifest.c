@@ -13,7 +13,7 @@
 #include "ckpt/listing.h"
 #include "ckpt/manifest.h"
 #include "recipe/recipe.h"
-#include "verify/origin.h"
+#include "verify/values/origin.h"
 
 static int word_index(const json_t *object, const char *key, const char *words)
 {

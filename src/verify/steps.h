@@ -26,15 +26,15 @@
 #include "base/intern.h"
 #include "format/part_set.h"
 #include "format/low_bit.h"
-#include "model/config.h"
-#include "model/role_cache.h"
+#include "names/config.h"
+#include "names/role_cache.h"
 #include "select/profile.h"
 #include "source/source.h"
-#include "verify/arithmetic.h"
-#include "verify/scan.h"
-#include "verify/sums.h"
+#include "verify/values/arithmetic.h"
+#include "verify/values/scan.h"
+#include "verify/values/sums.h"
 #include "verify/verify.h"
-#include "verify/zeros.h"
+#include "verify/values/zeros.h"
 
 /* The opened checkpoint, which does not change after recorded_read(). */
 struct verify_opened {

@@ -8,7 +8,7 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "format/engine.h"
-#include "model/parallel.h"
+#include "names/parallel.h"
 #include "verify/tensors.h"
 
 static void check_weight(struct verify *verify, const struct verify_weight *weight)

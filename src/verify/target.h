@@ -5,7 +5,7 @@
  * rows; and weights that a row of the family names.
  *
  * Tensor parallelism: checks that tiles stay whole in the splits that engines make at the given
- * size, or on one device of the target (model/parallel.h).  select/tp.c is the check before a
+ * size, or on one device of the target (names/parallel.h).  select/tp.c is the check before a
  * conversion.
  */
 #ifndef FP8CONV_VERIFY_TARGET_H

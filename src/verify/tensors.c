@@ -9,7 +9,7 @@
 #include "expect/expect.h"
 #include "format/foreign.h"
 #include "format/scale_names.h"
-#include "model/tensor_name.h"
+#include "names/tensor_name.h"
 #include "verify/kept.h"
 #include "verify/lists.h"
 #include "verify/scales.h"

@@ -13,13 +13,13 @@
 #include "verify/caches.h"
 #include "verify/config.h"
 #include "verify/files.h"
-#include "verify/identify.h"
+#include "verify/values/identify.h"
 #include "verify/lists.h"
 #include "verify/manifest.h"
-#include "verify/origin.h"
+#include "verify/values/origin.h"
 #include "verify/target.h"
 #include "verify/tensors.h"
-#include "verify/values.h"
+#include "verify/values/values.h"
 
 /* Takes a "quantization" of params.json that names a quant_method: vLLM reads the configuration of
  * compressed-tensors in Mistral's own layout there. */

@@ -9,7 +9,7 @@
 #include "calibrate/dumps.h"
 #include "source/fingerprint.h"
 #include "amax/merge.h"
-#include "model/role.h"
+#include "names/role.h"
 #include "sensitivity/sensitivity.h"
 #include "tests/fault/tree.h"
 

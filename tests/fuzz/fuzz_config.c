@@ -8,7 +8,7 @@
 #include "format/edit_config.h"
 #include "format/format.h"
 #include "format/detect.h"
-#include "model/config.h"
+#include "names/config.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/unit/support/memory_checkpoint.h"
 

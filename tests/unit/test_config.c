@@ -10,7 +10,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "model/config.h"
+#include "names/config.h"
 
 static struct model_config read_config(const char *text)
 {

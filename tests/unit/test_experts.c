@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/experts.h"
+#include "names/experts.h"
 
 enum result { PLAIN, TRANSPOSED, REFUSED };
 

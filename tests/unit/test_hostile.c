@@ -19,7 +19,7 @@
 #include "format/edit_config.h"
 #include "execute/execute.h"
 #include "plan/quantize.h"
-#include "model/config.h"
+#include "names/config.h"
 #include "support/memory_checkpoint.h"
 #include "support/scratch.h"
 #include "support/selection_check.h"

@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "model/tensor_name.h"
+#include "names/tensor_name.h"
 #include "report/card.h"
 #include "report/curves.h"
 #include "report/escape.h"

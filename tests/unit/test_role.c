@@ -10,10 +10,10 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "model/cached.h"
-#include "model/experts.h"
-#include "model/fusion.h"
-#include "model/role_cache.h"
+#include "names/cached.h"
+#include "names/experts.h"
+#include "names/fusion.h"
+#include "names/role_cache.h"
 #include "support/memory_checkpoint.h"
 
 /* Linear weights that are quantized, and how tensor parallelism cuts them. */

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "verify/zeros.h"
+#include "verify/values/zeros.h"
 
 #define COLS 96
 #define ROWS 128
