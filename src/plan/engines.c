@@ -5,6 +5,8 @@
  */
 #include "plan/engines.h"
 
+#include <inttypes.h>
+
 #include "base/buf.h"
 #include "format/format.h"
 
@@ -111,6 +113,33 @@ static int refuse_blocks(const struct plan *plan, enum engine engine, const char
 	return -1;
 }
 
+/* Weights that end in a partial block, which transformers reads wrong; without a target the
+ * selection notes them. */
+static int refuse_partial(const struct plan *plan, const char **tensor, struct err *err)
+{
+	for (size_t u = 0; plan->target == ENGINE_TRANSFORMERS && u < plan->selection.n_units;
+	     u++) {
+		const struct unit *unit = &plan->selection.units[u];
+		uint64_t rows = unit_matrix_rows(unit);
+		struct tile tile;
+
+		if (!unit->recipe)
+			continue;
+		tile = plan->units[u].spec->tile;
+		if ((tile.rows == WHOLE || rows % tile.rows == 0) &&
+		    (tile.cols == WHOLE || unit->cols % tile.cols == 0))
+			continue;
+		*tensor = unit->name;
+		return err_set(err, ERR_USAGE,
+			       "'%s' [%" PRIu64 ", %" PRIu64
+			       "] ends in a partial block of %zu x %zu, which transformers reads "
+			       "wrong or not at all: use --recipe channelwise, which accepts any "
+			       "shape, or omit --ragged",
+			       unit->name, rows, unit->cols, tile.rows, tile.cols);
+	}
+	return 0;
+}
+
 static int refuse_model(const struct plan *plan, const struct quantization *quantization,
 			const char **tensor, struct err *err)
 {
@@ -120,7 +149,7 @@ static int refuse_model(const struct plan *plan, const struct quantization *quan
 
 	if (refuse_weights(plan, engine, on, tensor, err) ||
 	    refuse_caches(plan, engine, on, tensor, err) ||
-	    refuse_blocks(plan, engine, tensor, err))
+	    refuse_blocks(plan, engine, tensor, err) || refuse_partial(plan, tensor, err))
 		return -1;
 	return 0;
 }

@@ -70,11 +70,6 @@ static int plan_request(struct plan *plan, const struct quantize_params *params,
 	}
 	if (engine_find(params->target, &plan->target, err))
 		return -1;
-	if (params->select.ragged && plan->target == ENGINE_TRANSFORMERS)
-		return err_set(err, ERR_USAGE,
-			       "options '--ragged' and '--target transformers' cannot be combined: "
-			       "transformers reads partial blocks wrong or not at all; omit "
-			       "--ragged, or use --recipe channelwise, which accepts any shape");
 	scheme = scheme_from_qspec(&plan->spec, static_scales_is_static(scales, plan->recipe));
 	plan->format =
 		format_select(params->format, plan->target, &scheme, plan->recipe->name, err);
