@@ -21,6 +21,8 @@
 #define ADAPTER_CONFIG	"adapter_config.json"
 #define ADAPTER_WEIGHTS "adapter_model.safetensors"
 
+#define MAX_DEPTH 16 /* of the directories of a model; releases have two or three */
+
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 static bool matches(const char *name, const char *const *patterns, size_t n)
@@ -219,6 +221,16 @@ static int take_file(struct visited_directory *place, const char *name, const ch
 	return 0;
 }
 
+/* Counts the directories on a path, itself one. */
+static int depth_of(const char *path)
+{
+	int depth = 1;
+
+	while ((path = strchr(path, '/')) && *path++)
+		depth++;
+	return depth;
+}
+
 static int take_directory(struct visited_directory *place, const char *name, const char *path,
 			  bool is_link, struct err *err)
 {
@@ -233,6 +245,11 @@ static int take_directory(struct visited_directory *place, const char *name, con
 			full);
 	else if (is_link)
 		listing_add(&walk->left, xasprintf("%s/", path));
+	else if (depth_of(path) > MAX_DEPTH)
+		rc = err_set(
+			err, ERR_INPUT,
+			"directory '%s' is %d levels deep, more than the limit (%d): remove it",
+			full, depth_of(path), MAX_DEPTH);
 	else if (!is_output(walk->checkpoint->io, full))
 		listing_add(&walk->directories, xstrdup(path));
 	free(full);

@@ -167,18 +167,18 @@ int outdir_open(struct outdir *dir, const struct io *io, const char *path, const
 	return 0;
 }
 
-/* Opens directory `name` of `parent`, and creates it durably if needed; never follows a link.
- * path: its path, for messages. */
+/* Opens directory `name` of `parent`, and creates it durably if wanted and needed; never follows a
+ * link.  path: its path, for messages. */
 static int subdirectory_open(const struct outdir *dir, int parent, const char *name,
-			     const char *path, struct err *err)
+			     const char *path, bool create, struct err *err)
 {
 	const struct io *io = dir->io;
-	bool created = !io->mkdirat(io, parent, name, 0777);
+	bool created = create && !io->mkdirat(io, parent, name, 0777);
 	int fd = -1;
 
 	if (created && io->fsync(io, parent))
 		return err_errno(err, "cannot create directory '%s' in '%s'", path, dir->path);
-	if (created || errno == EEXIST)
+	if (created || !create || errno == EEXIST)
 		fd = io_openat(io, parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
 			       0);
 	if (fd < 0)
@@ -186,10 +186,8 @@ static int subdirectory_open(const struct outdir *dir, int parent, const char *n
 	return fd;
 }
 
-/* Opens the directory of a relative name, and creates it if needed; *base becomes the last
- * component. */
-static int parent_open(const struct outdir *dir, const char *name, int *fd, const char **base,
-		       struct err *err)
+int outdir_parent(const struct outdir *dir, const char *name, bool create, int *fd,
+		  const char **base, struct err *err)
 {
 	const char *slash;
 
@@ -198,7 +196,7 @@ static int parent_open(const struct outdir *dir, const char *name, int *fd, cons
 		return err_errno(err, "cannot open directory '%s'", dir->path);
 	for (*base = name; (slash = strchr(*base, '/')); *base = slash + 1) {
 		char *path = xstrndup(name, (size_t)(slash - name));
-		int next = subdirectory_open(dir, *fd, path + (*base - name), path, err);
+		int next = subdirectory_open(dir, *fd, path + (*base - name), path, create, err);
 
 		free(path);
 		dir->io->close(dir->io, *fd);
@@ -222,7 +220,7 @@ struct put {
 static int put_open(struct put *put, const struct outdir *dir, const char *name, struct err *err)
 {
 	*put = (struct put){ .dir = dir, .name = name, .parent = -1, .fd = -1 };
-	if (parent_open(dir, name, &put->parent, &put->base, err))
+	if (outdir_parent(dir, name, true, &put->parent, &put->base, err))
 		return -1;
 	put->partial = outdir_partial_name(put->base);
 	if (dir->io->unlinkat(dir->io, put->parent, put->partial, 0) && errno != ENOENT)

@@ -55,6 +55,11 @@ int outdir_put_text(const struct outdir *dir, const char *name, const struct buf
 int outdir_copy(const struct outdir *dir, const char *from_dir, const char *name,
 		const atomic_int *stop, struct err *err);
 
+/* Opens the directory of a relative name, which is created if wanted and needed; *base becomes the
+ * last component.  None of the directories may be a symbolic link. */
+int outdir_parent(const struct outdir *dir, const char *name, bool create, int *fd,
+		  const char **base, struct err *err);
+
 /* Removes a file if it exists. */
 int outdir_remove(const struct outdir *dir, const char *name, struct err *err);
 

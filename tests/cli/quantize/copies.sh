@@ -56,6 +56,48 @@ rm -r in/LICENSE new
 "$FP8CONV" quantize in -o out --restart
 [ -e out/LICENSE ] && echo "a license that is gone stayed"
 
+# The same in directories: a copy that is gone from the source goes, one that was edited stays.
+mkdir -p in/more/deep && echo one >in/more/deep/one.txt && echo two >in/more/two.txt
+python3 "$CLI/checkpoint.py" make in/more/deep/model.safetensors x=F32:2
+"$FP8CONV" quantize in -o out --restart
+rm -r in/more/deep in/more/two.txt
+echo mine >out/more/two.txt
+: >out/more/deep/.one.txt.partial
+"$FP8CONV" quantize in -o out --restart
+(cd out/more && find . ! -type d | sort | paste -s -d ' ')
+# Nothing outside the output is written or removed, whatever links lie there and whatever its record says.
+planted() {
+	rm -rf outside victim out/more
+	mkdir -p outside/deep && echo two >outside/two.txt && echo two >outside/deep/two.txt && cp outside/two.txt victim
+	mkdir -p in/more/deep && echo two >in/more/two.txt && echo two >in/more/deep/two.txt
+	"$FP8CONV" quantize in -o out --restart || echo "$1: no output"
+	rm -r in/more/two.txt in/more/deep
+	eval "$1"
+	echo "$1"
+	snapshot outside >../before
+	cksum victim >>../before
+	"$FP8CONV" quantize in -o out --restart --quiet 2>&1
+	{ snapshot outside && cksum victim; } | diff ../before - || echo "$1: changed a file outside"
+	mkdir -p in/more/deep && echo new >in/more/deep/two.txt
+	"$FP8CONV" quantize in -o out --restart --quiet 2>&1
+	{ snapshot outside && cksum victim; } | diff ../before - || echo "$1: changed a file outside"
+	rm -r in/more/deep
+}
+planted "rm -r out/more/deep && ln -s ../../outside out/more/deep"
+planted "rm -r out/more && ln -s ../outside out/more"
+planted "ln -sf ../../victim out/more/two.txt; ln -sf ../../../victim out/more/deep/two.txt"
+planted "ln -sf gone out/more/two.txt; ln -sf ../../../outside/new out/more/deep/two.txt"
+planted "ln -s ../../victim out/more/.two.txt.partial; ln -s ../../../victim out/more/deep/.two.txt.partial"
+planted "sed -i 's|more/two.txt|../victim|; s|more/deep/two.txt|more/../../victim|' out/fp8conv-manifest.json"
+rm -r outside victim out/more
+mkdir -p in/more/2/3/4/5/6/7/8/9/10/11/12/13/14/15/16
+"$FP8CONV" quantize in -o out --restart
+mkdir in/more/2/3/4/5/6/7/8/9/10/11/12/13/14/15/16/17
+fails 3 " quantize: directory 'in/more/2/3/4/5/6/7/8/9/10/11/12/13/14/15/16/17' is 17 levels deep, more than the limit (16): remove it" \
+	quantize in -o out
+rm -r in/more/2
+"$FP8CONV" quantize in -o out --restart
+
 # Names and sizes of the finished weights are all that is looked at.
 cp out/model.safetensors good
 printf '\001' | dd of=out/model.safetensors bs=1 seek=20000 conv=notrunc status=none
@@ -82,3 +124,14 @@ if sorted(i["name"] for i in inputs[1:]) != ["config.json", "generation_config.j
     print("recorded files:", [i["name"] for i in inputs[1:]])
 END
 rm ../before
+
+#1> ./notes.txt ./two.txt
+#1> rm -r out/more/deep && ln -s ../../outside out/more/deep
+#1> fp8conv quantize: cannot open or create directory 'more/deep' in 'out': Not a directory
+#1> rm -r out/more && ln -s ../outside out/more
+#1> fp8conv quantize: cannot open or create directory 'more' in 'out': Not a directory
+#1> fp8conv quantize: cannot open or create directory 'more' in 'out': Not a directory
+#1> ln -sf ../../victim out/more/two.txt; ln -sf ../../../victim out/more/deep/two.txt
+#1> ln -sf gone out/more/two.txt; ln -sf ../../../outside/new out/more/deep/two.txt
+#1> ln -s ../../victim out/more/.two.txt.partial; ln -s ../../../victim out/more/deep/.two.txt.partial
+#1> sed -i 's|more/two.txt|../victim|; s|more/deep/two.txt|more/../../victim|' out/fp8conv-manifest.json
