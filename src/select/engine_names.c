@@ -84,16 +84,18 @@ char *engine_name_of(const struct profile *profile, unsigned on, enum engine eng
 	return name;
 }
 
-/* Returns the entry of a row for a tensor: "#" becomes the first number of its path. */
-static char *entry_by(const struct profile_row *row, const char *tensor)
+/* Returns the entry of a row for a tensor: "#" becomes the first number of its path, and "re:" of
+ * an expression is left out in hf. */
+static char *entry_by(const struct profile_row *row, unsigned on, const char *tensor)
 {
+	bool marked = on & ON_HF && !strncmp(row->said, "re:", 3);
 	struct buf entry = { 0 };
 	size_t n;
 
 	while (*tensor && !(*tensor >= '0' && *tensor <= '9'))
 		tensor++;
 	n = strspn(tensor, "0123456789");
-	for (const char *at = row->said; *at; at++) {
+	for (const char *at = row->said + (marked ? 3 : 0); *at; at++) {
 		if (*at == '#')
 			buf_add(&entry, tensor, n);
 		else
@@ -109,6 +111,6 @@ char *engine_entry_of(const struct profile *profile, unsigned on, const char *te
 
 	while ((row = profile_next(profile, PROFILE_ENTRY, on, row)))
 		if (profile_pattern_matches(row->pattern, tensor, &position))
-			return entry_by(row, tensor);
+			return entry_by(row, on, tensor);
 	return NULL;
 }

@@ -39,7 +39,7 @@ enum profile_action {
 	PROFILE_CACHE_STOP, /* engines stop at these scales: a note, and refused for a target */
 	PROFILE_NAME, /* "OLD=NEW": how engines name modules in a skip list (engine_names.h) */
 	/* `said` is an entry that engines need where such a module is kept; "#" in it is the number
-	 * of the module's layer */
+	 * of the module's layer, and hf has it without "re:" */
 	PROFILE_ENTRY,
 };
 #define PROFILE_ACTION_WORDS                                                             \

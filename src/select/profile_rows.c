@@ -48,8 +48,8 @@
 #define RENAMED_TOWERS                                                                \
 	"cosmos3_edge cosmos3_omni dots3_note ernie4_5_vl_moe hyperclovax_vision_v2 " \
 	"inkling_mm_model kimi_k25 lfm3_vl minimax_m3_vl mistral_large4 molmo2 "      \
-	"nemo_speechlm nemotron_h_omni qianfan_ocr step3p7 unlimited_ocr vibevoice_asr"
-#define TOWERS "re:(model\\.)?(vis|audio|word|acoustic|semantic|resam|.*projector)"
+	"nemo_speechlm nemotron_h_omni qianfan_ocr shieldgemma2 step3p7 unlimited_ocr vibevoice_asr"
+#define TOWERS "re:(model\\.)?(vis|audio|word|acoustic|semantic|resam|.*projector).*"
 /* Families with a tied head of another name. */
 #define TIED_DECODERS                                                               \
 	"bert bert-generation big_bird blip camembert data2vec-text electra ernie " \
@@ -97,6 +97,7 @@
 		families, names, PROFILE_NAME, ENGINE, on, NULL, source \
 	}
 #define TRANSFORMERS (ON_COMPRESSED | FOR_TRANSFORMERS) /* in hf it maps the list itself */
+#define EXPRESSION   (ON_HF | TRANSFORMERS)		/* which it does not map */
 
 const struct profile_row profile_rows[] = {
 	{ V32, "*.indexer.wk", PROFILE_GENERAL, ENGINE, ON_BLOCKWISE | ON_HF | ON_COMPRESSED, NULL,
@@ -215,6 +216,9 @@ const struct profile_row profile_rows[] = {
 	  "vllm granite_speech.py" },
 	{ "FluxTransformer*", "{x_embedder,context_embedder,proj_out}", PROFILE_BARE, ENGINE, 0,
 	  BUILT_BARE, "sglang multimodal_gen flux.py" },
+	{ "mt5 pop2piano t5 udop umt5", "*.wo", PROFILE_KEEP, ENGINE, ON_HF | FOR_TRANSFORMERS,
+	  "transformers keeps it in FP32, and takes codes for weights",
+	  "transformers _keep_in_fp32_modules" },
 	{ "zaya", "*.mlp.gate.*", PROFILE_KEEP, ENGINE, 0, "router network", "sglang zaya.py" },
 
 	/* Mamba mixers that an engine builds without quantization. */
@@ -342,7 +346,7 @@ const struct profile_row profile_rows[] = {
 	NAME("shieldgemma2", "^model.language_model.model=model.language_model", TRANSFORMERS,
 	     OF_MAPPING),
 
-	NAME("phimoe", "block_sparse_moe.gate=mlp.router", TRANSFORMERS, OF_MAPPING),
+	NAME("phimoe", "block_sparse_moe.gate=mlp.router", EXPRESSION, OF_MAPPING),
 	NAME("step3p7 dots3_note", "^model.layers=model.language_model.layers", TRANSFORMERS,
 	     OF_MAPPING),
 	NAME("mistral_large4", "^layers.#.attention=model.language_model.layers.#.self_attn",
@@ -356,44 +360,32 @@ const struct profile_row profile_rows[] = {
 	  "re:\\d+\\.mixer\\.in_proj$", "vllm zamba2.py" },
 	{ "zamba2", "*.mamba.out_proj", PROFILE_ENTRY, ENGINE, ON_COMPRESSED | FOR_VLLM,
 	  "re:\\d+\\.mixer\\.out_proj$", "vllm zamba2.py" },
-	{ TIED_DECODERS, "lm_head", PROFILE_ENTRY, ENGINE, TRANSFORMERS,
+	{ TIED_DECODERS, "lm_head", PROFILE_ENTRY, ENGINE, EXPRESSION,
 	  "re:.*(lm_head(\\.\\w+)?|decoder)$", OF_TIED },
-	{ TIED_OUTPUTS, "lm_head", PROFILE_ENTRY, ENGINE, TRANSFORMERS,
+	{ TIED_OUTPUTS, "lm_head", PROFILE_ENTRY, ENGINE, EXPRESSION,
 	  "re:(proj_out|output_projection|embed_out|pred_layer\\.proj|lm_loss)$", OF_TIED },
-	{ TIED_DECODERS, "lm_head", PROFILE_ENTRY, ENGINE, ON_HF | FOR_TRANSFORMERS,
-	  ".*(lm_head.*|decoder)$", OF_TIED },
-	{ TIED_OUTPUTS, "lm_head", PROFILE_ENTRY, ENGINE, ON_HF | FOR_TRANSFORMERS,
-	  ".*(proj_out|output_projection|embed_out|pred_layer.proj|lm_loss)$", OF_TIED },
-	{ "prophetnet", "lm_head", PROFILE_ENTRY, ENGINE, TRANSFORMERS,
+	{ "prophetnet", "lm_head", PROFILE_ENTRY, ENGINE, EXPRESSION,
 	  "re:.*\\.relative_pos_embeddings$", "transformers modeling_prophetnet.py" },
-	{ "step3p7", "*.share_expert.*", PROFILE_ENTRY, ENGINE, TRANSFORMERS,
-	  "re:.*\\.mlp\\.shared_experts\\.", OF_MAPPING },
+	{ "step3p7", "*.share_expert.*", PROFILE_ENTRY, ENGINE, EXPRESSION,
+	  "re:.*\\.mlp\\.shared_experts\\..*", OF_MAPPING },
 	{ RENAMED_TOWERS, "*.{vis*,perception,acoustic*,blocks}.*", PROFILE_ENTRY, ENGINE,
-	  TRANSFORMERS, TOWERS, OF_MAPPING },
-	/* transformers maps an entry in hf to one module, where a tensor becomes several */
-	{ "kimi_k25 molmo2 qianfan_ocr unlimited_ocr", "*.vis*.*", PROFILE_ENTRY, ENGINE,
-	  ON_HF | FOR_TRANSFORMERS, "model.(vision_tower|multi_modal_projector).*", OF_MAPPING },
-	{ "step3p7", "vision_model.*", PROFILE_ENTRY, ENGINE, ON_HF | FOR_TRANSFORMERS,
-	  "model.vision_model.*", OF_MAPPING },
-	{ "nemotron_h_omni", "vision_model.*", PROFILE_ENTRY, ENGINE, ON_HF | FOR_TRANSFORMERS,
-	  "vision_model.*", OF_MAPPING },
-	{ "deepseek_v4", "*.{compressor,indexer}.*", PROFILE_ENTRY, ENGINE, TRANSFORMERS,
+	  EXPRESSION, TOWERS, OF_MAPPING },
+	{ "deepseek_v4", "*.{compressor,indexer}.*", PROFILE_ENTRY, ENGINE, EXPRESSION,
 	  "re:.*\\.self_attn\\.compressor\\..*(kv|gate|weights)_proj$", OF_MAPPING },
-	{ "glm5_next", "*.self_attn.f_{a,b}_proj", PROFILE_ENTRY, ENGINE, TRANSFORMERS,
-	  "re:.*\\.forget_gate\\.", OF_MAPPING },
-	{ "inkling2*", "*.{visual,attn_sink_proj,*_sconv}.*", PROFILE_ENTRY, ENGINE, TRANSFORMERS,
+	{ "glm5_next", "*.self_attn.f_{a,b}_proj", PROFILE_ENTRY, ENGINE, EXPRESSION,
+	  "re:.*\\.forget_gate\\..*", OF_MAPPING },
+	{ "inkling2*", "*.{visual,attn_sink_proj,*_sconv}.*", PROFILE_ENTRY, ENGINE, EXPRESSION,
 	  "re:.*(\\.sink_proj|_sconv\\.weight_proj|\\.vision_tower\\..*)$", OF_MAPPING },
-	{ "pi0", "*.{gemma_expert,vision_tower}.*", PROFILE_ENTRY, ENGINE, TRANSFORMERS,
-	  "re:(embed_action|model\\.(dit|vlm\\.(vis|multi_modal)))", OF_MAPPING },
-	{ "cohere_asr", "model.encoder.*", PROFILE_ENTRY, ENGINE, TRANSFORMERS,
-	  "re:(model\\.(encoder\\.|decoder\\.proj$)|proj_out$)", OF_MAPPING },
-	{ "kyutai_speech_to_text", "codec_model.*", PROFILE_ENTRY, ENGINE, TRANSFORMERS,
-	  "re:codec_model\\.", OF_MAPPING },
-	{ "vision-encoder-decoder", "encoder.*", PROFILE_ENTRY, ENGINE, TRANSFORMERS,
-	  "re:encoder\\.", OF_MAPPING },
+	{ "pi0", "*.{gemma_expert,vision_tower}.*", PROFILE_ENTRY, ENGINE, EXPRESSION,
+	  "re:(embed_action|model\\.(dit|vlm\\.(vis|multi_modal))).*", OF_MAPPING },
+	{ "cohere_asr", "model.encoder.*", PROFILE_ENTRY, ENGINE, EXPRESSION,
+	  "re:(model\\.(encoder\\..*|decoder\\.proj$)|proj_out$)", OF_MAPPING },
+	{ "kyutai_speech_to_text", "codec_model.*", PROFILE_ENTRY, ENGINE, EXPRESSION,
+	  "re:codec_model\\..*", OF_MAPPING },
+	{ "vision-encoder-decoder", "encoder.*", PROFILE_ENTRY, ENGINE, EXPRESSION,
+	  "re:encoder\\..*", OF_MAPPING },
 	{ "lfm2_vl muse_* qwen3_asr qwen3_omni_moe* fuyu", "*.{vision_tower,audio_tower,lm_head}.*",
-	  PROFILE_ENTRY, ENGINE, TRANSFORMERS,
-	  "re:.*(patch_embedding|conv_out|vision_embed_tokens)$",
+	  PROFILE_ENTRY, ENGINE, EXPRESSION, "re:.*(patch_embedding|conv_out|vision_embed_tokens)$",
 	  "transformers modeling files" }, /* linear, though called embedding and convolution */
 	{ "gpt_oss", "*.experts.*", PROFILE_ENTRY, ENGINE, ON_COMPRESSED | FOR_VLLM,
 	  "re:.*\\.#\\.mlp\\.experts.*", "vllm gpt_oss.py" },

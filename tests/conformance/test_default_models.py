@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each language model of transformers in its default configuration: no plan quantizes an embedding, a convolution, a router, a
-head, a tower or a module outside of the layers, as torch's own modules tell them apart; and compressed-tensors leaves
-in high precision what the list of the plan is to keep, by the names that transformers' modules have after its renaming."""
+head, a tower or a module outside of the layers, as the modules of torch tell them apart; and compressed-tensors, or in hf
+transformers, leaves in high precision what the list of the plan is to keep, by the names that its modules have after renaming."""
 import json
 import os
 import pathlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 
 import default_models
 from compressed_tensors.utils.match import is_match
-from transformers import PreTrainedModel
+from torch import nn
+from transformers import FineGrainedFP8Config, PreTrainedModel
+from transformers.quantizers.quantizer_finegrained_fp8 import FineGrainedFP8HfQuantizer
+from transformers.quantizers.quantizers_utils import should_convert_module
 from harness import finish, report, run, scratch, skip
 
 RECIPES = ("blockwise", "channelwise", "mxfp8")
@@ -21,12 +24,24 @@ REFUSED = {"git": b"in some engine: keep both with --exclude"}
 FEWEST = 230                                # of which a model can be built
 
 
+def ignores(plan: dict, model: PreTrainedModel) -> Callable[[str, nn.Module], bool]:
+    """Whether the list of the plan keeps a module in high precision: by the functions of compressed-tensors, and in hf by
+    those of transformers, which renames the entries first."""
+    if plan["format"] != "hf":
+        return lambda name, module: is_match(name, module, plan["skip_list"])
+    quantizer = FineGrainedFP8HfQuantizer(FineGrainedFP8Config(modules_to_not_convert=plan["skip_list"]))
+    quantizer._normalize_modules_to_not_convert(model)
+    entries = quantizer.get_modules_to_not_convert(model, quantizer.quantization_config.modules_to_not_convert, model._keep_in_fp32_modules)
+    return lambda name, module: not should_convert_module(name, entries)
+
+
 def misread(model_type: str, plan: dict, model: PreTrainedModel) -> Iterator[str]:
     quantized = {t["name"] for t in plan["tensors"] if t["action"] == "quantize"}
+    ignored_by = ignores(plan, model)
     for name, module, files in default_models.linears(model, default_models.tied(model)):
-        ignored = is_match(name, module, plan["skip_list"])
+        ignored = ignored_by(name, module)
         if ignored == (files != [] and quantized.issuperset(files)):
-            yield f"{model_type}: {name} ({', '.join(files) or 'tied'}) is {'ignored' if ignored else 'not ignored'}"
+            yield f"{model_type}, {plan['format']}: {name} ({', '.join(files) or 'tied'}) is {'ignored' if ignored else 'not ignored'}"
 
 
 def problems(model_type: str, folder: pathlib.Path, model: PreTrainedModel, wanted: dict[str, str]) -> Iterator[str]:
@@ -37,8 +52,7 @@ def problems(model_type: str, folder: pathlib.Path, model: PreTrainedModel, want
                 yield f"{model_type}, {recipe}: {done.stderr.decode().strip()}"
             continue
         plan = json.loads(done.stdout)
-        if recipe == "channelwise":         # in compressed-tensors
-            yield from misread(model_type, plan, model)
+        yield from misread(model_type, plan, model)
         for tensor in plan["tensors"]:
             if tensor["action"] == "quantize" and tensor["name"] in wanted:
                 yield f"{model_type}, {recipe}: {tensor['name']} is quantized: {wanted[tensor['name']]}"

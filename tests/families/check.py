@@ -250,7 +250,7 @@ def removal_problems(case, out, config, source):
             continue
         if any(name == own or name.startswith(own + ".") for own in renamed):
             continue                    # an engine may ask for another name
-        if any(other[:3] == "re:" and re.match(other[3:], name) for other in case.names):
+        if any(".*" in other and re.match(other.removeprefix("re:"), name) for other in case.names):
             continue
         if name not in looked_for and (name not in modules or case.decision(modules[name]) == "free"):
             continue                    # a name too many
@@ -261,7 +261,7 @@ def removal_problems(case, out, config, source):
 def engine_removal_problems(case, out, config):
     """The same for the name of an engine, which that engine misses."""
     for name in case.names:
-        if not name.startswith("re:") or re.match(name[3:], "lm_head"):
+        if ".*" not in name or re.match(name.removeprefix("re:"), "lm_head"):
             continue                    # of the head of a tied model, which is in no file
         if not any(cut(case, out, config, name, "--target", engine) for engine in ENGINES):
             yield "%s: taken out of the list, and verify finds it for no target" % name

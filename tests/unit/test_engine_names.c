@@ -200,7 +200,7 @@ static const struct {
 	  "vision_tower.encoder.blocks.0.wo.weight",
 	  { 64, 64 },
 	  2,
-	  "re:(model\\.)?(vis|audio|word|acoustic|semantic|resam|.*projector) "
+	  "re:(model\\.)?(vis|audio|word|acoustic|semantic|resam|.*projector).* "
 	  "vision_tower.encoder.blocks.0.wo" },
 	/* of wqkv, transformers' map of the list in hf has q_proj alone */
 	{ "kimi_k25",
@@ -208,7 +208,8 @@ static const struct {
 	  "vision_tower.encoder.blocks.0.wqkv.weight",
 	  { 192, 64 },
 	  2,
-	  "model.(vision_tower|multi_modal_projector).* vision_tower.encoder.blocks.0.wqkv" },
+	  "(model\\.)?(vis|audio|word|acoustic|semantic|resam|.*projector).* "
+	  "vision_tower.encoder.blocks.0.wqkv" },
 	/* a draft of EAGLE-3, which vLLM 0.32 builds below "model" */
 	{ "llama", "hf", "fc.weight", { 64, 192 }, 2, "fc model.fc" },
 	{ "kimi_k25",
