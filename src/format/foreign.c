@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Sources of names and types: the loaders of vLLM 0.32.0 (GPTQ, AWQ, compressed-tensors) and
- * transformers 5.23.0 (bitsandbytes, HQQ, AQLM); MLX, nn/layers/quantized.py.
+ * transformers 5.23.0 (bitsandbytes, HQQ, AQLM, EETQ, VPTQ); MLX, nn/layers/quantized.py;
+ * optimum-quanto, tensor/qbits.py; QuIP#, ExLlamaV2 and V3, Marlin: the buffers of their linear
+ * layers; ModelOpt, export/quant_utils.py.
  */
 #include "format/foreign.h"
 
@@ -33,6 +35,15 @@ static const struct foreign_row {
 	{ "weight", WORDS, "scales", "MLX" },
 	{ "W_q", INTEGERS, NULL, "HQQ" },
 	{ "codes", INTEGERS, "codebooks", "AQLM" },
+	{ "weight", TYPE(DT_I8), "weight_scales", "EETQ" },
+	{ "_data", BYTES | TYPE(DT_F8_E4M3), "_scale", "Quanto" },
+	{ "Qidxs", INTEGERS, NULL, "QuIP#" },
+	{ "indices", INTEGERS, "centroids.weight", "VPTQ" },
+	{ "q_weight", INTEGERS, NULL, "ExLlamaV2" },
+	{ "trellis", INTEGERS, NULL, "ExLlamaV3" },
+	{ "B", INTEGERS, "s", "Marlin" },
+	/* It multiplies the input of the layer: without it the weight is another one. */
+	{ "pre_quant_scale", SCALES, "weight", "ModelOpt's AWQ" },
 };
 
 static bool is_beside(const struct checkpoint *checkpoint, const char *name, size_t n_stem,

@@ -341,6 +341,21 @@ static void foreign_weights_are_refused(void **state)
 		  "'a.0.up_proj.weight' is U32, as MLX" },
 		{ "a.0.up_proj.weight I8 256 128\na.0.up_proj.weight_scale BF16 256 1\n",
 		  "'a.0.up_proj.weight' is I8, as compressed-tensors" },
+		{ "a.0.up_proj.weight I8 128 256\na.0.up_proj.weight_scales F16 256\n",
+		  "'a.0.up_proj.weight' is I8, as EETQ" },
+		{ "a.0.up_proj.weight._data F8_E4M3 256 128\na.0.up_proj.weight._scale F16 256 1\n",
+		  "'a.0.up_proj.weight._data' is F8_E4M3, as Quanto" },
+		{ "a.0.up_proj.Qidxs I64 256 2\n", "'a.0.up_proj.Qidxs' is I64, as QuIP#" },
+		{ "a.0.up_proj.indices I32 1 64 64\na.0.up_proj.centroids.weight F16 1 2048\n",
+		  "'a.0.up_proj.indices' is I32, as VPTQ" },
+		{ "a.0.up_proj.q_weight I32 16 256\n",
+		  "'a.0.up_proj.q_weight' is I32, as ExLlamaV2" },
+		{ "a.0.up_proj.trellis I16 8 16 64\n",
+		  "'a.0.up_proj.trellis' is I16, as ExLlamaV3" },
+		{ "a.0.up_proj.B I32 8 512\na.0.up_proj.s F16 1 256\n",
+		  "'a.0.up_proj.B' is I32, as Marlin" },
+		{ "a.0.up_proj.weight BF16 256 128\na.0.up_proj.pre_quant_scale BF16 128\n",
+		  "'a.0.up_proj.pre_quant_scale' is BF16, as ModelOpt's AWQ" },
 	};
 
 	(void)state;
@@ -357,11 +372,14 @@ static void foreign_weights_are_refused(void **state)
 	}
 	/* parameters and buffers of plain models */
 	selection_gives("a.0.up_proj.weight BF16 256 128\na.0.scales F32 3\na.0.codes I64 3\n"
+			"a.0.indices I64 3\na.0.B F32 3\n"
 			"a.0.weight.absmax F32 3\n",
 			"channelwise", NO_OPTIONS,
 			"a.0.up_proj.weight channelwise\n"
 			"a.0.scales: 1-D tensor\n"
 			"a.0.codes: dtype I64\n"
+			"a.0.indices: dtype I64\n"
+			"a.0.B: 1-D tensor\n"
 			"a.0.weight.absmax: 1-D tensor\n");
 }
 
