@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "expect/steps.h"
 
 /* What some families lack, or have of another size, though their other layers or config.json say
@@ -125,20 +126,28 @@ void expect_release(struct expect_gaps *gaps)
 	*gaps = (struct expect_gaps){ 0 };
 }
 
+/* Is it a parameter that every model gives elements?  A buffer may have none. */
+static bool is_parameter(const struct st_tensor *tensor)
+{
+	struct role_facts facts;
+
+	role_of_name(&facts, tensor->name);
+	if (tensor->n_dims == 1 &&
+	    (facts.role <= ROLE_EXPERTS_UNKNOWN || text_ends(tensor->name, ".bias")))
+		return true;
+	/* two dimensions under a name that no model has may be meant so */
+	if (!facts.weight || (tensor->n_dims != 1 && facts.parallel == PARALLEL_REPLICATED))
+		return false;
+	return facts.linear || facts.role == ROLE_EMBEDDING || facts.role == ROLE_NORM;
+}
+
 int expect_elements(const struct checkpoint *checkpoint, struct err *err)
 {
 	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
 		const struct st_tensor *tensor = checkpoint->tensors[i].tensor;
-		struct role_facts facts;
 		struct buf shape = { 0 };
 
-		if (tensor->end > tensor->begin || !tensor->n_dims)
-			continue;
-		role_of_name(&facts, tensor->name);
-		/* two dimensions under a name that no model has may be meant so */
-		if (!facts.weight || (tensor->n_dims != 1 && facts.parallel == PARALLEL_REPLICATED))
-			continue;
-		if (!facts.linear && facts.role != ROLE_EMBEDDING && facts.role != ROLE_NORM)
+		if (tensor->end > tensor->begin || !tensor->n_dims || !is_parameter(tensor))
 			continue;
 		st_shape_format(&shape, tensor->shape, tensor->n_dims);
 		err_set(err, ERR_INPUT,
