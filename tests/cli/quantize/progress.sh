@@ -22,3 +22,30 @@ json j 'list(j) == ["schema", "done", "total", "seconds", "bytes_per_second", "s
 	cat "$SAMPLES/tiny-moe/fused/model.safetensors"
 ) | "$FP8CONV" quantize - -o e.safetensors --progress bar 2>bar
 [ "$(tail -c 4 bar | od -An -c | tr -d ' \n')" = '\r033[K' ] || od -c bar
+
+mkdir next
+cd next
+# The summary: asked for, or on a terminal; never with --quiet.
+need "$SAMPLES/tiny-moe"
+in=$SAMPLES/tiny-moe/per-expert
+"$FP8CONV" quantize "$in" -o a --verbose 2>err
+sed 's/^time .*/time/; s/-\?[0-9.]* dB, model.*/N dB, TENSOR/; s,--source .*/per-expert$,--source MODEL,' err
+python3 "$CLI/terminal.py" "$FP8CONV" quantize "$in" -o b --progress none >t
+cut -c 1-10 t | sed 's/ *$//; /^$/d'
+python3 "$CLI/terminal.py" "$FP8CONV" quantize "$in" -o c --quiet
+"$FP8CONV" quantize "$in" -o d --quiet --verbose
+
+#1> tensors    26 blockwise, 12 kept
+#1> size       921 kB in, 495 kB out
+#1> time
+#1> worst SQNR N dB, TENSOR
+#1> saturated  0 values
+#1> output     a
+#1> next       fp8conv verify a --source MODEL
+#1> tensors
+#1> size
+#1> time
+#1> worst SQNR
+#1> saturated
+#1> output
+#1> next

@@ -1,6 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 . "$CLI/lib.sh"
+need "$SAMPLES/tiny-moe"
+python3 "$CLI/terminal.py" "$FP8CONV" inspect "$SAMPLES/tiny-moe/fused" >t
+sed -n 1,3p t
+grep 'layers.0.mlp.gate.weight\|layers.0.mlp.experts.gate_up' t
+
+mkdir next
+cd next
 need "$SAMPLES/odd-shapes" "$SAMPLES/tiny-llama" "$SAMPLES/tiny-moe"
 # In a pipe: one line a tensor, as a reader that is not ours sees them.
 for model in odd-shapes tiny-moe/per-expert tiny-moe/fused; do
@@ -20,3 +27,9 @@ done
 # A stream is inspected like the file it came from, named "-".
 "$FP8CONV" inspect "$SAMPLES/tiny-llama/model.safetensors" | sed 's/model\.safetensors/-/' >a
 cat "$SAMPLES/tiny-llama/model.safetensors" | "$FP8CONV" inspect - | diff a -
+
+#1> not FP8
+#1> 24 tensors, 921 kB, in 1 file
+#1> 460288 parameters, 16.00 bits each
+#1> model.layers.0.mlp.experts.gate_up_proj         BF16  [3, 256, 128]   197 kB
+#1> model.layers.0.mlp.gate.weight                  BF16  [3, 128]         768 B
