@@ -132,8 +132,7 @@ static bool is_parameter(const struct st_tensor *tensor)
 	struct role_facts facts;
 
 	role_of_name(&facts, tensor->name);
-	if (tensor->n_dims == 1 &&
-	    (facts.role <= ROLE_EXPERTS_UNKNOWN || text_ends(tensor->name, ".bias")))
+	if (tensor->n_dims == 1 && facts.role <= ROLE_EXPERTS_UNKNOWN)
 		return true;
 	/* two dimensions under a name that no model has may be meant so */
 	if (!facts.weight || (tensor->n_dims != 1 && facts.parallel == PARALLEL_REPLICATED))

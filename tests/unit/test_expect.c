@@ -342,7 +342,7 @@ static void weights_have_elements(void **state)
 		{ "model.layers.0.self_attn.k_proj.weight BF16 0\n", true },
 		{ "model.layers.0.self_attn.k_proj.weight BF16 0 512\n", true },
 		{ "model.norm.weight BF16 0\n", true },
-		{ "model.layers.0.self_attn.k_proj.bias BF16 0\n", true },
+		{ "model.layers.0.empty_proj.bias BF16 0\n", false },
 		{ "model.layers.0.mlp.experts.gate_up_proj BF16 0\n", true },
 		{ "model.layers.0.mlp.experts.down_proj BF16 0\n", true },
 		{ "model.layers.0.mlp.experts.w13 BF16 0\n", true },
