@@ -5,8 +5,8 @@
  * Source: vllm/transformers_utils/configs/mistral.py and models/mistral.py of vLLM 0.32:
  * "quantization" is FP8 with one scale a weight and no list of kept modules, or the text of
  * compressed-tensors, whose list names modules of vLLM.  Its loader sorts the rows of each head in
- * wq and wk, but not their weight_scale: a scale must hold for whole heads.  Latent attention has
- * no rows to sort.  SGLang 0.5.23 reads the first of the two.
+ * wq and wk, but not their weight_scale: a scale must hold for whole heads.  SGLang 0.5.23 reads
+ * the first of the two, and sorts no rows.
  */
 #include <fnmatch.h>
 #include <string.h>
@@ -27,30 +27,20 @@ static bool keeps_no_layer(const struct plan *plan)
 	return true;
 }
 
-/* Does each scale of the scheme hold for whole heads of the model, as far as rows are sorted? */
-static bool holds_heads(struct json_text params, const struct scheme *scheme)
+/* Is the output for SGLang, which has no other configuration then? */
+static bool is_alone_for_sglang(const struct plan *plan)
 {
-	struct err ignored;
-	json_t *config = json_decode(params, &ignored);
-	json_int_t dim = json_integer_value(json_object_get(config, "head_dim"));
-	json_int_t heads = json_integer_value(json_object_get(config, "n_heads"));
-	bool latent = json_integer_value(json_object_get(config, "qk_nope_head_dim")) > 0;
-
-	if (!dim && heads > 0)
-		dim = json_integer_value(json_object_get(config, "dim")) / heads;
-	json_decref(config);
-	return scheme->granularity == GRANULARITY_TENSOR || latent ||
-	       (dim > 0 && (json_int_t)scheme->tile.rows % dim == 0);
+	return plan->target == ENGINE_SGLANG && !plan->source.config.len;
 }
 
-/* Returns the value of "quantization" for a quantization_config; NULL: vLLM has none. */
+/* Returns the value of "quantization" for a quantization_config; NULL: engines have none. */
 static const char *value_of(const struct plan *plan, struct json_text params,
 			    const struct scheme *scheme, const char *quantization)
 {
-	if (!holds_heads(params, scheme) || !keeps_no_layer(plan))
+	if (!fp8_source_holds_heads(params, scheme) || !keeps_no_layer(plan))
 		return NULL;
 	if (profile_on_format(plan->format) & ON_COMPRESSED)
-		return quantization;
+		return is_alone_for_sglang(plan) ? NULL : quantization;
 	if (!(profile_on_format(plan->format) & ON_HF) || scheme->granularity != GRANULARITY_TENSOR)
 		return NULL;
 	return scheme->static_input
@@ -62,14 +52,15 @@ int plan_params_format(struct plan *plan, const struct scheme *scheme, struct er
 {
 	struct buf text = { 0 };
 	bool reads = plan->target == ENGINE_ANY || plan->target == ENGINE_VLLM;
+	bool sglang = is_alone_for_sglang(plan);
 
-	if (!reads || scheme->granularity == GRANULARITY_TENSOR)
+	if (!(scheme->granularity == GRANULARITY_TENSOR ? sglang : reads))
 		return 0;
 	if (fp8_source_params(&plan->source, plan->source.io, &text, err))
 		return -1;
-	if (text.len && holds_heads((struct json_text){ text.data, text.len }, scheme))
-		plan->format = format_select("compressed-tensors", plan->target, scheme,
-					     plan->recipe->name, err);
+	if (text.len && fp8_source_holds_heads((struct json_text){ text.data, text.len }, scheme))
+		plan->format = format_select(sglang ? "hf" : "compressed-tensors", plan->target,
+					     scheme, plan->recipe->name, err);
 	buf_release(&text);
 	return plan->format ? 0 : -1;
 }
@@ -91,6 +82,13 @@ int plan_params(struct plan *plan, const struct scheme *scheme, const char *quan
 	}
 	if (quantization)
 		value = value_of(plan, whole, scheme, quantization);
+	if (quantization && !value && (plan->target == ENGINE_VLLM || is_alone_for_sglang(plan))) {
+		err_set(err, ERR_USAGE,
+			PARAMS_NAME " cannot tell %s of this layout: use --recipe current or "
+				    "delayed, and keep no weight of a layer, or omit --target",
+			engine_name(plan->target));
+		goto out;
+	}
 	plan->files.has_params = true;
 	plan->files.params_say = value != NULL;
 	rc = value || was.len ? json_edit(whole, key, value, &plan->files.params, err) : 0;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "format/foreign.h"
 #include "recipe/recipe.h"
@@ -50,6 +51,21 @@ int fp8_source_params(const struct checkpoint *checkpoint, const struct io *io, 
 	    (!checkpoint->n_shards || fnmatch("consolidated*", checkpoint->shards[0].name, 0)))
 		return 0;
 	return read_beside(checkpoint, io, PARAMS_NAME, text, err);
+}
+
+bool fp8_source_holds_heads(struct json_text params, const struct scheme *scheme)
+{
+	struct err ignored;
+	json_t *config = json_decode(params, &ignored);
+	json_int_t dim = json_integer_value(json_object_get(config, "head_dim"));
+	json_int_t heads = json_integer_value(json_object_get(config, "n_heads"));
+	bool latent = json_integer_value(json_object_get(config, "qk_nope_head_dim")) > 0;
+
+	if (!dim && heads > 0)
+		dim = json_integer_value(json_object_get(config, "dim")) / heads;
+	json_decref(config);
+	return scheme->granularity == GRANULARITY_TENSOR || latent ||
+	       (dim > 0 && (json_int_t)scheme->tile.rows % dim == 0);
 }
 
 int fp8_source_detect(struct detection *detection, const struct checkpoint *checkpoint,

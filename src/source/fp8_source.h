@@ -6,6 +6,7 @@
 #define FP8CONV_SOURCE_FP8_SOURCE_H
 
 #include "base/io.h"
+#include "base/json.h"
 #include "ckpt/checkpoint.h"
 #include "format/detect.h"
 
@@ -19,6 +20,10 @@ int fp8_source_hf_quant_config(const struct checkpoint *checkpoint, const struct
  * first). */
 int fp8_source_params(const struct checkpoint *checkpoint, const struct io *io, struct buf *text,
 		      struct err *err);
+
+/* Does each scale of the scheme hold for whole heads of the model of params.json?  vLLM 0.32 sorts
+ * the rows of each head in wq and wk, but not their weight_scale; latent attention has none. */
+bool fp8_source_holds_heads(struct json_text params, const struct scheme *scheme);
 
 /* Calls detection_make_with() with the checkpoint's hf_quant_config.json, if it has one. */
 int fp8_source_detect(struct detection *detection, const struct checkpoint *checkpoint,

@@ -7,8 +7,10 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "format/engine.h"
 #include "names/parallel.h"
+#include "source/fp8_source.h"
 #include "verify/tensors.h"
 
 static void check_weight(struct verify *verify, const struct verify_weight *weight)
@@ -82,8 +84,50 @@ static void check_experts(struct verify *verify)
 	}
 }
 
+/* Returns the first weight of FP8 whose rows vLLM sorts, but not its scales, or NULL. */
+static const struct unit *first_sorted(const struct verify *verify, struct json_text params)
+{
+	int position;
+
+	for (size_t i = 0; i < verify->weights.n; i++) {
+		const struct verify_weight *weight = &verify->weights.list[i];
+		const struct tensor_ref *scale = weight->unit.source_scale.scale;
+		const struct scheme scheme = { .granularity = weight->granularity,
+					       .tile = weight->unit.source_scale.tile };
+
+		if (scale && text_ends(scale->tensor->name, ".weight_scale") &&
+		    profile_pattern_matches("layers.*.attention.{wq,wk}", weight->unit.name,
+					    &position) &&
+		    !fp8_source_holds_heads(params, &scheme))
+			return &weight->unit;
+	}
+	return NULL;
+}
+
+/* Checks what is said in params.json alone, or is for vLLM. */
+static void check_sorted(struct verify *verify)
+{
+	const struct checkpoint *checkpoint = verify->opened.checkpoint;
+	const struct unit *unit = NULL;
+	struct buf text = { 0 };
+	struct err ignored;
+
+	if (verify->opened.target == ENGINE_VLLM ||
+	    (verify->opened.target == ENGINE_ANY && !checkpoint->config.len))
+		if (!fp8_source_params(checkpoint, verify->params->io, &text, &ignored) && text.len)
+			unit = first_sorted(verify, (struct json_text){ text.data, text.len });
+	if (unit)
+		problem_add(&verify->result->problems, PROBLEM_NOT_LOADED, unit->name,
+			    verify_file(verify, unit->source),
+			    "vLLM sorts the rows of '%s' in each head, but not its weight_scale: "
+			    "name it qscale_weight, or use one scale for the tensor",
+			    unit->name);
+	buf_release(&text);
+}
+
 void verify_target(struct verify *verify)
 {
+	check_sorted(verify);
 	if (verify->opened.target != ENGINE_ANY)
 		check_family(verify);
 	if (!verify->opened.format)

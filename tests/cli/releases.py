@@ -376,11 +376,18 @@ def older_key():
 def mistral_compressed():
     """Mistral's own layout by llm-compressor: the configuration is in params.json."""
     p = "layers.0."
-    t = each(channel, p + "attention.", ("wq", [256, H]), ("wk", [128, H]), ("wv", [128, H]), ("wo", [H, 256])) | each(channel, p + "feed_forward.", *W)
+    def tensor(name, shape):
+        return module(name, shape, (".qscale_weight", "BF16", [shape[0], 1]))
+
+    def unsorted(_, tensors):
+        tensors[p + "attention.wk.weight_scale"] = tensors.pop(p + "attention.wk.qscale_weight")
+
+    t = each(tensor, p + "attention.", ("wq", [256, H]), ("wk", [128, H])) | each(channel, p + "attention.", ("wv", [128, H]), ("wo", [H, 256])) | each(channel, p + "feed_forward.", *W)
     t |= bf16(("tok_embeddings.weight", [V, H]), ("output.weight", [V, H]), ("norm.weight", [H]))
     quantization = ct("channel", ["output", "lm_head"], act=TOKEN)
-    return {"params.json": {"dim": H, "n_layers": 1, "quantization": quantization}}, t, ("vllm",), (
-        plain(p + "attention.wo.weight"), without(p + "attention.wo.weight_scale"))
+    return {"params.json": {"dim": H, "n_layers": 1, "n_heads": 2, "head_dim": 128, "quantization": quantization}}, t, ("vllm",), (
+        plain(p + "attention.wo.weight"), without(p + "attention.wo.weight_scale"),
+        ("a scale of each row of wk, which vLLM does not sort as the rows", "not-loaded", unsorted))
 
 
 @release

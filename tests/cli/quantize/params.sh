@@ -55,8 +55,8 @@ mv m/consolidated.safetensors m/model.safetensors
 "$FP8CONV" quantize m -o model --recipe current --format hf --quiet && said model
 mv m/model.safetensors m/consolidated.safetensors
 rm m/config.json
-# Of the rest it can say nothing, and that all weights of the layers are FP8.
-for options in "--format hf" "--recipe channelwise" "--recipe mxfp8" "--target sglang" "--recipe current --exclude wo"; do
+# Of the rest it can say nothing, and that all weights of the layers are FP8: a note, and an error for a target without another configuration.
+for options in "--format hf" "--recipe channelwise" "--recipe mxfp8" "--target sglang" "--recipe current --exclude wo" "--target vllm --recipe channelwise" "--target sglang --recipe current"; do
 	# shellcheck disable=SC2086
 	"$FP8CONV" quantize m -o other --restart $options 2>&1 | grep -v "; see --target"
 	said other
@@ -84,7 +84,10 @@ done
 #1> fp8conv quantize: note: vllm looks for these scales under other names: use --target vllm for it
 #1> fp8conv quantize: note: params.json cannot tell vLLM (config_format mistral) of this layout: use --recipe current or delayed (or blockwise in compressed-tensors, where whole heads fit its blocks), and keep no weight of a layer
 #1> other None 
-#1> fp8conv quantize: note: params.json cannot tell vLLM (config_format mistral) of this layout: use --recipe current or delayed (or blockwise in compressed-tensors, where whole heads fit its blocks), and keep no weight of a layer
+#1> fp8conv quantize: params.json cannot tell sglang of this layout: use --recipe current or delayed, and keep no weight of a layer, or omit --target
 #1> other None 
 #1> fp8conv quantize: note: params.json cannot tell vLLM (config_format mistral) of this layout: use --recipe current or delayed (or blockwise in compressed-tensors, where whole heads fit its blocks), and keep no weight of a layer
 #1> other None 
+#1> fp8conv quantize: params.json cannot tell vllm of this layout: use --recipe current or delayed, and keep no weight of a layer, or omit --target
+#1> other None 
+#1> other {'qformat_weight': 'fp8_e4m3', 'qscheme_act': 'NO_SCALES'} 
