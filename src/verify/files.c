@@ -360,12 +360,37 @@ static void release(char **paths, size_t n)
 	free(paths);
 }
 
+/* Loaders of transformers 5.24 and vLLM 0.32 take a generation_config.json that is not JSON for one
+ * that is missing (except OSError), and lose its end-of-sequence tokens. */
+static void check_generation(struct verify *verify)
+{
+	static const char name[] = "generation_config.json";
+	const struct io *io = verify->params->io;
+	char *path = xasprintf("%s/%s", verify->opened.checkpoint->directory, name);
+	struct buf text = { 0 };
+	struct err ignored;
+	json_t *value = NULL;
+
+	if (io_exists(io, path)) {
+		if (!io_read_file(io, AT_FDCWD, path, JSON_LIMIT, &text, &ignored))
+			value = decode(&text);
+		if (!json_is_object(value))
+			problem_add(&verify->result->problems, PROBLEM_FILE_INVALID, NULL, name,
+				    "it is not a JSON object: engines take the defaults of the "
+				    "model's class silently, or stop");
+	}
+	json_decref(value);
+	buf_release(&text);
+	free(path);
+}
+
 /* Reports files of the directory that loaders would read wrong, whatever the source has. */
 static int check_own(struct verify *verify, struct err *err)
 {
 	char **paths;
 	size_t n;
 
+	check_generation(verify);
 	if (checkpoint_left_out(verify->opened.checkpoint, &paths, &n, err)) {
 		if (err->kind != ERR_INPUT)
 			return -1;

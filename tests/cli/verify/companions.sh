@@ -26,6 +26,13 @@ damaged "ln -sf gone tokenizer_config.json"
 damaged "sed -i 's/\"bos_token_id\": 0/\"bos_token_id\": 5/' generation_config.json"
 damaged "rm generation_config.json config.json" | grep file-missing
 damaged "echo '{\"peft_type\": \"LORA\"}' >adapter_config.json"
+# A file that engines pass over is named without the source too.
+for text in x "[]" "\\0\\0\\0"; do
+	rm -rf out && cp -r whole out
+	# shellcheck disable=SC2059
+	printf "$text" >out/generation_config.json
+	"$FP8CONV" verify out
+done
 # What people read, and the form of JSON, are no difference.
 rm -rf out && cp -r whole out
 echo "a card" >out/README.md
@@ -86,3 +93,6 @@ END
 #1> config.json: file-missing: the source's 'config.json' is missing
 #1> generation_config.json: file-missing: the source's 'generation_config.json' is missing
 #1> adapter_config.json: config-key: the model is whole: transformers takes it for an adapter, and stops; remove the file
+#1> generation_config.json: file-invalid: it is not a JSON object: engines take the defaults of the model's class silently, or stop
+#1> generation_config.json: file-invalid: it is not a JSON object: engines take the defaults of the model's class silently, or stop
+#1> generation_config.json: file-invalid: it is not a JSON object: engines take the defaults of the model's class silently, or stop
