@@ -37,6 +37,10 @@ static const struct {
 	{ "kyutai_speech_to_text", "embed_tokens.weight" },
 	/* half of intermediate_size */
 	{ "recurrent_gemma", "mlp_block.gate_proj.weight" },
+	{ "recurrent_gemma", "mlp_block.up_proj.weight" },
+	{ "recurrent_gemma", "mlp_block.down_proj.weight" },
+	/* experts in a latent space that is as wide as they are */
+	{ "muse_spark_text", "experts.gate_up_proj" },
 };
 
 bool expect_may_lack(const struct expect *expect, const char *name)

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The layers of a stack are numbered from 0 without a gap.  The language model has
- * num_hidden_layers; only layers of multi-token prediction have higher numbers.
+ * num_hidden_layers; only layers of multi-token prediction have higher numbers.  An encoder has the
+ * layers and the sizes that config.json gives it.
  */
 #include <inttypes.h>
 #include <string.h>
 
 #include "expect/steps.h"
 
-#define MIN_NAMES  3 /* of a layer: modules between activations have fewer, and skip numbers */
-#define MIN_LAYERS 4 /* of a branch beside the language model */
-#define MAX_CUT	   6 /* layers that a cut does not have */
+#define MIN_NAMES	3 /* of a layer: modules between activations have fewer, and skip numbers */
+#define MIN_LAYERS	4 /* of a branch beside the language model */
+#define MAX_CUT		6 /* layers that a cut does not have */
+#define MAX_PARTS_DEPTH 2 /* objects around that of an encoder */
 
 /* Is the template a norm of the layer itself, as "input_layernorm.weight" or BERT's
  * "attention.output.LayerNorm.weight", and none in its attention? */
@@ -173,6 +175,91 @@ static void check_beyond(struct expect *expect, const struct stack *stack, uint6
 	}
 }
 
+/* Has a tensor that size?  A width of layers is that of their vectors. */
+static bool has_size(const struct st_tensor *tensor, uint64_t size, bool vector)
+{
+	for (int i = 0; i < tensor->n_dims && (!vector || tensor->n_dims == 1); i++)
+		if (tensor->shape[i] == size || (!vector && tensor->shape[i] == 2 * size))
+			return true;
+	return false;
+}
+
+/* Has a tensor that size that is not in the language model's layers? */
+static bool tower_has(const struct expect *expect, uint64_t size, bool vector)
+{
+	for (size_t l = 0; l < expect->n_layers; l++) {
+		const struct expect_layer *layer = &expect->layers[l];
+
+		if (expect->main == &expect->stacks[layer->stack])
+			continue;
+		for (size_t m = 0; m < layer->n; m++)
+			if (has_size(expect_tensor(expect, &expect->members[layer->first + m]),
+				     size, vector))
+				return true;
+	}
+	for (size_t i = 0; i < expect->n_outside; i++)
+		if (has_size(expect->checkpoint->by_name[expect->outside[i]].tensor, size, vector))
+			return true;
+	return false;
+}
+
+/* Checks the layers and sizes that config.json gives an encoder. */
+static void check_tower(struct expect *expect, const char *part, const json_t *object)
+{
+	static const char *const counts[] = { "num_hidden_layers", "depth", "encoder_layers",
+					      "num_layers" };
+	static const struct {
+		const char *key;
+		bool vector;
+	} dims[] = { { "hidden_size", true },
+		     { "d_model", true },
+		     { "embed_dim", true },
+		     { "intermediate_size", false },
+		     { "encoder_ffn_dim", false } };
+	bool any = false, found = false;
+	json_int_t n = 0;
+	size_t i = 0;
+
+	for (; i < 4 && !(n = json_integer_value(json_object_get(object, counts[i]))); i++)
+		;
+	for (size_t s = 0; s < expect->n_stacks; s++) {
+		any |= expect->stacks[s].tower && expect->stacks[s].is_layers;
+		found |= expect->stacks[s].tower && expect->stacks[s].n == (uint64_t)n;
+	}
+	if (!any)
+		return;
+	if (n > 0 && !found)
+		expect_add(expect, EXPECT_LAYER, NULL, 1,
+			   "%s of %s in config.json is %" PRId64
+			   ", but no stack of an encoder has as many layers",
+			   counts[i], part, (int64_t)n);
+	for (i = 0; i < sizeof dims / sizeof *dims; i++) {
+		n = json_integer_value(json_object_get(object, dims[i].key));
+		if (n > 0 && !tower_has(expect, (uint64_t)n, dims[i].vector) &&
+		    (i || !json_object_get(object, "embed_dim")))
+			expect_add(expect, EXPECT_SHAPE, NULL, 1,
+				   "%s of %s in config.json is %" PRId64
+				   ", but no tensor of an encoder has it",
+				   dims[i].key, part, (int64_t)n);
+	}
+}
+
+static void check_towers(struct expect *expect, const json_t *object, int depth)
+{
+	const char *key;
+	json_t *value;
+
+	json_object_foreach((json_t *)object, key, value)
+	{
+		if (!json_is_object(value))
+			continue;
+		if (!strcmp(key, "vision_config") || !strcmp(key, "audio_config"))
+			check_tower(expect, key, value);
+		else if (depth < MAX_PARTS_DEPTH)
+			check_towers(expect, value, depth + 1);
+	}
+}
+
 void expect_numbers(struct expect *expect)
 {
 	uint64_t n_layers = expect->config.size[CONFIG_LAYERS];
@@ -195,4 +282,5 @@ void expect_numbers(struct expect *expect)
 		if (configured)
 			check_beyond(expect, stack, n_layers);
 	}
+	check_towers(expect, expect->root, 0);
 }

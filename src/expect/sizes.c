@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "expect/steps.h"
 
 #define MAX_NUMBERS 32 /* distinct ones of a kind; with more, none is judged */
@@ -28,16 +29,18 @@ static const struct {
 	const char *words[6], *others[3];
 } keys[N_KINDS] = {
 	[HEADS] = { { "attention_heads", "n_head", "num_heads", "query_heads" },
-		    { "kv", "key_value" } },
+		    { "kv", "key_value", "linear" } },
 	[KV_HEADS] = { { "key_value_head", "kv_head", "head_kv", "kv_n_head", "query_group" },
-		       { "shared" } },
-	[HEAD_DIM] = { { "head_dim", "head_size", "kv_channels", "d_kv" }, { "rope", "nope" } },
-	[WIDTH] = { { "intermediate", "ffn", "inner", "d_ff", "mlp" }, { "layer" } },
+		       { "shared", "linear" } },
+	[HEAD_DIM] = { { "head_dim", "head_size", "kv_channels", "d_kv" },
+		       { "rope", "nope", "linear" } },
+	[WIDTH] = { { "intermediate", "ffn", "inner", "d_ff", "mlp" },
+		    { "layer", "multiple", "shared_expert" } },
 };
 
 /* The distinct numbers of a kind. */
 struct numbers {
-	bool stated; /* of the model's usual layers, and not only of linear attention */
+	bool stated; /* on the level of the language model itself */
 	size_t n;
 	uint64_t list[MAX_NUMBERS];
 };
@@ -47,7 +50,8 @@ struct size_check {
 	struct numbers of[N_KINDS];
 	struct numbers shared; /* experts that every token takes, whose widths one matrix has */
 	uint32_t *fits; /* of rows and columns of each template: classes that config.json gives */
-	bool counts;	/* fits are counted, and nothing is reported */
+	size_t n_fits, first_fit; /* of one kind of rule; of the one at work */
+	bool counts;		  /* fits are counted, and nothing is reported */
 	const struct expect_layer *layer;
 	bool lone; /* there is no other layer of its class */
 };
@@ -86,7 +90,7 @@ static void add_member(struct size_check *sizes, const char *key, const json_t *
 		json_array_foreach(value, i, element) add(numbers, element);
 		if (kind == HEADS && nested)
 			add(&sizes->of[KV_HEADS], value);
-		numbers->stated |= !nested && numbers->n && !strstr(key, "linear");
+		numbers->stated |= !nested && numbers->n;
 	}
 	if (strstr(key, "shared") && strstr(key, "expert"))
 		add(&sizes->shared, value);
@@ -124,20 +128,28 @@ static bool is_product(const struct numbers *numbers, const struct numbers *time
 	return false;
 }
 
+/* Returns the rows or columns of a matrix, or of each one in a tensor of several. */
+static uint64_t side(const struct size_check *sizes, const struct expect_member *member, int dim)
+{
+	const struct st_tensor *tensor = expect_tensor(sizes->expect, member);
+
+	return tensor->shape[dim + (tensor->n_dims > 2 ? tensor->n_dims - 2 : 0)];
+}
+
 /* Counts a size that fits, or reports one that does not. */
 static void judge(struct size_check *sizes, const struct expect_member *member, int dim, bool fits,
 		  const char *what)
 {
 	const struct st_tensor *tensor = expect_tensor(sizes->expect, member);
 
-	uint32_t *n_fit = &sizes->fits[2 * member->template + (uint32_t)dim];
+	uint32_t *n_fit = &sizes->fits[sizes->first_fit + 2 * member->template + (uint32_t)dim];
 
 	if (sizes->counts)
 		*n_fit += fits;
 	else if (!fits && (!*n_fit || (sizes->lone && !strcmp(what, HIDDEN_TEXT))))
 		expect_add(sizes->expect, EXPECT_SHAPE, tensor->name, 1,
 			   "'%s' has %" PRIu64 " %s, which no %s of config.json gives",
-			   tensor->name, tensor->shape[dim], dim ? "columns" : "rows", what);
+			   tensor->name, side(sizes, member, dim), dim ? "columns" : "rows", what);
 }
 
 /* Returns PARENT.word.weight of the layer if it is a matrix. */
@@ -151,16 +163,11 @@ static const struct expect_member *find(struct size_check *sizes, const char *pa
 	return tensor && tensor->n_dims == 2 && expect_is_plain(tensor) ? member : NULL;
 }
 
-static uint64_t side(const struct size_check *sizes, const struct expect_member *member, int dim)
-{
-	return expect_tensor(sizes->expect, member)->shape[dim];
-}
-
 #define HEADS_TEXT "heads times their size"
 
 static void check_attention(struct size_check *sizes, const char *parent, size_t n)
 {
-	const uint64_t hidden = sizes->expect->config.size[CONFIG_HIDDEN_SIZE];
+	const uint64_t *size = sizes->expect->config.size, hidden = size[CONFIG_HIDDEN_SIZE];
 	const struct numbers *heads = &sizes->of[HEADS], *kv_heads = &sizes->of[KV_HEADS];
 	const struct numbers *dims = &sizes->of[HEAD_DIM];
 	const struct expect_member *q = find(sizes, parent, n, "q_proj");
@@ -185,9 +192,30 @@ static void check_attention(struct size_check *sizes, const char *parent, size_t
 	      is_product(heads, dims, side(sizes, q, 0)) ||
 		      (o && side(sizes, q, 0) == 2 * side(sizes, o, 1)),
 	      HEADS_TEXT);
-	judge(sizes, k, 0, is_product(kv_heads, dims, side(sizes, k, 0)), HEADS_TEXT);
+	/* without a stated size of heads, keys have that of queries */
+	judge(sizes, k, 0,
+	      is_product(kv_heads, dims, side(sizes, k, 0)) &&
+		      (dims->stated || !heads->stated || !kv_heads->stated || !o ||
+		       !size[CONFIG_HEADS] || !size[CONFIG_KV_HEADS] ||
+		       side(sizes, k, 0) * size[CONFIG_HEADS] ==
+			       side(sizes, o, 1) * size[CONFIG_KV_HEADS]),
+	      HEADS_TEXT);
 	if (v)
 		judge(sizes, v, 0, is_product(kv_heads, dims, side(sizes, v, 0)), HEADS_TEXT);
+}
+
+/* Checks q, k and v in one matrix. */
+static void check_fused(struct size_check *sizes, const char *parent, size_t n)
+{
+	const uint64_t heads = sizes->expect->config.size[CONFIG_HEADS];
+	const uint64_t kv_heads = sizes->expect->config.size[CONFIG_KV_HEADS];
+	const struct expect_member *qkv = find(sizes, parent, n, "qkv_proj");
+	const struct expect_member *o = find(sizes, parent, n, "o_proj");
+
+	if (qkv && o && sizes->of[HEADS].stated && sizes->of[KV_HEADS].stated && heads && kv_heads)
+		judge(sizes, qkv, 0,
+		      side(sizes, qkv, 0) * heads == side(sizes, o, 1) * (heads + 2 * kv_heads),
+		      HEADS_TEXT);
 }
 
 static void check_mlp(struct size_check *sizes, const char *parent, size_t n)
@@ -211,12 +239,129 @@ static void check_mlp(struct size_check *sizes, const char *parent, size_t n)
 	width = side(sizes, gate, 0);
 	judge(sizes, gate, 0,
 	      is_product(widths, &one, width) ||
-		      (sizes->shared.n && is_product(widths, &sizes->shared, width)),
+		      (memmem(parent, n, "shared", 6) && sizes->shared.n &&
+		       (is_product(widths, &sizes->shared, width) ||
+			is_product(&sizes->shared, &one, width))),
 	      "intermediate size");
 	judge(sizes, up, 1, side(sizes, up, 1) == hidden, HIDDEN_TEXT);
 	judge(sizes, up, 0, side(sizes, up, 0) == width, "intermediate size");
 	judge(sizes, down, 0, side(sizes, down, 0) == hidden, HIDDEN_TEXT);
 	judge(sizes, down, 1, side(sizes, down, 1) == width, "intermediate size");
+}
+
+/* Ends of names of matrices of an MLP, and how many widths they have beside hidden_size. */
+static const struct {
+	const char *end;
+	uint64_t times;
+} widths[] = {
+	{ ".gate_up_proj", 2 },
+	{ ".gate_proj", 1 },
+	{ ".up_proj", 1 },
+	{ ".down_proj", 1 },
+	{ ".input_linear", 2 },
+	{ ".output_linear", 1 },
+	{ ".w1", 1 },
+	{ ".w2", 1 },
+	{ ".w3", 1 },
+	{ ".mlp.fc1", 1 },
+	{ ".mlp.c_fc", 1 },
+	{ ".dense_h_to_4h", 1 },
+	{ ".dense_4h_to_h", 1 },
+};
+
+/* Rows and columns that are a sum of products of members of config.json. */
+static const struct {
+	const char *end;
+	int dim;
+	const char *sum;
+} sums[] = {
+	{ ".q_a_proj", 0, "q_lora_rank" },
+	{ ".q_b_proj", 1, "q_lora_rank" },
+	{ ".q_b_proj", 0,
+	  "num_attention_heads*qk_nope_head_dim+num_attention_heads*qk_rope_head_dim" },
+	{ ".kv_a_proj_with_mqa", 0, "kv_lora_rank+qk_rope_head_dim" },
+	{ ".kv_b_proj", 1, "kv_lora_rank" },
+	{ ".kv_b_proj", 0, "num_attention_heads*qk_nope_head_dim+num_attention_heads*v_head_dim" },
+	{ ".indexer.wq_b", 0, "index_n_heads*index_head_dim" },
+	{ ".shared_experts.up_proj", 0, "moe_intermediate_size*n_shared_experts" },
+	{ ".shared_expert.up_proj", 0, "shared_expert_intermediate_size" },
+	{ ".linear_attn.out_proj", 1, "linear_num_value_heads*linear_value_head_dim" },
+};
+
+/* Returns the sum, or 0 where a member is missing or no number. */
+static uint64_t sum_of(const json_t *object, const char *sum)
+{
+	uint64_t total = 0, product = 1;
+
+	for (size_t n; *sum; sum += n + (sum[n] != 0)) {
+		json_int_t value;
+
+		n = strcspn(sum, "*+");
+		value = json_integer_value(json_object_getn(object, sum, n));
+		if (value <= 0 || value > INT32_MAX)
+			return 0;
+		product *= (uint64_t)value;
+		if (sum[n] == '*')
+			continue;
+		total += product;
+		product = 1;
+	}
+	return total;
+}
+
+/* Is the matrix of a module that check_mlp() looks at? */
+static bool is_gated(struct size_check *sizes, const struct expect_member *member)
+{
+	size_t len;
+	const char *name = expect_template_name(sizes->expect, member->template, &len);
+	const char *end = memrchr(name, '.', len), *dot;
+	const struct expect_member *gate = NULL;
+
+	dot = end ? memrchr(name, '.', (size_t)(end - name)) : NULL;
+	if (dot) {
+		char *parent = xstrndup(name, (size_t)(dot - name) + 1);
+
+		gate = find(sizes, parent, strlen(parent), "gate_proj");
+		free(parent);
+	}
+	return gate;
+}
+
+/* Checks a matrix by the end of its name alone. */
+static void check_matrix(struct size_check *sizes, const struct expect_member *member)
+{
+	const uint64_t hidden = sizes->expect->config.size[CONFIG_HIDDEN_SIZE];
+	const struct st_tensor *tensor = expect_tensor(sizes->expect, member);
+	const size_t n = strlen(tensor->name);
+	char *name = xstrndup(tensor->name, n - (text_ends(tensor->name, ".weight") ? 7 : 0));
+	const bool elsewhere = strstr(name, "shared_expert") || strstr(name, "attn.") ||
+			       strstr(name, ".gate.") || strstr(name, ".feed_forward.") ||
+			       is_gated(sizes, member);
+
+	sizes->first_fit = sizes->n_fits;
+	for (size_t i = 0; i < sizeof widths / sizeof *widths && !elsewhere; i++) {
+		const struct numbers times = { true, 1, { widths[i].times } };
+		const int dim = side(sizes, member, 1) == hidden ? 0 : 1;
+
+		if (text_ends(name, widths[i].end) &&
+		    (side(sizes, member, 0) == hidden) != (dim == 0))
+			judge(sizes, member, dim,
+			      is_product(&sizes->of[WIDTH], &times, side(sizes, member, dim)),
+			      "intermediate size");
+	}
+	sizes->first_fit *= 2;
+	for (size_t i = 0; i < sizeof sums / sizeof *sums && tensor->n_dims == 2; i++) {
+		const uint64_t sum = text_ends(name, sums[i].end)
+					     ? sum_of(sizes->expect->level, sums[i].sum)
+					     : 0;
+
+		/* shared experts may have a width of their own */
+		if (sum && (!strstr(sums[i].sum, "n_shared") || sizes->shared.n == 1))
+			judge(sizes, member, sums[i].dim, side(sizes, member, sums[i].dim) == sum,
+			      sums[i].sum);
+	}
+	sizes->first_fit = 0;
+	free(name);
 }
 
 /* Checks a norm of the layer itself, as "input_layernorm.weight". */
@@ -235,23 +380,30 @@ static void check_norm(struct size_check *sizes, const struct expect_member *mem
 
 static void check_layer(struct size_check *sizes)
 {
+	static const char end[] = "_proj.weight";
+
 	for (size_t m = 0; m < sizes->layer->n; m++) {
 		const struct expect_member *member =
 			&sizes->expect->members[sizes->layer->first + m];
 		size_t len, n;
 		const char *name = expect_template_name(sizes->expect, member->template, &len);
+		const struct st_tensor *tensor = expect_tensor(sizes->expect, member);
 		char *copy;
 
+		if (tensor->n_dims >= 2 && expect_is_plain(tensor))
+			check_matrix(sizes, member);
 		if (len > 7)
 			check_norm(sizes, member, name, len);
-		if (len < 13 ||
-		    (memcmp(name + len - 13, "q_proj.weight", 13) != 0 &&
-		     (len < 16 || memcmp(name + len - 16, "gate_proj.weight", 16) != 0)))
+		if (len < sizeof end ||
+		    memcmp(name + len - sizeof end + 1, end, sizeof end - 1) != 0)
 			continue;
 		copy = xstrndup(name, len); /* names may move when others are looked up */
 		n = expect_parent_len(copy, len, "q_proj");
 		if (n)
 			check_attention(sizes, copy, n);
+		n = expect_parent_len(copy, len, "qkv_proj");
+		if (n)
+			check_fused(sizes, copy, n);
 		n = expect_parent_len(copy, len, "gate_proj");
 		if (n)
 			check_mlp(sizes, copy, n);
@@ -282,7 +434,8 @@ void expect_sizes(struct expect *expect)
 		return;
 	read_numbers(&sizes, expect->level, 0);
 	sizes.shared.stated = true;
-	sizes.fits = xcalloc(expect->names.n, 2 * sizeof *sizes.fits);
+	sizes.n_fits = 2 * expect->names.n;
+	sizes.fits = xcalloc(3 * sizes.n_fits, sizeof *sizes.fits);
 	first = xcalloc(expect->main->n, sizeof *first);
 	n = xcalloc(expect->main->n, sizeof *n);
 	for (size_t i = 0; i < expect->main->n; i++) {

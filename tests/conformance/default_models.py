@@ -37,9 +37,9 @@ def classes_of(config_class) -> list:
     return [f[0] if isinstance(f, (list, tuple)) else f for f in found]
 
 
-def make(model_type: str):
-    """The model of the default configuration, without data: of the first class that takes it."""
-    config = CONFIG_MAPPING[model_type]()
+def make(model_type: str, changed: dict | None = None):
+    """The model of the default configuration, or of a changed one, without data: of the first class that takes it."""
+    config = CONFIG_MAPPING[model_type].from_dict(changed) if changed else CONFIG_MAPPING[model_type]()
     torch.set_default_dtype(torch.bfloat16)
     try:
         with torch.device("meta"):

@@ -2,6 +2,7 @@
 """Each language model of transformers in its default configuration: no plan quantizes an embedding, a convolution, a router, a
 head, a tower or a module outside of the layers, as the modules of torch tell them apart; and compressed-tensors, or in hf
 transformers, leaves in high precision what the list of the plan is to keep, by the names that its modules have after renaming."""
+import copy
 import json
 import os
 import pathlib
@@ -21,6 +22,12 @@ RECIPES = ("blockwise", "channelwise", "mxfp8")
 NOTHING = b"nothing to quantize"            # small widths, GPT-2's transposed weights
 # A kept head named "output" is the middle of names of quantized modules: the plan is refused, and says how to keep both.
 REFUSED = {"git": b"in some engine: keep both with --exclude"}
+SIZED = ("llama", "mixtral", "phi3", "granitemoe", "deepseek_v2", "mistral4", "qwen2_moe", "qwen3_moe", "qwen3_next", "gemma3",
+         "glm4", "gpt_oss", "starcoder2", "llava", "qwen2_5_vl", "internvl")
+LAYERS = ("num_hidden_layers", "depth")
+SIZES = (*LAYERS, "hidden_size", "intermediate_size", "moe_intermediate_size", "shared_expert_intermediate_size", "n_shared_experts",
+         "num_attention_heads", "num_key_value_heads", "head_dim", "kv_lora_rank", "q_lora_rank", "qk_nope_head_dim",
+         "qk_rope_head_dim", "v_head_dim")
 FEWEST = 230                                # of which a model can be built
 
 
@@ -59,6 +66,38 @@ def problems(model_type: str, folder: pathlib.Path, model: PreTrainedModel, want
                 break
 
 
+def shapes(model: PreTrainedModel) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+
+
+def sizes(config: dict) -> Iterator[tuple[dict, str]]:
+    """Members that sizes follow from: of the language model, and of the encoder of images."""
+    for part in (config, config.get("text_config") or {}, config.get("vision_config") or {}):
+        yield from ((part, key) for key in SIZES if isinstance(part.get(key), int) and part[key] > 0)
+
+
+def changed(model_type: str, folder: pathlib.Path) -> Iterator[str]:
+    """One member of config.json is doubled, or a count of layers one more: the plan names it where transformers would build
+    other shapes, and only there."""
+    model = default_models.make(model_type)
+    default_models.save(model, folder)
+    whole, base = json.loads((folder / "config.json").read_text()), shapes(model)
+    for index in range(len(list(sizes(whole)))):
+        config = copy.deepcopy(whole)
+        part, key = list(sizes(config))[index]
+        part[key] = part[key] + 1 if key in LAYERS else part[key] * 2
+        try:
+            differs = shapes(default_models.make(model_type, config)) != base
+        except Exception:                   # sizes that do not go together
+            continue
+        (folder / "config.json").write_text(json.dumps(config))
+        done = run("quantize", folder, "--recipe", "channelwise", "--dry-run", "--json", "--threads", "1")
+        named = b'"incomplete"' in done.stdout
+        if differs != named:
+            yield f"{model_type}: {key} of {part[key]} is {'named' if named else 'not named'}"
+    shutil.rmtree(folder)
+
+
 def judge(job: tuple[str, pathlib.Path]) -> tuple[str, str | None, list[str]]:
     """The type, why no model could be built, and what is wrong with its plans."""
     model_type, folder = job
@@ -73,12 +112,18 @@ def judge(job: tuple[str, pathlib.Path]) -> tuple[str, str | None, list[str]]:
         shutil.rmtree(folder)
 
 
+def differences(job: tuple[str, pathlib.Path]) -> list[str]:
+    return list(changed(*job))
+
+
 with scratch() as folder, ProcessPoolExecutor(os.cpu_count()) as pool:
+    unlike = list(pool.map(differences, [(t, folder / f"{t}-sizes") for t in SIZED]))
     found = list(pool.map(judge, [(t, folder / t) for t in default_models.types()], chunksize=4))
 built = [f for f in found if f[1] is None]
 unbuilt = [f"{name} ({why})" for name, why, _ in found if why]
 if unbuilt:
     skip(f"{len(unbuilt)} default configurations", "transformers cannot build " + ", ".join(unbuilt))
 report(f"plans of {len(built)} default configurations", [p for f in built for p in f[2]])
+report(f"changed sizes of {len(unlike)} configurations", [p for problems in unlike for p in problems])
 report("most configurations can be built", [] if len(built) >= FEWEST else [f"{len(built)} of {len(found)}"])
 finish()

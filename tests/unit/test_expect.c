@@ -101,14 +101,10 @@ struct row {
 	const char *less, *more, *old, *new, *config, *expected;
 };
 
-static void check_rows(const struct row *rows, size_t n, int n_layers, int n_experts,
-		       const char *config)
+static void check_changes(const struct row *rows, size_t n, const char *whole, const char *config)
 {
-	struct buf whole = { 0 };
-
-	put_layers(&whole, n_layers, n_experts);
 	for (const struct row *row = rows; row < rows + n; row++) {
-		char *tensors = change(whole.data, row->less, row->more, row->old, row->new);
+		char *tensors = change(whole, row->less, row->more, row->old, row->new);
 		char *found = gaps_of(row->config ? row->config : config, tensors);
 
 		if (*row->expected ? strncmp(found, row->expected, strlen(row->expected)) : *found)
@@ -118,6 +114,15 @@ static void check_rows(const struct row *rows, size_t n, int n_layers, int n_exp
 		free(found);
 		free(tensors);
 	}
+}
+
+static void check_rows(const struct row *rows, size_t n, int n_layers, int n_experts,
+		       const char *config)
+{
+	struct buf whole = { 0 };
+
+	put_layers(&whole, n_layers, n_experts);
+	check_changes(rows, n, whole.data, config);
 	buf_release(&whole);
 }
 
@@ -222,6 +227,11 @@ static void sizes_are_those_of_the_configuration(void **state)
 		{ .config = SIZES(4, 2, 16, 129), .expected = "2 " L "0.mlp.gate_proj.weight" },
 		{ .config = SIZES(4, 2, null, 128), .expected = "" },
 		{ .config = SIZES(4, null, 16, 128), .expected = "" },
+		/* without head_dim, the 64 columns of o_proj are 4 heads of 16 */
+		{ .config = SIZES(4, 1, null, 128),
+		  .expected = "2 " L "0.self_attn.k_proj.weight" },
+		{ .config = SIZES(8, 2, null, 128),
+		  .expected = "2 " L "0.self_attn.k_proj.weight" },
 		{ .config = SIZES(4, 2, 16, [128]), .expected = "" },
 		/* a gate of the outputs doubles the rows of q */
 		{ .old = "q_proj.weight BF16 64", .new = "q_proj.weight BF16 128", .expected = "" },
@@ -253,6 +263,75 @@ static void sizes_are_those_of_the_configuration(void **state)
 
 	(void)state;
 	check_rows(rows, N_OF(rows), 3, 0, SIZES(4, 2, 16, 128));
+}
+
+#define EACH(rest) L "0." rest "\n" L "1." rest "\n" L "2." rest "\n"
+
+/* 4 heads of 16 rows, and 8 rotated ones; values of 8; experts of 128 rows. */
+#define LATENT(rank, nope, rope, value, shared)                                     \
+	CONFIG(3, ", \"num_attention_heads\": 4, \"head_dim\": 16, "                \
+		  "\"moe_intermediate_size\": 128, \"kv_lora_rank\": " #rank        \
+		  ", \"qk_nope_head_dim\": " #nope ", \"qk_rope_head_dim\": " #rope \
+		  ", \"v_head_dim\": " #value ", \"n_shared_experts\": " #shared)
+
+static void sizes_are_sums_of_members(void **state)
+{
+	static const char latent[] = EACH("self_attn.kv_a_proj_with_mqa.weight BF16 24 64")
+		EACH("self_attn.kv_b_proj.weight BF16 96 16")
+			EACH("mlp.shared_experts.up_proj.weight BF16 256 64");
+	static const char shared[] = "2 " L "0.mlp.shared_experts.up_proj";
+	static const char kv_a[] = "2 " L "0.self_attn.kv_a_proj_with_mqa";
+	static const char kv_b[] = "2 " L "0.self_attn.kv_b_proj";
+	static const struct row rows[] = {
+		{ .more = latent, .config = LATENT(16, 16, 8, 8, 2), .expected = "" },
+		{ .more = latent, .config = LATENT(null, 16, 8, 8, 2), .expected = "" },
+		{ .more = latent, .config = LATENT(17, 16, 8, 8, 2), .expected = kv_a },
+		{ .more = latent, .config = LATENT(16, 16, 9, 8, 2), .expected = kv_a },
+		{ .more = latent, .config = LATENT(16, 17, 8, 8, 2), .expected = kv_b },
+		{ .more = latent, .config = LATENT(16, 16, 8, 9, 2), .expected = kv_b },
+		{ .more = latent, .config = LATENT(16, 16, 8, 8, 1), .expected = shared },
+		/* q, k and v in one matrix: 4 and twice 2 heads of 16 */
+		{ .more = EACH("self_attn.qkv_proj.weight BF16 128 64"), .expected = "" },
+		{ .more = EACH("self_attn.qkv_proj.weight BF16 96 64"),
+		  .expected = "2 " L "0.self_attn.qkv_proj.weight" },
+		/* gate and up in one matrix, and experts in one tensor */
+		{ .more = EACH("block.gate_up_proj.weight BF16 256 64"), .expected = "" },
+		{ .more = EACH("block.gate_up_proj.weight BF16 128 64"),
+		  .expected = "2 " L "0.block.gate_up_proj.weight" },
+		{ .more = EACH("block.input_linear.weight BF16 4 256 64"), .expected = "" },
+		{ .more = EACH("block.input_linear.weight BF16 4 192 64"),
+		  .expected = "2 " L "0.block.input_linear.weight" },
+	};
+
+	(void)state;
+	check_rows(rows, N_OF(rows), 3, 0, SIZES(4, 2, 16, 128));
+}
+
+#define TOWER(layers, hidden, width)                                                        \
+	CONFIG(3, ", \"vision_config\": {\"depth\": " #layers ", \"hidden_size\": " #hidden \
+		  ", \"intermediate_size\": " #width "}")
+
+static void encoders_have_their_sizes(void **state)
+{
+	static const struct row rows[] = {
+		{ .config = TOWER(4, 48, 96), .expected = "" },
+		{ .config = TOWER(5, 48, 96), .expected = "0 depth of vision_config" },
+		{ .config = TOWER(4, 96, 96), .expected = "2 hidden_size of vision_config" },
+		{ .config = TOWER(4, 48, 95), .expected = "2 intermediate_size of vision" },
+		{ .less = "vision_tower", .config = TOWER(5, 50, 90), .expected = "" },
+	};
+	struct buf whole = { 0 };
+
+	(void)state;
+	put_layers(&whole, 3, 0);
+	for (int i = 0; i < 4; i++)
+		buf_printf(&whole,
+			   "vision_tower.layers.%d.norm1.weight BF16 48\n"
+			   "vision_tower.layers.%d.mlp.fc1.weight BF16 96 48\n"
+			   "vision_tower.layers.%d.mlp.fc2.weight BF16 48 96\n",
+			   i, i, i);
+	check_changes(rows, N_OF(rows), whole.data, NULL);
+	buf_release(&whole);
 }
 
 /* Layer 1 is the only one of its kind: what is in all other layers is in it too, unless the kinds
@@ -408,6 +487,8 @@ int main(void)
 		cmocka_unit_test(dense_models_are_whole),
 		cmocka_unit_test(names_and_shapes_at_the_ends),
 		cmocka_unit_test(sizes_are_those_of_the_configuration),
+		cmocka_unit_test(sizes_are_sums_of_members),
+		cmocka_unit_test(encoders_have_their_sizes),
 		cmocka_unit_test(lone_layers_have_their_modules),
 		cmocka_unit_test(experts_are_all_there),
 		cmocka_unit_test(kinds_of_layers_differ),
