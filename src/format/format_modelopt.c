@@ -394,8 +394,9 @@ static void check_config(const struct config_check *check)
 			      "quant_algo is '%s', but quantized_layers is missing or empty: "
 			      "engines refuse to load it",
 			      algo);
-	else if (!check->detection->declared &&
-		 !strcmp(config_quant_method(config), "modelopt_mxfp8"))
+	else if (!check->detection->declared && strcasecmp(algo, MIXED) &&
+		 (check->detection->n_weights ||
+		  !strcmp(config_quant_method(config), "modelopt_mxfp8")))
 		config_report(check, CONFIG_KEYS, "config.json",
 			      "quant_algo is '%s', which is not FP8: engines refuse it or read "
 			      "codes as weights",

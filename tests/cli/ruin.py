@@ -20,7 +20,7 @@ import sys
 import checkpoint
 
 FP8CONV = os.environ.get("FP8CONV", "build/fp8conv")
-PAIRS = [("mxfp8", "hf"), ("channelwise", "compressed-tensors")]
+PAIRS = [("mxfp8", "hf"), ("channelwise", "compressed-tensors"), ("channelwise", "modelopt")]
 WIDTH = {"BF16": 2, "F32": 4, "F8_E4M3": 1, "F8_E8M0": 1, "U8": 1, "F16": 2, "I64": 8, "I32": 4}
 
 
@@ -254,7 +254,7 @@ class Model:
         self.name, self.folder, self.source = f"{arch} {recipe}/{form}", folder, folder / arch
         if not self.source.exists():
             subprocess.run([sys.executable, pathlib.Path(__file__).with_name("tiny.py"), "make", arch, self.source], check=True)
-        sound = folder / f"{arch}-{recipe}"
+        sound = folder / f"{arch}-{recipe}-{form}"
         if not sound.exists():
             done = run("quantize", self.source, "-o", sound, "--recipe", recipe, "--format", form, *options)
             if done.returncode:
@@ -271,6 +271,11 @@ class Model:
         checkpoint.write(out / "model.safetensors", tensors, {"format": "pt"})
         (out / "config.json").write_text(json.dumps(config))
         return run("verify", out, "--progress", "none", *how)
+
+    def read(self):
+        """The members of quantization_config that a loader reads; those of modelopt read quant_algo and not the groups."""
+        unread = ("config_groups", "producer") if self.name.endswith("/modelopt") else ()
+        return {key: value for key, value in self.config["quantization_config"].items() if key not in unread}
 
     def judge(self, what, tensors, config, sources):
         self.n += 1
@@ -369,7 +374,7 @@ class Model:
         for ways in (self.tensor_ways, self.set_ways, self.swap_ways, self.extra_ways):
             for what, tensors in ways():
                 self.judge(what, tensors, self.config, sources)
-        for path, what, change in [*of_config(self.config), *((("quantization_config", *p), w, c) for p, w, c in of_quantization(self.config["quantization_config"]))]:
+        for path, what, change in [*of_config(self.config), *((("quantization_config", *p), w, c) for p, w, c in of_quantization(self.read()))]:
             config = copy.deepcopy(self.config)
             at = config
             for key in path[:-1]:
