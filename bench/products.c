@@ -59,7 +59,7 @@ static struct executor_weight weight_new(struct executor *executor, size_t n, si
 					  .dtype = ops->bf16_type(),
 					  .n = n,
 					  .k = k,
-					  .panel_rows = ops->panel_rows(n) };
+					  .panel_rows = ops->portion(PORTION_WEIGHT, n) };
 	void *rows = matrix_new(weight.dtype, weight.panel_rows * k);
 	struct err err = { 0 };
 

@@ -54,7 +54,7 @@ int run_streams(const struct run_settings *settings, const struct executor_ops *
 	if (settings->n_threads || !executor->max_streams)
 		return n;
 	n /= n_devices;
-	n = n < executor->min_streams ? executor->min_streams : n;
+	n = 2 * n < executor->max_streams ? executor->max_streams / 2 : n;
 	return n_devices * (n < executor->max_streams ? n : executor->max_streams);
 }
 

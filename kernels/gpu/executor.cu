@@ -20,11 +20,8 @@ extern "C" {
  * are also multiplied by panels, so that a panel of y fits memory: theirs have more
  * rows. */
 #define MAX_ROWS       16384
-#define PANEL_ROWS     1024
+#define PANEL	       1024 /* rows; columns of sums too, enough to fill a device (not measured) */
 #define MAX_PANEL_ROWS 8192
-
-/* Columns of a panel of sums, enough to fill a device (not measured). */
-#define GRAM_COLS 1024
 
 struct gpu_stream {
 	struct executor_stream stream;
@@ -212,19 +209,15 @@ static enum dtype gpu_bf16_type(void)
 	return DT_BF16;
 }
 
-static size_t gpu_panel_rows(size_t n)
-{
-	if (n > MAX_ROWS)
-		return MAX_PANEL_ROWS;
-	return n < PANEL_ROWS ? n : PANEL_ROWS;
-}
-
-/* All rows: the values between products fit no cache, and few rows leave most of the device
+/* All rows of x: the values between products fit no cache, and few rows leave most of the device
  * idle. */
-static size_t gpu_rows(size_t n)
+static size_t gpu_portion(enum executor_portion what, size_t n)
 {
-	(void)n;
-	return SIZE_MAX;
+	if (what == PORTION_ROWS)
+		return SIZE_MAX;
+	if (what == PORTION_WEIGHT && n > MAX_ROWS)
+		return MAX_PANEL_ROWS;
+	return n < PANEL ? n : PANEL;
 }
 
 static size_t row_size(const struct executor_weight *weight)
@@ -306,11 +299,6 @@ static void gpu_multiply(struct executor_stream *stream, const struct multiply_a
 	gpu_gemm(device_of(stream), &gpu_stream(stream)->space, &g);
 }
 
-static size_t gpu_gram_cols(size_t k)
-{
-	return k < GRAM_COLS ? k : GRAM_COLS;
-}
-
 static void gpu_gram(struct executor_stream *stream, const struct gram_args *args)
 {
 	const char *x = static_cast<const char *>(args->x);
@@ -355,7 +343,6 @@ struct on_stream<Operation> {
 extern "C" const struct executor_ops executor_gpu = {
 	.name = GPU_NAME,
 	.tokens_per_load = (size_t)1 << 18, /* at 2 GB/s and 500 TFLOP/s in bf16 */
-	.min_streams = 4,
 	.max_streams = 8,
 	.library = gpu_library,
 	.open = gpu_open,
@@ -371,13 +358,11 @@ extern "C" const struct executor_ops executor_gpu = {
 	.fetch = gpu_fetch,
 	.grouped = true,
 	.bf16_type = gpu_bf16_type,
-	.panel_rows = gpu_panel_rows,
-	.rows = gpu_rows,
+	.portion = gpu_portion,
 	.weight_init = gpu_weight_init,
 	.weight_release = gpu_weight_release,
 	.weight_set = gpu_weight_set,
 	.multiply = gpu_multiply,
-	.gram_cols = gpu_gram_cols,
 	.gram = gpu_gram,
 	.scratch = gpu_scratch,
 	.round_fp8 = on_stream<gpu_round_fp8>::run,

@@ -49,7 +49,7 @@ struct executor_weight {
 	struct executor *executor;
 	enum dtype dtype;  /* type of the weight and of x: BF16 or F32 */
 	size_t n, k;	   /* at least 1 */
-	size_t panel_rows; /* rows of each panel but the last: executor_ops.panel_rows(n) */
+	size_t panel_rows; /* rows of each panel but the last: portion(PORTION_WEIGHT, n) */
 	void *data;	   /* private to the executor */
 };
 
@@ -67,23 +67,32 @@ static inline size_t executor_weight_panel_rows(const struct executor_weight *we
 	return left < weight->panel_rows ? left : weight->panel_rows;
 }
 
+/* What is taken in pieces. */
+enum executor_portion {
+	PORTION_WEIGHT, /* rows of a panel of a weight of n rows */
+	PORTION_ROWS,	/* rows of x: matrices with n values for each stay in the cache between two
+			* operations */
+	PORTION_GRAM,	/* columns of a panel of gram(), for x with n columns: as many as are worth
+			* reading x once more */
+};
+
 /* The operations between products: each is a member of executor_ops, whose contract stands at its
  * arguments. */
 /* clang-format off */
 #define EXECUTOR_OPERATIONS(OP)                                                          \
-	OP(measure) OP(round) OP(add) OP(gate) OP(scale) OP(gate_interleaved) OP(copy)   \
-	OP(rms_norm) OP(rope) OP(round_e4m3) OP(route) OP(sort_choices) OP(take_rows)    \
-	OP(combine) OP(attention) OP(scan) OP(scan_channels) OP(convolve)                \
-	OP(delta_gates) OP(delta) OP(cross_entropy) OP(divergence)
+	OP(measure) OP(round) OP(add) OP(gate) OP(scale) OP(copy) OP(rms_norm) OP(rope)  \
+	OP(round_e4m3) OP(route) OP(sort_choices) OP(take_rows) OP(combine)              \
+	OP(attention) OP(scan) OP(scan_channels) OP(convolve) OP(delta)                  \
+	OP(cross_entropy) OP(divergence)
 /* clang-format on */
 
 struct executor_ops {
 	const char *name; /* "cpu" */
 	/* the number of tokens whose product takes as long as loading the weights */
 	size_t tokens_per_load;
-	/* The streams that keep a device busy: the threads of a command are by default at least
-	 * and at most so many for each.  0: the CPUs compute, a thread for each. */
-	int min_streams, max_streams;
+	/* The streams that keep a device busy: the threads of a command are by default at most so
+	 * many for each, and at least half of them.  0: the CPUs compute, a thread for each. */
+	int max_streams;
 
 	/* Writes the library of the products and its version, such as "oneDNN 2.6.3", to a text of
 	 * size bytes.  ERR_SYSTEM with the missing library. */
@@ -129,12 +138,8 @@ struct executor_ops {
 	 * same values. */
 	enum dtype (*bf16_type)(void);
 
-	/* Returns panel_rows for a weight of n rows. */
-	size_t (*panel_rows)(size_t n);
-
-	/* Returns how many rows of x to take at a time, at least 1, so that matrices which read and
-	 * write n values for each row stay in the cache between two operations. */
-	size_t (*rows)(size_t n);
+	/* Returns how much of a matrix to take at a time, at least 1. */
+	size_t (*portion)(enum executor_portion what, size_t n);
 
 	/* Allocates the weight, or fails as memory_new().  The caller has set all members but
 	 * data. */
@@ -148,14 +153,10 @@ struct executor_ops {
 
 	void (*multiply)(struct executor_stream *stream, const struct multiply_args *args);
 
-	/* Returns how many columns of h to take for each panel of gram(), for x with k columns: as
-	 * many as are worth reading x once more.  Several streams may work on panels of one h. */
-	size_t (*gram_cols)(size_t k);
-
 	/* Adds x^T x to a panel of h, and writes nothing else.  Products are exact, sums fp32: the
 	 * tokens of one call are summed up and added to h, or a few hundred tokens at a time, in
-	 * order.  So h depends on the calls with x, and on their order, not on streams.  With m of
-	 * 0 it does nothing. */
+	 * order.  So h depends on the calls with x, and on their order, not on streams, several of
+	 * which may work on panels of one h.  With m of 0 it does nothing. */
 	void (*gram)(struct executor_stream *stream, const struct gram_args *args);
 
 	/* Returns the bytes of scratch that is enough for each operation in args, by its sizes. */

@@ -102,9 +102,14 @@ struct add_args {
 };
 
 /* y = activation(gate) * up (num/activation.h), or without up y = activation(gate), with no stats
- * and not rounded.  y may be gate or up if their strides are equal. */
+ * and not rounded.  y may be gate or up if their strides are equal.
+ * pairs (GPT-OSS): gate has pairs (gate, up), and up is NULL.  y = (up + 1) gate sigmoid(alpha
+ * gate), after gate is clamped to clamp from above and up to it from both sides; no stats, not
+ * rounded, no gaps between rows, and y and gate do not overlap. */
 struct gate_args {
-	enum activation activation;
+	enum activation activation; /* not of pairs */
+	bool pairs;
+	float clamp, alpha; /* of pairs */
 	struct rows_in gate, up;
 	size_t n_rows, n_cols;
 	struct value_stats *gate_stats, *up_stats; /* gate, up are added to them; NULL: none */
@@ -123,15 +128,6 @@ struct scale_args {
 	float factor;
 	const float *factors; /* (n_rows), in the place of factor; NULL: none */
 	size_t n_rows, n_cols;
-};
-
-/* GPT-OSS: y = (up + 1) gate sigmoid(alpha gate), after gate is clamped to clamp from above and up
- * to it from both sides.  y and x do not overlap. */
-struct gate_interleaved_args {
-	const float *x; /* (n, 2): pairs (gate, up) */
-	float clamp, alpha;
-	size_t n;
-	float *y; /* (n) */
 };
 
 /* y[r] = x[r / repeat], or x[rows[r]], for rows r of y.  y and x do not overlap. */
@@ -274,22 +270,15 @@ struct convolve_args {
 	struct rows_out y; /* does not overlap x */
 };
 
-/* The gates of gated DeltaNet: a = exp(-exp(a_log) softplus(a + dt_bias)), the decays of a state,
- * and b = sigmoid(b), the rate at which it learns; in place.  Or, below 0, lower_bound bounds the
- * logarithms of decays: a = exp(lower_bound sigmoid(exp(a_log) (a + dt_bias))). */
-struct delta_gates_args {
-	float *a;	      /* (n_tokens, n_heads * n_decays) */
-	float *b;	      /* (n_tokens, n_heads) */
-	const float *a_log;   /* (n_heads) */
-	const float *dt_bias; /* (n_heads * n_decays) */
-	float lower_bound;    /* 0: none */
-	size_t n_tokens, n_heads, n_decays;
-};
-
 #define DELTA_MAX_KEY_DIM 256
 
-/* The gated delta rule (arXiv 2412.06464) over a sequence.  A value head has a state S (key_dim,
- * value_dim), of zeros before the first token.  For a token with its q, k, v, decay a and rate b:
+/* The gated delta rule (arXiv 2412.06464) over a sequence.  First the gates, in place: a =
+ * exp(-exp(a_log) softplus(a + dt_bias)), the decays of a state, and b = sigmoid(b), the rate at
+ * which it learns.  Or, below 0, lower_bound bounds the logarithms of decays: a = exp(lower_bound
+ * sigmoid(exp(a_log) (a + dt_bias))).  With a_log NULL, a and b are decays and rates already.
+ *
+ * Then the scan.  A value head has a state S (key_dim, value_dim), of zeros before the first token.
+ * For a token with its q, k, v, decay a and rate b:
  *     d = b (v - a S^T k),  y = a S^T q + (q k) d,  S = k d^T + a S.
  * Or a is a decay for each feature of keys, which multiplies a row of S: Kimi Delta Attention,
  * arXiv 2510.26692.
@@ -302,12 +291,15 @@ struct delta_args {
 	size_t n_tokens, n_heads, n_key_heads;
 	size_t key_dim; /* at most DELTA_MAX_KEY_DIM */
 	size_t value_dim;
-	size_t n_decays;    /* of a head: 1, or key_dim */
-	const float *q, *k; /* (n_tokens, n_key_heads * key_dim) */
-	const float *v;	    /* (n_tokens, n_heads * value_dim) */
-	const float *a, *b; /* (n_tokens, n_heads * n_decays), (n_tokens, n_heads): the gates */
-	float *y;	    /* (n_tokens, n_heads * value_dim); does not overlap the others */
-	void *scratch;	    /* of executor_ops.scratch() bytes */
+	size_t n_decays;      /* of a head: 1, or key_dim */
+	const float *q, *k;   /* (n_tokens, n_key_heads * key_dim) */
+	const float *v;	      /* (n_tokens, n_heads * value_dim) */
+	float *a, *b;	      /* (n_tokens, n_heads * n_decays), (n_tokens, n_heads): the gates */
+	const float *a_log;   /* (n_heads) */
+	const float *dt_bias; /* (n_heads * n_decays) */
+	float lower_bound;    /* 0: none */
+	float *y;	      /* (n_tokens, n_heads * value_dim); does not overlap the others */
+	void *scratch;	      /* of executor_ops.scratch() bytes */
 };
 
 /* Operations that run one after the other; NULL: none.  Their pointers are ignored. */

@@ -193,7 +193,7 @@ static int product_try(struct executor *executor, struct product *p, struct err 
 					  .dtype = DT_BF16,
 					  .n = OUT,
 					  .k = K,
-					  .panel_rows = ops->panel_rows(OUT) };
+					  .panel_rows = ops->portion(PORTION_WEIGHT, OUT) };
 	struct executor_stream *stream = NULL;
 	void *memory[2] = { NULL, NULL };
 	int rc = ops->stream_new(&stream, executor, err) || ops->weight_init(&weight, err) ||

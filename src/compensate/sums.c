@@ -47,7 +47,7 @@ static int run_sequence(const struct inputs *inputs, int worker, size_t i, struc
 static size_t n_panels(const struct inputs *inputs, size_t group)
 {
 	size_t k = inputs_group(inputs, group)->input.k;
-	size_t n = inputs_executor(inputs)->ops->gram_cols(k);
+	size_t n = inputs_executor(inputs)->ops->portion(PORTION_GRAM, k);
 
 	return (k + n - 1) / n;
 }
@@ -60,7 +60,7 @@ static int add_panel(const struct inputs *inputs, int worker, size_t group, size
 	struct executor_stream *stream = runner->memory.workspaces[worker]->stream;
 	const struct executor_ops *ops = stream->executor->ops;
 	const struct input_group *input = &inputs_group(inputs, group)->input;
-	size_t n = ops->gram_cols(input->k), first = panel * n;
+	size_t n = ops->portion(PORTION_GRAM, input->k), first = panel * n;
 	struct gram_args args = { .dtype = inputs->dtype,
 				  .k = input->k,
 				  .first = first,

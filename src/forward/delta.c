@@ -189,14 +189,6 @@ static void scan(const struct pass *pass)
 	float *const *vector = pass->layer->vector;
 	struct workspace *w = pass->workspace;
 	const struct delta_arrays *d = &w->delta;
-	const struct delta_gates_args gates = { .a = d->a,
-						.b = d->b,
-						.a_log = vector[VECTOR_A_LOG],
-						.dt_bias = vector[VECTOR_DT_BIAS],
-						.lower_bound = delta->lower_bound,
-						.n_tokens = pass->sequence->n_tokens,
-						.n_heads = delta->n_heads,
-						.n_decays = delta->n_decays };
 	const struct delta_args args = { .n_tokens = pass->sequence->n_tokens,
 					 .n_heads = delta->n_heads,
 					 .n_key_heads = delta->n_key_heads,
@@ -208,10 +200,12 @@ static void scan(const struct pass *pass)
 					 .v = d->v,
 					 .a = d->a,
 					 .b = d->b,
+					 .a_log = vector[VECTOR_A_LOG],
+					 .dt_bias = vector[VECTOR_DT_BIAS],
+					 .lower_bound = delta->lower_bound,
 					 .y = d->out,
 					 .scratch = pass->workspace->scratch };
 
-	w->ops->delta_gates(w->stream, &gates);
 	w->ops->delta(w->stream, &args);
 }
 

@@ -108,15 +108,17 @@ static void gate_pairs(const struct expert_batch *batch, const struct slots *slo
 	const struct model *model = batch->pass->forward->model;
 	struct workspace *w = batch->pass->workspace;
 	size_t width = batch->pass->layer->experts[0][EXPERT_ROLE_DOWN].ref->k;
-	const struct gate_interleaved_args args = { .x = w->fused_out,
-						    .clamp = model->clamp,
-						    .alpha = model->clamp_alpha,
-						    .n = batch->n_rows * width,
-						    .y = w->mlp.gate };
+	const struct gate_args args = { .pairs = true,
+					.clamp = model->clamp,
+					.alpha = model->clamp_alpha,
+					.gate.data = w->fused_out,
+					.n_rows = batch->n_rows,
+					.n_cols = width,
+					.y.data = w->mlp.gate };
 
 	if (!fused)
-		interleave(w, args.n);
-	w->ops->gate_interleaved(w->stream, &args);
+		interleave(w, args.n_rows * width);
+	w->ops->gate(w->stream, &args);
 	make_input(batch,
 		   (struct take_rows_args){ .x = w->mlp.gate, .n_cols = width, .slot = slots->x },
 		   w->mlp.gate);

@@ -101,7 +101,7 @@ void pass_output(const struct pass *pass, const struct linear *linear, float *y,
 
 size_t pass_rows(const struct pass *pass, size_t n)
 {
-	return pass->forward->casts ? SIZE_MAX : pass->workspace->ops->rows(n);
+	return pass->forward->casts ? SIZE_MAX : pass->workspace->ops->portion(PORTION_ROWS, n);
 }
 
 /* Computes the products of rows [first, first + m). */

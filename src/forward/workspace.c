@@ -118,7 +118,7 @@ static struct dims dims_of(const struct executor_ops *ops, const struct model *m
 	d.grouped = d.experts && ops->grouped;
 	d.rows = d.grouped ? d.group : d.tokens;
 	d.block = d.tokens < HEAD_BLOCK ? d.tokens : HEAD_BLOCK;
-	d.panel = ops->panel_rows(model->vocab_size);
+	d.panel = ops->portion(PORTION_WEIGHT, model->vocab_size);
 	d.n_panels = d.panel ? (model->vocab_size + d.panel - 1) / d.panel : 0;
 	d.casts = casts;
 	d.matrices = forward_matrices(model);

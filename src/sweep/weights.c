@@ -124,11 +124,11 @@ static void linear_init(struct linear *linear, const struct linear_ref *from,
 				   .cast = fp8 ? fp8_forward_cast(fp8, from) : NULL };
 	if (linear->cast && !fp8_forward_is_bf16(fp8))
 		linear->input = DT_F32;
-	linear->weight =
-		(struct executor_weight){ .executor = executor,
-					  .n = from->n,
-					  .k = from->k,
-					  .panel_rows = executor->ops->panel_rows(from->n) };
+	linear->weight = (struct executor_weight){ .executor = executor,
+						   .n = from->n,
+						   .k = from->k,
+						   .panel_rows = executor->ops->portion(
+							   PORTION_WEIGHT, from->n) };
 }
 
 /* Reads the bias of a matrix and sends it to each device. */

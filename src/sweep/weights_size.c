@@ -13,7 +13,7 @@ uint64_t weights_piece_size(const struct linear_ref *ref, const struct weights_k
 {
 	uint64_t size = weights_linear_size(ref, kind);
 
-	return ref->n ? size / ref->n * kind->executor->panel_rows(ref->n) : 0;
+	return ref->n ? size / ref->n * kind->executor->portion(PORTION_WEIGHT, ref->n) : 0;
 }
 
 /* The size of a loading. */
@@ -30,7 +30,7 @@ static void load_size_add(struct load_size *size, const struct linear_ref *ref,
 
 	if (!ref->n)
 		return;
-	rows = kind->executor->panel_rows(ref->n);
+	rows = kind->executor->portion(PORTION_WEIGHT, ref->n);
 	size->weights += weights_linear_size(ref, kind);
 	size->largest_piece = piece > size->largest_piece ? piece : size->largest_piece;
 	size->n_pieces += (ref->n + rows - 1) / rows;

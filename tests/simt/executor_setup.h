@@ -153,7 +153,8 @@ static inline int product_try(struct bench *b, struct product *p, struct product
 	*p = (struct product){
 		.weight = { .executor = b->executor, .dtype = dtype, .n = n, .k = k }, .m = m
 	};
-	p->weight.panel_rows = shape.panel_rows ? shape.panel_rows : ops->panel_rows(n);
+	p->weight.panel_rows =
+		shape.panel_rows ? shape.panel_rows : ops->portion(PORTION_WEIGHT, n);
 	p->x = values_new(m * k, dtype);
 	p->w = values_new(n * k, dtype);
 	p->y = values_new(m * n, DT_F32);

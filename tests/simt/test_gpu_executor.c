@@ -56,11 +56,11 @@ static void an_executor_opens_with_its_stream(void **state)
 	assert_ptr_equal(b.executor->ops, ops);
 	assert_ptr_equal(b.stream->executor, b.executor);
 	assert_int_equal(ops->bf16_type(), DT_BF16);
-	assert_int_equal(ops->panel_rows(1), 1);
-	assert_int_equal(ops->panel_rows(1024), 1024);
-	assert_int_equal(ops->panel_rows(1025), 1024);
-	assert_int_equal(ops->panel_rows(16384), 1024);
-	assert_int_equal(ops->panel_rows(16385), 8192);
+	assert_int_equal(ops->portion(PORTION_WEIGHT, 1), 1);
+	assert_int_equal(ops->portion(PORTION_WEIGHT, 1024), 1024);
+	assert_int_equal(ops->portion(PORTION_WEIGHT, 1025), 1024);
+	assert_int_equal(ops->portion(PORTION_WEIGHT, 16384), 1024);
+	assert_int_equal(ops->portion(PORTION_WEIGHT, 16385), 8192);
 	bench_release(&b);
 	ops->stream_free(NULL);
 	ops->close(NULL);

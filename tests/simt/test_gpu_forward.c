@@ -37,7 +37,7 @@ static void run_all(size_t n)
 						    .y = { NULL, 4 } });
 	gpu_gate(stream, &(const struct gate_args){ .n_rows = n, .n_cols = 4 });
 	gpu_scale(stream, &(const struct scale_args){ .x = { NULL, 4 }, .n_rows = n, .n_cols = 4 });
-	gpu_gate_interleaved(stream, &(const struct gate_interleaved_args){ .n = n });
+	gpu_gate(stream, &(const struct gate_args){ .pairs = true, .n_rows = n, .n_cols = 4 });
 	gpu_copy(stream, &(const struct copy_args){ .y = { NULL, 4 },
 						    .x = { NULL, 4 },
 						    .repeat = 1,

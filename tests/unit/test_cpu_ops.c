@@ -356,13 +356,6 @@ static void run_delta(const struct executor_ops *ops, struct delta_data *data, s
 						.n_tokens = DELTA_TOKENS,
 						.n_cols = 2 * n,
 						.y = { data->x, 2 * n } };
-	const struct delta_gates_args gates = { .a = data->a,
-						.b = data->b,
-						.a_log = data->gates,
-						.dt_bias = data->q,
-						.n_tokens = DELTA_TOKENS,
-						.n_heads = 2,
-						.n_decays = n_decays };
 	struct delta_args scan = { .n_tokens = DELTA_TOKENS,
 				   .n_heads = 2,
 				   .n_key_heads = 1,
@@ -374,12 +367,13 @@ static void run_delta(const struct executor_ops *ops, struct delta_data *data, s
 				   .v = data->x,
 				   .a = data->a,
 				   .b = data->b,
+				   .a_log = data->gates,
+				   .dt_bias = data->q,
 				   .y = data->y };
 
 	memcpy(data->a, data->gates, sizeof data->a);
 	memcpy(data->b, data->gates + 4, sizeof data->b);
 	ops->convolve(NULL, &convolve);
-	ops->delta_gates(NULL, &gates);
 	scan.scratch = calloc(delta_scratch_floats(&scan), sizeof(float));
 	ops->delta(NULL, &scan);
 	free(scan.scratch);

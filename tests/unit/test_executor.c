@@ -374,14 +374,15 @@ static void interleaved_gates_equal_their_formula(void **state)
 		{
 			float *x_there = values_send(s, &x), *y_there = values_send(s, &y);
 
-			s->ops->gate_interleaved(
-				s->stream, &(const struct gate_interleaved_args){ .x = x_there,
-										  .clamp = 3.5f,
-										  .alpha = alpha,
-										  .n = n,
-										  .y = y_there });
+			s->ops->gate(s->stream, &(const struct gate_args){ .pairs = true,
+									   .clamp = 3.5f,
+									   .alpha = alpha,
+									   .gate.data = x_there,
+									   .n_rows = 1,
+									   .n_cols = n,
+									   .y.data = y_there });
 			values_check(s, &x, x_there, "pairs");
-			values_check(s, &y, y_there, "gate_interleaved");
+			values_check(s, &y, y_there, "gates of pairs");
 		}
 		values_free(&x);
 		values_free(&y);
@@ -420,8 +421,9 @@ static void run_none(const struct side *s, float *x, size_t n_rows, size_t n_col
 							.y.data = x + 8 });
 	ops->scale(s->stream,
 		   &(const struct scale_args){ .x = { x, 4 }, .n_rows = n_rows, .n_cols = n_cols });
-	ops->gate_interleaved(s->stream, &(const struct gate_interleaved_args){
-						 .x = x, .clamp = 1, .n = n, .y = x + 8 });
+	ops->gate(s->stream,
+		  &(const struct gate_args){
+			  .pairs = true, .gate = { x, 4 }, .n_rows = n_rows, .n_cols = n_cols });
 	ops->copy(s->stream, &(const struct copy_args){ .y = { x, 4 },
 							.x = { x + 8, 4 },
 							.repeat = 1,

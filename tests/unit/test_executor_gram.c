@@ -151,10 +151,10 @@ static void panels_are_within_their_bound(void **state)
 	}
 }
 
-/* All panels of gram_cols() columns. */
+/* All panels of PORTION_GRAM columns. */
 static void panels_add(const struct side *s, struct gram_args args)
 {
-	size_t n = s->ops->gram_cols(args.k);
+	size_t n = s->ops->portion(PORTION_GRAM, args.k);
 
 	assert_true(n > 0);
 	for (args.first = 0; args.first < args.k; args.first += n) {

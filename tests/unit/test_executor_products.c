@@ -55,13 +55,13 @@ static float *operand_new(enum dtype dtype, size_t n)
 static struct executor_weight weight_new(const struct side *s, const struct product *p)
 {
 	struct executor_weight weight = {
-		s->executor, p->dtype, p->n, p->k, s->ops->panel_rows(p->n), NULL
+		s->executor, p->dtype, p->n, p->k, s->ops->portion(PORTION_WEIGHT, p->n), NULL
 	};
 	struct err err;
 
 	if (s->ops->weight_init(&weight, &err))
 		fail_msg("%s: %s", s->ops->name, err.message);
-	assert_int_equal(weight.panel_rows, s->ops->panel_rows(p->n));
+	assert_int_equal(weight.panel_rows, s->ops->portion(PORTION_WEIGHT, p->n));
 	for (size_t panel = executor_weight_panels(&weight); panel-- > 0;) {
 		void *rows = as(p->dtype, p->w + panel * weight.panel_rows * p->k,
 				executor_weight_panel_rows(&weight, panel) * p->k);

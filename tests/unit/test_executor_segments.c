@@ -386,7 +386,8 @@ static void rows_of_products_do_not_depend_on_others(void **state)
 						  .dtype = DT_BF16,
 						  .n = PRODUCT_N,
 						  .k = PRODUCT_K,
-						  .panel_rows = s->ops->panel_rows(PRODUCT_N) };
+						  .panel_rows = s->ops->portion(PORTION_WEIGHT,
+										PRODUCT_N) };
 		struct err err = { 0 };
 		uint16_t *x_there;
 

@@ -34,7 +34,7 @@ static void CPU_OP(convolve)(const struct convolve_args *a)
 
 /* The decays of the heads from `head` on: n values of a token, of all heads or of the features of
  * one. */
-static void delta_decays(const struct delta_gates_args *args, float *a, size_t head, size_t n)
+static void delta_decays(const struct delta_args *args, float *a, size_t head, size_t n)
 {
 	const float *a_log = args->a_log + head, *dt_bias = args->dt_bias + head * args->n_decays;
 
@@ -50,7 +50,7 @@ static void delta_decays(const struct delta_gates_args *args, float *a, size_t h
 	}
 }
 
-static void CPU_OP(delta_gates)(const struct delta_gates_args *args)
+static void delta_gates(const struct delta_args *args)
 {
 	size_t n = args->n_heads, n_decays = args->n_decays;
 
@@ -334,6 +334,8 @@ static void CPU_OP(delta)(const struct delta_args *args)
 				     .between = between,
 				     .decays = &decays };
 
+	if (args->a_log)
+		delta_gates(args);
 	panel.y = panel.x + SCAN_CHUNK * SCAN_PANEL;
 	panel.state = panel.y + SCAN_CHUNK * SCAN_PANEL;
 	for (size_t head = 0; head < args->n_heads; head++) {

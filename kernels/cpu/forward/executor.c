@@ -180,10 +180,15 @@ static void cpu_gram(struct executor_stream *stream, const struct gram_args *arg
 
 #define NEAR_SIZE ((size_t)5 << 18) /* bytes that products leave of a server core's 2 MiB of L2 */
 
-static size_t cpu_rows(size_t n)
+static size_t cpu_portion(enum executor_portion what, size_t n)
 {
-	size_t rows = NEAR_SIZE / (n * sizeof(float)) / 16 * 16;
+	size_t rows;
 
+	if (what == PORTION_WEIGHT)
+		return gemm_panel_rows(n);
+	if (what == PORTION_GRAM)
+		return gemm_gram_cols(n);
+	rows = NEAR_SIZE / (n * sizeof(float)) / 16 * 16;
 	return rows < gemm_min_rows() ? SIZE_MAX : rows;
 }
 
@@ -240,13 +245,11 @@ const struct executor_ops executor_cpu = {
 	.put = cpu_copy_bytes,
 	.fetch = cpu_copy_bytes,
 	.bf16_type = gemm_bf16_type,
-	.panel_rows = gemm_panel_rows,
-	.rows = cpu_rows,
+	.portion = cpu_portion,
 	.weight_init = cpu_weight_init,
 	.weight_release = cpu_weight_release,
 	.weight_set = cpu_weight_set,
 	.multiply = cpu_multiply,
-	.gram_cols = gemm_gram_cols,
 	.gram = cpu_gram,
 	.scratch = cpu_scratch,
 	.round_fp8 = cpu_round_fp8,

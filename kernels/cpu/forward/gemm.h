@@ -72,7 +72,7 @@ size_t gemm_weight_panel_rows(const struct gemm_weight *weight, size_t panel);
 int gemm_run_panel(const struct gemm_weight *weight, size_t panel, struct gemm_stream *stream,
 		   const struct gemm_product *product, struct err *err);
 
-/* executor_ops.gram_cols() and gram(). */
+/* PORTION_GRAM, and executor_ops.gram(). */
 size_t gemm_gram_cols(size_t k);
 int gemm_gram(struct gemm *gemm, struct gemm_stream *stream, const struct gram_args *args,
 	      struct err *err);

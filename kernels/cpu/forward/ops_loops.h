@@ -228,12 +228,37 @@ LANE_FN void gate_stats(const struct gate_args *a, struct value_stats *stats, si
 	stats_add(a->rows.stats ? slot_of(&a->rows, r, slot) : stats, x, a->n_cols);
 }
 
+/* Loads interleaved gate and up, clamped; values after the last are 0. */
+LANE_FN void lanes_pairs(const float *x, size_t i, size_t n, float clamp, lanes *gate, lanes *up)
+{
+	*gate = *up = lanes_all(0);
+	for (size_t j = 0; j < LANES && i + j < n; j++) {
+		(*gate)[j] = fminf(x[2 * (i + j)], clamp);
+		(*up)[j] = fmaxf(fminf(x[2 * (i + j) + 1], clamp), -clamp);
+	}
+}
+
+static void gate_pairs(const struct gate_args *a)
+{
+	size_t n = a->n_rows * a->n_cols;
+
+	for (size_t i = 0; i < n; i += LANES) {
+		lanes gate, up;
+
+		lanes_pairs(a->gate.data, i, n, a->clamp, &gate, &up);
+		lanes_put(a->y.data, i, n,
+			  (up + 1.0f) * gate / (1.0f + lanes_exp(-a->alpha * gate)));
+	}
+}
+
 static void CPU_OP(gate)(const struct gate_args *a)
 {
 	float *row = row_for(&a->y, a->n_cols);
 	size_t n = a->n_cols;
 
-	if (!a->up.data)
+	if (a->pairs)
+		gate_pairs(a);
+	else if (!a->up.data)
 		activate(a);
 	for (size_t r = 0; a->up.data && r < a->n_rows; r++) {
 		const float *gate = a->gate.data + r * a->gate.stride;
@@ -254,27 +279,6 @@ static void CPU_OP(gate)(const struct gate_args *a)
 			rounded_put(&a->rounded, y, r * n, n);
 	}
 	free(row);
-}
-
-/* Loads interleaved gate and up, clamped; values after the last are 0. */
-LANE_FN void lanes_pairs(const float *x, size_t i, size_t n, float clamp, lanes *gate, lanes *up)
-{
-	*gate = *up = lanes_all(0);
-	for (size_t j = 0; j < LANES && i + j < n; j++) {
-		(*gate)[j] = fminf(x[2 * (i + j)], clamp);
-		(*up)[j] = fmaxf(fminf(x[2 * (i + j) + 1], clamp), -clamp);
-	}
-}
-
-static void CPU_OP(gate_interleaved)(const struct gate_interleaved_args *args)
-{
-	for (size_t i = 0; i < args->n; i += LANES) {
-		lanes gate, up;
-
-		lanes_pairs(args->x, i, args->n, args->clamp, &gate, &up);
-		lanes_put(args->y, i, args->n,
-			  (up + 1.0f) * gate / (1.0f + lanes_exp(-args->alpha * gate)));
-	}
 }
 
 static void CPU_OP(cross_entropy)(const struct cross_entropy_args *a)

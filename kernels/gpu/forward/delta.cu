@@ -55,7 +55,7 @@ void gpu_convolve(struct device_stream *stream, const struct convolve_args *args
 }
 
 struct delta_gates {
-	struct delta_gates_args a;
+	struct delta_args a;
 
 	__device__ void operator()(const struct fours &at) const
 	{
@@ -72,12 +72,6 @@ struct delta_gates {
 		}
 	}
 };
-
-void gpu_delta_gates(struct device_stream *stream, const struct delta_gates_args *args)
-{
-	fours_launch(stream, "delta_gates", delta_gates{ *args }, args->n_tokens,
-		     args->n_heads * args->n_decays, false);
-}
 
 /* The keys and queries of a token and of the next one, and the decays of their features. */
 struct delta_tokens {
@@ -181,6 +175,9 @@ void gpu_delta(struct device_stream *stream, const struct delta_args *args)
 	delta_kernel kernel = args->n_decays > 1 ? delta_choose<true>(args->key_dim)
 						 : delta_choose<false>(args->key_dim);
 
+	if (args->a_log)
+		fours_launch(stream, "delta_gates", delta_gates{ *args }, args->n_tokens,
+			     args->n_heads * args->n_decays, false);
 	if (args->n_tokens == 0 || n_blocks == 0 || device_stream_stopped(stream))
 		return;
 	GPU_LAUNCH(kernel, n_blocks, DELTA_THREADS, device_stream_native(stream), *args);

@@ -150,6 +150,29 @@ struct activate_rows {
 	}
 };
 
+struct gate_pairs {
+	struct gate_args a;
+
+	__device__ float one(float gate, float up) const
+	{
+		gate = fminf(gate, a.clamp);
+		up = fmaxf(fminf(up, a.clamp), -a.clamp);
+		return (up + 1) * gate / (1.0f + f32_exp(-a.alpha * gate));
+	}
+
+	__device__ void operator()(const struct fours &at) const
+	{
+		const float *from = a.gate.data + 2 * at.col;
+		float4 low = fours_load(from, fours_left(0, 2 * (size_t)at.n), at.aligned);
+		float4 high = fours_load(from + 4, fours_left(4, 2 * (size_t)at.n), at.aligned);
+
+		fours_store(a.y.data + at.col,
+			    { one(low.x, low.y), one(low.z, low.w), one(high.x, high.y),
+			      one(high.z, high.w) },
+			    at.n, at.aligned);
+	}
+};
+
 void gpu_gate(struct device_stream *stream, const struct gate_args *args)
 {
 	bool aligned = rows_aligned(args->gate) && rows_aligned(args->up) &&
@@ -158,6 +181,12 @@ void gpu_gate(struct device_stream *stream, const struct gate_args *args)
 
 	if (args->n_rows == 0 || device_stream_stopped(stream))
 		return;
+	if (args->pairs) {
+		fours_launch(stream, "gate_pairs", gate_pairs{ *args }, 1,
+			     args->n_rows * args->n_cols,
+			     fours_aligned(args->gate.data, 0) && fours_aligned(args->y.data, 0));
+		return;
+	}
 	if (!args->up.data) {
 		fours_launch(stream, "activate", activate_rows{ *args }, args->n_rows, args->n_cols,
 			     aligned);
@@ -198,37 +227,6 @@ void gpu_scale(struct device_stream *stream, const struct scale_args *args)
 {
 	fours_launch(stream, "scale", scale_rows{ *args }, args->n_rows, args->n_cols,
 		     rows_aligned(args->x));
-}
-
-struct gate_interleaved {
-	const float *x;
-	float clamp, alpha;
-	float *y;
-
-	__device__ float one(float gate, float up) const
-	{
-		gate = fminf(gate, clamp);
-		up = fmaxf(fminf(up, clamp), -clamp);
-		return (up + 1) * gate / (1.0f + f32_exp(-alpha * gate));
-	}
-
-	__device__ void operator()(const struct fours &at) const
-	{
-		const float *from = x + 2 * at.col;
-		float4 a = fours_load(from, fours_left(0, 2 * (size_t)at.n), at.aligned);
-		float4 b = fours_load(from + 4, fours_left(4, 2 * (size_t)at.n), at.aligned);
-
-		fours_store(y + at.col,
-			    { one(a.x, a.y), one(a.z, a.w), one(b.x, b.y), one(b.z, b.w) }, at.n,
-			    at.aligned);
-	}
-};
-
-void gpu_gate_interleaved(struct device_stream *stream, const struct gate_interleaved_args *args)
-{
-	fours_launch(stream, "gate_interleaved",
-		     gate_interleaved{ args->x, args->clamp, args->alpha, args->y }, 1, args->n,
-		     fours_aligned(args->x, 0) && fours_aligned(args->y, 0));
 }
 
 /* A row is a token; its heads have scales of their own. */
