@@ -13,10 +13,10 @@ WARN   := -Wall -Wextra -Wshadow -Wvla -Wmissing-prototypes -Wstrict-prototypes 
 	  -Wno-sign-conversion $(if $(WERROR),-Werror)
 # The bytes are promised: no contraction and no fast math, ever.
 FP     := -ffp-contract=off -fno-fast-math
-HARDEN := -fstack-protector-strong -fPIE $(if $(SANITIZE),,-D_FORTIFY_SOURCE=2)
+HARDEN := -fstack-protector-strong -fPIC $(if $(SANITIZE),,-D_FORTIFY_SOURCE=2)
 SAN    := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=all)
-CPPFLAGS += -Isrc -I. -D_GNU_SOURCE -DFP8CONV_VERSION='"$(VERSION)"' -MMD -MP
-C      = $(CC) -std=gnu11 $(CPPFLAGS) $(WARN) $(FP) $(HARDEN) $(SAN) $(CFLAGS) -pthread
+CPPFLAGS += -Iinclude -Isrc -I. -D_GNU_SOURCE -DFP8CONV_VERSION='"$(VERSION)"' -MMD -MP
+C      = $(CC) -std=gnu11 $(CPPFLAGS) $(WARN) $(FP) $(HARDEN) $(HIDDEN) $(SAN) $(CFLAGS) -pthread
 LINK   = $(CC) -pie -Wl,-z,relro,-z,now,-z,noexecstack $(SAN) $(LDFLAGS) -pthread
 LIBS   = $(CUDA_LIBS) $(MPI_LIBS) -ljansson -lpcre2-8 -lunistring -lcrypto -lisal -lz -lzstd -lm -ldl
 
@@ -72,12 +72,22 @@ LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o) $(CUDA_OBJ) \
 CLI_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard cli/*.c cli/*/*.c)) $(BUILD)/gen/commands.o \
 	   $(BUILD)/gen/page_html.o
 
+# The shared library is made of the same objects as the program.  Only what lib/ marks is visible.
+SO     := libfp8conv.so.1
+SO_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard lib/*.c))
+$(LIB_OBJ) $(CLI_OBJ) $(SO_OBJ): HIDDEN := -fvisibility=hidden
+
 .PHONY: all
-all: $(BUILD)/fp8conv
+all: $(BUILD)/fp8conv $(BUILD)/$(SO)
 
 $(BUILD)/fp8conv: $(CLI_OBJ) $(BUILD)/libfp8conv.a
 	@echo "  LINK $@"
 	$(Q)$(LINK) -o $@ $^ $(LIBS)
+
+$(BUILD)/$(SO): lib/fp8conv.map $(SO_OBJ) $(filter-out %/main.o,$(CLI_OBJ)) $(BUILD)/libfp8conv.a
+	@echo "  LINK $@"
+	$(Q)$(LINK) -no-pie -shared -Wl,-soname,$(SO) -Wl,--version-script=$< -o $@ $(filter-out $<,$^) \
+		$(LIBS)
 
 $(BUILD)/libfp8conv.a: $(LIB_OBJ)
 	@echo "  AR   $@"

@@ -32,7 +32,7 @@ package_of() {
 	dpkg-query -S "$library" | cut -d : -f 1
 }
 
-strip --strip-unneeded --remove-section=.comment --remove-section=.note "$program"
+strip --strip-unneeded --remove-section=.comment --remove-section=.note "$program" "$root"/usr/lib/libfp8conv.so.1
 find "$root/usr/share/man" -type f -exec gzip -9n {} +
 
 cp "$here/copyright" "$doc/copyright"
@@ -57,6 +57,7 @@ depends=$(cd "$source" && dpkg-shlibdeps -O "$program" | sed -n 's/^shlibs:Depen
 onednn=$(package_of dnnl)
 curl=$(package_of curl)
 
+echo "activate-noawait ldconfig" >"$root/DEBIAN/triggers"
 architecture=$(dpkg --print-architecture)
 cat >"$root/DEBIAN/control" <<END
 Package: fp8conv

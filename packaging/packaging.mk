@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What is installed, and packed to be installed or run elsewhere.
 PREFIX   ?= /usr/local
+LIB_DIR  ?= $(PREFIX)/lib
 MAN_DIR  ?= $(PREFIX)/share/man
 BASH_DIR ?= $(PREFIX)/share/bash-completion/completions
 ZSH_DIR  ?= $(PREFIX)/share/zsh/site-functions
@@ -11,7 +12,13 @@ FISH_DIR ?= $(if $(filter /usr/local,$(PREFIX)),/etc/fish/completions,$(PREFIX)/
 .PHONY: install uninstall
 install: all
 	install -D -m 755 $(BUILD)/fp8conv $(DESTDIR)$(PREFIX)/bin/fp8conv
-	set -e; for page in man/*.[157]; do \
+	install -D -m 755 $(BUILD)/$(SO) $(DESTDIR)$(LIB_DIR)/$(SO)
+	ln -sf $(SO) $(DESTDIR)$(LIB_DIR)/$(SO:.1=)
+	install -D -m 644 include/fp8conv.h $(DESTDIR)$(PREFIX)/include/fp8conv.h
+	mkdir -p $(DESTDIR)$(LIB_DIR)/pkgconfig
+	sed 's,@PREFIX@,$(PREFIX),; s,@LIB_DIR@,$(LIB_DIR),; s,@VERSION@,$(VERSION),' \
+		packaging/fp8conv.pc.in > $(DESTDIR)$(LIB_DIR)/pkgconfig/fp8conv.pc
+	set -e; for page in man/*.[1357]; do \
 		install -D -m 644 $$page $(DESTDIR)$(MAN_DIR)/man$${page##*.}/$${page##*/}; done
 	mkdir -p $(DESTDIR)$(BASH_DIR) $(DESTDIR)$(ZSH_DIR) $(DESTDIR)$(FISH_DIR)
 	$(BUILD)/fp8conv completion bash > $(DESTDIR)$(BASH_DIR)/fp8conv
@@ -20,8 +27,10 @@ install: all
 
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/fp8conv $(DESTDIR)$(BASH_DIR)/fp8conv \
-		$(DESTDIR)$(ZSH_DIR)/_fp8conv $(DESTDIR)$(FISH_DIR)/fp8conv.fish
-	for page in man/*.[157]; do rm -f $(DESTDIR)$(MAN_DIR)/man$${page##*.}/$${page##*/}; done
+		$(DESTDIR)$(ZSH_DIR)/_fp8conv $(DESTDIR)$(FISH_DIR)/fp8conv.fish \
+		$(DESTDIR)$(LIB_DIR)/$(SO) $(DESTDIR)$(LIB_DIR)/$(SO:.1=) \
+		$(DESTDIR)$(LIB_DIR)/pkgconfig/fp8conv.pc $(DESTDIR)$(PREFIX)/include/fp8conv.h
+	for page in man/*.[1357]; do rm -f $(DESTDIR)$(MAN_DIR)/man$${page##*.}/$${page##*/}; done
 
 ## make deb          a Debian package for this distribution (needs dpkg-dev)
 .PHONY: deb

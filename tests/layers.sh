@@ -34,6 +34,8 @@ allowed() {
 	# what is measured is what the plan of quantize says
 	sensitivity) echo "$low $checkpoints sweep plan" ;;
 	cli) echo "$low $checkpoints sweep compensate plan execute calibrate eval sensitivity inspect report verify remote" ;;
+	# a door beside the program: nothing includes it
+	lib) echo "$(allowed cli) cli" ;;
 	kernels) echo "$low backend" ;;
 	*) echo "layers: folder '$1' has no row in tests/layers.sh" >&2 ;;
 	esac
@@ -41,7 +43,7 @@ allowed() {
 
 status=0
 for file in src/*/*.[ch] src/*/*/*.[ch] kernels/*.[ch] kernels/*/*.[ch] kernels/*/*/*.[ch] kernels/*/*.cu kernels/*/*/*.cu \
-	cli/*.[ch] cli/*/*.[ch]; do
+	cli/*.[ch] cli/*/*.[ch] lib/*.[ch]; do
 	[ -e "$file" ] || continue
 	case $file in
 	src/*) layer=${file#src/} ;;
@@ -123,7 +125,7 @@ fi
 files=$(sh tests/files.sh | sed 's,^,/,')
 for readme in src/*/README.md kernels/README.md kernels/*/README.md; do
 	own=$(sed -n 's/^| \(`[^|]*\) |.*/\1/p' "$readme" | grep -oE '`[a-z0-9_./]+`' | sed "s,\`\(.*\)\`,/${readme%/*}/\1,")
-	any=$(grep -oE '`[A-Za-z0-9_/]+(\.(c|h|cu|sh|py|[157])|/)`' "$readme" | sed 's,`\(.*\)`,/\1,')
+	any=$(grep -oE '`[A-Za-z0-9_/]+(\.(c|h|cu|sh|py|[1357])|/)`' "$readme" | sed 's,`\(.*\)`,/\1,')
 	for name in $own $any; do
 		printf '%s\n' "$files" | grep -qE "$name(\.[a-z]+)?$|${name%/}/" && continue
 		echo "$readme names ${name#/}, which does not exist"

@@ -22,7 +22,7 @@ suites() {
 	for name in $(dirname tests/cli/*/*.sh | sort -u | xargs -n 1 basename); do
 		echo "cli/$name sh tests/cli/run.sh /$name/"
 	done
-	for runner in tests/simt/run.sh tests/docs/run.sh tests/layers.sh tests/style.sh tests/build.sh; do
+	for runner in tests/library.sh tests/simt/run.sh tests/docs/run.sh tests/layers.sh tests/style.sh tests/build.sh; do
 		echo "$(echo "$runner" | sed 's,tests/,,; s,/run.sh,,; s,\.sh,,') sh $runner"
 	done
 	echo "gpu env OUT=$BUILD/tests/gpu PROGRAMS=$BUILD sh tests/gpu.sh sanitize files" # the unit tests below have parity
@@ -43,7 +43,7 @@ suites() {
 # read sources and pages, or run the program for what it prints.
 longest='^(simt/test_counts|simt/test_counts_loading|cli/quantize|cli/calibrate|simt/test_gpu_calibrate) '
 kept=.
-[ -z "${SANITIZE-}" ] || kept='^(fault |cli/|unit/|simt/|fuzz/)'
+[ -z "${SANITIZE-}" ] || kept='^(fault |cli/|unit/|simt/|fuzz/|library )'
 chosen() {
 	suites | grep -E "$kept" | grep -E "$longest"
 	suites | grep -E "$kept" | grep -vE "$longest"

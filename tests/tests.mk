@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests, proofs and benchmarks.
+comma     := ,
 UNIT      := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c))
 FUZZ      := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 
@@ -9,11 +10,14 @@ $(SUPPORT): $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/unit/support/*.c))
 	@echo "  AR   $@"
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
+# This one calls the shared library, as a user's program does.
+$(BUILD)/tests/unit/test_library: $(BUILD)/$(SO)
 # A test, proof or benchmark is one file and the library; a unit test has the support too.
 $(UNIT): $(SUPPORT)
 $(BUILD)/%: %.c $(BUILD)/libfp8conv.a
 	@mkdir -p $(@D); echo "  CC   $@"
-	$(Q)$(C) -fPIE -pie -o $@ $< $(filter $(SUPPORT),$^) $(BUILD)/libfp8conv.a $(LDFLAGS) \
+	$(Q)$(C) -fPIE -pie -o $@ $< $(filter $(SUPPORT) %.so.1,$^) $(BUILD)/libfp8conv.a $(LDFLAGS) \
+		$(if $(filter %.so.1,$^),-Wl$(comma)-rpath$(comma)$(abspath $(BUILD))) \
 		-lcmocka $(LIBS)
 
 GPU_BENCH := $(BUILD)/bench/gpu $(BUILD)/bench/gpu_gemm

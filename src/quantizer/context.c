@@ -19,8 +19,7 @@ void context_stack_release(struct context_stack *stack)
 	*stack = (struct context_stack){ 0 };
 }
 
-static int recipe_supported(const struct recipe *recipe, const struct backend *backend,
-			    struct err *err)
+int context_supports(const struct backend *backend, const struct recipe *recipe, struct err *err)
 {
 	const struct qspec *specs[] = { &recipe->input, &recipe->weight, &recipe->grad };
 
@@ -36,7 +35,7 @@ int context_enter(struct context_stack *stack, const struct context *context, st
 {
 	assert(context->recipe || !(context->enabled || context->calibrating));
 	if (context->enabled && !context->emulated &&
-	    recipe_supported(context->recipe, stack->backend, err))
+	    context_supports(stack->backend, context->recipe, err))
 		return -1;
 	*outer = stack->now;
 	stack->now = *context;

@@ -37,6 +37,9 @@ struct context_stack {
 
 void context_stack_release(struct context_stack *stack);
 
+/* Returns 0 where GEMMs of the backend take operands of the recipe, else the backend's error. */
+int context_supports(const struct backend *backend, const struct recipe *recipe, struct err *err);
+
 /* Enters a context, and saves the current one in *outer.  Fails with the backend's error, and
  * changes nothing, where the context is enabled and not emulated and the backend does not support
  * its recipe. */

@@ -124,7 +124,7 @@ def main():
     check_names("fp8conv-convert.7", notes)
     if len(commands) < 5 or len(notes) < 10:
         wrong.append(f"found only {len(commands)} commands and {len(notes)} kinds of notes")
-    pages = sorted(MAN.glob("*.[157]"))
+    pages = sorted(MAN.glob("*.[1357]"))
     for page in pages:
         check_references(page)
         command = re.fullmatch(r"fp8conv-([a-z]+)\.1", page.name)

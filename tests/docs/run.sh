@@ -18,7 +18,7 @@ lint() {
 		echo "SKIPPED docs/$tool: no $tool"
 		return
 	fi
-	for page in man/*.[157]; do
+	for page in man/*.[1357]; do
 		said=$("$@" "$page" 2>&1) && [ -z "$said" ] && continue
 		printf '%s: %s\n%s\n' "$page" "$tool" "$said"
 		status=1

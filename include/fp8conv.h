@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fp8conv as a library: TransformerEngine's FP8 recipes, quantizers and contexts, on matrices in
+ * the memory of the caller.  fp8conv(3) is the manual.
+ *
+ * Order: fp8conv_context_create(); fp8conv_recipe_get(); then fp8conv_quantize() and
+ * fp8conv_dequantize(), or recipe states within fp8conv_context_enter() and
+ * fp8conv_context_exit(); fp8conv_context_destroy().
+ *
+ * Errors.  A function that returns int returns 0, or one of enum fp8conv_code with the reason in
+ * *error, which may be NULL.  The outputs of a call that failed are not valid.  No function prints,
+ * ends the process (but without memory for small tables), or installs a signal handler.
+ *
+ * Threads.  A context serves one thread at a time; a second one gets FP8CONV_USAGE.  Different
+ * contexts are independent.  A process may fork before its first call.
+ *
+ * Structs begin with their size, sizeof(struct x), so that later versions may add members.  Other
+ * members may be 0 where nothing is said.
+ */
+#ifndef FP8CONV_H
+#define FP8CONV_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum fp8conv_code {
+	FP8CONV_OK = 0,
+	FP8CONV_USAGE = 2,	 /* the request cannot be done */
+	FP8CONV_INPUT = 3,	 /* the input is bad */
+	FP8CONV_SYSTEM = 4,	 /* memory, device or I/O: another try may work */
+	FP8CONV_INTERRUPTED = 5, /* the caller cancelled the job */
+};
+
+/* A failure: enum fp8conv_code, and one line of text. */
+struct fp8conv_error {
+	int code;
+	char message[1024];
+};
+
+/* Returns the version of the library: "0.1.0". */
+const char *fp8conv_version(void);
+
+/* -- Context -------------------------------------------------------------- */
+
+/* Threads, backend and recipes of one caller. */
+struct fp8conv_context;
+
+struct fp8conv_options {
+	size_t size;
+	int threads;	     /* that a call may use; 0: as many as the process has CPUs */
+	const char *backend; /* "auto", "cpu", "avx2", ... (fp8conv-version(1)); NULL: "auto" */
+};
+
+/* Creates a context.  options may be NULL.  The caller destroys it. */
+int fp8conv_context_create(const struct fp8conv_options *options, struct fp8conv_context **context,
+			   struct fp8conv_error *error);
+
+/* Destroys a context and its recipes; its states must be destroyed before.  Ignores NULL. */
+void fp8conv_context_destroy(struct fp8conv_context *context);
+
+/* -- Recipes -------------------------------------------------------------- */
+
+/* FP8 formats, tiles and scale rules of inputs, weights and gradients. */
+struct fp8conv_recipe;
+
+/* Finds a recipe by its name: "blockwise", "channelwise", "current", "delayed" or "mxfp8"
+ * (fp8conv-recipes(7)).  options: NULL, or a JSON object whose keys are names of long options:
+ * "fp8-format" ("e4m3", "e5m2"), "scale-fmt", "scale-arith", "mx-scale", "amax-epsilon", "margin";
+ * and of "delayed" "amax-history-len", "amax-algo" ("max", "most-recent") and "reduce-amax".  They
+ * hold for all roles.  *recipe is valid until the context is destroyed. */
+int fp8conv_recipe_get(struct fp8conv_context *context, const char *name, const char *options,
+		       const struct fp8conv_recipe **recipe, struct fp8conv_error *error);
+
+/* Returns 0 where a GEMM on the backend of the context takes operands of the recipe, else
+ * FP8CONV_USAGE with what it lacks: "compute capability 8.6, FP8 needs 8.9". */
+int fp8conv_supports(struct fp8conv_context *context, const struct fp8conv_recipe *recipe,
+		     struct fp8conv_error *error);
+
+/* -- Tensors -------------------------------------------------------------- */
+
+enum fp8conv_dtype {
+	FP8CONV_F32,
+	FP8CONV_BF16,
+	FP8CONV_F16,
+	FP8CONV_E4M3, /* OCP's, as torch.float8_e4m3fn: max 448, no inf */
+	FP8CONV_E5M2,
+	FP8CONV_E8M0, /* a scale 2^(byte - 127) */
+};
+
+enum { FP8CONV_CPU = 0 };
+#define FP8CONV_CUDA(ordinal) ((ordinal) + 1)
+
+/* A matrix (rows, columns), or a stack of such matrices.  The library neither keeps nor frees its
+ * data, which need not be aligned. */
+struct fp8conv_tensor {
+	size_t size;
+	void *data;
+	size_t bytes; /* at data; 0: unknown, else a tensor that does not fit is refused */
+	int dtype;    /* enum fp8conv_dtype */
+	int device;   /* FP8CONV_CPU: data on a CUDA device are refused in this version */
+	size_t batch; /* matrices in the stack; 0: one */
+	size_t rows, columns;
+	size_t batch_stride; /* elements from one matrix to the next; 0: rows * row_stride */
+	size_t row_stride;   /* elements from one row to the next; 0: columns */
+};
+
+/* What a tensor is in a linear layer, which decides its format and tiles.  An output has those of
+ * an input; an output gradient and an input gradient have the same. */
+enum fp8conv_role { FP8CONV_X, FP8CONV_W, FP8CONV_Y, FP8CONV_GRAD_OUTPUT, FP8CONV_GRAD_INPUT };
+
+/* Where the scales of tiles lie in a scale tensor. */
+enum fp8conv_layout {
+	FP8CONV_COMPACT,  /* (ceil(rows / block_rows), ceil(columns / block_columns)), as on disk */
+	FP8CONV_PADDED,	  /* as TransformerEngine has them in memory, with zeros as padding */
+	FP8CONV_SWIZZLED, /* the same, with E8M0 scales in the order of cuBLASLt */
+};
+
+/* A matrix in FP8: a rowwise copy, quantized along rows; a columnwise one, quantized along columns;
+ * or both.  Codes are (rows, columns), but columnwise ones with F32 scales are the transpose
+ * (columns, rows).  fp8conv_scale_shape() has the shapes of both tensors.  The value of a code is
+ * code * scale_inv. */
+struct fp8conv_quantized {
+	size_t size;
+	/* the copies; NULL: not wanted, or not there */
+	struct fp8conv_tensor *rowwise, *rowwise_scale_inv;
+	struct fp8conv_tensor *columnwise, *columnwise_scale_inv;
+	int layout; /* enum fp8conv_layout */
+	/* The elements that share a scale, along the direction of the copy: (1, 128) are 128
+	 * of a row, in a columnwise copy 128 of a column.  0: all.  Set by quantizing, read by
+	 * dequantizing. */
+	size_t block_rows, block_columns;
+	/* Set by quantizing: finite values beyond the largest code, with every inf; NaN and inf. */
+	uint64_t saturated, nonfinite;
+};
+
+/* -- Numbers -------------------------------------------------------------- */
+
+/* Which copy of a tensor. */
+struct fp8conv_copy {
+	size_t size;
+	int role;	/* enum fp8conv_role */
+	int columnwise; /* 0: the rowwise copy */
+	int layout;	/* enum fp8conv_layout */
+};
+
+/* The shapes and types of its two tensors, and the elements that share a scale. */
+struct fp8conv_shape {
+	size_t size;
+	size_t codes_rows, codes_columns;
+	size_t scale_rows, scale_columns;
+	size_t block_rows, block_columns; /* as in struct fp8conv_quantized */
+	int codes_dtype, scale_dtype;	  /* enum fp8conv_dtype */
+};
+
+/* Sets *shape to that of a copy of a matrix (rows, columns). */
+int fp8conv_scale_shape(const struct fp8conv_recipe *recipe, const struct fp8conv_copy *copy,
+			size_t rows, size_t columns, struct fp8conv_shape *shape,
+			struct fp8conv_error *error);
+
+/* Sets amax[i] to max |x| of matrix i of the stack, which has F32, BF16 or F16 elements.  NaN is
+ * ignored, inf is not. */
+int fp8conv_amax(struct fp8conv_context *context, const struct fp8conv_tensor *x, float *amax,
+		 struct fp8conv_error *error);
+
+/* Writes the codes and scales of the copies in *out; each matrix of a stack has its own scales.
+ * x: F32, BF16 or F16.  Scales are computed from x; with "delayed" as with "current". */
+int fp8conv_quantize(struct fp8conv_context *context, const struct fp8conv_recipe *recipe, int role,
+		     const struct fp8conv_tensor *x, struct fp8conv_quantized *out,
+		     struct fp8conv_error *error);
+
+/* Writes the values of the codes to y, of F32, BF16 or F16: one product and one rounding.  Reads
+ * the rowwise copy where there is one.  Scales may also be BF16 or F16, as other tools write
+ * them. */
+int fp8conv_dequantize(struct fp8conv_context *context, const struct fp8conv_quantized *q,
+		       const struct fp8conv_tensor *y, struct fp8conv_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

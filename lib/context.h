@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The context behind fp8conv.h, and what each of its functions begins and ends with.
+ */
+#ifndef FP8CONV_LIB_CONTEXT_H
+#define FP8CONV_LIB_CONTEXT_H
+
+#include <stdatomic.h>
+
+#include <fp8conv.h>
+
+#include "quantizer/context.h"
+
+/* What `lib/fp8conv.map` lists. */
+#define EXPORTED __attribute__((visibility("default")))
+
+struct fp8conv_recipe {
+	struct recipe row;
+	char *options; /* as given */
+	struct fp8conv_recipe *next;
+};
+
+struct fp8conv_context {
+	atomic_bool busy; /* a thread is in a function with this context */
+	int n_threads;
+	const struct backend *backend;
+	struct fp8conv_recipe *recipes;
+};
+
+/* Takes the context for this thread; fails with ERR_USAGE for NULL and while another thread has
+ * it.  context_leave() gives it back where context_take() did not fail. */
+int context_take(struct fp8conv_context *context, struct err *err);
+void context_leave(struct fp8conv_context *context);
+
+/* Fails with ERR_USAGE unless argument, called name, is there and begins with this size. */
+int size_check(const void *argument, size_t size, const char *name, struct err *err);
+
+/* Fails with ERR_USAGE unless 0 <= value < n. */
+int word_check(int value, int n, const char *name, struct err *err);
+
+/* Returns the code of a call that returned rc, and copies the reason to *error. */
+int error_out(int rc, const struct err *err, struct fp8conv_error *error);
+
+#endif

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Quantizing.  A rowwise copy is made band by band on all threads, as in execute/pipeline_cast.c;
+ * other copies matrix by matrix.
+ */
+#include "lib/quantize.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/dispatch.h"
+#include "base/mem.h"
+#include "base/pool.h"
+#include "num/history.h"
+
+#define BAND_BYTES ((size_t)256 << 10)
+#define WHOLE_TILE ((struct tile){ WHOLE, WHOLE })
+
+/* A copy of every matrix, and its scales. */
+struct copies {
+	struct stack codes, scales; /* data NULL: not wanted */
+	struct scale_grid grid;	    /* with the strides of the tensor */
+};
+
+struct job {
+	const struct fp8conv_context *context;
+	const struct quantizer *q;
+	struct stack x;
+	struct copies rowwise, columnwise;
+	size_t band, n_bands;	   /* rows; bands of a matrix */
+	float *amax;		   /* (matrices, n_bands); NULL: scales of tiles */
+	struct quant_stats *stats; /* of each worker */
+};
+
+size_t band_rows(const struct fp8conv_context *context, size_t tile_rows, size_t row_size)
+{
+	size_t bytes = context->backend->band ? context->backend->band : BAND_BYTES;
+	size_t rows = bytes / (row_size ? row_size : 1);
+
+	return round_up(rows ? rows : 1, tile_rows == WHOLE ? 1 : tile_rows);
+}
+
+static struct matrix job_band(const struct job *job, size_t item)
+{
+	size_t first = item % job->n_bands * job->band, left = job->x.rows - first;
+
+	return stack_rows(&job->x, item / job->n_bands, first, left < job->band ? left : job->band);
+}
+
+/* Begins the job for bands of whole tiles. */
+static void job_cut(struct job *job, size_t tile_rows)
+{
+	job->band = band_rows(job->context, tile_rows, job->x.cols * dtype_bits(job->x.dtype) / 8);
+	job->n_bands = tile_count(job->x.rows, job->band);
+}
+
+static int amax_band(void *context, int worker, size_t item, struct err *err)
+{
+	struct job *job = context;
+	const struct backend *backend = job->context->backend;
+	struct matrix x = job_band(job, item);
+	uint64_t n_nonfinite = 0; /* the cast counts them */
+
+	(void)worker;
+	backend_amax(backend, &x, WHOLE_TILE, &job->amax[item], 1, &n_nonfinite);
+	return backend_failed(backend, "x", err);
+}
+
+/* Sets job->amax of the first band of each matrix to that of the matrix. */
+static int amax_pass(struct job *job, struct err *err)
+{
+	if (pool_run(job->context->n_threads, job->x.n * job->n_bands, amax_band, job, NULL, err))
+		return -1;
+	for (size_t i = 0; i < job->x.n; i++) {
+		float *amax = &job->amax[i * job->n_bands];
+
+		for (size_t band = 1; band < job->n_bands; band++)
+			*amax = amax_max(*amax, amax[band]);
+	}
+	return 0;
+}
+
+int amax_stack(const struct fp8conv_context *context, const struct stack *x, float *amax,
+	       struct err *err)
+{
+	struct job job = { .context = context, .x = *x };
+	int rc;
+
+	memset(amax, 0, x->n * sizeof *amax);
+	job_cut(&job, WHOLE);
+	if (job.n_bands == 0 || x->cols == 0)
+		return 0;
+	job.amax = xcalloc(x->n * job.n_bands, sizeof *job.amax);
+	rc = amax_pass(&job, err);
+	for (size_t i = 0; i < x->n; i++)
+		amax[i] = job.amax[i * job.n_bands];
+	free(job.amax);
+	return rc;
+}
+
+/* Casts a band.  The first one of a matrix with one scale writes it. */
+static int cast_band(void *context, int worker, size_t item, struct err *err)
+{
+	struct job *job = context;
+	const struct backend *backend = job->context->backend;
+	struct matrix x = job_band(job, item);
+	size_t i = item / job->n_bands, first = item % job->n_bands * job->band;
+	struct qspec spec = job->q->spec;
+	float other;
+	struct quant_out out = { .codes = stack_at(&job->rowwise.codes, i, first),
+				 .stride = job->rowwise.codes.stride,
+				 .scale_inv = job->amax && first ? &other : NULL,
+				 .scale_stride = job->rowwise.scales.stride,
+				 .stats = &job->stats[worker] };
+
+	if (!out.scale_inv)
+		out.scale_inv =
+			stack_at(&job->rowwise.scales, i, job->amax ? 0 : first / spec.tile.rows);
+	if (!job->amax) {
+		backend_quantize(backend, &x, &spec, &out);
+	} else if (job->q->scale) {
+		spec.arith = ARITH_GIVEN;
+		spec.pow2 = false;
+		backend_cast(backend, &x, &spec, job->q->scale, 1, &out);
+	} else {
+		backend_cast(backend, &x, &spec, &job->amax[i * job->n_bands], 1, &out);
+	}
+	return backend_failed(backend, "x", err);
+}
+
+/* The rowwise copies alone, with scales row by row. */
+static int quantize_bands(struct job *job, struct err *err)
+{
+	bool whole = job->q->spec.tile.rows == WHOLE;
+	int rc = 0;
+
+	job_cut(job, job->q->spec.tile.rows);
+	if (whole) {
+		job->amax = xcalloc(job->x.n * job->n_bands, sizeof *job->amax);
+		rc = amax_pass(job, err);
+	}
+	rc = rc ? rc
+		: pool_run(job->context->n_threads, job->x.n * job->n_bands, cast_band, job, NULL,
+			   err);
+	for (size_t i = 0; !rc && job->q->amax && i < job->x.n; i++)
+		*job->q->amax = amax_max(*job->q->amax, job->amax[i * job->n_bands]);
+	free(job->amax);
+	return rc;
+}
+
+/* Returns the copy of matrix i; codes of the transpose, but with E8M0 scales. */
+static struct fp8_copy copy_of(const struct copies *copies, const struct qspec *spec,
+			       bool columnwise, size_t i)
+{
+	bool along = columnwise && spec->scale_type == SCALE_E8M0;
+	size_t stride = copies->codes.stride;
+
+	return (struct fp8_copy){ .codes = stack_at(&copies->codes, i, 0),
+				  .row_stride = along ? 1 : stride,
+				  .col_stride = along ? stride : 1,
+				  .scale_inv = stack_at(&copies->scales, i, 0),
+				  .grid = copies->grid };
+}
+
+static int cast_matrix(void *context, int worker, size_t i, struct err *err)
+{
+	struct job *job = context;
+	const struct backend *backend = job->context->backend;
+	struct matrix x = stack_rows(&job->x, i, 0, job->x.rows);
+	struct quantizer q = *job->q;
+	struct quantized_tensor t = { .rows = x.rows, .cols = x.cols, .spec = q.spec };
+
+	t.rowwise = copy_of(&job->rowwise, &q.spec, false, i);
+	t.columnwise = copy_of(&job->columnwise, &q.spec, true, i);
+	q.order = SCALES_PADDED; /* any but the one of quantize_bands() */
+	q.amax = q.amax ? &job->amax[i] : NULL;
+	quantizer_quantize(&q, backend, &x, &t, &job->stats[worker]);
+	return backend_failed(backend, "x", err);
+}
+
+static int quantize_matrices(struct job *job, struct err *err)
+{
+	int rc;
+
+	job->amax = xcalloc(job->x.n, sizeof *job->amax);
+	rc = pool_run(job->context->n_threads, job->x.n, cast_matrix, job, NULL, err);
+	for (size_t i = 0; !rc && job->q->amax && i < job->x.n; i++)
+		*job->q->amax = amax_max(*job->q->amax, job->amax[i]);
+	free(job->amax);
+	return rc;
+}
+
+/* Reads a copy of x from two tensors of the caller, and clears the padding of its scales. */
+static int copies_read(struct copies *copies, const struct job *job, bool columnwise,
+		       const struct fp8conv_tensor *const tensors[2], struct err *err)
+{
+	static const char *const names[2][2] = { { "rowwise", "rowwise_scale_inv" },
+						 { "columnwise", "columnwise_scale_inv" } };
+	const struct qspec *spec = &job->q->spec;
+	size_t rows = columnwise ? job->x.cols : job->x.rows,
+	       cols = columnwise ? job->x.rows : job->x.cols;
+	bool along = columnwise && spec->scale_type == SCALE_E8M0;
+	struct stack wanted = { .dtype = spec->format == FP8_E4M3 ? DT_F8_E4M3 : DT_F8_E5M2,
+				.n = job->x.n,
+				.rows = along ? cols : rows,
+				.cols = along ? rows : cols };
+
+	if (tensor_read_as(tensors[0], names[columnwise][0], &wanted, &copies->codes, err))
+		return -1;
+	copies->grid = scale_grid_of(spec, rows, cols, columnwise, job->q->order);
+	wanted.dtype = spec->scale_type == SCALE_E8M0 ? DT_F8_E8M0 : DT_F32;
+	wanted.rows = copies->grid.rows;
+	wanted.cols = copies->grid.cols;
+	if (tensor_read_as(tensors[1], names[columnwise][1], &wanted, &copies->scales, err))
+		return -1;
+	if (copies->grid.swizzled && copies->scales.stride != wanted.cols)
+		return err_set(err, ERR_USAGE, "%s is swizzled and not contiguous",
+			       names[columnwise][1]);
+	if (copies->grid.row_stride == 1 && copies->grid.cols > 1)
+		copies->grid.col_stride = copies->scales.stride;
+	else
+		copies->grid.row_stride = copies->scales.stride;
+	for (size_t i = 0; job->q->order != SCALES_COMPACT && i < wanted.n; i++)
+		for (size_t row = 0; row < wanted.rows; row++)
+			memset(stack_at(&copies->scales, i, row), 0,
+			       wanted.cols * scale_size(spec->scale_type));
+	return 0;
+}
+
+/* Reads the tensors of *out. */
+static int job_read(struct job *job, struct quantizer *q, const struct fp8conv_tensor *x,
+		    const struct fp8conv_quantized *out, struct err *err)
+{
+	const struct fp8conv_tensor *rowwise[] = { out->rowwise, out->rowwise_scale_inv };
+	const struct fp8conv_tensor *columnwise[] = { out->columnwise, out->columnwise_scale_inv };
+
+	if (tensor_read(x, "x", &job->x, err) || stack_check_float(&job->x, "x", err) ||
+	    word_check(out->layout, SCALES_GEMM + 1, "layout", err))
+		return -1;
+	q->order = (enum scale_order)out->layout;
+	q->rowwise = rowwise[0] || rowwise[1];
+	q->columnwise = columnwise[0] || columnwise[1];
+	if (!q->rowwise && !q->columnwise)
+		return err_set(err, ERR_USAGE, "out has no copy: set rowwise or columnwise");
+	if (q->rowwise && copies_read(&job->rowwise, job, false, rowwise, err))
+		return -1;
+	if (q->columnwise && copies_read(&job->columnwise, job, true, columnwise, err))
+		return -1;
+	return 0;
+}
+
+int quantize_stack(const struct fp8conv_context *context, struct quantizer *q,
+		   const struct fp8conv_tensor *x, struct fp8conv_quantized *out, struct err *err)
+{
+	struct job job = { .context = context, .q = q };
+	struct scale_grid *grid = &job.rowwise.grid;
+	int rc = 0;
+
+	if (size_check(out, sizeof *out, "out", err) || job_read(&job, q, x, out, err))
+		return -1;
+	out->block_rows = q->spec.tile.rows;
+	out->block_columns = q->spec.tile.cols;
+	out->saturated = out->nonfinite = 0;
+	if (job.x.rows == 0 || job.x.cols == 0)
+		return 0;
+	job.stats = xcalloc((size_t)context->n_threads, sizeof *job.stats);
+	if (q->columnwise || grid->swizzled || grid->col_stride != 1)
+		rc = quantize_matrices(&job, err);
+	else
+		rc = quantize_bands(&job, err);
+	for (int worker = 0; worker < context->n_threads; worker++) {
+		out->saturated += job.stats[worker].saturated;
+		out->nonfinite += job.stats[worker].nonfinite;
+	}
+	free(job.stats);
+	return rc;
+}
