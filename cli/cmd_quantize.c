@@ -16,13 +16,6 @@
 #include "plan/quantize.h"
 #include "format/engine.h"
 
-/* The words of a list with commas. */
-struct words {
-	char *text; /* of all of them */
-	const char **list;
-	size_t n;
-};
-
 /* The settings.  Begin zeroed.  Texts belong to argv. */
 struct settings {
 	struct convert_settings convert;
@@ -31,17 +24,9 @@ struct settings {
 	int on_nonfinite; /* enum on_nonfinite, in the order of the option's values */
 	int rounding;	  /* enum rounding, in that order too */
 	struct option_list data;
-	struct words keep_as;
 };
 
 #define PLACE(member) offsetof(struct settings, member)
-
-static void words_free(struct words *words)
-{
-	free(words->text);
-	free(words->list);
-	*words = (struct words){ 0 };
-}
 
 static int read_algo(const struct option_row *option, const char *value, void *place,
 		     struct err *err)
@@ -84,41 +69,6 @@ static int read_shrink(const struct option_row *option, const char *value, void 
 			       "option '--%s': '%s' is not 'auto' or a number from 0 to 1",
 			       option->name, value);
 	*shrink = (float)number + 0.0f; /* not -0 */
-	return 0;
-}
-
-/* Reads "10%" as 0.1. */
-static int read_budget(const struct option_row *option, const char *value, void *place,
-		       struct err *err)
-{
-	char *end;
-	double percent = strtod(value, &end);
-
-	if (end == value || strcmp(end, "%") != 0 || !(percent > 0) || percent > 100)
-		return err_set(
-			err, ERR_USAGE,
-			"option '--%s': '%s' is not a percentage above 0 and up to 100, such "
-			"as 10%%",
-			option->name, value);
-	*(double *)place = percent / 100;
-	return 0;
-}
-
-/* Reads "bf16,channelwise"; of several such options the last one counts. */
-static int read_words(const struct option_row *option, const char *value, void *place,
-		      struct err *err)
-{
-	struct words *words = place;
-	char *rest, *word;
-
-	(void)option;
-	(void)err;
-	words_free(words);
-	words->text = rest = xstrdup(value);
-	while ((word = strsep(&rest, ","))) {
-		ARRAY_GROW(words->list, words->n);
-		words->list[words->n++] = word;
-	}
 	return 0;
 }
 
@@ -184,19 +134,10 @@ static const struct option_row options[] = {
 };
 
 /* Listed behind the options of the selection. */
-static const struct option_row keep_options[] = {
-	{ SECTION_TENSORS, "keep", 0, "S.json",
-	  "Keep the groups that cost most by this table of 'fp8conv sensitivity'", option_text,
-	  PLACE(params.keep.path) },
-	{ SECTION_TENSORS, "keep-as", 0, "WORD[,...]",
-	  "For --keep: what groups become, bf16 (default) or recipes that S.json has too",
-	  read_words, PLACE(keep_as) },
-	{ SECTION_TENSORS, "budget", 0, "P%",
-	  "For --keep: give back at most P percent of the bytes that FP8 saves", read_budget,
-	  PLACE(params.keep.budget) },
-	{ SECTION_TENSORS, "max-kld", 0, "X",
-	  "For --keep: keep groups until the predicted KLD is at most X", option_positive,
-	  PLACE(params.keep.max_kld) },
+static const struct option_row list_options[] = {
+	{ SECTION_TENSORS, "tensors", 0, "KEEP",
+	  "Obey a list of names, as of 'fp8conv sensitivity --from'", option_text,
+	  PLACE(params.tensors) },
 	{ 0 },
 };
 /* clang-format on */
@@ -240,8 +181,6 @@ static int make_plan(struct plan *plan, void *place, struct progress *progress, 
 	settings->convert.params.on_nonfinite = (enum on_nonfinite)settings->on_nonfinite;
 	settings->params.convert = settings->convert.params;
 	settings->params.skip_nonfinite = execute_skip_nonfinite;
-	settings->params.keep.as = settings->keep_as.list;
-	settings->params.keep.n_as = settings->keep_as.n;
 	return quantize_plan_make(plan, &settings->params, progress, err);
 }
 
@@ -252,7 +191,6 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 				argv, err);
 
 	selection_settings_release(&settings.selection);
-	words_free(&settings.keep_as);
 	free(settings.data.texts);
 	return rc;
 }
@@ -265,9 +203,12 @@ const struct command command_quantize = {
 	.options = options,
 	.shared = { CONVERT_OUTPUT,
 		    { selection_options, PLACE(selection) },
-		    { keep_options, 0 },
+		    { list_options, 0 },
 		    CONVERT_SHARED,
 		    { tuning_options, PLACE(params.tuning) } },
 	.argument = &convert_argument,
+	.gone = "keep|keep-as|budget|max-kld",
+	.instead = "choose by 'fp8conv sensitivity --from S.json --budget 10% -o KEEP', and give "
+		   "--tensors KEEP",
 	.run = run,
 };

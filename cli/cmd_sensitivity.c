@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fp8conv sensitivity: what each group of matrices costs when it is quantized.
+ * fp8conv sensitivity: what each group of matrices costs when it is quantized, and which of them
+ * are kept for it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include "cli/options/run.h"
 #include "cli/options/selection.h"
 #include "cli/options/values.h"
+#include "cli/print/choice.h"
 #include "cli/print/data.h"
 #include "cli/print/plan.h"
 #include "cli/print/sensitivity.h"
@@ -21,10 +23,12 @@
 #include "cli/remote.h"
 #include "cli/signals.h"
 #include "format/engine.h"
+#include "sensitivity/choose.h"
 
 #define MAX_RECIPES 16
 
-/* The names in --recipe, each of a row of recipes. */
+/* Names with commas between them, without duplicates: each of a row of recipes, or "skip" in
+ * --as. */
 struct recipe_names {
 	const char *names[MAX_RECIPES];
 	size_t n;
@@ -34,7 +38,8 @@ struct settings {
 	struct sensitivity_params params; /* completed by prepare() */
 	struct option_list data;
 	struct selection_settings selection;
-	struct recipe_names recipes;
+	struct recipe_names recipes, as;
+	struct choice_params choice; /* table, budget, max_kld; completed by choose() */
 	struct run_settings run;
 	struct ranks ranks;
 	struct model_io model;
@@ -50,44 +55,90 @@ static const struct option_row argument = { .name = "MODEL",
 					    .read = option_text,
 					    .offset = PLACE(params.quantize.convert.input) };
 
-/* Adds the recipe of that name to those chosen. */
-static int add_recipe(struct recipe_names *chosen, const char *name, struct err *err)
+static int add_name(struct recipe_names *chosen, const char *name, bool may_skip, struct err *err)
 {
-	const struct recipe *recipe = recipe_find(name, err);
+	const struct recipe *recipe = NULL;
 
-	if (!recipe)
+	if (may_skip && !strcmp(name, NAMED_SKIP))
+		name = NAMED_SKIP;
+	else if ((recipe = recipe_find(name, err)))
+		name = recipe->name;
+	else
 		return -1;
 	for (size_t i = 0; i < chosen->n; i++)
-		if (chosen->names[i] == recipe->name)
+		if (!strcmp(chosen->names[i], name))
 			return err_set(err, ERR_USAGE, "duplicate '%s'", name);
 	if (chosen->n == MAX_RECIPES)
 		return err_set(err, ERR_USAGE, "more than %d recipes", MAX_RECIPES);
-	chosen->names[chosen->n++] = recipe->name;
+	chosen->names[chosen->n++] = name;
 	return 0;
+}
+
+static int read_names(const struct option_row *option, const char *value,
+		      struct recipe_names *chosen, bool may_skip, struct err *err)
+{
+	char *text = xstrdup(value), *rest = text, *word;
+	int rc = 0;
+
+	chosen->n = 0;
+	while (!rc && (word = strsep(&rest, ",")))
+		if (add_name(chosen, word, may_skip, err))
+			rc = err_wrap(err, "option '--%s'", option->name);
+	free(text);
+	return rc;
 }
 
 /* Reads "blockwise,mxfp8". */
 static int read_recipes(const struct option_row *option, const char *value, void *place,
 			struct err *err)
 {
-	struct recipe_names *chosen = place;
-	char *text = xstrdup(value), *rest = text, *word;
-	int rc = 0;
+	return read_names(option, value, place, false, err);
+}
 
-	chosen->n = 0;
-	while (!rc && (word = strsep(&rest, ",")))
-		if (add_recipe(chosen, word, err))
-			rc = err_wrap(err, "option '--%s'", option->name);
-	free(text);
-	return rc;
+/* Reads "skip,mxfp8". */
+static int read_as(const struct option_row *option, const char *value, void *place, struct err *err)
+{
+	return read_names(option, value, place, true, err);
+}
+
+/* Reads "10%" as 0.1. */
+static int read_budget(const struct option_row *option, const char *value, void *place,
+		       struct err *err)
+{
+	char *end;
+	double percent = strtod(value, &end);
+
+	if (end == value || strcmp(end, "%") != 0 || !(percent > 0) || percent > 100)
+		return err_set(
+			err, ERR_USAGE,
+			"option '--%s': '%s' is not a percentage above 0 and up to 100, such "
+			"as 10%%",
+			option->name, value);
+	*(double *)place = percent / 100;
+	return 0;
 }
 
 /* clang-format off */
 static const struct option_row options[] = {
-	{ SECTION_OUTPUT, "output", 'o', "S.json", "Table of divergences to write", option_new_file,
-	  PLACE(params.output) },
+	{ SECTION_OUTPUT, "output", 'o', "FILE",
+	  "Table of divergences to write (S.json), or with --from the list of names (KEEP)",
+	  option_new_file, PLACE(params.output) },
+	{ SECTION_OUTPUT, "from", 0, "S.json",
+	  "Choose by this table what quantize keeps, in place of measuring one", option_text,
+	  PLACE(choice.table) },
+	{ SECTION_OUTPUT, "budget", 0, "P%",
+	  "For --from: give back at most P percent of the bytes that FP8 saves", read_budget,
+	  PLACE(choice.budget) },
+	{ SECTION_OUTPUT, "max-kld", 0, "X",
+	  "For --from: keep groups until the predicted KLD is at most X", option_positive,
+	  PLACE(choice.max_kld) },
+	{ SECTION_OUTPUT, "as", 0, "WORD[,...]",
+	  "For --from: what groups become, skip (default: BF16) or recipes that S.json has too",
+	  read_as, PLACE(as) },
 	{ SECTION_OUTPUT, "recipe", 0, "RECIPE[,...]",
-	  "Recipes to measure, as for 'fp8conv quantize' (default blockwise)", read_recipes,
+	  "Recipes to measure, as for 'fp8conv quantize' (default blockwise); with --from the one "
+	  "of the job",
+	  read_recipes,
 	  PLACE(recipes) },
 	{ SECTION_OUTPUT, "format", 0, "FORMAT",
 	  "Checkpoint format, as for 'fp8conv quantize'", option_text,
@@ -198,6 +249,10 @@ static int prepare(struct settings *settings, struct err *err)
 {
 	struct sensitivity_params *params = &settings->params;
 
+	if (!params->quantize.convert.input)
+		return err_set(err, ERR_USAGE,
+			       "MODEL is missing (fp8conv sensitivity MODEL --data "
+			       "FILE -o S.json)");
 	if (!settings->data.n)
 		return err_set(err, ERR_USAGE,
 			       "option '--data' is missing: give text or token ids to run the "
@@ -229,13 +284,98 @@ static int check_and_run(struct settings *settings, struct err *err)
 	return open_and_run(settings, err);
 }
 
+/* --- the choice --- */
+
+/* Checks the options of --from against each other, and against those of a measurement. */
+static int check_choice(const struct settings *settings, struct err *err)
+{
+	const struct choice_params *choice = &settings->choice;
+	const struct selection_settings *selection = &settings->selection;
+	const char *alone = choice->budget > 0	  ? "--budget"
+			    : choice->max_kld > 0 ? "--max-kld"
+			    : settings->as.n	  ? "--as"
+						  : NULL;
+	const char *measuring = settings->data.n			     ? "--data"
+				: settings->params.quantize.format	     ? "--format"
+				: settings->params.quantize.target	     ? "--target"
+				: settings->params.quantize.calibration.path ? "--calibration"
+				: selection->include.n			     ? "--include"
+				: selection->exclude.n			     ? "--exclude"
+				: selection->rules.n			     ? "--tensor"
+									     : NULL;
+
+	if (!choice->table)
+		return alone ? err_set(err, ERR_USAGE, "option '%s' requires '--from'", alone) : 0;
+	if (measuring)
+		return err_set(err, ERR_USAGE,
+			       "options '--from' and '%s' cannot be combined: the table has what "
+			       "was measured",
+			       measuring);
+	if (choice->budget > 0 && choice->max_kld > 0)
+		return err_set(err, ERR_USAGE,
+			       "options '--budget' and '--max-kld' cannot be combined");
+	if (!(choice->budget > 0) && !(choice->max_kld > 0))
+		return err_set(err, ERR_USAGE,
+			       "option '--from' requires '--budget' or '--max-kld': how much may "
+			       "be kept, for example --budget 10%%");
+	if (settings->recipes.n > 1)
+		return err_set(err, ERR_USAGE,
+			       "option '--recipe': give the one of the job, and others by --as");
+	if (!settings->params.output && !settings->dry_run)
+		return err_set(err, ERR_USAGE,
+			       "option '--output' is missing: give a file for the list (-o KEEP), "
+			       "or --dry-run");
+	return 0;
+}
+
+static void report_choice(const struct settings *settings, const struct choice *choice)
+{
+	const struct run_settings *run = &settings->run;
+
+	if (run->json)
+		choice_print_json(choice, settings->dry_run ? NULL : settings->params.output);
+	else if (settings->dry_run)
+		choice_print_text(stdout, choice);
+	if (settings->dry_run || run->quiet || !(run->verbose || isatty(STDERR_FILENO)))
+		return;
+	choice_print_text(stderr, choice);
+	choice_print_next(choice, settings->choice.model, settings->params.output);
+}
+
+static int choose(struct settings *settings, struct err *err)
+{
+	struct choice_params *params = &settings->choice;
+	struct choice choice = { 0 };
+	int rc = -1;
+
+	params->model = settings->params.quantize.convert.input;
+	params->recipe = settings->recipes.n ? settings->recipes.names[0] : NULL;
+	params->as = settings->as.names;
+	params->n_as = settings->as.n;
+	if (model_io_open(&settings->model, params->model, NULL, settings->run.max_memory, err))
+		goto out;
+	params->io = settings->model.io;
+	if (choice_make(&choice, params, err))
+		goto out;
+	if (!settings->dry_run &&
+	    choice_write(&choice, params, settings->params.output, settings->params.restart, err))
+		goto out;
+	report_choice(settings, &choice);
+	rc = 0;
+out:
+	choice_release(&choice);
+	return rc;
+}
+
 static int run(const struct command *command, int argc, char **argv, struct err *err)
 {
 	struct settings settings = { 0 };
 	int rc = command_parse(command, argc, argv, &settings, err);
 
-	if (rc) {
-		rc = rc < 0 ? -1 : 0;
+	if (rc || check_choice(&settings, err)) {
+		rc = rc <= 0 ? -1 : 0;
+	} else if (settings.choice.table) {
+		rc = choose(&settings, err);
 	} else {
 		rc = ranks_open(&settings.ranks, settings.mpi, &settings.run, err);
 		rc = rc ? rc : check_and_run(&settings, err);
@@ -250,7 +390,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 const struct command command_sensitivity = {
 	.name = "sensitivity",
 	.args = "MODEL --data FILE -o S.json",
-	.summary = "Measure what each group of matrices costs when it is quantized",
+	.summary = "Measure what each group of matrices costs, and choose by it",
 	.group = GROUP_CALIBRATE,
 	.options = options,
 	.shared = { { tuning_options, PLACE(params.quantize.tuning) },
@@ -258,5 +398,6 @@ const struct command command_sensitivity = {
 		    { report_options, PLACE(run) },
 		    { run_options, PLACE(run) } },
 	.argument = &argument,
+	.optional = true,
 	.run = run,
 };

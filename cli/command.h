@@ -38,6 +38,8 @@ struct command {
 	const struct option_row *argument; /* NULL: the command takes none */
 	bool optional;			   /* the argument may be left out; else it is required */
 	bool many;			   /* more than one argument is allowed */
+	const char *gone;		   /* options of earlier versions: "a|b"; NULL: none */
+	const char *instead;		   /* what to do in place of them */
 
 	/* Returns the exit status, or -1 with the failure in err, whose kind is the exit status. */
 	int (*run)(const struct command *command, int argc, char **argv, struct err *err);

@@ -133,7 +133,9 @@ static int unknown_long(const struct command *command, const char *name, size_t 
 	ARRAY_GROW(names, n_names);
 	names[n_names] = NULL;
 	nearest = words_nearest(given, names);
-	if (nearest)
+	if (command->gone && words_find(command->gone, given) >= 0)
+		err_set(err, ERR_USAGE, "option '--%s' is gone: %s", given, command->instead);
+	else if (nearest)
 		err_set(err, ERR_USAGE, "unknown option '--%s' (did you mean '--%s'?)", given,
 			nearest);
 	else

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "cli/print/kept.h"
 #include "cli/print/low_bit.h"
 #include "cli/print/path.h"
 #include "cli/print/plan.h"
@@ -154,7 +153,6 @@ void conversion_print_text(const struct conversion_report *report)
 		fprintf(stderr, "saturated  %" PRIu64 " values\n", result->figures.saturated);
 	print_rounding(report);
 	print_low_bit(report);
-	kept_print_text(stderr, 11, report->plan);
 	if (destination_of(report->params->output) != DESTINATION_STREAM) {
 		path_print_output(report->params->output);
 		print_next(report);

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "cli/print/kept.h"
 #include "cli/print/low_bit.h"
 #include "cli/print/table.h"
 #include "cli/print/units.h"
@@ -256,7 +255,6 @@ static void print_totals(const struct plan *plan)
 		buf_printf(&text, " %d", plan->selection.tp[i]);
 	if (plan_quantizes(plan))
 		printf("tp       %s\n", text.len ? text.data : " no size loads");
-	kept_print_text(stdout, 10, plan);
 	buf_release(&text);
 }
 
@@ -416,7 +414,6 @@ void plan_print_json(const struct plan *plan, const struct convert_params *param
 		for (size_t i = 0; i < plan->selection.n_tp; i++)
 			json_out_count(&out, NULL, (uint64_t)plan->selection.tp[i]);
 		json_out_close(&out, ']');
-		kept_print_json(&out, plan);
 	}
 	if (!plan->dtype) {
 		json_out_open(&out, "skip_list", '[');

@@ -206,22 +206,14 @@ static void print_worst(const struct kld_table *table, size_t recipe)
 	free(groups);
 }
 
-/* Prints the command that uses the table, with all options that decide what is quantized. */
+/* Prints the command that chooses by the table. */
 static void print_next(const struct sensitivity_report *report)
 {
-	const struct quantize_params *quantize = &report->params->quantize;
-	const struct kld_recipe *recipe = &report->plan->table.recipes[0];
 	struct buf text = { 0 };
 
-	buf_puts(&text, "quantize ");
-	path_put(&text, quantize->convert.input);
-	buf_puts(&text, " -o DIR");
-	job_option_put(&text, "recipe", recipe->name);
-	if (quantize->format)
-		job_option_put(&text, "format", quantize->format);
-	job_options_put(&text, recipe->options, quantize->calibration.path);
-	job_option_put(&text, "keep", report->params->output);
-	buf_puts(&text, " --budget 10%");
+	buf_puts(&text, "sensitivity");
+	job_option_put(&text, "from", report->params->output);
+	buf_puts(&text, " --budget 10% -o KEEP");
 	path_print_next(text.data);
 	buf_release(&text);
 }

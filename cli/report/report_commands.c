@@ -46,29 +46,6 @@ static void put_rounding(struct buf *out, const json_t *rounding)
 		buf_printf(out, " --shrink %g", json_number_value(shrink));
 }
 
-/* Adds the options of a list of measured sensitivities. */
-static void put_keep(struct buf *out, const json_t *keep)
-{
-	double budget = json_number_value(json_object_get(keep, "budget"));
-	double max_kld = json_number_value(json_object_get(keep, "max_kld"));
-	struct buf words = { 0 };
-	json_t *word;
-	size_t i;
-
-	if (!json_is_object(keep))
-		return;
-	buf_puts(out, " --keep S.json");
-	json_array_foreach(json_object_get(keep, "as"), i, word) if (json_is_string(word))
-		buf_printf(&words, "%s%s", words.len ? "," : "", json_string_value(word));
-	if (words.len)
-		job_option_put(out, "keep-as", words.data);
-	buf_release(&words);
-	if (budget > 0)
-		buf_printf(out, " --budget %g%%", 100 * budget);
-	if (max_kld > 0)
-		buf_printf(out, " --max-kld %g", max_kld);
-}
-
 static void put_conversion(struct buf *out, const struct report *report, const char *source)
 {
 	static const char *const forms[] = { "recipe", "format", "dtype" };
@@ -88,7 +65,8 @@ static void put_conversion(struct buf *out, const struct report *report, const c
 			job_option_put(out, forms[i], text_of(options, forms[i]));
 	job_options_put(out, options, "S.amax");
 	put_rounding(out, json_object_get(options, "rounding"));
-	put_keep(out, json_object_get(options, "keep"));
+	if (json_object_get(options, "tensors") || json_object_get(options, "keep"))
+		buf_puts(out, " --tensors KEEP");
 }
 
 static void put_eval(struct buf *out, const struct report *report, const char *source)

@@ -43,6 +43,21 @@ static void grow(struct intern *intern)
 	}
 }
 
+/* Returns the slot of a string, or the free one where it belongs; there must be one. */
+static size_t find_slot(const struct intern *intern, uint64_t hash, const void *key, size_t len)
+{
+	size_t slot = hash & (intern->n_slots - 1);
+
+	for (; intern->slots[slot]; slot = (slot + 1) & (intern->n_slots - 1)) {
+		const struct intern_entry *entry = &intern->entries[intern->slots[slot] - 1];
+
+		if (entry->hash == hash && entry->len == len &&
+		    !memcmp(intern->keys.data + entry->offset, key, len))
+			break;
+	}
+	return slot;
+}
+
 size_t intern_add(struct intern *intern, const void *key, size_t len)
 {
 	uint64_t hash = hash_of(key, len);
@@ -50,19 +65,21 @@ size_t intern_add(struct intern *intern, const void *key, size_t len)
 
 	if (2 * intern->n >= intern->n_slots)
 		grow(intern);
-	for (slot = hash & (intern->n_slots - 1); intern->slots[slot];
-	     slot = (slot + 1) & (intern->n_slots - 1)) {
-		const struct intern_entry *entry = &intern->entries[intern->slots[slot] - 1];
-
-		if (entry->hash == hash && entry->len == len &&
-		    !memcmp(intern->keys.data + entry->offset, key, len))
-			return intern->slots[slot] - 1;
-	}
+	slot = find_slot(intern, hash, key, len);
+	if (intern->slots[slot])
+		return intern->slots[slot] - 1;
 	ARRAY_GROW(intern->entries, intern->n);
 	intern->entries[intern->n] = (struct intern_entry){ hash, intern->keys.len, len };
 	buf_add(&intern->keys, key, len);
 	intern->slots[slot] = (uint32_t)++intern->n;
 	return intern->n - 1;
+}
+
+size_t intern_find(const struct intern *intern, const void *key, size_t len)
+{
+	size_t slot = intern->n ? find_slot(intern, hash_of(key, len), key, len) : 0;
+
+	return intern->n && intern->slots[slot] ? intern->slots[slot] - 1 : SIZE_MAX;
 }
 
 void intern_release(struct intern *intern)

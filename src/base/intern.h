@@ -28,6 +28,9 @@ struct intern {
 /* Returns the number of a string of len bytes, and adds it if it is new: then the number is the old
  * intern->n. */
 size_t intern_add(struct intern *intern, const void *key, size_t len);
+
+/* Returns the number of a string of len bytes, or SIZE_MAX. */
+size_t intern_find(const struct intern *intern, const void *key, size_t len);
 void intern_release(struct intern *intern);
 
 #endif

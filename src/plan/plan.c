@@ -432,7 +432,6 @@ void plan_release(struct plan *plan)
 	buf_release(&plan->files.params);
 	buf_release(&plan->files.hf_quant_config);
 	selection_release(&plan->selection);
-	keep_list_release(&plan->keep);
 	skip_list_release(&plan->skipped);
 	profile_release(&plan->profile);
 	checkpoint_release(&plan->source);

@@ -22,7 +22,6 @@
 #include "compensate/compensate.h"
 #include "format/format.h"
 #include "recipe/recipe.h"
-#include "select/keep_list.h"
 #include "select/select.h"
 #include "select/skip_list.h"
 
@@ -174,7 +173,6 @@ struct plan {
 
 	struct profile profile; /* the rows of the model's family; not for CONVERT_DEQUANTIZE */
 	struct selection selection;
-	struct keep_list keep;		/* what --keep chose; CONVERT_QUANTIZE */
 	struct skip_list skipped;	/* kept modules that the configuration names */
 	struct plan_unit *units;	/* by unit of the selection */
 	struct plan_group *groups;	/* by scale group; CONVERT_QUANTIZE */

@@ -27,15 +27,29 @@ static int check_history(const struct recipe *recipe, const struct quantize_para
 		       recipe->name);
 }
 
+/* Returns the i-th recipe that rules and the list of tensors ask for; NULL: to keep tensors. */
+static const struct recipe *asked_recipe(const struct select_options *select, size_t i)
+{
+	return i < select->n_rules ? select->rules[i].recipe
+				   : select->named->lines[i - select->n_rules].recipe;
+}
+
+static size_t n_asked(const struct select_options *select)
+{
+	return select->n_rules + (select->named ? select->named->names.n : 0);
+}
+
 /* ERR_USAGE for a calibration without any effect. */
 static int check_use(const struct plan *plan, const struct quantize_params *params,
 		     const struct static_scales *scales, struct err *err)
 {
 	bool used = params->calibration.kv_cache || static_scales_is_static(scales, plan->recipe);
 
-	for (size_t i = 0; i < params->select.n_rules && !used; i++)
-		used = params->select.rules[i].recipe &&
-		       static_scales_is_static(scales, params->select.rules[i].recipe);
+	for (size_t i = 0; i < n_asked(&params->select) && !used; i++) {
+		const struct recipe *recipe = asked_recipe(&params->select, i);
+
+		used = recipe && static_scales_is_static(scales, recipe);
+	}
 	if (used || !params->calibration.path)
 		return 0;
 	return err_set(err, ERR_USAGE,
@@ -52,8 +66,6 @@ static int plan_request(struct plan *plan, const struct quantize_params *params,
 {
 	struct scheme scheme;
 
-	if (quantize_check_keep(&params->keep, err))
-		return -1;
 	if (params->select.requantize && params->convert.preserve)
 		return err_set(err, ERR_USAGE,
 			       "options '--preserve-high-precision' and '--requantize' cannot be "
@@ -62,8 +74,8 @@ static int plan_request(struct plan *plan, const struct quantize_params *params,
 	if (!plan->recipe || recipe_weight_spec(plan->recipe, &params->tuning, &plan->spec, err) ||
 	    check_history(plan->recipe, params, err) || check_use(plan, params, scales, err))
 		return -1;
-	for (size_t i = 0; i < params->select.n_rules; i++) {
-		const struct recipe *recipe = params->select.rules[i].recipe;
+	for (size_t i = 0; i < n_asked(&params->select); i++) {
+		const struct recipe *recipe = asked_recipe(&params->select, i);
 
 		if (recipe && check_history(recipe, params, err))
 			return -1;
@@ -88,18 +100,11 @@ static int table_spec(struct plan *plan, size_t u, struct err *err)
 	return 0;
 }
 
-int quantize_other_spec(const struct quantize_params *params, const struct recipe *recipe,
-			struct qspec *spec, struct err *err)
-{
-	const struct recipe_tuning tuning = { .fp8_format = params->tuning.fp8_format };
-
-	return recipe_weight_spec(recipe, &tuning, spec, err);
-}
-
-/* Makes the spec of a unit: the job's recipe gets the whole tuning. */
+/* Makes the spec of a unit: the job's recipe gets the whole tuning, others only the FP8 format. */
 static int unit_spec(struct plan *plan, const struct quantize_params *params, size_t u,
 		     struct err *err)
 {
+	const struct recipe_tuning tuning = { .fp8_format = params->tuning.fp8_format };
 	const struct unit *unit = &plan->selection.units[u];
 	struct scheme scheme;
 	struct qspec spec;
@@ -107,7 +112,7 @@ static int unit_spec(struct plan *plan, const struct quantize_params *params, si
 	if (unit->table)
 		return table_spec(plan, u, err);
 	if (unit->recipe != plan->recipe) {
-		if (quantize_other_spec(params, unit->recipe, &spec, err))
+		if (recipe_weight_spec(unit->recipe, &tuning, &spec, err))
 			return -1;
 		plan_spec_set(plan, u, &spec);
 	}
@@ -166,17 +171,6 @@ static int plan_shapes(struct plan *plan, const struct quantize_params *params, 
 			       "format '%s' cannot hold any weight of '%s' with recipe '%s': %s",
 			       plan->format->name, params->convert.input, plan->recipe->name,
 			       reason);
-	return plan_settle(plan, params, err);
-}
-
-/* Keeps the groups that --keep chooses, or gives them another recipe. */
-static int plan_sensitive(struct plan *plan, const struct quantize_params *params,
-			  const struct static_scales *scales, struct err *err)
-{
-	if (!params->keep.path)
-		return 0;
-	if (quantize_sensitive(plan, params, scales, err))
-		return -1;
 	return plan_settle(plan, params, err);
 }
 
@@ -248,36 +242,25 @@ static int check_exact(const struct plan *plan, const struct quantize_params *pa
 		       params->convert.input);
 }
 
-struct select_options quantize_select_options(const struct plan *plan,
-					      const struct quantize_params *params,
-					      const struct recipe *recipe)
-{
-	struct select_options select = params->select;
-
-	select.recipe = recipe;
-	select.profile = &plan->profile;
-	select.format = plan->format;
-	select.target = plan->target;
-	select.advise = true;
-	return select;
-}
-
 /* Makes the plan after the request is checked and the source is open. */
 static int plan_source(struct plan *plan, const struct quantize_params *params,
 		       const struct static_scales *scales, struct progress *progress,
 		       struct err *err)
 {
-	struct select_options select;
+	struct select_options select = params->select;
 
 	if (plan_profile(plan, params, scales, err))
 		return -1;
-	select = quantize_select_options(plan, params, plan->recipe);
+	select.recipe = plan->recipe;
+	select.profile = &plan->profile;
+	select.format = plan->format;
+	select.target = plan->target;
+	select.advise = true;
 	if (expect_elements(&plan->source, err) ||
 	    selection_make(&plan->selection, &plan->source, &select, err) ||
 	    (select.requantize && plan_check_source(plan, params->convert.io, err)) ||
 	    plan_cover(plan, scales, err) || plan_specs(plan, params, err) ||
-	    plan_shapes(plan, params, err) || plan_skip(plan, params, progress, err) ||
-	    plan_sensitive(plan, params, scales, err))
+	    plan_shapes(plan, params, err) || plan_skip(plan, params, progress, err))
 		return -1;
 	plan_groups(plan);
 	if (check_exact(plan, params, err) || static_scales_apply(scales, plan, err) ||
@@ -291,8 +274,8 @@ static int plan_source(struct plan *plan, const struct quantize_params *params,
 	return plan_finish(plan, progress, err);
 }
 
-int quantize_plan_make(struct plan *plan, const struct quantize_params *params,
-		       struct progress *progress, struct err *err)
+static int plan_make(struct plan *plan, const struct quantize_params *params,
+		     struct progress *progress, struct err *err)
 {
 	const struct convert_params *convert = &params->convert;
 	struct static_scales scales;
@@ -311,5 +294,22 @@ out:
 	static_scales_release(&scales);
 	if (rc)
 		plan_release(plan);
+	return rc;
+}
+
+int quantize_plan_make(struct plan *plan, const struct quantize_params *params,
+		       struct progress *progress, struct err *err)
+{
+	struct quantize_params all = *params;
+	struct named named = { 0 };
+	int rc = 0;
+
+	*plan = (struct plan){ .stream_fd = -1 };
+	if (params->tensors) {
+		rc = named_read(&named, params->convert.io, params->tensors, err);
+		all.select.named = &named;
+	}
+	rc = rc ? rc : plan_make(plan, &all, progress, err);
+	named_release(&named);
 	return rc;
 }

@@ -9,7 +9,7 @@
 
 #include "plan/static_scales.h"
 #include "plan/plan.h"
-#include "select/keep_list.h"
+#include "select/select.h"
 
 /* How codes are chosen: each the nearest to its weight, or so that errors compensate each other. */
 enum rounding { ROUNDING_NEAREST, ROUNDING_COMPENSATED };
@@ -22,7 +22,7 @@ struct quantize_params {
 	const char *target;
 	struct recipe_tuning tuning;
 	struct static_scales_params calibration;
-	struct keep_params keep;
+	const char *tensors; /* path of a list; NULL: none */
 	enum profile_level profile;
 	enum rounding rounding;
 	/* keeps units for NONFINITE_SKIP: execute_skip_nonfinite(), which reads the weights */
@@ -53,29 +53,5 @@ int quantize_outputs(struct plan *plan, bool preserve, struct err *err);
 
 /* Returns all options that decide the output's bytes, for the manifest. */
 json_t *quantize_identity(const struct plan *plan, const struct quantize_params *params);
-
-/* Returns the recipe's numbers, for the same. */
-json_t *quantize_spec_json(const struct qspec *spec);
-
-/* Checks the options of --keep against each other. */
-int quantize_check_keep(const struct keep_params *keep, struct err *err);
-
-/* Keeps what --keep says, or gives it another recipe: fills plan.keep.  selection_settle() must
- * follow.  ERR_INPUT, ERR_USAGE for a table that cannot be read or does not fit the plan. */
-int quantize_sensitive(struct plan *plan, const struct quantize_params *params,
-		       const struct static_scales *scales, struct err *err);
-
-/* Returns the options of a selection by a recipe for all. */
-struct select_options quantize_select_options(const struct plan *plan,
-					      const struct quantize_params *params,
-					      const struct recipe *recipe);
-
-/* Makes the spec of a recipe that is not that of the job: of the tuning it gets only the FP8
- * format. */
-int quantize_other_spec(const struct quantize_params *params, const struct recipe *recipe,
-			struct qspec *spec, struct err *err);
-
-/* Returns what the manifest says about --keep. */
-json_t *quantize_keep_json(const struct plan *plan, const struct keep_params *keep);
 
 #endif

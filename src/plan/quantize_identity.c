@@ -11,7 +11,7 @@
 #include "plan/quantize.h"
 
 /* The numbers of the job's recipe, after tuning. */
-json_t *quantize_spec_json(const struct qspec *spec)
+static json_t *spec_json(const struct qspec *spec)
 {
 	char format[WORD_SIZE], arith[WORD_SIZE], mx_rule[WORD_SIZE];
 
@@ -84,7 +84,7 @@ json_t *quantize_identity(const struct plan *plan, const struct quantize_params 
 		"{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:b, s:b, s:s, s:b, s:b, s:o}", "recipe",
 		plan->recipe->name, "format", plan->format->name, "target",
 		engine_name(plan->target), "profile", profiles[params->profile], "scales",
-		quantize_spec_json(&plan->spec), "include",
+		spec_json(&plan->spec), "include",
 		patterns_json(select->include, select->n_include), "exclude",
 		patterns_json(select->exclude, select->n_exclude), "tensor", rules_json(select),
 		"ragged", select->ragged, "requantize", select->requantize, "on_nonfinite",
@@ -94,7 +94,7 @@ json_t *quantize_identity(const struct plan *plan, const struct quantize_params 
 
 	if (plan->rounding)
 		json_object_set_new(options, "rounding", rounding_identity(plan));
-	if (params->keep.path)
-		json_object_set_new(options, "keep", quantize_keep_json(plan, &params->keep));
+	if (select->named)
+		json_object_set_new(options, "tensors", json_string(select->named->sha256));
 	return options;
 }

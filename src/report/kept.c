@@ -12,7 +12,7 @@
 
 /* Reasons of tensors that `quantize` would have taken: by its manifest, or without one. */
 static const char unrecorded[] = "kept for a reason that the manifest does not record";
-static const char sensitive[] = "by its measured sensitivity";
+static const char listed[] = "by its author's list";
 static const char foreign[] = "chosen by its author";
 static const char passed[] = "in 4 bits, as in the source";
 
@@ -169,6 +169,12 @@ static void take_roles(struct kept_reasons *kept, const struct checkpoint *check
 	role_cache_release(&roles);
 }
 
+/* Has the job a list of --tensors, or a choice by the option --keep of earlier versions? */
+static bool is_listed(const json_t *options)
+{
+	return json_object_get(options, "tensors") || json_object_get(options, "keep");
+}
+
 void kept_find(struct kept_reasons *kept, const struct checkpoint *checkpoint,
 	       const struct detection *detection, const json_t *options)
 {
@@ -185,9 +191,9 @@ void kept_find(struct kept_reasons *kept, const struct checkpoint *checkpoint,
 	if (recorded.select.recipe &&
 	    !selection_make(&selection, checkpoint, &recorded.select, &ignored)) {
 		take_reasons(kept, checkpoint, &selection,
-			     !options				? foreign
-			     : json_object_get(options, "keep") ? sensitive
-								: unrecorded);
+			     !options		  ? foreign
+			     : is_listed(options) ? listed
+						  : unrecorded);
 		take_obstacle(kept, &selection);
 	} else {
 		take_roles(kept, checkpoint, detection);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Decides each tensor by itself, in this order: types and shapes that cannot be quantized, --tensor
- * (the last matching rule), --include and --exclude, the profile of its family, its role.  The
- * patterns that make a name a router, a norm or a head are rows in names/role.c; a family's are
- * rows in profile_rows.c.
+ * Decides each tensor by itself, in this order: types and shapes that cannot be quantized, the list
+ * of --tensors, --tensor (the last matching rule), --include and --exclude, the profile of its
+ * family, its role.  The patterns that make a name a router, a norm or a head are rows in
+ * names/role.c; a family's are rows in profile_rows.c.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -142,27 +142,43 @@ static void keep_role(struct candidate *c)
 	candidate_keep(c, "%s", role);
 }
 
-/* Applies --tensor; sets *decided if a rule matches.  A rule overrides a role, but never quantizes
- * a table that is not multiplied. */
-static int apply_rules(struct candidate *c, const struct select_options *options,
-		       const struct patterns *patterns, bool *decided, struct err *err)
+/* Does what an option says of a tensor.  It overrides a role, but never quantizes a table that is
+ * not multiplied. */
+static void obey(struct candidate *c, const struct recipe *recipe, const char *option)
 {
-	const struct recipe *recipe;
-	size_t rule;
-
-	if (match_last(patterns->rules, patterns->n_rules, c->source->tensor->name, &rule, err))
-		return -1;
-	*decided = rule != NONE;
-	if (!*decided)
-		return 0;
 	c->rule = RULE_USER;
-	recipe = options->rules[rule].recipe;
 	if (!recipe)
-		candidate_keep(c, "skipped by --tensor");
+		candidate_keep(c, "skipped by %s", option);
 	else if (c->facts.linear || candidate_is_fused(c))
 		c->recipe = recipe;
 	else
 		keep_role(c);
+}
+
+/* Returns the number of its name in the list of --tensors, or SIZE_MAX. */
+static size_t find_named(const struct candidate *c, const struct select_options *options)
+{
+	return options->named
+		       ? named_find(options->named, c->source->tensor->name, candidate_is_fused(c))
+		       : SIZE_MAX;
+}
+
+/* Applies --tensors and --tensor; sets *decided if one matches. */
+static int apply_rules(struct candidate *c, const struct select_options *options,
+		       const struct patterns *patterns, bool *decided, struct err *err)
+{
+	size_t named = find_named(c, options), rule;
+
+	*decided = true;
+	if (named != SIZE_MAX) {
+		obey(c, options->named->lines[named].recipe, "--tensors");
+		return 0;
+	}
+	if (match_last(patterns->rules, patterns->n_rules, c->source->tensor->name, &rule, err))
+		return -1;
+	*decided = rule != NONE;
+	if (*decided)
+		obey(c, options->rules[rule].recipe, "--tensor");
 	return 0;
 }
 
@@ -410,11 +426,46 @@ static int note_pattern(const struct select *select, const struct pattern *patte
 	return 0;
 }
 
+/* Refuses a name of the list that no tensor has, and notes those whose recipe no tensor takes. */
+static int check_named(const struct select *select, struct notes *notes, struct err *err)
+{
+	const struct named *named = select->options->named;
+	const struct candidate **first = xcalloc(named->names.n + 1, sizeof *first);
+	int rc = 0;
+
+	for (size_t i = 0; i < select->n; i++) {
+		const struct candidate *c = &select->candidates[i];
+		size_t name = find_named(c, select->options);
+
+		if (name != SIZE_MAX && (!first[name] || c->recipe))
+			first[name] = c;
+	}
+	for (size_t i = 0; i < named->names.n && !rc; i++) {
+		const struct intern_entry *entry = &named->names.entries[i];
+
+		if (!first[i])
+			rc = err_set(err, ERR_INPUT,
+				     "'%s' line %zu: '%.*s' is not a name of a tensor or a module "
+				     "of '%s'",
+				     named->path, named->lines[i].number, (int)entry->len,
+				     named->names.keys.data + entry->offset,
+				     select->checkpoint->path);
+		else if (named->lines[i].recipe && !first[i]->recipe)
+			notes_add(notes, NOTE_PATTERN_UNUSED, first[i]->source->tensor->name,
+				  "line %zu of --tensors quantizes nothing: '%s' is kept (%s)",
+				  named->lines[i].number, first[i]->source->tensor->name,
+				  first[i]->reason);
+	}
+	free(first);
+	return rc;
+}
+
 int select_patterns(const struct select *select, struct notes *notes, struct err *err)
 {
 	struct patterns patterns = { 0 };
-	int rc = patterns_compile(&patterns, select->options, err);
+	int rc = select->options->named ? check_named(select, notes, err) : 0;
 
+	rc = rc ? rc : patterns_compile(&patterns, select->options, err);
 	for (size_t p = 0; p < patterns.n_rules && !rc; p++)
 		rc = note_pattern(select, &patterns.rules[p],
 				  select->options->rules[p].recipe != NULL, notes, err);

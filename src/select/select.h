@@ -3,8 +3,8 @@
  * Which matrices of a checkpoint are quantized, with which recipe, and for all others the reason
  * why they are kept.
  *
- * Order: selection_make(); selection_keep() and selection_switch() as needed, then
- * selection_settle(); selection_release().
+ * Order: selection_make(); selection_keep() as needed, then selection_settle();
+ * selection_release().
  */
 #ifndef FP8CONV_SELECT_SELECT_H
 #define FP8CONV_SELECT_SELECT_H
@@ -19,6 +19,7 @@
 #include "ckpt/checkpoint.h"
 #include "format/engine.h"
 #include "recipe/recipe.h"
+#include "select/named.h"
 #include "select/notes.h"
 #include "select/profile.h"
 #include "source/unit.h"
@@ -44,6 +45,7 @@ struct select_options {
 	/* --tensor; the last match wins, and overrides lists and roles (not shapes) */
 	const struct select_rule *rules;
 	size_t n_rules;
+	const struct named *named; /* --tensors, which comes before all of these; NULL: none */
 	bool ragged;	 /* blockwise also if a dimension is not a multiple of the block */
 	bool requantize; /* read FP8 and low-bit weights of the source through their scales */
 	const struct profile *profile; /* the rows of the model's family; NULL: none */
@@ -77,11 +79,6 @@ int selection_make(struct selection *selection, const struct checkpoint *checkpo
 /* Keeps unit i for `reason`, and its joint set: the weights that engines merge with it, all experts
  * of its layer.  Indices stay.  selection_settle() must follow before the units are used. */
 void selection_keep(struct selection *selection, size_t i, const char *reason);
-
-/* Gives unit i, which is quantized, the recipe that unit j, the same matrix, has in another
- * selection of the same source.  The caller does so for all of a joint set. */
-void selection_switch(struct selection *selection, size_t i, const struct selection *other,
-		      size_t j, const char *reason);
 
 /* Joins the matrices of kept fused experts into one unit again, and counts units.  INDICES CHANGE
  * if there were any.  ERR_USAGE if no unit is left to quantize, or an FP8 tensor would be kept. */

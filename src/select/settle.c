@@ -30,38 +30,6 @@ void selection_keep(struct selection *selection, size_t i, const char *reason)
 	}
 }
 
-/* Leaves the tensor-parallel sizes that load in both selections. */
-static void join_sizes(struct selection *selection, const struct selection *other)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < selection->n_tp; i++) {
-		bool found = false;
-
-		for (size_t k = 0; k < other->n_tp; k++)
-			found |= other->tp[k] == selection->tp[i];
-		if (found)
-			selection->tp[n++] = selection->tp[i];
-	}
-	selection->n_tp = n;
-}
-
-void selection_switch(struct selection *selection, size_t i, const struct selection *other,
-		      size_t j, const char *reason)
-{
-	struct unit *unit = &selection->units[i];
-	const struct unit *to = &other->units[j];
-
-	unit->recipe = to->recipe;
-	unit->static_input = to->static_input;
-	unit->obstacle = to->obstacle;
-	unit->rule = RULE_USER;
-	unit->rule_source = NULL;
-	free(unit->reason);
-	unit->reason = xstrdup(reason);
-	join_sizes(selection, other);
-}
-
 /* Is it a kept matrix of fused experts, or its bias?  It has another name than its source. */
 static bool is_kept_slice(const struct unit *unit)
 {

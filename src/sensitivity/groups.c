@@ -192,11 +192,15 @@ static void list_unmeasured(struct kld_recipe *recipe, const struct plan *plan,
 			    const struct unit_places *places)
 {
 	for (size_t i = 0; i < places->n; i++) {
+		size_t u = places->list[i].unit;
+		const struct unit *unit = &plan->selection.units[u];
+
 		if (places->list[i].group != SIZE_MAX)
 			continue;
 		ARRAY_GROW(recipe->unmeasured, recipe->n_unmeasured);
-		recipe->unmeasured[recipe->n_unmeasured++] =
-			module_name(&plan->selection.units[places->list[i].unit]);
+		recipe->unmeasured[recipe->n_unmeasured++] = module_name(unit);
+		recipe->unmeasured_bf16 += unit->rows * unit->cols * sizeof(uint16_t);
+		recipe->unmeasured_fp8 += output_size(plan, u);
 	}
 }
 

@@ -15,7 +15,7 @@
 
 #include "plan/quantize.h"
 #include "dataset/dataset.h"
-#include "select/kld_table.h"
+#include "sensitivity/table.h"
 #include "forward/forward.h"
 #include "sweep/plan.h"
 #include "sweep/progress.h"

@@ -97,10 +97,11 @@ def mixed_problems(model: pathlib.Path) -> Iterator[str]:
         np.save(folder / "ids.npy", ids)
         table = measure(folder, ["--recipe", "blockwise,channelwise", "--format", "compressed-tensors"])
         middle = sum(recipe["kld_sum"] for recipe in table["recipes"]) / 2
-        done = run("quantize", folder / "m", "-o", folder / "out", "--format", "compressed-tensors", "--keep", folder / "S.json",
-                   "--keep-as", "channelwise", "--max-kld", str(middle), "-q")
-        if done.returncode:
-            raise RuntimeError(done.stderr.decode().strip())
+        for arguments in (["sensitivity", "--from", folder / "S.json", "--as", "channelwise", "--max-kld", str(middle), "-o", folder / "mix"],
+                          ["quantize", folder / "m", "-o", folder / "out", "--format", "compressed-tensors", "--tensors", folder / "mix"]):
+            done = run(*arguments, "-q")
+            if done.returncode:
+                raise RuntimeError(done.stderr.decode().strip())
         columns = {tensor.shape[1] for _, name, tensor in read_checkpoint(folder / "out") if name.endswith("_scale")}
         groups = json.loads((folder / "out/config.json").read_text())["quantization_config"]["config_groups"]
         if {group["weights"]["strategy"] for group in groups.values()} != {"block", "channel"} or len(columns) < 2:
@@ -119,7 +120,7 @@ def main() -> None:
         for recipe in RECIPES if name == "llama" else ["blockwise"]:
             report(f"sensitivity of {name}, {recipe}", problems(name, recipe))
     if folder := sample("tiny-llama"):
-        report("quantize --keep-as, loaded by transformers", mixed_problems(folder))
+        report("quantize --tensors, loaded by transformers", mixed_problems(folder))
     finish()
 
 

@@ -168,7 +168,8 @@ def main():
     result, told = fp8conv(*arguments, "-o", table, "--json", "--progress=json")
     check("sensitivity", keys["Result"], [result])
     check("sensitivity", keys[progress], [told])
-    check_conversion("quantize", dense, str(folder / "mixed"), "--keep", table, "--budget", "20%", has="keep")
+    check("sensitivity", keys["Choice (\\-\\-from)"],
+          [fp8conv("sensitivity", "--from", table, "--budget", "20%", "--dry-run", "--json")[0]])
 
     histories = [str(SAMPLES / f"amax/tiny-llama-{i}.amax") for i in (1, 2)]
     check("merge", page_keys("merge")[""], [fp8conv("merge", *histories, "-o", str(folder / "m.amax"), "--json")[0]])

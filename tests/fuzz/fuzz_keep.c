@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "select/kld_table.h"
+#include "sensitivity/table.h"
 #include "tests/fuzz/fuzz.h"
 
 static void write_file(const char *path, const void *data, size_t size)

@@ -103,7 +103,7 @@ ROUNDING = {"data_sha256": "0" * 64, "sequences": 4, "tokens": 2048, "domains": 
 MANIFESTS = [
     MANIFEST, MANIFEST | {"files": HASHES, "inputs": [RECORD | {"sha256": "2" * 64}, *HASHES]},
     MANIFEST | {"options": {"recipe": "mxfp8", "tensor": ["a=skip", "b=mxfp8"], "exclude": ["a"], "scales": SPEC | {"pow2": False, "margin": 32},
-                            "rounding": ROUNDING, "keep": {"sha256": "0", "budget": 0.1, "max_kld": None, "as": ["bf16"]}},
+                            "rounding": ROUNDING, "tensors": "0"},
                 "rounding": {"rounding": "compensated", "shrink": 0.25, "tried": []}},
     {"tool": "fp8conv", "command": "dequantize", "options": {"dtype": "bf16"}, "inputs": [], "shards": [], "finished": False},
     MANIFEST | {"options": MANIFEST["options"] | {"scales": SPEC | {"scale_arith": "deepseek", "amax_epsilon": 1e-12}}}, [], {}]

@@ -15,7 +15,7 @@ python3 "$CLI/complete.py" fish script <"$CLI/completion/lines"
 #1> fp8conv quantize --recipe=b| --recipe=blockwise
 #1> fp8conv quantize --format=| --format=compressed-tensors --format=hf --format=modelopt
 #1> fp8conv quantize --include=a --inc| --include
-#1> fp8conv quantize --tensor=a=skip --ten| --tensor
+#1> fp8conv quantize --tensor=a=skip --ten| --tensor --tensors
 #1> fp8conv quantize --ragged --rag| --ragged
 #1> fp8conv verify --backend=au| --backend=auto
 #1> fp8conv verify --backend re| reference

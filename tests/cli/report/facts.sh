@@ -88,10 +88,11 @@ has r7/README.md "| Rounding | compensated, by 384 tokens in 12 sequences of cal
 has r7/README.md "% of codes are not the nearest"
 has r7/README.md "Every scale was compared with the source"
 "$FP8CONV" sensitivity "$model" --recipe blockwise --data ids.jsonl -o S.json --quiet
-"$FP8CONV" quantize "$model" -o kept --keep S.json --budget 20% --quiet
+"$FP8CONV" sensitivity --from S.json --budget 20% -o KEEP --quiet
+"$FP8CONV" quantize "$model" -o kept --tensors KEEP --quiet
 "$FP8CONV" report kept --source "$model" -o r8
-has r8/README.md "--keep S.json --budget 20%"
-has r8/README.md "| by its measured sensitivity |"
+has r8/README.md "--tensors KEEP"
+has r8/README.md "| by its author&#39;s list |"
 
 # Problems are told.
 cp -r out bad

@@ -53,4 +53,9 @@ python3 - <<'END'
 import json
 assert json.load(open("more.json"))["recipes"][0]["unmeasured"] == ["vision.blocks.0.attn.proj"]
 END
-"$FP8CONV" quantize more -o out --tensor 'vision=blockwise' --keep more.json --budget 10%
+python3 - <<'END'
+import json
+assert json.load(open("more.json"))["recipes"][0]["unmeasured_bytes"] == {"bf16": 2 * 128 * 128, "fp8": 128 * 128 + 4}
+END
+"$FP8CONV" sensitivity --from more.json more --budget 10% --dry-run --json >choice.json
+python3 "$CLI/json_check.py" choice.json "j['all_bytes'] == 2 * 128 * 128 + 4 * 393216"

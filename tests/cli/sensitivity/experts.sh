@@ -77,10 +77,11 @@ assert all(g["bytes"]["bf16"] == 2 * 5 * 60 * 3 * 16444 for g in groups), groups
 END
 "$FP8CONV" sensitivity granitemoehybrid --data ids.jsonl --recipe channelwise --by expert --dry-run --json >plan.json
 python3 "$CLI/json_check.py" plan.json "sum(g['group'].endswith('.experts') for g in j['groups']) == 4"
-"$FP8CONV" quantize granitemoehybrid -o mixed --recipe channelwise --keep table.json --budget 60% --dry-run --json >plan.json
+"$FP8CONV" sensitivity --from table.json --budget 60% -o KEEP
+"$FP8CONV" quantize granitemoehybrid -o mixed --recipe channelwise --tensors KEEP --dry-run --json >plan.json
 python3 - <<'END'
 import json
-kept = [t["name"].split(".")[2:5:2] for t in json.load(open("plan.json"))["tensors"] if "put_linear" in t["name"] and t["reason"] == "sensitive"
+kept = [t["name"].split(".")[2:5:2] for t in json.load(open("plan.json"))["tensors"] if "put_linear" in t["name"] and t["reason"] == "skipped by --tensors"
         and "moe" in t["name"]]
 layers = {layer for layer, _ in kept}
 assert len(layers) == 2 and sorted(kept) == sorted([n, s] for n in layers for s in ("input_linear", "output_linear")), kept

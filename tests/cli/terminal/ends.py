@@ -61,10 +61,12 @@ expect("a long command", show("calibrate", "dense", "--data", "text.txt", "--seq
        [r"next       fp8conv quantize dense -o DIR --recipe delayed \\",
         r"             --calibration 'amax - of '\\''it'\\'' -x\.amax'"])
 expect("sensitivity", show("sensitivity", "dense", "--data", "text.txt", "--seq-len", "16", "--passes", "1", "--ragged", "--exclude",
-                           "mlp|layers.[1-3]", "--recipe", "channelwise,mxfp8", "--format", "compressed-tensors", "-o", "S.json")[-4:],
-       [r"output     S\.json", r"next       fp8conv quantize dense -o DIR --recipe channelwise \\",
+                           "mlp|layers.[1-3]", "--recipe", "channelwise,mxfp8", "--format", "compressed-tensors", "-o", "S.json")[-2:],
+       [r"output     S\.json", r"next       fp8conv sensitivity --from S\.json --budget 10% -o KEEP"])
+expect("choice", show("sensitivity", "--from", "S.json", "--budget", "10%", "-o", "KEEP", "dense")[-4:],
+       [r"output     KEEP", r"next       fp8conv quantize dense -o DIR --recipe channelwise \\",
         r"             --format compressed-tensors --exclude 'mlp\|layers\.\[1-3\]' --ragged \\",
-        r"             --keep S\.json --budget 10%"])
+        r"             --tensors KEEP"])
 pathlib.Path("t.amax").write_bytes(pathlib.Path("s.amax").read_bytes())
 expect("merge", show("merge", "s.amax", "t.amax", "-o", "m.amax"),
        [r"fp8conv merge: note: 's\.amax' and 't\.amax' are of the same data, which counts tw", "ice",

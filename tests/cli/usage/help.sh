@@ -26,7 +26,7 @@ fails 2 " quantize: unknown option '--frobnicate' (see 'fp8conv quantize --help'
 #1> Calibrating:
 #1>   calibrate   Run a model on data and record the amax of every matrix product
 #1>   merge       Merge amax histories
-#1>   sensitivity Measure what each group of matrices costs when it is quantized
+#1>   sensitivity Measure what each group of matrices costs, and choose by it
 #1>
 #1> Converting:
 #1>   dequantize  Convert an FP8 checkpoint back to BF16, F16 or F32

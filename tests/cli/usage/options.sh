@@ -12,7 +12,7 @@ fails 2 "${q}unknown option '--' (see 'fp8conv quantize --help')" quantize --=3
 fails 2 "${q}unknown option '-Z' (see 'fp8conv quantize --help')" quantize in -qvZ -o out
 fails 2 "${q}unknown option '-Z' (see 'fp8conv quantize --help')" quantize in -Zq -o out
 fails 2 "${q}unknown option '--activations' (see 'fp8conv quantize --help')" quantize in --activations f
-fails 2 "${q}option '--m' is ambiguous: '--min-tokens' or '--max-kld', and more" quantize in --m 3
+fails 2 "${q}option '--m' is ambiguous: '--min-tokens' or '--manifest', and more" quantize in --m 3
 fails 2 "${q}option '--re' is ambiguous: '--recipe' or '--requantize', and more" quantize in --re
 fails 2 "${q}option '--recipe' needs a value (RECIPE)" quantize in -o out --recipe
 fails 2 "${q}option '--recipe' needs a value (RECIPE)" quantize in -o out --rec

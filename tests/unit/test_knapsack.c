@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * keep_choose() against all choices of small cases, one after the other.
+ * knapsack_choose() against all choices of small cases, one after the other.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,15 +11,15 @@
 
 #include <cmocka.h>
 
-#include "select/keep_choose.h"
+#include "sensitivity/knapsack.h"
 
 #define MAX_SETS    5
 #define MAX_OPTIONS 4
 #define SLACK	    1e-9 /* sums in another order */
 
 struct game {
-	struct keep_option options[MAX_SETS][MAX_OPTIONS];
-	struct keep_set sets[MAX_SETS];
+	struct knapsack_option options[MAX_SETS][MAX_OPTIONS];
+	struct knapsack_set sets[MAX_SETS];
 	size_t n;
 	double largest; /* saving of one set */
 };
@@ -39,14 +39,14 @@ static void deal(struct game *game, uint64_t *seed)
 		size_t n = 1 + next_random(seed) % MAX_OPTIONS;
 
 		for (size_t i = 0; i < n; i++) {
-			game->options[s][i] = (struct keep_option){
+			game->options[s][i] = (struct knapsack_option){
 				.kld = (double)(next_random(seed) % 17) / 16,
 				.n_bytes = 90 + (int64_t)(next_random(seed) % 40),
 			};
 			if (game->options[s][0].kld - game->options[s][i].kld > game->largest)
 				game->largest = game->options[s][0].kld - game->options[s][i].kld;
 		}
-		game->sets[s] = (struct keep_set){ game->options[s], n, 99 };
+		game->sets[s] = (struct knapsack_set){ game->options[s], n, 99 };
 	}
 }
 
@@ -56,7 +56,7 @@ static double sum_kld(const struct game *game, int64_t *n_bytes)
 
 	*n_bytes = 0;
 	for (size_t s = 0; s < game->n; s++) {
-		const struct keep_set *set = &game->sets[s];
+		const struct knapsack_set *set = &game->sets[s];
 
 		assert_true(set->chosen < set->n_options);
 		kld += set->options[set->chosen].kld;
@@ -73,7 +73,7 @@ static double smallest(const struct game *game, size_t s, int64_t n_bytes)
 	if (s == game->n)
 		return n_bytes >= 0 ? 0 : 1e9;
 	for (size_t i = 0; i < game->sets[s].n_options; i++) {
-		const struct keep_option *option = &game->options[s][i];
+		const struct knapsack_option *option = &game->options[s][i];
 		double rest;
 
 		if (i && option->kld >= game->options[s][0].kld)
@@ -107,21 +107,21 @@ static void no_choice_of_as_many_bytes_is_better(void **state)
 
 	(void)state;
 	for (int round = 0; round < 4000; round++) {
-		struct keep_limit limit = { .kld = (double)(next_random(&seed) % 64) / 16 };
+		struct knapsack_limit limit = { .kld = (double)(next_random(&seed) % 64) / 16 };
 		int64_t n_bytes;
 		double kld;
 
 		deal(&game, &seed);
-		keep_choose(game.sets, game.n, &limit);
+		knapsack_choose(game.sets, game.n, &limit);
 		kld = sum_kld(&game, &n_bytes);
 		assert_true(ended_early(&game) || kld <= smallest(&game, 0, n_bytes) + SLACK);
 		if (kld > limit.kld + SLACK)
 			assert_true(kld <= smallest(&game, 0, INT32_MAX) + SLACK);
 		/* the same bytes, as a budget, buy the same or more */
-		limit = (struct keep_limit){ .by_bytes = true, .n_bytes = (double)n_bytes };
+		limit = (struct knapsack_limit){ .by_bytes = true, .n_bytes = (double)n_bytes };
 		if (n_bytes < 0)
 			continue;
-		keep_choose(game.sets, game.n, &limit);
+		knapsack_choose(game.sets, game.n, &limit);
 		assert_true(sum_kld(&game, &n_bytes) <= kld + SLACK);
 	}
 }
@@ -134,14 +134,14 @@ static void a_budget_holds_and_loses_less_than_one_step(void **state)
 
 	(void)state;
 	for (size_t round = 0; round < n; round++) {
-		struct keep_limit limit = { .by_bytes = true,
-					    .n_bytes = (double)(next_random(&seed) % 80) };
+		struct knapsack_limit limit = { .by_bytes = true,
+						.n_bytes = (double)(next_random(&seed) % 80) };
 		int64_t n_bytes;
 		double kld, best;
 
 		deal(&game, &seed);
 		best = smallest(&game, 0, (int64_t)limit.n_bytes);
-		keep_choose(game.sets, game.n, &limit);
+		knapsack_choose(game.sets, game.n, &limit);
 		kld = sum_kld(&game, &n_bytes);
 		assert_true((double)n_bytes <= limit.n_bytes);
 		assert_true(kld >= best - SLACK);
@@ -153,27 +153,29 @@ static void a_budget_holds_and_loses_less_than_one_step(void **state)
 
 static void nothing_is_taken_without_need(void **state)
 {
-	const struct keep_option options[] = { { 1, 100 }, { 0, 200 }, { 0.5, 100 }, { 2, 10 } };
-	const struct keep_option little[] = { { 1, 100 }, { 0.9, 100 } };
-	const struct keep_option much[] = { { 1, 100 }, { 0.5, 100 } };
-	struct keep_set both[] = { { little, 2, 99 }, { much, 2, 99 } };
-	struct keep_set set = { options, 4, 99 };
+	const struct knapsack_option options[] = {
+		{ 1, 100 }, { 0, 200 }, { 0.5, 100 }, { 2, 10 }
+	};
+	const struct knapsack_option little[] = { { 1, 100 }, { 0.9, 100 } };
+	const struct knapsack_option much[] = { { 1, 100 }, { 0.5, 100 } };
+	struct knapsack_set both[] = { { little, 2, 99 }, { much, 2, 99 } };
+	struct knapsack_set set = { options, 4, 99 };
 
 	(void)state;
-	keep_choose(both, 2, &(struct keep_limit){ .kld = 1.6 });
+	knapsack_choose(both, 2, &(struct knapsack_limit){ .kld = 1.6 });
 	assert_int_equal(both[0].chosen, 0); /* the larger step is enough */
 	assert_int_equal(both[1].chosen, 1);
-	keep_choose(&set, 1, &(struct keep_limit){ .kld = 1 });
+	knapsack_choose(&set, 1, &(struct knapsack_limit){ .kld = 1 });
 	assert_int_equal(set.chosen, 0);
-	keep_choose(&set, 1, &(struct keep_limit){ .kld = 0.9 });
+	knapsack_choose(&set, 1, &(struct knapsack_limit){ .kld = 0.9 });
 	assert_int_equal(set.chosen, 2); /* for no more bytes */
-	keep_choose(&set, 1, &(struct keep_limit){ .kld = 0.4 });
+	knapsack_choose(&set, 1, &(struct knapsack_limit){ .kld = 0.4 });
 	assert_int_equal(set.chosen, 1);
-	keep_choose(&set, 1, &(struct keep_limit){ .by_bytes = true, .n_bytes = 99 });
+	knapsack_choose(&set, 1, &(struct knapsack_limit){ .by_bytes = true, .n_bytes = 99 });
 	assert_int_equal(set.chosen, 2);
-	keep_choose(&set, 1, &(struct keep_limit){ .by_bytes = true, .n_bytes = 100 });
+	knapsack_choose(&set, 1, &(struct knapsack_limit){ .by_bytes = true, .n_bytes = 100 });
 	assert_int_equal(set.chosen, 1);
-	keep_choose(NULL, 0, &(struct keep_limit){ .kld = 1 });
+	knapsack_choose(NULL, 0, &(struct knapsack_limit){ .kld = 1 });
 }
 
 int main(void)

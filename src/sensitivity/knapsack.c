@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "select/keep_choose.h"
+#include "sensitivity/knapsack.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "base/sort.h"
 
 /* A step of a set to a better option, from the one that the step before reaches. */
-struct keep_step {
+struct knapsack_step {
 	size_t set, number; /* of the steps of this set */
 	size_t to;	    /* option */
 	double saved;	    /* divergence */
@@ -16,8 +16,8 @@ struct keep_step {
 	double worth;	    /* saved per byte */
 };
 
-struct keep_steps {
-	struct keep_step *list;
+struct knapsack_steps {
+	struct knapsack_step *list;
 	size_t n;
 };
 
@@ -28,13 +28,13 @@ static double worth_of(double saved, int64_t n_bytes)
 
 /* Returns the option with fewest bytes of those that are better than options[0] and not larger, or
  * 0 without one. */
-static size_t find_free(const struct keep_set *set)
+static size_t find_free(const struct knapsack_set *set)
 {
-	const struct keep_option *options = set->options;
+	const struct knapsack_option *options = set->options;
 	size_t found = 0;
 
 	for (size_t i = 1; i < set->n_options; i++) {
-		const struct keep_option *best = &options[found], *option = &options[i];
+		const struct knapsack_option *best = &options[found], *option = &options[i];
 
 		if (option->kld >= options->kld || option->n_bytes > options->n_bytes)
 			continue;
@@ -47,9 +47,9 @@ static size_t find_free(const struct keep_set *set)
 
 /* Returns the option that saves most per byte from `from` on, the largest of equal ones; `from` if
  * none is better. */
-static size_t find_next(const struct keep_set *set, size_t from)
+static size_t find_next(const struct knapsack_set *set, size_t from)
 {
-	const struct keep_option *options = set->options;
+	const struct knapsack_option *options = set->options;
 	size_t found = from;
 	double best = 0;
 
@@ -70,14 +70,14 @@ static size_t find_next(const struct keep_set *set, size_t from)
 }
 
 /* Adds the steps of a set along its lower convex hull. */
-static void add_steps(struct keep_steps *steps, const struct keep_set *set, size_t number)
+static void add_steps(struct knapsack_steps *steps, const struct knapsack_set *set, size_t number)
 {
 	size_t from = 0, to = find_free(set);
 
 	if (!to)
 		to = find_next(set, from);
 	for (size_t i = 0; to != from; i++) {
-		struct keep_step step = { .set = number, .number = i, .to = to };
+		struct knapsack_step step = { .set = number, .number = i, .to = to };
 
 		step.saved = set->options[from].kld - set->options[to].kld;
 		step.n_bytes = set->options[to].n_bytes - set->options[from].n_bytes;
@@ -93,7 +93,7 @@ static void add_steps(struct keep_steps *steps, const struct keep_set *set, size
  * places. */
 static int compare_steps(const void *one, const void *other)
 {
-	const struct keep_step *a = one, *b = other;
+	const struct knapsack_step *a = one, *b = other;
 
 	if (a->worth < b->worth || a->worth > b->worth)
 		return a->worth < b->worth ? 1 : -1;
@@ -104,9 +104,9 @@ static int compare_steps(const void *one, const void *other)
 	return (a->number > b->number) - (a->number < b->number);
 }
 
-void keep_choose(struct keep_set *sets, size_t n, const struct keep_limit *limit)
+void knapsack_choose(struct knapsack_set *sets, size_t n, const struct knapsack_limit *limit)
 {
-	struct keep_steps steps = { 0 };
+	struct knapsack_steps steps = { 0 };
 	bool *closed = xcalloc(n, sizeof *closed); /* a step was left out */
 	double kld = 0;
 	int64_t n_bytes = 0;
@@ -118,7 +118,7 @@ void keep_choose(struct keep_set *sets, size_t n, const struct keep_limit *limit
 	}
 	sort(steps.list, steps.n, sizeof *steps.list, compare_steps);
 	for (size_t i = 0; i < steps.n; i++) {
-		const struct keep_step *step = &steps.list[i];
+		const struct knapsack_step *step = &steps.list[i];
 
 		if (!limit->by_bytes && kld <= limit->kld)
 			break;

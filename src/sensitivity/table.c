@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "select/kld_table.h"
+#include "sensitivity/table.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -13,7 +13,8 @@
 
 #define VERSION_KEY "fp8conv_sensitivity"
 #define VERSION	    1
-#define LEAST_KLD   (-1e-3) /* fp32 logits miss a divergence of 0 by far less */
+#define MAX_COUNT   ((json_int_t)1 << 42) /* sums over all groups of a file have 63 bits */
+#define LEAST_KLD   (-1e-3)		  /* fp32 logits miss a divergence of 0 by far less */
 
 struct kld_recipe *kld_table_add_recipe(struct kld_table *table, const char *name)
 {
@@ -86,19 +87,29 @@ static json_t *real_json(double value)
 	return isfinite(value) ? json_real(value) : json_null();
 }
 
+static json_t *bytes_json(uint64_t bf16, uint64_t fp8)
+{
+	return json_pack("{s:I, s:I}", "bf16", (json_int_t)bf16, "fp8", (json_int_t)fp8);
+}
+
 static json_t *recipe_json(const struct kld_table *table, size_t i)
 {
 	const struct kld_recipe *recipe = &table->recipes[i];
 	json_t *unmeasured = json_array();
 	double sum = 0;
+	json_t *json;
 
 	for (size_t m = 0; m < recipe->n_unmeasured; m++)
 		json_array_append_new(unmeasured, json_string(recipe->unmeasured[m]));
 	for (size_t g = 0; g < table->n_groups; g++)
 		if (table->groups[g].recipe == i)
 			sum += table->groups[g].measured ? table->groups[g].mean : NAN;
-	return json_pack("{s:s, s:O, s:o, s:o}", "recipe", recipe->name, "options", recipe->options,
+	json = json_pack("{s:s, s:O, s:o, s:o}", "recipe", recipe->name, "options", recipe->options,
 			 "kld_sum", real_json(sum), "unmeasured", unmeasured);
+	if (recipe->unmeasured_bf16)
+		json_object_set_new(json, "unmeasured_bytes",
+				    bytes_json(recipe->unmeasured_bf16, recipe->unmeasured_fp8));
+	return json;
 }
 
 static json_t *group_json(const struct kld_table *table, const struct kld_group *group)
@@ -115,12 +126,12 @@ static json_t *group_json(const struct kld_table *table, const struct kld_group 
 	if (group->measured)
 		kld = json_pack("{s:o, s:o}", "mean", real_json(group->mean), "se",
 				real_json(group->se));
-	return json_pack("{s:s, s:s, s:o, s:o, s:{s:I, s:I}, s:o}", "recipe",
+	return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o}", "recipe",
 			 table->recipes[group->recipe].name, "group", group->name, "layer",
 			 group->layer == SIZE_MAX ? json_null()
 						  : json_integer((json_int_t)group->layer),
-			 "modules", modules, "bytes", "bf16", (json_int_t)group->bf16_bytes, "fp8",
-			 (json_int_t)group->fp8_bytes, "kld", kld);
+			 "modules", modules, "bytes",
+			 bytes_json(group->bf16_bytes, group->fp8_bytes), "kld", kld);
 }
 
 void kld_table_text(const struct kld_table *table, struct buf *text)
@@ -168,10 +179,16 @@ static int get_count(const json_t *object, const char *key, uint64_t *count, str
 {
 	const json_t *value = json_object_get(object, key);
 
-	if (!json_is_integer(value) || json_integer_value(value) < 0)
+	if (!json_is_integer(value) || json_integer_value(value) < 0 ||
+	    json_integer_value(value) > MAX_COUNT)
 		return refuse(key, "a count", err);
 	*count = (uint64_t)json_integer_value(value);
 	return 0;
+}
+
+static int get_bytes(const json_t *bytes, uint64_t *bf16, uint64_t *fp8, struct err *err)
+{
+	return get_count(bytes, "bf16", bf16, err) || get_count(bytes, "fp8", fp8, err) ? -1 : 0;
 }
 
 static int get_array(const json_t *object, const char *key, const json_t **array, struct err *err)
@@ -183,7 +200,7 @@ static int get_array(const json_t *object, const char *key, const json_t **array
 static int read_recipe(struct kld_table *table, const json_t *from, struct err *err)
 {
 	json_t *options = json_object_get(from, "options");
-	const json_t *unmeasured;
+	const json_t *bytes = json_object_get(from, "unmeasured_bytes"), *unmeasured;
 	const char *name = json_string_value(json_object_get(from, "recipe"));
 	struct kld_recipe *recipe;
 
@@ -205,7 +222,7 @@ static int read_recipe(struct kld_table *table, const json_t *from, struct err *
 		ARRAY_GROW(recipe->unmeasured, recipe->n_unmeasured);
 		recipe->unmeasured[recipe->n_unmeasured++] = xstrdup(json_string_value(module));
 	}
-	return 0;
+	return bytes ? get_bytes(bytes, &recipe->unmeasured_bf16, &recipe->unmeasured_fp8, err) : 0;
 }
 
 static int read_modules(struct kld_group *group, const json_t *from, struct err *err)
@@ -221,7 +238,9 @@ static int read_modules(struct kld_group *group, const json_t *from, struct err 
 		json_int_t cols = json_integer_value(json_array_get(shape, 1));
 		const char *name = json_string_value(json_object_get(module, "name"));
 
-		if (!name || json_array_size(shape) != 2 || rows <= 0 || cols <= 0)
+		/* each name becomes a line of a list */
+		if (!name || !*name || *name == '#' || strpbrk(name, "\r\n") ||
+		    json_array_size(shape) != 2 || rows <= 0 || cols <= 0)
 			return refuse("modules", "a list of names with their shapes", err);
 		kld_group_add(group, name, (uint64_t)rows, (uint64_t)cols);
 	}
@@ -250,7 +269,7 @@ static int read_kld(struct kld_group *group, const json_t *from, bool unfinished
 
 static int read_group(struct kld_table *table, const json_t *from, bool unfinished, struct err *err)
 {
-	const json_t *layer = json_object_get(from, "layer"), *bytes;
+	const json_t *layer = json_object_get(from, "layer");
 	const char *name = json_string_value(json_object_get(from, "group"));
 	const char *recipe = json_string_value(json_object_get(from, "recipe"));
 	struct kld_group *group;
@@ -266,9 +285,8 @@ static int read_group(struct kld_table *table, const json_t *from, bool unfinish
 	if (!json_is_null(layer) && !(json_is_integer(layer) && json_integer_value(layer) >= 0))
 		return refuse("layer", "a number or null", err);
 	group->layer = json_is_null(layer) ? SIZE_MAX : (size_t)json_integer_value(layer);
-	bytes = json_object_get(from, "bytes");
-	if (get_count(bytes, "bf16", &group->bf16_bytes, err) ||
-	    get_count(bytes, "fp8", &group->fp8_bytes, err) || read_modules(group, from, err))
+	if (get_bytes(json_object_get(from, "bytes"), &group->bf16_bytes, &group->fp8_bytes, err) ||
+	    read_modules(group, from, err))
 		return -1;
 	return read_kld(group, from, unfinished, err);
 }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 . "$CLI/lib.sh"
-# Damaged tables for --keep: each is refused with one line that names the member.
+# Damaged tables for --from: each is refused with one line that names the member.
 need "$SAMPLES/tiny-llama"
 model=$SAMPLES/tiny-llama
 printf '{"input_ids": [1, 2, 3, 4, 5, 6, 7, 8]}\n' >ids.jsonl
@@ -40,6 +40,10 @@ damages = [
     (lambda t: t["groups"][1].update(modules=[]), group + member % ("modules", "a list of at least one")),
     (lambda t: t["groups"][1].update(modules=None), group + member % ("modules", "a list")),
     (lambda t: t["groups"][1].update(modules=["x"]), group + member % ("modules", "a list of names with their shapes")),
+    (lambda t: t["groups"][1]["modules"][0].update(name="a\nb"), group + member % ("modules", "a list of names with their shapes")),
+    (lambda t: t["groups"][1]["modules"][0].update(name="#a"), group + member % ("modules", "a list of names with their shapes")),
+    (lambda t: t["groups"][1]["bytes"].update(bf16=2**42 + 1), group + member % ("bf16", count)),
+    (lambda t: t["recipes"][0].update(unmeasured_bytes=1), "recipe 0: " + member % ("bf16", count)),
     (lambda t: t["groups"][1]["modules"][0].update(shape=[1]), group + member % ("modules", "a list of names with their shapes")),
     (lambda t: t["groups"][1]["modules"][0].update(shape=[0, 1]), group + member % ("modules", "a list of names with their shapes")),
     (lambda t: t["groups"][1]["modules"][0].update(shape=[1, 1, 1]), group + member % ("modules", "a list of names with their shapes")),
@@ -59,9 +63,9 @@ for change, said in damages:
     texts.append((json.dumps(table), said))
 for i, (damaged, said) in enumerate(texts):
     open("D.json", "w").write(damaged)
-    done = subprocess.run([os.environ["FP8CONV"], "quantize", os.environ["SAMPLES"] + "/tiny-llama", "-o", "o", "--keep", "D.json",
-                           "--budget", "10%"], capture_output=True, text=True)
-    begin = "fp8conv quantize: cannot read 'D.json' as a table of divergences: "
+    done = subprocess.run([os.environ["FP8CONV"], "sensitivity", "--from", "D.json", "-o", "o", "--budget", "10%"],
+                          capture_output=True, text=True)
+    begin = "fp8conv sensitivity: cannot read 'D.json' as a table of divergences: "
     if done.returncode != 3 or done.stdout or done.stderr.count("\n") != 1 or not done.stderr.startswith(begin):
         print(i, done.returncode, done.stdout, done.stderr)
     if said and done.stderr != begin + said + "\n":

@@ -8,35 +8,35 @@
  * others was left out for its bytes, no other choice of as many bytes or fewer has a smaller sum.
  * With steps left out, what is lost is less than what the largest step saves.
  */
-#ifndef FP8CONV_SELECT_KEEP_CHOOSE_H
-#define FP8CONV_SELECT_KEEP_CHOOSE_H
+#ifndef FP8CONV_SENSITIVITY_KNAPSACK_H
+#define FP8CONV_SENSITIVITY_KNAPSACK_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 /* One way to store a group. */
-struct keep_option {
+struct knapsack_option {
 	double kld;
 	int64_t n_bytes;
 };
 
-struct keep_set {
+struct knapsack_set {
 	/* options[0] is the recipe of the job; of the others, only those with a smaller divergence
 	 * count */
-	const struct keep_option *options;
+	const struct knapsack_option *options;
 	size_t n_options;
 	size_t chosen; /* result */
 };
 
 /* When to stop: by one of the two. */
-struct keep_limit {
+struct knapsack_limit {
 	bool by_bytes;
 	double n_bytes; /* that all groups may take beyond options[0] */
 	double kld;	/* the sum of divergences that is small enough */
 };
 
 /* Sets the chosen option of every set. */
-void keep_choose(struct keep_set *sets, size_t n, const struct keep_limit *limit);
+void knapsack_choose(struct knapsack_set *sets, size_t n, const struct knapsack_limit *limit);
 
 #endif

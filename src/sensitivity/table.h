@@ -5,18 +5,19 @@
  *
  *     { "fp8conv_sensitivity": 1, "tool", "model" (fingerprint), "by", "precision", "backend",
  *       "data_sha256", "sequences", "seq_len", "tokens",
- *       "recipes": [ { "recipe", "options": {...}, "kld_sum", "unmeasured": [ NAME... ] } ],
+ *       "recipes": [ { "recipe", "options": {...}, "kld_sum", "unmeasured": [ NAME... ],
+ *                      "unmeasured_bytes": { "bf16", "fp8" } } ],
  *       "groups": [ { "recipe", "group", "layer", "modules": [ { "name", "shape" } ],
  *                     "bytes": { "bf16", "fp8" }, "kld": { "mean", "se" } } ] }
  *
- * "layer" of the head is null, so is "se" with one sequence; "kld" is null while a measurement is
- * unfinished.
+ * "unmeasured_bytes" is left out where all is measured.  "layer" of the head is null, so is "se"
+ * with one sequence; "kld" is null while a measurement is unfinished.
  *
  * Order, to make one: fill a zeroed struct by kld_table_add_recipe() and kld_table_add_group();
  * kld_table_text().  To read one: kld_table_read().  kld_table_release().
  */
-#ifndef FP8CONV_SELECT_KLD_TABLE_H
-#define FP8CONV_SELECT_KLD_TABLE_H
+#ifndef FP8CONV_SENSITIVITY_TABLE_H
+#define FP8CONV_SENSITIVITY_TABLE_H
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -53,6 +54,7 @@ struct kld_recipe {
 	json_t *options;   /* all that decide what is quantized and how */
 	char **unmeasured; /* modules that are quantized, but not multiplied as one matrix */
 	size_t n_unmeasured;
+	uint64_t unmeasured_bf16, unmeasured_fp8; /* bytes of them, as of a group */
 };
 
 struct kld_table {
