@@ -178,6 +178,70 @@ int fp8conv_quantize(struct fp8conv_context *context, const struct fp8conv_recip
 int fp8conv_dequantize(struct fp8conv_context *context, const struct fp8conv_quantized *q,
 		       const struct fp8conv_tensor *y, struct fp8conv_error *error);
 
+/* -- Recipe states -------------------------------------------------------- */
+
+/* The quantizers of a module's GEMMs for one direction, with the amax history and the scales of
+ * "delayed".  Slots: forward x, w, y of the first GEMM, then of the next one; backward grad_output,
+ * grad_input. */
+struct fp8conv_state;
+
+enum fp8conv_mode { FP8CONV_FORWARD, FP8CONV_BACKWARD };
+
+/* Creates the state of n_gemms GEMMs, with 3 * n_gemms or 2 * n_gemms slots: scales 1, no history.
+ * The caller destroys it before the context. */
+int fp8conv_state_create(struct fp8conv_context *context, const struct fp8conv_recipe *recipe,
+			 int mode, size_t n_gemms, struct fp8conv_state **state,
+			 struct fp8conv_error *error);
+void fp8conv_state_destroy(struct fp8conv_state *state);
+
+/* Quantizes x by the scale of the slot, as fp8conv_quantize() does, and raises its amax of this
+ * step to that of x.  out NULL: raises the amax alone, as a module does that calibrates.  With a
+ * recipe without history there is no amax to raise. */
+int fp8conv_state_quantize(struct fp8conv_state *state, size_t slot, const struct fp8conv_tensor *x,
+			   struct fp8conv_quantized *out, struct fp8conv_error *error);
+
+/* The history of a state, in arrays of the caller. */
+struct fp8conv_history {
+	size_t size;
+	size_t length;	/* steps; 0: the recipe has no history */
+	size_t n_slots; /* 0 if length is */
+	float *amax;	/* (length, n_slots): row 0 of this step, row 1 of the oldest; or NULL */
+	float *scale;	/* (n_slots), factors of the casts: scale_inv is 1 / scale; or NULL */
+};
+
+/* Copies the history to the arrays that are not NULL, which have the length and n_slots of the
+ * state.  With both NULL it sets length and n_slots. */
+int fp8conv_history_get(const struct fp8conv_state *state, struct fp8conv_history *history,
+			struct fp8conv_error *error);
+
+/* Copies the arrays that are not NULL to the state, of the same length and n_slots.  Amaxes are not
+ * negative; scales are positive and finite. */
+int fp8conv_history_set(struct fp8conv_state *state, const struct fp8conv_history *history,
+			struct fp8conv_error *error);
+
+/* TransformerEngine's fp8_autocast(). */
+struct fp8conv_autocast {
+	size_t size;
+	int enabled;			     /* modules quantize, and their GEMMs take FP8 */
+	int calibrating;		     /* modules only record amaxes */
+	const struct fp8conv_recipe *recipe; /* must be supported if enabled; else may be NULL */
+	/* Sets each of n values to its maximum over the ranks of the group, and returns 0; all
+	 * ranks call it with the same n.  NULL: one process.  Ranks must use the same states in the
+	 * same order. */
+	int (*reduce_max)(void *group, float *values, size_t n);
+	void *group;
+};
+
+/* Enters a context, within the current one if there is one.  A state that is used within an enabled
+ * or calibrating context is updated at the end of the step. */
+int fp8conv_context_enter(struct fp8conv_context *context, const struct fp8conv_autocast *autocast,
+			  struct fp8conv_error *error);
+
+/* Returns to the context before.  The outermost exit ends the step: one reduction for each group,
+ * of the states whose recipe has "reduce-amax"; then histories roll and scales are computed, for
+ * all states used.  Where that fails, all of them stay as they are. */
+int fp8conv_context_exit(struct fp8conv_context *context, struct fp8conv_error *error);
+
 #ifdef __cplusplus
 }
 #endif

@@ -75,7 +75,7 @@ static int create(const struct fp8conv_options *options, struct fp8conv_context 
 	if (!backend)
 		return -1;
 	*context = xcalloc(1, sizeof **context);
-	(*context)->backend = backend;
+	(*context)->backend = (*context)->contexts.backend = backend;
 	(*context)->n_threads = n_threads ? n_threads : process_cpus();
 	return 0;
 }
@@ -94,6 +94,9 @@ EXPORTED void fp8conv_context_destroy(struct fp8conv_context *context)
 
 	if (!context)
 		return;
+	context_stack_release(&context->contexts);
+	autocast_release(context);
+	free(context->outer);
 	while ((recipe = context->recipes)) {
 		context->recipes = recipe->next;
 		free(recipe->options);

@@ -25,12 +25,19 @@ struct fp8conv_context {
 	int n_threads;
 	const struct backend *backend;
 	struct fp8conv_recipe *recipes;
+	struct context_stack contexts;
+	struct context *outer; /* (contexts.depth): what each exit returns to */
+	struct caller_group *groups;
+	struct fp8conv_state *dead; /* destroyed, but a step is to update them */
 };
 
 /* Takes the context for this thread; fails with ERR_USAGE for NULL and while another thread has
  * it.  context_leave() gives it back where context_take() did not fail. */
 int context_take(struct fp8conv_context *context, struct err *err);
 void context_leave(struct fp8conv_context *context);
+
+/* Frees the groups and the dead states, when no step is open. */
+void autocast_release(struct fp8conv_context *context);
 
 /* Fails with ERR_USAGE unless argument, called name, is there and begins with this size. */
 int size_check(const void *argument, size_t size, const char *name, struct err *err);

@@ -10,8 +10,8 @@ $(SUPPORT): $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/unit/support/*.c))
 	@echo "  AR   $@"
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
-# This one calls the shared library, as a user's program does.
-$(BUILD)/tests/unit/test_library: $(BUILD)/$(SO)
+# These call the shared library, as a user's program does.
+$(BUILD)/tests/unit/test_library $(BUILD)/tests/unit/test_library_state: $(BUILD)/$(SO)
 # A test, proof or benchmark is one file and the library; a unit test has the support too.
 $(UNIT): $(SUPPORT)
 $(BUILD)/%: %.c $(BUILD)/libfp8conv.a

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The shared library, called as a user's program does: the golden vectors of quantizers in every
- * layout, and what dequantizing makes of them; arguments that are wrong; the layout of public
- * structs.
+ * layout, and what dequantizing makes of them; the layout of public structs.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,13 +12,13 @@
 
 #include <fp8conv.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "num/scale_grid.h"
 #include "support/golden_input.h"
 #include "support/golden_text.h"
+#include "support/library_use.h"
 #include "support/skipped.h"
 
 enum {
@@ -34,85 +33,6 @@ enum {
 	FIELD_ROWWISE,
 	FIELD_COLUMNWISE = FIELD_ROWWISE + 4,
 };
-
-static struct fp8conv_tensor tensor(void *data, int dtype, size_t rows, size_t columns)
-{
-	return (struct fp8conv_tensor){ .size = sizeof(struct fp8conv_tensor),
-					.data = data,
-					.dtype = dtype,
-					.rows = rows,
-					.columns = columns };
-}
-
-static struct fp8conv_tensor input_tensor(const struct input *in)
-{
-	return tensor(in->data,
-		      in->dtype == DT_F32    ? FP8CONV_F32
-		      : in->dtype == DT_BF16 ? FP8CONV_BF16
-					     : FP8CONV_F16,
-		      in->rows, in->cols);
-}
-
-static struct fp8conv_context *open_context(const char *backend, int threads)
-{
-	struct fp8conv_options options = { sizeof options, threads, backend };
-	struct fp8conv_context *context = NULL;
-	struct fp8conv_error error;
-
-	if (fp8conv_context_create(&options, &context, &error))
-		fail_msg("%s", error.message);
-	return context;
-}
-
-static const struct fp8conv_recipe *recipe_of(struct fp8conv_context *context, const char *name,
-					      const char *options)
-{
-	const struct fp8conv_recipe *recipe = NULL;
-	struct fp8conv_error error;
-
-	if (fp8conv_recipe_get(context, name, options, &recipe, &error))
-		fail_msg("%s", error.message);
-	return recipe;
-}
-
-/* Both copies of a matrix, in memory of this test. */
-struct both {
-	struct fp8conv_tensor codes[2], scales[2];
-	struct fp8conv_quantized q;
-};
-
-static void both_init(struct both *b, const struct fp8conv_recipe *recipe, int role, size_t rows,
-		      size_t columns, int layout)
-{
-	for (int i = 0; i < 2; i++) {
-		struct fp8conv_copy copy = { sizeof copy, role, i, layout };
-		struct fp8conv_shape s = { .size = sizeof s };
-		size_t n;
-
-		assert_int_equal(fp8conv_scale_shape(recipe, &copy, rows, columns, &s, NULL), 0);
-		n = s.scale_rows * s.scale_columns * (s.scale_dtype == FP8CONV_E8M0 ? 1 : 4);
-		b->codes[i] = tensor(malloc(rows * columns), s.codes_dtype, s.codes_rows,
-				     s.codes_columns);
-		b->codes[i].bytes = rows * columns;
-		b->scales[i] = tensor(malloc(n + 1), s.scale_dtype, s.scale_rows, s.scale_columns);
-		b->scales[i].bytes = n;
-		memset(b->scales[i].data, 0xA5, n + 1);
-	}
-	b->q = (struct fp8conv_quantized){ .size = sizeof b->q,
-					   .rowwise = &b->codes[0],
-					   .rowwise_scale_inv = &b->scales[0],
-					   .columnwise = &b->codes[1],
-					   .columnwise_scale_inv = &b->scales[1],
-					   .layout = layout };
-}
-
-static void both_release(struct both *b)
-{
-	for (int i = 0; i < 2; i++) {
-		free(b->codes[i].data);
-		free(b->scales[i].data);
-	}
-}
 
 static void golden_copy(const struct text *g, const struct both *b, bool columnwise)
 {
@@ -186,10 +106,48 @@ static void check_values(struct fp8conv_context *context, const struct both *b, 
 	free(got);
 }
 
+/* Quantizes by a state of the slot: with the golden scale and h[0], where it has them. */
+static int quantize_by_state(const struct text *g, struct fp8conv_context *context,
+			     const struct fp8conv_tensor *x, struct both *b,
+			     struct fp8conv_error *error)
+{
+	bool backward = !strcmp(g->fields[FIELD_MODE], "backward");
+	size_t slot = text_number(g->fields[FIELD_SLOT]), n_slots = backward ? 4 : 6;
+	bool delayed = strcmp(g->fields[FIELD_SCALE], "-") != 0;
+	struct fp8conv_history h = { .size = sizeof h };
+	float amax[6] = { 0 }, scale[6] = { 1, 1, 1, 1, 1, 1 };
+	struct fp8conv_state *state;
+	int rc;
+
+	assert_int_equal(
+		fp8conv_state_create(context,
+				     recipe_of(context, g->fields[FIELD_RECIPE],
+					       delayed ? "{\"amax-history-len\": 1}" : NULL),
+				     backward, 2, &state, NULL),
+		0);
+	assert_int_equal(fp8conv_history_get(state, &h, NULL), 0);
+	assert_int_equal(h.n_slots, delayed ? n_slots : 0);
+	if (delayed) {
+		amax[slot] = f32_from_bits(text_bits(g->fields[FIELD_BEFORE]));
+		scale[slot] = f32_from_bits(text_bits(g->fields[FIELD_SCALE]));
+		h.amax = amax;
+		h.scale = scale;
+		assert_int_equal(fp8conv_history_set(state, &h, NULL), 0);
+	}
+	rc = fp8conv_state_quantize(state, slot, x, &b->q, error);
+	if (delayed) {
+		assert_int_equal(fp8conv_history_get(state, &h, NULL), 0);
+		assert_int_equal(f32_bits(amax[slot]), text_bits(g->fields[FIELD_AFTER]));
+	}
+	fp8conv_state_destroy(state);
+	return rc;
+}
+
 /* Each layout of a golden slot, and each copy read back. */
 static void check_slot(const struct text *g, struct fp8conv_context *context, int role,
 		       const struct input *in)
 {
+	bool by_role = !strcmp(g->fields[FIELD_SCALE], "-");
 	const struct fp8conv_recipe *recipe = recipe_of(context, g->fields[FIELD_RECIPE], NULL);
 	struct fp8conv_tensor x = input_tensor(in);
 	float *want[2] = { malloc(in->rows * in->cols * sizeof(float)),
@@ -200,7 +158,7 @@ static void check_slot(const struct text *g, struct fp8conv_context *context, in
 		struct both b;
 
 		both_init(&b, recipe, role, in->rows, in->cols, layout);
-		if (fp8conv_quantize(context, recipe, role, &x, &b.q, &error))
+		if (quantize_by_state(g, context, &x, &b, &error))
 			fail_msg("%s:%d: %s", g->name, g->line_no, error.message);
 		assert_int_equal(b.q.nonfinite, text_number(g->fields[FIELD_NONFINITE]));
 		assert_int_equal(b.q.saturated, text_number(g->fields[FIELD_SATURATED]));
@@ -213,7 +171,9 @@ static void check_slot(const struct text *g, struct fp8conv_context *context, in
 		}
 		b.q.columnwise = b.q.columnwise_scale_inv = NULL; /* band by band */
 		memset(b.codes[0].data, 0x55, b.codes[0].bytes);
-		assert_int_equal(fp8conv_quantize(context, recipe, role, &x, &b.q, NULL), 0);
+		assert_int_equal(by_role ? fp8conv_quantize(context, recipe, role, &x, &b.q, NULL)
+					 : quantize_by_state(g, context, &x, &b, NULL),
+				 0);
 		golden_copy(g, &b, false);
 		assert_int_equal(b.q.saturated, text_number(g->fields[FIELD_SATURATED]));
 		both_release(&b);
@@ -243,20 +203,50 @@ static void quantizing_equals_the_golden_sums(void **state)
 	while (text_next(&g)) {
 		if (!strcmp(g.fields[0], "input")) {
 			input_init(&in, g.fields + 1);
-		} else if (!strcmp(g.fields[FIELD_SCALE], "-")) {
+		} else {
 			check_slot(&g, context, golden_role(&g), &in);
 			n_slots++;
 		}
 	}
 	free(in.data);
 	fp8conv_context_destroy(context);
-	assert_true(n_slots >= 100);
+	assert_true(n_slots >= 15 * 14);
+}
+
+/* What a program was compiled for stays where it is. */
+static void public_structs_stay_as_they_are(void **state)
+{
+	(void)state;
+#define SIZE(name, size)	assert_int_equal(sizeof(struct fp8conv_##name), size)
+#define PLACE(name, member, at) assert_int_equal(offsetof(struct fp8conv_##name, member), at)
+	SIZE(error, 1028), PLACE(error, message, 4);
+	SIZE(options, 24), PLACE(options, threads, 8), PLACE(options, backend, 16);
+	SIZE(tensor, 72), PLACE(tensor, data, 8), PLACE(tensor, bytes, 16);
+	PLACE(tensor, dtype, 24), PLACE(tensor, device, 28), PLACE(tensor, batch, 32);
+	PLACE(tensor, rows, 40), PLACE(tensor, columns, 48);
+	PLACE(tensor, batch_stride, 56), PLACE(tensor, row_stride, 64);
+	SIZE(quantized, 80), PLACE(quantized, rowwise, 8), PLACE(quantized, rowwise_scale_inv, 16);
+	PLACE(quantized, columnwise, 24), PLACE(quantized, columnwise_scale_inv, 32);
+	PLACE(quantized, layout, 40), PLACE(quantized, block_rows, 48);
+	PLACE(quantized, block_columns, 56), PLACE(quantized, saturated, 64);
+	PLACE(quantized, nonfinite, 72);
+	SIZE(copy, 24), PLACE(copy, role, 8), PLACE(copy, columnwise, 12), PLACE(copy, layout, 16);
+	SIZE(shape, 64), PLACE(shape, codes_rows, 8), PLACE(shape, scale_rows, 24);
+	PLACE(shape, block_rows, 40), PLACE(shape, codes_dtype, 56), PLACE(shape, scale_dtype, 60);
+	SIZE(history, 40), PLACE(history, length, 8), PLACE(history, n_slots, 16);
+	PLACE(history, amax, 24), PLACE(history, scale, 32);
+	SIZE(autocast, 40), PLACE(autocast, enabled, 8), PLACE(autocast, calibrating, 12);
+	PLACE(autocast, recipe, 16), PLACE(autocast, reduce_max, 24), PLACE(autocast, group, 32);
+	assert_int_equal(FP8CONV_E8M0, 5);
+	assert_int_equal(FP8CONV_GRAD_INPUT, 4);
+	assert_int_equal(FP8CONV_CUDA(0), 1);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(quantizing_equals_the_golden_sums),
+		cmocka_unit_test(public_structs_stay_as_they_are),
 	};
 
 	skipped_print();
