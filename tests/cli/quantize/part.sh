@@ -31,3 +31,86 @@ done
 wait
 same wanted out
 fails 2 " quantize: *" quantize "$model" -o - --part 1/2
+
+mkdir next
+cd next
+# --part auto takes the place of a task from the variables that srun(1), sbatch(1), mpirun, torchrun and Kubernetes document.
+need "$SAMPLES/tiny-llama"
+
+# in_job WANTED [--] VARIABLE=VALUE... [auto/N]: the part that a task with these variables converts, or its error.
+in_job() {
+	wanted=$1
+	option=auto
+	shift
+	for last; do :; done
+	case ${last-} in auto/*) option=$last ;; esac
+	rm -rf out
+	# shellcheck disable=SC2046
+	said=$(env -i $(for word; do case $word in *=*) echo "$word" ;; esac; done) \
+		"$FP8CONV" quantize "$SAMPLES/tiny-llama" -o out --part "$option" --verbose 2>&1 >/dev/null |
+		sed -n 's/^part  *//p; / note: /d; s/^fp8conv quantize: //p')
+	# shellcheck disable=SC2254
+	case $said in
+	$wanted) ;;
+	*) echo "$* $option: '$said', expected '$wanted'" ;;
+	esac
+}
+
+in_job '3 of 4' SLURM_PROCID=2 SLURM_STEP_NUM_TASKS=4
+in_job '3 of 4' SLURM_PROCID=2 SLURM_NTASKS=4
+in_job '3 of 4' SLURM_PROCID=2 SLURM_NTASKS=4 auto/4
+in_job '4 of 4' SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_PROCID=3 SLURM_NTASKS=8 SLURM_STEP_NUM_TASKS=4
+# The script of a job is one process, for how many tasks it ever asked.
+in_job '1 of 1' SLURM_JOB_ID=7 SLURM_PROCID=0 SLURM_NTASKS=8
+in_job '4 of 4' SLURM_ARRAY_TASK_ID=3 SLURM_ARRAY_TASK_MIN=0 SLURM_ARRAY_TASK_MAX=3 SLURM_ARRAY_TASK_COUNT=4
+in_job '3 of 4' SLURM_ARRAY_TASK_ID=5 SLURM_ARRAY_TASK_MIN=1 SLURM_ARRAY_TASK_MAX=7 SLURM_ARRAY_TASK_STEP=2 \
+	SLURM_ARRAY_TASK_COUNT=4
+in_job '1 of 2' OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2
+in_job '2 of 2' PMI_RANK=1 PMI_SIZE=2
+in_job '8 of 8' RANK=7 WORLD_SIZE=8 LOCAL_RANK=1
+# torchrun starts its tasks within a task of Slurm; PMIx tells no number, Slurm does.
+in_job '8 of 8' RANK=7 WORLD_SIZE=8 SLURM_PROCID=1 SLURM_NTASKS=2
+in_job '2 of 2' PMIX_RANK=1 SLURM_PROCID=1 SLURM_NTASKS=2
+in_job '2 of 3' PMIX_RANK=1 auto/3
+in_job '1 of 5' JOB_COMPLETION_INDEX=0 auto/5
+# Three tasks of an array that start two tasks each are six.
+n=0
+for id in 4 5 6; do
+	for task in 0 1; do
+		n=$((n + 1))
+		in_job "$n of 6" SLURM_ARRAY_TASK_ID=$id SLURM_ARRAY_TASK_MIN=4 SLURM_ARRAY_TASK_MAX=6 SLURM_ARRAY_TASK_COUNT=3 \
+			SLURM_PROCID=$task SLURM_NTASKS=2
+	done
+done
+
+in_job '*: found no task index in the environment (Slurm, Open MPI, *'
+in_job '*: found no task index in the environment (Slurm, Open MPI, *' auto/4
+in_job '*: found no task index in the environment (Slurm, Open MPI, *' RANK= auto/4
+in_job '*: Kubernetes does not set the number of tasks: *' JOB_COMPLETION_INDEX=0
+in_job '*: Kubernetes says that this is task 5, *' JOB_COMPLETION_INDEX=5 auto/5
+in_job '*: torchrun says that there are 8 tasks, the option says 4: *' RANK=0 WORLD_SIZE=8 auto/4
+in_job "*'RANK' is '8', not a number below 8" RANK=8 WORLD_SIZE=8
+in_job "*'RANK' is '-1', *" RANK=-1 WORLD_SIZE=8
+in_job "*'RANK' is '0x1', *" RANK=0x1 WORLD_SIZE=8
+in_job "*'WORLD_SIZE' is 0*" RANK=0 WORLD_SIZE=0
+in_job "*'WORLD_SIZE' is '99999999999999999999', *" RANK=0 WORLD_SIZE=99999999999999999999
+in_job '*: the 3 tasks of the Slurm array are not evenly spaced *' SLURM_ARRAY_TASK_ID=3 SLURM_ARRAY_TASK_MIN=1 \
+	SLURM_ARRAY_TASK_MAX=7 SLURM_ARRAY_TASK_COUNT=3
+in_job '*evenly spaced*' SLURM_ARRAY_TASK_ID=0 SLURM_ARRAY_TASK_MIN=0 SLURM_ARRAY_TASK_MAX=0 SLURM_ARRAY_TASK_STEP=0 \
+	SLURM_ARRAY_TASK_COUNT=1
+in_job "*'SLURM_ARRAY_TASK_MAX' is not set" SLURM_ARRAY_TASK_ID=3
+for bad in auto/ auto/0 auto/x auto/1000001; do
+	in_job "*'$bad' is not auto/N with N from 1 to 1000000" RANK=0 $bad
+done
+
+# Tasks that run at once write what one process writes; one of them is killed and started again.
+need "$SAMPLES/tiny-moe"
+model=$SAMPLES/tiny-moe/per-expert
+"$FP8CONV" quantize "$model" -o wanted --quiet
+rm -rf out
+RANK=1 WORLD_SIZE=2 sh -c "timeout -s KILL 0.01 '$FP8CONV' quantize '$model' -o out --part auto --quiet; :" 2>killed
+for rank in 0 1; do
+	RANK=$rank WORLD_SIZE=2 "$FP8CONV" quantize "$model" -o out --part auto --quiet &
+done
+wait
+same wanted out

@@ -37,6 +37,21 @@ for bad in '(' '[' '*' '(?<x' 'a{2,1}'; do
 	fails 2 " quantize: *'$bad'*" quantize "$model" --dry-run --tensor "$bad=skip"
 done
 
+mkdir next
+cd next
+# Tensors that are kept are the source's, byte for byte; the others have their codes under the old name and shape.
+need "$SAMPLES/odd-shapes" "$SAMPLES/tiny-moe"
+for model in odd-shapes tiny-moe/per-expert; do
+	"$FP8CONV" quantize "$SAMPLES/$model" -o out --quiet
+	python3 "$CLI/checkpoint.py" list "$SAMPLES/$model" >before
+	python3 "$CLI/checkpoint.py" list out | grep -v '_scale_inv	' >after
+	grep -v '	F8_E4M3	' after >kept
+	grep -Fvxf kept before | cut -f 1,3 >quantized
+	grep '	F8_E4M3	' after | cut -f 1,3 | diff quantized -
+	[ "$(wc -l <kept)" -gt 10 ] && [ "$(wc -l <quantized)" -gt 10 ] || echo "$model: too few to tell"
+	rm -rf out
+done
+
 #2> fp8conv quantize: note: --include 'experts.*down_proj' quantizes nothing: 'model.layers.0.mlp.experts.0.down_proj.weight' is kept (fused with 'model.layers.0.mlp.experts.0.gate_proj.weight', which is kept)
 #2> fp8conv quantize: note: --tensor 'embed_tokens' quantizes nothing: 'model.embed_tokens.weight' is kept (embedding)
 #2> fp8conv quantize: note: --exclude 'nothing' matches no tensor

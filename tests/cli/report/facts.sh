@@ -109,3 +109,16 @@ python3 "$CLI/page.py" whole r6
 python3 "$CLI/page.py" counts r6 moe
 has r6/README.md "the commands are unknown"
 has r6/README.md "| router gate |"
+
+mkdir next
+cd next
+# Checkpoints of every variant that can be read, whoever made them: each code and each scale is counted.
+for variant in $(python3 "$CLI/fp8.py" variants); do
+	python3 "$CLI/fp8.py" make "$variant" in
+	"$FP8CONV" report in -o out --quiet || echo "$variant"
+	{
+		python3 "$CLI/page.py" whole out
+		python3 "$CLI/page.py" counts out in
+	} | sed "s/^/$variant: /"
+	rm -rf in out
+done

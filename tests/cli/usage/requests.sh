@@ -36,3 +36,18 @@ for bad in -1 nan inf x '' 1e99 1x; do
 	fails 2 "${q}*--amax-epsilon*'$bad'*" quantize in -o out "--amax-epsilon=$bad"
 done
 [ -z "$(ls)" ] || ls
+
+mkdir next
+cd next
+# No command, an unknown one, and --version.
+fails 2 ": no command given (see 'fp8conv --help')"
+fails 2 ": unknown command 'quantise' (did you mean 'quantize'?)" quantise
+fails 2 ": unknown command 'inspct' (did you mean 'inspect'?)" inspct MODEL
+fails 2 ": unknown command 'frobnicate' (see 'fp8conv --help')" frobnicate
+fails 2 ": unknown command 'quantise' (did you mean 'quantize'?)" help quantise
+fails 2 ": unknown command '--recipe' (see 'fp8conv --help')" --recipe
+fails 2 ": unknown command '' (see 'fp8conv --help')" ''
+fails 2 ": unexpected argument 'inspect'" help quantize inspect
+fails 2 ": unknown command 'a?b' (see 'fp8conv --help')" 'a
+b'
+"$FP8CONV" --version | grep -Eqx 'fp8conv [0-9]+\.[0-9]+\.[0-9]+' || "$FP8CONV" --version

@@ -23,7 +23,34 @@ python3 "$CLI/checkpoint.py" make b.safetensors model.layers.0.mlp.up_proj.weigh
 	model.other.weight=F32:2x4 model.gone.weight=F32:4
 "$FP8CONV" quantize -q a.safetensors -o q.safetensors
 "$FP8CONV" verify q.safetensors --source b.safetensors
-exit 0
+
+mkdir next
+cd next
+# Codes that differ are read again by the rules of the other arithmetics: the total grows with them.
+need "$SAMPLES/tiny-moe"
+model=$SAMPLES/tiny-moe/per-expert
+"$FP8CONV" quantize "$model" -o out || exit 1
+"$FP8CONV" verify out --source "$model" --progress=json 2>same
+rm out/fp8conv-manifest.json
+python3 - <<'END'
+import checkpoint
+file = "out/model-00001-of-00002.safetensors"
+name = next(name for name, (dtype, _, _) in checkpoint.read(file).items() if dtype == "F8_E4M3")
+for byte in 0, 1:
+    checkpoint.flip(file, name, byte)
+END
+"$FP8CONV" verify out --source "$model" --progress=json 2>differ >problems
+echo "status $?, $(grep -c code-mismatch problems) of $(wc -l <problems) problems"
+python3 - <<'END'
+import json
+
+same, differ = ([json.loads(line) for line in open(name)] for name in ("same", "differ"))
+for line in same + differ:
+    if line["done"] > line["total"]:
+        print("past its total:", line)
+if differ[-1]["done"] != differ[-1]["total"] or differ[-1]["total"] <= same[-1]["total"]:
+    print("at the end:", same[-1], differ[-1])
+END
 
 #1> model.safetensors: dtype-mismatch: weight 'model.layers.0.mlp.up_proj.weight' is F8_E4M3, but no engine quantizes its module, or the configuration excludes it: vLLM reads the bytes as the type in the configuration
 #1> model.safetensors: input-scale-missing: weight 'model.layers.0.mlp.up_proj.weight' has no input_scale, but the configuration declares static scales of activations: engines use uninitialized memory
@@ -31,3 +58,4 @@ exit 0
 #1> tensor-missing: 'model.gone.weight' is missing, but 'b.safetensors' of the source contains it
 #1> q.safetensors: tensor-changed: 'model.other.weight' is F32 [4], but F32 [2, 4] in the source
 #1> q.safetensors: tensor-changed: 'model.norm.weight' differs from the source, first at byte 0 of 16
+#1> status 1, 1 of 1 problems
