@@ -22,16 +22,14 @@
 static const char *const models[] = { "sample_checkpoints/tiny-llama",
 				      "sample_checkpoints/tiny-moe/per-expert" };
 
-static size_t seven(size_t n)
+static size_t seven(enum executor_portion what, size_t n)
 {
-	(void)n;
-	return 7;
+	return what == PORTION_ROWS ? 7 : n;
 }
 
-static size_t all(size_t n)
+static size_t all(enum executor_portion what, size_t n)
 {
-	(void)n;
-	return SIZE_MAX;
+	return what == PORTION_ROWS ? SIZE_MAX : n;
 }
 
 /* What is left of a pass through all layers. */
@@ -66,7 +64,8 @@ static void run_layers(struct weights *weights, struct workspace *workspace,
 	}
 }
 
-static struct outcome *run(const char *path, size_t (*rows)(size_t n))
+static struct outcome *run(const char *path,
+			   size_t (*portion)(enum executor_portion what, size_t n))
 {
 	const struct backend *backend = backend_select("cpu", &(struct err){ 0 });
 	struct executor_ops ops;
@@ -89,7 +88,7 @@ static struct outcome *run(const char *path, size_t (*rows)(size_t n))
 	assert_int_equal(model_open(&model, &checkpoint, "", &err), 0);
 	assert_int_equal(forward_init(&forward, backend->executor, &model, true, &err), 0);
 	ops = *forward.executor->ops;
-	ops.rows = rows;
+	ops.portion = portion;
 	forward.executor->ops = &ops;
 	assert_int_equal(weights_open(&weights, &params, &err), 0);
 	assert_int_equal(workspace_new(&workspace, &forward, shape, 0, &err), 0);
