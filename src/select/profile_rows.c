@@ -43,7 +43,10 @@
 	"granite granitemoe granitemoehybrid hunyuan_v1_dense hunyuan_v1_moe hy_v3 lfm2 " \
 	"lfm2_moe llada2_moe llama4_text mellum minicpm minicpm3 mixtral olmo2 "          \
 	"phi3small qwen2 qwen2_moe qwen3 qwen3_moe qwen3_vl_text qwen3_vl_moe_text "      \
-	"starcoder2 step3_text step3p5 step3p7"
+	"qwen2_5_vl starcoder2 step3_text step3p5 step3p7"
+/* SGLang's classes of which the tower has a quantization and VisionAttention's own names. */
+#define SGLANG_VISUAL "glm4v glm4v_moe glm_ocr paddleocr_vl qwen2_vl qwen2_5_vl"
+#define SGLANG_VISION "ernie4_5_moe_vl ernie4_5_vl_moe mllama"
 /* Families of which transformers renames towers and projectors, and the entry for all of these. */
 #define RENAMED_TOWERS                                                                \
 	"cosmos3_edge cosmos3_omni dots3_note ernie4_5_vl_moe hyperclovax_vision_v2 " \
@@ -83,6 +86,7 @@
 #define OF_SG_LING3   "sglang bailing_moe_v3.py"
 #define OF_SG_LING2   "sglang bailing_moe_linear.py"
 #define OF_SG_PIXTRAL "sglang pixtral.py"
+#define OF_SG_VISION  "sglang layers/attention/vision.py"
 #define OF_SG_PHI3    "sglang phi3_small.py"
 #define OF_MAPPING    "transformers conversion_mapping"
 #define OF_TIED	      "transformers _tied_weights_keys"
@@ -259,7 +263,14 @@ const struct profile_row profile_rows[] = {
 	  "SGLang has a scale for each of its four parts, and stops at one for the tensor",
 	  "sglang qwen3_next.py" },
 
+	{ SGLANG_VISUAL, "*", PROFILE_NOT_LOADED, ENGINE, ON_MXFP8 | ON_MODELOPT | FOR_SGLANG,
+	  "SGLang builds the tower of this model in FP8 in modelopt, whatever the list says",
+	  OF_SG_VISION },
+
 	/* The KV cache. */
+	{ "qwen2_5_vl", "*", PROFILE_CACHE_STOP, ENGINE, ON_MODELOPT | FOR_SGLANG,
+	  "SGLang has no parameter for the KV cache scales of this model, and stops",
+	  "sglang qwen2_5_vl.py" },
 	{ "jamba", "*", PROFILE_CACHE_STOP, ENGINE, FOR_VLLM,
 	  "vLLM has no parameter for the KV cache scales of this model, and stops",
 	  "vllm jamba.py" },
@@ -356,6 +367,14 @@ const struct profile_row profile_rows[] = {
 
 	/* Entries without which an engine misses kept modules, whatever their names. */
 	{ "zamba2", "compressed-tensors", PROFILE_FORMAT, ENGINE, 0, NULL, "vllm zamba2.py" },
+	{ SGLANG_VISUAL, "*.visual.*", PROFILE_ENTRY, ENGINE, ON_HF | FOR_SGLANG, "visual",
+	  OF_SG_VISION },
+	{ SGLANG_VISUAL, "*.visual.*", PROFILE_ENTRY, ENGINE, ON_COMPRESSED | FOR_SGLANG,
+	  "re:.*visual\\..*", OF_SG_VISION },
+	{ SGLANG_VISION, "*.vision_model.*", PROFILE_ENTRY, ENGINE, ON_HF | FOR_SGLANG,
+	  "vision_model", OF_SG_VISION },
+	{ SGLANG_VISION, "*.vision_model.*", PROFILE_ENTRY, ENGINE, ON_COMPRESSED | FOR_SGLANG,
+	  "re:.*vision_model\\..*", OF_SG_VISION },
 	{ "zamba2", "*.mamba.in_proj", PROFILE_ENTRY, ENGINE, ON_COMPRESSED | FOR_VLLM,
 	  "re:\\d+\\.mixer\\.in_proj$", "vllm zamba2.py" },
 	{ "zamba2", "*.mamba.out_proj", PROFILE_ENTRY, ENGINE, ON_COMPRESSED | FOR_VLLM,

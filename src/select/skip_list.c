@@ -111,14 +111,17 @@ const char *const *skip_experts_endings(const struct format *format)
 	return format && format->kept_experts ? format->kept_experts : prefix;
 }
 
-/* Adds the entry that an engine needs for such a module, if there is one. */
+/* Adds the entry that each engine needs for such a module, if there is one. */
 static void add_entry(struct skip_list *list, const char *tensor)
 {
-	char *entry = list->profile ? engine_entry_of(list->profile, list->on, tensor) : NULL;
+	for (int e = ENGINE_ANY + 1; list->profile && e < N_ENGINES; e++) {
+		unsigned other = FOR_ENGINES & ~profile_on_engine((enum engine)e);
+		char *entry = engine_entry_of(list->profile, list->on & ~other, tensor);
 
-	if (entry)
-		add_text(list, entry, strlen(entry));
-	free(entry);
+		if (entry)
+			add_text(list, entry, strlen(entry));
+		free(entry);
+	}
 }
 
 static void add_experts(struct skip_list *list, const struct format *format, const char *name)

@@ -90,8 +90,19 @@ static bool names_experts(struct verify *verify, const char *entry)
 	return false;
 }
 
+/* Is it an entry that an engine needs for a family? */
+static bool is_entry(const struct profile *profile, const char *entry)
+{
+	const struct profile_row *row = NULL;
+
+	while ((row = profile_next(profile, PROFILE_ENTRY, ANY_NAME, row)))
+		if (!strcmp(row->said, entry))
+			return true;
+	return false;
+}
+
 /* An embedding, a norm or a convolution that the checkpoint lacks, the head of a tied model, and
- * what the table of families keeps. */
+ * what the table of families keeps or adds. */
 static bool is_known(struct verify *verify, const struct profile *profile, const char *entry)
 {
 	char *weight = xasprintf("%s.weight", entry);
@@ -99,7 +110,7 @@ static bool is_known(struct verify *verify, const struct profile *profile, const
 	const struct profile_row *row = profile_find(profile, weight, verify->lists.on).row;
 
 	free(weight);
-	return free_name || !strcmp(entry, "lm_head") ||
+	return free_name || !strcmp(entry, "lm_head") || is_entry(profile, entry) ||
 	       (row && (row->action == PROFILE_KEEP || row->action == PROFILE_BARE));
 }
 

@@ -20,7 +20,7 @@ ONES = "the engine leaves the factors of the KV cache at 1 in this class: less r
 ANY = ".*"
 EXPLAINED: tuple[Explained, ...] = (
     Explained("vllm", "deepseek_v3 kv-cache", ANY, ONES),
-    Explained("sglang", "(qwen3|qwen3_moe|mixtral|moe192|moe192 ragged|qwen3_vl) kv-cache", ANY, ONES),
+    Explained("sglang", "(qwen3|qwen3_moe|mixtral|moe192|moe192 ragged|qwen3_vl|qwen2_5_vl) kv-cache", ANY, ONES),
     Explained("sglang", "nemotron_h (?!mxfp8).*", "compressed-tensors", "SGLang 0.5.23 makes room for a gate that these experts do not have, "
               "and leaves it empty: whether its products are wrong needs a GPU"),
     Explained("transformers", "(smollm2|moe192) ragged .*", ANY, "partial blocks stop in the forward pass, which is not run here; the plan "

@@ -25,6 +25,7 @@ TOWER = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 1, "
          "patch_size": 14}
 VISUAL = {"hidden_size": 128, "intermediate_size": 256, "depth": 1, "num_heads": 2, "out_hidden_size": 256, "patch_size": 16,
           "deepstack_visual_indexes": [0], "num_position_embeddings": 16}
+VISUAL_MLP = {"hidden_size": 128, "intermediate_size": 256, "depth": 1, "num_heads": 2, "out_hidden_size": 256, "patch_size": 14}
 VISUAL_ROPE = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [16, 8, 8], "mrope_interleaved": True}
 TEXT = family_models.SIZES | {"intermediate_size": 512, "vocab_size": 512}
 
@@ -51,6 +52,13 @@ MODELS: dict[str, tuple[str, dict]] = {
     "gemma3_mm": ("gemma3", {"text_config": TEXT | {"model_type": "gemma3_text", "query_pre_attn_scalar": 64, "tie_word_embeddings": True},
                              "vision_config": TOWER | {"model_type": "siglip_vision_model", "vision_use_head": False}, "mm_tokens_per_image": 4,
                              "tie_word_embeddings": True}),
+    "qwen2_5_vl": ("qwen2_5_vl", {"text_config": TEXT | {"model_type": "qwen2_5_vl_text", "rope_parameters": VISUAL_ROPE},
+                                  "vision_config": VISUAL_MLP | {"fullatt_block_indexes": [0]}, "tie_word_embeddings": False}),
+    "glm4v_moe": ("glm4v_moe", {"text_config": TEXT | {
+        "model_type": "glm4v_moe_text", "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 128, "n_shared_experts": 1,
+        "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [8, 4, 4], "partial_rotary_factor": 0.5}},
+        "vision_config": VISUAL_MLP, "tie_word_embeddings": False}),
     "mistral3": ("mistral3", {"text_config": TEXT | {"model_type": "ministral3"}, "vision_config": TOWER | {"model_type": "pixtral"},
                               "image_token_index": 10}),
 }

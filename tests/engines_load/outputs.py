@@ -13,7 +13,8 @@ COLUMNS = ("blockwise", "channelwise", "current", "delayed", "mxfp8", "kv-cache"
 # What is converted: a model, and options beside recipe, format and target.
 VARIANTS: dict[str, tuple[str, tuple[str, ...]]] = {
     name: (name, ()) for name in ("llama", "qwen3", "smollm2", "qwen3_moe", "mixtral", "deepseek_v3", "gemma3", "qwen3_next", "qwen3_5_moe",
-                                  "granite4", "falcon_h1", "nemotron_h", "jamba", "gpt_oss", "moe192", "qwen3_vl", "gemma3_mm", "mistral3")} | {
+                                  "granite4", "falcon_h1", "nemotron_h", "jamba", "gpt_oss", "moe192", "qwen3_vl", "gemma3_mm", "mistral3",
+                                  "qwen2_5_vl", "glm4v_moe")} | {
     "smollm2 ragged": ("smollm2", ("--ragged",)), "moe192 ragged": ("moe192", ("--ragged",)),
     "gpt_oss kept": ("gpt_oss", ("--exclude", "experts"))}
 TOKENS = "\n".join(f'{{"input_ids": {[(7 * i * i + 31 * row) % 509 + 3 for i in range(64)]}}}' for row in range(16))

@@ -250,7 +250,7 @@ def removal_problems(case, out, config, source):
             continue
         if any(name == own or name.startswith(own + ".") for own in renamed):
             continue                    # an engine may ask for another name
-        if any(".*" in other and re.match(other.removeprefix("re:"), name) for other in case.names):
+        if any(".*" in other and re.match(other.removeprefix("re:"), name) or name.startswith(other + ".") for other in case.names):
             continue
         if name not in looked_for and (name not in modules or case.decision(modules[name]) == "free"):
             continue                    # a name too many

@@ -210,6 +210,27 @@ static const struct {
 	  2,
 	  "(model\\.)?(vis|audio|word|acoustic|semantic|resam|.*projector).* "
 	  "vision_tower.encoder.blocks.0.wqkv" },
+	/* SGLang 0.5.23 asks for q_proj, or in compressed-tensors for visual.blocks.0.attn.qkv_proj */
+	{ "glm4v",
+	  "hf",
+	  "model.visual.blocks.0.attn.qkv.weight",
+	  { 192, 64 },
+	  2,
+	  "model.visual.blocks.0.attn.qkv visual" },
+	{ "glm4v",
+	  "compressed-tensors",
+	  "model.visual.blocks.0.attn.qkv.weight",
+	  { 192, 64 },
+	  2,
+	  "model.visual.blocks.0.attn.qkv re:.*visual\\..*" },
+	/* the entries of two engines */
+	{ "ernie4_5_vl_moe",
+	  "hf",
+	  "vision_model.blocks.0.attn.qkv.weight",
+	  { 192, 64 },
+	  2,
+	  "(model\\.)?(vis|audio|word|acoustic|semantic|resam|.*projector).* vision_model "
+	  "vision_model.blocks.0.attn.qkv" },
 	/* a draft of EAGLE-3, which vLLM 0.32 builds below "model" */
 	{ "llama", "hf", "fc.weight", { 64, 192 }, 2, "fc model.fc" },
 	{ "kimi_k25",

@@ -64,7 +64,7 @@ python3 "$CLI/terminal.py" "$FP8CONV" families gpt_oss | tr -d '\r'
 #1> step3p5 step3p7	*.moe.{gate,up,down}_proj	stack	engine			sglang models/step3p5.py
 #1> step3p5 step3p7	*.layers.*	keep	vendor		only routed experts are FP8 in the release	TensorRT-LLM #14759
 #1> step3p5 step3p7	*.self_attn.g_proj	keep	engine	for sglang	SGLang builds it without quantization, and skips a scale silently	sglang models/step3p5.py
-#1> afmoe bailing_moe cohere2_moe deepseek exaone_moe glm4 glm4_moe gpt_oss granite granitemoe granitemoehybrid hunyuan_v1_dense hunyuan_v1_moe hy_v3 lfm2 lfm2_moe llada2_moe llama4_text mellum minicpm minicpm3 mixtral olmo2 phi3small qwen2 qwen2_moe qwen3 qwen3_moe qwen3_vl_text qwen3_vl_moe_text starcoder2 step3_text step3p5 step3p7	*	cache	engine	for sglang	SGLang does not load the KV cache scales of this model: it uses 1.0	sglang model classes
+#1> afmoe bailing_moe cohere2_moe deepseek exaone_moe glm4 glm4_moe gpt_oss granite granitemoe granitemoehybrid hunyuan_v1_dense hunyuan_v1_moe hy_v3 lfm2 lfm2_moe llada2_moe llama4_text mellum minicpm minicpm3 mixtral olmo2 phi3small qwen2 qwen2_moe qwen3 qwen3_moe qwen3_vl_text qwen3_vl_moe_text qwen2_5_vl starcoder2 step3_text step3p5 step3p7	*	cache	engine	for sglang	SGLang does not load the KV cache scales of this model: it uses 1.0	sglang model classes
 #1> step3p5 step3p7 step3_vl step3_text	moe=mlp	name	engine	for sglang		sglang step3p5.py
 #1> step3p7 dots3_note	^model.layers=model.language_model.layers	name	engine	in compressed-tensors for transformers		transformers conversion_mapping
 #1> step3p7	*.share_expert.*	entry	engine	in compressed-tensors or hf for transformers	re:.*\.mlp\.shared_experts\..*	transformers conversion_mapping
@@ -101,7 +101,7 @@ python3 "$CLI/terminal.py" "$FP8CONV" families gpt_oss | tr -d '\r'
 #1>   granitemoe granitemoehybrid hunyuan_v1_dense hunyuan_v1_moe hy_v3 lfm2
 #1>   lfm2_moe llada2_moe llama4_text mellum minicpm minicpm3 mixtral olmo2
 #1>   phi3small qwen2 qwen2_moe qwen3 qwen3_moe qwen3_vl_text qwen3_vl_moe_text
-#1>   starcoder2 step3_text step3p5 step3p7
+#1>   qwen2_5_vl starcoder2 step3_text step3p5 step3p7
 #1>   cache      *, for sglang
 #1>              SGLang does not load the KV cache scales of this model: it uses 1.0
 #1>              [engine: sglang model classes]
