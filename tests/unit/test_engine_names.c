@@ -210,7 +210,7 @@ static const struct {
 	  2,
 	  "(model\\.)?(vis|audio|word|acoustic|semantic|resam|.*projector).* "
 	  "vision_tower.encoder.blocks.0.wqkv" },
-	/* SGLang 0.5.23 asks for q_proj, or in compressed-tensors for visual.blocks.0.attn.qkv_proj */
+	/* SGLang 0.5.23 asks for attn.q_proj there, or in compressed-tensors for attn.qkv_proj */
 	{ "glm4v",
 	  "hf",
 	  "model.visual.blocks.0.attn.qkv.weight",
