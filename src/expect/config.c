@@ -76,12 +76,12 @@ static void add_list(struct expect *expect, const json_t *value)
 		expect->lists[expect->n_lists++] = value;
 }
 
-/* May a member of that key differ from layer to layer?  "hidden_act": "silu" is no word of four
- * layers, and "eos_token_id": [1, 2] no list of two. */
+/* May a member of that key differ from layer to layer?  "dtype": "bfloat16" is no word of
+ * eight layers, and "eos_token_id": [1, 2] no list of two. */
 static bool is_of_layers(const char *key, const json_t *value)
 {
 	if (json_is_string(value))
-		return strstr(key, "pattern") || strstr(key, "type");
+		return strstr(key, "pattern") || strstr(key, "layer");
 	return !strstr(key, "token") && strcmp(key, "architectures") != 0;
 }
 

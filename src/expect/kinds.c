@@ -310,7 +310,8 @@ static void check_lone(struct expect *expect, const struct class *classes, size_
 		const struct role_facts *facts = &expect->templates[member->template].facts;
 		char *name;
 
-		if ((facts->role != ROLE_NORM && facts->role != ROLE_LINEAR) ||
+		if ((facts->role != ROLE_NORM && facts->role != ROLE_LINEAR &&
+		     facts->role != ROLE_ROUTER) ||
 		    !is_weight(expect, member->template) ||
 		    expect_member(expect, a->first, member->template) ||
 		    !others_have(expect, classes, n, a, member->template) ||

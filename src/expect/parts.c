@@ -13,11 +13,13 @@
 static const struct {
 	const char *have, *beside, *needs;
 	bool attention;	      /* in modules that are named after it */
+	bool experts;	      /* in the language model, where its experts have it */
 	const char *unless;   /* a member of config.json that allows it; NULL: none */
 	const char *other[8]; /* names that may stand in the place of the third */
 } rows[] = {
 	{ "gate_proj", "down_proj", "up_proj", .unless = NULL },
 	{ "gate_proj", "up_proj", "down_proj", .unless = NULL },
+	{ "up_proj", "down_proj", "gate_proj", .experts = true, .other = { "linear_gate" } },
 	{ "w1", "w3", "w2", .unless = NULL },
 	{ "q_proj", "v_proj", "k_proj", .attention = true },
 	{ "k_proj", "v_proj", "q_proj", .attention = true },
@@ -91,39 +93,12 @@ static bool is_attention(const char *path, size_t n)
 	return memmem(path + begin, n - begin, "att", 3);
 }
 
-static void check_member(struct expect *expect, const struct expect_layer *layer,
-			 const struct expect_member *member)
+/* Has a tensor in the layers of the language model such an end of its name? */
+static bool has_end(const struct expect *expect, const char *end)
 {
-	for (size_t row = 0; row < sizeof rows / sizeof *rows; row++) {
-		size_t len, n;
-		const char *name = expect_template_name(expect, member->template, &len);
-		char *parent;
+	const size_t n = strlen(end);
 
-		n = expect_parent_len(name, len, rows[row].have);
-		if (!n || (rows[row].attention && !is_attention(name, n)) ||
-		    (rows[row].unless &&
-		     json_is_true(json_object_get(expect->level, rows[row].unless))))
-			continue;
-		parent = xstrndup(name, n);
-		if (expect_sibling(expect, layer, parent, n, rows[row].beside) &&
-		    !expect_sibling(expect, layer, parent, n, rows[row].needs) &&
-		    !has_other(expect, layer, parent, n, row))
-			report(expect, layer, member, rows[row].have, rows[row].beside,
-			       rows[row].needs);
-		free(parent);
-	}
-}
-
-/* Members of config.json by which modules have biases. */
-static const char *const biases[] = { "attention_bias", "mlp_bias" };
-
-/* Has anything in the layers of the language model a bias? */
-static bool has_bias(const struct expect *expect)
-{
-	static const char end[] = ".bias";
-	const size_t n = sizeof end - 1;
-
-	for (size_t i = 0; i < expect->main->n; i++) {
+	for (size_t i = 0; expect->main && i < expect->main->n; i++) {
 		const struct expect_layer *layer = &expect->layers[expect->main->first + i];
 
 		for (size_t m = 0; m < layer->n; m++) {
@@ -138,6 +113,34 @@ static bool has_bias(const struct expect *expect)
 	return false;
 }
 
+static void check_member(struct expect *expect, const struct expect_layer *layer,
+			 const struct expect_member *member)
+{
+	for (size_t row = 0; row < sizeof rows / sizeof *rows; row++) {
+		size_t len, n;
+		const char *name = expect_template_name(expect, member->template, &len);
+		char *parent;
+
+		n = expect_parent_len(name, len, rows[row].have);
+		if (!n || (rows[row].experts && &expect->stacks[layer->stack] != expect->main) ||
+		    (rows[row].attention && !is_attention(name, n)) ||
+		    (rows[row].unless &&
+		     json_is_true(json_object_get(expect->level, rows[row].unless))))
+			continue;
+		parent = xstrndup(name, n);
+		if (expect_sibling(expect, layer, parent, n, rows[row].beside) &&
+		    !expect_sibling(expect, layer, parent, n, rows[row].needs) &&
+		    !has_other(expect, layer, parent, n, row) &&
+		    (!rows[row].experts || has_end(expect, ".experts.*.gate_proj.weight")))
+			report(expect, layer, member, rows[row].have, rows[row].beside,
+			       rows[row].needs);
+		free(parent);
+	}
+}
+
+/* Members of config.json by which modules have biases. */
+static const char *const biases[] = { "attention_bias", "mlp_bias" };
+
 /* Is the value true for Python? */
 static bool is_truthy(const json_t *value)
 {
@@ -149,7 +152,7 @@ static void check_biases(struct expect *expect)
 	for (size_t i = 0; i < sizeof biases / sizeof *biases; i++) {
 		const json_t *value = json_object_get(expect->level, biases[i]);
 
-		if (is_truthy(value) && !has_bias(expect))
+		if (is_truthy(value) && !has_end(expect, ".bias"))
 			expect_add(expect, EXPECT_TENSOR, NULL, 1,
 				   "no module has a bias, but %s of config.json is true",
 				   biases[i]);

@@ -161,10 +161,10 @@ static void dense_models_are_whole(void **state)
 		{ .old = "model.",
 		  .new = "_orig_mod.model.",
 		  .expected = "3 _orig_mod.model.embed_tokens.weight; " },
-		/* members of config.json that are as long as the model has layers */
-		{ .less = L "1.mlp.down_proj",
-		  .config = CONFIG(3, ", \"hidden_act\": \"elu\", \"eos_token_id\": [1, 2, 3]"),
-		  .expected = "1 " L "1.mlp.down_proj.weight; " },
+		{ .more = L "0.self_attn.q_proj.bias BF16 64\n" L
+			    "1.self_attn.q_proj.bias BF16 64\n",
+		  .config = CONFIG(3, ", \"dtype\": \"f16\", \"eos_token_id\": [1, 2, 3]"),
+		  .expected = "1 " L "2.self_attn.q_proj.bias; " },
 		/* what only looks so */
 		{ .less = "lm_head", .config = "{\"num_hidden_layers\": 3}", .expected = "" },
 		{ .more = L "1.self_attn.q_proj.weight_scale_inv F32 1 1\n", .expected = "" },
@@ -222,6 +222,7 @@ static void sizes_are_those_of_the_configuration(void **state)
 		{ .config = SIZES(5, 2, 16, 128), .expected = "2 " L "0.self_attn.o_proj.weight" },
 		{ .config = SIZES(0, 2, 16, 128), .expected = "2 " L "0.self_attn.o_proj.weight" },
 		{ .config = SIZES(2, 2, 16, 128), .expected = "2 " L "0.self_attn.o_proj.weight" },
+		{ .config = SIZES(4, 2, 16, [128]), .expected = "" },
 		{ .config = SIZES(4, 2, 15, 128), .expected = "2 " L "0.self_attn.o_proj.weight" },
 		{ .config = SIZES(4, 4, 16, 128), .expected = "2 " L "0.self_attn.k_proj.weight" },
 		{ .config = SIZES(4, 2, 16, 129), .expected = "2 " L "0.mlp.gate_proj.weight" },
@@ -232,8 +233,6 @@ static void sizes_are_those_of_the_configuration(void **state)
 		  .expected = "2 " L "0.self_attn.k_proj.weight" },
 		{ .config = SIZES(8, 2, null, 128),
 		  .expected = "2 " L "0.self_attn.k_proj.weight" },
-		{ .config = SIZES(4, 2, 16, [128]), .expected = "" },
-		/* a gate of the outputs doubles the rows of q */
 		{ .old = "q_proj.weight BF16 64", .new = "q_proj.weight BF16 128", .expected = "" },
 		{ .old = "q_proj.weight BF16 64",
 		  .new = "q_proj.weight BF16 96",
@@ -244,7 +243,6 @@ static void sizes_are_those_of_the_configuration(void **state)
 		{ .old = "o_proj.weight BF16 64",
 		  .new = "o_proj.weight BF16 32",
 		  .expected = "2 " L "0.self_attn.o_proj.weight" },
-		/* biases */
 		{ .config = CONFIG(3, ", \"attention_bias\": true"),
 		  .expected = "1 no module has a bias, but attention_bias" },
 		{ .config = CONFIG(3, ", \"attention_bias\": \"False\""),
@@ -254,7 +252,6 @@ static void sizes_are_those_of_the_configuration(void **state)
 			    "2.self_attn.q_proj.bias BF16 64\n",
 		  .config = CONFIG(3, ", \"attention_bias\": false"),
 		  .expected = "" },
-		/* linear attention */
 		{ .old = "self_attn",
 		  .new = "linear_attn",
 		  .config = SIZES(5, 2, 15, 128),
@@ -290,11 +287,9 @@ static void sizes_are_sums_of_members(void **state)
 		{ .more = latent, .config = LATENT(16, 17, 8, 8, 2), .expected = kv_b },
 		{ .more = latent, .config = LATENT(16, 16, 8, 9, 2), .expected = kv_b },
 		{ .more = latent, .config = LATENT(16, 16, 8, 8, 1), .expected = shared },
-		/* q, k and v in one matrix: 4 and twice 2 heads of 16 */
 		{ .more = EACH("self_attn.qkv_proj.weight BF16 128 64"), .expected = "" },
 		{ .more = EACH("self_attn.qkv_proj.weight BF16 96 64"),
 		  .expected = "2 " L "0.self_attn.qkv_proj.weight" },
-		/* gate and up in one matrix, and experts in one tensor */
 		{ .more = EACH("block.gate_up_proj.weight BF16 256 64"), .expected = "" },
 		{ .more = EACH("block.gate_up_proj.weight BF16 128 64"),
 		  .expected = "2 " L "0.block.gate_up_proj.weight" },
@@ -345,6 +340,9 @@ static void lone_layers_have_their_modules(void **state)
 		  .expected = "1 " L "1.self_attn.o_proj.weight; " },
 		{ .less = L "1.mlp.gate_proj", .expected = "1 " L "1.mlp.gate_proj.weight; " },
 		{ .less = L "1.self_attn", .expected = "" },
+		{ .more = L "0.mlp.gate.weight BF16 4 64\n" L "2.mlp.gate.weight BF16 4 64\n" L
+			    "3.mlp.gate.weight BF16 4 64\n",
+		  .expected = "1 " L "1.mlp.gate.weight; " },
 		{ .old = L "1.self_attn", .new = L "1.mixer", .expected = "" },
 	};
 
@@ -362,6 +360,10 @@ static void experts_are_all_there(void **state)
 		  .expected = "1 " L "1.mlp.experts.3.up_proj.weight; " },
 		{ .less = "experts.3.", .expected = "1 " L "0.mlp.experts.3.down_proj.weight; 1 " },
 		{ .less = L "0.mlp.gate.", .expected = "1 " L "0.mlp.gate.weight; " },
+		/* beside gated experts, an MLP has a gate too */
+		{ .more = L "0.mlp.shared.up_proj.weight BF16 128 64\n" L
+			    "0.mlp.shared.down_proj.weight BF16 64 128\n",
+		  .expected = "1 " L "0.mlp.shared.gate_proj.weight; " },
 		{ .config = CONFIG(3, ", \"num_local_experts\": 8"),
 		  .expected = "1 " L "0.mlp.experts.4.down_proj.weight; " },
 		{ .config = CONFIG(3, ", \"num_local_experts\": 2"),
@@ -369,7 +371,6 @@ static void experts_are_all_there(void **state)
 		{ .old = "1.mlp.experts.2.up_proj.weight BF16 128 64",
 		  .new = "1.mlp.experts.2.up_proj.weight BF16 128 32",
 		  .expected = "2 " L "1.mlp.experts.2.up_proj.weight; " },
-		/* the first layer is dense; a layer's experts stay in one tensor */
 		{ .less = L "0.mlp.",
 		  .more = L "0.mlp.gate_proj.weight BF16 128 64\n" L
 			    "0.mlp.up_proj.weight BF16 128 64\n" L
@@ -394,7 +395,6 @@ static void kinds_of_layers_differ(void **state)
 {
 	static const struct row rows[] = {
 		{ .expected = "" },
-		/* one layer of another kind, and a missing tensor in one of six of a kind */
 		{ .less = L "5.self_attn.v_proj", .expected = "" },
 		{ .less = L "4.self_attn.v_proj",
 		  .expected = "1 " L "4.self_attn.v_proj.weight; " },
