@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Memory of the weights of layers, one layer after the other.  The pages of a released block stay
- * with the process and serve the next blocks, whatever their sizes: a new page costs a fault and
- * 4 KiB of zeros, which for weights that are loaded for a few sequences was a tenth of the time.
+ * with the process and serve the next blocks, best those of the same size: a new page costs a
+ * fault and 4 KiB of zeros, which for weights that are loaded for a few sequences was a tenth of
+ * the time.
  * Thread-safe.
  *
  * The heap never has more pages than the blocks that were in use at one time.
@@ -19,24 +20,22 @@
 
 #include "base/err.h"
 
-/* Free bytes [begin, end) of the heap: whole pages.  At most `kept` bytes of them have memory. */
-struct page_gap {
-	uint64_t begin, end, kept;
+/* A released mapping. */
+struct page_block {
+	unsigned char *memory;
+	uint64_t size; /* whole pages */
 };
 
 struct page_heap {
 	pthread_mutex_t lock; /* of all following members */
-	unsigned char *base;  /* of the reserved addresses; NULL: none, each block is mapped */
-	uint64_t reserved;    /* bytes of addresses: twice the machine's memory */
 	uint64_t page;	      /* bytes */
-	uint64_t end;	      /* bytes from base on that are blocks or gaps */
 	uint64_t in_use;      /* bytes of blocks */
+	uint64_t kept;	      /* bytes of released ones */
 	uint64_t most;	      /* the largest in_use so far */
-	size_t n_gaps;
-	struct page_gap *gaps; /* by begin; no two touch */
+	size_t n;
+	struct page_block *blocks; /* released */
 };
 
-/* Reserves addresses, no memory. */
 void page_heap_init(struct page_heap *heap);
 void page_heap_release(struct page_heap *heap);
 
