@@ -193,7 +193,14 @@ static void memory_free(struct executor *executor, void *memory)
 	assert_null(memory);
 }
 
-static const struct executor_ops ops = { .panel_rows = panel_rows,
+/* Weights alone are asked for. */
+static size_t portion(enum executor_portion what, size_t n)
+{
+	assert_int_equal(what, PORTION_WEIGHT);
+	return panel_rows(n);
+}
+
+static const struct executor_ops ops = { .portion = portion,
 					 .memory_free = memory_free,
 					 .weight_init = weight_init,
 					 .weight_release = weight_release,
