@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 . "$CLI/lib.sh"
+work=$PWD
 # The plan is what comes out, and making it writes nothing.
 need "$SAMPLES/odd-shapes" "$SAMPLES/tiny-moe"
 for model in odd-shapes tiny-moe/per-expert tiny-moe/fused tiny-moe/fused-transposed; do
@@ -55,8 +56,8 @@ json plan 'j["output"] is None'
 cd "$SAMPLES" || exit
 "$FP8CONV" quantize tiny-moe/fused --dry-run | grep -v 'layers.1\|^memory\|^disk'
 
-mkdir next
-cd next
+mkdir "$work/next"
+cd "$work/next" || exit
 need "python3()"
 # On a terminal, a reason that is too long for its line stands below it; the source of a rule too, below the reason where
 # one line cannot hold both.
