@@ -53,3 +53,79 @@ for variant in $(python3 "$CLI/fp8.py" variants); do
 	done
 	rm -rf in
 done
+
+mkdir next
+cd next
+# Names that tools wrote before: act_scale for input_scale, and of caches all that vLLM renames.
+python3 "$CLI/fp8.py" make ct-tensor in
+
+# old DIR NAME=VALUE...: the model with input_scale under its old name, and these scales of a cache.
+cat >old.py <<'END'
+import sys
+import checkpoint
+folder, *specs = sys.argv[1:]
+tensors = {n.replace("input_scale", "act_scale"): t for n, t in checkpoint.read("in").items() if not n.endswith(("k_scale", "v_scale"))}
+for name, value in (spec.split("=") for spec in specs):
+    tensors[name] = "F32", [1], checkpoint.pack("F32", [float(value)])
+checkpoint.write(folder + "/model.safetensors", tensors)
+END
+old() {
+	rm -rf "$1"
+	cp -r in "$1"
+	python3 old.py "$@"
+}
+
+# scales DIR: its scales that are no weight's, with the values of the caches' scales.
+cat >scales.py <<'END'
+import sys
+import checkpoint
+for name, (dtype, shape, data) in sorted(checkpoint.read(sys.argv[1]).items()):
+    if name != "scale" and not name.endswith((".weight", ".weight_scale", ".bias")):
+        print(name, dtype, shape, *checkpoint.unpack(dtype, data) if "attn" in name else ())
+END
+scales() {
+	python3 scales.py "$1"
+}
+
+# wanted SHAPE K V VALUE VALUE: the same of an output, by the names of k and v.
+wanted() {
+	printf '%s\n' "a.input_scale F32 $1" "$2 F32 $1 $4" "$3 F32 $1 $5" >wanted
+}
+
+a=model.layers.0.self_attn
+for names in $a.k_proj.k_scale:$a.v_proj.v_scale $a.qkv_proj.k_scale:$a.qkv_proj.v_scale $a.attn.k_scale:$a.attn.v_scale \
+	$a.k_proj.output_scale:$a.v_proj.output_scale $a.k_cache.scale:$a.v_cache.scale $a.k_scale:$a.v_scale; do
+	old src "${names%:*}=0.25" "${names#*:}=0.5"
+	"$FP8CONV" repack src -o ct --format compressed-tensors --restart
+	wanted "[1]" $a.k_scale $a.v_scale 0.25 0.5
+	scales ct | diff wanted - || echo "$names"
+	"$FP8CONV" repack src -o mo --format modelopt --restart
+	wanted "[]" $a.k_proj.k_scale $a.v_proj.v_scale 0.25 0.5
+	scales mo | diff wanted - || echo "$names"
+	"$FP8CONV" dequantize src -o high --restart
+	scales high
+done
+
+# One scale for both, and what no format has.
+old src $a.attn.kv_scale=0.75 a.weight_zero_point=0 a.input_zero_point=0 $a.k_zero_point=0 a.input_scale_ub=8
+"$FP8CONV" repack src -o ct --format compressed-tensors --restart
+wanted "[1]" $a.k_scale $a.v_scale 0.75 0.75
+scales ct | diff wanted -
+"$FP8CONV" verify ct --source src || echo "verify does not know the two scales"
+"$FP8CONV" dequantize src -o high --restart
+scales high
+"$FP8CONV" verify src | grep -o "scale-stray: scale '[a-z._]*'"
+
+# No FP8: parameters of such names are kept.
+python3 "$CLI/checkpoint.py" make high.safetensors $a.q_proj.weight=BF16:256x256 $a.kv_scale=F32:1 a.act_scale=F32:1 a.input_zero_point=F32:1
+"$FP8CONV" quantize high.safetensors -o low.safetensors
+python3 "$CLI/checkpoint.py" list low.safetensors | cut -f 1
+
+#1> scale-stray: scale 'a.input_zero_point'
+#1> scale-stray: scale 'a.weight_zero_point'
+#1> a.act_scale
+#1> a.input_zero_point
+#1> model.layers.0.self_attn.kv_scale
+#1> model.layers.0.self_attn.q_proj.weight
+#1> model.layers.0.self_attn.q_proj.weight_scale_inv
+#2> fp8conv repack: note: 4 tensors have no equivalent in format 'compressed-tensors' and are left out, first 'a.input_scale_ub'

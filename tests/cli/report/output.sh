@@ -39,3 +39,41 @@ echo "# Tiny" >tiny/README.md
 "$FP8CONV" quantize tiny -o copied --quiet
 echo "Edited." >>copied/README.md
 fails 2 " report: 'copied' contains 'README.md', which is not as fp8conv wrote it: *" report copied --source tiny -o copied
+
+mkdir next
+cd next
+# The page's script makes the text of the page from the data.
+command -v node >/dev/null || { echo "node is missing: the page's script was not run" >&2; exit 77; }
+need "$SAMPLES/tiny-llama" "$SAMPLES/amax/tiny-llama-1.amax"
+node "$CLI/page.js" "$CLI/../../cli/report/page.html" >sample.txt
+grep -qx '0 of 3 tensors' sample.txt || cat sample.txt
+model=$SAMPLES/tiny-llama
+"$FP8CONV" quantize "$model" -o out --quiet
+echo '{"perplexity": {"value": 9.5, "se": 0.5}, "kld": {"mean": 0.25, "max": 1.5}, "correlation": 1e308, "tokens": 8, "targets": 7, "sequences": 1,
+	"seq_len": 8, "data": ["t<b>"], "data_sha256": "'"$(printf %064d 0)"'", "precision": "f32", "activations": "bf16",
+	"model": "out", "layers": [{"layer": 3, "modules": [{"module": "model.layers.3.<i>", "local": {"sqnr_db": 30.5}}]}]}' >eval.json
+"$FP8CONV" report out --source "$model" --eval eval.json --calibration "$SAMPLES/amax/tiny-llama-1.amax" -o r --quiet
+node "$CLI/page.js" r/report.html >page.txt
+while read -r line; do
+	grep -qxF -- "$line" page.txt || echo "the page does not say: $line"
+done <<'END'
+out
+9.500000 ± 0.500000
+0.250000
+Data: t<b>, 8 positions in 1 sequences of at most 8 tokens; SHA-256 of the token ids 0000000000000000000000000000000000000000000000000000000000000000. Activations: bf16; products in f32.
+Near the baseline, KLD says how far the outputs moved, and does not rank benchmark scores.
+<i>
+30.50
+problems that verify finds
+model.layers.*.self_attn.q_proj
+4 tensors, FP8 (E4M3), a scale for each 128 x 128 block
+scale 2^-11
+each 128 x 128 block
+from 2^5 to 2^7
+model.layers.*.input_layernorm.weight
+norm
+model.layers.3.mlp.up_proj.weight
+0 of 38 tensors
+END
+"$FP8CONV" report out -o alone --quiet
+node "$CLI/page.js" alone/report.html | grep -qx 'Not measured: run fp8conv report with --source.' || echo "SQNR without a source"

@@ -79,7 +79,7 @@ def run(member, value):
 BAD = {"options.scales.amax_epsilon": (-1, 1e39, "1", True, []), "options.scales.margin": (-1, 33, 1000, 2 ** 62, 1.5, "1", {}),
        "options.scales.scale_arith": ("other", 1), "options.scales.mx_scale": ("down", []), "options.scales.pow2": (1, "true"),
        "options.scales.fp8_format": ("e3m4",), "options.scales": ([], 1, "x"), "options": ([], "x"), "options.recipe": (1, []),
-       "options.include": ("x", {}), "options.tensor": (1,), "options.rounding": ("nearest", 1), "options.keep": ([], 1), "rounding": ("compensated", [1]),
+       "options.include": ("x", {}), "options.tensor": (1,), "options.rounding": ("nearest", 1), "options.tensors": ([], 1), "rounding": ("compensated", [1]),
        "inputs": ({}, "x"), "inputs.0.size": (-1, "1", 1.5), "inputs.0.name": (1,), "shards": ({}, 1), "shards.0.crc32": (1,), "shards.0.name": ([],),
        "finished": (1, "true"), "command": (1,), "tool": ({},), "version": (1,), "files": ({},)}
 for member, values in BAD.items():
@@ -106,6 +106,38 @@ python3 values.py
 fails 3 " verify: 'plain' has no fp8conv-manifest.json with the SHA-256 of its files: 'fp8conv quantize --manifest' writes it" \
 	verify plain --manifest
 fails 3 " verify: 'plain/model.safetensors' has no fp8conv-manifest.json*" verify plain/model.safetensors --manifest
+
+mkdir next
+cd next
+# A file of weights has the CRC-32 that the manifest beside it records: one bit anywhere is found, in the header too.
+need "$SAMPLES/tiny-moe"
+"$FP8CONV" quantize "$SAMPLES/tiny-moe/per-expert" -o out --quiet
+"$FP8CONV" verify out
+file=out/model-00001-of-00002.safetensors
+python3 - $file <<'END' || echo "a bit is not found"
+import json, os, subprocess, sys, zlib
+
+path = sys.argv[1]
+data = bytearray(open(path, "rb").read())
+start = 8 + int.from_bytes(data[:8], "little")
+tensors = {n: t for n, t in json.loads(data[8:start]).items() if n != "__metadata__"}
+ends = [t["data_offsets"] for _, t in sorted(tensors.items())]
+places = [data.index(b'"format"', 8) + 11]              # of "pt": no name, type or shape
+places += [start + at for begin, end in ends for at in (begin, end - 1)]
+for at in places[:: max(1, len(places) // 40)] + [len(data) - 1]:
+    data[at] ^= 1
+    open(path, "wb").write(data)
+    done = subprocess.run([os.environ["FP8CONV"], "verify", "out"], capture_output=True, text=True)
+    if f"has CRC-32 {zlib.crc32(data):08x}, which is not that in the manifest" not in done.stdout or done.returncode != 1:
+        print(at, done)
+    data[at] ^= 1
+open(path, "wb").write(data)
+END
+"$FP8CONV" verify out
+# One that the manifest does not record is not summed.
+rm out/fp8conv-manifest.json
+printf '\000' | dd of=$file bs=1 seek=$(($(wc -c <$file) - 1)) conv=notrunc 2>/dev/null
+"$FP8CONV" verify out
 
 #1> config.json: file-changed: 'out/config.json' has N bytes, but N in the manifest
 #1> generation_config.json: file-missing: 'out/generation_config.json' is in the manifest, but is not a file
