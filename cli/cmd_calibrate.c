@@ -16,6 +16,7 @@
 #include "cli/options/run.h"
 #include "cli/options/values.h"
 #include "cli/process.h"
+#include "cli/program.h"
 #include "cli/ranks.h"
 #include "cli/progress/progress.h"
 #include "cli/remote.h"
@@ -119,7 +120,7 @@ static void note_data(const struct calibrate_plan *plan, const struct calibrate_
 		return;
 	n_passes = share_n_passes(&plan->share);
 	if (n_passes < asked)
-		fprintf(stderr,
+		fprintf(program.err,
 			"fp8conv calibrate: note: the data is enough for %zu of %zu "
 			"passes\n",
 			n_passes, asked);
@@ -168,7 +169,7 @@ static void report(const struct settings *settings, const struct calibrate_repor
 	if (settings->run.quiet)
 		return;
 	calibrate_report_uncovered(report);
-	if (settings->run.verbose || isatty(STDERR_FILENO))
+	if (settings->run.verbose || program_on_terminal(STDERR_FILENO))
 		calibrate_report_text(report);
 }
 

@@ -14,6 +14,7 @@
 #include "base/buf.h"
 #include "cli/command.h"
 #include "cli/options/values.h"
+#include "cli/program.h"
 #include "format/format.h"
 #include "recipe/recipe.h"
 
@@ -31,7 +32,8 @@ struct cursor {
 static void offer(const struct cursor *cursor, const char *word, size_t n, const char *doc)
 {
 	if (n >= cursor->n_value && !memcmp(word, cursor->value, cursor->n_value))
-		printf("%.*s%.*s\t%s\n", (int)cursor->n_before, cursor->before, (int)n, word, doc);
+		fprintf(program.out, "%.*s%.*s\t%s\n", (int)cursor->n_before, cursor->before,
+			(int)n, word, doc);
 }
 
 static void offer_text(const struct cursor *cursor, const char *word, const char *doc)
@@ -76,7 +78,7 @@ static void offer_values(const struct cursor *cursor, const char *arg)
 		for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
 			path |= !strcmp(arg, paths[i]);
 		if (path)
-			puts(":");
+			fputs(":\n", program.out);
 	}
 }
 
@@ -136,7 +138,7 @@ static void offer_of_command(const struct command *command, char **words, int n,
 	}
 	if (*cursor->value != '-') {
 		if (command->argument)
-			puts(":");
+			fputs(":\n", program.out);
 		return;
 	}
 	while ((o = command_option_next(command, o))) {
@@ -235,7 +237,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 	rc = command_parse(command, argc, argv, &shell, err);
 	if (rc)
 		return rc < 0 ? -1 : 0;
-	fputs(scripts[shell], stdout);
+	fputs(scripts[shell], program.out);
 	return 0;
 }
 

@@ -13,6 +13,7 @@
 #include "cli/print/data.h"
 #include "cli/print/evaluation.h"
 #include "cli/process.h"
+#include "cli/program.h"
 #include "cli/ranks.h"
 #include "cli/remote.h"
 #include "cli/signals.h"
@@ -79,7 +80,8 @@ static void note_data(const struct eval_plan *plan, const struct eval_params *pa
 	size_t asked = (size_t)params->passes;
 
 	if (plan->data.n < asked)
-		fprintf(stderr, "fp8conv eval: note: the data is enough for %zu of %zu sequences\n",
+		fprintf(program.err,
+			"fp8conv eval: note: the data is enough for %zu of %zu sequences\n",
 			plan->data.n, asked);
 	data_print_notes("eval", &plan->data, &plan->out.model);
 }
@@ -88,9 +90,9 @@ static void note_data(const struct eval_plan *plan, const struct eval_params *pa
 static void report(const struct settings *settings, const struct eval_report *report)
 {
 	(settings->run.json ? eval_report_json : eval_report_text)(report);
-	if (fflush(stdout) || settings->run.quiet)
+	if (fflush(program.out) || settings->run.quiet)
 		return;
-	if (settings->run.verbose || isatty(STDERR_FILENO))
+	if (settings->run.verbose || program_on_terminal(STDERR_FILENO))
 		eval_report_summary(report);
 }
 
@@ -116,7 +118,7 @@ static int job_run(const struct eval_plan *plan, const struct settings *settings
 							.seconds = process_now() - began });
 	rc = settings->max_kld > 0 && !(result.quality.of[QUALITY_KLD].value <= settings->max_kld);
 	if (rc && ranks_print(&settings->ranks))
-		fprintf(stderr, "fp8conv eval: the mean KLD is %.6f, above --max-kld %g\n",
+		fprintf(program.err, "fp8conv eval: the mean KLD is %.6f, above --max-kld %g\n",
 			result.quality.of[QUALITY_KLD].value, settings->max_kld);
 	eval_result_release(&result);
 	return rc;

@@ -17,6 +17,7 @@
 #include "cli/family.h"
 #include "cli/options/values.h"
 #include "cli/print/families.h"
+#include "cli/program.h"
 #include "cli/remote.h"
 
 #define CONFIG_MAX ((size_t)16 << 20) /* bytes of a config.json */
@@ -92,7 +93,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 		return -1;
 	(settings.json ? families_print_json : families_print_text)(&families);
 	if (!families.profile.n && !families.list[0].arch)
-		fprintf(stderr,
+		fprintf(program.err,
 			"fp8conv families: note: no table names '%s': the general rules decide\n",
 			settings.family);
 	families_release(&families);

@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/print/json.h"
 #include "cli/print/table.h"
+#include "cli/program.h"
 #include "format/format.h"
 #include "recipe/recipe.h"
 
@@ -57,7 +58,7 @@ static void recipe_json(struct json_out *out, const struct format *format,
 
 static void print_json(void)
 {
-	struct json_out out = { .stream = stdout };
+	struct json_out out = { .stream = program.out };
 
 	json_out_begin(&out);
 	json_out_open(&out, "formats", '[');
@@ -105,7 +106,7 @@ static void print_table(void)
 			engines_cell(&table, formats[f], recipes[r]);
 		}
 	}
-	table_print(&table, stdout, isatty(STDOUT_FILENO));
+	table_print(&table, program.out, program_on_terminal(STDOUT_FILENO));
 	table_release(&table);
 }
 

@@ -12,6 +12,7 @@
 #include "cli/print/inspection.h"
 #include "cli/options/run.h"
 #include "cli/options/values.h"
+#include "cli/program.h"
 #include "cli/progress/progress.h"
 #include "cli/process.h"
 #include "cli/remote.h"
@@ -78,7 +79,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 	if (rc == 0 && settings.run.json)
 		inspect_print_json(&(struct shown){ &inspection, stats });
 	else if (rc == 0 && inspection.is_amax)
-		amax_print_text(&inspection.amax, isatty(STDOUT_FILENO));
+		amax_print_text(&inspection.amax, program_on_terminal(STDOUT_FILENO));
 	else if (rc == 0)
 		inspect_print_text(&(struct shown){ &inspection, stats });
 	free(stats);

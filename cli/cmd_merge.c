@@ -13,6 +13,7 @@
 #include "cli/print/calibration.h"
 #include "cli/print/json.h"
 #include "cli/print/path.h"
+#include "cli/program.h"
 #include "amax/merge.h"
 
 /* The settings.  Begin zeroed.  Texts belong to argv. */
@@ -52,8 +53,8 @@ static const struct option_row options[] = {
 
 static void print_text(const struct amax_merge_params *params, const struct amax_merged *merged)
 {
-	fprintf(stderr, "passes     %" PRIu64 "\n", merged->n_passes);
-	fprintf(stderr, "tokens     %" PRIu64 "\n", merged->n_tokens);
+	fprintf(program.err, "passes     %" PRIu64 "\n", merged->n_passes);
+	fprintf(program.err, "tokens     %" PRIu64 "\n", merged->n_tokens);
 	path_print_output(params->output);
 	history_print_next("MODEL", params->output);
 }
@@ -61,7 +62,7 @@ static void print_text(const struct amax_merge_params *params, const struct amax
 static void print_json(const struct amax_merge_params *params, const struct amax_merged *merged,
 		       const char *note)
 {
-	struct json_out out = { .stream = stdout };
+	struct json_out out = { .stream = program.out };
 
 	json_out_begin(&out);
 	json_out_text(&out, "output", params->output);
@@ -88,9 +89,9 @@ static void report(const struct settings *settings, const struct amax_merged *me
 		print_json(params, merged, note);
 	if (note && !settings->quiet) {
 		text_sanitize(note);
-		fprintf(stderr, "fp8conv merge: note: %s\n", note);
+		fprintf(program.err, "fp8conv merge: note: %s\n", note);
 	}
-	if (!settings->quiet && isatty(STDERR_FILENO))
+	if (!settings->quiet && program_on_terminal(STDERR_FILENO))
 		print_text(params, merged);
 	free(note);
 }

@@ -9,13 +9,14 @@
 #include "cli/print/json.h"
 #include "cli/print/table.h"
 #include "cli/print/wrap.h"
+#include "cli/program.h"
 #include "recipe/recipe.h"
 
 #define SUMMARY_COLUMN 13
 
 static void print_json(void)
 {
-	struct json_out out = { .stream = stdout };
+	struct json_out out = { .stream = program.out };
 
 	json_out_begin(&out);
 	json_out_open(&out, "recipes", '[');
@@ -37,10 +38,10 @@ static void print_prose(void)
 	size_t width = wrap_width(STDOUT_FILENO);
 
 	for (size_t i = 0; recipes[i]; i++) {
-		printf("%-*s", SUMMARY_COLUMN, recipes[i]->name);
+		fprintf(program.out, "%-*s", SUMMARY_COLUMN, recipes[i]->name);
 		wrap_print(recipes[i]->summary, SUMMARY_COLUMN, SUMMARY_COLUMN, width);
 		if (recipes[i]->origin)
-			printf("%*s%s\n", SUMMARY_COLUMN, "", recipes[i]->origin);
+			fprintf(program.out, "%*s%s\n", SUMMARY_COLUMN, "", recipes[i]->origin);
 	}
 }
 
@@ -48,7 +49,7 @@ static void print_table(void)
 {
 	struct table table = { .columns = "lll" };
 
-	if (isatty(STDOUT_FILENO)) {
+	if (program_on_terminal(STDOUT_FILENO)) {
 		print_prose();
 		return;
 	}
@@ -57,7 +58,7 @@ static void print_table(void)
 		table_cell(&table, recipes[i]->summary);
 		table_cell(&table, recipes[i]->origin ? recipes[i]->origin : "");
 	}
-	table_print(&table, stdout, false);
+	table_print(&table, program.out, false);
 	table_release(&table);
 }
 

@@ -12,6 +12,7 @@
 #include "cli/command.h"
 #include "cli/options/run.h"
 #include "cli/options/values.h"
+#include "cli/program.h"
 #include "cli/report/report.h"
 #include "cli/process.h"
 #include "cli/remote.h"
@@ -187,7 +188,7 @@ static void tell(const struct report_state *job)
 		report_print_json(&told);
 	else if (settings->dry_run)
 		report_print_plan(&told);
-	else if (!run->quiet && (run->verbose || isatty(STDERR_FILENO)))
+	else if (!run->quiet && (run->verbose || program_on_terminal(STDERR_FILENO)))
 		report_print_summary(&told);
 }
 

@@ -19,6 +19,7 @@
 #include "cli/print/plan.h"
 #include "cli/print/sensitivity.h"
 #include "cli/process.h"
+#include "cli/program.h"
 #include "cli/ranks.h"
 #include "cli/remote.h"
 #include "cli/signals.h"
@@ -195,7 +196,8 @@ static int job_run(struct sensitivity_plan *plan, const struct settings *setting
 
 		if (settings->run.json)
 			sensitivity_report_json(&report);
-		if (!settings->run.quiet && (settings->run.verbose || isatty(STDERR_FILENO)))
+		if (!settings->run.quiet &&
+		    (settings->run.verbose || program_on_terminal(STDERR_FILENO)))
 			sensitivity_report_text(&report);
 	}
 	return rc;
@@ -335,10 +337,11 @@ static void report_choice(const struct settings *settings, const struct choice *
 	if (run->json)
 		choice_print_json(choice, settings->dry_run ? NULL : settings->params.output);
 	else if (settings->dry_run)
-		choice_print_text(stdout, choice);
-	if (settings->dry_run || run->quiet || !(run->verbose || isatty(STDERR_FILENO)))
+		choice_print_text(program.out, choice);
+	if (settings->dry_run || run->quiet ||
+	    !(run->verbose || program_on_terminal(STDERR_FILENO)))
 		return;
-	choice_print_text(stderr, choice);
+	choice_print_text(program.err, choice);
 	choice_print_next(choice, settings->choice.model, settings->params.output);
 }
 

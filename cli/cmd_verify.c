@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/options/run.h"
 #include "cli/options/values.h"
+#include "cli/program.h"
 #include "cli/progress/progress.h"
 #include "cli/print/verification.h"
 #include "cli/remote.h"
@@ -64,7 +65,7 @@ static void report(const struct settings *settings, const struct verification *v
 		verification_print_notes(verification);
 	if (run->verbose && !run->json)
 		verification_print_checked(verification, has_source);
-	if (!run->quiet && isatty(STDERR_FILENO))
+	if (!run->quiet && program_on_terminal(STDERR_FILENO))
 		verification_print_verdict(verification, has_source);
 }
 

@@ -19,6 +19,7 @@
 #include "cli/command.h"
 #include "cli/print/json.h"
 #include "cli/print/table.h"
+#include "cli/program.h"
 
 #define TEXT(x)		#x
 #define DOTTED(a, b, c) TEXT(a) "." TEXT(b) "." TEXT(c)
@@ -151,7 +152,7 @@ static void backend_json(struct json_out *out, const struct backend *backend)
 
 static void print_json(void)
 {
-	struct json_out out = { .stream = stdout };
+	struct json_out out = { .stream = program.out };
 	const struct features features = cpu_features();
 	const struct backend *best = backend_select(NULL, NULL);
 	struct library library[N_LIBRARIES];
@@ -218,7 +219,7 @@ static void print_table(void)
 			executor_fact(&table, &text, backends[i]->executor);
 	for (size_t i = 0; i < N_LIBRARIES; i++)
 		fact(&table, library[i].name, library[i].version);
-	table_print(&table, stdout, isatty(STDOUT_FILENO));
+	table_print(&table, program.out, program_on_terminal(STDOUT_FILENO));
 	buf_release(&text);
 	table_release(&table);
 }

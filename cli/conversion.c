@@ -7,6 +7,7 @@
 #include "cli/print/conversion.h"
 #include "cli/print/data.h"
 #include "cli/print/plan.h"
+#include "cli/program.h"
 #include "cli/progress/progress.h"
 #include "cli/process.h"
 #include "cli/remote.h"
@@ -30,7 +31,7 @@ static void report_success(const char *command, const struct convert_settings *s
 	notes_print(command, &plan->selection.notes, settings->run.verbose || settings->dry_run);
 	if (plan->rounding)
 		data_print_notes(command, &plan->rounding->plan.data, &plan->rounding->plan.model);
-	if (!settings->dry_run && (settings->run.verbose || isatty(STDERR_FILENO)))
+	if (!settings->dry_run && (settings->run.verbose || program_on_terminal(STDERR_FILENO)))
 		conversion_print_text(report);
 }
 

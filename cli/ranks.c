@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/place.h"
+#include "cli/program.h"
 
 /* Processes whose engine does not speak MPI's protocol are one rank each. */
 static int check_engine(const struct group *group, struct err *err)
@@ -65,7 +66,7 @@ int ranks_close(struct ranks *ranks, const char *command, int rc, struct err *er
 	if (!ranks->open)
 		return rc;
 	if (rc < 0 && !err->shared && group->n_ranks > 1) {
-		fprintf(stderr, "fp8conv %s: rank %d of %d on %s: %s\n", command, group->rank,
+		fprintf(program.err, "fp8conv %s: rank %d of %d on %s: %s\n", command, group->rank,
 			group->n_ranks, group->host, err->message);
 		group_mpi_abort(group, (int)err->kind);
 	}

@@ -6,6 +6,7 @@
 
 #include "cli/print/units.h"
 #include "cli/process.h"
+#include "cli/program.h"
 #include "cli/signals.h"
 
 #define MAX_MEMORY   ((uint64_t)192 << 20)
@@ -17,7 +18,7 @@ static void note_unversioned(const struct remote *remote)
 	const char *url = remote_unversioned(remote);
 
 	if (url)
-		fprintf(stderr,
+		fprintf(program.err,
 			"fp8conv: note: the server gives neither ETag nor Last-Modified for '%s': "
 			"a change of the file while it is read would go unnoticed\n",
 			url);
@@ -76,7 +77,7 @@ void model_io_note(const struct model_io *model, const char *command)
 		return;
 	units_size(&text, remote_bytes(model->remotes[0]) +
 				  (model->remotes[1] ? remote_bytes(model->remotes[1]) : 0));
-	fprintf(stderr, "fp8conv %s: note: read %s from the server\n", command, text.data);
+	fprintf(program.err, "fp8conv %s: note: read %s from the server\n", command, text.data);
 	buf_release(&text);
 }
 

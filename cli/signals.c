@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <unistd.h>
 
+#include "cli/program.h"
+
 #define WAKE	   SIGUSR1
 #define STACK_SIZE ((size_t)256 << 10)
 
@@ -73,6 +75,8 @@ const atomic_int *signals_watch(void)
 	static sigset_t watched;
 	pthread_attr_t attributes;
 
+	if (program.stop)
+		return program.stop;
 	if (is_watching)
 		return &caught;
 	watched = signals_that_end();
@@ -98,7 +102,7 @@ void signals_unwatch(void)
 
 int signals_caught(void)
 {
-	return atomic_load(&caught);
+	return atomic_load(program.stop ? program.stop : &caught);
 }
 
 bool signals_clear_line(bool drawn)

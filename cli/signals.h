@@ -16,7 +16,8 @@ void signals_to_errors(void);
 
 /* From now on SIGINT, SIGTERM and SIGHUP store their number in the returned variable, which the job
  * reads.  A second signal ends the process at once, with status 128 + number.  A signal that was
- * ignored at the start (nohup) stays ignored. */
+ * ignored at the start (nohup) stays ignored.  A run with program.stop returns that, and watches
+ * nothing. */
 const atomic_int *signals_watch(void);
 
 /* Ends the watch.  The signals stay blocked until the process has ended. */

@@ -5,7 +5,7 @@
  *
  * Order: fp8conv_context_create(); fp8conv_recipe_get(); then fp8conv_quantize() and
  * fp8conv_dequantize(), or recipe states within fp8conv_context_enter() and
- * fp8conv_context_exit(); fp8conv_context_destroy().
+ * fp8conv_context_exit(); fp8conv_context_destroy().  fp8conv_run() stands alone.
  *
  * Errors.  A function that returns int returns 0, or one of enum fp8conv_code with the reason in
  * *error, which may be NULL.  The outputs of a call that failed are not valid.  No function prints,
@@ -241,6 +241,43 @@ int fp8conv_context_enter(struct fp8conv_context *context, const struct fp8conv_
  * of the states whose recipe has "reduce-amax"; then histories roll and scales are computed, for
  * all states used.  Where that fails, all of them stay as they are. */
 int fp8conv_context_exit(struct fp8conv_context *context, struct fp8conv_error *error);
+
+/* -- Jobs ----------------------------------------------------------------- */
+
+/* How far a command has come. */
+struct fp8conv_progress {
+	size_t size;
+	double done, total; /* total 0: unknown */
+	const char *unit;   /* "tokens"; NULL: bytes */
+	const char *doing;  /* "checking"; NULL: the job itself */
+	const char *item;   /* the current file or layer; may be empty */
+};
+
+/* A run of a command.  Functions that are NULL are not called. */
+struct fp8conv_run {
+	size_t size;
+	/* NULL, or an int that another thread may set, by an atomic store, to the number of a
+	 * signal: the job ends as the program does by that signal, with FP8CONV_INTERRUPTED. */
+	const int *cancel;
+	/* Several times a second while a job runs, from another thread. */
+	void (*progress)(void *user, const struct fp8conv_progress *progress);
+	/* For each line of notes and summaries, which the program prints on standard error. */
+	void (*log)(void *user, const char *line);
+	void *user;
+	/* Set by the run. */
+	char *output; /* what the program prints on standard output; fp8conv_free() it */
+	size_t output_size;
+	int status; /* exit status of the program, where the run returns 0: verify has 1 */
+};
+
+/* Runs a command of the program in this process: argv[0] is "fp8conv", argv[1] the command, and
+ * argv[argc - 1] the last argument.  One run at a time in a process; a second one gets
+ * FP8CONV_USAGE.  "-" as a file is standard input or output of the process. */
+int fp8conv_run(int argc, const char *const *argv, struct fp8conv_run *run,
+		struct fp8conv_error *error);
+
+/* Frees what the library allocated for the caller.  Ignores NULL. */
+void fp8conv_free(void *memory);
 
 #ifdef __cplusplus
 }

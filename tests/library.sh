@@ -26,11 +26,38 @@ PKG_CONFIG_LIBDIR=$root/lib/pkgconfig
 PKG_CONFIG_SYSROOT_DIR=$scratch/root
 export PKG_CONFIG_LIBDIR PKG_CONFIG_SYSROOT_DIR
 [ "$(wc -l <examples/quantize.c)" -le 60 ]
-# shellcheck disable=SC2046
-cc -Wall -Wextra -Werror ${SANITIZE:+-fsanitize=$SANITIZE} -o "$scratch/quantize" examples/quantize.c \
-	$(pkg-config --cflags --libs fp8conv) -lm
-LD_LIBRARY_PATH=$root/lib "$scratch/quantize" >"$scratch/printed"
-grep -qx '8 x 32 scales, largest error 0.000976562' "$scratch/printed" || { cat "$scratch/printed"; exit 1; }
+cat >"$scratch/four.c" <<'END'
+#include <pthread.h>
+int example(void);
+static void *run(void *unused)
+{
+	return example() ? &example : unused;
+}
+int main(void)
+{
+	pthread_t threads[4];
+	void *failed;
+	int status = 0;
+	for (int i = 0; i < 4; i++)
+		status |= pthread_create(&threads[i], 0, run, 0);
+	for (int i = 0; i < 4; i++)
+		status |= pthread_join(threads[i], &failed) || failed;
+	return status;
+}
+END
+# compile DEFINITIONS SOURCE...: a user's command, with the sanitizers of the library
+compile() {
+	# shellcheck disable=SC2046
+	cc -Wall -Wextra -Werror ${SANITIZE:+-fsanitize=$SANITIZE} "$@" $(pkg-config --cflags --libs fp8conv) -lm -pthread
+}
+LD_LIBRARY_PATH=$root/lib
+export LD_LIBRARY_PATH
+line='8 x 32 scales, largest error 0.000976562'
+compile -o "$scratch/quantize" examples/quantize.c
+[ "$("$scratch/quantize")" = "$line" ] || { echo "the example prints another line"; exit 1; }
+compile -c -Dmain=example -o "$scratch/example.o" examples/quantize.c
+compile -Wno-pedantic -o "$scratch/four" "$scratch/four.c" "$scratch/example.o"
+[ "$("$scratch/four" | grep -cx "$line")" = 4 ] || { echo "the example fails in one of four threads"; exit 1; }
 printf '#include <fp8conv.h>\nint main() { return !fp8conv_version(); }\n' >"$scratch/plus.cc"
 if command -v c++ >/dev/null; then
 	c++ -Wall -Wextra -Wpedantic -Werror -fsyntax-only -I"$root/include" "$scratch/plus.cc"

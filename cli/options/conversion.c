@@ -7,6 +7,7 @@
 #include "backend/dispatch.h"
 #include "cli/options/values.h"
 #include "cli/process.h"
+#include "cli/program.h"
 
 #define PLACE(member) offsetof(struct convert_settings, member)
 
@@ -67,7 +68,7 @@ int convert_settings_finish(struct convert_settings *settings, struct err *err)
 				err, ERR_USAGE,
 				"options '--output -' and '--json' cannot be combined: both write "
 				"to standard output");
-		if (isatty(STDOUT_FILENO))
+		if (program_on_terminal(STDOUT_FILENO))
 			return err_set(err, ERR_USAGE, "cannot write a checkpoint to a terminal");
 	}
 	params->backend = run_backend(&settings->run, err);

@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "cli/command.h"
 #include "cli/print/wrap.h"
+#include "cli/program.h"
 
 #define DOC_COLUMN   28
 #define USAGE_INDENT 7
@@ -49,9 +50,9 @@ static void print_option(const struct option_row *option, const struct option_ro
 
 	put_names(&names, option, alias);
 	if (names.len + 2 > DOC_COLUMN)
-		printf("%s\n%*s", names.data, DOC_COLUMN, "");
+		fprintf(program.out, "%s\n%*s", names.data, DOC_COLUMN, "");
 	else
-		printf("%-*s", DOC_COLUMN, names.data);
+		fprintf(program.out, "%-*s", DOC_COLUMN, names.data);
 	wrap_print(option->doc, DOC_COLUMN, DOC_COLUMN, width);
 	buf_release(&names);
 }
@@ -67,8 +68,8 @@ static void print_section(const struct command *command, int section, size_t wid
 		if ((int)option->section != section)
 			continue;
 		if (!headed)
-			printf("\n%s%s", headings[section] ? headings[section] : "",
-			       headings[section] ? "\n" : "");
+			fprintf(program.out, "\n%s%s", headings[section] ? headings[section] : "",
+				headings[section] ? "\n" : "");
 		headed = true;
 		print_option(option, next && next->section == SECTION_ALIAS ? next : NULL, width);
 	}

@@ -8,6 +8,7 @@
 #include "cli/options/values.h"
 #include "cli/place.h"
 #include "cli/process.h"
+#include "cli/program.h"
 
 #define PLACE(member) offsetof(struct run_settings, member)
 
@@ -152,7 +153,7 @@ const struct backend *run_forward_backend(const struct run_settings *settings, c
 		return NULL;
 	}
 	if (backend && refused.kind != ERR_NONE && !settings->quiet)
-		fprintf(stderr,
+		fprintf(program.err,
 			"fp8conv %s: note: a GPU failed its self-test and is not used: %s\n",
 			command, refused.message);
 	return backend;

@@ -6,6 +6,7 @@
 
 #include "cli/print/table.h"
 #include "cli/print/wrap.h"
+#include "cli/program.h"
 
 static const char *const columns[][3] = {
 	[AMAX_GEMM] = { "x", "w", "y" },
@@ -51,16 +52,18 @@ static void print_head(struct table *table, const struct amax_stats *stats)
 	struct buf made = { 0 };
 
 	if (stats->rank.n)
-		printf("share of rank %llu of %llu: "
-		       "'fp8conv merge --ranks' joins the files of all\n",
-		       (unsigned long long)stats->rank.index, (unsigned long long)stats->rank.n);
+		fprintf(program.out,
+			"share of rank %llu of %llu: "
+			"'fp8conv merge --ranks' joins the files of all\n",
+			(unsigned long long)stats->rank.index, (unsigned long long)stats->rank.n);
 	buf_printf(&made, "%s, %s", stats->precision, stats->backend);
 	text_sanitize(made.data);
-	printf("amax history of model %s\n%llu passes, %llu tokens in sequences of %llu at most, "
-	       "%s\ndata %016llx%016llx\n\n",
-	       stats->model, (unsigned long long)stats->n_passes,
-	       (unsigned long long)stats->n_tokens, (unsigned long long)stats->seq_len, made.data,
-	       (unsigned long long)stats->data[0], (unsigned long long)stats->data[1]);
+	fprintf(program.out,
+		"amax history of model %s\n%llu passes, %llu tokens in sequences of %llu at most, "
+		"%s\ndata %016llx%016llx\n\n",
+		stats->model, (unsigned long long)stats->n_passes,
+		(unsigned long long)stats->n_tokens, (unsigned long long)stats->seq_len, made.data,
+		(unsigned long long)stats->data[0], (unsigned long long)stats->data[1]);
 	buf_release(&made);
 	for (size_t i = 0; i < sizeof heading / sizeof *heading; i++)
 		table_cell(table, heading[i]);
@@ -87,7 +90,7 @@ void amax_print_text(const struct amax_stats *stats, bool terminal)
 	}
 	if (terminal)
 		table_fit(&table, choices, wrap_columns(STDOUT_FILENO));
-	table_print(&table, stdout, terminal);
+	table_print(&table, program.out, terminal);
 	table_release(&table);
 }
 

@@ -12,30 +12,33 @@
 #include "cli/print/path.h"
 #include "cli/print/units.h"
 #include "cli/process.h"
+#include "cli/program.h"
 
 static void print_memory(uint64_t bytes)
 {
 	struct buf text = { 0 };
 
 	units_memory(&text, bytes);
-	printf("%s of memory\n", text.data);
+	fprintf(program.out, "%s of memory\n", text.data);
 	buf_release(&text);
 }
 
 void calibrate_print_text(const struct calibrate_plan *plan)
 {
-	printf("architecture %s, %zu layers, %zu modules\n", plan->model.arch->name,
-	       plan->model.n_layers, plan->n_modules);
-	printf("%zu passes, %zu sequences, %llu tokens\n", share_n_passes(&plan->share),
-	       plan->share.own.n, (unsigned long long)plan->sweep.n_tokens);
+	fprintf(program.out, "architecture %s, %zu layers, %zu modules\n", plan->model.arch->name,
+		plan->model.n_layers, plan->n_modules);
+	fprintf(program.out, "%zu passes, %zu sequences, %llu tokens\n",
+		share_n_passes(&plan->share), plan->share.own.n,
+		(unsigned long long)plan->sweep.n_tokens);
 	if (plan->fp8.n)
-		printf("%s, %zu matrices in FP8\n", plan->fp8.recipe.name, plan->fp8.n);
+		fprintf(program.out, "%s, %zu matrices in FP8\n", plan->fp8.recipe.name,
+			plan->fp8.n);
 	print_memory(plan->memory_bytes);
 }
 
 void calibrate_print_json(const struct calibrate_plan *plan)
 {
-	struct json_out out = { .stream = stdout };
+	struct json_out out = { .stream = program.out };
 
 	json_out_begin(&out);
 	json_out_text(&out, "architecture", plan->model.arch->name);
@@ -59,15 +62,16 @@ void calibrate_print_json(const struct calibrate_plan *plan)
 
 void activations_print_text(const struct dumps_plan *plan)
 {
-	printf("activations, %zu modules\n", plan->n_linears);
-	printf("%zu passes, %llu tokens\n", plan->dumps.n, (unsigned long long)plan->n_all_tokens);
+	fprintf(program.out, "activations, %zu modules\n", plan->n_linears);
+	fprintf(program.out, "%zu passes, %llu tokens\n", plan->dumps.n,
+		(unsigned long long)plan->n_all_tokens);
 	print_memory(plan->memory_bytes);
 }
 
 /* Prints the same keys as the plan of a forward pass. */
 void activations_print_json(const struct dumps_plan *plan)
 {
-	struct json_out out = { .stream = stdout };
+	struct json_out out = { .stream = program.out };
 
 	json_out_begin(&out);
 	json_out_text(&out, "architecture", plan->lookup.config.architecture);
@@ -94,7 +98,7 @@ void calibrate_report_json(const struct calibrate_report *report)
 {
 	const struct calibrate_result *result = report->result;
 	const struct amax_stats *stats = report->stats;
-	struct json_out out = { .stream = stdout };
+	struct json_out out = { .stream = program.out };
 
 	json_out_begin(&out);
 	json_out_count(&out, "passes", stats->n_passes);
@@ -151,16 +155,16 @@ void calibrate_report_text(const struct calibrate_report *report)
 	units_duration(&text, report->seconds);
 	buf_puts(&text, ", peak memory ");
 	units_memory(&text, process_peak_memory());
-	fprintf(stderr, "passes     %llu", (unsigned long long)report->stats->n_passes);
+	fprintf(program.err, "passes     %llu", (unsigned long long)report->stats->n_passes);
 	if (result->n_resumed)
-		fprintf(stderr, ", %zu of them from earlier runs", result->n_resumed);
-	fputc('\n', stderr);
-	fprintf(stderr, "tokens     %llu, %.0f per second\n",
+		fprintf(program.err, ", %zu of them from earlier runs", result->n_resumed);
+	fputc('\n', program.err);
+	fprintf(program.err, "tokens     %llu, %.0f per second\n",
 		(unsigned long long)report->stats->n_tokens,
 		(double)result->n_tokens / report->seconds);
 	if (result->n_passes)
-		fprintf(stderr, "perplexity %.4f\n", result->perplexity);
-	fprintf(stderr, "time       %s\n", text.data);
+		fprintf(program.err, "perplexity %.4f\n", result->perplexity);
+	fprintf(program.err, "time       %s\n", text.data);
 	buf_release(&text);
 	path_print_output(report->params->output);
 	if (report->stats->rank.n)
@@ -176,7 +180,7 @@ void calibrate_report_uncovered(const struct calibrate_report *report)
 	for (size_t i = 0; i < report->stats->n_sites; i++)
 		n += is_uncovered(report->stats->sites[i], report->min_tokens);
 	if (n)
-		fprintf(stderr,
+		fprintf(program.err,
 			"fp8conv calibrate: note: %zu modules saw fewer than %d tokens "
 			"(--json lists them): use more data, or 'quantize --uncovered'\n",
 			n, report->min_tokens);

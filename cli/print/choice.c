@@ -10,6 +10,7 @@
 #include "cli/print/json.h"
 #include "cli/print/path.h"
 #include "cli/print/table.h"
+#include "cli/program.h"
 
 /* Returns the divergence that a set saves for each byte. */
 static double worth_of(const struct choice_set *set)
@@ -70,7 +71,7 @@ void choice_print_text(FILE *stream, const struct choice *choice)
 
 void choice_print_json(const struct choice *choice, const char *output)
 {
-	struct json_out out = { .stream = stdout };
+	struct json_out out = { .stream = program.out };
 	size_t n;
 	const struct choice_set **sets = sorted_sets(choice, &n);
 

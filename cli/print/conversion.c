@@ -12,6 +12,7 @@
 #include "cli/print/plan.h"
 #include "cli/print/units.h"
 #include "cli/process.h"
+#include "cli/program.h"
 #include "execute/exactness.h"
 
 static double bytes_per_second(const struct conversion_report *report)
@@ -63,7 +64,7 @@ static void print_next(const struct conversion_report *report)
 
 	if (!report->result->complete) {
 		fputs("next       run the other parts; the last one completes the output\n",
-		      stderr);
+		      program.err);
 		return;
 	}
 	if (report->plan->dtype)
@@ -85,7 +86,7 @@ static void print_low_bit(const struct conversion_report *report)
 	struct low_bit_totals totals = low_bit_total(report->plan);
 
 	if (totals.n && report->result->has_figures)
-		fprintf(stderr, "low-bit    %zu of %zu tensors are exact\n",
+		fprintf(program.err, "low-bit    %zu of %zu tensors are exact\n",
 			totals.n - report->result->figures.n_inexact, totals.n);
 }
 
@@ -100,27 +101,29 @@ static void print_rounding(const struct conversion_report *report)
 		return;
 	if (outcome->is_nearest)
 		fputs("rounding   to nearest: no shrink that was tried is closer to the source\n",
-		      stderr);
+		      program.err);
 	else
-		fprintf(stderr,
+		fprintf(program.err,
 			"rounding   compensated, shrink %.3g: %.1f %% of codes are not the "
 			"nearest\n",
 			(double)planned->plan.rhos[outcome->rho],
 			100 * (double)figures->n_moved / (double)figures->n_compensated);
 	if (outcome->measured)
-		fprintf(stderr,
+		fprintf(program.err,
 			"KLD        %.5f on %zu held-out sequence%s; rounded to nearest %.5f "
 			"(weights only)\n",
 			outcome->kld[outcome->rho], planned->plan.n_held_out,
 			planned->plan.n_held_out == 1 ? "" : "s", outcome->nearest_kld);
 	if (planned->plan.n_outside)
-		fprintf(stderr, "           to nearest: %zu tensors outside of the forward pass\n",
+		fprintf(program.err,
+			"           to nearest: %zu tensors outside of the forward pass\n",
 			planned->plan.n_outside);
 	if (outcome->counts.n_few)
-		fprintf(stderr, "           to nearest: %" PRIu64 " matrices with too few tokens\n",
+		fprintf(program.err,
+			"           to nearest: %" PRIu64 " matrices with too few tokens\n",
 			outcome->counts.n_few);
 	if (outcome->counts.n_raised)
-		fprintf(stderr, "           shrink was raised for %" PRIu64 " matrices\n",
+		fprintf(program.err, "           shrink was raised for %" PRIu64 " matrices\n",
 			outcome->counts.n_raised);
 }
 
@@ -130,27 +133,28 @@ void conversion_print_text(const struct conversion_report *report)
 	struct buf text = { 0 };
 
 	by_recipe(report->plan, &text);
-	fprintf(stderr, "tensors    %s\n", text.data);
+	fprintf(program.err, "tensors    %s\n", text.data);
 	text.len = 0;
 	sizes(report, &text);
-	fprintf(stderr, "size       %s\n", text.data);
+	fprintf(program.err, "size       %s\n", text.data);
 	text.len = 0;
 	speed(report, &text);
-	fprintf(stderr, "time       %s\n", text.data);
+	fprintf(program.err, "time       %s\n", text.data);
 	if (report->params->part)
-		fprintf(stderr, "part       %d of %d\n", report->params->part,
+		fprintf(program.err, "part       %d of %d\n", report->params->part,
 			report->params->n_parts);
 	if (result->shards_found)
-		fprintf(stderr, "files      %zu written, %zu already finished\n",
+		fprintf(program.err, "files      %zu written, %zu already finished\n",
 			result->shards_done, result->shards_found);
 	text.len = 0;
 	if (result->has_figures && result->figures.worst) {
 		buf_puts(&text, result->figures.worst);
 		text_sanitize(text.data);
-		fprintf(stderr, "worst SQNR %.2f dB, %s\n", result->figures.worst_sqnr, text.data);
+		fprintf(program.err, "worst SQNR %.2f dB, %s\n", result->figures.worst_sqnr,
+			text.data);
 	}
 	if (result->has_figures)
-		fprintf(stderr, "saturated  %" PRIu64 " values\n", result->figures.saturated);
+		fprintf(program.err, "saturated  %" PRIu64 " values\n", result->figures.saturated);
 	print_rounding(report);
 	print_low_bit(report);
 	if (destination_of(report->params->output) != DESTINATION_STREAM) {
@@ -253,7 +257,7 @@ void conversion_print_json(const struct conversion_report *report)
 {
 	const struct plan *plan = report->plan;
 	const struct convert_result *result = report->result;
-	struct json_out out = { .stream = stdout };
+	struct json_out out = { .stream = program.out };
 
 	json_out_begin(&out);
 	plan_head_json(&out, plan);

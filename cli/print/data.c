@@ -3,22 +3,24 @@
 
 #include <stdio.h>
 
+#include "cli/program.h"
+
 void data_print_notes(const char *command, const struct dataset *data, const struct model *model)
 {
 	size_t n_towers = model_count_towers(model);
 
 	if (data->n_chats)
-		fprintf(stderr,
+		fprintf(program.err,
 			"fp8conv %s: note: the model's chat template was not applied to "
 			"messages: see \"Chat templates\" in fp8conv-calibrate(1)\n",
 			command);
 	if (data->invalid_name)
-		fprintf(stderr,
+		fprintf(program.err,
 			"fp8conv %s: note: '%s' is not UTF-8 at byte %zu: invalid bytes are read "
 			"as U+FFFD\n",
 			command, data->invalid_name, data->invalid_byte);
 	if (n_towers)
-		fprintf(stderr,
+		fprintf(program.err,
 			"fp8conv %s: note: only text is read: the branches for images or audio "
 			"(%zu tensor%s) are not run\n",
 			command, n_towers, n_towers == 1 ? "" : "s");

@@ -12,23 +12,25 @@
 #include "cli/print/units.h"
 #include "cli/print/wrap.h"
 #include "cli/process.h"
+#include "cli/program.h"
 
 void eval_print_text(const struct eval_plan *plan)
 {
 	struct buf memory = { 0 };
 
 	units_memory(&memory, plan->sweep.memory_bytes);
-	printf("architecture %s, %zu layers, %s\n", plan->out.model.arch->name,
-	       plan->out.model.n_layers, plan->has_source ? "two models" : "one model");
-	printf("sequences %zu, tokens %" PRIu64 "\n", plan->data.n, plan->sweep.n_tokens);
-	printf("%zu matrices take inputs in FP8\n", plan->inputs.n);
-	printf("%s of memory\n", memory.data);
+	fprintf(program.out, "architecture %s, %zu layers, %s\n", plan->out.model.arch->name,
+		plan->out.model.n_layers, plan->has_source ? "two models" : "one model");
+	fprintf(program.out, "sequences %zu, tokens %" PRIu64 "\n", plan->data.n,
+		plan->sweep.n_tokens);
+	fprintf(program.out, "%zu matrices take inputs in FP8\n", plan->inputs.n);
+	fprintf(program.out, "%s of memory\n", memory.data);
 	buf_release(&memory);
 }
 
 void eval_print_json(const struct eval_plan *plan)
 {
-	struct json_out out = { .stream = stdout };
+	struct json_out out = { .stream = program.out };
 
 	json_out_begin(&out);
 	json_out_text(&out, "architecture", plan->out.model.arch->name);
@@ -45,15 +47,15 @@ static void print_number(const struct quality_row *row, struct estimate estimate
 	const double factor = row->factor != 0 ? row->factor : 1;
 
 	if (row->heading)
-		printf("\n%s\n", row->heading);
+		fprintf(program.out, "\n%s\n", row->heading);
 	if (isnan(estimate.value)) { /* the correlation of values that are all equal */
-		printf("%-30s %12s\n", row->label, "-");
+		fprintf(program.out, "%-30s %12s\n", row->label, "-");
 		return;
 	}
-	printf("%-30s %12.6f", row->label, factor * estimate.value);
+	fprintf(program.out, "%-30s %12.6f", row->label, factor * estimate.value);
 	if (isfinite(estimate.se))
-		printf(" +- %.6f", factor * estimate.se);
-	printf("%s\n", row->unit);
+		fprintf(program.out, " +- %.6f", factor * estimate.se);
+	fprintf(program.out, "%s\n", row->unit);
 }
 
 static void noise_cell(struct table *table, const struct noise *noise)
@@ -107,10 +109,10 @@ static void print_layers(const struct eval_result *result)
 		table_cell(&table, headings[i]);
 	for (size_t i = 0; i < result->n_layers; i++)
 		layer_cells(&table, &result->layers[i], i);
-	if (isatty(STDOUT_FILENO))
+	if (program_on_terminal(STDOUT_FILENO))
 		table_fit(&table, choices, wrap_columns(STDOUT_FILENO));
-	putchar('\n');
-	table_print(&table, stdout, true);
+	fputc('\n', program.out);
+	table_print(&table, program.out, true);
 	table_release(&table);
 }
 
@@ -118,8 +120,8 @@ void eval_report_text(const struct eval_report *report)
 {
 	const struct quality *quality = &report->result->quality;
 
-	printf("Perplexity (tokens: %zu, sequences: %zu)\n", quality->n_targets,
-	       quality->n_sequences);
+	fprintf(program.out, "Perplexity (tokens: %zu, sequences: %zu)\n", quality->n_targets,
+		quality->n_sequences);
 	for (size_t i = 0; i < (quality->has_source ? N_QUALITY : 1); i++)
 		print_number(&quality_rows[i], quality->of[i]);
 	if (report->result->layers)
@@ -134,9 +136,9 @@ void eval_report_summary(const struct eval_report *report)
 	units_duration(&time, report->seconds);
 	buf_puts(&time, ", peak memory ");
 	units_memory(&time, process_peak_memory());
-	fprintf(stderr, "tokens     %" PRIu64 ", %.0f per second\n", n,
+	fprintf(program.err, "tokens     %" PRIu64 ", %.0f per second\n", n,
 		(double)n / report->seconds);
-	fprintf(stderr, "time       %s\n", time.data);
+	fprintf(program.err, "time       %s\n", time.data);
 	buf_release(&time);
 }
 
@@ -208,7 +210,7 @@ void eval_report_json(const struct eval_report *report)
 {
 	const struct eval_params *params = report->params;
 	const struct quality *quality = &report->result->quality;
-	struct json_out out = { .stream = stdout };
+	struct json_out out = { .stream = program.out };
 
 	json_out_begin(&out);
 	json_numbers(&out, quality);

@@ -9,6 +9,7 @@
 #include "cli/print/json.h"
 #include "cli/print/table.h"
 #include "cli/print/wrap.h"
+#include "cli/program.h"
 #include "recipe/recipe.h"
 
 #define PATTERN_COLUMN 13
@@ -122,7 +123,7 @@ static void row_families_json(struct json_out *out, const struct profile_row *ro
 void families_print_json(const struct families *families)
 {
 	const struct profile *profile = &families->profile;
-	struct json_out out = { .stream = stdout };
+	struct json_out out = { .stream = program.out };
 	char action[WORD_SIZE];
 
 	json_out_begin(&out);
@@ -172,7 +173,7 @@ static void print_families(const struct families *families, bool aligned)
 		table_cell(&table, family->arch ? "calibrate" : "calibrate --activations");
 		table_cell(&table, family->arch ? "eval" : "-");
 	}
-	table_print(&table, stdout, aligned);
+	table_print(&table, program.out, aligned);
 	table_release(&table);
 	buf_release(&convert);
 }
@@ -202,8 +203,8 @@ static void print_row(const struct profile_row *row, size_t width)
 	char action[WORD_SIZE];
 
 	put_conditions(&text, row);
-	printf("  %-*s", PATTERN_COLUMN - 2,
-	       words_get(PROFILE_ACTION_WORDS, (int)row->action, action));
+	fprintf(program.out, "  %-*s", PATTERN_COLUMN - 2,
+		words_get(PROFILE_ACTION_WORDS, (int)row->action, action));
 	buf_printf(&source, "%s%s%s", row->pattern, text.len ? ", " : "",
 		   text.len ? text.data : "");
 	wrap_print(source.data, PATTERN_COLUMN, PATTERN_COLUMN, width);
@@ -223,7 +224,7 @@ static void print_prose(const struct profile *profile)
 		const struct profile_row *row = profile->rows[i];
 
 		if (!i || strcmp(row->families, profile->rows[i - 1]->families) != 0) {
-			fputs(i ? "\n" : "", stdout);
+			fputs(i ? "\n" : "", program.out);
 			wrap_print(row->families, 0, 2, width);
 		}
 		print_row(row, width);
@@ -250,17 +251,17 @@ static void print_lines(const struct profile *profile)
 		table_cell(&table, row->said ? row->said : "");
 		table_cell(&table, row->source);
 	}
-	table_print(&table, stdout, false);
+	table_print(&table, program.out, false);
 	table_release(&table);
 	buf_release(&conditions);
 }
 
 void families_print_text(const struct families *families)
 {
-	bool terminal = isatty(STDOUT_FILENO);
+	bool terminal = program_on_terminal(STDOUT_FILENO);
 
 	print_families(families, terminal);
 	if (families->profile.n)
-		putchar('\n');
+		fputc('\n', program.out);
 	(terminal ? print_prose : print_lines)(&families->profile);
 }

@@ -14,6 +14,7 @@
 #include "cli/print/units.h"
 #include "source/fp8_source.h"
 #include "cli/print/wrap.h"
+#include "cli/program.h"
 
 static void cell(struct table *table, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
@@ -127,12 +128,12 @@ static void print_totals(const struct inspection *inspection)
 	struct buf size = { 0 };
 
 	units_size(&size, checkpoint->data_bytes);
-	printf("%zu tensors, %s, in %zu file%s\n", checkpoint->n_tensors, size.data,
-	       checkpoint->n_shards, checkpoint->n_shards == 1 ? "" : "s");
+	fprintf(program.out, "%zu tensors, %s, in %zu file%s\n", checkpoint->n_tensors, size.data,
+		checkpoint->n_shards, checkpoint->n_shards == 1 ? "" : "s");
 	buf_release(&size);
 	if (totals.n_parameters)
-		printf("%" PRIu64 " parameters, %.2f bits each\n", totals.n_parameters,
-		       inspection_bits(&totals));
+		fprintf(program.out, "%" PRIu64 " parameters, %.2f bits each\n",
+			totals.n_parameters, inspection_bits(&totals));
 	for (int dtype = 0; dtype < N_DTYPES; dtype++) {
 		if (!totals.n_tensors[dtype])
 			continue;
@@ -141,9 +142,9 @@ static void print_totals(const struct inspection *inspection)
 		table_cell_size(&table, totals.bytes[dtype]);
 		table_cell(&table, "");
 	}
-	table_print(&table, stdout, true);
+	table_print(&table, program.out, true);
 	table_release(&table);
-	putchar('\n');
+	fputc('\n', program.out);
 }
 
 static void print_head(const struct inspection *inspection)
@@ -151,13 +152,13 @@ static void print_head(const struct inspection *inspection)
 	const struct detection *detection = &inspection->detection;
 
 	if (detection->format)
-		printf("FP8: recipe %s, format %s, scales %s\n", fp8_source_recipe(detection),
-		       detection->format, detection->scale_fmt);
+		fprintf(program.out, "FP8: recipe %s, format %s, scales %s\n",
+			fp8_source_recipe(detection), detection->format, detection->scale_fmt);
 	else if (!inspection->low_bit.n)
-		printf("not FP8\n");
+		fprintf(program.out, "not FP8\n");
 	if (inspection->low_bit.n)
-		printf("low-bit: %zu %s weights\n", inspection->low_bit.n,
-		       low_bit_kind(&inspection->low_bit));
+		fprintf(program.out, "low-bit: %zu %s weights\n", inspection->low_bit.n,
+			low_bit_kind(&inspection->low_bit));
 	print_totals(inspection);
 }
 
@@ -191,7 +192,7 @@ static void print_terminal(const struct shown *shown)
 	for (size_t i = 0; i < checkpoint->n_tensors; i++)
 		tensor_cells_terminal(&table, shown, order[i]);
 	table_fit(&table, shown->stats ? stats_choices : choices, wrap_columns(STDOUT_FILENO));
-	table_print(&table, stdout, true);
+	table_print(&table, program.out, true);
 	table_release(&table);
 	free(order);
 }
@@ -201,10 +202,10 @@ void inspect_print_note(const struct inspection *inspection)
 	const struct checkpoint *checkpoint = &inspection->checkpoint;
 
 	if (checkpoint->n_expected)
-		fprintf(stderr, "fp8conv inspect: note: unfinished: %zu of %zu files; %s\n",
+		fprintf(program.err, "fp8conv inspect: note: unfinished: %zu of %zu files; %s\n",
 			checkpoint->n_found, checkpoint->n_expected, checkpoint_advice(checkpoint));
 	if (checkpoint->has_stale_index)
-		fprintf(stderr,
+		fprintf(program.err,
 			"fp8conv inspect: note: " INDEX_NAME " names files of another build, none "
 			"of which is there: '%s'%s read in their place; remove the index\n",
 			checkpoint->shards[0].name,
@@ -215,12 +216,12 @@ void inspect_print_text(const struct shown *shown)
 {
 	struct table table = { .columns = shown->stats ? "llllllllllll" : "lllllll" };
 
-	if (isatty(STDOUT_FILENO)) {
+	if (program_on_terminal(STDOUT_FILENO)) {
 		print_terminal(shown);
 		return;
 	}
 	for (size_t i = 0; i < shown->inspection->checkpoint.n_tensors; i++)
 		tensor_cells(&table, shown, i);
-	table_print(&table, stdout, false);
+	table_print(&table, program.out, false);
 	table_release(&table);
 }

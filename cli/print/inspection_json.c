@@ -6,6 +6,7 @@
 #include "cli/print/inspection.h"
 #include "cli/print/json.h"
 #include "cli/print/low_bit.h"
+#include "cli/program.h"
 #include "source/fp8_source.h"
 
 /* Returns the low-bit weight that a tensor of the list packs, or NULL. */
@@ -213,7 +214,7 @@ void inspect_print_json(const struct shown *shown)
 {
 	const struct checkpoint *checkpoint = &shown->inspection->checkpoint;
 	const struct detection *detection = &shown->inspection->detection;
-	struct json_out out = { .stream = stdout };
+	struct json_out out = { .stream = program.out };
 
 	json_out_begin(&out);
 	json_out_text(&out, "kind", shown->inspection->is_amax ? "amax" : "checkpoint");

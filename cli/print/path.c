@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "cli/print/wrap.h"
+#include "cli/program.h"
 
 void path_put(struct buf *text, const char *path)
 {
@@ -35,7 +36,7 @@ void path_print_output(const char *path)
 
 	path_put(&text, path);
 	text_sanitize(text.data);
-	fprintf(stderr, "output     %s\n", text.data);
+	fprintf(program.err, "output     %s\n", text.data);
 	buf_release(&text);
 }
 
@@ -60,28 +61,29 @@ void path_print_next(const char *command)
 {
 	static const char head[] = "next       fp8conv ", indent[] = "             ";
 	size_t column = sizeof head - 1;
-	size_t columns = isatty(STDERR_FILENO) ? wrap_columns(STDERR_FILENO) : SIZE_MAX;
+	size_t columns =
+		program_on_terminal(STDERR_FILENO) ? wrap_columns(STDERR_FILENO) : SIZE_MAX;
 	struct buf text = { 0 };
 	const char *rest;
 	size_t n;
 
 	buf_puts(&text, command);
 	text_sanitize(text.data);
-	fputs(head, stderr);
+	fputs(head, program.err);
 	for (rest = text.data; *rest; rest += n) {
 		bool more;
 
 		n = up_to_option(rest);
 		more = rest[n] != '\0';
 		if (rest != text.data && column + n + (more ? 2 : 0) > columns) {
-			fprintf(stderr, " \\\n%s", indent);
+			fprintf(program.err, " \\\n%s", indent);
 			column = sizeof indent - 1;
 			rest++;
 			n--;
 		}
-		fprintf(stderr, "%.*s", (int)n, rest);
+		fprintf(program.err, "%.*s", (int)n, rest);
 		column += n;
 	}
-	fputc('\n', stderr);
+	fputc('\n', program.err);
 	buf_release(&text);
 }

@@ -11,6 +11,7 @@
 #include "cli/print/table.h"
 #include "cli/print/units.h"
 #include "cli/print/wrap.h"
+#include "cli/program.h"
 #include "execute/exactness.h"
 
 bool plan_quantizes(const struct plan *plan)
@@ -50,7 +51,8 @@ void notes_print(const char *command, const struct notes *notes, bool on_kernels
 {
 	for (size_t i = 0; i < notes->n; i++)
 		if (on_kernels || notes->list[i].kind != NOTE_SMALL_WEIGHTS)
-			fprintf(stderr, "fp8conv %s: note: %s\n", command, notes->list[i].message);
+			fprintf(program.err, "fp8conv %s: note: %s\n", command,
+				notes->list[i].message);
 }
 
 void notes_json(struct json_out *out, const struct notes *notes)
@@ -217,7 +219,7 @@ static void print_size(const char *what, uint64_t bytes)
 	struct buf text = { 0 };
 
 	units_size(&text, bytes);
-	printf("%-9s %s (%llu bytes)\n", what, text.data, (unsigned long long)bytes);
+	fprintf(program.out, "%-9s %s (%llu bytes)\n", what, text.data, (unsigned long long)bytes);
 	buf_release(&text);
 }
 
@@ -229,12 +231,14 @@ static void print_rounding(const struct plan *plan)
 	if (!rounding)
 		return;
 	units_size(&text, rounding->store_bytes);
-	printf("rounding  compensated, by %zu sequences (%" PRIu64 " tokens), %zu held out\n",
-	       rounding->data.n, rounding->n_tokens, rounding->n_held_out);
-	printf("          %s more on disk until the shards are written\n", text.data);
+	fprintf(program.out,
+		"rounding  compensated, by %zu sequences (%" PRIu64 " tokens), %zu held out\n",
+		rounding->data.n, rounding->n_tokens, rounding->n_held_out);
+	fprintf(program.out, "          %s more on disk until the shards are written\n", text.data);
 	if (rounding->n_outside)
-		printf("          to nearest: %zu tensors outside of the forward pass\n",
-		       rounding->n_outside);
+		fprintf(program.out,
+			"          to nearest: %zu tensors outside of the forward pass\n",
+			rounding->n_outside);
 	buf_release(&text);
 }
 
@@ -242,32 +246,33 @@ static void print_totals(const struct plan *plan)
 {
 	struct buf text = { 0 };
 
-	printf("tensors   %zu: %zu %s, %zu kept\n", plan->totals.n_converted + plan->totals.n_kept,
-	       plan->totals.n_converted, plan_done(plan), plan->totals.n_kept);
+	fprintf(program.out, "tensors   %zu: %zu %s, %zu kept\n",
+		plan->totals.n_converted + plan->totals.n_kept, plan->totals.n_converted,
+		plan_done(plan), plan->totals.n_kept);
 	print_size("input", plan->totals.input_bytes);
 	print_size("output", plan->totals.output_bytes);
 	print_size("disk", plan->totals.disk_bytes);
 	print_rounding(plan);
 	units_memory(&text, plan->totals.memory_bytes);
-	printf("memory    %s for buffers\n", text.data);
+	fprintf(program.out, "memory    %s for buffers\n", text.data);
 	text.len = 0;
 	for (size_t i = 0; i < plan->selection.n_tp; i++)
 		buf_printf(&text, " %d", plan->selection.tp[i]);
 	if (plan_quantizes(plan))
-		printf("tp       %s\n", text.len ? text.data : " no size loads");
+		fprintf(program.out, "tp       %s\n", text.len ? text.data : " no size loads");
 	buf_release(&text);
 }
 
 static void lines_print(const struct plan_lines *lines, size_t width)
 {
-	table_print(&lines->table, stdout, true);
+	table_print(&lines->table, program.out, true);
 	if (!lines->below)
 		return;
 	if (lines->source) {
 		wrap_print_source(lines->text.data, lines->source, REASON_COLUMN, width);
 		return;
 	}
-	printf("%*s", REASON_COLUMN, "");
+	fprintf(program.out, "%*s", REASON_COLUMN, "");
 	wrap_print(lines->text.data, REASON_COLUMN, REASON_COLUMN, width);
 }
 
@@ -276,7 +281,7 @@ static void print_first(const struct notes *notes, size_t width)
 {
 	if (!notes->n || notes->list[0].kind != NOTE_MOSTLY_KEPT)
 		return;
-	printf("note      ");
+	fprintf(program.out, "note      ");
 	wrap_print(notes->list[0].message, 10, 10, width);
 }
 
@@ -284,7 +289,8 @@ void plan_print_text(const struct plan *plan, const struct convert_params *param
 {
 	/* Columns that are left out, one after the other, so that lines fit a terminal. */
 	static const char *const choices[] = { "xxxxxx", "xxx-xx", "x-x-xx", "x---xx", NULL };
-	struct plan_lines lines = { .table.columns = "lllrrl", .terminal = isatty(STDOUT_FILENO) };
+	struct plan_lines lines = { .table.columns = "lllrrl",
+				    .terminal = program_on_terminal(STDOUT_FILENO) };
 	size_t width = wrap_columns(STDOUT_FILENO);
 	struct buf path = { 0 };
 
@@ -298,15 +304,16 @@ void plan_print_text(const struct plan *plan, const struct convert_params *param
 	text_sanitize(path.data);
 	print_first(&plan->selection.notes, lines.terminal ? width : SIZE_MAX);
 	if (plan->dtype)
-		printf("dtype     %s\n", plan->dtype);
+		fprintf(program.out, "dtype     %s\n", plan->dtype);
 	else
-		printf("recipe    %s\nformat    %s\n", plan->recipe->name, plan->format->name);
-	printf("from      %s\n\n", path.data);
+		fprintf(program.out, "recipe    %s\nformat    %s\n", plan->recipe->name,
+			plan->format->name);
+	fprintf(program.out, "from      %s\n\n", path.data);
 	for (size_t u = 0; u < plan->selection.n_units; u++) {
 		line_make(&lines, plan, u);
 		lines_print(&lines, width);
 	}
-	putchar('\n');
+	fputc('\n', program.out);
 	print_totals(plan);
 	buf_release(&path);
 	buf_release(&lines.text);
@@ -395,7 +402,7 @@ static void low_bit_json(struct json_out *out, const struct plan *plan)
 
 void plan_print_json(const struct plan *plan, const struct convert_params *params)
 {
-	struct json_out out = { .stream = stdout };
+	struct json_out out = { .stream = program.out };
 
 	json_out_begin(&out);
 	plan_head_json(&out, plan);

@@ -14,6 +14,7 @@
 #include "cli/print/table.h"
 #include "cli/print/units.h"
 #include "cli/process.h"
+#include "cli/program.h"
 
 /* Groups in the closing summary. */
 #define N_WORST 8
@@ -63,14 +64,16 @@ void sensitivity_print_text(const struct sensitivity_plan *plan)
 		table_cell_size(&lines, group->bf16_bytes);
 		table_cell_size(&lines, group->fp8_bytes);
 	}
-	table_print(&lines, stdout, true);
+	table_print(&lines, program.out, true);
 	table_release(&lines);
-	printf("\narchitecture %s, %zu layers\n", plan->model.arch->name, plan->model.n_layers);
-	printf("%zu groups, %zu at once, rounds %zu\n", table->n_groups, plan->n_at_once,
-	       n_rounds(plan));
-	printf("sequences %zu, tokens %" PRIu64 "\n", plan->data.n, plan->sweep.n_tokens);
+	fprintf(program.out, "\narchitecture %s, %zu layers\n", plan->model.arch->name,
+		plan->model.n_layers);
+	fprintf(program.out, "%zu groups, %zu at once, rounds %zu\n", table->n_groups,
+		plan->n_at_once, n_rounds(plan));
+	fprintf(program.out, "sequences %zu, tokens %" PRIu64 "\n", plan->data.n,
+		plan->sweep.n_tokens);
 	units_memory(&text, plan->memory_bytes);
-	printf("%s of memory\n", text.data);
+	fprintf(program.out, "%s of memory\n", text.data);
 	buf_release(&text);
 }
 
@@ -117,7 +120,7 @@ static void json_recipes(struct json_out *out, const struct kld_table *table, bo
 
 void sensitivity_print_json(const struct sensitivity_plan *plan)
 {
-	struct json_out out = { .stream = stdout };
+	struct json_out out = { .stream = program.out };
 
 	json_out_begin(&out);
 	json_out_text(&out, "architecture", plan->model.arch->name);
@@ -138,7 +141,7 @@ void sensitivity_note_unmeasured(const struct sensitivity_plan *plan)
 		const struct kld_recipe *recipe = &plan->table.recipes[r];
 
 		if (recipe->n_unmeasured)
-			fprintf(stderr,
+			fprintf(program.err,
 				"fp8conv sensitivity: note: not measured: %zu %s of recipe '%s', "
 				"which the forward pass does not take as stored, for example "
 				"'%s'\n",
@@ -151,7 +154,7 @@ void sensitivity_note_unmeasured(const struct sensitivity_plan *plan)
 void sensitivity_report_json(const struct sensitivity_report *report)
 {
 	const struct sensitivity_plan *plan = report->plan;
-	struct json_out out = { .stream = stdout };
+	struct json_out out = { .stream = program.out };
 
 	json_out_begin(&out);
 	json_out_text(&out, "output", report->params->output);
@@ -188,7 +191,7 @@ static void print_worst(const struct kld_table *table, size_t recipe)
 		if (table->groups[i].recipe == recipe)
 			groups[n++] = &table->groups[i];
 	sort(groups, n, sizeof *groups, compare_worth);
-	fprintf(stderr, "%s: %zu groups, KLD %.6f in all; most for their size:\n",
+	fprintf(program.err, "%s: %zu groups, KLD %.6f in all; most for their size:\n",
 		table->recipes[recipe].name, totals.n_groups, totals.kld);
 	for (size_t i = 0; i < n && i < N_WORST; i++) {
 		char kld[32], part[32];
@@ -201,7 +204,7 @@ static void print_worst(const struct kld_table *table, size_t recipe)
 		table_cell(&lines, part);
 		table_cell(&lines, "");
 	}
-	table_print(&lines, stderr, true);
+	table_print(&lines, program.err, true);
 	table_release(&lines);
 	free(groups);
 }
@@ -228,7 +231,7 @@ void sensitivity_report_text(const struct sensitivity_report *report)
 	units_duration(&text, report->seconds);
 	buf_puts(&text, ", peak memory ");
 	units_memory(&text, process_peak_memory());
-	fprintf(stderr, "time       %s\n", text.data);
+	fprintf(program.err, "time       %s\n", text.data);
 	path_print_output(report->params->output);
 	buf_release(&text);
 	print_next(report);

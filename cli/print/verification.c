@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "cli/print/low_bit.h"
+#include "cli/program.h"
 #include "source/fp8_source.h"
 
 static void compensated_json(struct json_out *out, const struct compensated_report *report)
@@ -39,7 +40,7 @@ static void problems_json(struct json_out *out, const char *key, const struct pr
 void verification_print_json(const struct verification *verification)
 {
 	const struct low_bit_report *low_bit = &verification->low_bit;
-	struct json_out out = { .stream = stdout };
+	struct json_out out = { .stream = program.out };
 
 	json_out_begin(&out);
 	json_out_bool(&out, "ok", verification->problems.n == 0);
@@ -79,7 +80,7 @@ static void print_name(const char *name, const char *end)
 
 	buf_puts(&text, name);
 	text_sanitize(text.data);
-	printf("%s%s", text.data, end);
+	fprintf(program.out, "%s%s", text.data, end);
 	buf_release(&text);
 }
 
@@ -90,7 +91,8 @@ void verification_print_problems(const struct verification *verification)
 
 		if (problem->file)
 			print_name(problem->file, ": ");
-		printf("%s: %s\n", problem_kind_name(problem->kind), problem->message);
+		fprintf(program.out, "%s: %s\n", problem_kind_name(problem->kind),
+			problem->message);
 	}
 }
 
@@ -99,22 +101,23 @@ void verification_print_notes(const struct verification *verification)
 	for (size_t i = 0; i < verification->problems.n_notes; i++) {
 		const struct problem *note = &verification->problems.notes[i];
 
-		fprintf(stderr, "fp8conv verify: note: %s: %s\n", problem_kind_name(note->kind),
-			note->message);
+		fprintf(program.err, "fp8conv verify: note: %s: %s\n",
+			problem_kind_name(note->kind), note->message);
 	}
 }
 
 /* Prints the arithmetic of the codes, and its error. */
 static void print_arithmetic(const struct verification *verification)
 {
-	printf("against the source: arithmetic %s",
-	       verification->arithmetic ? verification->arithmetic
-					: "unknown, within half a step of each code");
+	fprintf(program.out, "against the source: arithmetic %s",
+		verification->arithmetic ? verification->arithmetic
+					 : "unknown, within half a step of each code");
 	if (isfinite(verification->cost))
-		printf("; it costs %.3f dB on average and %.3f dB at most, compared with "
-		       "the arithmetic of fp8conv for such scales",
-		       verification->cost, verification->worst_cost);
-	putchar('\n');
+		fprintf(program.out,
+			"; it costs %.3f dB on average and %.3f dB at most, compared with "
+			"the arithmetic of fp8conv for such scales",
+			verification->cost, verification->worst_cost);
+	fputc('\n', program.out);
 }
 
 void verification_print_checked(const struct verification *verification, bool has_source)
@@ -122,25 +125,26 @@ void verification_print_checked(const struct verification *verification, bool ha
 	const struct detection *detection = &verification->detection;
 
 	if (detection->format)
-		printf("recipe %s, format %s, scales %s\n", fp8_source_recipe(detection),
-		       detection->format, detection->scale_fmt);
+		fprintf(program.out, "recipe %s, format %s, scales %s\n",
+			fp8_source_recipe(detection), detection->format, detection->scale_fmt);
 	else
-		printf("not FP8\n");
-	printf("%zu tensors, %zu of them FP8 weights; names, types, shapes, configuration, index, "
-	       "every scale and code\n",
-	       verification->n_tensors, detection->n_weights);
+		fprintf(program.out, "not FP8\n");
+	fprintf(program.out,
+		"%zu tensors, %zu of them FP8 weights; names, types, shapes, configuration, index, "
+		"every scale and code\n",
+		verification->n_tensors, detection->n_weights);
 	if (!has_source)
 		return;
 	print_arithmetic(verification);
 	if (verification->low_bit.kind)
-		printf("of %s: %" PRIu64 " of %" PRIu64 " values are not exact\n",
-		       verification->low_bit.kind, verification->low_bit.n_changed,
-		       verification->low_bit.n_values);
+		fprintf(program.out, "of %s: %" PRIu64 " of %" PRIu64 " values are not exact\n",
+			verification->low_bit.kind, verification->low_bit.n_changed,
+			verification->low_bit.n_values);
 	for (size_t i = 0; i < verification->n_reports; i++) {
 		if (isfinite(verification->reports[i].sqnr))
-			printf("%6.2f dB  ", verification->reports[i].sqnr);
+			fprintf(program.out, "%6.2f dB  ", verification->reports[i].sqnr);
 		else
-			fputs("lossless   ", stdout);
+			fputs("lossless   ", program.out);
 		print_name(verification->reports[i].name, "\n");
 	}
 }
@@ -151,17 +155,17 @@ void verification_print_verdict(const struct verification *verification, bool ha
 	size_t n = verification->problems.n;
 
 	if (n)
-		fprintf(stderr, "%zu problem%s in %zu tensors, %zu FP8 weights\n", n,
+		fprintf(program.err, "%zu problem%s in %zu tensors, %zu FP8 weights\n", n,
 			n == 1 ? "" : "s", verification->n_tensors,
 			verification->detection.n_weights);
 	else
-		fprintf(stderr, "OK: %zu tensors, %zu FP8 weights; %s\n", verification->n_tensors,
-			verification->detection.n_weights,
+		fprintf(program.err, "OK: %zu tensors, %zu FP8 weights; %s\n",
+			verification->n_tensors, verification->detection.n_weights,
 			compensated->n_codes ? "every scale compared with the source"
 			: has_source	     ? "every scale and code compared with the source"
 					     : "names, types, shapes, config, scales, codes");
 	if (compensated->n_codes)
-		fprintf(stderr,
+		fprintf(program.err,
 			"compensated: %.1f %% of codes are not the nearest; SQNR %.1f dB, nearest "
 			"%.1f dB\n",
 			100 * (double)compensated->n_moved / (double)compensated->n_codes,

@@ -7,6 +7,7 @@
 #include <sys/ioctl.h>
 
 #include "base/buf.h"
+#include "cli/program.h"
 
 #define COLUMNS	  80
 #define WIDTH_MIN 60
@@ -15,7 +16,7 @@ size_t wrap_columns(int fd)
 {
 	struct winsize size = { 0 };
 
-	if (ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+	if (program.terminal && ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
 		return size.ws_col;
 	return COLUMNS;
 }
@@ -37,14 +38,14 @@ void wrap_print(const char *text, size_t column, size_t indent, size_t width)
 		text += blanks;
 		n = strcspn(text, " ");
 		if (column + blanks + n > width && column > start) {
-			printf("\n%*s", (int)indent, "");
+			fprintf(program.out, "\n%*s", (int)indent, "");
 			start = column = indent;
 			blanks = 0;
 		}
-		printf("%*s%.*s", (int)blanks, "", (int)n, text);
+		fprintf(program.out, "%*s%.*s", (int)blanks, "", (int)n, text);
 		column += blanks + n;
 	}
-	putchar('\n');
+	fputc('\n', program.out);
 }
 
 void wrap_print_source(const char *text, const char *source, size_t column, size_t width)
@@ -54,9 +55,9 @@ void wrap_print_source(const char *text, const char *source, size_t column, size
 
 	buf_printf(&both, "%s [%s]", text, source);
 	fits = column + both.len <= width;
-	printf("%*s", (int)column, "");
+	fprintf(program.out, "%*s", (int)column, "");
 	wrap_print(fits ? both.data : text, column, column, width);
 	if (!fits)
-		printf("%*s[%s]\n", (int)column, "", source);
+		fprintf(program.out, "%*s[%s]\n", (int)column, "", source);
 	buf_release(&both);
 }

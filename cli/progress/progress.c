@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "cli/process.h"
+#include "cli/program.h"
 #include "cli/signals.h"
 
 #define CLEAR	"\r\033[K"
@@ -78,13 +79,18 @@ static size_t bar_width(void)
 static void tick(struct ticker *ticker)
 {
 	const struct watched *watched = &ticker->watched;
-	struct json_out out = { .stream = stderr };
+	struct json_out out = { .stream = program.err };
 	struct buf text = { 0 };
 	struct sample sample = { 0 };
 	struct pace pace;
 	double now = process_now();
 
 	watched->sample(watched->context, &sample);
+	if (program.progress) {
+		text_sanitize(sample.detail);
+		program.progress(program.caller, &sample);
+		return;
+	}
 	rate_add(&ticker->rate, &sample, now, period(ticker));
 	pace = rate_pace(&ticker->rate, &sample);
 	pace.seconds = now - ticker->began;
@@ -99,12 +105,12 @@ static void tick(struct ticker *ticker)
 	text_sanitize(sample.detail);
 	if (ticker->lines) {
 		progress_line(&text, &sample, &pace);
-		fprintf(stderr, "fp8conv %s: %s\n", ticker->command, text.data);
+		fprintf(program.err, "fp8conv %s: %s\n", ticker->command, text.data);
 	} else {
 		progress_bar(&text, &sample, &pace, bar_width());
 		signals_clear_line(true);
-		fprintf(stderr, CLEAR "%s", text.data);
-		fflush(stderr);
+		fprintf(program.err, CLEAR "%s", text.data);
+		fflush(program.err);
 	}
 	buf_release(&text);
 }
@@ -137,7 +143,7 @@ static bool can_redraw(void)
 {
 	const char *term = getenv("TERM");
 
-	return isatty(STDERR_FILENO) && term && *term && strcmp(term, "dumb") != 0;
+	return program_on_terminal(STDERR_FILENO) && term && *term && strcmp(term, "dumb") != 0;
 }
 
 void ticker_start(struct ticker *ticker, const char *command, enum progress_mode mode,
@@ -151,8 +157,9 @@ void ticker_start(struct ticker *ticker, const char *command, enum progress_mode
 				   .watched = *watched,
 				   .began = now,
 				   .rate = { .last = now },
-				   .lines = mode == PROGRESS_AUTO && !can_redraw() };
-	if (mode == PROGRESS_NONE || pthread_condattr_init(&attributes))
+				   .lines = mode == PROGRESS_AUTO && !program.progress &&
+					    !can_redraw() };
+	if ((mode == PROGRESS_NONE && !program.progress) || pthread_condattr_init(&attributes))
 		return;
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
 	pthread_mutex_init(&ticker->lock, NULL);
@@ -175,11 +182,11 @@ void ticker_stop(struct ticker *ticker)
 	pthread_mutex_unlock(&ticker->lock);
 	pthread_join(ticker->thread, NULL);
 	ticker->running = false;
-	if (ticker->mode == PROGRESS_JSON)
+	if (ticker->mode == PROGRESS_JSON || program.progress)
 		tick(ticker);
 	if (signals_clear_line(false)) {
-		fputs(CLEAR, stderr);
-		fflush(stderr);
+		fputs(CLEAR, program.err);
+		fflush(program.err);
 	}
 	pthread_cond_destroy(&ticker->wake);
 	pthread_mutex_destroy(&ticker->lock);

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "cli/print/json.h"
 #include "cli/print/path.h"
+#include "cli/program.h"
 #include "cli/report/report.h"
 #include "cli/print/units.h"
 
@@ -52,7 +53,7 @@ void report_print_notes(const struct report_told *told)
 
 	for (size_t i = 0; i < n; i++) {
 		text_sanitize(notes[i]);
-		fprintf(stderr, "fp8conv report: note: %s\n", notes[i]);
+		fprintf(program.err, "fp8conv report: note: %s\n", notes[i]);
 		free(notes[i]);
 	}
 }
@@ -84,7 +85,7 @@ static void json_file(struct json_out *out, const char *name, const struct buf *
 void report_print_json(const struct report_told *told)
 {
 	const struct verification *verification = told->verification;
-	struct json_out out = { .stream = stdout };
+	struct json_out out = { .stream = program.out };
 
 	json_out_begin(&out);
 	json_out_text(&out, "output", told->output);
@@ -144,20 +145,20 @@ static void print_file(FILE *stream, const struct report_told *told, const char 
 
 void report_print_plan(const struct report_told *told)
 {
-	print_facts(stdout, told);
+	print_facts(program.out, told);
 	if (!told->output)
 		return;
-	print_file(stdout, told, CARD_NAME, NULL);
-	print_file(stdout, told, REPORT_PAGE_NAME, NULL);
+	print_file(program.out, told, CARD_NAME, NULL);
+	print_file(program.out, told, REPORT_PAGE_NAME, NULL);
 }
 
 void report_print_summary(const struct report_told *told)
 {
 	const struct verification *verification = told->verification;
 
-	print_facts(stderr, told);
+	print_facts(program.err, told);
 	if (verification && verification->n_reports)
-		fprintf(stderr, "worst SQNR %.2f dB\n", verification->reports[0].sqnr);
-	print_file(stderr, told, CARD_NAME, &told->files->card);
-	print_file(stderr, told, REPORT_PAGE_NAME, &told->files->page);
+		fprintf(program.err, "worst SQNR %.2f dB\n", verification->reports[0].sqnr);
+	print_file(program.err, told, CARD_NAME, &told->files->card);
+	print_file(program.err, told, REPORT_PAGE_NAME, &told->files->page);
 }

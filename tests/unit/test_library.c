@@ -237,6 +237,11 @@ static void public_structs_stay_as_they_are(void **state)
 	PLACE(history, amax, 24), PLACE(history, scale, 32);
 	SIZE(autocast, 40), PLACE(autocast, enabled, 8), PLACE(autocast, calibrating, 12);
 	PLACE(autocast, recipe, 16), PLACE(autocast, reduce_max, 24), PLACE(autocast, group, 32);
+	SIZE(progress, 48), PLACE(progress, done, 8), PLACE(progress, total, 16);
+	PLACE(progress, unit, 24), PLACE(progress, doing, 32), PLACE(progress, item, 40);
+	SIZE(run, 64), PLACE(run, cancel, 8), PLACE(run, progress, 16), PLACE(run, log, 24);
+	PLACE(run, user, 32), PLACE(run, output, 40), PLACE(run, output_size, 48);
+	PLACE(run, status, 56);
 	assert_int_equal(FP8CONV_E8M0, 5);
 	assert_int_equal(FP8CONV_GRAD_INPUT, 4);
 	assert_int_equal(FP8CONV_CUDA(0), 1);

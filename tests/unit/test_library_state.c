@@ -406,6 +406,18 @@ static void recipes_are_supported(void **state)
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
 		assert_int_equal(
 			fp8conv_supports(context, recipe_of(context, names[i], NULL), NULL), 0);
+	/* an option of all roles leaves each its tile */
+	for (int role = FP8CONV_X; role <= FP8CONV_GRAD_INPUT; role++) {
+		struct fp8conv_copy copy = { .size = sizeof copy, .role = role };
+		struct fp8conv_shape shape = { .size = sizeof shape };
+
+		assert_int_equal(fp8conv_scale_shape(recipe_of(context, "blockwise",
+							       "{\"fp8-format\": \"e5m2\"}"),
+						     &copy, 256, 256, &shape, NULL),
+				 0);
+		assert_int_equal(shape.block_rows, role == FP8CONV_W ? 128 : 1);
+		assert_int_equal(shape.codes_dtype, FP8CONV_E5M2);
+	}
 	assert_ptr_equal(recipe_of(context, "mxfp8", NULL), recipe_of(context, "mxfp8", "{}"));
 	assert_string_equal(fp8conv_version(), FP8CONV_VERSION);
 	fp8conv_context_destroy(context);

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/program.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/words.h"
+#include "cli/print/wrap.h"
+
+#define SUMMARY_COLUMN 14
+
+struct program program;
+
+bool program_on_terminal(int fd)
+{
+	return program.terminal && isatty(fd);
+}
+
+const struct command *command_find(const char *name)
+{
+	for (size_t i = 0; commands[i]; i++)
+		if (!strcmp(commands[i]->name, name))
+			return commands[i];
+	return NULL;
+}
+
+static int unknown_command(const char *name, struct err *err)
+{
+	const char **names = NULL;
+	size_t n = 0;
+
+	for (size_t i = 0; commands[i]; i++) {
+		if (!commands[i]->group)
+			continue;
+		ARRAY_GROW(names, n);
+		names[n++] = commands[i]->name;
+	}
+	ARRAY_GROW(names, n);
+	names[n] = NULL;
+	words_unknown("command", name, names, "fp8conv --help", err);
+	free(names);
+	return -1;
+}
+
+static void print_command(const struct command *command, size_t width)
+{
+	fprintf(program.out, "  %-*s", SUMMARY_COLUMN - 2, command->name);
+	wrap_print(command->summary, SUMMARY_COLUMN, SUMMARY_COLUMN, width);
+}
+
+static void print_usage(void)
+{
+	static const char *const headings[N_GROUPS] = { NULL, "Calibrating", "Converting",
+							"Inspecting", "Information" };
+	size_t width = wrap_width(STDOUT_FILENO);
+
+	fputs("Usage: fp8conv COMMAND [OPTION...] [ARGUMENT...]\n", program.out);
+	wrap_print("Convert LLM checkpoints (safetensors, Hugging Face layout) to FP8.", 0, 0,
+		   width);
+	for (int group = GROUP_HIDDEN + 1; group < N_GROUPS; group++) {
+		fprintf(program.out, "\n%s:\n", headings[group]);
+		for (size_t i = 0; commands[i]; i++)
+			if ((int)commands[i]->group == group)
+				print_command(commands[i], width);
+	}
+	fputc('\n', program.out);
+	wrap_print("See 'fp8conv help COMMAND' or the man page fp8conv-COMMAND(1) for "
+		   "more.",
+		   0, 0, width);
+	fputs("'fp8conv --version' (-V) prints the version.\n", program.out);
+}
+
+static int help(int argc, char **argv, struct err *err)
+{
+	const struct command *command;
+
+	if (argc > 2)
+		return argument_unexpected(argv[2], err);
+	if (argc < 2) {
+		print_usage();
+		return 0;
+	}
+	command = command_find(argv[1]);
+	if (!command)
+		return unknown_command(argv[1], err);
+	command_help(command);
+	return 0;
+}
+
+int program_run(int argc, char **argv, const struct command **command, struct err *err)
+{
+	*command = NULL;
+	if (argc < 2)
+		return err_set(err, ERR_USAGE, "no command given (see 'fp8conv --help')");
+	if (!strcmp(argv[1], "help") || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
+		return help(argc - 1, argv + 1, err);
+	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
+		fputs("fp8conv " FP8CONV_VERSION "\n", program.out);
+		return 0;
+	}
+	*command = command_find(argv[1]);
+	if (!*command)
+		return unknown_command(argv[1], err);
+	return (*command)->run(*command, argc - 1, argv + 1, err);
+}

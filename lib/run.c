@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Runs of the program for a caller: what main() does with signals and standard streams, by memory
+ * and functions.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "cli/program.h"
+#include "cli/progress/progress.h"
+#include "lib/context.h"
+
+static atomic_bool running;
+static const atomic_int never; /* stays 0 */
+
+/* Lines on their way to the caller. */
+struct log {
+	const struct fp8conv_run *run;
+	struct buf line;
+};
+
+static ssize_t log_write(void *cookie, const char *data, size_t n)
+{
+	struct log *log = cookie;
+
+	for (size_t i = 0; i < n; i++) {
+		if (data[i] != '\n') {
+			buf_add(&log->line, data + i, 1);
+			continue;
+		}
+		buf_add(&log->line, "", 1);
+		if (log->run->log)
+			log->run->log(log->run->user, log->line.data);
+		log->line.len = 0;
+	}
+	return (ssize_t)n;
+}
+
+static void show(void *caller, const struct sample *sample)
+{
+	const struct fp8conv_run *run = caller;
+	const struct fp8conv_progress progress = { .size = sizeof progress,
+						   .done = sample->done,
+						   .total = sample->total,
+						   .unit = sample->unit,
+						   .doing = sample->doing,
+						   .item = sample->detail };
+
+	run->progress(run->user, &progress);
+}
+
+/* Ends the streams of a run.  Fails where what was printed did not fit into memory. */
+static int streams_close(int rc, struct err *err)
+{
+	if (program.err)
+		fclose(program.err);
+	if (program.out && fclose(program.out) && rc >= 0)
+		rc = err_no_memory(err, "no memory for the output of the command");
+	program = (struct program){ 0 };
+	return rc;
+}
+
+static int run_program(int argc, const char *const *argv, struct fp8conv_run *run, struct err *err)
+{
+	struct log log = { .run = run };
+	const struct command *command = NULL;
+	char **words = xcalloc((size_t)argc + 1, sizeof *words); /* argp sorts them */
+	int rc;
+
+	memcpy(words, argv, (size_t)argc * sizeof *words);
+	program = (struct program){
+		.out = open_memstream(&run->output, &run->output_size),
+		.err = fopencookie(&log, "w", (cookie_io_functions_t){ .write = log_write }),
+		.stop = run->cancel ? (const atomic_int *)run->cancel : &never,
+		.progress = run->progress ? show : NULL,
+		.caller = run,
+	};
+	if (program.out && program.err) {
+		setvbuf(program.err, NULL, _IOLBF, BUFSIZ);
+		rc = program_run(argc, words, &command, err);
+	} else {
+		rc = err_no_memory(err, "no memory for the streams of a command");
+	}
+	if (rc < 0 && command)
+		err_wrap(err, "%s", command->name);
+	rc = streams_close(rc, err);
+	buf_release(&log.line);
+	free(words);
+	return rc;
+}
+
+static int run_checked(int argc, const char *const *argv, struct fp8conv_run *run, struct err *err)
+{
+	int rc;
+
+	if (size_check(run, sizeof *run, "run", err))
+		return -1;
+	run->output = NULL;
+	run->output_size = 0;
+	run->status = 0;
+	if (argc < 1 || !argv)
+		return err_set(err, ERR_USAGE, "argv has no argument");
+	for (int i = 0; i < argc; i++)
+		if (!argv[i])
+			return err_set(err, ERR_USAGE, "argv[%d] is NULL", i);
+	if (atomic_exchange(&running, true))
+		return err_set(err, ERR_USAGE, "another run is in progress in this process");
+	rc = run_program(argc, argv, run, err);
+	atomic_store(&running, false);
+	if (rc >= 0) {
+		run->status = rc;
+		return 0;
+	}
+	free(run->output);
+	run->output = NULL;
+	run->output_size = 0;
+	return -1;
+}
+
+EXPORTED int fp8conv_run(int argc, const char *const *argv, struct fp8conv_run *run,
+			 struct fp8conv_error *error)
+{
+	struct err err = { 0 };
+
+	return error_out(run_checked(argc, argv, run, &err), &err, error);
+}
+
+EXPORTED void fp8conv_free(void *memory)
+{
+	free(memory);
+}
