@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator
 import torch
 
 from cases import Case, plain
-from damage import Damage, extra, kinds, one, tensors, verify
+from damage import Damage, both, extra, kinds, one, tensors, text, verify
 from harness import finish, quantize, report, run, sample, scratch, silence
 
 Change = Callable[[torch.Tensor], torch.Tensor]
 LAYER = "model.layers.0."
+EMBEDDING = "model.embed_tokens.weight"
 DOWN, Q = LAYER + "mlp.down_proj", LAYER + "self_attn.q_proj"
 
 
@@ -66,7 +67,14 @@ def scales(name: str) -> list[tuple[str, str, Damage]]:
             for value in (0, -0.01, float("nan"), float("inf"), 1e-42, 1e30)]
 
 
+def head(change: Change) -> Damage:
+    """A head on the disk beside the embedding, to which config.json ties it."""
+    return both(text("config.json", lambda config: config.update(tie_word_embeddings=True)),
+                tensors(lambda c: c.update({"lm_head.weight": change(c[EMBEDDING].clone())}) if EMBEDDING in c else None))
+
+
 HIGH = [
+    ("a tied head that differs in one value", "config-key", head(at(0.25, 999))),
     *kept("model.embed_tokens.weight"), *kept(LAYER + "input_layernorm.weight"),
     *kept("model.norm.weight"),
     ("half of the embedding is zero", "tensor-value", one("model.embed_tokens.weight", lambda t: torch.cat([t[:len(t) // 2], 0 * t[len(t) // 2:]]))),
@@ -134,6 +142,7 @@ DENSE = [
     ("pruned rows", zero(r"down_proj\.weight", 10, 30)),
     ("a pruned half in rows that lie apart", lambda out: [zero(r"q_proj\.weight", at, at + 2)(out) for at in range(2, 100, 4)]),
     ("a padded vocabulary", zero(r"embed_tokens", .8, 1)),
+    ("a tied head that is a copy", head(lambda t: t)),
     ("norms as 1 + weight begins", zero(r"norm\.weight")),
     ("biases of zero", extra(Q + ".weight", Q + ".bias", torch.zeros(128, dtype=torch.bfloat16))),
     ("a gate that begins at zero", extra(Q + ".weight", LAYER + "cross_attn_gate", torch.zeros(1, dtype=torch.bfloat16))),

@@ -204,10 +204,12 @@ static void less_memory_gives_the_same_history(void **state)
 static struct executor_ops few_rows_ops;
 static size_t near_values;
 
-static size_t few_rows(size_t n)
+static size_t few_rows(enum executor_portion what, size_t n)
 {
 	size_t rows = near_values / n;
 
+	if (what != PORTION_ROWS)
+		return backend_select("cuda", &(struct err){ 0 })->executor->portion(what, n);
 	return rows < 2 ? SIZE_MAX : rows;
 }
 
@@ -234,7 +236,7 @@ static void few_rows_give_the_same_history(void **state)
 	(void)state;
 	few_rows_ops = *backend.executor;
 	few_rows_ops.open = few_rows_open;
-	few_rows_ops.rows = few_rows;
+	few_rows_ops.portion = few_rows;
 	backend.executor = &few_rows_ops;
 	data_write(data);
 	for (size_t i = 0; i < sizeof models / sizeof *models; i++) {

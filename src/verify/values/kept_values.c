@@ -8,6 +8,7 @@
 #include "backend/dispatch.h"
 #include "backend/matrix.h"
 #include "base/mem.h"
+#include "ckpt/checksum.h"
 #include "format/scale_names.h"
 #include "verify/tensors.h"
 #include "verify/values/worker.h"
@@ -171,6 +172,8 @@ int kept_values_read(struct kept_values *kept, size_t piece, struct verify_worke
 	if (n_bad)
 		find_bad(kept, tensor, &x, first);
 	count_zeros(lines, amax);
+	if (tensor->role == ROLE_LM_HEAD || tensor->role == ROLE_EMBEDDING)
+		lines->crc = checksum_crc32_add(0, worker->codes, n * size);
 	*bytes = n * size;
 	return 0;
 }
@@ -193,6 +196,7 @@ static void join(struct kept_values *kept)
 		if (piece->leading < piece->n)
 			run = piece->trailing;
 		tensor->zero = tensor->zero_lines == n_lines(tensor) && !tensor->n_bad;
+		tensor->digest = tensor->digest * 31 + piece->crc;
 	}
 }
 
@@ -266,6 +270,47 @@ static void report_part(struct verify *verify, const struct kept_tensor *tensor)
 		    tensor->zero_lines * tensor->line, tensor->n, name);
 }
 
+/* Does an embedding have the shape and type of a head, but other bytes, as far as none of the same
+ * shape has its bytes? */
+static const struct kept_tensor *find_untied(const struct kept_values *kept,
+					     const struct kept_tensor *head)
+{
+	const struct kept_tensor *found = NULL;
+
+	for (size_t t = 0; t < kept->n; t++) {
+		const struct kept_tensor *tensor = &kept->tensors[t];
+
+		if (tensor->role != ROLE_EMBEDDING || tensor->n != head->n ||
+		    tensor->ref->tensor->dtype != head->ref->tensor->dtype)
+			continue;
+		if (tensor->digest == head->digest)
+			return NULL;
+		found = tensor;
+	}
+	return found;
+}
+
+/* A head that config.json ties to the embedding.  Source: modeling_utils.py tie_weights() of
+ * transformers 5.23 compares both and takes the head; llama.py of vLLM 0.33 and SGLang 0.5.23 skip
+ * "lm_head." without a word. */
+static void report_tied(const struct kept_values *kept, const struct kept_tensor *head)
+{
+	struct verify *verify = kept->verify;
+	const struct kept_tensor *embedding;
+
+	if (head->role != ROLE_LM_HEAD || !verify->opened.model.tie_is_stated ||
+	    !verify->opened.model.tie_word_embeddings)
+		return;
+	embedding = find_untied(kept, head);
+	if (embedding)
+		problem_add(&verify->result->problems, PROBLEM_CONFIG_KEY, head->ref->tensor->name,
+			    verify_file(verify, head->ref),
+			    "tie_word_embeddings of config.json is true, but the values of '%s' "
+			    "are not those of '%s': vLLM and SGLang take the embedding, "
+			    "transformers takes the head",
+			    head->ref->tensor->name, embedding->ref->tensor->name);
+}
+
 /* Zeros are reported where neither a source nor a manifest says that they were in the source. */
 void kept_values_report(struct kept_values *kept)
 {
@@ -289,6 +334,7 @@ void kept_values_report(struct kept_values *kept)
 		report_bad(verify, tensor);
 		if (verify->run.origin || sums_are_right(&verify->run.sums, tensor->ref->shard))
 			continue;
+		report_tied(kept, tensor);
 		if (tensor->zero && (needs_values(tensor) ||
 				     (is_norm(tensor) && is_odd(&norms[tensor->number], &all))))
 			report_zero(verify, tensor);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The values of tensors in high precision.  A NaN or an infinity in any of them is a problem; zeros
- * are one where the role of a tensor says that no model has them.
+ * are one where the role of a tensor says that no model has them, and so is a head with other
+ * values than the embedding that it is tied to.
  *
  * Order: kept_values_list(); kept_values_read() of each piece, from any thread;
  * kept_values_report(); kept_values_release().
@@ -27,6 +28,7 @@ struct kept_tensor {
 	float bad;	     /* the value of the first */
 	bool zero;	     /* all */
 	uint64_t zero_lines; /* most of them without values between */
+	uint64_t digest;     /* of all bytes, of heads and embeddings */
 };
 
 /* Lines of a kept tensor that are read at once. */
@@ -34,6 +36,7 @@ struct kept_piece {
 	size_t tensor;
 	uint64_t first, n;		  /* lines */
 	uint64_t leading, trailing, most; /* lines of zeros: at the ends, and one after the other */
+	uint32_t crc;			  /* of heads and embeddings */
 };
 
 struct kept_values {
