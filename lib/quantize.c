@@ -13,8 +13,10 @@
 #include "base/pool.h"
 #include "num/history.h"
 
-#define BAND_BYTES ((size_t)256 << 10)
-#define WHOLE_TILE ((struct tile){ WHOLE, WHOLE })
+#define BAND_BYTES     ((size_t)256 << 10)
+#define STREAMED_CODES ((size_t)8 << 20) /* a matrix of so many does not stay in a cache */
+#define STREAM_ALIGN   64
+#define WHOLE_TILE     ((struct tile){ WHOLE, WHOLE })
 
 /* A copy of every matrix, and its scales. */
 struct copies {
@@ -27,6 +29,7 @@ struct job {
 	const struct quantizer *q;
 	struct stack x;
 	struct copies rowwise, columnwise;
+	bool streaming;		   /* large bands, whose codes bypass the caches */
 	size_t band, n_bands;	   /* rows; bands of a matrix */
 	float *amax;		   /* (matrices, n_bands); NULL: scales of tiles */
 	struct quant_stats *stats; /* of each worker */
@@ -47,10 +50,28 @@ static struct matrix job_band(const struct job *job, size_t item)
 	return stack_rows(&job->x, item / job->n_bands, first, left < job->band ? left : job->band);
 }
 
-/* Begins the job for bands of whole tiles. */
+/* Do the codes of a matrix go past the caches?  Stores do so where they are aligned. */
+static bool job_streams(const struct job *job)
+{
+	const struct stack *codes = &job->rowwise.codes;
+
+	return !job->context->backend->band && codes->data &&
+	       ((uintptr_t)codes->data | codes->stride | codes->next) % STREAM_ALIGN == 0 &&
+	       job->x.rows * job->x.cols >= STREAMED_CODES;
+}
+
+/* Begins the job for bands of whole tiles; those that stream are a share of each thread. */
 static void job_cut(struct job *job, size_t tile_rows)
 {
-	job->band = band_rows(job->context, tile_rows, job->x.cols * dtype_bits(job->x.dtype) / 8);
+	size_t n_threads = (size_t)job->context->n_threads;
+
+	job->streaming = job_streams(job);
+	if (job->streaming)
+		job->band = round_up(tile_count(job->x.rows, job->x.n < n_threads ? n_threads : 1),
+				     tile_rows == WHOLE ? 1 : tile_rows);
+	else
+		job->band = band_rows(job->context, tile_rows,
+				      job->x.cols * dtype_bits(job->x.dtype) / 8);
 	job->n_bands = tile_count(job->x.rows, job->band);
 }
 
@@ -111,7 +132,8 @@ static int cast_band(void *context, int worker, size_t item, struct err *err)
 				 .stride = job->rowwise.codes.stride,
 				 .scale_inv = job->amax && first ? &other : NULL,
 				 .scale_stride = job->rowwise.scales.stride,
-				 .stats = &job->stats[worker] };
+				 .stats = &job->stats[worker],
+				 .streaming = job->streaming };
 
 	if (!out.scale_inv)
 		out.scale_inv =

@@ -232,6 +232,47 @@ static void a_stack_is_quantized_matrix_by_matrix(void **state)
 	fp8conv_context_destroy(context);
 }
 
+/* Codes past the caches on three threads, and band by band on one: where they are not aligned. */
+static void bytes_do_not_depend_on_threads_or_place(void **state)
+{
+	static const char *const names[] = { "blockwise", "channelwise", "current", "mxfp8" };
+	enum { ROWS = 2100, COLUMNS = 4096, N = ROWS * COLUMNS };
+	struct fp8conv_context *contexts[] = { open_context("auto", 1), open_context("auto", 3) };
+	uint8_t *room[] = { aligned_alloc(4096, N + 4096), aligned_alloc(4096, N + 4096) };
+	struct input in = { 0 };
+	struct fp8conv_tensor x;
+
+	(void)state;
+	input_normal(&in, DT_BF16, ROWS, COLUMNS, 5);
+	x = input_tensor(&in);
+	for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
+		struct both b[2];
+
+		for (int i = 0; i < 2; i++) {
+			const struct fp8conv_recipe *r = recipe_of(contexts[i], names[n], NULL);
+
+			both_init(&b[i], r, FP8CONV_W, ROWS, COLUMNS, FP8CONV_COMPACT);
+			free(b[i].codes[0].data);
+			b[i].codes[0].data = room[i] + (i ? 0 : 16);
+			b[i].q.columnwise = b[i].q.columnwise_scale_inv = NULL;
+			assert_int_equal(
+				fp8conv_quantize(contexts[i], r, FP8CONV_W, &x, &b[i].q, NULL), 0);
+		}
+		assert_memory_equal(b[0].codes[0].data, b[1].codes[0].data, N);
+		assert_memory_equal(b[0].scales[0].data, b[1].scales[0].data, b[0].scales[0].bytes);
+		assert_int_equal(b[0].q.saturated, b[1].q.saturated);
+		for (int i = 0; i < 2; i++) {
+			b[i].codes[0].data = NULL;
+			both_release(&b[i]);
+		}
+	}
+	for (int i = 0; i < 2; i++) {
+		free(room[i]);
+		fp8conv_context_destroy(contexts[i]);
+	}
+	free(in.data);
+}
+
 static void wants(int code, const struct fp8conv_error *error, const char *words)
 {
 	if (code != FP8CONV_USAGE || error->code != code || !strstr(error->message, words))
@@ -429,6 +470,7 @@ int main(void)
 		cmocka_unit_test(histories_of_40_steps_equal_the_formula),
 		cmocka_unit_test(contexts_nest_and_a_lost_rank_changes_nothing),
 		cmocka_unit_test(a_stack_is_quantized_matrix_by_matrix),
+		cmocka_unit_test(bytes_do_not_depend_on_threads_or_place),
 		cmocka_unit_test(wrong_tensors_are_refused),
 		cmocka_unit_test(wrong_arguments_are_refused),
 		cmocka_unit_test(four_threads_have_a_context_each),
