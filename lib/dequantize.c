@@ -43,14 +43,16 @@ static float scale_at(const struct stack *scales, const void *data, size_t i)
 
 /* Copies the scales of all matrices to the grid of codes: (n_rows, n_cols), which for columnwise
  * E8M0 is the transpose of the grid of the copy. */
-static void scales_gather(struct job *job, const struct stack *scales,
-			  const struct scale_grid *from, bool along)
+static int scales_gather(struct job *job, const struct stack *scales, const struct scale_grid *from,
+			 bool along, struct err *err)
 {
 	size_t n_rows = job->grid.rows, n_cols = job->grid.cols;
 
 	job->scale_stride = n_cols;
 	job->scale_next = n_rows * n_cols * scale_size(job->spec.scale_type);
-	job->gathered = xcalloc(scales->n, job->scale_next);
+	if (buffer_alloc(&job->gathered, scales->n * job->scale_next, "the scales of a matrix",
+			 err))
+		return -1;
 	job->scales = job->gathered;
 	for (size_t m = 0; m < scales->n; m++) {
 		const unsigned char *data = stack_at(scales, m, 0);
@@ -67,6 +69,7 @@ static void scales_gather(struct job *job, const struct stack *scales,
 					((float *)job->gathered)[to] = scale_at(scales, data, at);
 			}
 	}
+	return 0;
 }
 
 static int scales_read(struct job *job, const struct fp8conv_quantized *q, bool columnwise,
@@ -104,10 +107,9 @@ static int scales_read(struct job *job, const struct fp8conv_quantized *q, bool 
 		job->scales = scales.data;
 		job->scale_stride = scales.stride;
 		job->scale_next = scales.next;
-	} else {
-		scales_gather(job, &scales, &from, along);
+		return 0;
 	}
-	return 0;
+	return scales_gather(job, &scales, &from, along, err);
 }
 
 /* Sets the spec from the blocks and the types of the tensors. */

@@ -242,7 +242,9 @@ static int copies_read(struct copies *copies, const struct job *job, bool column
 		copies->grid.col_stride = copies->scales.stride;
 	else
 		copies->grid.row_stride = copies->scales.stride;
-	for (size_t i = 0; job->q->order != SCALES_COMPACT && i < wanted.n; i++)
+	if (job->q->order == SCALES_COMPACT || job->x.rows == 0 || job->x.cols == 0)
+		return 0;
+	for (size_t i = 0; i < wanted.n; i++)
 		for (size_t row = 0; row < wanted.rows; row++)
 			memset(stack_at(&copies->scales, i, row), 0,
 			       wanted.cols * scale_size(spec->scale_type));

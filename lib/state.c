@@ -9,7 +9,7 @@
 #include "num/history.h"
 
 #define N_GEMMS_MAX ((size_t)1 << 20)
-#define AMAXES_MAX  ((size_t)1 << 30)
+#define AMAXES_MAX  ((size_t)1 << 26)
 
 static int create(struct fp8conv_context *context, const struct fp8conv_recipe *recipe, int mode,
 		  size_t n_gemms, struct fp8conv_state **state, struct err *err)

@@ -6,7 +6,8 @@
 
 /* By enum fp8conv_dtype. */
 static const enum dtype dtypes[] = { DT_F32, DT_BF16, DT_F16, DT_F8_E4M3, DT_F8_E5M2, DT_F8_E8M0 };
-#define N_PUBLIC ((int)(sizeof dtypes / sizeof *dtypes))
+#define BATCH_MAX ((size_t)1 << 24)
+#define N_PUBLIC  ((int)(sizeof dtypes / sizeof *dtypes))
 
 int dtype_to_public(enum dtype dtype)
 {
@@ -40,6 +41,9 @@ static int stack_place(const struct fp8conv_tensor *t, const char *name, struct 
 {
 	size_t batch_stride = t->batch_stride, matrix = 0, bytes = 0;
 
+	if (s->n > BATCH_MAX)
+		return err_set(err, ERR_USAGE, "%s: batch is %zu, more than %zu", name, s->n,
+			       BATCH_MAX);
 	if (s->stride < s->cols)
 		return err_set(err, ERR_USAGE, "%s: row_stride is %zu, less than %zu columns", name,
 			       s->stride, s->cols);
