@@ -187,6 +187,30 @@ static bool is_parameter(const char *name, const struct scale_name *word)
 	return !strcmp(word->word, "weight_scale") && strcmp(dot ? dot + 1 : name, word->word) != 0;
 }
 
+/* Reports a scale or an amax beside an FP8 weight, or in a quantizer of its module, under a name
+ * that no engine and no tool reads: what it says of the weight is lost. */
+static void check_unread(struct verify *verify, const struct tensor_ref *ref)
+{
+	static const char quantizer[] = "_quantizer";
+	const char *name = ref->tensor->name, *end = strrchr(name, '.');
+	const struct tensor_ref *weight;
+	size_t n = end ? (size_t)(end - name) : 0, n_quantizer = strlen(quantizer);
+	char *beside;
+
+	if (!end || (!strstr(end, "scal") && !strstr(end, "amax") && !strstr(end, "zero_point")))
+		return;
+	if (n > n_quantizer && !strncmp(end - n_quantizer, quantizer, n_quantizer)) {
+		n--;
+		while (n && name[n] != '.')
+			n--;
+	}
+	beside = xasprintf("%.*s.weight", (int)n, name);
+	weight = checkpoint_find(verify->opened.checkpoint, beside);
+	if (weight && detection_is_weight(weight))
+		report_stray(verify, ref, weight, "whose scales no engine reads by that name");
+	free(beside);
+}
+
 static void check_stray(struct verify *verify, const struct tensor_ref *ref,
 			const struct scale_name *word)
 {
@@ -206,6 +230,8 @@ static void check_stray(struct verify *verify, const struct tensor_ref *ref,
 			problem_add(&verify->result->problems, PROBLEM_SCALE_STRAY,
 				    ref->tensor->name, verify_file(verify, ref),
 				    "scale '%s' belongs to no weight", ref->tensor->name);
+		else
+			check_unread(verify, ref);
 		return;
 	}
 	module = verify_module(weight->tensor->name);
@@ -244,6 +270,7 @@ static void check_tensor(struct verify *verify, const struct tensor_ref *ref)
 		return;
 	}
 	check_foreign(verify, ref);
+	check_unread(verify, ref);
 	facts = role_cache_find(&verify->roles, name);
 	module = verify_module(name);
 	if (detection_is_weight(ref))
