@@ -175,8 +175,8 @@ static void check_attention(struct size_check *sizes, const char *parent, size_t
 	const struct expect_member *v = find(sizes, parent, n, "v_proj");
 	const struct expect_member *o = find(sizes, parent, n, "o_proj");
 
-	/* linear attention has words of its own */
-	if (!q || !k || memmem(parent, n, "linear", 6) ||
+	/* linear attention has words of its own, and where its name does not say so, a beta */
+	if (!q || !k || memmem(parent, n, "linear", 6) || find(sizes, parent, n, "b_proj") ||
 	    (side(sizes, q, 1) != hidden && side(sizes, k, 1) != hidden))
 		return;
 	judge(sizes, q, 1, side(sizes, q, 1) == hidden, HIDDEN_TEXT);
