@@ -27,3 +27,40 @@ grep -c '"name": "model-00001-of-00002.safetensors"' out/fp8conv-manifest.json |
 fails 2 " quantize: 'kept' contains 'model-00001-of-00002.safetensors', which fp8conv did not write: choose another directory, or --restart to overwrite" \
 	quantize "$m" -o other --preserve-high-precision kept
 same first kept
+
+mkdir next
+cd next
+# An output below the model is no auxiliary file of it, and a note says where it lies.
+need "$SAMPLES/tiny-moe" "$SAMPLES/tiny-llama"
+cp -r "$SAMPLES/tiny-moe/fused" m
+inside() { printf "fp8conv %s: note: output '%s' lies inside the model '%s': an upload or a copy of the model takes both\n" "$@"; }
+note_is() { [ "$(cat err)" = "$1" ] || { echo "said: $(cat err)" && echo "not:  $1"; }; }
+"$FP8CONV" quantize m -o m/fp8 2>err
+note_is "$(inside quantize m/fp8 m)"
+"$FP8CONV" quantize "$PWD/m" -o m/a/../mx --recipe mxfp8 --target vllm --json >j 2>err
+note_is "$(inside quantize m/a/../mx "$PWD/m")"
+json j 'len(j["notes"]) == 1' '"lies inside" in j["notes"][0]["message"]'
+"$FP8CONV" dequantize m/fp8 -o m/fp8/back 2>err
+note_is "$(inside dequantize m/fp8/back m/fp8)"
+"$FP8CONV" quantize m -o beside
+"$FP8CONV" quantize m -o m/quiet --quiet
+rm -r m/fp8/back m/quiet
+find m/fp8 m/mx -mindepth 1 -type d
+
+# A stream into a directory becomes a model; it lies inside nothing.
+cat m/model.safetensors | "$FP8CONV" quantize - -o streamed --quiet
+cmp streamed/model.safetensors m/fp8/model.safetensors
+fails 2 " quantize: option '--manifest' requires files as input, not '-'" quantize - -o other --manifest <m/model.safetensors
+
+# Weights of something else beside a model without an index: the first of them is named.
+mkdir both
+cp "$SAMPLES/tiny-llama/model.safetensors" both/lora.safetensors
+cp both/lora.safetensors both/second.safetensors
+"$FP8CONV" quantize m -o both --dry-run --json >j 2>err
+note_is "fp8conv quantize: note: 'both' also contains 'lora.safetensors', which this job did not write: some engines load every .safetensors file there"
+json j 'len(j["notes"]) == 1' '"lora.safetensors" in j["notes"][0]["message"]'
+"$FP8CONV" quantize m -o both --force --json >j 2>err
+note_is "fp8conv quantize: note: 'both' also contains 'lora.safetensors', which this job did not write: some engines load every .safetensors file there"
+json j 'len(j["notes"]) == 1'
+rm both/lora.safetensors both/second.safetensors
+"$FP8CONV" quantize m -o both
