@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "lib/context.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,7 +40,7 @@ int error_out(int rc, const struct err *err, struct fp8conv_error *error)
 {
 	if (error) {
 		error->code = rc ? (int)err->kind : FP8CONV_OK;
-		strcpy(error->message, rc ? err->message : "");
+		snprintf(error->message, sizeof error->message, "%s", rc ? err->message : "");
 	}
 	return rc ? (int)err->kind : FP8CONV_OK;
 }

@@ -127,7 +127,7 @@ static int cast_band(void *context, int worker, size_t item, struct err *err)
 	struct matrix x = job_band(job, item);
 	size_t i = item / job->n_bands, first = item % job->n_bands * job->band;
 	struct qspec spec = job->q->spec;
-	float other;
+	float other = 0;
 	struct quant_out out = { .codes = stack_at(&job->rowwise.codes, i, first),
 				 .stride = job->rowwise.codes.stride,
 				 .scale_inv = job->amax && first ? &other : NULL,

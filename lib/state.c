@@ -104,9 +104,13 @@ EXPORTED int fp8conv_state_quantize(struct fp8conv_state *state, size_t slot,
 				    struct fp8conv_error *error)
 {
 	struct err err = { 0 };
-	int rc = state ? context_take(state->context, &err)
-		       : err_set(&err, ERR_USAGE, "state is NULL");
+	int rc;
 
+	if (!state) {
+		err_set(&err, ERR_USAGE, "state is NULL");
+		return error_out(-1, &err, error);
+	}
+	rc = context_take(state->context, &err);
 	if (!rc) {
 		rc = quantize_slot(state, slot, x, out, &err);
 		context_leave(state->context);

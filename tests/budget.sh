@@ -21,7 +21,7 @@ members() {
 		awk '{ gsub(/\[[^]]*\]/, ""); print gsub(/[;,]/, "") }'
 }
 
-sources=$(sh tests/files.sh 'src/*.[ch]' 'cli/*.[ch]' 'kernels/*.[ch]' 'kernels/*.cu')
+sources=$(sh tests/files.sh 'src/*.[ch]' 'cli/*.[ch]' 'lib/*.[ch]' 'kernels/*.[ch]' 'kernels/*.cu')
 # shellcheck disable=SC2086
 echo "production lines: $(cat $sources | wc -l); $RELEASED"
 

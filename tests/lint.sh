@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# lint.sh [REVISION]: cppcheck, clang-tidy (.clang-tidy) and gcc -fanalyzer over src/, cli/ and kernels/,
+# lint.sh [REVISION]: cppcheck, clang-tidy (.clang-tidy) and gcc -fanalyzer over src/, cli/, lib/ and kernels/,
 # except the vector bodies of kernels/cpu; with REVISION, the last two over the files that differ
 # from it alone.  Silent, or an error.  A tool that is not installed is an error too: make deps
 # EXTRA="clang-tidy cppcheck".
 set -u
 cd "$(dirname "$0")/.."
-flags='-std=gnu11 -Isrc -I. -D_GNU_SOURCE -DFP8CONV_VERSION=\"lint\"'
-sources='src/*.c cli/*.c kernels/*.c :!kernels/cpu/avx2 :!kernels/cpu/avx512 :!kernels/cpu/forward/ops.c'
+flags='-std=gnu11 -Isrc -I. -Iinclude -D_GNU_SOURCE -DFP8CONV_VERSION=\"lint\"'
+sources='src/*.c cli/*.c lib/*.c kernels/*.c :!kernels/cpu/avx2 :!kernels/cpu/avx512 :!kernels/cpu/forward/ops.c'
 set -f
 # shellcheck disable=SC2086
 if [ $# -gt 0 ]; then
@@ -33,10 +33,10 @@ check() {
 # Macros that cppcheck does not find in headers that it does not read: jansson's, oneDNN's.
 cppcheck_all() {
 	cppcheck --error-exitcode=1 --enable=warning,performance,portability --std=c11 --inline-suppr --quiet \
-		-Isrc -I. -D_GNU_SOURCE '-DFP8CONV_VERSION="lint"' -DDNNL_VERSION_MAJOR=3 \
+		-Isrc -I. -Iinclude -D_GNU_SOURCE '-DFP8CONV_VERSION="lint"' -DDNNL_VERSION_MAJOR=3 \
 		'-Djson_array_foreach(list,i,item)=while(i=json_index(list),(item=json_array_get(list,i)))' \
 		'-Djson_object_foreach(object,key,item)=while((key=json_key(object))&&(item=json_value(key)))' \
-		src cli kernels
+		src cli lib kernels
 }
 
 # each COMMAND: runs it on every file by itself; "$1" in it is the file.

@@ -19,40 +19,40 @@ enum value_kind { VALUE_TEXT, VALUE_FLAG, VALUE_OBJECT, VALUE_LIST, VALUE_WORD, 
 /* A member and what it may be.  Ranges are as in the options that wrote them. */
 struct manifest_member {
 	const char *object, *key; /* object: "" is the manifest itself */
-	enum value_kind kind;
 	const char *expected;
 	const char *words; /* VALUE_WORD */
-	bool whole;	   /* VALUE_RANGE: an integer */
 	double max;	   /* VALUE_RANGE: from 0 to it */
+	enum value_kind kind;
+	bool whole; /* VALUE_RANGE: an integer */
 };
 
 #define TEXT(object, key)                                           \
 	{                                                           \
-		object, key, VALUE_TEXT, "a string", NULL, false, 0 \
+		object, key, "a string", NULL, 0, VALUE_TEXT, false \
 	}
 #define OBJECT(object, key)                                            \
 	{                                                              \
-		object, key, VALUE_OBJECT, "an object", NULL, false, 0 \
+		object, key, "an object", NULL, 0, VALUE_OBJECT, false \
 	}
 #define LIST(object, key)                                         \
 	{                                                         \
-		object, key, VALUE_LIST, "a list", NULL, false, 0 \
+		object, key, "a list", NULL, 0, VALUE_LIST, false \
 	}
 #define FLAG(object, key)                                                \
 	{                                                                \
-		object, key, VALUE_FLAG, "true or false", NULL, false, 0 \
+		object, key, "true or false", NULL, 0, VALUE_FLAG, false \
 	}
 #define COUNT(object, key)                                                            \
 	{                                                                             \
-		object, key, VALUE_RANGE, "an integer from 0 on", NULL, true, DBL_MAX \
+		object, key, "an integer from 0 on", NULL, DBL_MAX, VALUE_RANGE, true \
 	}
 #define NUMBER(object, key)                                                          \
 	{                                                                            \
-		object, key, VALUE_RANGE, "a number from 0 on", NULL, false, DBL_MAX \
+		object, key, "a number from 0 on", NULL, DBL_MAX, VALUE_RANGE, false \
 	}
 #define WORD(object, key, words)                                \
 	{                                                       \
-		object, key, VALUE_WORD, words, words, false, 0 \
+		object, key, words, words, 0, VALUE_WORD, false \
 	}
 
 /* An object stands before its members. */
@@ -80,10 +80,10 @@ static const struct manifest_member members[] = {
 	FLAG("options.scales", "pow2"),
 	WORD("options.scales", "scale_arith", SCALE_ARITH_WORDS),
 	WORD("options.scales", "mx_scale", MX_RULE_WORDS),
-	{ "options.scales", "amax_epsilon", VALUE_RANGE, "a number from 0 to 3.4e38", NULL, false,
-	  FLT_MAX },
-	{ "options.scales", "margin", VALUE_RANGE, "an integer from 0 to 32", NULL, true,
-	  MARGIN_LIMIT },
+	{ "options.scales", "amax_epsilon", "a number from 0 to 3.4e38", NULL, FLT_MAX, VALUE_RANGE,
+	  false },
+	{ "options.scales", "margin", "an integer from 0 to 32", NULL, MARGIN_LIMIT, VALUE_RANGE,
+	  true },
 	OBJECT("options", "rounding"),
 	COUNT("options.rounding", "tokens"),
 	COUNT("options.rounding", "sequences"),

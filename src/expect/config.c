@@ -97,10 +97,10 @@ static void find_lists(struct expect *expect, const json_t *object, int depth)
 			find_lists(expect, value, depth + 1);
 		else if (!is_of_layers(key, value))
 			continue;
-		else if (json_is_string(value) && json_string_length(value) == n_layers)
-			add_list(expect, value);
-		else if (json_is_array(value) &&
-			 (is_index_list(value, n_layers) || is_layer_list(value, n_layers)))
+		else if (json_is_string(value)
+				 ? json_string_length(value) == n_layers
+				 : json_is_array(value) && (is_index_list(value, n_layers) ||
+							    is_layer_list(value, n_layers)))
 			add_list(expect, value);
 	}
 }

@@ -142,7 +142,8 @@ static void judge(struct size_check *sizes, const struct expect_member *member, 
 {
 	const struct st_tensor *tensor = expect_tensor(sizes->expect, member);
 
-	uint32_t *n_fit = &sizes->fits[sizes->first_fit + 2 * member->template + (uint32_t)dim];
+	uint32_t *n_fit =
+		&sizes->fits[sizes->first_fit + 2 * (size_t)member->template + (size_t)dim];
 
 	if (sizes->counts)
 		*n_fit += fits;

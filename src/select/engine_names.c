@@ -39,12 +39,13 @@ static bool find_old(const char *old, size_t n, const char *module, struct found
 
 	if (*old == '^')
 		return is_at(old + 1, n - 1, module, found);
-	for (; module; module = dot ? dot + 1 : NULL) {
-		if (is_at(old, n, module, found))
-			return true;
+	while (!is_at(old, n, module, found)) {
 		dot = strchr(module, '.');
+		if (!dot)
+			return false;
+		module = dot + 1;
 	}
-	return false;
+	return true;
 }
 
 char *engine_name_by(const struct profile *profile, const struct profile_row *row,

@@ -60,7 +60,8 @@ static bool all_zero(const uint8_t *codes, uint64_t n)
 
 bool zero_run_next(const uint8_t *codes, uint64_t n, uint64_t least, struct zero_run *run)
 {
-	uint64_t probe = least < 2 * PROBE ? 1 : PROBE, step = least < 2 * PROBE ? 1 : least / 2;
+	uint64_t probe = least < 2 * (uint64_t)PROBE ? 1 : PROBE,
+		 step = least < 2 * (uint64_t)PROBE ? 1 : least / 2;
 
 	for (uint64_t at = run->end; at + probe <= n; at += step) {
 		uint64_t begin = at, end = at + probe;
