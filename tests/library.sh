@@ -16,14 +16,14 @@ diff "$scratch/declared" "$scratch/exported"
 readelf -d "$so" | grep -q 'SONAME.*\[libfp8conv.so.1\]'
 
 unset MAKEFLAGS
-make -s -o all install BUILD="$BUILD" DESTDIR="$scratch/root" PREFIX=/usr >"$scratch/log" 2>&1 || { cat "$scratch/log"; exit 1; }
-root=$scratch/root/usr
+make -s -o all install BUILD="$BUILD" DESTDIR="$scratch/installed" PREFIX=/usr >"$scratch/log" 2>&1 || { cat "$scratch/log"; exit 1; }
+usr=$scratch/installed/usr
 if ! command -v pkg-config >/dev/null; then
 	echo "SKIPPED library: no pkg-config"
 	exit 0
 fi
-PKG_CONFIG_LIBDIR=$root/lib/pkgconfig
-PKG_CONFIG_SYSROOT_DIR=$scratch/root
+PKG_CONFIG_LIBDIR=$usr/lib/pkgconfig
+PKG_CONFIG_SYSROOT_DIR=$scratch/installed
 export PKG_CONFIG_LIBDIR PKG_CONFIG_SYSROOT_DIR
 [ "$(wc -l <examples/quantize.c)" -le 60 ]
 cat >"$scratch/four.c" <<'END'
@@ -50,7 +50,7 @@ compile() {
 	# shellcheck disable=SC2046
 	cc -Wall -Wextra -Werror ${SANITIZE:+-fsanitize=$SANITIZE} "$@" $(pkg-config --cflags --libs fp8conv) -lm -pthread
 }
-LD_LIBRARY_PATH=$root/lib
+LD_LIBRARY_PATH=$usr/lib
 export LD_LIBRARY_PATH
 line='8 x 32 scales, largest error 0.000976562'
 compile -o "$scratch/quantize" examples/quantize.c
@@ -60,7 +60,7 @@ compile -Wno-pedantic -o "$scratch/four" "$scratch/four.c" "$scratch/example.o"
 [ "$("$scratch/four" | grep -cx "$line")" = 4 ] || { echo "the example fails in one of four threads"; exit 1; }
 printf '#include <fp8conv.h>\nint main() { return !fp8conv_version(); }\n' >"$scratch/plus.cc"
 if command -v c++ >/dev/null; then
-	c++ -Wall -Wextra -Wpedantic -Werror -fsyntax-only -I"$root/include" "$scratch/plus.cc"
+	c++ -Wall -Wextra -Wpedantic -Werror -fsyntax-only -I"$usr/include" "$scratch/plus.cc"
 else
 	echo "SKIPPED library/c++: no C++ compiler"
 fi

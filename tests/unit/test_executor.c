@@ -391,11 +391,11 @@ static void interleaved_gates_equal_their_formula(void **state)
 
 /* --- nothing to do --- */
 
-/* All of x, of which nothing is changed: no rows, or no columns. */
-static void run_none(const struct side *s, float *x, size_t n_rows, size_t n_cols)
+/* All of x, of which nothing is changed: no values. */
+static void run_no_values(const struct side *s, float *x)
 {
 	const struct executor_ops *ops = s->ops;
-	size_t n = n_rows * n_cols;
+	const size_t n = 0;
 
 	ops->zero(s->stream, x, n);
 	ops->put(s->stream, x, x, n);
@@ -406,46 +406,39 @@ static void run_none(const struct side *s, float *x, size_t n_rows, size_t n_col
 			   .x = x, .n = n, .y = x, .rounded = { (struct value_stats *)x } });
 	ops->round(s->stream, &(const struct round_args){
 				      .x = x, .n = n, .rounded = { .codes = (uint16_t *)x } });
+}
+
+/* Likewise: no rows, or no columns. */
+#define SIZES .n_rows = n_rows, .n_cols = n_cols
+static void run_none(const struct side *s, float *x, size_t n_rows, size_t n_cols)
+{
+	const struct executor_ops *ops = s->ops;
+
 	ops->add(s->stream,
 		 &(const struct add_args){ .x = x, .y = x + 8, .n_rows = n_rows, .n = n_cols });
 	ops->gate(s->stream, &(const struct gate_args){ .activation = ACT_SILU,
 							.gate = { x, 4 },
 							.up = { x + 8, 4 },
-							.n_rows = n_rows,
-							.n_cols = n_cols,
+							SIZES,
 							.y = { x + 16, 4 } });
-	ops->gate(s->stream, &(const struct gate_args){ .activation = ACT_SRELU,
-							.gate.data = x,
-							.n_rows = n_rows,
-							.n_cols = n_cols,
-							.y.data = x + 8 });
-	ops->scale(s->stream,
-		   &(const struct scale_args){ .x = { x, 4 }, .n_rows = n_rows, .n_cols = n_cols });
 	ops->gate(s->stream,
 		  &(const struct gate_args){
-			  .pairs = true, .gate = { x, 4 }, .n_rows = n_rows, .n_cols = n_cols });
-	ops->copy(s->stream, &(const struct copy_args){ .y = { x, 4 },
-							.x = { x + 8, 4 },
-							.repeat = 1,
-							.n_rows = n_rows,
-							.n_cols = n_cols });
-	ops->copy(s->stream, &(const struct copy_args){ .y = { x, 4 },
-							.x = { x + 8, 4 },
-							.repeat = 1,
-							.n_rows = n_rows,
-							.n_cols = n_cols,
-							.pairs = true });
-	ops->copy(s->stream, &(const struct copy_args){ .y = { x, 4 },
-							.x = { x + 8, 4 },
-							.n_rows = n_rows,
-							.n_cols = n_cols,
-							.rows = (uint32_t *)(x + 16) });
+			  .activation = ACT_SRELU, .gate.data = x, SIZES, .y.data = x + 8 });
+	ops->scale(s->stream, &(const struct scale_args){ .x = { x, 4 }, SIZES });
+	ops->gate(s->stream, &(const struct gate_args){ .pairs = true, .gate = { x, 4 }, SIZES });
+	ops->copy(s->stream, &(const struct copy_args){
+				     .y = { x, 4 }, .x = { x + 8, 4 }, .repeat = 1, SIZES });
+	ops->copy(s->stream,
+		  &(const struct copy_args){
+			  .y = { x, 4 }, .x = { x + 8, 4 }, .repeat = 1, SIZES, .pairs = true });
+	ops->copy(s->stream,
+		  &(const struct copy_args){
+			  .y = { x, 4 }, .x = { x + 8, 4 }, SIZES, .rows = (uint32_t *)(x + 16) });
 	ops->rms_norm(s->stream, &(const struct rms_norm_args){ .x = { x, 4 },
 								.weight = x + 8,
 								.offset = 0,
 								.eps = 0,
-								.n_rows = n_rows,
-								.n_cols = n_cols,
+								SIZES,
 								.y = { x + 16, 4 } });
 	ops->rope(s->stream, &(const struct rope_args){ .x = { x, 4 },
 							.n_tokens = n_rows,
@@ -455,6 +448,7 @@ static void run_none(const struct side *s, float *x, size_t n_rows, size_t n_col
 							.sines = x + 16,
 							.rope_dim = n_cols });
 }
+#undef SIZES
 
 static void operations_on_nothing_write_nothing(void **state)
 {
@@ -467,6 +461,7 @@ static void operations_on_nothing_write_nothing(void **state)
 	{
 		float *there = values_send(s, &x);
 
+		run_no_values(s, there);
 		run_none(s, there, 0, 4);
 		run_none(s, there, 3, 0);
 		run_none(s, there, 0, 0);

@@ -98,6 +98,24 @@ static void set_rates(struct values *b)
 	}
 }
 
+static void set_decays(struct values *a, const struct values *a_log, const struct values *bias,
+		       size_t n_decays, float lower_bound)
+{
+	for (size_t k = 0; k < a->n; k++) {
+		float rate = f32_exp(a_log->given[k % bias->n / n_decays]);
+		float x = a->given[k] + bias->given[k % bias->n], step = f32_softplus(x);
+		double sum = (double)x;
+
+		assert_near(step, sum > 40 ? sum : log1p(exp(sum)), 0);
+		a->wanted[k] =
+			f32_exp(lower_bound < 0 ? lower_bound * sigmoid(rate * x) : -rate * step);
+		if (lower_bound < 0)
+			assert_near(a->wanted[k],
+				    exp((double)lower_bound / (1 + exp(-(double)(rate * x)))),
+				    6e-7 * fabs((double)lower_bound));
+	}
+}
+
 static void gates_at(size_t n_heads, size_t n_decays, float lower_bound, size_t shift)
 {
 	size_t n_tokens = 3, n = n_heads * n_decays;
@@ -107,19 +125,7 @@ static void gates_at(size_t n_heads, size_t n_decays, float lower_bound, size_t 
 
 	values_set(&a, 0, 120);
 	values_set(&a, n, -120);
-	for (size_t k = 0; k < a.n; k++) {
-		float rate = f32_exp(a_log.given[k % n / n_decays]);
-		float x = a.given[k] + bias.given[k % n], step = f32_softplus(x);
-		double sum = (double)x;
-
-		assert_near(step, sum > 40 ? sum : log1p(exp(sum)), 0);
-		a.wanted[k] =
-			f32_exp(lower_bound < 0 ? lower_bound * sigmoid(rate * x) : -rate * step);
-		if (lower_bound < 0)
-			assert_near(a.wanted[k],
-				    exp((double)lower_bound / (1 + exp(-(double)(rate * x)))),
-				    6e-7 * fabs((double)lower_bound));
-	}
+	set_decays(&a, &a_log, &bias, n_decays, lower_bound);
 	set_rates(&b);
 	EACH_SIDE(s)
 	{

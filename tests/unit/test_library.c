@@ -16,23 +16,9 @@
 #include <string.h>
 
 #include "num/scale_grid.h"
-#include "support/golden_input.h"
-#include "support/golden_text.h"
+#include "support/golden_slot.h"
 #include "support/library_use.h"
 #include "support/skipped.h"
-
-enum {
-	FIELD_RECIPE = 1,
-	FIELD_MODE,
-	FIELD_SLOT,
-	FIELD_SCALE,
-	FIELD_BEFORE,
-	FIELD_AFTER,
-	FIELD_SATURATED,
-	FIELD_NONFINITE,
-	FIELD_ROWWISE,
-	FIELD_COLUMNWISE = FIELD_ROWWISE + 4,
-};
 
 static void golden_copy(const struct text *g, const struct both *b, bool columnwise)
 {
@@ -143,10 +129,19 @@ static int quantize_by_state(const struct text *g, struct fp8conv_context *conte
 	return rc;
 }
 
-/* Each layout of a golden slot, and each copy read back. */
-static void check_slot(const struct text *g, struct fp8conv_context *context, int role,
-		       const struct input *in)
+static int golden_role(const struct text *g)
 {
+	size_t slot = text_number(g->fields[FIELD_SLOT]);
+
+	return (int)(strcmp(g->fields[FIELD_MODE], "backward") != 0
+			     ? slot % 3
+			     : FP8CONV_GRAD_OUTPUT + slot % 2);
+}
+
+/* Each layout of a golden slot, and each copy read back. */
+static void check_slot(const struct text *g, const struct input *in, void *place)
+{
+	struct fp8conv_context *context = place;
 	bool by_role = !strcmp(g->fields[FIELD_SCALE], "-");
 	const struct fp8conv_recipe *recipe = recipe_of(context, g->fields[FIELD_RECIPE], NULL);
 	struct fp8conv_tensor x = input_tensor(in);
@@ -157,7 +152,7 @@ static void check_slot(const struct text *g, struct fp8conv_context *context, in
 		struct fp8conv_error error;
 		struct both b;
 
-		both_init(&b, recipe, role, in->rows, in->cols, layout);
+		both_init(&b, recipe, golden_role(g), in->rows, in->cols, layout);
 		if (quantize_by_state(g, context, &x, &b, &error))
 			fail_msg("%s:%d: %s", g->name, g->line_no, error.message);
 		assert_int_equal(b.q.nonfinite, text_number(g->fields[FIELD_NONFINITE]));
@@ -171,9 +166,10 @@ static void check_slot(const struct text *g, struct fp8conv_context *context, in
 		}
 		b.q.columnwise = b.q.columnwise_scale_inv = NULL; /* band by band */
 		memset(b.codes[0].data, 0x55, b.codes[0].bytes);
-		assert_int_equal(by_role ? fp8conv_quantize(context, recipe, role, &x, &b.q, NULL)
-					 : quantize_by_state(g, context, &x, &b, NULL),
-				 0);
+		assert_int_equal(
+			by_role ? fp8conv_quantize(context, recipe, golden_role(g), &x, &b.q, NULL)
+				: quantize_by_state(g, context, &x, &b, NULL),
+			0);
 		golden_copy(g, &b, false);
 		assert_int_equal(b.q.saturated, text_number(g->fields[FIELD_SATURATED]));
 		both_release(&b);
@@ -182,35 +178,13 @@ static void check_slot(const struct text *g, struct fp8conv_context *context, in
 	free(want[1]);
 }
 
-static int golden_role(const struct text *g)
-{
-	size_t slot = text_number(g->fields[FIELD_SLOT]);
-
-	return (int)(strcmp(g->fields[FIELD_MODE], "backward") != 0
-			     ? slot % 3
-			     : FP8CONV_GRAD_OUTPUT + slot % 2);
-}
-
 static void quantizing_equals_the_golden_sums(void **state)
 {
 	struct fp8conv_context *context = open_context("auto", 3);
-	struct input in = { 0 };
-	size_t n_slots = 0;
-	struct text g;
 
 	(void)state;
-	text_open(&g, GOLDEN_DIR "quantizer.txt");
-	while (text_next(&g)) {
-		if (!strcmp(g.fields[0], "input")) {
-			input_init(&in, g.fields + 1);
-		} else {
-			check_slot(&g, context, golden_role(&g), &in);
-			n_slots++;
-		}
-	}
-	free(in.data);
+	golden_slots_each(check_slot, context);
 	fp8conv_context_destroy(context);
-	assert_true(n_slots >= 15 * 14);
 }
 
 /* What a program was compiled for stays where it is. */

@@ -24,27 +24,19 @@ static void run_quantize(const void *args, const struct backend *backend, const 
 	quantizer_quantize(q, backend, args, t, stats);
 }
 
+static void check_slot(const struct text *g, const struct input *in, void *context)
+{
+	struct matrix x = input_matrix(in);
+	struct operation op = { run_quantize, &x, x.rows, x.cols };
+
+	(void)context;
+	golden_slot_check(g, &op);
+}
+
 static void quantizers_equal_the_golden_sums(void **state)
 {
-	struct input in = { 0 };
-	size_t n_slots = 0;
-	struct text g;
-
 	(void)state;
-	text_open(&g, GOLDEN_DIR "quantizer.txt");
-	while (text_next(&g)) {
-		if (!strcmp(g.fields[0], "input")) {
-			input_init(&in, g.fields + 1);
-		} else {
-			struct matrix x = input_matrix(&in);
-			struct operation op = { run_quantize, &x, x.rows, x.cols };
-
-			golden_slot_check(&g, &op);
-			n_slots++;
-		}
-	}
-	free(in.data);
-	assert_true(n_slots >= 15 * 14);
+	golden_slots_each(check_slot, NULL);
 }
 
 static void swizzled_scales_lie_where_the_golden_ones_do(void **state)

@@ -190,31 +190,34 @@ template <int N> struct wide_row {
 	}
 
 	__device__ void put(const struct rms_norm_args &a, float mean, float factor,
-			    struct magnitudes *found) const
-	{
-		float offset = a.offset;
-		float4 weight[N] = {};
-
-		if (!wide_place(a, 0).exists)
-			return;
-		GPU_UNROLL
-		for (int k = 0; k < N && a.weight; k++)
-			weight[k] = wide_place(a, k).load(a.weight);
-		GPU_UNROLL
-		for (int k = 0; k < N; k++) {
-			struct wide_place at(a, k);
-
-			if (at.exists)
-				wide_put(a, at.col,
-					 fours_each(v[k], weight[k],
-						    [=](float w, float by) {
-							    return (w - mean) * factor *
-								   (offset + by);
-						    }),
-					 &found[FOUND_Y]);
-		}
-	}
+			    struct magnitudes *found) const;
 };
+
+template <int N>
+__device__ void wide_row<N>::put(const struct rms_norm_args &a, float mean, float factor,
+				 struct magnitudes *found) const
+{
+	float offset = a.offset;
+	float4 weight[N] = {};
+
+	if (!wide_place(a, 0).exists)
+		return;
+	GPU_UNROLL
+	for (int k = 0; k < N && a.weight; k++)
+		weight[k] = wide_place(a, k).load(a.weight);
+	GPU_UNROLL
+	for (int k = 0; k < N; k++) {
+		struct wide_place at(a, k);
+
+		if (at.exists)
+			wide_put(a, at.col,
+				 fours_each(v[k], weight[k],
+					    [=](float w, float by) {
+						    return (w - mean) * factor * (offset + by);
+					    }),
+				 &found[FOUND_Y]);
+	}
+}
 
 template <int N> static __global__ void rms_norm_wide(struct rms_norm_args a)
 {

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -14,19 +15,6 @@
 #include "recipe/recipe.h"
 
 #define GOLDEN_LARGE 100000 /* elements: from here on the first two usages, a backend each */
-
-enum {
-	FIELD_RECIPE = 1,
-	FIELD_MODE,
-	FIELD_SLOT,
-	FIELD_SCALE,
-	FIELD_BEFORE,
-	FIELD_AFTER,
-	FIELD_SATURATED,
-	FIELD_NONFINITE,
-	FIELD_ROWWISE,
-	FIELD_COLUMNWISE = FIELD_ROWWISE + 4,
-};
 
 /* Four fields: codes, then scale_inv compact, padded, swizzled. */
 static void golden_copy_check(const struct text *g, int field, const char *who,
@@ -108,4 +96,24 @@ void golden_slot_check(const struct text *g, const struct operation *op)
 		}
 	}
 	recipe_state_release(&state);
+}
+
+void golden_slots_each(void (*check)(const struct text *g, const struct input *in, void *context),
+		       void *context)
+{
+	struct input in = { 0 };
+	size_t n_slots = 0;
+	struct text g;
+
+	text_open(&g, GOLDEN_DIR "quantizer.txt");
+	while (text_next(&g)) {
+		if (!strcmp(g.fields[0], "input")) {
+			input_init(&in, g.fields + 1);
+		} else {
+			check(&g, &in, context);
+			n_slots++;
+		}
+	}
+	free(in.data);
+	assert_true(n_slots >= 15 * 14);
 }
