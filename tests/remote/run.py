@@ -258,8 +258,11 @@ def test_kill(server: Server, work: Path) -> None:
 
 
 def test_memory(server: Server, work: Path) -> None:
-    """The job keeps to --max-memory, libraries and stacks of 8 connections aside."""
-    if any(name in Path(FP8CONV).read_bytes() for name in (b"__asan_init", b"__tsan_init")):
+    """The job keeps to --max-memory, libraries and stacks of 8 connections aside.
+
+    Its peak is at least the memory of this process at its start: nothing large is read here.
+    """
+    if not subprocess.run(["grep", "-qE", "__[at]san_init", FP8CONV]).returncode:
         print("SKIPPED: the memory of a program with a sanitizer")
         return
     process = subprocess.Popen([FP8CONV, "quantize", f"{server.url}/good/model", "-o", str(work / "out-memory"), "--quiet", *MEMORY],
