@@ -45,11 +45,14 @@ static const struct choice_set **sorted_sets(const struct choice *choice, size_t
 
 void choice_print_text(FILE *stream, const struct choice *choice)
 {
+	static const char *const headings[] = { "group", "becomes", "KLD", "KLD then" };
 	struct table lines = { .columns = "llrr" };
 	struct buf text = { 0 };
 	size_t n;
 	const struct choice_set **sets = sorted_sets(choice, &n);
 
+	for (size_t i = 0; i < sizeof headings / sizeof *headings; i++)
+		table_cell(&lines, headings[i]);
 	for (size_t i = 0; i < n; i++) {
 		const struct knapsack_option *options = sets[i]->options;
 		char before[32], after[32];

@@ -274,7 +274,7 @@ void choice_say(const struct choice *choice, struct buf *text)
 		buf_printf(text, "%s%zu %s as %s", text->len > begin ? ", " : "", n,
 			   n == 1 ? "group" : "groups", choice_word(choice, w));
 	}
-	buf_printf(text, ": %.1f %% of what FP8 saves, predicted KLD %.5f, else %.5f",
+	buf_printf(text, ": %.1f %% of what FP8 saves, predicted KLD %.5f, was %.5f",
 		   100 * (double)choice->n_added / (double)choice->n_saved, choice->kld,
 		   choice->kld_before);
 }

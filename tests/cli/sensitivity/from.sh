@@ -64,7 +64,7 @@ done
 python3 - <<'END'
 import re
 text = open("choice.txt").read()
-assert re.fullmatch(r"layers.0.qkv  skip  0\.00\d+  0\.0+\n1 group as skip: 8\.3 % of what FP8 saves, predicted KLD 0\.00\d+, else 0\.00\d+\n", text), text
+assert re.fullmatch(r"group +becomes +KLD +KLD then\nlayers.0.qkv  skip +0\.00\d+  0\.0+\n1 group as skip: 8\.3 % of what FP8 saves, predicted KLD 0\.00\d+, was 0\.00\d+\n", text), text
 END
 
 # The list: a comment with the options and the prediction, then exact names; one for all experts of a layer.
