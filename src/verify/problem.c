@@ -94,6 +94,8 @@ static const struct {
 	[PROBLEM_MTP_MISSING] = NOTE("mtp-missing", "engines cannot speculate with it"),
 	[PROBLEM_TENSOR_CHANGED] = FAULT("tensor-changed", NULL),
 	[PROBLEM_TENSOR_NONFINITE] = FAULT("tensor-value", "the outputs of the model become NaN"),
+	[PROBLEM_TENSOR_HUGE] =
+		FAULT("tensor-value", "its square is infinite in fp32, and the next norm takes it"),
 	[PROBLEM_TENSOR_ZERO] =
 		FAULT("tensor-value", "values are missing, as in a file not written to its end"),
 	[PROBLEM_UNFINISHED] = FAULT("unfinished", NULL),

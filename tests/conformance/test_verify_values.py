@@ -59,7 +59,7 @@ def every(end: str, change: Change) -> Damage:
 
 def kept(name: str) -> list[tuple[str, str, Damage]]:
     return [(f"{name}: {what}", "tensor-value", one(name, change)) for what, change in (
-        ("one NaN", at(float("nan"), 7)), ("one infinity", at(float("-inf"), 3)), ("NaN", filled(float("nan"))), ("zero", filled(0)))]
+        ("one NaN", at(float("nan"), 7)), ("one infinity", at(float("-inf"), 3)), ("NaN", filled(float("nan"))), ("zero", filled(0)), ("one 2^64", at(2.0 ** 64, 5)))]
 
 
 def scales(name: str) -> list[tuple[str, str, Damage]]:

@@ -17,6 +17,10 @@
 #define MAX_LINES 1024 /* of a piece */
 #define HALF	  4    /* a part of a weight that is zero, from which on it is not padding */
 
+/* A norm gives values near 1, a weight multiplies them, and the next norm adds up their squares in
+ * fp32, which ends at 2^128. */
+#define MAX_WEIGHT 0x1p64f
+
 /* --- the list --- */
 
 static bool is_kept(const struct verify *verify, const struct tensor_ref *ref)
@@ -122,12 +126,13 @@ static void find_bad(struct kept_values *kept, struct kept_tensor *tensor, const
 	pthread_mutex_unlock(&kept->verify->run.lock);
 }
 
-static void count_zeros(struct kept_piece *piece, const float *amax)
+static void count(struct kept_piece *piece, const float *amax)
 {
 	uint64_t run = 0;
 	bool leading = true;
 
 	for (uint64_t i = 0; i < piece->n; i++) {
+		piece->amax = fmaxf(piece->amax, amax[i]);
 		run = amax[i] == 0 ? run + 1 : 0;
 		leading &= amax[i] == 0;
 		piece->leading += leading;
@@ -171,7 +176,7 @@ int kept_values_read(struct kept_values *kept, size_t piece, struct verify_worke
 	x = (struct matrix){ worker->codes, x.dtype, 1, n, n };
 	if (n_bad)
 		find_bad(kept, tensor, &x, first);
-	count_zeros(lines, amax);
+	count(lines, amax);
 	if (tensor->role == ROLE_LM_HEAD || tensor->role == ROLE_EMBEDDING)
 		lines->crc = checksum_crc32_add(0, worker->codes, n * size);
 	*bytes = n * size;
@@ -196,6 +201,7 @@ static void join(struct kept_values *kept)
 		if (piece->leading < piece->n)
 			run = piece->trailing;
 		tensor->zero = tensor->zero_lines == n_lines(tensor) && !tensor->n_bad;
+		tensor->amax = fmaxf(tensor->amax, piece->amax);
 		tensor->digest = tensor->digest * 31 + piece->crc;
 	}
 }
@@ -233,15 +239,25 @@ static bool needs_values(const struct kept_tensor *tensor)
 	return needed[tensor->role] && tensor->ref->tensor->n_dims >= 2;
 }
 
-/* The norms of one name in all layers. */
-struct norm_counts {
-	size_t n, n_zero;
-};
-
 static bool is_norm(const struct kept_tensor *tensor)
 {
 	return tensor->role == ROLE_NORM && tensor->weight;
 }
+
+static void report_huge(struct verify *verify, const struct kept_tensor *tensor)
+{
+	const char *name = tensor->ref->tensor->name;
+
+	if (tensor->amax >= MAX_WEIGHT && (needs_values(tensor) || is_norm(tensor)))
+		problem_add(&verify->result->problems, PROBLEM_TENSOR_HUGE, name,
+			    verify_file(verify, tensor->ref), "the amax of '%s' is %g", name,
+			    (double)tensor->amax);
+}
+
+/* The norms of one name in all layers. */
+struct norm_counts {
+	size_t n, n_zero;
+};
 
 /* Is a norm of zeros wrong?  A zero-centered gamma is 1 + weight, and begins at zero; then all
  * norms of that name are zero in a model that was not trained.  One that others of its name
@@ -332,6 +348,7 @@ void kept_values_report(struct kept_values *kept)
 		const struct kept_tensor *tensor = &kept->tensors[t];
 
 		report_bad(verify, tensor);
+		report_huge(verify, tensor);
 		if (verify->run.origin || sums_are_right(&verify->run.sums, tensor->ref->shard))
 			continue;
 		report_tied(kept, tensor);

@@ -28,6 +28,7 @@ struct kept_tensor {
 	float bad;	     /* the value of the first */
 	bool zero;	     /* all */
 	uint64_t zero_lines; /* most of them without values between */
+	float amax;	     /* of its finite values */
 	uint64_t digest;     /* of all bytes, of heads and embeddings */
 };
 
@@ -36,7 +37,8 @@ struct kept_piece {
 	size_t tensor;
 	uint64_t first, n;		  /* lines */
 	uint64_t leading, trailing, most; /* lines of zeros: at the ends, and one after the other */
-	uint32_t crc;			  /* of heads and embeddings */
+	float amax;
+	uint32_t crc; /* of heads and embeddings */
 };
 
 struct kept_values {
