@@ -93,6 +93,8 @@ BROKEN: dict[str, tuple[Base, Change]] = {
     "E8M0 as a type of its own": (("qwen3", "mxfp8", "compressed-tensors", False), change(
         DOWN + ".weight_scale", lambda s: s.view(torch.float8_e8m0fnu))),
     "a scale of the head alone": (BLOCKS, lambda tensors, _: tensors.update({"lm_head.weight_scale_inv": torch.ones(4, 2)})),
+    "a scale of outputs": (BLOCKS, lambda tensors, _: tensors.update({DOWN + ".output_scale": torch.ones(1)})),
+    "the amax of a quantizer": (ROWS, lambda tensors, _: tensors.update({DOWN + ".weight_quantizer._amax": torch.ones(1)})),
     "no activation_scheme": (BLOCKS, settings(activation_scheme=None)),
     "an unknown member of weights": (ROWS, of_group("weights", zeta=1)),
     "keys of the cache have scales, values have none": (("qwen3", "delayed", "compressed-tensors", True), drop_all("v_scale")),
