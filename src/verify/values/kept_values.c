@@ -306,24 +306,25 @@ static const struct kept_tensor *find_untied(const struct kept_values *kept,
 	return found;
 }
 
-/* A head that config.json ties to the embedding.  Source: modeling_utils.py tie_weights() of
- * transformers 5.23 compares both and takes the head; llama.py of vLLM 0.33 and SGLang 0.5.23 skip
- * "lm_head." without a word. */
+/* A head that config.json ties to the embedding.  Source: llama.py of SGLang 0.5.23 passes over
+ * "lm_head."; maybe_untie_word_embeddings() of vLLM 0.32 and tie_weights() of transformers 5.23
+ * compare the two, and take a head that differs. */
 static void report_tied(const struct kept_values *kept, const struct kept_tensor *head)
 {
 	struct verify *verify = kept->verify;
 	const struct kept_tensor *embedding;
 
 	if (head->role != ROLE_LM_HEAD || !verify->opened.model.tie_is_stated ||
-	    !verify->opened.model.tie_word_embeddings)
+	    !verify->opened.model.tie_word_embeddings ||
+	    !engine_has_bit(ENGINE_BIT(ENGINE_SGLANG), verify->opened.target))
 		return;
 	embedding = find_untied(kept, head);
 	if (embedding)
 		problem_add(&verify->result->problems, PROBLEM_CONFIG_KEY, head->ref->tensor->name,
 			    verify_file(verify, head->ref),
 			    "tie_word_embeddings of config.json is true, but the values of '%s' "
-			    "are not those of '%s': vLLM and SGLang take the embedding, "
-			    "transformers takes the head",
+			    "are not those of '%s': SGLang takes the embedding, vLLM and "
+			    "transformers take the head",
 			    head->ref->tensor->name, embedding->ref->tensor->name);
 }
 
