@@ -47,6 +47,7 @@ static pthread_mutex_t room_lock = PTHREAD_MUTEX_INITIALIZER; /* of the memory t
 int simt_capability = 90;
 const char *simt_missing;
 long simt_calls_left = -1;
+int simt_calls_device = -1;
 long simt_copies_left = -1;
 size_t simt_room = SIZE_MAX;
 uint64_t simt_memory = UINT64_MAX, simt_reported = UINT64_MAX;
@@ -225,19 +226,28 @@ bool device_stream_retry(struct device_stream *stream)
 	return true;
 }
 
+/* Returns the calls that are left to a GPU; -1: no end. */
+static long calls_left(int device)
+{
+	return simt_calls_device < 0 || number_of(device) == simt_calls_device ? simt_calls_left
+									       : -1;
+}
+
 /* Whether the call goes well. */
 static bool succeeds(struct device_stream *stream, const char *call)
 {
+	const long left = calls_left(stream->device);
+
 	if (stream->failed)
 		return false;
-	if (simt_calls_left == 0) {
+	if (left == 0) {
 		device_fail(stream, call, "unspecified launch failure");
 		stream->follows =
 			__atomic_exchange_n(&broken[stream->device], true, __ATOMIC_RELAXED);
 	} else {
 		broken[stream->device] = false;
 	}
-	if (simt_calls_left > 0)
+	if (left > 0)
 		simt_calls_left--;
 	return !stream->failed;
 }
@@ -282,13 +292,12 @@ static void log_use(int device, const char *what)
 int device_memory_new(int device, void **memory, uint64_t size, const char *what, struct err *err)
 {
 	*memory = NULL;
-	number_of(device);
-	if (simt_calls_left == 0 || !room_take(size))
+	if (calls_left(device) == 0 || !room_take(size))
 		return err_no_memory(err,
 				     "%s on GPU %d: %llu MiB needed, 0 of 80 MiB free: reduce "
 				     "--max-memory or --threads",
 				     what, number_of(device), (unsigned long long)(size >> 20));
-	if (simt_calls_left > 0)
+	if (calls_left(device) > 0)
 		simt_calls_left--;
 	log_use(device, what);
 	*memory = poisoned(size, device);

@@ -12,6 +12,7 @@ extern const char *simt_missing; /* why there is no GPU; NULL: there is one */
 extern int simt_capability;	 /* 90 for 9.0 */
 extern int simt_devices;	 /* how many GPUs there are: 1 */
 extern long simt_calls_left;	 /* that go well, then all fail; -1: no end */
+extern int simt_calls_device;	 /* the GPU whose calls these are; -1: all GPUs */
 /* to the host that go well, then the first row of the next is wrong; -1: none is */
 extern long simt_copies_left;
 extern size_t simt_room;	    /* bytes that a stream may take at once */
