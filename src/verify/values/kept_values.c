@@ -349,9 +349,9 @@ void kept_values_report(struct kept_values *kept)
 		const struct kept_tensor *tensor = &kept->tensors[t];
 
 		report_bad(verify, tensor);
-		report_huge(verify, tensor);
 		if (verify->run.origin || sums_are_right(&verify->run.sums, tensor->ref->shard))
 			continue;
+		report_huge(verify, tensor);
 		report_tied(kept, tensor);
 		if (tensor->zero && (needs_values(tensor) ||
 				     (is_norm(tensor) && is_odd(&norms[tensor->number], &all))))
