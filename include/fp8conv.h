@@ -242,6 +242,45 @@ int fp8conv_context_enter(struct fp8conv_context *context, const struct fp8conv_
  * all states used.  Where that fails, all of them stay as they are. */
 int fp8conv_context_exit(struct fp8conv_context *context, struct fp8conv_error *error);
 
+/* -- Amax files ----------------------------------------------------------- */
+
+/* The history of a module in an amax file. */
+struct fp8conv_amax_module {
+	size_t size;
+	const char *name; /* its path: "model.layers.0.mlp.down_proj" */
+	int attention;	  /* columns: 0: x, w, y of a GEMM; 1: q, k, v */
+	size_t n_passes;  /* rows, the oldest first */
+	size_t stride;	  /* floats from one row to the next; 0: 3 */
+	/* (n_passes, 3) magnitudes.  The passes of GEMM i in a struct fp8conv_history h are length
+	 * - 1 rows at h.amax + h.n_slots + 3 * i, with the stride h.n_slots. */
+	const float *amax;
+	/* (n_passes) tokens that reached the module; NULL: 1 in passes with an x, 0 in others */
+	const int64_t *tokens;
+};
+
+/* An amax file (fp8conv-amax(5)), as "fp8conv calibrate" makes it. */
+struct fp8conv_amax_file {
+	size_t size;
+	const char
+		*checkpoint;   /* to save: the model on the disk, of which model is made; or NULL */
+	const char *model;     /* its fingerprint */
+	const char *precision; /* of the passes: "bf16", "f32" */
+	const char *backend;   /* that computed them; to save, NULL: "library" */
+	uint64_t data[2];      /* fingerprint of the data: high, low */
+	uint64_t passes, tokens, seq_len;
+	uint64_t history_len; /* most passes kept of a module; 0: 1024 */
+	size_t n_modules;
+	const struct fp8conv_amax_module *modules;
+};
+
+/* Writes the file, whole or not at all, and replaces only an amax file. */
+int fp8conv_amax_save(const char *path, const struct fp8conv_amax_file *file,
+		      struct fp8conv_error *error);
+
+/* Reads a file.  The caller frees it by one fp8conv_free(). */
+int fp8conv_amax_load(const char *path, struct fp8conv_amax_file **file,
+		      struct fp8conv_error *error);
+
 /* -- Jobs ----------------------------------------------------------------- */
 
 /* How far a command has come. */

@@ -216,6 +216,13 @@ static void public_structs_stay_as_they_are(void **state)
 	SIZE(run, 64), PLACE(run, cancel, 8), PLACE(run, progress, 16), PLACE(run, log, 24);
 	PLACE(run, user, 32), PLACE(run, output, 40), PLACE(run, output_size, 48);
 	PLACE(run, status, 56);
+	SIZE(amax_module, 56), PLACE(amax_module, name, 8), PLACE(amax_module, attention, 16);
+	PLACE(amax_module, n_passes, 24), PLACE(amax_module, stride, 32);
+	PLACE(amax_module, amax, 40), PLACE(amax_module, tokens, 48);
+	SIZE(amax_file, 104), PLACE(amax_file, checkpoint, 8), PLACE(amax_file, model, 16);
+	PLACE(amax_file, precision, 24), PLACE(amax_file, backend, 32), PLACE(amax_file, data, 40);
+	PLACE(amax_file, passes, 56), PLACE(amax_file, history_len, 80);
+	PLACE(amax_file, n_modules, 88), PLACE(amax_file, modules, 96);
 	assert_int_equal(FP8CONV_E8M0, 5);
 	assert_int_equal(FP8CONV_GRAD_INPUT, 4);
 	assert_int_equal(FP8CONV_CUDA(0), 1);
