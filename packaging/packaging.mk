@@ -5,6 +5,9 @@ LIB_DIR  ?= $(PREFIX)/lib
 MAN_DIR  ?= $(PREFIX)/share/man
 BASH_DIR ?= $(PREFIX)/share/bash-completion/completions
 ZSH_DIR  ?= $(PREFIX)/share/zsh/site-functions
+# The site directory of python3 below PREFIX, or else Debian's for packages.
+PYTHON_DIR ?= $(or $(shell python3 -c 'import sys; print(next(p for p in sys.path \
+	if p.startswith("$(PREFIX)/lib/python") and p.endswith("-packages")))' 2>/dev/null),$(PREFIX)/lib/python3/dist-packages)
 # fish does not look below /usr/local, unless XDG_DATA_DIRS names it.
 FISH_DIR ?= $(if $(filter /usr/local,$(PREFIX)),/etc/fish/completions,$(PREFIX)/share/fish/vendor_completions.d)
 
@@ -18,6 +21,8 @@ install: all
 	mkdir -p $(DESTDIR)$(LIB_DIR)/pkgconfig
 	sed 's,@PREFIX@,$(PREFIX),; s,@LIB_DIR@,$(LIB_DIR),; s,@VERSION@,$(VERSION),' \
 		packaging/fp8conv.pc.in > $(DESTDIR)$(LIB_DIR)/pkgconfig/fp8conv.pc
+	for file in python/fp8conv/*.py python/fp8conv/py.typed; do \
+		install -D -m 644 $$file $(DESTDIR)$(PYTHON_DIR)/fp8conv/$${file##*/}; done
 	set -e; for page in man/*.[1357]; do \
 		install -D -m 644 $$page $(DESTDIR)$(MAN_DIR)/man$${page##*.}/$${page##*/}; done
 	mkdir -p $(DESTDIR)$(BASH_DIR) $(DESTDIR)$(ZSH_DIR) $(DESTDIR)$(FISH_DIR)
@@ -30,6 +35,7 @@ uninstall:
 		$(DESTDIR)$(ZSH_DIR)/_fp8conv $(DESTDIR)$(FISH_DIR)/fp8conv.fish \
 		$(DESTDIR)$(LIB_DIR)/$(SO) $(DESTDIR)$(LIB_DIR)/$(SO:.1=) \
 		$(DESTDIR)$(LIB_DIR)/pkgconfig/fp8conv.pc $(DESTDIR)$(PREFIX)/include/fp8conv.h
+	rm -rf $(DESTDIR)$(PYTHON_DIR)/fp8conv
 	for page in man/*.[1357]; do rm -f $(DESTDIR)$(MAN_DIR)/man$${page##*.}/$${page##*/}; done
 
 ## make deb          a Debian package for this distribution (needs dpkg-dev)

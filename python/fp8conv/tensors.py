@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors of numpy and torch, by pointer: quantize, dequantize and amax."""
+from __future__ import annotations
+
+import ctypes as c
+import sys
+from typing import Any
+
+from . import _c
+
+ROLES = ("x", "w", "y", "grad_output", "grad_input")
+LAYOUTS = ("compact", "padded", "swizzled")
+# By enum fp8conv_dtype: the names that users give, and the names of numpy (ml_dtypes) and torch.
+NAMES = ("f32", "bf16", "f16", "e4m3", "e5m2", "e8m0")
+DTYPES = ("float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu")
+SIZES = (4, 2, 2, 1, 1, 1)
+E4M3, E8M0 = 3, 5
+
+
+def word(value: Any, words: tuple[str, ...], name: str) -> int:
+    if value not in words:
+        raise ValueError(f"{name} is {value!r}, expected one of {', '.join(words)}")
+    return words.index(value)
+
+
+def is_torch(x: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.Tensor)
+
+
+def _strides(x: Any, name: str) -> tuple[tuple[int, ...], list[int]]:
+    """Returns the shape of a tensor, and its strides in elements."""
+    if is_torch(x):
+        if str(x.layout) != "torch.strided":
+            raise ValueError(f"{name} has the layout {x.layout}, expected torch.strided")
+        return tuple(x.shape), list(x.stride())
+    size = x.dtype.itemsize
+    if any(stride % size for stride in x.strides):
+        raise ValueError(f"{name} has strides of {x.strides} bytes, no multiples of {size}")
+    return x.shape, [stride // size for stride in x.strides]
+
+
+def _dtype(x: Any, name: str, byte: int | None) -> int:
+    """Returns enum fp8conv_dtype; byte: what bytes without a type are, None: an error."""
+    text = str(x.dtype).removeprefix("torch.")
+    if text == "uint8" and byte is not None:
+        return byte
+    if text not in DTYPES or (not is_torch(x) and not x.dtype.isnative):
+        raise TypeError(f"{name} has elements of {x.dtype}, expected {', '.join(DTYPES)}")
+    return DTYPES.index(text)
+
+
+def describe(x: Any, name: str, byte: int | None = None, write: bool = False) -> _c.Tensor:
+    """Returns the struct of a matrix or a stack of matrices in memory, which is not copied."""
+    numpy = sys.modules.get("numpy")
+    device = 0
+    if is_torch(x):
+        if x.device.type not in ("cpu", "cuda"):
+            raise ValueError(f"{name} is on the device {x.device}, expected cpu or cuda")
+        device = 1 + (x.device.index or 0) if x.device.type == "cuda" else 0
+        data = x.data_ptr()
+    elif numpy is not None and isinstance(x, numpy.ndarray):
+        if write and not x.flags.writeable:
+            raise ValueError(f"{name} is read-only")
+        data = x.ctypes.data
+    else:
+        raise TypeError(f"{name} is {type(x).__name__}, expected a numpy array or a torch tensor")
+    dtype = _dtype(x, name, byte)
+    shape, strides = _strides(x, name)
+    if len(shape) not in (2, 3):
+        raise ValueError(f"{name} has the shape {tuple(shape)}, expected a matrix or a stack of matrices")
+    batch, rows, columns = (1, *shape)[-3:]
+    if batch == 0:
+        raise ValueError(f"{name} has the shape {tuple(shape)}: a stack without matrices")
+    if rows * columns and any(stride < 1 for size, stride in zip(shape, strides) if size > 1):
+        raise ValueError(f"{name} has the strides {tuple(strides)}: elements must not be shared or reversed")
+    if rows and columns > 1 and strides[-1] != 1:
+        raise ValueError(f"{name} has the strides {tuple(strides)}: the elements of a row must be adjacent, "
+                         "make it contiguous")
+    return _c.Tensor(data=data, dtype=dtype, device=device, batch=batch, rows=rows, columns=columns,
+                     row_stride=strides[-2] if rows > 1 and columns else 0, batch_stride=strides[0] if batch > 1 and rows * columns else 0)
+
+
+def _numpy_dtype(dtype: int) -> Any:
+    """Returns the type of numpy, by ml_dtypes where numpy has none; bytes for FP8 without ml_dtypes."""
+    import numpy
+    if DTYPES[dtype] in ("float32", "float16"):
+        return numpy.dtype(DTYPES[dtype])
+    try:
+        import ml_dtypes
+        return numpy.dtype(getattr(ml_dtypes, DTYPES[dtype]))
+    except (ImportError, AttributeError):
+        if SIZES[dtype] == 1:
+            return numpy.dtype("uint8")
+        raise TypeError(f"numpy has no {DTYPES[dtype]}: install ml_dtypes") from None
+
+
+def new_like(x: Any, shape: tuple[int, ...], dtype: int) -> Any:
+    """Returns an empty tensor of the kind, and on the device, of x."""
+    if is_torch(x):
+        import torch
+        return torch.empty(shape, dtype=getattr(torch, DTYPES[dtype], torch.uint8), device=x.device)
+    import numpy
+    return numpy.empty(shape, _numpy_dtype(dtype))
+
+
+def _outputs(x: Any, shape: _c.Shape, batch: tuple[int, ...]) -> tuple[Any, Any]:
+    return (new_like(x, (*batch, shape.codes_rows, shape.codes_columns), shape.codes_dtype),
+            new_like(x, (*batch, shape.scale_rows, shape.scale_columns), shape.scale_dtype))
+
+
+def quantize_by(function: Any, recipe: c.c_void_p, role: int, w: Any, rowwise: bool, columnwise: bool, layout: str,
+                out: tuple | None) -> tuple:
+    """Allocates the copies (or takes them from out), and has function(tensor, quantized) write them."""
+    x = describe(w, "w")
+    tensors: list[Any] = list(out or ())
+    wanted = [which for which, flag in enumerate((rowwise, columnwise)) if flag]
+    if not wanted or (out is not None and len(tensors) != 2 * len(wanted)):
+        raise ValueError(f"out has {len(tensors)} tensors, expected {2 * len(wanted)}" if wanted
+                         else "neither rowwise nor columnwise is wanted")
+    q = _c.Quantized(layout=word(layout, LAYOUTS, "layout"))
+    for i, which in enumerate(wanted):
+        shape = _c.Shape()
+        _c.call("scale_shape", recipe, _c.Copy(role=role, columnwise=which, layout=q.layout), x.rows, x.columns, c.byref(shape))
+        if out is None:
+            tensors += _outputs(w, shape, tuple(w.shape[:-2]))
+        codes, scale_inv = (describe(tensor, f"out[{2 * i + part}]", byte, write=True)
+                            for part, (tensor, byte) in enumerate(zip(tensors[2 * i:], (shape.codes_dtype, shape.scale_dtype))))
+        name = "columnwise" if which else "rowwise"
+        setattr(q, name, c.pointer(codes))
+        setattr(q, f"{name}_scale_inv", c.pointer(scale_inv))
+    function(x, q)
+    return tuple(tensors)
+
+
+def quantize(w: Any, recipe: str = "blockwise", *, role: str = "w", rowwise: bool = True, columnwise: bool = False,
+             layout: str = "compact", out: tuple | None = None, **options: Any) -> tuple:
+    """Returns (codes, scale_inv) of a matrix (rows, columns), or of a stack (n, rows, columns) whose matrices have scales of
+    their own: code * scale_inv is the value.
+
+    w: numpy (float32, float16, bfloat16 of ml_dtypes) or torch; a row's elements are adjacent.
+    recipe: "blockwise", "channelwise", "current", "delayed" (as "current") or "mxfp8"; options: scale_fmt, fp8_format,
+    scale_arith, mx_scale, amax_epsilon, margin, as the long options of `fp8conv quantize`.
+    role: "x", "w", "y", "grad_output" or "grad_input", which decides format and tiles.
+    columnwise: also (or, with rowwise=False, instead) the copy quantized along columns, as two more tensors.  Its codes are
+    the transpose (columns, rows), but for "mxfp8".
+    layout: of scale_inv: "compact" as in files, "padded" as TransformerEngine has it in memory, "swizzled" as cuBLASLt.
+    out: the tensors to write, in the order in which they are returned.
+
+    Codes are torch.float8_e4m3fn, or ml_dtypes.float8_e4m3fn (without ml_dtypes bytes)."""
+    ctx = _c.context()
+    found = ctx.recipe(recipe, options)
+    n = word(role, ROLES, "role")
+    return quantize_by(lambda x, q: _c.call("quantize", ctx.handle, found, n, x, c.byref(q)), found, n, w, rowwise, columnwise,
+                       layout, out)
+
+
+def _block(size: int, n: int, name: str) -> int:
+    """Returns how many elements share a scale, where n scales serve size elements; 0: all."""
+    if n == 1:
+        return 0
+    for block in (1, 128, 32):
+        if -(-size // block) == n:
+            return block
+    raise ValueError(f"{n} scales for {size} {name} are no blocks of 1, 32 or 128: give block=(rows, columns)")
+
+
+def _scale_matrix(scale_inv: Any, codes: Any) -> Any:
+    """Scales of one tensor, or of its rows, as a matrix."""
+    if getattr(scale_inv, "ndim", 2) > 1:
+        return scale_inv
+    return scale_inv.reshape((*codes.shape[:-2], -1, 1))
+
+
+def dequantize(codes: Any, scale_inv: Any, dtype: Any = "bf16", *, block: tuple[int, int] | None = None,
+               recipe: str | None = None, role: str = "w", columnwise: bool = False, layout: str = "compact",
+               fp8_format: str = "e4m3", out: Any = None) -> Any:
+    """Returns codes * scale_inv as a tensor of the kind of codes.
+
+    codes, scale_inv: as quantize() returns them, or any tool wrote them: FP8 and scales of float32, bfloat16, float16 or
+    E8M0, one for a tensor, a row, or a block.  Bytes are taken as fp8_format and as E8M0.
+    dtype: "bf16", "f16", "f32", or a dtype of numpy or torch.
+    block: the (rows, columns) that share a scale, 0 for all; None: found from the shapes, or from recipe and role, which
+    columnwise=True and layouts other than "compact" need."""
+    text = str(getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or dtype).removeprefix("torch.")
+    to = DTYPES.index(text) if text in DTYPES[:3] else word(text, NAMES[:3], "dtype")
+    q = _c.Quantized(layout=word(layout, LAYOUTS, "layout"))
+    of = describe(codes, "codes", word(fp8_format, NAMES, "fp8_format"))
+    scales = describe(_scale_matrix(scale_inv, codes), "scale_inv", E8M0)
+    along = columnwise and scales.dtype == E8M0
+    rows, columns = (of.columns, of.rows) if columnwise and not along else (of.rows, of.columns)
+    if block is None and recipe is not None:
+        shape = _c.Shape()
+        _c.call("scale_shape", _c.context().recipe(recipe, {}), _c.Copy(role=word(role, ROLES, "role"), columnwise=columnwise,
+                                                                        layout=q.layout), rows, columns, c.byref(shape))
+        block = shape.block_rows, shape.block_columns
+    elif block is None:
+        if columnwise or q.layout:
+            raise ValueError("a columnwise copy, or scales in this layout, do not show their blocks: give recipe=")
+        block = _block(rows, scales.rows, "rows"), _block(columns, scales.columns, "columns")
+    q.block_rows, q.block_columns = block
+    name = "columnwise" if columnwise else "rowwise"
+    setattr(q, name, c.pointer(of))
+    setattr(q, f"{name}_scale_inv", c.pointer(scales))
+    y = new_like(codes, (*codes.shape[:-2], rows, columns), to) if out is None else out
+    _c.call("dequantize", _c.context().handle, c.byref(q), describe(y, "out", write=True))
+    return y
+
+
+def amax(x: Any) -> list[float]:
+    """Returns max |x| of each matrix of a stack, or of one matrix, ignoring NaN."""
+    tensor = describe(x, "x")
+    found = (c.c_float * tensor.batch)()
+    _c.call("amax", _c.context().handle, tensor, found)
+    return list(found)
