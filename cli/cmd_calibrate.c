@@ -54,7 +54,7 @@ static const struct option_row options[] = {
 	  "Also record histograms (for --amax-algo percentile and mse)", option_flag,
 	  PLACE(params.histogram) },
 	{ SECTION_DATA, "data", 0, "FILE",
-	  "Text or token ids (.txt, .jsonl, .json, .npy, .safetensors; .gz, .zst), a directory of "
+	  "Text or token ids (.txt, .jsonl, .json, .npy; .gz, .zst), a directory of "
 	  "such files, or -; may be repeated",
 	  option_append, PLACE(data) },
 	{ SECTION_DATA, "activations", 0, "DIR",

@@ -38,7 +38,7 @@ static const struct option_row argument = {
 /* clang-format off */
 static const struct option_row options[] = {
 	{ SECTION_DATA, "data", 0, "FILE",
-	  "Text or token ids (.txt, .jsonl, .json, .npy, .safetensors; .gz, .zst), a directory of "
+	  "Text or token ids (.txt, .jsonl, .json, .npy; .gz, .zst), a directory of "
 	  "such files, or -; may be repeated",
 	  option_append, PLACE(data) },
 	{ SECTION_DATA, "source", 0, "MODEL",

@@ -151,7 +151,7 @@ static const struct option_row options[] = {
 	  "Measure all experts of a layer together (default), or each alone", option_choice,
 	  PLACE(by) },
 	{ SECTION_DATA, "data", 0, "FILE",
-	  "Text or token ids (.txt, .jsonl, .json, .npy, .safetensors; .gz, .zst), a directory of "
+	  "Text or token ids (.txt, .jsonl, .json, .npy; .gz, .zst), a directory of "
 	  "such files, or -; may be repeated",
 	  option_append, PLACE(data) },
 	{ SECTION_DATA, "seq-len", 0, "N", "Tokens per sequence (default 512)", option_large,

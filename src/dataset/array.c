@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Arrays of integers: .npy, and the tensor input_ids of a safetensors file.
+ * Arrays of integers in a .npy file.
  *
  * Source: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
  */
@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "ckpt/safetensors.h"
 #include "dataset/steps.h"
 
 #define MAX_NPY_HEADER 65536
@@ -220,47 +219,4 @@ int dataset_read_npy(const struct dataset_reader *reader, int fd, struct err *er
 	    read_npy_header(reader, fd, identity.size, &array, err))
 		return -1;
 	return read_array(reader, fd, &array, err);
-}
-
-static int find_input_ids(const struct dataset_reader *reader, const struct st_file *file,
-			  struct id_array *array, struct err *err)
-{
-	const struct st_tensor *tensor = NULL;
-
-	for (size_t i = 0; i < file->n_tensors; i++)
-		if (!strcmp(file->tensors[i].name, "input_ids"))
-			tensor = &file->tensors[i];
-	if (!tensor)
-		return err_set(err, ERR_INPUT, "'%s' has no tensor 'input_ids'", reader->path);
-	if (tensor->dtype != DT_I32 && tensor->dtype != DT_I64)
-		return err_set(err, ERR_INPUT, "tensor 'input_ids' in '%s' is neither I32 nor I64",
-			       reader->path);
-	if (tensor->n_dims != 1 && tensor->n_dims != 2)
-		return err_set(err, ERR_INPUT,
-			       "tensor 'input_ids' in '%s' has %d dimensions, neither 1 nor 2",
-			       reader->path, tensor->n_dims);
-	*array = (struct id_array){
-		.offset = file->data_start + tensor->begin,
-		.rows = tensor->n_dims == 2 ? tensor->shape[0] : 1,
-		.cols = tensor->shape[tensor->n_dims - 1],
-		.n_dims = tensor->n_dims,
-		.item_size = tensor->dtype == DT_I32 ? 4 : 8,
-		.is_signed = true,
-	};
-	return 0;
-}
-
-int dataset_read_safetensors(const struct dataset_reader *reader, int fd, struct err *err)
-{
-	struct id_array array = { 0 };
-	struct st_file file;
-	int rc;
-
-	if (st_open_fd(&file, reader->params->io, fd, reader->path, err))
-		return -1;
-	rc = find_input_ids(reader, &file, &array, err);
-	if (!rc)
-		rc = read_array(reader, fd, &array, err);
-	st_release(&file);
-	return rc;
 }

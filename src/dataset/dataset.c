@@ -72,7 +72,7 @@ int dataset_add_text(const struct dataset_reader *reader, const char *text, size
 	if (!params->tokenizer)
 		return err_set(err, ERR_INPUT,
 			       "text needs a tokenizer.json beside the model; token ids (.npy, "
-			       ".safetensors, or 'input_ids' in .jsonl) do not");
+			       "or 'input_ids' in .jsonl) do not");
 	if (tokenizer_encode(params->tokenizer, &whole, ids, err))
 		return -1;
 	for (size_t i = begin; i < ids->n; i++)
@@ -181,13 +181,6 @@ static int read_json(const struct dataset_reader *reader, struct stream *stream,
 					     : dataset_read_lines(reader, stream, err);
 }
 
-static int read_array(const struct dataset_reader *reader, const char *extension, int fd,
-		      struct err *err)
-{
-	return !strcmp(extension, ".npy") ? dataset_read_npy(reader, fd, err)
-					  : dataset_read_safetensors(reader, fd, err);
-}
-
 /* Copies a compressed or piped array into memory, because arrays are read by offset. */
 static int copy_array(const struct dataset_reader *reader, struct stream *stream, int fd,
 		      struct err *err)
@@ -216,8 +209,8 @@ static int copy_array(const struct dataset_reader *reader, struct stream *stream
 	}
 }
 
-static int read_copied_array(const struct dataset_reader *reader, const char *extension,
-			     struct stream *stream, struct err *err)
+static int read_copied_array(const struct dataset_reader *reader, struct stream *stream,
+			     struct err *err)
 {
 	int fd = memfd_create("fp8conv-data", MFD_CLOEXEC), rc;
 
@@ -225,7 +218,7 @@ static int read_copied_array(const struct dataset_reader *reader, const char *ex
 		return err_errno(err, "cannot allocate memory for '%s'", reader->path);
 	rc = copy_array(reader, stream, fd, err);
 	if (!rc)
-		rc = read_array(reader, extension, fd, err);
+		rc = dataset_read_npy(reader, fd, err);
 	reader->params->io->close(reader->params->io, fd);
 	return rc;
 }
@@ -235,7 +228,7 @@ static int read_stream(const struct dataset_reader *reader, const char *extensio
 {
 	if (!extension && stream->is_file && !stream->unpacker)
 		return err_set(err, ERR_INPUT,
-			       "'%s' is not a .txt, .jsonl, .json, .npy or .safetensors file (also "
+			       "'%s' is not a .txt, .jsonl, .json or .npy file (also "
 			       ".gz or .zst)",
 			       reader->path);
 	if (!extension)
@@ -248,9 +241,8 @@ static int read_stream(const struct dataset_reader *reader, const char *extensio
 		return dataset_read_lines(reader, stream, err);
 	if (!strcmp(extension, ".json"))
 		return read_json(reader, stream, err);
-	return stream->is_file && !stream->unpacker
-		       ? read_array(reader, extension, stream->fd, err)
-		       : read_copied_array(reader, extension, stream, err);
+	return stream->is_file && !stream->unpacker ? dataset_read_npy(reader, stream->fd, err)
+						    : read_copied_array(reader, stream, err);
 }
 
 static int read_file(struct dataset_reader *reader, const char *path, struct err *err)

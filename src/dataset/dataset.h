@@ -2,12 +2,11 @@
  *
  * Calibration data: files as sequences of token ids.
  *
- *  .txt          one document
- *  .jsonl        an object on each line (below); empty lines are skipped
- *  .json         an array of such objects, or the same as .jsonl
- *  .npy          integers of 1, 2, 4 or 8 bytes, little-endian, C order: 1-D, or 2-D with one
- *                sequence a row
- *  .safetensors  the tensor input_ids, I32 or I64: 1-D, or 2-D with one sequence a row
+ *  .txt    one document
+ *  .jsonl  an object on each line (below); empty lines are skipped
+ *  .json   an array of such objects, or the same as .jsonl
+ *  .npy    integers of 1, 2, 4 or 8 bytes, little-endian, C order: 1-D, or 2-D with one
+ *          sequence a row
  *
  * Each of them may be compressed by gzip or zstd (.gz, .zst).  A directory means its files with
  * these extensions, in the byte order of their names.  "-" is standard input.  For standard input

@@ -13,8 +13,7 @@
 const char *dataset_extension(const char *path)
 {
 	static const char *const packings[] = { ".gz", ".zst" };
-	static const char *const extensions[] = { ".txt", ".jsonl", ".json", ".npy",
-						  ".safetensors" };
+	static const char *const extensions[] = { ".txt", ".jsonl", ".json", ".npy" };
 	size_t n = strlen(path);
 
 	for (size_t i = 0; i < sizeof packings / sizeof *packings; i++)
@@ -54,11 +53,10 @@ static int list_directory(const struct io *io, const char *directory, struct lis
 	}
 	listing_release(&names);
 	if (!rc && files->n == first)
-		return err_set(
-			err, ERR_INPUT,
-			"'%s' contains no .txt, .jsonl, .json, .npy or .safetensors file (also "
-			".gz or .zst)",
-			directory);
+		return err_set(err, ERR_INPUT,
+			       "'%s' contains no .txt, .jsonl, .json or .npy file (also "
+			       ".gz or .zst)",
+			       directory);
 	return rc;
 }
 

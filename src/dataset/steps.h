@@ -59,6 +59,5 @@ int dataset_read_lines(const struct dataset_reader *reader, struct stream *strea
 int dataset_read_elements(const struct dataset_reader *reader, struct stream *stream,
 			  struct err *err);
 int dataset_read_npy(const struct dataset_reader *reader, int fd, struct err *err);
-int dataset_read_safetensors(const struct dataset_reader *reader, int fd, struct err *err);
 
 #endif

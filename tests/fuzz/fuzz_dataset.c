@@ -15,9 +15,8 @@
 #define VOCAB_SIZE 300
 
 static const char *const kinds[] = {
-	"jsonl",	   "json",	"txt",	   "npy",     "safetensors",
-	"txt.gz",	   "jsonl.zst", "json.gz", "npy.zst", "safetensors.gz",
-	"safetensors.zst",
+	"jsonl",     "json",	"txt",	   "npy",      "npy.gz",   "txt.gz",
+	"jsonl.zst", "json.gz", "npy.zst", "json.zst", "jsonl.gz",
 };
 
 static const char tokenizer_text[] =

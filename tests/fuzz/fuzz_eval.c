@@ -15,7 +15,7 @@
 #include "eval/eval.h"
 #include "tests/fuzz/fuzz.h"
 
-static const char *const kinds[] = { "jsonl", "json", "npy", "safetensors", "jsonl.gz" };
+static const char *const kinds[] = { "jsonl", "json", "npy", "npy.zst", "jsonl.gz" };
 
 static char *data_write(const char *folder, uint8_t kind, const uint8_t *data, size_t size)
 {

@@ -143,7 +143,7 @@ static void a_directory_is_its_files_in_byte_order(void **state)
 	snprintf(path, sizeof path, "%s/dir", folder.path);
 	assert_int_equal(mkdir(path, 0700), 0);
 	check("dir", 1, SIZE_MAX,
-	      "'dir' contains no .txt, .jsonl, .json, .npy or .safetensors file (also .gz or "
+	      "'dir' contains no .txt, .jsonl, .json or .npy file (also .gz or "
 	      ".zst)");
 	put_text("dir/b.txt", "b");
 	put_text("dir/a.jsonl", "{\"text\":\"aa\"}");
