@@ -12,6 +12,7 @@
 #include "backend/dispatch.h"
 #include "base/mem.h"
 #include "base/pool.h"
+#include "base/transpose.h"
 #include "lib/quantize.h"
 #include "num/float16.h"
 
@@ -158,21 +159,6 @@ static int job_read(struct job *job, const struct fp8conv_quantized *q,
 	return scales_read(job, q, columnwise, err);
 }
 
-/* Writes a panel (n, rows of y), the transpose of columns of y from `first` on, to y. */
-static void panel_transpose(const struct job *job, size_t m, size_t first, size_t n,
-			    const unsigned char *panel)
-{
-	size_t size = dtype_bits(job->y.dtype) / 8;
-
-	for (size_t row = 0; row < job->y.rows; row++) {
-		unsigned char *y = stack_at(&job->y, m, row);
-
-		for (size_t i = 0; i < n; i++)
-			memcpy(y + (first + i) * size, panel + (i * job->y.rows + row) * size,
-			       size);
-	}
-}
-
 static int dequantize_band(void *context, int worker, size_t item, struct err *err)
 {
 	struct job *job = context;
@@ -188,6 +174,7 @@ static int dequantize_band(void *context, int worker, size_t item, struct err *e
 			       .tile = job->spec.tile,
 			       .scale_type = job->spec.scale_type,
 			       .scale_stride = job->scale_stride };
+	size_t size = dtype_bits(job->y.dtype) / 8;
 	void *panel = NULL;
 
 	(void)worker;
@@ -198,11 +185,16 @@ static int dequantize_band(void *context, int worker, size_t item, struct err *e
 				   job->y.stride);
 		return backend_failed(backend, "y", err);
 	}
-	if (buffer_alloc(&panel, (uint64_t)n * in.cols * (dtype_bits(job->y.dtype) / 8),
-			 "a panel of the transpose", err))
+	if (buffer_alloc(&panel, (uint64_t)n * in.cols * size, "a panel of the transpose", err))
 		return -1;
 	backend_dequantize(backend, &in, job->y.dtype, panel, in.cols);
-	panel_transpose(job, m, first, n, panel);
+	transpose(&(struct transpose){ .from = panel,
+				       .from_stride = in.cols,
+				       .to = (char *)stack_at(&job->y, m, 0) + first * size,
+				       .to_stride = job->y.stride,
+				       .rows = n,
+				       .cols = in.cols,
+				       .element = size });
 	free(panel);
 	return backend_failed(backend, "y", err);
 }

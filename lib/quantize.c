@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Quantizing.  A rowwise copy is made band by band on all threads, as in execute/pipeline_cast.c;
- * other copies matrix by matrix.
+ * Quantizing.  A rowwise copy is made band by band on all threads, as in execute/pipeline_cast.c; a
+ * columnwise one strip by strip (columnwise.c).  A device makes both at once, matrix by matrix.
  */
 #include "lib/quantize.h"
 
@@ -11,18 +11,13 @@
 #include "backend/dispatch.h"
 #include "base/mem.h"
 #include "base/pool.h"
+#include "lib/columnwise.h"
 #include "num/history.h"
 
 #define BAND_BYTES     ((size_t)256 << 10)
 #define STREAMED_CODES ((size_t)8 << 20) /* a matrix of so many does not stay in a cache */
 #define STREAM_ALIGN   64
 #define WHOLE_TILE     ((struct tile){ WHOLE, WHOLE })
-
-/* A copy of every matrix, and its scales. */
-struct copies {
-	struct stack codes, scales; /* data NULL: not wanted */
-	struct scale_grid grid;	    /* with the strides of the tensor */
-};
 
 struct job {
 	const struct fp8conv_context *context;
@@ -33,6 +28,7 @@ struct job {
 	size_t band, n_bands;	   /* rows; bands of a matrix */
 	float *amax;		   /* (matrices, n_bands); NULL: scales of tiles */
 	struct quant_stats *stats; /* of each worker */
+	struct buffer *scales;	   /* of each worker: in row-major order, to be placed */
 };
 
 size_t band_rows(const struct fp8conv_context *context, size_t tile_rows, size_t row_size)
@@ -51,10 +47,8 @@ static struct matrix job_band(const struct job *job, size_t item)
 }
 
 /* Do the codes of a matrix go past the caches?  Stores do so where they are aligned. */
-static bool job_streams(const struct job *job)
+static bool job_streams(const struct job *job, const struct stack *codes)
 {
-	const struct stack *codes = &job->rowwise.codes;
-
 	return !job->context->backend->band && codes->data &&
 	       ((uintptr_t)codes->data | codes->stride | codes->next) % STREAM_ALIGN == 0 &&
 	       job->x.rows * job->x.cols >= STREAMED_CODES;
@@ -65,7 +59,7 @@ static void job_cut(struct job *job, size_t tile_rows)
 {
 	size_t n_threads = (size_t)job->context->n_threads;
 
-	job->streaming = job_streams(job);
+	job->streaming = job_streams(job, &job->rowwise.codes);
 	if (job->streaming)
 		job->band = round_up(tile_count(job->x.rows, job->x.n < n_threads ? n_threads : 1),
 				     tile_rows == WHOLE ? 1 : tile_rows);
@@ -127,19 +121,22 @@ static int cast_band(void *context, int worker, size_t item, struct err *err)
 	struct matrix x = job_band(job, item);
 	size_t i = item / job->n_bands, first = item % job->n_bands * job->band;
 	struct qspec spec = job->q->spec;
+	struct tiles tiles = { i, job->amax ? 0 : first / spec.tile.rows, 0,
+			       tile_count(x.rows, spec.tile.rows),
+			       tile_count(x.cols, spec.tile.cols) };
 	float other = 0;
 	struct quant_out out = { .codes = stack_at(&job->rowwise.codes, i, first),
 				 .stride = job->rowwise.codes.stride,
-				 .scale_inv = job->amax && first ? &other : NULL,
-				 .scale_stride = job->rowwise.scales.stride,
 				 .stats = &job->stats[worker],
 				 .streaming = job->streaming };
 
-	if (!out.scale_inv)
-		out.scale_inv =
-			stack_at(&job->rowwise.scales, i, job->amax ? 0 : first / spec.tile.rows);
+	if (scales_begin(&job->rowwise, &tiles, &job->scales[worker], &out, err))
+		return -1;
+	if (job->amax && first)
+		out.scale_inv = &other;
 	if (!job->amax) {
 		backend_quantize(backend, &x, &spec, &out);
+		scales_place(&job->rowwise, &tiles, &out);
 	} else if (job->q->scale) {
 		spec.arith = ARITH_GIVEN;
 		spec.pow2 = false;
@@ -150,7 +147,33 @@ static int cast_band(void *context, int worker, size_t item, struct err *err)
 	return backend_failed(backend, "x", err);
 }
 
-/* The rowwise copies alone, with scales row by row. */
+static int write_rowwise(struct job *job, struct err *err)
+{
+	int n_threads = job->context->n_threads, rc;
+
+	job->scales = xcalloc((size_t)n_threads, sizeof *job->scales);
+	rc = pool_run(n_threads, job->x.n * job->n_bands, cast_band, job, NULL, err);
+	for (int i = 0; i < n_threads; i++)
+		buffer_release(&job->scales[i]);
+	free(job->scales);
+	return rc;
+}
+
+static int write_columnwise(const struct job *job, struct err *err)
+{
+	struct columnwise c = { .context = job->context,
+				.q = job->q,
+				.x = job->x,
+				.copies = job->columnwise,
+				.amax = job->amax,
+				.amax_stride = job->n_bands,
+				.stats = job->rowwise.codes.data ? NULL : job->stats,
+				.streaming = job_streams(job, &job->columnwise.codes) };
+
+	return columnwise_write(&c, err);
+}
+
+/* Band by band, on all threads. */
 static int quantize_bands(struct job *job, struct err *err)
 {
 	bool whole = job->q->spec.tile.rows == WHOLE;
@@ -161,9 +184,10 @@ static int quantize_bands(struct job *job, struct err *err)
 		job->amax = xcalloc(job->x.n * job->n_bands, sizeof *job->amax);
 		rc = amax_pass(job, err);
 	}
-	rc = rc ? rc
-		: pool_run(job->context->n_threads, job->x.n * job->n_bands, cast_band, job, NULL,
-			   err);
+	if (!rc && job->rowwise.codes.data)
+		rc = write_rowwise(job, err);
+	if (!rc && job->columnwise.codes.data)
+		rc = write_columnwise(job, err);
 	for (size_t i = 0; !rc && job->q->amax && i < job->x.n; i++)
 		*job->q->amax = amax_max(*job->q->amax, job->amax[i * job->n_bands]);
 	free(job->amax);
@@ -277,7 +301,6 @@ int quantize_stack(const struct fp8conv_context *context, struct quantizer *q,
 		   const struct fp8conv_tensor *x, struct fp8conv_quantized *out, struct err *err)
 {
 	struct job job = { .context = context, .q = q };
-	struct scale_grid *grid = &job.rowwise.grid;
 	int rc = 0;
 
 	if (size_check(out, sizeof *out, "out", err) || job_read(&job, q, x, out, err))
@@ -288,7 +311,7 @@ int quantize_stack(const struct fp8conv_context *context, struct quantizer *q,
 	if (job.x.rows == 0 || job.x.cols == 0)
 		return 0;
 	job.stats = xcalloc((size_t)context->n_threads, sizeof *job.stats);
-	if (q->columnwise || grid->swizzled || grid->col_stride != 1)
+	if (context->backend->on_device && (q->columnwise || q->order != SCALES_COMPACT))
 		rc = quantize_matrices(&job, err);
 	else
 		rc = quantize_bands(&job, err);

@@ -9,6 +9,7 @@
 
 #include "backend/dispatch.h"
 #include "base/mem.h"
+#include "base/transpose.h"
 #include "source/fp8_source.h"
 #include "source/unpack.h"
 #include "num/e8m0.h"
@@ -169,27 +170,6 @@ static int read_lines(struct source *source, const struct source_request *reques
 			return -1;
 	}
 	return 0;
-}
-
-/* Transposes from (cols, rows) to (rows, cols), in squares that stay in the first-level cache. */
-#define TRANSPOSE(type, from, to, rows, cols)                                                 \
-	do {                                                                                  \
-		const type *from_ =                                                           \
-			(from);	  /* NOLINT(bugprone-macro-parentheses): types take none */   \
-		type *to_ = (to); /* NOLINT(bugprone-macro-parentheses) */                    \
-		for (uint64_t r0 = 0; r0 < (rows); r0 += 32)                                  \
-			for (uint64_t c0 = 0; c0 < (cols); c0 += 32)                          \
-				for (uint64_t r = r0; r < (rows) && r < r0 + 32; r++)         \
-					for (uint64_t c = c0; c < (cols) && c < c0 + 32; c++) \
-						to_[r * (cols) + c] = from_[c * (rows) + r];  \
-	} while (0)
-
-static void transpose(const void *from, void *to, uint64_t rows, uint64_t cols, unsigned bits)
-{
-	if (bits == 16)
-		TRANSPOSE(uint16_t, from, to, rows, cols);
-	else
-		TRANSPOSE(uint32_t, from, to, rows, cols);
 }
 
 static float element_to_f32(const char *data, enum dtype dtype, size_t i)
@@ -374,8 +354,13 @@ int source_read(struct source *source, const struct source_request *request, str
 		return read_lines(source, request, &lines, buffers->matrix, err);
 	if (read_lines(source, request, &lines, buffers->raw, err))
 		return -1;
-	transpose(buffers->raw, buffers->matrix, rect->n_rows, rect->n_cols,
-		  dtype_bits(unit->source->tensor->dtype));
+	transpose(&(struct transpose){ .from = buffers->raw,
+				       .from_stride = rect->n_rows,
+				       .to = buffers->matrix,
+				       .to_stride = rect->n_cols,
+				       .rows = rect->n_cols,
+				       .cols = rect->n_rows,
+				       .element = dtype_bits(unit->source->tensor->dtype) / 8 });
 	return 0;
 }
 

@@ -187,6 +187,72 @@ static void quantizing_equals_the_golden_sums(void **state)
 	fp8conv_context_destroy(context);
 }
 
+/* Row i of a copy, codes and scales, of the shape that the copy has as a rowwise one. */
+static void same_row(const struct both *by_columns, const struct both *by_rows, size_t i,
+		     bool along)
+{
+	const struct fp8conv_tensor *got = &by_columns->codes[1], *want = &by_rows->codes[0];
+
+	for (size_t j = 0; j < want->columns; j++) {
+		size_t at = along ? j * got->columns + i : i * got->columns + j;
+
+		if (((uint8_t *)got->data)[at] != ((uint8_t *)want->data)[i * want->columns + j])
+			fail_msg("code (%zu, %zu) of the transpose", i, j);
+	}
+}
+
+/* The transpose, element by element, is quantized rowwise: the golden sums hold that.  A stack of
+ * matrices of several panels, strips and chunks, with parts that are no whole vectors. */
+static void check_columnwise(struct fp8conv_context *context, const char *name, int dtype)
+{
+	const struct fp8conv_recipe *recipe = recipe_of(context, name, NULL);
+	enum { ROWS = 1333, COLS = 1091 };
+	size_t size = dtype == FP8CONV_F32 ? 4 : 2;
+	char *x = malloc(ROWS * COLS * size), *y = malloc(ROWS * COLS * size);
+	struct fp8conv_tensor of_x = tensor(x, dtype, ROWS, COLS),
+			      of_y = tensor(y, dtype, COLS, ROWS);
+	struct both by_columns, by_rows;
+
+	for (size_t i = 0; i < ROWS * COLS; i++) {
+		float v = ldexpf((float)((i * 2654435761u >> 7) % 4001) - 2000, (int)(i % 29) - 20);
+		uint32_t bits = f32_bits(v) >> (dtype == FP8CONV_F32 ? 0 : 16);
+
+		memcpy(x + i * size, &bits, size);
+		memcpy(y + (i % COLS * ROWS + i / COLS) * size, &bits, size);
+	}
+	both_init(&by_columns, recipe, FP8CONV_X, ROWS, COLS, FP8CONV_COMPACT);
+	both_init(&by_rows, recipe, FP8CONV_X, COLS, ROWS, FP8CONV_COMPACT);
+	by_columns.q.rowwise = by_columns.q.rowwise_scale_inv = NULL;
+	by_rows.q.columnwise = by_rows.q.columnwise_scale_inv = NULL;
+	assert_int_equal(fp8conv_quantize(context, recipe, FP8CONV_X, &of_x, &by_columns.q, NULL),
+			 0);
+	assert_int_equal(fp8conv_quantize(context, recipe, FP8CONV_X, &of_y, &by_rows.q, NULL), 0);
+	for (size_t i = 0; i < COLS; i++)
+		same_row(&by_columns, &by_rows, i, by_columns.scales[1].dtype == FP8CONV_E8M0);
+	assert_int_equal(by_columns.scales[1].bytes, by_rows.scales[0].bytes);
+	assert_memory_equal(by_columns.scales[1].data, by_rows.scales[0].data,
+			    by_rows.scales[0].bytes);
+	assert_int_equal(by_columns.q.saturated, by_rows.q.saturated);
+	both_release(&by_columns);
+	both_release(&by_rows);
+	free(x);
+	free(y);
+}
+
+static void a_columnwise_copy_is_the_rowwise_one_of_the_transpose(void **state)
+{
+	struct fp8conv_context *context = open_context("auto", 3);
+
+	(void)state;
+	for (int dtype = FP8CONV_F32; dtype <= FP8CONV_BF16; dtype++) {
+		check_columnwise(context, "blockwise", dtype);
+		check_columnwise(context, "mxfp8", dtype);
+		check_columnwise(context, "channelwise", dtype);
+		check_columnwise(context, "current", dtype);
+	}
+	fp8conv_context_destroy(context);
+}
+
 /* What a program was compiled for stays where it is. */
 static void public_structs_stay_as_they_are(void **state)
 {
@@ -232,6 +298,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(quantizing_equals_the_golden_sums),
+		cmocka_unit_test(a_columnwise_copy_is_the_rowwise_one_of_the_transpose),
 		cmocka_unit_test(public_structs_stay_as_they_are),
 	};
 
