@@ -128,6 +128,31 @@ class Bench:
                                "read N, write N/2", [limit[key] for key in spread], row["median"] / limit["median"],
                                f">= {target}" if target else "", note="" if target else "two looks, one limit"))
 
+    def library(self) -> None:
+        """Calls of fp8conv_quantize(), a matrix each, against the same casts in memory without it."""
+        programs = [self.tools / "library", self.tools / "kernels"]
+        if not all(program.exists() for program in programs):
+            self.table.skip("library", "calls of the library", "there is no benchmark 'library'")
+            return
+        runs = max(self.runs, 3)
+        out = [subprocess.run([str(x) for x in command], check=True, capture_output=True, text=True).stdout
+               for command in ([programs[0], THREADS, runs],
+                               [programs[1], "--json", "--threads", THREADS, "--runs", runs, "--mib", 256])]
+        calls = {row["name"]: row["rates"] for row in json.loads(out[0])["rows"]}
+        casts = {row["name"]: row for row in json.loads(out[1])["rows"]}
+        of_recipe = {"blockwise": "blockwise pow2", "mxfp8": "mxfp8", "channelwise": "channelwise",
+                     "current": "current: amax, cast"}
+        for name, rates in calls.items():
+            recipe, copy, shape = name.split(", ")
+            if copy == "rowwise":
+                cast = casts[of_recipe[recipe]]
+                limit, what, target = [cast[key] for key in ("min", "median", "max")], f"kernel, {cast['name']}", ">= 0.9"
+                ratio = statistics.median(rates) / cast["median"]
+            else:
+                limit, what, target = calls[f"{recipe}, rowwise, {shape}"], "rowwise", ""
+                ratio = ratios(rates, limit)
+            self.table.add(Row("library", f"fp8conv_quantize, {name}", "GB/s", rates, what, limit, ratio, target))
+
     def compensate(self) -> None:
         """Factors and rounding in memory, against fused multiply-adds in registers."""
         program = self.tools / "compensate"
@@ -378,7 +403,7 @@ class Bench:
                 "-p", length, "-n", 0, "-r", n, "-t", THREADS, "-b", length, "-ub", length, "-ngl", 0, "-o", "json"]
 
 
-SECTIONS = {"kernels": Bench.kernels, "compensate": Bench.compensate, "gpu": gpu_rows.gpu, "tmpfs": Bench.on_tmpfs,
+SECTIONS = {"kernels": Bench.kernels, "library": Bench.library, "compensate": Bench.compensate, "gpu": gpu_rows.gpu, "tmpfs": Bench.on_tmpfs,
             "disk": Bench.on_disk, "low-bit": Bench.low_bit, "memory": Bench.memory, "verify": Bench.verify,
             "remote": remote_rows.remote, "start": Bench.start, "calibrate": Bench.calibrate, "models": model_rows.models,
             "sensitivity": Bench.sensitivity, "rounding": Bench.rounding, "peers": Bench.peers}

@@ -11,7 +11,7 @@ $(SUPPORT): $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/unit/support/*.c))
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
 # These call the shared library, as a user's program does.
-$(filter %/test_library %/test_library_state %/test_library_run,$(UNIT)): $(BUILD)/$(SO)
+$(filter %/test_library %/test_library_state %/test_library_run,$(UNIT)) $(BUILD)/bench/library: $(BUILD)/$(SO)
 # A test, proof or benchmark is one file and the library; a unit test has the support too.
 $(UNIT): $(SUPPORT)
 $(BUILD)/%: %.c $(BUILD)/libfp8conv.a
