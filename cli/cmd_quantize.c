@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "cli/command.h"
 #include "cli/conversion.h"
+#include "cli/quantize.h"
 #include "cli/options/values.h"
 #include "cli/options/recipe.h"
 #include "cli/options/selection.h"
@@ -156,7 +157,6 @@ static int finish_rounding(struct settings *settings, struct err *err)
 	settings->params.rounding = (enum rounding)settings->rounding;
 	params->data = settings->data.texts;
 	params->n_data = settings->data.n;
-	params->stop = signals_watch();
 	if (settings->params.rounding == ROUNDING_NEAREST)
 		return given ? err_set(err, ERR_USAGE,
 				       "option '--%s' requires '--rounding compensated'", given)
@@ -167,6 +167,7 @@ static int finish_rounding(struct settings *settings, struct err *err)
 			       "that which the model will see");
 	if (settings->convert.mpi && ranks_check_data(params->data, params->n_data, err))
 		return -1;
+	params->stop = signals_watch();
 	params->backend = run_forward_backend(&settings->convert.run, "quantize", err);
 	return params->backend ? 0 : -1;
 }
@@ -184,14 +185,32 @@ static int make_plan(struct plan *plan, void *place, struct progress *progress, 
 	return quantize_plan_make(plan, &settings->params, progress, err);
 }
 
+static void settings_release(struct settings *settings)
+{
+	selection_settings_release(&settings->selection);
+	free(settings->data.texts);
+}
+
+int quantize_plan_words(struct plan *plan, struct convert_params *params, int argc, char **argv,
+			struct err *err)
+{
+	struct settings settings = { .convert.params = *params, .params.compensate.shrink = -1 };
+	struct progress progress = { 0 };
+	int rc = command_parse(command_find("quantize"), argc, argv, &settings, err);
+
+	rc = rc ? rc : make_plan(plan, &settings, &progress, err);
+	*params = settings.convert.params;
+	settings_release(&settings);
+	return rc ? -1 : 0;
+}
+
 static int run(const struct command *command, int argc, char **argv, struct err *err)
 {
 	struct settings settings = { .params.compensate.shrink = -1 };
 	int rc = conversion_run(&(struct convert_command){ make_plan, &settings }, command, argc,
 				argv, err);
 
-	selection_settings_release(&settings.selection);
-	free(settings.data.texts);
+	settings_release(&settings);
 	return rc;
 }
 

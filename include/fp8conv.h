@@ -242,6 +242,78 @@ int fp8conv_context_enter(struct fp8conv_context *context, const struct fp8conv_
  * all states used.  Where that fails, all of them stay as they are. */
 int fp8conv_context_exit(struct fp8conv_context *context, struct fp8conv_error *error);
 
+/* -- Plans ---------------------------------------------------------------- */
+
+/* What `fp8conv quantize` does with the tensors of a model: their recipes, names and scales, and
+ * the configuration.  A plan needs the context, and must be destroyed before it. */
+struct fp8conv_plan;
+
+/* A tensor of a checkpoint, contiguous as in a safetensors file. */
+struct fp8conv_item {
+	size_t size;
+	const char *name;  /* "model.layers.0.mlp.down_proj.weight" */
+	const char *dtype; /* as safetensors has it: "BF16", "F8_E4M3" */
+	size_t n_dims;
+	const uint64_t *shape;
+	const void *data; /* in the memory of the process; NULL: not at hand */
+};
+
+/* A model.  Data are read where the decisions depend on them: scales of an FP8 source with
+ * "requantize", a sample of each tensor with "calibration". */
+struct fp8conv_model {
+	size_t size;
+	const char *config; /* text of config.json; NULL: no family is known */
+	size_t n_tensors;
+	const struct fp8conv_item *tensors; /* of one shard or all; names differ */
+};
+
+/* Makes a plan.  options: NULL, or a JSON object whose keys are names of long options of
+ * fp8conv-quantize(1) that decide about tensors, numbers and formats: {"recipe": "blockwise",
+ * "target": "vllm", "exclude": ["lm_head"], "ragged": true}.  Copies what it needs of the model;
+ * the caller destroys the plan. */
+int fp8conv_plan_create(struct fp8conv_context *context, const struct fp8conv_model *model,
+			const char *options, struct fp8conv_plan **plan,
+			struct fp8conv_error *error);
+void fp8conv_plan_destroy(struct fp8conv_plan *plan);
+
+/* What becomes of a tensor.  Texts and arrays are the plan's. */
+struct fp8conv_entry {
+	size_t size;
+	const char *action; /* "quantize", "keep", or "drop": a scale that goes into its weight */
+	const char *recipe; /* by name; NULL: kept */
+	const char *reason; /* why it is kept, or has another recipe than the others; or NULL */
+	const char *source; /* of the rule, where it is one of a release or an engine; or NULL */
+	size_t n_outputs;
+	const struct fp8conv_item *outputs; /* codes before their scale; data NULL */
+	/* The tensors of the model whose data fp8conv_plan_apply() reads for it, by index, with
+	 * itself: weights that share a scale, scales of the source. */
+	size_t n_needed;
+	const size_t *needed;
+};
+
+/* Sets *entry to the plan of tensor i of the model. */
+int fp8conv_plan_entry(struct fp8conv_plan *plan, size_t i, struct fp8conv_entry *entry,
+		       struct fp8conv_error *error);
+
+/* A tensor to convert. */
+struct fp8conv_conversion {
+	size_t size;
+	size_t tensor;	  /* its index in the model */
+	const void *data; /* contiguous, in the memory of the process */
+	size_t bytes;	  /* at data; 0: unknown, else another number than its own is refused */
+	void *const *outputs; /* memory for each output of its entry; NULL: it is only read */
+};
+
+/* Converts n tensors: writes their outputs, byte for byte as `fp8conv quantize` does.  The list has
+ * all tensors that an entry needs.  Fails with FP8CONV_INPUT for NaN and inf, as the command. */
+int fp8conv_plan_apply(struct fp8conv_plan *plan, const struct fp8conv_conversion *list, size_t n,
+		       struct fp8conv_error *error);
+
+/* Returns a text of the plan, which lives as long: "config.json", "hf_quant_config.json",
+ * "params.json", of a model without a config.json "quantization_config"; or "notes", a line each.
+ * NULL: the output has none. */
+const char *fp8conv_plan_text(const struct fp8conv_plan *plan, const char *name);
+
 /* -- Amax files ----------------------------------------------------------- */
 
 /* The history of a module in an amax file. */
@@ -280,6 +352,7 @@ int fp8conv_amax_save(const char *path, const struct fp8conv_amax_file *file,
 /* Reads a file.  The caller frees it by one fp8conv_free(). */
 int fp8conv_amax_load(const char *path, struct fp8conv_amax_file **file,
 		      struct fp8conv_error *error);
+
 
 /* -- Jobs ----------------------------------------------------------------- */
 

@@ -28,6 +28,13 @@ static int worker_init(struct pipeline_worker *worker, const struct band_limits 
 	return 0;
 }
 
+/* Sets the amax of a scale group to what the plan knows. */
+static void reset_group_amax(struct known_amax *amax, const struct plan *plan, size_t group)
+{
+	amax->has_group[group] = !isnan(plan->groups[group].amax);
+	amax->groups[group] = amax->has_group[group] ? plan->groups[group].amax : 0;
+}
+
 static void known_amax_init(struct known_amax *amax, const struct plan *plan)
 {
 	size_t n_groups = plan->selection.n_scale_groups;
@@ -35,11 +42,8 @@ static void known_amax_init(struct known_amax *amax, const struct plan *plan)
 	amax->units = xcalloc(plan->selection.n_units, sizeof *amax->units);
 	amax->groups = xcalloc(n_groups, sizeof *amax->groups);
 	amax->has_group = xcalloc(n_groups, sizeof *amax->has_group);
-	for (size_t g = 0; plan->groups && g < n_groups; g++) {
-		amax->has_group[g] = !isnan(plan->groups[g].amax);
-		if (amax->has_group[g])
-			amax->groups[g] = plan->groups[g].amax;
-	}
+	for (size_t g = 0; plan->groups && g < n_groups; g++)
+		reset_group_amax(amax, plan, g);
 }
 
 int pipeline_new(struct pipeline **out, const struct plan *plan,
@@ -139,9 +143,11 @@ static int convert_windows(struct pipeline *pipeline, const struct band_list *li
 }
 
 /* The amax of rows is used in its own shard only. */
-static void release_row_amax(struct pipeline *pipeline)
+static void release_row_amax(struct pipeline *pipeline, const struct band_list *list)
 {
-	for (size_t u = 0; u < pipeline->plan->selection.n_units; u++) {
+	for (size_t b = 0; b < list->n_bands; b++) {
+		size_t u = list->bands[b].unit;
+
 		free(pipeline->amax.units[u]);
 		pipeline->amax.units[u] = NULL;
 	}
@@ -173,28 +179,58 @@ static void forget_figures(struct pipeline *pipeline, size_t shard)
 	}
 }
 
+static int convert_outputs(struct pipeline *pipeline, size_t shard, const struct output_set *set,
+			   struct band_list *list, struct err *err)
+{
+	struct writer *writer = pipeline->work.writer;
+	struct err ignored; /* the first error is reported */
+	int rc;
+
+	pipeline->work.shard = &pipeline->plan->shards[shard];
+	for (int w = 0; w < pipeline->n_workers; w++)
+		pipeline->workers[w].queue.writer = writer;
+	atomic_store(&pipeline->progress->name, pipeline->work.shard->name);
+	bands_cut_shard(list, pipeline->plan, shard, set, &pipeline->limits,
+			writer_is_direct(writer));
+	rc = convert_windows(pipeline, list, err);
+	release_row_amax(pipeline, list);
+	if (source_close(&pipeline->source, rc ? &ignored : err))
+		rc = -1;
+	return rc;
+}
+
 int pipeline_shard(struct pipeline *pipeline, size_t shard, struct writer *writer,
 		   struct writer *preserved, struct err *err)
 {
 	struct band_list list = { 0 };
-	struct err ignored; /* the first error is reported */
 	int rc;
 
-	pipeline->work = (struct shard_work){ .shard = &pipeline->plan->shards[shard],
-					      .writer = writer,
-					      .preserved = preserved };
+	pipeline->work = (struct shard_work){ .writer = writer, .preserved = preserved };
 	forget_figures(pipeline, shard);
-	for (int w = 0; w < pipeline->n_workers; w++)
-		pipeline->workers[w].queue.writer = writer;
-	atomic_store(&pipeline->progress->name, pipeline->work.shard->name);
-	bands_cut_shard(&list, pipeline->plan, shard, &pipeline->limits, writer_is_direct(writer));
-	rc = convert_windows(pipeline, &list, err);
+	rc = convert_outputs(pipeline, shard, &(struct output_set){ 0 }, &list, err);
 	if (!rc)
 		count_rest(pipeline, shard, &list);
 	band_list_release(&list);
-	release_row_amax(pipeline);
-	if (source_close(&pipeline->source, rc ? &ignored : err))
-		rc = -1;
+	return rc;
+}
+
+int pipeline_outputs(struct pipeline *pipeline, size_t shard, const struct output_set *set,
+		     struct writer *writer, struct err *err)
+{
+	const struct plan *plan = pipeline->plan;
+	struct band_list list = { 0 };
+	int rc;
+
+	pipeline->work = (struct shard_work){ .writer = writer };
+	pipeline->counts = (struct quant_stats){ 0 };
+	rc = convert_outputs(pipeline, shard, set, &list, err);
+	for (size_t b = 0; b < list.n_bands; b++) {
+		const struct unit *unit = &plan->selection.units[list.bands[b].unit];
+
+		for (size_t m = 0; unit->recipe && m < unit_matrices(unit); m++)
+			reset_group_amax(&pipeline->amax, plan, unit->scale_group + m);
+	}
+	band_list_release(&list);
 	return rc;
 }
 

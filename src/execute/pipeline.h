@@ -75,6 +75,11 @@ void pipeline_free(struct pipeline *pipeline);
 int pipeline_shard(struct pipeline *pipeline, size_t shard, struct writer *writer,
 		   struct writer *preserved, struct err *err);
 
+/* Writes the data of some outputs of a shard, and takes nothing from calls before: since then, the
+ * source may have got other values.  Else as pipeline_shard(). */
+int pipeline_outputs(struct pipeline *pipeline, size_t shard, const struct output_set *set,
+		     struct writer *writer, struct err *err);
+
 /* Takes the codes of the units that are in the store from there, with the rho of its outcome. */
 void pipeline_take_codes(struct pipeline *pipeline, struct store *store);
 

@@ -262,14 +262,16 @@ static int compare_ordered(const void *a, const void *b)
 }
 
 void bands_cut_shard(struct band_list *list, const struct plan *plan, size_t shard,
-		     const struct band_limits *limits, bool direct)
+		     const struct output_set *set, const struct band_limits *limits, bool direct)
 {
 	uint64_t max = direct ? limits->extent_direct : limits->extent;
 	const struct output_shard *out = &plan->shards[shard];
-	struct ordered *order = xcalloc(out->n_tensors, sizeof *order);
-	size_t n = 0;
+	size_t n_set = set->list ? set->n : out->n_tensors, n = 0;
+	struct ordered *order = xcalloc(n_set, sizeof *order);
 
-	for (size_t i = 0; i < out->n_tensors; i++) {
+	for (size_t s = 0; s < n_set; s++) {
+		size_t i = set->list ? set->list[s] : s;
+
 		if (out->outputs[i].kind != OUTPUT_SCALE) /* written with its codes */
 			order[n++] = (struct ordered){ out->tensors[i].begin, i };
 	}

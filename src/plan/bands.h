@@ -69,10 +69,16 @@ uint64_t output_element_size(const struct output_shard *shard, size_t output);
 void bands_add_unit(struct band_list *list, const struct plan *plan, size_t u,
 		    const struct band_limits *limits, size_t output);
 
-/* Lists all bands and extents of an output shard, in the order of the output file.  direct: writes
- * bypass the page cache. */
+/* Outputs of a shard: n indices in its outputs; list NULL: all. */
+struct output_set {
+	const size_t *list;
+	size_t n;
+};
+
+/* Lists all bands and extents of outputs of a shard, in the order of the output file.  direct:
+ * writes bypass the page cache. */
 void bands_cut_shard(struct band_list *list, const struct plan *plan, size_t shard,
-		     const struct band_limits *limits, bool direct);
+		     const struct output_set *set, const struct band_limits *limits, bool direct);
 
 void band_list_release(struct band_list *list);
 

@@ -1,0 +1,544 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The plan of `quantize` over tensors of the caller.  Deciding and converting are the command's:
+ * this file turns options into its words, tensors into files (plan_files.h), and units into
+ * entries.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/words.h"
+#include "cli/quantize.h"
+#include "execute/pipeline.h"
+#include "lib/context.h"
+#include "lib/plan_files.h"
+
+/* The units and outputs of a tensor of the model: runs in lists by tensor. */
+struct tensor_entry {
+	size_t first_unit, n_units;
+	size_t first_output, n_outputs;
+	size_t n_needed;
+	size_t *needed; /* NULL: not asked for yet */
+};
+
+struct fp8conv_plan {
+	struct fp8conv_context *context;
+	struct plan_files files;
+	struct convert_params params;
+	struct progress progress;
+	struct plan plan;
+	struct pipeline *pipeline; /* NULL before the first call that converts */
+	size_t n_words;
+	char **words;
+	size_t n; /* tensors of the model */
+	const char **names;
+	size_t *model_of; /* by tensor of plan.source.tensors: of the model */
+	struct tensor_entry *entries;
+	size_t *units;		    /* by tensor of the model */
+	size_t *outputs;	    /* by tensor of the model, codes before their scale */
+	size_t *seen;		    /* by tensor: 1 + the last one that was found to need it */
+	struct fp8conv_item *items; /* of outputs, in this order */
+	struct buf notes;
+};
+
+/* --- options --- */
+
+static const char *const option_names[] = {
+	"recipe",    "format",	    "target",	  "tp",		  "kv-cache",	"calibration",
+	"amax-algo", "uncovered",   "min-tokens", "on-nonfinite", "include",	"exclude",
+	"tensor",    "tensors",	    "profile",	  "ragged",	  "requantize", "fp8-format",
+	"scale-fmt", "scale-arith", "mx-scale",	  "amax-epsilon", "margin",	NULL
+};
+
+static void word_add(struct fp8conv_plan *plan, char *word)
+{
+	ARRAY_GROW(plan->words, plan->n_words);
+	plan->words[plan->n_words++] = word;
+}
+
+/* Adds an option of the command line: with a value, or as a flag that is set. */
+static int option_add(struct fp8conv_plan *plan, const char *name, const json_t *value,
+		      struct err *err)
+{
+	char *number;
+
+	if (json_is_true(value)) {
+		word_add(plan, xasprintf("--%s", name));
+	} else if (json_is_string(value)) {
+		word_add(plan, xasprintf("--%s=%s", name, json_string_value(value)));
+	} else if (json_is_number(value)) {
+		number = json_dumps(value, JSON_ENCODE_ANY);
+		word_add(plan, xasprintf("--%s=%s", name, number));
+		free(number);
+	} else if (!json_is_false(value) && !json_is_null(value)) {
+		return err_set(
+			err, ERR_USAGE,
+			"option '%s' is not a text, a number, true, false or a list of texts",
+			name);
+	}
+	return 0;
+}
+
+static int option_read(struct fp8conv_plan *plan, const char *name, const json_t *value,
+		       struct err *err)
+{
+	const json_t *one;
+	size_t i = 0;
+
+	while (option_names[i] && strcmp(option_names[i], name) != 0)
+		i++;
+	if (!option_names[i])
+		return words_unknown("option", name, option_names, "man 3 fp8conv", err);
+	if (!json_is_array(value))
+		return option_add(plan, name, value, err);
+	json_array_foreach(value, i, one) if (option_add(plan, name, one, err)) return -1;
+	return 0;
+}
+
+/* Makes the words of a command line. */
+static int words_make(struct fp8conv_plan *plan, const char *options, struct err *err)
+{
+	json_t *object = options ? json_decode((struct json_text){ options, strlen(options) }, err)
+				 : json_object();
+	const char *name;
+	json_t *value;
+	int rc = 0;
+
+	if (!object)
+		return err_wrap(err, "the options of a plan");
+	if (!json_is_object(object))
+		rc = err_set(err, ERR_USAGE, "the options of a plan are not a JSON object");
+	word_add(plan, xstrdup("quantize"));
+	json_object_foreach(object, name, value) rc = rc ? rc : option_read(plan, name, value, err);
+	word_add(plan, xstrdup("--"));
+	word_add(plan, xstrdup(PLAN_PATH));
+	json_decref(object);
+	return rc;
+}
+
+/* --- the tensors of the model --- */
+
+/* Returns the tensor of the model that a tensor of the source is. */
+static size_t model_of(const struct fp8conv_plan *plan, const struct tensor_ref *ref)
+{
+	return plan->model_of[low_bit_index(&plan->plan.source, ref)];
+}
+
+/* Returns the tensor of the model that a unit is read from. */
+static size_t unit_tensor(const struct fp8conv_plan *plan, const struct unit *unit)
+{
+	return model_of(plan, unit->low_bit ? unit->low_bit->packed : unit->source);
+}
+
+static void tensors_match(struct fp8conv_plan *plan, const struct fp8conv_model *model)
+{
+	const struct checkpoint *source = &plan->plan.source;
+
+	plan->model_of = xcalloc(plan->n, sizeof *plan->model_of);
+	plan->names = xcalloc(plan->n, sizeof *plan->names);
+	for (size_t i = 0; i < plan->n; i++) {
+		const struct tensor_ref *ref = checkpoint_find(source, model->tensors[i].name);
+
+		plan->model_of[low_bit_index(source, ref)] = i;
+		plan->names[i] = ref->tensor->name;
+	}
+}
+
+/* Lists the units by tensor, in their order. */
+static void units_list(struct fp8conv_plan *plan)
+{
+	const struct selection *selection = &plan->plan.selection;
+	size_t at = 0;
+
+	plan->units = xcalloc(selection->n_units, sizeof *plan->units);
+	for (size_t u = 0; u < selection->n_units; u++)
+		plan->entries[unit_tensor(plan, &selection->units[u])].n_units++;
+	for (size_t i = 0; i < plan->n; i++) {
+		plan->entries[i].first_unit = at;
+		at += plan->entries[i].n_units;
+		plan->entries[i].n_units = 0;
+	}
+	for (size_t u = 0; u < selection->n_units; u++) {
+		struct tensor_entry *entry =
+			&plan->entries[unit_tensor(plan, &selection->units[u])];
+
+		plan->units[entry->first_unit + entry->n_units++] = u;
+	}
+}
+
+static void output_list(struct fp8conv_plan *plan, size_t output, size_t at)
+{
+	const struct st_tensor *tensor = &plan->plan.shards[0].tensors[output];
+
+	plan->outputs[at] = output;
+	plan->items[at] = (struct fp8conv_item){ .size = sizeof plan->items[at],
+						 .name = tensor->name,
+						 .dtype = dtype_name(tensor->dtype),
+						 .n_dims = (size_t)tensor->n_dims,
+						 .shape = tensor->shape };
+}
+
+/* Lists the outputs by tensor; those of a unit follow each other in the shard. */
+static void outputs_list(struct fp8conv_plan *plan)
+{
+	const struct output_shard *shard = &plan->plan.shards[0];
+	size_t at = 0;
+
+	plan->outputs = xcalloc(shard->n_tensors, sizeof *plan->outputs);
+	plan->items = xcalloc(shard->n_tensors, sizeof *plan->items);
+	for (size_t i = 0; i < plan->n; i++) {
+		struct tensor_entry *entry = &plan->entries[i];
+
+		entry->first_output = at;
+		for (size_t k = 0; k < entry->n_units; k++) {
+			size_t u = plan->units[entry->first_unit + k];
+			size_t output = plan->plan.units[u].first_output;
+
+			for (; output < shard->n_tensors && shard->outputs[output].unit == u;
+			     output++)
+				output_list(plan, output, at++);
+		}
+		entry->n_outputs = at - entry->first_output;
+	}
+}
+
+static void notes_list(struct fp8conv_plan *plan)
+{
+	const struct notes *notes = &plan->plan.selection.notes;
+
+	for (size_t i = 0; i < notes->n; i++)
+		buf_printf(&plan->notes, "%s\n", notes->list[i].message);
+}
+
+static int plan_make(struct fp8conv_plan *plan, const struct fp8conv_model *model,
+		     const char *options, struct err *err)
+{
+	if (plan_files_init(&plan->files, model, err) || words_make(plan, options, err))
+		return -1;
+	plan->params = (struct convert_params){ .io = &plan->files.io,
+						.backend = plan->context->backend,
+						.n_threads = plan->context->n_threads };
+	if (quantize_plan_words(&plan->plan, &plan->params, (int)plan->n_words, plan->words, err))
+		return -1;
+	plan->n = model->n_tensors;
+	plan->entries = xcalloc(plan->n, sizeof *plan->entries);
+	plan->seen = xcalloc(plan->n, sizeof *plan->seen);
+	tensors_match(plan, model);
+	units_list(plan);
+	outputs_list(plan);
+	notes_list(plan);
+	memory_file_lay(&plan->files.output, plan->plan.shards[0].tensors,
+			plan->plan.shards[0].n_tensors, plan->plan.shards[0].header_size);
+	return 0;
+}
+
+static void plan_free(struct fp8conv_plan *plan)
+{
+	pipeline_free(plan->pipeline);
+	plan_release(&plan->plan);
+	for (size_t i = 0; plan->entries && i < plan->n; i++)
+		free(plan->entries[i].needed);
+	for (size_t i = 0; i < plan->n_words; i++)
+		free(plan->words[i]);
+	free(plan->words);
+	free(plan->names);
+	free(plan->model_of);
+	free(plan->entries);
+	free(plan->units);
+	free(plan->outputs);
+	free(plan->items);
+	free(plan->seen);
+	buf_release(&plan->notes);
+	plan_files_release(&plan->files);
+	free(plan);
+}
+
+static int plan_create(struct fp8conv_context *context, const struct fp8conv_model *model,
+		       const char *options, struct fp8conv_plan **plan, struct err *err)
+{
+	struct fp8conv_plan *made;
+
+	if (size_check(model, sizeof *model, "model", err))
+		return -1;
+	if (!plan || (model->n_tensors && !model->tensors))
+		return err_set(err, ERR_USAGE, "%s is NULL", plan ? "tensors" : "plan");
+	made = xcalloc(1, sizeof *made);
+	made->context = context;
+	made->plan.stream_fd = -1;
+	if (plan_make(made, model, options, err)) {
+		plan_free(made);
+		return -1;
+	}
+	*plan = made;
+	return 0;
+}
+
+/* --- entries --- */
+
+/* Adds a tensor to what tensor i needs, once. */
+static void need(struct fp8conv_plan *plan, size_t i, const struct tensor_ref *ref)
+{
+	struct tensor_entry *entry = &plan->entries[i];
+	size_t other = ref ? model_of(plan, ref) : 0;
+
+	if (!ref || plan->seen[other] == i + 1)
+		return;
+	plan->seen[other] = i + 1;
+	ARRAY_GROW(entry->needed, entry->n_needed);
+	entry->needed[entry->n_needed++] = other;
+}
+
+static void need_unit(struct fp8conv_plan *plan, size_t i, size_t u)
+{
+	const struct unit *unit = &plan->plan.selection.units[u];
+	const struct low_bit_weight *low_bit = unit->low_bit;
+
+	need(plan, i, low_bit ? low_bit->packed : unit->source);
+	need(plan, i, low_bit ? low_bit->scale : unit->source_scale.scale);
+	need(plan, i, low_bit ? low_bit->global : NULL);
+}
+
+/* Adds the weights with which a unit shares a scale that must be found. */
+static void need_group(struct fp8conv_plan *plan, size_t i, size_t u)
+{
+	const struct plan_unit *planned = &plan->plan.units[u];
+	const struct unit *unit = &plan->plan.selection.units[u];
+	const struct plan_group *group = &plan->plan.groups[unit->scale_group];
+
+	if (!unit->recipe || planned->same_codes || planned->spec->tile.rows != WHOLE ||
+	    !isnan(group->amax))
+		return;
+	for (size_t m = group->first; m != NO_UNIT; m = plan->plan.units[m].next_in_group)
+		need_unit(plan, i, m);
+}
+
+static void needs_find(struct fp8conv_plan *plan, size_t i)
+{
+	const struct tensor_entry *entry = &plan->entries[i];
+
+	for (size_t k = 0; k < entry->n_units; k++) {
+		need_unit(plan, i, plan->units[entry->first_unit + k]);
+		need_group(plan, i, plan->units[entry->first_unit + k]);
+	}
+}
+
+static int entry_fill(struct fp8conv_plan *plan, size_t i, struct fp8conv_entry *entry,
+		      struct err *err)
+{
+	const struct tensor_entry *own;
+	const struct unit *unit;
+
+	if (size_check(entry, sizeof *entry, "entry", err))
+		return -1;
+	if (i >= plan->n)
+		return err_set(err, ERR_USAGE, "the model has %zu tensors, and no number %zu",
+			       plan->n, i);
+	own = &plan->entries[i];
+	if (!own->needed)
+		needs_find(plan, i);
+	*entry = (struct fp8conv_entry){ .size = sizeof *entry,
+					 .action = "drop",
+					 .n_outputs = own->n_outputs,
+					 .outputs = plan->items + own->first_output,
+					 .n_needed = own->n_needed,
+					 .needed = own->needed };
+	if (!own->n_units)
+		return 0;
+	unit = &plan->plan.selection.units[plan->units[own->first_unit]];
+	entry->action = unit->recipe ? "quantize" : "keep";
+	entry->recipe = unit->recipe ? unit->recipe->name : NULL;
+	entry->reason = unit->reason;
+	entry->source = unit->rule_source;
+	return 0;
+}
+
+/* --- conversion --- */
+
+static int conversion_read(struct fp8conv_plan *plan, const struct fp8conv_conversion *conversion,
+			   struct err *err)
+{
+	size_t i = conversion->tensor;
+	uint64_t size;
+
+	if (size_check(conversion, sizeof *conversion, "a conversion", err))
+		return -1;
+	if (i >= plan->n)
+		return err_set(err, ERR_USAGE, "the model has %zu tensors, and no number %zu",
+			       plan->n, i);
+	size = plan->files.sizes[i];
+	if (!conversion->data && size)
+		return err_set(err, ERR_USAGE, "the data of tensor '%s' are NULL", plan->names[i]);
+	if (conversion->bytes && conversion->bytes != size)
+		return err_set(err, ERR_USAGE,
+			       "tensor '%s' has %" PRIu64 " bytes in the plan, and %zu at data",
+			       plan->names[i], size, conversion->bytes);
+	for (size_t k = 0; conversion->outputs && k < plan->entries[i].n_outputs; k++) {
+		size_t at = plan->entries[i].first_output + k;
+
+		if (!conversion->outputs[k])
+			return err_set(err, ERR_USAGE, "the memory of output '%s' is NULL",
+				       plan->items[at].name);
+		memory_file_set(&plan->files.output, plan->outputs[at], conversion->outputs[k]);
+	}
+	memory_file_set(&plan->files.model, i, conversion->data);
+	return 0;
+}
+
+/* Forgets what conversion_read() has set. */
+static void conversion_forget(struct fp8conv_plan *plan,
+			      const struct fp8conv_conversion *conversion)
+{
+	const struct tensor_entry *entry = &plan->entries[conversion->tensor];
+
+	memory_file_set(&plan->files.model, conversion->tensor, NULL);
+	for (size_t k = 0; k < entry->n_outputs; k++)
+		memory_file_set(&plan->files.output, plan->outputs[entry->first_output + k], NULL);
+}
+
+/* Checks that all tensors are there that an entry needs. */
+static int check_needed(struct fp8conv_plan *plan, size_t i, struct err *err)
+{
+	struct tensor_entry *entry = &plan->entries[i];
+
+	if (!entry->needed)
+		needs_find(plan, i);
+	for (size_t k = 0; k < entry->n_needed; k++)
+		if (plan->files.sizes[entry->needed[k]] &&
+		    !memory_file_get(&plan->files.model, entry->needed[k]))
+			return err_set(err, ERR_USAGE,
+				       "the conversion of tensor '%s' needs '%s' too: give both in "
+				       "one call",
+				       plan->names[i], plan->names[entry->needed[k]]);
+	return 0;
+}
+
+static int convert(struct fp8conv_plan *plan, const struct output_set *set, struct err *err)
+{
+	const struct output_shard *shard = &plan->plan.shards[0];
+	struct writer writer = { 0 };
+	int rc;
+
+	if (!plan->pipeline &&
+	    pipeline_new(&plan->pipeline, &plan->plan, &plan->params, &plan->progress, err))
+		return -1;
+	rc = writer_open_anonymous(&writer, &plan->files.io, PLAN_PATH, &(struct buf){ 0 },
+				   shard->header_size + shard->data_size, err);
+	rc = rc ? rc : pipeline_outputs(plan->pipeline, 0, set, &writer, err);
+	writer_release(&writer);
+	return rc;
+}
+
+static int apply_read(struct fp8conv_plan *plan, const struct fp8conv_conversion *list, size_t n,
+		      struct err *err)
+{
+	struct output_set set = { 0 };
+	size_t *outputs = NULL;
+	int rc = 0;
+
+	for (size_t c = 0; !rc && c < n; c++) {
+		const struct tensor_entry *entry = &plan->entries[list[c].tensor];
+
+		if (!list[c].outputs)
+			continue;
+		rc = check_needed(plan, list[c].tensor, err);
+		for (size_t k = 0; k < entry->n_outputs; k++) {
+			ARRAY_GROW(outputs, set.n);
+			outputs[set.n++] = plan->outputs[entry->first_output + k];
+		}
+	}
+	set.list = outputs;
+	if (!rc && set.n)
+		rc = convert(plan, &set, err);
+	free(outputs);
+	return rc;
+}
+
+static int apply(struct fp8conv_plan *plan, const struct fp8conv_conversion *list, size_t n,
+		 struct err *err)
+{
+	size_t n_read = 0;
+	int rc = 0;
+
+	if (n && !list)
+		return err_set(err, ERR_USAGE, "list is NULL");
+	while (!rc && n_read < n) {
+		rc = conversion_read(plan, &list[n_read], err);
+		n_read += !rc;
+	}
+	rc = rc ? rc : apply_read(plan, list, n, err);
+	for (size_t c = 0; c < n_read; c++)
+		conversion_forget(plan, &list[c]);
+	return rc;
+}
+
+/* --- the functions --- */
+
+EXPORTED int fp8conv_plan_create(struct fp8conv_context *context, const struct fp8conv_model *model,
+				 const char *options, struct fp8conv_plan **plan,
+				 struct fp8conv_error *error)
+{
+	struct err err = { 0 };
+	int rc = context_take(context, &err);
+
+	if (!rc) {
+		rc = plan_create(context, model, options, plan, &err);
+		context_leave(context);
+	}
+	return error_out(rc, &err, error);
+}
+
+EXPORTED void fp8conv_plan_destroy(struct fp8conv_plan *plan)
+{
+	if (plan)
+		plan_free(plan);
+}
+
+EXPORTED int fp8conv_plan_entry(struct fp8conv_plan *plan, size_t i, struct fp8conv_entry *entry,
+				struct fp8conv_error *error)
+{
+	struct err err = { 0 };
+	int rc = plan ? context_take(plan->context, &err)
+		      : err_set(&err, ERR_USAGE, "the plan is NULL");
+
+	if (!rc) {
+		rc = entry_fill(plan, i, entry, &err);
+		context_leave(plan->context);
+	}
+	return error_out(rc, &err, error);
+}
+
+EXPORTED int fp8conv_plan_apply(struct fp8conv_plan *plan, const struct fp8conv_conversion *list,
+				size_t n, struct fp8conv_error *error)
+{
+	struct err err = { 0 };
+	int rc = plan ? context_take(plan->context, &err)
+		      : err_set(&err, ERR_USAGE, "the plan is NULL");
+
+	if (!rc) {
+		rc = apply(plan, list, n, &err);
+		context_leave(plan->context);
+	}
+	return error_out(rc, &err, error);
+}
+
+EXPORTED const char *fp8conv_plan_text(const struct fp8conv_plan *plan, const char *name)
+{
+	const struct plan_texts *files = plan ? &plan->plan.files : NULL;
+	const struct {
+		const char *name;
+		const struct buf *text;
+	} texts[] = { { CONFIG_NAME, &files->config },
+		      { HF_QUANT_CONFIG_NAME, &files->hf_quant_config },
+		      { PARAMS_NAME, &files->params },
+		      { "quantization_config", &files->quantization },
+		      { "notes", &plan->notes } };
+
+	for (size_t i = 0; plan && name && i < sizeof texts / sizeof *texts; i++)
+		if (!strcmp(texts[i].name, name))
+			return texts[i].text->len ? texts[i].text->data : NULL;
+	return NULL;
+}
