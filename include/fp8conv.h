@@ -302,6 +302,10 @@ struct fp8conv_conversion {
 	const void *data; /* contiguous, in the memory of the process */
 	size_t bytes;	  /* at data; 0: unknown, else another number than its own is refused */
 	void *const *outputs; /* memory for each output of its entry; NULL: it is only read */
+	/* 1: F32 scales of blocks lie by columns, each padded with zeros to a multiple of 4
+	 * elements, as DeepGEMM reads them: (..., rows, columns) takes round_up(rows, 4) * columns
+	 * elements.  0: as in a file. */
+	int scales_by_columns;
 };
 
 /* Converts n tensors: writes their outputs, byte for byte as `fp8conv quantize` does.  The list has
@@ -352,7 +356,6 @@ int fp8conv_amax_save(const char *path, const struct fp8conv_amax_file *file,
 /* Reads a file.  The caller frees it by one fp8conv_free(). */
 int fp8conv_amax_load(const char *path, struct fp8conv_amax_file **file,
 		      struct fp8conv_error *error);
-
 
 /* -- Jobs ----------------------------------------------------------------- */
 

@@ -17,6 +17,8 @@
 #include "lib/context.h"
 #include "lib/plan_files.h"
 
+#define SCALE_ALIGN 4 /* DeepGEMM: 16 bytes, for TMA */
+
 /* The units and outputs of a tensor of the model: runs in lists by tensor. */
 struct tensor_entry {
 	size_t first_unit, n_units;
@@ -457,6 +459,50 @@ static int apply_read(struct fp8conv_plan *plan, const struct fp8conv_conversion
 	return rc;
 }
 
+/* Moves scales from rows to columns of round_up(rows, 4) elements, in place. */
+static void to_columns(float *scales, size_t rows, size_t columns)
+{
+	size_t padded = round_up(rows, SCALE_ALIGN);
+	float *from = xcalloc(rows * columns, sizeof *from);
+
+	memcpy(from, scales, rows * columns * sizeof *from);
+	memset(scales, 0, padded * columns * sizeof *scales);
+	for (size_t r = 0; r < rows; r++)
+		for (size_t c = 0; c < columns; c++)
+			scales[c * padded + r] = from[r * columns + c];
+	free(from);
+}
+
+/* Moves the F32 scales of a conversion; matrices of a stack from the last one on, because each
+ * grows. */
+static void scales_to_columns(const struct fp8conv_plan *plan,
+			      const struct fp8conv_conversion *conversion)
+{
+	const struct tensor_entry *entry = &plan->entries[conversion->tensor];
+
+	for (size_t k = 0; k < entry->n_outputs; k++) {
+		size_t output = plan->outputs[entry->first_output + k];
+		const struct st_tensor *tensor = &plan->plan.shards[0].tensors[output];
+		size_t rows, columns, n = 1;
+
+		if (!plan->plan.shards[0].outputs[output].is_scale || tensor->dtype != DT_F32 ||
+		    tensor->n_dims < 2)
+			continue;
+		rows = tensor->shape[tensor->n_dims - 2];
+		columns = tensor->shape[tensor->n_dims - 1];
+		n = rows && columns
+			    ? st_n_elements(tensor->shape, tensor->n_dims) / (rows * columns)
+			    : 0;
+		while (n-- > 0) {
+			float *scales = conversion->outputs[k];
+			float *to = scales + n * round_up(rows, SCALE_ALIGN) * columns;
+
+			memmove(to, scales + n * rows * columns, rows * columns * sizeof *to);
+			to_columns(to, rows, columns);
+		}
+	}
+}
+
 static int apply(struct fp8conv_plan *plan, const struct fp8conv_conversion *list, size_t n,
 		 struct err *err)
 {
@@ -472,6 +518,9 @@ static int apply(struct fp8conv_plan *plan, const struct fp8conv_conversion *lis
 	rc = rc ? rc : apply_read(plan, list, n, err);
 	for (size_t c = 0; c < n_read; c++)
 		conversion_forget(plan, &list[c]);
+	for (size_t c = 0; !rc && c < n; c++)
+		if (list[c].scales_by_columns && list[c].outputs)
+			scales_to_columns(plan, &list[c]);
 	return rc;
 }
 

@@ -11,7 +11,8 @@ $(SUPPORT): $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/unit/support/*.c))
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
 # These call the shared library, as a user's program does.
-$(filter %/test_library %/test_library_state %/test_library_run,$(UNIT)) $(BUILD)/bench/library: $(BUILD)/$(SO)
+$(filter %/test_library %/test_library_state %/test_library_run %/test_library_plan,$(UNIT)) \
+	$(BUILD)/bench/library: $(BUILD)/$(SO)
 # A test, proof or benchmark is one file and the library; a unit test has the support too.
 $(UNIT): $(SUPPORT)
 $(BUILD)/%: %.c $(BUILD)/libfp8conv.a
@@ -78,9 +79,10 @@ FUZZ_OBJ  := $(patsubst %,$(BUILD)/tests/fuzz/%.o,support checkpoint \
 	     $(if $(findstring fuzzer,$(SANITIZE)),,replay))
 FUZZ_MAIN := $(if $(findstring fuzzer,$(SANITIZE)),-fsanitize=fuzzer)
 $(BUILD)/tests/fuzz/fuzz_config: $(BUILD)/tests/unit/support/memory_checkpoint.o
+$(BUILD)/tests/fuzz/fuzz_plan: $(SO_OBJ) $(filter-out %/main.o,$(CLI_OBJ))
 $(FUZZ): $(BUILD)/tests/fuzz/%: tests/fuzz/%.c $(FUZZ_OBJ) $(BUILD)/libfp8conv.a
 	@mkdir -p $(@D); echo "  CC   $@"
-	$(Q)$(C) -fPIE -pie $(FUZZ_MAIN) -o $@ $(filter %.c %.o %.a,$^) $(LDFLAGS) $(LIBS)
+	$(Q)$(C) -fPIE -pie $(FUZZ_MAIN) -o $@ $(filter %.c %.o,$^) $(filter %.a,$^) $(LDFLAGS) $(LIBS)
 
 ## make lint         cppcheck, clang-tidy and gcc -fanalyzer (make deps EXTRA="clang-tidy cppcheck")
 .PHONY: lint

@@ -65,6 +65,9 @@ QUANTIZATIONS = [
     {"quantization": {"quant_algo": "MXFP8"}},
 ]
 
+# Options of a plan of the library.
+PLANS = [{}, {"recipe": "current", "format": "compressed-tensors"}, {"recipe": "mxfp8", "on-nonfinite": "saturate"},
+         {"recipe": "blockwise", "ragged": True, "target": "vllm"}, {"requantize": True, "tensor": ["up=channelwise", "down=skip"]}]
 CARDS = ["license: apache-2.0\nlanguage:\n- en\n- 'no'\npipeline_tag: text-generation", "language: [en, \"fr\", 'it''s']",
          "license: \"a \\\"b\\\" \\\\\" # comment", "license: &x |\n  a\nbase_model:\n  - Org/Name", "license_name: {a: b}\r\n# x",
          "library_name: !!str x\nbase_model_relation: quantized\nlicense_link: https://x/y"]
@@ -196,6 +199,8 @@ def main():
             options = 2 | kind % 2 << 6 if name.startswith("fp8") else kind % 2 | kind % 3 << 3 | kind % 4 // 3 << 2
             put("convert", bytes([kind, options]) + (json.dumps(CONFIGS[0]).encode() if kind % 2 else b""), text,
                 b"\x80\x3f\x00\xbf")
+        for j, options in enumerate(PLANS):
+            put("plan", json.dumps(options), json.dumps(CONFIGS[j % 2]), "\n".join(line for line in lines if line != "/"), b"\x80\x3f\0\xbf")
     for i, (config, matrices, others) in enumerate(RUNNING.values()):
         high = "\n".join(ENDS + others + [f"model.layers.0.{name}.weight BF16 {n} {k}" for name, n, k in matrices])
         put("eval", json.dumps(SMALL | config), high, b"\x80\x3d\x10\xbd\x20\x3d", b"", b"\x12\0" + IDS.encode())

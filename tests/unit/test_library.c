@@ -282,6 +282,16 @@ static void public_structs_stay_as_they_are(void **state)
 	SIZE(run, 64), PLACE(run, cancel, 8), PLACE(run, progress, 16), PLACE(run, log, 24);
 	PLACE(run, user, 32), PLACE(run, output, 40), PLACE(run, output_size, 48);
 	PLACE(run, status, 56);
+	SIZE(item, 48), PLACE(item, name, 8), PLACE(item, dtype, 16), PLACE(item, n_dims, 24);
+	PLACE(item, shape, 32), PLACE(item, data, 40);
+	SIZE(model, 32), PLACE(model, config, 8), PLACE(model, n_tensors, 16);
+	PLACE(model, tensors, 24);
+	SIZE(entry, 72), PLACE(entry, action, 8), PLACE(entry, recipe, 16);
+	PLACE(entry, reason, 24), PLACE(entry, source, 32), PLACE(entry, n_outputs, 40);
+	PLACE(entry, outputs, 48), PLACE(entry, n_needed, 56), PLACE(entry, needed, 64);
+	SIZE(conversion, 48), PLACE(conversion, tensor, 8), PLACE(conversion, data, 16);
+	PLACE(conversion, bytes, 24), PLACE(conversion, outputs, 32);
+	PLACE(conversion, scales_by_columns, 40);
 	SIZE(amax_module, 56), PLACE(amax_module, name, 8), PLACE(amax_module, attention, 16);
 	PLACE(amax_module, n_passes, 24), PLACE(amax_module, stride, 32);
 	PLACE(amax_module, amax, 40), PLACE(amax_module, tokens, 48);
