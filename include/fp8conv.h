@@ -298,9 +298,9 @@ int fp8conv_plan_entry(struct fp8conv_plan *plan, size_t i, struct fp8conv_entry
 /* A tensor to convert. */
 struct fp8conv_conversion {
 	size_t size;
-	size_t tensor;	  /* its index in the model */
-	const void *data; /* contiguous, in the memory of the process */
-	size_t bytes;	  /* at data; 0: unknown, else another number than its own is refused */
+	size_t tensor;	      /* its index in the model */
+	const void *data;     /* contiguous, in the memory of the process */
+	size_t bytes;	      /* at data; 0: unknown, else another number than its own is refused */
 	void *const *outputs; /* memory for each output of its entry; NULL: it is only read */
 	/* 1: F32 scales of blocks lie by columns, each padded with zeros to a multiple of 4
 	 * elements, as DeepGEMM reads them: (..., rows, columns) takes round_up(rows, 4) * columns

@@ -48,4 +48,19 @@ int word_check(int value, int n, const char *name, struct err *err);
 /* Returns the code of a call that returned rc, and copies the reason to *error. */
 int error_out(int rc, const struct err *err, struct fp8conv_error *error);
 
+/* The words of a command line. */
+struct command_words {
+	size_t n;
+	char **list;
+};
+
+/* Adds a word, which it takes over. */
+void words_add(struct command_words *words, char *word);
+
+/* Adds the options of a JSON object (NULL: none) whose keys are in `names`: a text or a number as a
+ * value, true as a flag, each of a list by itself; false and null are no option.  ERR_USAGE. */
+int words_make(struct command_words *words, const char *options, const char *const *names,
+	       struct err *err);
+void words_release(struct command_words *words);
+
 #endif

@@ -1,23 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The plan of `quantize` over tensors of the caller.  Deciding and converting are the command's:
- * this file turns options into its words, tensors into files (plan_files.h), and units into
- * entries.
+ * options become its words, tensors files (plan_files.h), and units entries.
  */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "base/mem.h"
-#include "base/words.h"
 #include "cli/quantize.h"
 #include "execute/pipeline.h"
 #include "lib/context.h"
 #include "lib/plan_files.h"
-
-#define SCALE_ALIGN 4 /* DeepGEMM: 16 bytes, for TMA */
 
 /* The units and outputs of a tensor of the model: runs in lists by tensor. */
 struct tensor_entry {
@@ -34,8 +29,7 @@ struct fp8conv_plan {
 	struct progress progress;
 	struct plan plan;
 	struct pipeline *pipeline; /* NULL before the first call that converts */
-	size_t n_words;
-	char **words;
+	struct command_words words;
 	size_t n; /* tensors of the model */
 	const char **names;
 	size_t *model_of; /* by tensor of plan.source.tensors: of the model */
@@ -47,80 +41,13 @@ struct fp8conv_plan {
 	struct buf notes;
 };
 
-/* --- options --- */
-
-static const char *const option_names[] = {
+/* Options that decide about tensors, numbers and formats. */
+static const char *const plan_options[] = {
 	"recipe",    "format",	    "target",	  "tp",		  "kv-cache",	"calibration",
 	"amax-algo", "uncovered",   "min-tokens", "on-nonfinite", "include",	"exclude",
 	"tensor",    "tensors",	    "profile",	  "ragged",	  "requantize", "fp8-format",
 	"scale-fmt", "scale-arith", "mx-scale",	  "amax-epsilon", "margin",	NULL
 };
-
-static void word_add(struct fp8conv_plan *plan, char *word)
-{
-	ARRAY_GROW(plan->words, plan->n_words);
-	plan->words[plan->n_words++] = word;
-}
-
-/* Adds an option of the command line: with a value, or as a flag that is set. */
-static int option_add(struct fp8conv_plan *plan, const char *name, const json_t *value,
-		      struct err *err)
-{
-	char *number;
-
-	if (json_is_true(value)) {
-		word_add(plan, xasprintf("--%s", name));
-	} else if (json_is_string(value)) {
-		word_add(plan, xasprintf("--%s=%s", name, json_string_value(value)));
-	} else if (json_is_number(value)) {
-		number = json_dumps(value, JSON_ENCODE_ANY);
-		word_add(plan, xasprintf("--%s=%s", name, number));
-		free(number);
-	} else if (!json_is_false(value) && !json_is_null(value)) {
-		return err_set(
-			err, ERR_USAGE,
-			"option '%s' is not a text, a number, true, false or a list of texts",
-			name);
-	}
-	return 0;
-}
-
-static int option_read(struct fp8conv_plan *plan, const char *name, const json_t *value,
-		       struct err *err)
-{
-	const json_t *one;
-	size_t i = 0;
-
-	while (option_names[i] && strcmp(option_names[i], name) != 0)
-		i++;
-	if (!option_names[i])
-		return words_unknown("option", name, option_names, "man 3 fp8conv", err);
-	if (!json_is_array(value))
-		return option_add(plan, name, value, err);
-	json_array_foreach(value, i, one) if (option_add(plan, name, one, err)) return -1;
-	return 0;
-}
-
-/* Makes the words of a command line. */
-static int words_make(struct fp8conv_plan *plan, const char *options, struct err *err)
-{
-	json_t *object = options ? json_decode((struct json_text){ options, strlen(options) }, err)
-				 : json_object();
-	const char *name;
-	json_t *value;
-	int rc = 0;
-
-	if (!object)
-		return err_wrap(err, "the options of a plan");
-	if (!json_is_object(object))
-		rc = err_set(err, ERR_USAGE, "the options of a plan are not a JSON object");
-	word_add(plan, xstrdup("quantize"));
-	json_object_foreach(object, name, value) rc = rc ? rc : option_read(plan, name, value, err);
-	word_add(plan, xstrdup("--"));
-	word_add(plan, xstrdup(PLAN_PATH));
-	json_decref(object);
-	return rc;
-}
 
 /* --- the tensors of the model --- */
 
@@ -219,12 +146,17 @@ static void notes_list(struct fp8conv_plan *plan)
 static int plan_make(struct fp8conv_plan *plan, const struct fp8conv_model *model,
 		     const char *options, struct err *err)
 {
-	if (plan_files_init(&plan->files, model, err) || words_make(plan, options, err))
+	words_add(&plan->words, xstrdup("quantize"));
+	if (plan_files_init(&plan->files, model, err) ||
+	    words_make(&plan->words, options, plan_options, err))
 		return -1;
+	words_add(&plan->words, xstrdup("--"));
+	words_add(&plan->words, xstrdup(PLAN_PATH));
 	plan->params = (struct convert_params){ .io = &plan->files.io,
 						.backend = plan->context->backend,
 						.n_threads = plan->context->n_threads };
-	if (quantize_plan_words(&plan->plan, &plan->params, (int)plan->n_words, plan->words, err))
+	if (quantize_plan_words(&plan->plan, &plan->params, (int)plan->words.n, plan->words.list,
+				err))
 		return -1;
 	plan->n = model->n_tensors;
 	plan->entries = xcalloc(plan->n, sizeof *plan->entries);
@@ -244,9 +176,7 @@ static void plan_free(struct fp8conv_plan *plan)
 	plan_release(&plan->plan);
 	for (size_t i = 0; plan->entries && i < plan->n; i++)
 		free(plan->entries[i].needed);
-	for (size_t i = 0; i < plan->n_words; i++)
-		free(plan->words[i]);
-	free(plan->words);
+	words_release(&plan->words);
 	free(plan->names);
 	free(plan->model_of);
 	free(plan->entries);
@@ -459,47 +389,18 @@ static int apply_read(struct fp8conv_plan *plan, const struct fp8conv_conversion
 	return rc;
 }
 
-/* Moves scales from rows to columns of round_up(rows, 4) elements, in place. */
-static void to_columns(float *scales, size_t rows, size_t columns)
-{
-	size_t padded = round_up(rows, SCALE_ALIGN);
-	float *from = xcalloc(rows * columns, sizeof *from);
-
-	memcpy(from, scales, rows * columns * sizeof *from);
-	memset(scales, 0, padded * columns * sizeof *scales);
-	for (size_t r = 0; r < rows; r++)
-		for (size_t c = 0; c < columns; c++)
-			scales[c * padded + r] = from[r * columns + c];
-	free(from);
-}
-
-/* Moves the F32 scales of a conversion; matrices of a stack from the last one on, because each
- * grows. */
+/* Moves the F32 scales of a conversion. */
 static void scales_to_columns(const struct fp8conv_plan *plan,
 			      const struct fp8conv_conversion *conversion)
 {
 	const struct tensor_entry *entry = &plan->entries[conversion->tensor];
+	const struct output_shard *shard = &plan->plan.shards[0];
 
 	for (size_t k = 0; k < entry->n_outputs; k++) {
 		size_t output = plan->outputs[entry->first_output + k];
-		const struct st_tensor *tensor = &plan->plan.shards[0].tensors[output];
-		size_t rows, columns, n = 1;
 
-		if (!plan->plan.shards[0].outputs[output].is_scale || tensor->dtype != DT_F32 ||
-		    tensor->n_dims < 2)
-			continue;
-		rows = tensor->shape[tensor->n_dims - 2];
-		columns = tensor->shape[tensor->n_dims - 1];
-		n = rows && columns
-			    ? st_n_elements(tensor->shape, tensor->n_dims) / (rows * columns)
-			    : 0;
-		while (n-- > 0) {
-			float *scales = conversion->outputs[k];
-			float *to = scales + n * round_up(rows, SCALE_ALIGN) * columns;
-
-			memmove(to, scales + n * rows * columns, rows * columns * sizeof *to);
-			to_columns(to, rows, columns);
-		}
+		if (shard->outputs[output].is_scale && shard->tensors[output].dtype == DT_F32)
+			memory_by_columns(conversion->outputs[k], &shard->tensors[output]);
 	}
 }
 

@@ -10,6 +10,9 @@
 #include "base/mem.h"
 #include "ckpt/checkpoint.h"
 #include "lib/context.h"
+#include "num/scale_grid.h"
+
+#define COLUMN_ALIGN 4 /* elements; DeepGEMM: 16 bytes, for TMA */
 
 /* Descriptors, above those of the system. */
 enum { FD_FOLDER = INT_MAX - 3, FD_CONFIG, FD_MODEL, FD_OUTPUT };
@@ -247,6 +250,36 @@ void memory_file_set(struct memory_file *file, size_t i, const void *data)
 const void *memory_file_get(const struct memory_file *file, size_t i)
 {
 	return file->range_of[i] == SIZE_MAX ? NULL : file->ranges[file->range_of[i]].data;
+}
+
+static void matrix_by_columns(float *values, size_t rows, size_t columns)
+{
+	size_t padded = round_up(rows, COLUMN_ALIGN);
+	float *from = xcalloc(rows * columns, sizeof *from);
+
+	memcpy(from, values, rows * columns * sizeof *from);
+	memset(values, 0, padded * columns * sizeof *values);
+	for (size_t r = 0; r < rows; r++)
+		for (size_t c = 0; c < columns; c++)
+			values[c * padded + r] = from[r * columns + c];
+	free(from);
+}
+
+/* From the last matrix on, because each grows. */
+void memory_by_columns(float *values, const struct st_tensor *tensor)
+{
+	uint64_t n = st_n_elements(tensor->shape, tensor->n_dims), rows, columns;
+
+	if (tensor->n_dims < 2 || !n)
+		return;
+	rows = tensor->shape[tensor->n_dims - 2];
+	columns = tensor->shape[tensor->n_dims - 1];
+	for (size_t i = n / (rows * columns); i-- > 0;) {
+		float *to = values + i * round_up(rows, COLUMN_ALIGN) * columns;
+
+		memmove(to, values + i * rows * columns, rows * columns * sizeof *to);
+		matrix_by_columns(to, rows, columns);
+	}
 }
 
 static int read_item(struct plan_files *files, const struct fp8conv_item *item,

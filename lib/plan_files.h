@@ -53,4 +53,8 @@ void memory_file_set(struct memory_file *file, size_t i, const void *data);
 /* Returns the data of tensor i; NULL: not known. */
 const void *memory_file_get(const struct memory_file *file, size_t i);
 
+/* Moves matrices of F32, in the last two dimensions of a tensor, from rows to columns, each padded
+ * with zeros to a multiple of 4 elements.  There must be room for it. */
+void memory_by_columns(float *values, const struct st_tensor *tensor);
+
 #endif

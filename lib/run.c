@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/json.h"
 #include "base/mem.h"
+#include "base/words.h"
 #include "cli/program.h"
 #include "cli/progress/progress.h"
 #include "lib/context.h"
@@ -117,6 +119,77 @@ static int run_checked(int argc, const char *const *argv, struct fp8conv_run *ru
 	run->output = NULL;
 	run->output_size = 0;
 	return -1;
+}
+
+void words_add(struct command_words *words, char *word)
+{
+	ARRAY_GROW(words->list, words->n);
+	words->list[words->n++] = word;
+}
+
+void words_release(struct command_words *words)
+{
+	for (size_t i = 0; i < words->n; i++)
+		free(words->list[i]);
+	free(words->list);
+}
+
+/* Adds an option of the command line: with a value, or as a flag that is set. */
+static int option_add(struct command_words *words, const char *name, const json_t *value,
+		      struct err *err)
+{
+	char *number;
+
+	if (json_is_true(value)) {
+		words_add(words, xasprintf("--%s", name));
+	} else if (json_is_string(value)) {
+		words_add(words, xasprintf("--%s=%s", name, json_string_value(value)));
+	} else if (json_is_number(value)) {
+		number = json_dumps(value, JSON_ENCODE_ANY);
+		words_add(words, xasprintf("--%s=%s", name, number));
+		free(number);
+	} else if (!json_is_false(value) && !json_is_null(value)) {
+		return err_set(
+			err, ERR_USAGE,
+			"option '%s' is not a text, a number, true, false or a list of texts",
+			name);
+	}
+	return 0;
+}
+
+static int option_read(struct command_words *words, const char *name, const json_t *value,
+		       const char *const *names, struct err *err)
+{
+	const json_t *one;
+	size_t i = 0;
+
+	while (names[i] && strcmp(names[i], name) != 0)
+		i++;
+	if (!names[i])
+		return words_unknown("option", name, names, "man 3 fp8conv", err);
+	if (!json_is_array(value))
+		return option_add(words, name, value, err);
+	json_array_foreach(value, i, one) if (option_add(words, name, one, err)) return -1;
+	return 0;
+}
+
+int words_make(struct command_words *words, const char *options, const char *const *names,
+	       struct err *err)
+{
+	json_t *object = options ? json_decode((struct json_text){ options, strlen(options) }, err)
+				 : json_object();
+	const char *name;
+	json_t *value;
+	int rc = 0;
+
+	if (!object)
+		return err_wrap(err, "the options of a plan");
+	if (!json_is_object(object))
+		rc = err_set(err, ERR_USAGE, "the options of a plan are not a JSON object");
+	json_object_foreach(object, name, value) rc =
+		rc ? rc : option_read(words, name, value, names, err);
+	json_decref(object);
+	return rc;
 }
 
 EXPORTED int fp8conv_run(int argc, const char *const *argv, struct fp8conv_run *run,
