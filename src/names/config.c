@@ -211,10 +211,11 @@ static int read_level(struct model_config *config, const json_t *object, struct 
 	char **type = &config->model_types[config->n_model_types];
 	bool is_seq2seq = false;
 
-	if (read_string("model_type", json_object_get(object, "model_type"), type, err) ||
-	    read_level_sizes(config, object, err))
+	if (read_string("model_type", json_object_get(object, "model_type"), type, err))
 		return -1;
 	config->n_model_types += *type != NULL;
+	if (read_level_sizes(config, object, err))
+		return -1;
 	config->has_parts |= has_part(object);
 	if (seq2seq && !json_is_null(seq2seq) &&
 	    read_flag("is_encoder_decoder", seq2seq, &is_seq2seq, err))
