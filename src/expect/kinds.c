@@ -259,8 +259,18 @@ static bool others_have(const struct expect *expect, const struct class *classes
 	return true;
 }
 
+/* Is the template a norm directly in the layer? */
+static bool is_own_norm(const struct expect *expect, uint32_t template)
+{
+	size_t len;
+	const char *name = expect_template_name(expect, template, &len);
+
+	return expect->templates[template].facts.role == ROLE_NORM && len > 7 &&
+	       !memchr(name, '.', len - 7);
+}
+
 /* Has layer a a part of the module that the template's module is in, and nothing in it that the
- * others have not?  A norm may be in the layer itself. */
+ * others have not?  A norm may be in the layer itself: kinds may have theirs under other names. */
 static bool has_rest(const struct expect *expect, const struct class *classes, size_t n,
 		     const struct class *a, uint32_t template)
 {
@@ -270,20 +280,21 @@ static bool has_rest(const struct expect *expect, const struct class *classes, s
 	n_parent = len - (sizeof ".weight" - 1);
 	while (n_parent && name[n_parent - 1] != '.')
 		n_parent--;
-	if (!n_parent)
-		return expect->templates[template].facts.role == ROLE_NORM;
+	if (!n_parent && !is_own_norm(expect, template))
+		return false;
 	for (size_t i = 0; i < a->first->n; i++) {
 		const struct expect_member *member = &expect->members[a->first->first + i];
 		size_t n_other;
 		const char *other = expect_template_name(expect, member->template, &n_other);
 
-		if (n_other < n_parent || memcmp(name, other, n_parent) != 0)
+		if (n_other < n_parent || memcmp(name, other, n_parent) != 0 ||
+		    (!n_parent && !is_own_norm(expect, member->template)))
 			continue;
 		if (!others_have(expect, classes, n, a, member->template))
 			return false;
 		has++;
 	}
-	return has;
+	return has || !n_parent;
 }
 
 static bool is_weight(const struct expect *expect, uint32_t template)

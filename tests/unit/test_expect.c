@@ -344,6 +344,9 @@ static void lone_layers_have_their_modules(void **state)
 			    "3.mlp.gate.weight BF16 4 64\n",
 		  .expected = "1 " L "1.mlp.gate.weight; " },
 		{ .old = L "1.self_attn", .new = L "1.mixer", .expected = "" },
+		/* OLMo hybrid's layers of full attention, as transformers' modeling_olmo_hybrid.py
+		 * has them, have another norm than its other layers */
+		{ .old = L "1.input_layernorm", .new = L "1.post_norm", .expected = "" },
 	};
 
 	(void)state;
