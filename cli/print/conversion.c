@@ -85,7 +85,7 @@ static void print_low_bit(const struct conversion_report *report)
 {
 	struct low_bit_totals totals = low_bit_total(report->plan);
 
-	if (totals.n && report->result->has_figures)
+	if (totals.n && report->result->has_figures && report->plan->recipe)
 		fprintf(program.err, "low-bit    %zu of %zu tensors are exact\n",
 			totals.n - report->result->figures.n_inexact, totals.n);
 }

@@ -39,8 +39,7 @@ static int convert_shard(struct execution *execution, size_t i, struct err *err)
 		goto out;
 	if (manifest_add_shard(&execution->out, &record, err))
 		goto out;
-	if (execution->plan->conversion == CONVERT_QUANTIZE)
-		add_figures(execution, i);
+	add_figures(execution, i);
 	execution->done[i] = true;
 	execution->result->shards_done++;
 	rc = 0;

@@ -30,11 +30,17 @@ static char *sentence_make(const struct plan *plan, const struct figures *figure
 
 void exactness_note(struct plan *plan, const struct convert_result *result)
 {
-	char *sentence = result->has_figures ? sentence_make(plan, &result->figures) : NULL;
+	const struct figures *figures = &result->figures;
+	char *sentence = result->has_figures && plan->recipe ? sentence_make(plan, figures) : NULL;
 
+	if (plan->conversion == CONVERT_DEQUANTIZE && figures->n_changed)
+		notes_add(&plan->selection.notes, NOTE_LOW_BIT_INEXACT, figures->inexact,
+			  "%" PRIu64 " values are too small for F16 and become 0, first in '%s': use "
+			  "--dtype bf16 or f32",
+			  figures->n_changed, figures->inexact);
 	if (sentence)
-		notes_add(&plan->selection.notes, NOTE_LOW_BIT_INEXACT, result->figures.inexact,
-			  "%s", sentence);
+		notes_add(&plan->selection.notes, NOTE_LOW_BIT_INEXACT, figures->inexact, "%s",
+			  sentence);
 	free(sentence);
 }
 

@@ -334,6 +334,21 @@ static int copy_band(struct pipeline *pipeline, const struct band *band, void *d
 	return pipeline_check_codes(pipeline, band, data, err);
 }
 
+/* Counts the codes in raw that are not zero, and whose values in F16 are. */
+static void count_vanished(struct pipeline *pipeline, const struct band *band, const uint8_t *raw,
+			   const uint16_t *values)
+{
+	size_t n = (size_t)(band->rect.n_rows * band->rect.n_cols);
+	uint64_t n_codes = 0, n_values = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		n_codes += (raw[i] & 0x7F) != 0;
+		n_values += (values[i] & 0x7FFF) != 0;
+	}
+	if (n_codes > n_values)
+		add_changed(pipeline, band, n_codes - n_values);
+}
+
 static int decode_band(struct pipeline *pipeline, const struct source_request *request,
 		       const struct band *band, void *data, struct err *err)
 {
@@ -341,6 +356,8 @@ static int decode_band(struct pipeline *pipeline, const struct source_request *r
 
 	if (source_decode(&pipeline->source, request, dtype, data, err))
 		return -1;
+	if (dtype == DT_F16 && !request->unit->low_bit)
+		count_vanished(pipeline, band, request->buffers.raw, data);
 	return pipeline_check_values(pipeline, band, dtype, data, err);
 }
 
