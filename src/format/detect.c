@@ -172,6 +172,44 @@ static bool is_scale(const struct detection *detection, const struct tensor_ref 
 						dtype_is_float(weight->tensor->dtype)));
 }
 
+/* Is it one number that the name says is of keys or values? */
+static bool is_of_cache(const struct st_tensor *tensor, const char *word)
+{
+	static const char *const begins[] = { "k_", "v_", "kv_", "key_", "value_" };
+	bool found = strstr(word, "cache");
+
+	for (size_t i = 0; i < sizeof begins / sizeof *begins && !found; i++)
+		found = !strncmp(word, begins[i], strlen(begins[i]));
+	return found && dtype_is_float(tensor->dtype) &&
+	       8 * st_tensor_size(tensor) == dtype_bits(tensor->dtype);
+}
+
+bool detection_is_unread(const struct checkpoint *checkpoint, const struct tensor_ref *tensor,
+			 const struct tensor_ref **weight)
+{
+	static const char quantizer[] = "_quantizer";
+	const char *name = tensor->tensor->name, *end = strrchr(name, '.'), *word = end;
+	const struct scale_name *known = scale_name_find(name);
+	char *beside;
+
+	*weight = NULL;
+	if (!end || (!strstr(end, "scal") && !strstr(end, "amax") && !strstr(end, "zero_point")))
+		return false;
+	if (known &&
+	    (known->tool || known->role > SCALE_OF_INPUT || scaled_weight(checkpoint, name, known)))
+		return false;
+	if ((size_t)(end - name) >= sizeof quantizer &&
+	    !memcmp(end - sizeof quantizer + 1, quantizer, sizeof quantizer - 1))
+		while (word > name && *--word != '.')
+			;
+	beside = xasprintf("%.*s.weight", (int)(word - name), name);
+	*weight = checkpoint_find(checkpoint, beside);
+	free(beside);
+	if (*weight && !detection_is_weight(*weight))
+		*weight = NULL;
+	return *weight || is_of_cache(tensor->tensor, word + 1);
+}
+
 static void list_scales(struct detection *detection)
 {
 	const struct checkpoint *checkpoint = detection->checkpoint;
@@ -179,10 +217,16 @@ static void list_scales(struct detection *detection)
 	if (!detection->n_weights && !detection->declared)
 		return;
 	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
-		if (!is_scale(detection, &checkpoint->by_name[i]))
-			continue;
+		const struct tensor_ref *ref = &checkpoint->by_name[i], *weight;
+
+		if (!is_scale(detection, ref)) {
+			if (!detection->n_weights || !detection_is_unread(checkpoint, ref, &weight))
+				continue;
+			if (!detection->n_unread++)
+				detection->unread = ref;
+		}
 		ARRAY_GROW(detection->scales, detection->n_scales);
-		detection->scales[detection->n_scales++] = &checkpoint->by_name[i];
+		detection->scales[detection->n_scales++] = ref;
 	}
 }
 

@@ -44,6 +44,8 @@ struct detection {
 	 * tensors that describe these (comfy_quant). */
 	const struct tensor_ref **scales;
 	size_t n_scales;
+	const struct tensor_ref *unread; /* the first of them that detection_is_unread(), or NULL */
+	size_t n_unread;
 
 	json_t *config;		   /* "quantization_config", an object; NULL: missing */
 	struct tile declared_tile; /* of the weights; {0, 0}: the configuration has no tile */
@@ -70,6 +72,12 @@ bool detection_is_scale(const struct detection *detection, const struct tensor_r
 
 /* Whether the tensor is a matrix of FP8 codes, and not a scale in FP8, as NVFP4 has. */
 bool detection_is_weight(const struct tensor_ref *tensor);
+
+/* Does the tensor say something of an FP8 weight, which becomes *weight, or of keys or values in a
+ * cache (*weight is NULL), under a name that no engine reads: "X.smooth_scale" beside "X.weight",
+ * "A.kv_cache_scaling_factor"? */
+bool detection_is_unread(const struct checkpoint *checkpoint, const struct tensor_ref *tensor,
+			 const struct tensor_ref **weight);
 
 void detection_release(struct detection *detection);
 

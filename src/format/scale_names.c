@@ -12,6 +12,7 @@
 static const struct scale_name words[] = {
 	{ WORD("k_cache.scale"), SCALE_OF_CACHE, "hy-v3", "k" },
 	{ WORD("v_cache.scale"), SCALE_OF_CACHE, "hy-v3", "v" },
+	{ WORD("self_attn.q.scale"), SCALE_OF_CACHE, "hy-v3", NULL },
 	{ WORD("weight_scale_inv"), SCALE_OF_WEIGHT, NULL, NULL },
 	{ WORD("weight_scale"), SCALE_OF_WEIGHT, NULL, NULL },
 	{ WORD("scale_weight"), SCALE_OF_WEIGHT, "comfyui", NULL },

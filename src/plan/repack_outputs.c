@@ -206,7 +206,9 @@ static void note_unused(struct plan *plan, const struct detection *detection)
 	for (size_t i = 0; i < detection->n_scales; i++) {
 		const char *name = detection->scales[i]->tensor->name;
 
-		if (scale_name_find(name)->role < SCALE_ZERO_POINT)
+		const struct scale_name *word = scale_name_find(name);
+
+		if (!word || word->role < SCALE_ZERO_POINT)
 			continue;
 		first = n++ ? first : name;
 	}
@@ -224,7 +226,7 @@ static int add_other_scale(struct plan *plan, const struct detection *detection,
 	const struct scale_name *word = scale_name_find(ref->tensor->name);
 	const struct tensor_ref *weight;
 
-	if (word->role >= SCALE_NOTE)
+	if (detection_is_unread(&plan->source, ref, &weight) || word->role >= SCALE_NOTE)
 		return 0;
 	if (word->role == SCALE_OF_CACHE)
 		return add_cache_scale(plan, detection, ref, err);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "select/fp8_units.h"
 #include "select/skip_list.h"
 #include "select/steps.h"
 
@@ -268,4 +269,5 @@ void select_advice(const struct select *select, struct notes *notes)
 		note_overridden(select, notes);
 	note_partial(select, &survey.partial, notes);
 	note_small(&survey.small, notes);
+	fp8_units_note(notes, select->unread, select->n_unread);
 }

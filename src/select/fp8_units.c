@@ -82,6 +82,17 @@ static int add_unit(struct selection *selection, const struct detection *detecti
 	return 0;
 }
 
+void fp8_units_note(struct notes *notes, const struct tensor_ref *first, size_t n)
+{
+	if (n)
+		notes_add(notes, NOTE_SCALES_LEFT_OUT, first->tensor->name,
+			  "%zu %s the name of a scale that no engine reads, and %s left out, first "
+			  "'%s': rename or apply %s first if %s",
+			  n, n == 1 ? "tensor has" : "tensors have", n == 1 ? "is" : "are",
+			  first->tensor->name, n == 1 ? "it" : "them",
+			  n == 1 ? "it counts" : "they count");
+}
+
 int fp8_units_make(struct selection *selection, const struct checkpoint *checkpoint,
 		   const struct detection *detection, struct err *err)
 {
@@ -96,5 +107,6 @@ int fp8_units_make(struct selection *selection, const struct checkpoint *checkpo
 		else if (add_unit(selection, detection, ref, err))
 			return -1;
 	}
+	fp8_units_note(&selection->notes, detection->unread, detection->n_unread);
 	return 0;
 }

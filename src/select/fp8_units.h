@@ -16,6 +16,9 @@
 int fp8_units_make(struct selection *selection, const struct checkpoint *checkpoint,
 		   const struct detection *detection, struct err *err);
 
+/* Notes the scales that no output has because no engine reads them by their names. */
+void fp8_units_note(struct notes *notes, const struct tensor_ref *first, size_t n);
+
 /* Sets rows, columns and layout of the FP8 weight unit->source.  The matrices of a 3-D weight are
  * stacked. */
 void fp8_unit_layout(struct unit *unit);

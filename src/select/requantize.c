@@ -102,7 +102,7 @@ static int check_tensor(const struct select *select, const struct detection *det
 	return find_scale(detection, ref, scale, err);
 }
 
-int select_fp8(const struct select *select, struct weight_scale **scales, bool **is_scale,
+int select_fp8(struct select *select, struct weight_scale **scales, bool **is_scale,
 	       struct err *err)
 {
 	const struct checkpoint *checkpoint = select->checkpoint;
@@ -117,6 +117,8 @@ int select_fp8(const struct select *select, struct weight_scale **scales, bool *
 	*is_scale = xcalloc(checkpoint->n_tensors, sizeof **is_scale);
 	if (fp8_source_detect(&detection, checkpoint, checkpoint->io, err))
 		goto out;
+	select->unread = detection.unread;
+	select->n_unread = detection.n_unread;
 	for (size_t i = 0; i < checkpoint->n_tensors; i++)
 		if (check_tensor(select, &detection, i, &(*scales)[i], &(*is_scale)[i], err))
 			goto out;

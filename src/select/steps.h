@@ -57,7 +57,9 @@ struct select {
 	const struct low_bit *low_bit; /* the low-bit weights of the checkpoint */
 	unsigned on;		       /* the conditions of profile rows */
 	struct weight_scale *scales; /* of an FP8 source, by tensor of the checkpoint; else NULL */
-	bool any_fused;		     /* any candidate_is_fused() */
+	const struct tensor_ref *unread; /* as in struct detection */
+	size_t n_unread;
+	bool any_fused; /* any candidate_is_fused() */
 	size_t n;
 	/* in the order of the checkpoint's tensors; with --requantize a low-bit weight is in the
 	 * place of the tensor that packs it */
@@ -91,7 +93,7 @@ size_t candidate_n_units(const struct select *select, const struct candidate *ca
 /* requantize.c: refuses sources that are already quantized; with --requantize finds the scales of
  * FP8 tensors.  scales[i] is that of tensor i in the checkpoint's order; is_scale[i]: the tensor is
  * itself a scale.  Without FP8 both become NULL.  Leaves out low-bit weights and their scales. */
-int select_fp8(const struct select *select, struct weight_scale **scales, bool **is_scale,
+int select_fp8(struct select *select, struct weight_scale **scales, bool **is_scale,
 	       struct err *err);
 
 /* rules.c: makes the candidates, and applies types, patterns, the profile and roles to each by

@@ -187,28 +187,22 @@ static bool is_parameter(const char *name, const struct scale_name *word)
 	return !strcmp(word->word, "weight_scale") && strcmp(dot ? dot + 1 : name, word->word) != 0;
 }
 
-/* Reports a scale or an amax beside an FP8 weight, or in a quantizer of its module, under a name
- * that no engine and no tool reads: what it says of the weight is lost. */
+/* Reports a scale under a name that no engine reads: what it says of a weight or cache is lost. */
 static void check_unread(struct verify *verify, const struct tensor_ref *ref)
 {
-	static const char quantizer[] = "_quantizer";
-	const char *name = ref->tensor->name, *end = strrchr(name, '.');
 	const struct tensor_ref *weight;
-	size_t n = end ? (size_t)(end - name) : 0, n_quantizer = strlen(quantizer);
-	char *beside;
 
-	if (!end || (!strstr(end, "scal") && !strstr(end, "amax") && !strstr(end, "zero_point")))
+	if (!verify->opened.detection->n_weights ||
+	    !detection_is_unread(verify->opened.checkpoint, ref, &weight))
 		return;
-	if (n > n_quantizer && !strncmp(end - n_quantizer, quantizer, n_quantizer)) {
-		n--;
-		while (n && name[n] != '.')
-			n--;
-	}
-	beside = xasprintf("%.*s.weight", (int)n, name);
-	weight = checkpoint_find(verify->opened.checkpoint, beside);
-	if (weight && detection_is_weight(weight))
+	if (weight)
 		report_stray(verify, ref, weight, "whose scales no engine reads by that name");
-	free(beside);
+	else
+		problem_add(&verify->result->problems, PROBLEM_SCALE_STRAY, ref->tensor->name,
+			    verify_file(verify, ref),
+			    "'%s' has the name of a scale of cached keys or values that no engine "
+			    "reads",
+			    ref->tensor->name);
 }
 
 static void check_stray(struct verify *verify, const struct tensor_ref *ref,

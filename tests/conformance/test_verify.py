@@ -78,6 +78,8 @@ BLOCKWISE: list[tuple[str, str, Damage]] = [
     ("a scale for lm_head", "scale-stray", extra(Q, "lm_head.weight_scale_inv", torch.ones(1, 1))),
     *[(f"{name} beside FP8 codes", "scale-stray", extra(O, O.removesuffix("weight") + name, torch.ones(1)))
       for name in ("output_scale", "smooth_scale", "activation_scaling_factor", "weight_quantizer._amax", "input_quantizer._scale")],
+    *[(f"{name} of a cache", "scale-stray", extra(Q, LAYER + name, torch.ones(())))
+      for name in ("kv_cache_scaling_factor", "key_scale", "attn.v_cache_scale", "k_bmm_quantizer._amax")],
     ("a scale without a weight", "scale-stray", extra(Q, "model.nothing.weight_scale_inv", torch.ones(1, 1))),
     ("a scale of [n]", "scale-shape", one(Q + "_scale_inv", lambda t: t.reshape(-1))),
     ("a scale of too many rows", "scale-shape", one(Q + "_scale_inv", lambda t: torch.cat([t] * 3))),

@@ -99,6 +99,7 @@ static void caches_find_their_attention(void **state)
 		{ "h.0.attn.attn.v_scale", "h.0.attn", "v" },
 		/* no cache of keys or values */
 		{ "l.0.self_attn.q_scale", "", "" },
+		{ "l.0.self_attn.q.scale", "", "" },
 		{ "l.0.self_attn.q_proj.output_scale", "", "" },
 		{ "l.0.self_attn.prob_output_scale", "", "" },
 		{ "l.0.self_attn.k_proj.weight_scale", "", "" },

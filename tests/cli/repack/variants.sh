@@ -116,6 +116,16 @@ scales ct | diff wanted -
 scales high
 "$FP8CONV" verify src | grep -o "scale-stray: scale '[a-z._]*'"
 
+# Scales of a weight or a cache under names that no engine reads are left out, and a note says so.
+old src $a.kv_cache_scaling_factor=0.5 $a.key_scale=0.5 $a.k_bmm_quantizer._amax=2 a.smooth_scale=2
+"$FP8CONV" repack src -o ct --format compressed-tensors --restart
+"$FP8CONV" dequantize src -o high --restart
+"$FP8CONV" quantize --requantize src -o again --recipe channelwise
+for out in ct high again; do
+	scales $out | grep "factor\|key\|amax\|smooth"
+done
+"$FP8CONV" verify src | grep -o "scale-stray: .*$a[a-z_.]*'"
+
 # No FP8: parameters of such names are kept.
 python3 "$CLI/checkpoint.py" make high.safetensors $a.q_proj.weight=BF16:256x256 $a.kv_scale=F32:1 a.act_scale=F32:1 a.input_zero_point=F32:1
 "$FP8CONV" quantize high.safetensors -o low.safetensors
@@ -123,9 +133,15 @@ python3 "$CLI/checkpoint.py" list low.safetensors | cut -f 1
 
 #1> scale-stray: scale 'a.input_zero_point'
 #1> scale-stray: scale 'a.weight_zero_point'
+#1> scale-stray: 'model.layers.0.self_attn.k_bmm_quantizer._amax'
+#1> scale-stray: 'model.layers.0.self_attn.key_scale'
+#1> scale-stray: 'model.layers.0.self_attn.kv_cache_scaling_factor'
 #1> a.act_scale
 #1> a.input_zero_point
 #1> model.layers.0.self_attn.kv_scale
 #1> model.layers.0.self_attn.q_proj.weight
 #1> model.layers.0.self_attn.q_proj.weight_scale_inv
 #2> fp8conv repack: note: 4 tensors have no equivalent in format 'compressed-tensors' and are left out, first 'a.input_scale_ub'
+#2> fp8conv repack: note: 4 tensors have the name of a scale that no engine reads, and are left out, first 'a.smooth_scale': rename or apply them first if they count
+#2> fp8conv dequantize: note: 4 tensors have the name of a scale that no engine reads, and are left out, first 'a.smooth_scale': rename or apply them first if they count
+#2> fp8conv quantize: note: 4 tensors have the name of a scale that no engine reads, and are left out, first 'a.smooth_scale': rename or apply them first if they count
