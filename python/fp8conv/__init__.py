@@ -6,8 +6,9 @@
     fp8conv.run("quantize", "MODEL", output="OUT", recipe="mxfp8")
 """
 from ._c import Error, lib as _lib
+from .autocast import Quantizer, RecipeState, autocast
 from .jobs import Progress, Result, run
 from .tensors import amax, dequantize, quantize
 
-__all__ = ["Error", "Progress", "Result", "amax", "dequantize", "quantize", "run"]
+__all__ = ["Error", "Progress", "Quantizer", "RecipeState", "Result", "amax", "autocast", "dequantize", "quantize", "run"]
 __version__: str = _lib.fp8conv_version().decode()

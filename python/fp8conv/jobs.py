@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes as c
 import dataclasses
 import json
+import os
 import signal
 import threading
 from collections.abc import Callable
@@ -56,7 +57,7 @@ class _Job:
         self.run = _c.Run(cancel=c.pointer(self.cancel), log=_c.OnLog(self.on_log))
         if progress:
             self.run.progress = _c.OnProgress(self.on_progress)
-        self.thread = threading.Thread(target=self.work, name="fp8conv")
+        self.done = threading.Event()
 
     def on_log(self, _: Any, line: bytes) -> None:
         self.log.append(line.decode(errors="replace"))
@@ -74,13 +75,17 @@ class _Job:
             self.cancel.value = signal.SIGTERM
 
     def work(self) -> None:
-        argv = (c.c_char_p * len(self.words))(*(word.encode() for word in self.words))
-        _c.lib.fp8conv_run(len(argv), argv, c.byref(self.run), c.byref(self.failure))
+        argv = (c.c_char_p * len(self.words))(*map(os.fsencode, self.words))
+        try:
+            _c.lib.fp8conv_run(len(argv), argv, c.byref(self.run), c.byref(self.failure))
+        finally:
+            self.done.set()
 
     def wait(self) -> None:
-        while self.thread.is_alive():
+        threading.Thread(target=self.work, name="fp8conv").start()
+        while not self.done.is_set():
             try:
-                self.thread.join()
+                self.done.wait()
             except KeyboardInterrupt as error:
                 self.raised = error
                 self.cancel.value = signal.SIGINT
@@ -101,7 +106,6 @@ def run(command: str, *args: Any, progress: Callable[[Progress], object] | None 
     Raises Error with the message of the program.  Ctrl-C ends the job as the program ends by that signal, and raises
     KeyboardInterrupt when it ended; the same command continues what it left.  One run at a time in a process."""
     job = _Job(_words(command, args, options), progress)
-    job.thread.start()
     job.wait()
     output = job.output()
     if job.raised:

@@ -31,8 +31,6 @@ def is_torch(x: Any) -> bool:
 def _strides(x: Any, name: str) -> tuple[tuple[int, ...], list[int]]:
     """Returns the shape of a tensor, and its strides in elements."""
     if is_torch(x):
-        if str(x.layout) != "torch.strided":
-            raise ValueError(f"{name} has the layout {x.layout}, expected torch.strided")
         return tuple(x.shape), list(x.stride())
     size = x.dtype.itemsize
     if any(stride % size for stride in x.strides):
@@ -55,6 +53,8 @@ def describe(x: Any, name: str, byte: int | None = None, write: bool = False) ->
     numpy = sys.modules.get("numpy")
     device = 0
     if is_torch(x):
+        if str(x.layout) != "torch.strided":
+            raise ValueError(f"{name} has the layout {x.layout}, expected torch.strided")
         if x.device.type not in ("cpu", "cuda"):
             raise ValueError(f"{name} is on the device {x.device}, expected cpu or cuda")
         device = 1 + (x.device.index or 0) if x.device.type == "cuda" else 0
@@ -77,8 +77,12 @@ def describe(x: Any, name: str, byte: int | None = None, write: bool = False) ->
     if rows and columns > 1 and strides[-1] != 1:
         raise ValueError(f"{name} has the strides {tuple(strides)}: the elements of a row must be adjacent, "
                          "make it contiguous")
-    return _c.Tensor(data=data, dtype=dtype, device=device, batch=batch, rows=rows, columns=columns,
-                     row_stride=strides[-2] if rows > 1 and columns else 0, batch_stride=strides[0] if batch > 1 and rows * columns else 0)
+    tensor = _c.Tensor(data=data, dtype=dtype, device=device, batch=batch, rows=rows, columns=columns)
+    if rows * columns:
+        tensor.row_stride = strides[-2] if rows > 1 else 0
+        tensor.batch_stride = strides[0] if batch > 1 else 0
+    tensor.keep = x                         # the memory lives as long as the struct
+    return tensor
 
 
 def _numpy_dtype(dtype: int) -> Any:
