@@ -5,7 +5,6 @@
 extern "C" {
 #include "base/mem.h"
 #include "kernels/gpu/backend.h"
-#include "kernels/weight_cache.h"
 }
 
 #include <pthread.h>
@@ -30,12 +29,20 @@ struct gpu_stream {
 	struct gpu_stream *next; /* the next idle stream */
 };
 
+struct kept_memory {
+	void *memory;
+	uint64_t size;
+};
+
 struct gpu_executor {
 	struct executor executor;
 	int device;
-	struct weight_cache weights; /* freeing memory would stop all streams */
-	pthread_mutex_t lock;	     /* of the members below */
-	struct gpu_stream *idle;     /* for weight_set(), which has no stream */
+	pthread_mutex_t lock;	 /* of the members below */
+	struct gpu_stream *idle; /* for weight_set(), which has no stream */
+	/* of released weights, for the next layer, whose weights have the same sizes: freeing
+	 * memory would stop all streams */
+	struct kept_memory *kept;
+	size_t n_kept;
 };
 
 static struct gpu_executor *gpu_executor(struct executor *executor)
@@ -125,7 +132,39 @@ static void idle_put(struct executor_stream *stream)
 
 /* --- memory of weights --- */
 
-static const struct weight_allocator allocator = { device_memory_new, device_memory_free };
+static void kept_free(struct gpu_executor *gpu)
+{
+	pthread_mutex_lock(&gpu->lock);
+	for (size_t i = 0; i < gpu->n_kept; i++)
+		device_memory_free(gpu->kept[i].memory);
+	gpu->n_kept = 0;
+	pthread_mutex_unlock(&gpu->lock);
+}
+
+/* Returns kept memory of this size; NULL without one. */
+static void *kept_take(struct gpu_executor *gpu, uint64_t size)
+{
+	void *memory = NULL;
+
+	pthread_mutex_lock(&gpu->lock);
+	for (size_t i = 0; i < gpu->n_kept && !memory; i++)
+		if (gpu->kept[i].size == size) {
+			memory = gpu->kept[i].memory;
+			gpu->kept[i] = gpu->kept[--gpu->n_kept];
+		}
+	pthread_mutex_unlock(&gpu->lock);
+	return memory;
+}
+
+static void kept_put(struct gpu_executor *gpu, void *memory, uint64_t size)
+{
+	pthread_mutex_lock(&gpu->lock);
+	gpu->kept = static_cast<struct kept_memory *>(
+		xreallocarray(gpu->kept, gpu->n_kept + 1, sizeof *gpu->kept));
+	gpu->kept[gpu->n_kept].memory = memory;
+	gpu->kept[gpu->n_kept++].size = size;
+	pthread_mutex_unlock(&gpu->lock);
+}
 
 /* --- the executor --- */
 
@@ -148,7 +187,6 @@ static int gpu_open(struct executor **result, int device, struct err *err)
 	gpu = static_cast<struct gpu_executor *>(xcalloc(1, sizeof *gpu));
 	gpu->executor.ops = &executor_gpu;
 	gpu->device = device;
-	weight_cache_init(&gpu->weights, &allocator, device);
 	pthread_mutex_init(&gpu->lock, NULL);
 	*result = &gpu->executor;
 	return 0;
@@ -165,7 +203,8 @@ static void gpu_close(struct executor *executor)
 		next = stream->next;
 		gpu_stream_free(&stream->stream);
 	}
-	weight_cache_release(&gpu->weights);
+	kept_free(gpu);
+	free(gpu->kept);
 	pthread_mutex_destroy(&gpu->lock);
 	free(gpu);
 }
@@ -182,7 +221,7 @@ static int gpu_memory_new(struct executor *executor, void **memory, uint64_t siz
 		return 0;
 	if (!err->no_memory)
 		return -1;
-	weight_cache_clear(&gpu->weights);
+	kept_free(gpu);
 	return device_memory_new(gpu->device, memory, size, what, err);
 }
 
@@ -238,8 +277,14 @@ static char *rows_from(const struct executor_weight *weight, size_t row)
 /* Allocates all rows without gaps, whatever the panels. */
 static int gpu_weight_init(struct executor_weight *weight, struct err *err)
 {
-	return weight_cache_take(&gpu_executor(weight->executor)->weights, &weight->data,
-				 weight_size(weight), err);
+	struct gpu_executor *gpu = gpu_executor(weight->executor);
+	uint64_t size = weight_size(weight);
+
+	weight->data = kept_take(gpu, size);
+	if (weight->data)
+		return 0;
+	kept_free(gpu); /* not of this layer */
+	return device_memory_new(gpu->device, &weight->data, size, "a weight", err);
 }
 
 /* The caller has waited for the products of this weight. */
@@ -247,8 +292,7 @@ static void gpu_weight_release(struct executor_weight *weight)
 {
 	if (!weight->data)
 		return;
-	weight_cache_give(&gpu_executor(weight->executor)->weights, weight->data,
-			  weight_size(weight));
+	kept_put(gpu_executor(weight->executor), weight->data, weight_size(weight));
 	weight->data = NULL;
 }
 
