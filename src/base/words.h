@@ -8,6 +8,11 @@
 
 #include "base/err.h"
 
+/* Makes an enum of a table whose rows begin with its names, which so stand nowhere else:
+ * #define ROWS(X) X(RED, "red") X(BLUE, "blue")
+ * enum color { ROWS(WORDS_ID) N_COLORS }; */
+#define WORDS_ID(id, ...) id,
+
 /* Returns the index of a word, or -1.  word may be NULL. */
 int words_find(const char *words, const char *word);
 

@@ -16,105 +16,140 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/words.h"
 #include "ckpt/checkpoint.h"
 #include "names/experts.h"
 #include "model/facts.h"
 #include "model/rope.h"
 #include "num/activation.h"
 
-/* The matrices of a layer. */
-enum linear_role {
-	LINEAR_Q,
-	LINEAR_K,
-	LINEAR_V,
-	LINEAR_QKV,  /* q, k and v in one matrix, in this order */
-	LINEAR_Q_A,  /* latent attention: hidden to q_lora_rank */
-	LINEAR_Q_B,  /* q_lora_rank to the heads */
-	LINEAR_KV_A, /* hidden to kv_lora_rank, and to the rope_dim values of keys */
-	LINEAR_KV_B, /* kv_lora_rank to the keys and values of the heads */
-	/* the indexer of sparse attention: q_lora_rank to its queries, */
-	LINEAR_INDEX_Q,
-	LINEAR_INDEX_K,	      /* hidden to its keys, which all of its heads share, */
-	LINEAR_INDEX_WEIGHTS, /* and hidden to the weights of its heads */
-	LINEAR_HEAD_GATE,     /* (heads, hidden): the sigmoid multiplies the output of a head */
-	LINEAR_O,
-	LINEAR_GATE,
-	LINEAR_UP,
-	LINEAR_GATE_UP, /* gate and up in one matrix, in this order */
-	LINEAR_DOWN,
-	LINEAR_ROUTER,
-	LINEAR_SHARED_GATE, /* of the shared expert, which every token passes */
-	LINEAR_SHARED_UP,
-	LINEAR_SHARED_DOWN,
-	LINEAR_SHARED_ROUTER, /* (1, hidden): the shared expert's weight is its sigmoid */
-	/* gated DeltaNet: for each key head its q and k, and the v and z of its value heads, */
-	LINEAR_DELTA_QKVZ,
-	LINEAR_DELTA_BA,  /* and the rates b and decays a of its value heads; */
-	LINEAR_DELTA_QKV, /* or q of all heads, k, and v, */
-	LINEAR_DELTA_Z,	  /* and the others apart */
-	LINEAR_DELTA_B,
-	LINEAR_DELTA_A,
-	LINEAR_DELTA_Q, /* Kimi Delta Attention: all apart, */
-	LINEAR_DELTA_K,
-	LINEAR_DELTA_V,
-	LINEAR_DELTA_F_A, /* hidden to fewer values, */
-	LINEAR_DELTA_F_B, /* and these to the decays a of all features; */
-	LINEAR_DELTA_G_A, /* the same to the gates z; or A and Z, without fewer values */
-	LINEAR_DELTA_G_B,
-	LINEAR_DELTA_OUT,
-	LINEAR_MAMBA_IN, /* Mamba-2: hidden to z, x, b, c and the steps */
-	LINEAR_MAMBA_OUT,
-	LINEAR_MAMBA_X,	   /* Mamba-1: the values to what gives steps, to b and c; */
-	LINEAR_MAMBA_STEP, /* what gives steps to a step of each value */
-	LINEAR_CONV_IN,	   /* gated convolution: hidden to the gates b and c, and x */
-	LINEAR_CONV_OUT,
-	LINEAR_LATENT_IN,  /* (latent, hidden): its output is the input of all experts */
-	LINEAR_LATENT_OUT, /* (hidden, latent): its input is the sum of their outputs */
-	/* (layers * layer_input_dim, hidden), of the first layer alone: what embeddings add to the
-	 * inputs of all layers; */
-	LINEAR_LAYER_INPUTS,
-	LINEAR_LAYER_GATE, /* (layer_input_dim, hidden): the gate of a layer's own input; */
-	LINEAR_LAYER_OUT,  /* (hidden, layer_input_dim): of the gated input */
-	N_LINEARS
-};
+/* clang-format off */
+/* The matrices of a layer: which values they multiply (model/input_groups.h), and the name in most
+ * architectures, which a row of an architecture overrides. */
+#define LINEARS(X) \
+	X(LINEAR_Q, INPUT_MIXER, "self_attn.q_proj") \
+	X(LINEAR_K, INPUT_MIXER, "self_attn.k_proj") \
+	X(LINEAR_V, INPUT_MIXER, "self_attn.v_proj") \
+	/* q, k and v in one matrix, in this order */ \
+	X(LINEAR_QKV, INPUT_MIXER, "self_attn.qkv_proj") \
+	/* latent attention: hidden to q_lora_rank */ \
+	X(LINEAR_Q_A, INPUT_MIXER, "self_attn.q_a_proj") \
+	X(LINEAR_Q_B, INPUT_Q_B, "self_attn.q_b_proj") /* q_lora_rank to the heads */ \
+	/* hidden to kv_lora_rank, and to the rope_dim values of keys */ \
+	X(LINEAR_KV_A, INPUT_MIXER, "self_attn.kv_a_proj_with_mqa") \
+	/* kv_lora_rank to the keys and values of the heads */ \
+	X(LINEAR_KV_B, INPUT_KV_B, "self_attn.kv_b_proj") \
+	/* the indexer of sparse attention: q_lora_rank to its queries, */ \
+	X(LINEAR_INDEX_Q, INPUT_Q_B, "self_attn.indexer.wq_b") \
+	/* hidden to its keys, which all of its heads share, */ \
+	X(LINEAR_INDEX_K, INPUT_MIXER, "self_attn.indexer.wk") \
+	/* and hidden to the weights of its heads */ \
+	X(LINEAR_INDEX_WEIGHTS, INPUT_MIXER, "self_attn.indexer.weights_proj") \
+	/* (heads, hidden): the sigmoid multiplies the output of a head */ \
+	X(LINEAR_HEAD_GATE, INPUT_MIXER, "") \
+	X(LINEAR_O, INPUT_O, "self_attn.o_proj") \
+	X(LINEAR_GATE, INPUT_MLP, "mlp.gate_proj") \
+	X(LINEAR_UP, INPUT_MLP, "mlp.up_proj") \
+	/* gate and up in one matrix, in this order */ \
+	X(LINEAR_GATE_UP, INPUT_MLP, "mlp.gate_up_proj") \
+	X(LINEAR_DOWN, INPUT_DOWN, "mlp.down_proj") \
+	X(LINEAR_ROUTER, INPUT_ROUTER, "mlp.gate") \
+	/* of the shared expert, which every token passes */ \
+	X(LINEAR_SHARED_GATE, INPUT_MLP, "mlp.shared_experts.gate_proj") \
+	X(LINEAR_SHARED_UP, INPUT_MLP, "mlp.shared_experts.up_proj") \
+	X(LINEAR_SHARED_DOWN, INPUT_SHARED_DOWN, "mlp.shared_experts.down_proj") \
+	/* (1, hidden): the shared expert's weight is its sigmoid */ \
+	X(LINEAR_SHARED_ROUTER, INPUT_MLP, "mlp.shared_expert_gate") \
+	/* gated DeltaNet: for each key head its q and k, and the v and z of its value \
+	 * heads, */ \
+	X(LINEAR_DELTA_QKVZ, INPUT_MIXER, "linear_attn.in_proj_qkvz") \
+	/* and the rates b and decays a of its value heads; */ \
+	X(LINEAR_DELTA_BA, INPUT_MIXER, "linear_attn.in_proj_ba") \
+	/* or q of all heads, k, and v, */ \
+	X(LINEAR_DELTA_QKV, INPUT_MIXER, "linear_attn.in_proj_qkv") \
+	X(LINEAR_DELTA_Z, INPUT_MIXER, "linear_attn.in_proj_z") /* and the others apart */ \
+	X(LINEAR_DELTA_B, INPUT_MIXER, "linear_attn.in_proj_b") \
+	X(LINEAR_DELTA_A, INPUT_MIXER, "linear_attn.in_proj_a") \
+	X(LINEAR_DELTA_Q, INPUT_MIXER, "") /* Kimi Delta Attention: all apart, */ \
+	X(LINEAR_DELTA_K, INPUT_MIXER, "") \
+	X(LINEAR_DELTA_V, INPUT_MIXER, "") \
+	X(LINEAR_DELTA_F_A, INPUT_MIXER, "") /* hidden to fewer values, */ \
+	X(LINEAR_DELTA_F_B, INPUT_DECAYS, "") /* and these to the decays a of all features; */ \
+	/* the same to the gates z; or A and Z, without fewer values */ \
+	X(LINEAR_DELTA_G_A, INPUT_MIXER, "") \
+	X(LINEAR_DELTA_G_B, INPUT_GATES, "") \
+	X(LINEAR_DELTA_OUT, INPUT_O, "linear_attn.out_proj") \
+	/* Mamba-2: hidden to z, x, b, c and the steps */ \
+	X(LINEAR_MAMBA_IN, INPUT_MAMBA, "mamba.in_proj") \
+	X(LINEAR_MAMBA_OUT, INPUT_MAMBA_OUT, "mamba.out_proj") \
+	/* Mamba-1: the values to what gives steps, to b and c; */ \
+	X(LINEAR_MAMBA_X, INPUT_MAMBA_X, "mamba.x_proj") \
+	/* what gives steps to a step of each value */ \
+	X(LINEAR_MAMBA_STEP, INPUT_MAMBA_STEP, "mamba.dt_proj") \
+	/* gated convolution: hidden to the gates b and c, and x */ \
+	X(LINEAR_CONV_IN, INPUT_MIXER, "conv.in_proj") \
+	X(LINEAR_CONV_OUT, INPUT_O, "conv.out_proj") \
+	/* (latent, hidden): its output is the input of all experts */ \
+	X(LINEAR_LATENT_IN, INPUT_MLP, "") \
+	/* (hidden, latent): its input is the sum of their outputs */ \
+	X(LINEAR_LATENT_OUT, INPUT_LATENT, "") \
+	/* (layers * layer_input_dim, hidden), of the first layer alone: what embeddings add \
+	 * to the inputs of all layers; */ \
+	X(LINEAR_LAYER_INPUTS, INPUT_LAYER_INPUTS, "") \
+	/* (layer_input_dim, hidden): the gate of a layer's own input; */ \
+	X(LINEAR_LAYER_GATE, INPUT_LAYER_GATE, "") \
+	/* (hidden, layer_input_dim): of the gated input */ \
+	X(LINEAR_LAYER_OUT, INPUT_LAYER_OUT, "")
 
-/* The vectors of a layer. */
-enum vector_role {
-	VECTOR_NORM_ATTENTION,	   /* of the input of attention; this and the next 3: (hidden) */
-	VECTOR_NORM_ATTENTION_OUT, /* of its output, before it is added */
-	VECTOR_NORM_MLP,
-	VECTOR_NORM_MLP_OUT,
-	/* Gemma 4, in layers with experts beside a dense mlp, (hidden): of the inputs of the router
-	 * and of the experts, and of the outputs of the experts and of the dense mlp */
-	VECTOR_NORM_ROUTER,
-	VECTOR_NORM_EXPERTS,
-	VECTOR_NORM_EXPERTS_OUT,
-	VECTOR_NORM_DENSE_OUT,
-	VECTOR_NORM_LAYER_INPUTS, /* (layer_input_dim): of LINEAR_LAYER_INPUTS, for each layer */
-	VECTOR_NORM_LAYER_OUT,	  /* (hidden): of LINEAR_LAYER_OUT */
-	VECTOR_NORM_Q,		  /* (head_dim), the same for each head */
-	VECTOR_NORM_K,
-	VECTOR_NORM_Q_A,      /* (q_lora_rank) */
-	VECTOR_NORM_KV_A,     /* (kv_lora_rank) */
-	VECTOR_ROUTER_BIAS,   /* (n_experts): added to scores for the choice of experts only */
-	VECTOR_EXPERT_SCALES, /* (n_experts): factors of the weights of chosen experts */
-	VECTOR_LAYER_SCALE,   /* (1): a factor of the residual stream after the layer */
-	VECTOR_SINKS,	      /* (n_heads): one more score of the softmax, without a value */
-	VECTOR_CONV,	      /* (channels, 1, width): a causal convolution of each channel */
-	VECTOR_CONV_Q,	      /* Kimi Delta Attention: of q, k and v apart */
-	VECTOR_CONV_K,
-	VECTOR_CONV_V,
-	VECTOR_A_LOG,	/* (heads): how fast a state decays; of Mamba-1: (channels, state) */
-	VECTOR_DT_BIAS, /* (heads), or (heads * key_dim) where decays are of features */
-	/* (value_dim): of the output of a head, before its gate; of Mamba-2: (heads * head_dim) */
-	VECTOR_NORM_GATED,
-	VECTOR_CONV_BIAS, /* (channels) */
-	VECTOR_SKIP,	  /* (heads): how much of x Mamba-2 adds to the output of its scan */
-	VECTOR_NORM_STEP, /* (step_rank): Mamba-1, of the input of the matrix of steps */
-	VECTOR_NORM_B,	  /* (state_size) */
-	VECTOR_NORM_C,
-	N_VECTORS
-};
+enum linear_role { LINEARS(WORDS_ID) N_LINEARS };
+
+/* The vectors of a layer, likewise. */
+#define VECTORS(X) \
+	/* of the input of attention; this and the next 3: (hidden) */ \
+	X(VECTOR_NORM_ATTENTION, "input_layernorm.weight") \
+	X(VECTOR_NORM_ATTENTION_OUT, "") /* of its output, before it is added */ \
+	X(VECTOR_NORM_MLP, "post_attention_layernorm.weight") \
+	X(VECTOR_NORM_MLP_OUT, "") \
+	/* Gemma 4, in layers with experts beside a dense mlp, (hidden): of the inputs of \
+	 * the router and of the experts, and of the outputs of the experts and of the dense \
+	 * mlp */ \
+	X(VECTOR_NORM_ROUTER, "") \
+	X(VECTOR_NORM_EXPERTS, "") \
+	X(VECTOR_NORM_EXPERTS_OUT, "") \
+	X(VECTOR_NORM_DENSE_OUT, "") \
+	/* (layer_input_dim): of LINEAR_LAYER_INPUTS, for each layer */ \
+	X(VECTOR_NORM_LAYER_INPUTS, "") \
+	X(VECTOR_NORM_LAYER_OUT, "") /* (hidden): of LINEAR_LAYER_OUT */ \
+	X(VECTOR_NORM_Q, "self_attn.q_norm.weight") /* (head_dim), the same for each head */ \
+	X(VECTOR_NORM_K, "self_attn.k_norm.weight") \
+	X(VECTOR_NORM_Q_A, "self_attn.q_a_layernorm.weight") /* (q_lora_rank) */ \
+	X(VECTOR_NORM_KV_A, "self_attn.kv_a_layernorm.weight") /* (kv_lora_rank) */ \
+	/* (n_experts): added to scores for the choice of experts only */ \
+	X(VECTOR_ROUTER_BIAS, "mlp.gate.e_score_correction_bias") \
+	X(VECTOR_EXPERT_SCALES, "") /* (n_experts): factors of the weights of chosen experts */ \
+	X(VECTOR_LAYER_SCALE, "") /* (1): a factor of the residual stream after the layer */ \
+	/* (n_heads): one more score of the softmax, without a value */ \
+	X(VECTOR_SINKS, "self_attn.sinks") \
+	/* (channels, 1, width): a causal convolution of each channel */ \
+	X(VECTOR_CONV, "linear_attn.conv1d.weight") \
+	X(VECTOR_CONV_Q, "") /* Kimi Delta Attention: of q, k and v apart */ \
+	X(VECTOR_CONV_K, "") \
+	X(VECTOR_CONV_V, "") \
+	/* (heads): how fast a state decays; of Mamba-1: (channels, state) */ \
+	X(VECTOR_A_LOG, "linear_attn.A_log") \
+	/* (heads), or (heads * key_dim) where decays are of features */ \
+	X(VECTOR_DT_BIAS, "linear_attn.dt_bias") \
+	/* (value_dim): of the output of a head, before its gate; of Mamba-2: (heads * \
+	 * head_dim) */ \
+	X(VECTOR_NORM_GATED, "linear_attn.norm.weight") \
+	X(VECTOR_CONV_BIAS, "") /* (channels) */ \
+	X(VECTOR_SKIP, "") /* (heads): how much of x Mamba-2 adds to the output of its scan */ \
+	X(VECTOR_NORM_STEP, "") /* (step_rank): Mamba-1, of the input of the matrix of steps */ \
+	X(VECTOR_NORM_B, "") /* (state_size) */ \
+	X(VECTOR_NORM_C, "")
+
+enum vector_role { VECTORS(WORDS_ID) N_VECTORS };
+/* clang-format on */
 
 enum expert_role {
 	EXPERT_ROLE_GATE,

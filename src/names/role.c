@@ -131,38 +131,12 @@ static const struct rule modules[] = {
 	{ "*_bias", ROLE_PARAMETER },
 };
 
-/* linear: the module multiplies by a matrix, so that lists of ignored modules must name it. */
+#define ROLE(role, reason, linear) [role] = { reason, linear },
+
 static const struct {
 	const char *reason;
 	bool linear;
-} roles[N_ROLES] = {
-	[ROLE_LINEAR] = { NULL, true },
-	[ROLE_EXPERTS_GATE_UP] = { NULL, false },
-	[ROLE_EXPERTS_DOWN] = { NULL, false },
-	[ROLE_EXPERTS_UNKNOWN] = { "fused experts of an unknown layout", false },
-	[ROLE_PARAMETER] = { "not a linear weight", false },
-	[ROLE_EMBEDDING] = { "embedding", false },
-	[ROLE_TABLE] = { "embedding", false },
-	[ROLE_NORM] = { "norm", false },
-	[ROLE_CONVOLUTION] = { "convolution", false },
-	[ROLE_LM_HEAD] = { "lm_head", true },
-	[ROLE_OUTPUT_HEAD] = { "output head", true },
-	[ROLE_ROUTER] = { "router gate", true },
-	[ROLE_ROUTER_BIAS] = { "router bias", false },
-	[ROLE_STATE_SPACE] = { "state-space parameter", true },
-	[ROLE_LINEAR_ATTENTION_GATE] = { "linear-attention gate", true },
-	[ROLE_INDEXER] = { "indexer weights_proj", true },
-	[ROLE_SINK] = { "attention sink", false },
-	[ROLE_MTP] = { "MTP projection", true },
-	[ROLE_ALTUP] = { "AltUp", true },
-	[ROLE_LAUREL] = { "LAuReL", true },
-	[ROLE_PER_LAYER_INPUT] = { "per-layer input", true },
-	[ROLE_RESIDUAL] = { "residual connection", true },
-	[ROLE_ADAPTER] = { "adapter", true },
-	[ROLE_PROJECTOR] = { "projector", true },
-	[ROLE_VISION] = { "vision tower", true },
-	[ROLE_AUDIO] = { "audio tower", true },
-};
+} roles[N_ROLES] = { ROLES(ROLE) };
 
 static const struct {
 	const char *pattern;

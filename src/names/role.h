@@ -11,38 +11,44 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/words.h"
 #include "names/parallel.h"
 
-enum role {
-	ROLE_LINEAR,	      /* the weight of a linear layer that recipes take */
-	ROLE_EXPERTS_GATE_UP, /* all experts of a layer in one tensor */
-	ROLE_EXPERTS_DOWN,
-	/* All roles from here on are kept. */
-	ROLE_EXPERTS_UNKNOWN,
-	ROLE_PARAMETER, /* not the weight of a module: biases, scales, buffers */
-	ROLE_EMBEDDING,
-	ROLE_TABLE, /* an embedding whose name does not say so */
-	ROLE_NORM,
-	ROLE_CONVOLUTION,
-	ROLE_LM_HEAD,
-	ROLE_OUTPUT_HEAD,
-	ROLE_ROUTER,
-	ROLE_ROUTER_BIAS,
-	ROLE_STATE_SPACE,
-	ROLE_LINEAR_ATTENTION_GATE,
-	ROLE_INDEXER,
-	ROLE_SINK,
-	ROLE_MTP,
-	ROLE_ALTUP,
-	ROLE_LAUREL,
-	ROLE_PER_LAYER_INPUT,
-	ROLE_RESIDUAL,
-	ROLE_ADAPTER,
-	ROLE_PROJECTOR,
-	ROLE_VISION,
-	ROLE_AUDIO,
-	N_ROLES
-};
+/* clang-format off */
+/* The roles: the reason to keep a tensor, NULL if recipes take it; and whether its module multiplies
+ * by a matrix, so that lists of ignored modules must name it. */
+#define ROLES(X) \
+	X(ROLE_LINEAR, NULL, true) /* the weight of a linear layer that recipes take */ \
+	X(ROLE_EXPERTS_GATE_UP, NULL, false) /* all experts of a layer in one tensor */ \
+	X(ROLE_EXPERTS_DOWN, NULL, false) \
+	/* All roles from here on are kept. */ \
+	X(ROLE_EXPERTS_UNKNOWN, "fused experts of an unknown layout", false) \
+	/* not the weight of a module: biases, scales, buffers */ \
+	X(ROLE_PARAMETER, "not a linear weight", false) \
+	X(ROLE_EMBEDDING, "embedding", false) \
+	X(ROLE_TABLE, "embedding", false) /* an embedding whose name does not say so */ \
+	X(ROLE_NORM, "norm", false) \
+	X(ROLE_CONVOLUTION, "convolution", false) \
+	X(ROLE_LM_HEAD, "lm_head", true) \
+	X(ROLE_OUTPUT_HEAD, "output head", true) \
+	X(ROLE_ROUTER, "router gate", true) \
+	X(ROLE_ROUTER_BIAS, "router bias", false) \
+	X(ROLE_STATE_SPACE, "state-space parameter", true) \
+	X(ROLE_LINEAR_ATTENTION_GATE, "linear-attention gate", true) \
+	X(ROLE_INDEXER, "indexer weights_proj", true) \
+	X(ROLE_SINK, "attention sink", false) \
+	X(ROLE_MTP, "MTP projection", true) \
+	X(ROLE_ALTUP, "AltUp", true) \
+	X(ROLE_LAUREL, "LAuReL", true) \
+	X(ROLE_PER_LAYER_INPUT, "per-layer input", true) \
+	X(ROLE_RESIDUAL, "residual connection", true) \
+	X(ROLE_ADAPTER, "adapter", true) \
+	X(ROLE_PROJECTOR, "projector", true) \
+	X(ROLE_VISION, "vision tower", true) \
+	X(ROLE_AUDIO, "audio tower", true)
+
+enum role { ROLES(WORDS_ID) N_ROLES };
+/* clang-format on */
 
 struct role_facts {
 	enum role role;

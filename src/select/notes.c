@@ -8,31 +8,9 @@
 #include "base/err.h"
 #include "base/mem.h"
 
-static const char *const names[N_NOTE_KINDS] = {
-	[NOTE_MOSTLY_KEPT] = "mostly-kept",
-	[NOTE_EXPERTS_UNKNOWN] = "experts-unknown",
-	[NOTE_LOW_BIT_INEXACT] = "low-bit-inexact",
-	[NOTE_NOT_LOADED] = "not-loaded",
-	[NOTE_FORMAT_NOT_LOADED] = "format-not-loaded",
-	[NOTE_OTHER_NAMES] = "other-names",
-	[NOTE_PARTIAL_BLOCKS] = "partial-blocks",
-	[NOTE_OVERRIDES_ENGINE] = "overrides-engine",
-	[NOTE_CALIBRATION_UNFINISHED] = "calibration-unfinished",
-	[NOTE_UNCOVERED] = "uncovered",
-	[NOTE_INVERTED] = "inverted",
-	[NOTE_SCALES_LEFT_OUT] = "scales-left-out",
-	[NOTE_ACTIVATIONS] = "activations",
-	[NOTE_PATTERN_UNUSED] = "pattern-unused",
-	[NOTE_OUTPUT_INSIDE] = "output-inside",
-	[NOTE_OUTPUT_BESIDE] = "output-beside",
-	[NOTE_NO_CONFIG] = "no-config",
-	[NOTE_README_COPIED] = "readme-copied",
-	[NOTE_POINTER_COPIED] = "pointer-copied",
-	[NOTE_INDEX_STALE] = "index-stale",
-	[NOTE_FILES_LEFT_OUT] = "files-left-out",
-	[NOTE_INCOMPLETE] = "incomplete",
-	[NOTE_SMALL_WEIGHTS] = "small-weights",
-};
+#define NAME(kind, name) [kind] = name,
+
+static const char *const names[N_NOTE_KINDS] = { NOTES(NAME) };
 
 const char *note_kind_name(enum note_kind kind)
 {
