@@ -114,6 +114,12 @@ int json_edit_path(struct json_text text, const char *const *path, size_t n, con
  * end. */
 int json_token(struct json_text text, size_t *at, struct json_text *token);
 
+/* Returns the text of a member; "" if it is missing or no text. */
+const char *json_member_text(const json_t *object, const char *key);
+
+/* Returns a new number; null in place of one that is not finite. */
+json_t *json_finite(double number);
+
 /* Appends a value as compact JSON for a message; of more than 60 bytes only the beginning. */
 void json_put_value(struct buf *buf, const json_t *value);
 

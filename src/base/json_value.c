@@ -6,6 +6,7 @@
  */
 #include "base/json.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -259,6 +260,18 @@ bool json_text_is_null(struct json_text text)
 }
 
 #define MAX_QUOTED 60 /* bytes of a value in a message */
+
+const char *json_member_text(const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	return text ? text : "";
+}
+
+json_t *json_finite(double number)
+{
+	return isfinite(number) ? json_real(number) : json_null();
+}
 
 void json_put_value(struct buf *buf, const json_t *value)
 {

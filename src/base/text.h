@@ -22,4 +22,10 @@ static inline bool text_ends(const char *text, const char *end)
 	return text_n_ends(text, strlen(text), end);
 }
 
+/* Compares two elements of an array of texts, for qsort(). */
+static inline int text_compare(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
 #endif

@@ -8,11 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/mem.h"
-
-static int compare_names(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
+#include "base/text.h"
 
 void listing_add(struct listing *listing, char *path)
 {
@@ -23,7 +19,7 @@ void listing_add(struct listing *listing, char *path)
 void listing_sort(struct listing *listing)
 {
 	if (listing->n)
-		qsort(listing->items, listing->n, sizeof *listing->items, compare_names);
+		qsort(listing->items, listing->n, sizeof *listing->items, text_compare);
 }
 
 void listing_release(struct listing *listing)
@@ -127,11 +123,8 @@ int listing_files(const struct io *io, int dirfd, const char *path, const char *
 
 static bool is_safetensors(const void *context, const char *name)
 {
-	static const char suffix[] = ".safetensors";
-	size_t n = strlen(name), n_suffix = sizeof suffix - 1;
-
 	(void)context;
-	return name[0] != '.' && n >= n_suffix && !strcmp(name + n - n_suffix, suffix);
+	return name[0] != '.' && text_ends(name, ".safetensors");
 }
 
 int listing_safetensors(const struct io *io, const char *directory, struct listing *listing,

@@ -87,13 +87,6 @@ json_t *manifest_load(const struct outdir *dir, struct err *err)
 	return manifest;
 }
 
-static const char *text_of(const json_t *record, const char *key)
-{
-	const char *text = json_string_value(json_object_get(record, key));
-
-	return text ? text : "";
-}
-
 /* Returns the first option that one list has and the other has not with the same value, or NULL. A
  * hash says less than what it was made of: it comes last. */
 static const char *option_not_in(const json_t *one, const json_t *other)
@@ -150,7 +143,8 @@ int manifest_check(const json_t *manifest, const json_t *job, const struct outdi
 	static const char *const texts[] = { "tool", "version", "command" };
 
 	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-		if (strcmp(text_of(manifest, texts[i]), text_of(job, texts[i])) != 0)
+		if (strcmp(json_member_text(manifest, texts[i]), json_member_text(job, texts[i])) !=
+		    0)
 			return err_set(err, ERR_USAGE,
 				       "'%s' holds the output of another job: %s differs (use "
 				       "--restart to start over)",

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "ckpt/checksum.h"
 #include "ckpt/manifest.h"
@@ -134,13 +135,6 @@ static uint64_t size_of(const json_t *record)
 	return (uint64_t)json_integer_value(json_object_get(record, "size"));
 }
 
-static const char *text_of(const json_t *record, const char *key)
-{
-	const char *text = json_string_value(json_object_get(record, key));
-
-	return text ? text : "";
-}
-
 static bool same(const json_t *was, const json_t *is, const char *key)
 {
 	return json_equal(json_object_get(was, key), json_object_get(is, key));
@@ -162,7 +156,7 @@ static const char *difference(const json_t *was, const json_t *is)
 		return "header";
 	if (!same(was, is, "mtime"))
 		return "modification time";
-	if (!has_fraction(text_of(is, "mtime")) && !same(was, is, "state"))
+	if (!has_fraction(json_member_text(is, "mtime")) && !same(was, is, "state"))
 		return "change time";
 	return NULL;
 }
@@ -172,22 +166,23 @@ static int differs(const char *directory, const char *what, const json_t *input,
 	return err_set(err, ERR_USAGE,
 		       "'%s' holds the output of another job: the %s of input '%s' differs (use "
 		       "--restart to start over)",
-		       directory, what, text_of(input, "name"));
+		       directory, what, json_member_text(input, "name"));
 }
 
 static int weights_compare(const json_t *was, const json_t *is, const char *directory,
 			   struct err *err)
 {
-	if (strcmp(text_of(was, "name"), text_of(is, "name")) != 0)
+	if (strcmp(json_member_text(was, "name"), json_member_text(is, "name")) != 0)
 		return err_set(err, ERR_USAGE,
 			       "'%s' holds the output of another job: input '%s' was '%s' "
 			       "(use --restart to start over)",
-			       directory, text_of(is, "name"), text_of(was, "name"));
+			       directory, json_member_text(is, "name"),
+			       json_member_text(was, "name"));
 	if (!same(was, is, "size"))
 		return err_set(err, ERR_USAGE,
 			       "'%s' holds the output of another job: input '%s' had %" PRIu64
 			       " bytes, now %" PRIu64 " (use --restart to start over)",
-			       directory, text_of(is, "name"), size_of(was), size_of(is));
+			       directory, json_member_text(is, "name"), size_of(was), size_of(is));
 	return difference(was, is) ? differs(directory, difference(was, is), is, err) : 0;
 }
 
@@ -198,7 +193,7 @@ const json_t *manifest_input(const json_t *inputs, const char *name)
 
 	json_array_foreach(inputs, i, input)
 	{
-		if (!manifest_is_weights(input) && !strcmp(text_of(input, "name"), name))
+		if (!manifest_is_weights(input) && !strcmp(json_member_text(input, "name"), name))
 			return input;
 	}
 	return NULL;
@@ -214,11 +209,12 @@ static int find_unmatched(const json_t *records, const json_t *others, const cha
 
 	json_array_foreach(records, i, input)
 	{
-		if (!manifest_is_weights(input) && !manifest_input(others, text_of(input, "name")))
+		if (!manifest_is_weights(input) &&
+		    !manifest_input(others, json_member_text(input, "name")))
 			return err_set(err, ERR_USAGE,
 				       "'%s' holds the output of another job: input '%s' %s (use "
 				       "--restart to start over)",
-				       directory, text_of(input, "name"), how);
+				       directory, json_member_text(input, "name"), how);
 	}
 	return 0;
 }
@@ -236,7 +232,7 @@ static int files_compare(const json_t *was, const json_t *is, const char *direct
 	json_array_foreach(is, i, input)
 	{
 		if (!manifest_is_weights(input) &&
-		    !same(manifest_input(was, text_of(input, "name")), input, "sha256"))
+		    !same(manifest_input(was, json_member_text(input, "name")), input, "sha256"))
 			return differs(directory, "content", input, err);
 	}
 	return 0;

@@ -120,6 +120,12 @@ bool st_has_control(const char *text)
 	return text[text_control(text)];
 }
 
+bool st_same_shape(const struct st_tensor *a, const struct st_tensor *b)
+{
+	return a->n_dims == b->n_dims &&
+	       (!a->n_dims || !memcmp(a->shape, b->shape, (size_t)a->n_dims * sizeof *a->shape));
+}
+
 uint64_t st_tensor_size(const struct st_tensor *tensor)
 {
 	return tensor->end - tensor->begin;

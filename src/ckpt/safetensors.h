@@ -69,6 +69,7 @@ int st_parse_header(struct st_file *file, const char *header, size_t n, uint64_t
 /* Does a name contain a control character (C0, DEL, or U+0080 to U+009F)? */
 bool st_has_control(const char *name);
 
+bool st_same_shape(const struct st_tensor *a, const struct st_tensor *b);
 uint64_t st_tensor_size(const struct st_tensor *tensor);   /* bytes */
 uint64_t st_n_elements(const uint64_t *shape, int n_dims); /* of a checked shape */
 /* Copies a shape into an arena. */

@@ -38,15 +38,6 @@ static const char *stage_key(char key[24], size_t stage)
 	return key;
 }
 
-uint64_t store_size(const struct store_shape *shape)
-{
-	uint64_t n = 0;
-
-	for (size_t i = 0; i < shape->n_stages; i++)
-		n += shape->n_codes[i] * shape->n_rhos;
-	return n;
-}
-
 /* Returns the checksum of a record without the member of this name. */
 static uint32_t record_crc(json_t *record)
 {
@@ -343,11 +334,6 @@ int store_commit(struct store *store, size_t stage, struct writer *writer,
 	return put_record(store, err);
 }
 
-static json_t *number_json(double number)
-{
-	return isfinite(number) ? json_real(number) : json_null();
-}
-
 int store_choose(struct store *store, const struct store_outcome *outcome, struct err *err)
 {
 	json_t *json = json_pack("{s:b, s:I}", "nearest", outcome->is_nearest, "rho",
@@ -355,11 +341,11 @@ int store_choose(struct store *store, const struct store_outcome *outcome, struc
 	json_t *kld = json_array(), *se = json_array();
 
 	for (size_t i = 0; i < store->shape.n_rhos; i++) {
-		json_array_append_new(kld, number_json(outcome->kld[i]));
-		json_array_append_new(se, number_json(outcome->se[i]));
+		json_array_append_new(kld, json_finite(outcome->kld[i]));
+		json_array_append_new(se, json_finite(outcome->se[i]));
 	}
 	if (outcome->measured)
-		json_object_set_new(json, "nearest_kld", number_json(outcome->nearest_kld));
+		json_object_set_new(json, "nearest_kld", json_finite(outcome->nearest_kld));
 	json_object_set_new(json, "kld", kld);
 	json_object_set_new(json, "se", se);
 	json_object_set_new(store->record, "outcome", json);

@@ -99,7 +99,4 @@ int store_read(struct store *store, const struct store_span *span, uint8_t *code
 /* Removes the store in a directory, whichever job wrote it. */
 int store_remove(const struct outdir *dir, struct err *err);
 
-/* Returns the bytes on the disk while the store exists. */
-uint64_t store_size(const struct store_shape *shape);
-
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "ckpt/manifest.h"
 #include "execute/execution.h"
@@ -39,11 +40,6 @@ static int check_space(const struct execution *execution, struct err *err)
 	return outdir_check_space(&execution->out, bytes, err);
 }
 
-static json_t *number_json(double number)
-{
-	return isfinite(number) ? json_real(number) : json_null();
-}
-
 /* Adds the divergences that decided. */
 static void add_measured(json_t *json, const struct compensate_plan *rounding,
 			 const struct store_outcome *outcome)
@@ -53,11 +49,11 @@ static void add_measured(json_t *json, const struct compensate_plan *rounding,
 	for (size_t i = 0; i < rounding->n_rhos; i++)
 		json_array_append_new(tried, json_pack("{s:o, s:o, s:o}", "shrink",
 						       rounding_shrink_json(rounding->rhos[i]),
-						       "kld", number_json(outcome->kld[i]), "se",
-						       number_json(outcome->se[i])));
+						       "kld", json_finite(outcome->kld[i]), "se",
+						       json_finite(outcome->se[i])));
 	json_object_set_new(json, "held_out_sequences",
 			    json_integer((json_int_t)rounding->n_held_out));
-	json_object_set_new(json, "nearest_kld", number_json(outcome->nearest_kld));
+	json_object_set_new(json, "nearest_kld", json_finite(outcome->nearest_kld));
 	json_object_set_new(json, "tried", tried);
 }
 

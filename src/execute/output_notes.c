@@ -45,18 +45,10 @@ static bool lies_inside(const struct io *io, const char *output, const char *dir
 	return found;
 }
 
-static bool is_planned(const struct plan *plan, const char *name)
-{
-	for (size_t i = 0; i < plan->n_shards; i++)
-		if (!strcmp(plan->shards[i].name, name))
-			return true;
-	return false;
-}
-
 static bool is_foreign(const void *plan, const char *name)
 {
 	return name[0] != '.' && destination_of(name) == DESTINATION_FILE &&
-	       !is_planned(plan, name);
+	       !plan_has_shard(plan, name);
 }
 
 /* Returns the first name, bytewise, of a weight file in the output that this job did not write; the

@@ -91,14 +91,6 @@ static int resume_unpublish(struct execution *execution, struct err *err)
 		       : 0;
 }
 
-static bool is_planned(const struct plan *plan, const char *name)
-{
-	for (size_t i = 0; i < plan->n_shards; i++)
-		if (!strcmp(plan->shards[i].name, name))
-			return true;
-	return false;
-}
-
 /* A manifest may be false: removes nothing because of it that this job would not replace.  But
  * an engine would load weights of another job with the weights of this one: they are refused. */
 static int check_foreign(const struct execution *execution, const json_t *manifest, struct err *err)
@@ -111,7 +103,7 @@ static int check_foreign(const struct execution *execution, const json_t *manife
 		const char *name = json_string_value(json_object_get(shard, "name"));
 
 		if (name && !strchr(name, '/') && destination_of(name) == DESTINATION_FILE &&
-		    !is_planned(execution->plan, name) && outdir_has(&execution->out, name))
+		    !plan_has_shard(execution->plan, name) && outdir_has(&execution->out, name))
 			return err_set(err, ERR_USAGE,
 				       "'%s' contains '%s' from another job: remove it, or choose "
 				       "another output",

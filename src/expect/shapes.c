@@ -35,16 +35,6 @@ static const struct st_tensor *tensor_of(const struct expect *expect, uint32_t t
 	return expect->checkpoint->by_name[tensor].tensor;
 }
 
-static bool same_shape(const struct st_tensor *a, const struct st_tensor *b)
-{
-	if (a->n_dims != b->n_dims)
-		return false;
-	for (int i = 0; i < a->n_dims; i++)
-		if (a->shape[i] != b->shape[i])
-			return false;
-	return true;
-}
-
 static void report(struct expect *expect, const struct st_tensor *odd, const struct st_tensor *like,
 		   const char *of)
 {
@@ -71,7 +61,7 @@ static void compare(struct expect *expect, const struct one *ones, size_t n, con
 
 		if (!votes)
 			major = tensor;
-		votes += same_shape(major, tensor) ? 1 : (size_t)-1;
+		votes += st_same_shape(major, tensor) ? 1 : (size_t)-1;
 	}
 	for (size_t i = 0; i < n; i++) {
 		const struct st_tensor *tensor = tensor_of(expect, ones[i].tensor);
@@ -80,7 +70,7 @@ static void compare(struct expect *expect, const struct one *ones, size_t n, con
 		if (!expect_is_plain(tensor) ||
 		    (major->n_dims != tensor->n_dims && major->n_dims + tensor->n_dims > 3))
 			return;
-		if (same_shape(major, tensor))
+		if (st_same_shape(major, tensor))
 			continue;
 		odd = tensor;
 		n_odd++;

@@ -121,7 +121,7 @@ static const struct member cache_args[] = {
 /* Returns the strategy, which follows from group_size where it is missing. */
 static const char *strategy_of(const json_t *args)
 {
-	const char *strategy = config_text(args, "strategy");
+	const char *strategy = json_member_text(args, "strategy");
 	json_int_t size = json_integer_value(json_object_get(args, "group_size"));
 
 	if (*strategy)
@@ -185,7 +185,7 @@ static void check_strategy(const struct config_check *check, const char *where,
 			      "%s has strategy '%s', but the scales fit '%s'", where, strategy,
 			      expected);
 	if (!strcmp(expected, "group") &&
-	    strcmp(config_text(weights, "scale_dtype"), "torch.uint8") != 0)
+	    strcmp(json_member_text(weights, "scale_dtype"), "torch.uint8") != 0)
 		config_report(check, CONFIG_KEYS, "config.json",
 			      "%s has no scale_dtype 'torch.uint8': compressed-tensors reads the "
 			      "scales as numbers",
@@ -196,8 +196,8 @@ static void check_strategy(const struct config_check *check, const char *where,
 static void check_group_format(const struct config_check *check, const char *name,
 			       const json_t *group)
 {
-	const char *own = config_text(group, "format");
-	const char *format = *own ? own : config_text(check->detection->config, "format");
+	const char *own = json_member_text(group, "format");
+	const char *format = *own ? own : json_member_text(check->detection->config, "format");
 
 	if (words_find(PLAIN_FORMATS, format) < 0 && *format &&
 	    strcasecmp(strategy_of(json_object_get(group, "weights")), "group") != 0 &&

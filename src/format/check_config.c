@@ -61,5 +61,5 @@ bool config_declares_cache(const json_t *config)
 
 	return json_array_size(group) ||
 	       (json_is_object(scheme) && !json_is_true(json_object_get(scheme, "dynamic"))) ||
-	       !strcasecmp(config_text(keys, "kv_cache_quant_algo"), "FP8");
+	       !strcasecmp(json_member_text(keys, "kv_cache_quant_algo"), "FP8");
 }

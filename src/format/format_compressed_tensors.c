@@ -187,7 +187,7 @@ static json_t *group_json(const struct module_set *set, const struct variant *va
 
 static bool passes(const struct passed *passed)
 {
-	return !strcmp(config_text(passed->config, "quant_method"), "compressed-tensors") &&
+	return !strcmp(json_member_text(passed->config, "quant_method"), "compressed-tensors") &&
 	       json_object_size(json_object_get(passed->config, "config_groups"));
 }
 
@@ -206,7 +206,7 @@ static void group_name(const struct passed *passed, size_t i, char name[32])
  * name wins, and names win over classes. */
 static void add_passed_groups(json_t *groups, const struct passed *passed)
 {
-	const char *format = config_text(passed->config, "format");
+	const char *format = json_member_text(passed->config, "format");
 	const char *name;
 	json_t *group;
 
@@ -281,7 +281,7 @@ static json_t *kv_cache_json(const struct quantization *quantization)
 /* Returns the version that reads both our groups and the source's. */
 static const char *newest_version(const char *ours, const struct passed *passed)
 {
-	const char *theirs = passed->n_modules ? config_text(passed->config, "version") : "";
+	const char *theirs = passed->n_modules ? json_member_text(passed->config, "version") : "";
 
 	return strverscmp(ours, theirs) < 0 ? theirs : ours;
 }
@@ -326,7 +326,7 @@ static const json_t *fp8_group(const json_t *config)
 		const json_t *weights = json_object_get(group, "weights");
 
 		if (json_integer_value(json_object_get(weights, "num_bits")) == 8 &&
-		    !strcasecmp(config_text(weights, "type"), "float"))
+		    !strcasecmp(json_member_text(weights, "type"), "float"))
 			return group;
 	}
 	return NULL;
@@ -337,7 +337,7 @@ static void read_config(const json_t *config, struct declaration *said)
 	const json_t *group = fp8_group(config);
 	const json_t *weights = json_object_get(group, "weights");
 	const json_t *inputs = json_object_get(group, "input_activations");
-	const char *strategy = config_text(weights, "strategy");
+	const char *strategy = json_member_text(weights, "strategy");
 	struct scheme *scheme = &said->scheme;
 
 	if (!group)

@@ -143,10 +143,10 @@ static const char *const expert_keys[] = { "routed_experts_quant_method",
 static bool passes(const struct passed *passed)
 {
 	return !strcmp(passed->kind, "mxfp4") &&
-	       !strcmp(config_text(passed->config, "quant_method"), "fp8") &&
+	       !strcmp(json_member_text(passed->config, "quant_method"), "fp8") &&
 	       (!strcmp(passed->expert_dtype, "fp4") ||
-		!strcasecmp(config_text(passed->config, expert_keys[0]), "mxfp4") ||
-		!strcasecmp(config_text(passed->config, "store_dtype"), "mxfp4"));
+		!strcasecmp(json_member_text(passed->config, expert_keys[0]), "mxfp4") ||
+		!strcasecmp(json_member_text(passed->config, "store_dtype"), "mxfp4"));
 }
 
 static void add_expert_keys(json_t *object, const struct passed *passed)
@@ -201,7 +201,7 @@ static bool made_by_gptqmodel(const json_t *config)
 	const json_t *quantizer;
 	size_t i;
 
-	if (!strcmp(config_text(config, "weight_scale_semantics"), "inverse"))
+	if (!strcmp(json_member_text(config, "weight_scale_semantics"), "inverse"))
 		return true;
 	json_array_foreach(
 		quantizers, i,
@@ -214,7 +214,7 @@ static bool made_by_gptqmodel(const json_t *config)
 static void read_fp8(const json_t *config, struct declaration *said)
 {
 	struct scheme *scheme = &said->scheme;
-	const char *activations = config_text(config, "activation_scheme");
+	const char *activations = json_member_text(config, "activation_scheme");
 
 	said->declared = true;
 	said->has_input = *activations;
@@ -223,9 +223,9 @@ static void read_fp8(const json_t *config, struct declaration *said)
 		config_tile(json_object_get(config, "weight_block_size"), &scheme->tile)
 			? GRANULARITY_BLOCK
 			: GRANULARITY_TENSOR;
-	if (strstr(config_text(config, "fmt"), "e5m2"))
+	if (strstr(json_member_text(config, "fmt"), "e5m2"))
 		scheme->fp8_format = FP8_E5M2;
-	said->scale_fmt = !strcmp(config_text(config, "scale_fmt"), "ue8m0");
+	said->scale_fmt = !strcmp(json_member_text(config, "scale_fmt"), "ue8m0");
 	if (made_by_gptqmodel(config)) {
 		said->format = "gptqmodel";
 		said->inverted = true;
@@ -242,7 +242,7 @@ static void read_mxfp8(struct declaration *said)
 
 static bool is_mxfp8(const json_t *config)
 {
-	return !strcmp(config_text(config, "quant_method"), "mxfp8");
+	return !strcmp(json_member_text(config, "quant_method"), "mxfp8");
 }
 
 static void read_config(const json_t *config, struct declaration *said)
@@ -299,8 +299,8 @@ static void check_no_blocks(const struct config_check *check, const json_t *conf
 static void check_fp8(const struct config_check *check, const json_t *config)
 {
 	const struct scheme *scheme = &check->detection->scheme;
-	const char *activations = config_text(config, "activation_scheme");
-	const char *fmt = config_text(config, "fmt");
+	const char *activations = json_member_text(config, "activation_scheme");
+	const char *fmt = json_member_text(config, "fmt");
 	const struct tile *said = &check->detection->declared_tile;
 	bool blocks = scheme->granularity == GRANULARITY_BLOCK;
 
@@ -332,7 +332,7 @@ static void check_mxfp8(const struct config_check *check, const json_t *config)
 	    json_integer_value(json_array_get(block, 1)) != 32)
 		config_report(check, CONFIG_KEYS, "config.json",
 			      "weight_block_size of mxfp8 is not [1, 32]");
-	if (strcmp(config_text(config, "activation_scheme"), "dynamic"))
+	if (strcmp(json_member_text(config, "activation_scheme"), "dynamic"))
 		config_report(check, CONFIG_KEYS, "config.json",
 			      "activation_scheme of mxfp8 is not 'dynamic'");
 }

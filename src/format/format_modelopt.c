@@ -182,9 +182,9 @@ static bool says_fp8_cache(const json_t *keys)
 {
 	const json_t *scheme = json_object_get(keys, "kv_cache_scheme");
 
-	return !strcasecmp(config_text(keys, "kv_cache_quant_algo"), "FP8") ||
+	return !strcasecmp(json_member_text(keys, "kv_cache_quant_algo"), "FP8") ||
 	       (json_integer_value(json_object_get(scheme, "num_bits")) == 8 &&
-		!strcmp(config_text(scheme, "type"), "float"));
+		!strcmp(json_member_text(scheme, "type"), "float"));
 }
 
 /* Whether the low-bit source that is passed on has a KV cache in FP8. */
@@ -288,10 +288,11 @@ static void read_config(const json_t *config, struct declaration *said)
 	const char *name;
 	json_t *layer;
 
-	if (read_algo(config_text(keys, "quant_algo"), said))
+	if (read_algo(json_member_text(keys, "quant_algo"), said))
 		return;
-	json_object_foreach(json_object_get(keys, "quantized_layers"), name,
-			    layer) if (read_algo(config_text(layer, "quant_algo"), said)) return;
+	json_object_foreach(
+		json_object_get(keys, "quantized_layers"), name,
+		layer) if (read_algo(json_member_text(layer, "quant_algo"), said)) return;
 }
 
 static bool same_list(const json_t *a, const json_t *b)
@@ -319,12 +320,14 @@ static void check_twice(const struct config_check *check, const json_t *config)
 	const json_t *layers = json_object_get(config, "quantized_layers");
 	const json_t *other_layers = json_object_get(other, "quantized_layers");
 
-	if (!other || !config || strcmp(config_text(config, "quant_method"), "modelopt"))
+	if (!other || !config || strcmp(json_member_text(config, "quant_method"), "modelopt"))
 		return;
-	if (strcasecmp(config_text(config, "quant_algo"), config_text(other, "quant_algo")))
+	if (strcasecmp(json_member_text(config, "quant_algo"),
+		       json_member_text(other, "quant_algo")))
 		config_report(check, CONFIG_KEYS, "hf_quant_config.json",
 			      "quant_algo is '%s' here, but '%s' in config.json",
-			      config_text(other, "quant_algo"), config_text(config, "quant_algo"));
+			      json_member_text(other, "quant_algo"),
+			      json_member_text(config, "quant_algo"));
 	if ((layers || other_layers) && !json_equal(layers, other_layers))
 		config_report(check, CONFIG_KEYS, "hf_quant_config.json",
 			      "quantized_layers differs from that in config.json");
@@ -383,7 +386,7 @@ static void check_config(const struct config_check *check)
 {
 	const json_t *config = check->detection->config;
 	const json_t *nested = json_object_get(config, "quantization");
-	const char *algo = config_text(nested ? nested : config, "quant_algo");
+	const char *algo = json_member_text(nested ? nested : config, "quant_algo");
 
 	if (!*algo)
 		config_report(check, CONFIG_KEYS, nested ? "hf_quant_config.json" : "config.json",

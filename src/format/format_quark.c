@@ -16,7 +16,7 @@ static const struct variant variants[] = { { 0 } };
 
 static bool is_fp8(const json_t *weight)
 {
-	return !strncmp(config_text(weight, "dtype"), "fp8_e4m3", strlen("fp8_e4m3"));
+	return !strncmp(json_member_text(weight, "dtype"), "fp8_e4m3", strlen("fp8_e4m3"));
 }
 
 static void take_block(const json_t *size, struct scheme *scheme)
@@ -35,7 +35,7 @@ static void read_config(const json_t *config, struct declaration *said)
 	const json_t *all = json_object_get(config, "global_quant_config");
 	const json_t *weight = json_object_get(all ? all : config, "weight");
 	const json_t *inputs = json_object_get(all ? all : config, "input_tensors");
-	const char *scheme = config_text(weight, "qscheme");
+	const char *scheme = json_member_text(weight, "qscheme");
 
 	if (!is_fp8(weight))
 		return;
@@ -76,7 +76,7 @@ static void check_layers(const struct config_check *check, json_t *layers)
 			config_report(check, CONFIG_KEYS, "config.json",
 				      "layer_quant_config says dtype '%s' of '%s', whose weights "
 				      "are FP8: engines refuse to load it, or read other codes",
-				      config_text(weight, "dtype"), name);
+				      json_member_text(weight, "dtype"), name);
 	}
 }
 

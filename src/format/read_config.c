@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "format/read_config.h"
+#include "base/json.h"
 
 #include <string.h>
 
@@ -50,13 +51,6 @@ int config_find_quantization(const struct checkpoint *checkpoint, struct json_te
 	return *config ? 0 : err_wrap(err, "'%s': hf_quant_config.json", checkpoint->path);
 }
 
-const char *config_text(const json_t *object, const char *key)
-{
-	const char *text = json_string_value(json_object_get(object, key));
-
-	return text ? text : "";
-}
-
 bool config_tile(const json_t *list, struct tile *tile)
 {
 	json_int_t rows = json_integer_value(json_array_get(list, 0));
@@ -70,7 +64,7 @@ bool config_tile(const json_t *list, struct tile *tile)
 
 const char *config_quant_method(const json_t *config)
 {
-	const char *method = config_text(config, "quant_method");
+	const char *method = json_member_text(config, "quant_method");
 
 	if (!*method && json_is_object(json_object_get(config, "quantization")))
 		return "modelopt";

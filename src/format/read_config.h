@@ -43,9 +43,6 @@ struct declaration config_read_declaration(const json_t *config);
 
 /* --- for the readers and checkers of formats --- */
 
-/* Returns the string under a key, "" without one. */
-const char *config_text(const json_t *object, const char *key);
-
 /* Reads [rows, cols], two positive integers.  Returns false and keeps *tile for other values. */
 bool config_tile(const json_t *list, struct tile *tile);
 

@@ -83,12 +83,6 @@ static size_t find_group(struct making *making, const struct tensor_group *group
 	return intern_add(&making->keys, making->key.data, making->key.len);
 }
 
-static bool same_shape(const struct st_tensor *a, const struct st_tensor *b)
-{
-	return a->n_dims == b->n_dims &&
-	       (!a->n_dims || !memcmp(a->shape, b->shape, (size_t)a->n_dims * sizeof *a->shape));
-}
-
 static void add_tensor(struct making *making, size_t t)
 {
 	struct summary *summary = making->summary;
@@ -104,7 +98,7 @@ static void add_tensor(struct making *making, size_t t)
 		group = &summary->groups[g];
 	} else {
 		group = &summary->groups[g];
-		group->one_shape &= same_shape(group->first, one.first);
+		group->one_shape &= st_same_shape(group->first, one.first);
 		group->n_parameters += one.n_parameters;
 		group->n_bytes += one.n_bytes;
 		group->n_scale_bytes += one.n_scale_bytes;

@@ -8,6 +8,7 @@
 #include "base/arena.h"
 #include "base/mem.h"
 #include "base/sort.h"
+#include "base/text.h"
 #include "format/edit_config.h"
 #include "format/read_config.h"
 #include "format/scale_names.h"
@@ -32,14 +33,9 @@ static void modules_add(struct modules *modules, const char *weight)
 	modules->names[modules->n++] = arena_text(&modules->texts, weight, module_len(weight));
 }
 
-static int compare_texts(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 static void modules_sort(struct modules *modules)
 {
-	sort(modules->names, modules->n, sizeof *modules->names, compare_texts);
+	sort(modules->names, modules->n, sizeof *modules->names, text_compare);
 }
 
 static void modules_release(struct modules *modules)
@@ -301,10 +297,10 @@ static void passed_release(struct passed_source *passed)
 /* Returns the part of it that formats take, which is valid as long as `passed`. */
 static struct passed passed_weights(const struct passed_source *passed, const struct plan *plan)
 {
-	const char *experts = config_text(passed->whole, "expert_dtype");
+	const char *experts = json_member_text(passed->whole, "expert_dtype");
 
 	/* DeepSeek-V4's experts are fp4 where nothing is said. */
-	if (!*experts && !strcmp(config_text(passed->whole, "model_type"), "deepseek_v4"))
+	if (!*experts && !strcmp(json_member_text(passed->whole, "model_type"), "deepseek_v4"))
 		experts = "fp4";
 	return (struct passed){ .config = passed->config,
 				.expert_dtype = experts,

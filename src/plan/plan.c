@@ -404,6 +404,14 @@ static void shards_release(struct output_shard *shards, size_t n)
 	free(shards);
 }
 
+bool plan_has_shard(const struct plan *plan, const char *name)
+{
+	for (size_t i = 0; i < plan->n_shards; i++)
+		if (!strcmp(plan->shards[i].name, name))
+			return true;
+	return false;
+}
+
 const char *plan_command(const struct plan *plan)
 {
 	static const char *const commands[] = { [CONVERT_QUANTIZE] = "quantize",

@@ -271,6 +271,9 @@ void output_shard_header(const struct output_shard *shard, struct buf *header);
 /* Returns the name of the plan's command: "quantize". */
 const char *plan_command(const struct plan *plan);
 
+/* Does the plan write a shard of this name? */
+bool plan_has_shard(const struct plan *plan, const char *name);
+
 void plan_release(struct plan *plan);
 
 /* The low-bit weights that a plan quantizes, after splitting. */

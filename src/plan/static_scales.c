@@ -75,11 +75,6 @@ static bool is_static_unit(const struct static_scales *scales, const struct unit
 	return unit->recipe && !unit->table && static_scales_is_static(scales, unit->recipe);
 }
 
-static char *module_of_weight(const char *weight)
-{
-	return xstrndup(weight, module_len(weight));
-}
-
 /* Finds the site of a unit.  Gate and up of an expert that the model multiplies as one matrix
  * (GPT-OSS) have one site; they share their input, and the scale of their weights. */
 static const struct amax_site *find_site(const struct static_scales *scales,
@@ -101,7 +96,7 @@ static const struct amax_site *find_site(const struct static_scales *scales,
 int static_scales_site(const struct static_scales *scales, const struct unit *unit,
 		       const struct amax_site **site, struct err *err)
 {
-	char *module = module_of_weight(unit->name);
+	char *module = xstrndup(unit->name, module_len(unit->name));
 	int rc = 0;
 
 	*site = find_site(scales, unit, module);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/words.h"
 #include "names/role_cache.h"
@@ -23,13 +24,6 @@ struct recorded_options {
 	const char **include, **exclude;
 	struct select_rule *rules;
 };
-
-static const char *text_of(const json_t *object, const char *key)
-{
-	const char *text = json_string_value(json_object_get(object, key));
-
-	return text ? text : "";
-}
 
 /* Returns the texts of a list; *n becomes their number. */
 static const char **texts_of(const json_t *list, size_t *n)
@@ -85,17 +79,17 @@ static void take_options(struct recorded_options *recorded, const json_t *option
 	select->exclude = recorded->exclude;
 	take_rules(recorded, json_object_get(options, "tensor"), texts);
 	select->ragged = json_is_true(json_object_get(options, "ragged"));
-	if (engine_find(text_of(options, "target"), &select->target, &ignored))
+	if (engine_find(json_member_text(options, "target"), &select->target, &ignored))
 		select->target = ENGINE_ANY;
 	for (size_t i = 0; formats[i]; i++)
-		if (!strcmp(formats[i]->name, text_of(options, "format")))
+		if (!strcmp(formats[i]->name, json_member_text(options, "format")))
 			select->format = formats[i];
 }
 
 static void take_profile(struct recorded_options *recorded, const struct checkpoint *checkpoint,
 			 const json_t *options)
 {
-	int level = words_find(PROFILE_WORDS, text_of(options, "profile"));
+	int level = words_find(PROFILE_WORDS, json_member_text(options, "profile"));
 	struct model_config config;
 	struct err ignored;
 
@@ -178,7 +172,8 @@ static bool is_listed(const json_t *options)
 void kept_find(struct kept_reasons *kept, const struct checkpoint *checkpoint,
 	       const struct detection *detection, const json_t *options)
 {
-	const char *name = options ? text_of(options, "recipe") : fp8_source_recipe(detection);
+	const char *name =
+		options ? json_member_text(options, "recipe") : fp8_source_recipe(detection);
 	struct recorded_options recorded = { .select.requantize = true };
 	struct selection selection = { 0 };
 	struct err ignored;

@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "base/sort.h"
+#include "base/text.h"
 #include "names/experts.h"
 #include "names/tensor_name.h"
 #include "select/engine_names.h"
@@ -180,16 +181,11 @@ void skip_list_remove(struct skip_list *list, const char *name)
 	list->n = n;
 }
 
-static int compare_texts(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 void skip_list_sort(struct skip_list *list)
 {
 	size_t n = 0;
 
-	sort(list->names, list->n, sizeof *list->names, compare_texts);
+	sort(list->names, list->n, sizeof *list->names, text_compare);
 	for (size_t i = 0; i < list->n; i++)
 		if (!n || strcmp(list->names[n - 1], list->names[i]) != 0)
 			list->names[n++] = list->names[i];

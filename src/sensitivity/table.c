@@ -81,12 +81,6 @@ void kld_table_release(struct kld_table *table)
 
 /* --- to JSON --- */
 
-/* A number that is not finite is null. */
-static json_t *real_json(double value)
-{
-	return isfinite(value) ? json_real(value) : json_null();
-}
-
 static json_t *bytes_json(uint64_t bf16, uint64_t fp8)
 {
 	return json_pack("{s:I, s:I}", "bf16", (json_int_t)bf16, "fp8", (json_int_t)fp8);
@@ -105,7 +99,7 @@ static json_t *recipe_json(const struct kld_table *table, size_t i)
 		if (table->groups[g].recipe == i)
 			sum += table->groups[g].measured ? table->groups[g].mean : NAN;
 	json = json_pack("{s:s, s:O, s:o, s:o}", "recipe", recipe->name, "options", recipe->options,
-			 "kld_sum", real_json(sum), "unmeasured", unmeasured);
+			 "kld_sum", json_finite(sum), "unmeasured", unmeasured);
 	if (recipe->unmeasured_bf16)
 		json_object_set_new(json, "unmeasured_bytes",
 				    bytes_json(recipe->unmeasured_bf16, recipe->unmeasured_fp8));
@@ -124,8 +118,8 @@ static json_t *group_json(const struct kld_table *table, const struct kld_group 
 							 (json_int_t)module->cols));
 	}
 	if (group->measured)
-		kld = json_pack("{s:o, s:o}", "mean", real_json(group->mean), "se",
-				real_json(group->se));
+		kld = json_pack("{s:o, s:o}", "mean", json_finite(group->mean), "se",
+				json_finite(group->se));
 	return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o}", "recipe",
 			 table->recipes[group->recipe].name, "group", group->name, "layer",
 			 group->layer == SIZE_MAX ? json_null()

@@ -43,8 +43,8 @@ static void check_layers(struct verify *verify)
 			continue;
 		problem_add(&verify->result->problems, PROBLEM_CONFIG_KEY, NULL, "config.json",
 			    "quantized_layers has '%s' as %s, which %s does not load: %s", name,
-			    config_text(layer, "quant_algo"), engine_name(verify->opened.target),
-			    reason);
+			    json_member_text(layer, "quant_algo"),
+			    engine_name(verify->opened.target), reason);
 		return;
 	}
 }

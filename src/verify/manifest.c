@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "base/pool.h"
+#include "base/text.h"
 #include "base/words.h"
 #include "ckpt/checksum.h"
 #include "ckpt/listing.h"
@@ -190,11 +191,6 @@ static void tell_record(struct verify *verify, const struct recorded *record)
 			    record->path, record->found.hex, record->sha256);
 }
 
-static int compare_names(const void *a, const void *b)
-{
-	return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 /* Reports files of the directory that the manifest does not list. */
 static int find_unlisted(const struct records *records, struct err *err)
 {
@@ -214,10 +210,10 @@ static int find_unlisted(const struct records *records, struct err *err)
 	for (size_t i = 0; i < records->n; i++)
 		if (!records->list[i].of_source)
 			names[n++] = records->list[i].name;
-	qsort(names, n, sizeof *names, compare_names);
+	qsort(names, n, sizeof *names, text_compare);
 	rc = listing_files(io, dirfd, directory, MANIFEST_NAME, &files, err);
 	for (size_t i = 0; !rc && i < files.n; i++)
-		if (!bsearch(&files.items[i], names, n, sizeof *names, compare_names))
+		if (!bsearch(&files.items[i], names, n, sizeof *names, text_compare))
 			problem_add(&verify->result->problems, PROBLEM_FILE_UNLISTED, NULL,
 				    files.items[i], "the manifest does not list '%s/%s'", directory,
 				    files.items[i]);

@@ -28,12 +28,6 @@ static int compare_names(const void *a, const void *b)
 		      (*(const struct unit *const *)b)->name);
 }
 
-static bool same_shape(const struct st_tensor *a, const struct st_tensor *b)
-{
-	return a->n_dims == b->n_dims &&
-	       (!a->n_dims || !memcmp(a->shape, b->shape, (size_t)a->n_dims * sizeof *a->shape));
-}
-
 /* Returns the unit of that name, or NULL. */
 static const struct unit *find_unit(const struct origin *origin, const char *name)
 {
@@ -67,7 +61,7 @@ static const struct unit *find_origin(struct origin *origin, size_t w,
 	const struct unit *expected = &weight->unit, *found;
 
 	if (ref && dtype_is_float(ref->tensor->dtype) &&
-	    same_shape(ref->tensor, expected->source->tensor)) {
+	    st_same_shape(ref->tensor, expected->source->tensor)) {
 		origin->direct[w] = (struct unit){ .name = expected->name,
 						   .source = ref,
 						   .rows = expected->rows,
@@ -80,7 +74,7 @@ static const struct unit *find_origin(struct origin *origin, size_t w,
 		return NULL;
 	if (found->rows == expected->rows)
 		return found;
-	return found->stack && same_shape(found->source->tensor, expected->source->tensor)
+	return found->stack && st_same_shape(found->source->tensor, expected->source->tensor)
 		       ? cut_matrix(&origin->direct[w], found, expected)
 		       : NULL;
 }
@@ -136,7 +130,7 @@ static void select_all(struct origin *origin)
 
 static bool same_type(const struct st_tensor *a, const struct st_tensor *b)
 {
-	return a->dtype == b->dtype && same_shape(a, b);
+	return a->dtype == b->dtype && st_same_shape(a, b);
 }
 
 /* Returns what the tensor is a copy of; its ref is NULL where the source has none. */
