@@ -15,8 +15,8 @@
 #include "names/parallel.h"
 
 /* clang-format off */
-/* The roles: the reason to keep a tensor, NULL if recipes take it; and whether its module multiplies
- * by a matrix, so that lists of ignored modules must name it. */
+/* The roles: the reason to keep a tensor, NULL if recipes take it; and whether its module
+ * multiplies by a matrix, so that lists of ignored modules must name it. */
 #define ROLES(X) \
 	X(ROLE_LINEAR, NULL, true) /* the weight of a linear layer that recipes take */ \
 	X(ROLE_EXPERTS_GATE_UP, NULL, false) /* all experts of a layer in one tensor */ \
