@@ -475,9 +475,9 @@ EXPORTED int fp8conv_plan_apply(struct fp8conv_plan *plan, const struct fp8conv_
 	return error_out(rc, &err, error);
 }
 
-EXPORTED const char *fp8conv_plan_text(const struct fp8conv_plan *plan, const char *name)
+static const struct buf *plan_text(const struct fp8conv_plan *plan, const char *name)
 {
-	const struct plan_texts *files = plan ? &plan->plan.files : NULL;
+	const struct plan_texts *files = &plan->plan.files;
 	const struct {
 		const char *name;
 		const struct buf *text;
@@ -486,9 +486,16 @@ EXPORTED const char *fp8conv_plan_text(const struct fp8conv_plan *plan, const ch
 		      { PARAMS_NAME, &files->params },
 		      { "quantization_config", &files->quantization },
 		      { "notes", &plan->notes } };
+	size_t i = 0, n = sizeof texts / sizeof *texts;
 
-	for (size_t i = 0; plan && name && i < sizeof texts / sizeof *texts; i++)
-		if (!strcmp(texts[i].name, name))
-			return texts[i].text->len ? texts[i].text->data : NULL;
-	return NULL;
+	while (i < n && strcmp(texts[i].name, name) != 0)
+		i++;
+	return i < n ? texts[i].text : NULL;
+}
+
+EXPORTED const char *fp8conv_plan_text(const struct fp8conv_plan *plan, const char *name)
+{
+	const struct buf *text = plan && name ? plan_text(plan, name) : NULL;
+
+	return text && text->len ? text->data : NULL;
 }
