@@ -170,8 +170,10 @@ static int plan_make(struct fp8conv_plan *plan, const struct fp8conv_model *mode
 	return 0;
 }
 
-static void plan_free(struct fp8conv_plan *plan)
+EXPORTED void fp8conv_plan_destroy(struct fp8conv_plan *plan)
 {
+	if (!plan)
+		return;
 	pipeline_free(plan->pipeline);
 	plan_release(&plan->plan);
 	for (size_t i = 0; plan->entries && i < plan->n; i++)
@@ -202,7 +204,7 @@ static int plan_create(struct fp8conv_context *context, const struct fp8conv_mod
 	made->context = context;
 	made->plan.stream_fd = -1;
 	if (plan_make(made, model, options, err)) {
-		plan_free(made);
+		fp8conv_plan_destroy(made);
 		return -1;
 	}
 	*plan = made;
@@ -441,12 +443,6 @@ EXPORTED int fp8conv_plan_create(struct fp8conv_context *context, const struct f
 	return error_out(rc, &err, error);
 }
 
-EXPORTED void fp8conv_plan_destroy(struct fp8conv_plan *plan)
-{
-	if (plan)
-		plan_free(plan);
-}
-
 EXPORTED int fp8conv_plan_entry(struct fp8conv_plan *plan, size_t i, struct fp8conv_entry *entry,
 				struct fp8conv_error *error)
 {
@@ -486,11 +482,11 @@ static const struct buf *plan_text(const struct fp8conv_plan *plan, const char *
 		      { PARAMS_NAME, &files->params },
 		      { "quantization_config", &files->quantization },
 		      { "notes", &plan->notes } };
-	size_t i = 0, n = sizeof texts / sizeof *texts;
 
-	while (i < n && strcmp(texts[i].name, name) != 0)
-		i++;
-	return i < n ? texts[i].text : NULL;
+	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+		if (!strcmp(texts[i].name, name))
+			return texts[i].text;
+	return NULL;
 }
 
 EXPORTED const char *fp8conv_plan_text(const struct fp8conv_plan *plan, const char *name)
