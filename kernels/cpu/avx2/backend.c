@@ -269,33 +269,7 @@ static const struct row_ops ops = {
 	.errors = avx2_errors,
 };
 
-static void avx2_amax(const struct matrix *x, struct tile tile, float *amax, size_t amax_stride,
-		      uint64_t *n_nonfinite)
-{
-	panel_amax(&ops, x, tile, amax, amax_stride, n_nonfinite);
-}
-
-static void avx2_quantize(const struct matrix *x, const struct qspec *spec,
-			  const struct quant_out *out)
-{
-	panel_quantize(&ops, x, spec, NULL, 0, out);
-}
-
-static void avx2_cast(const struct matrix *x, const struct qspec *spec, const float *amax,
-		      size_t amax_stride, const struct quant_out *out)
-{
-	panel_quantize(&ops, x, spec, amax, amax_stride, out);
-}
-
-static void avx2_dequantize(const struct quant_in *q, enum dtype dtype, void *y, size_t y_stride)
-{
-	panel_dequantize(&ops, q, dtype, y, y_stride);
-}
-
-static void avx2_error(const struct matrix *x, const struct quant_in *q, struct error_stats *stats)
-{
-	panel_error(&ops, x, q, stats);
-}
+#include "kernels/cpu/cast/panel_backend.h"
 
 static const char *avx2_unusable(void)
 {
@@ -315,11 +289,6 @@ const struct backend backend_avx2 = {
 	.summary = "AVX2 and F16C",
 	.rank = 2,
 	.unusable = avx2_unusable,
-	.amax = avx2_amax,
-	.quantize = avx2_quantize,
-	.quantize_fp4 = cpu_quantize_fp4,
-	.cast = avx2_cast,
-	.dequantize = avx2_dequantize,
-	.error = avx2_error,
+	PANEL_BACKEND,
 	CPU_CAST_TRANSPOSE,
 };

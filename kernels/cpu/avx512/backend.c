@@ -302,34 +302,7 @@ static const struct row_ops ops = {
 	.errors = avx512_errors,
 };
 
-static void avx512_amax(const struct matrix *x, struct tile tile, float *amax, size_t amax_stride,
-			uint64_t *n_nonfinite)
-{
-	panel_amax(&ops, x, tile, amax, amax_stride, n_nonfinite);
-}
-
-static void avx512_quantize(const struct matrix *x, const struct qspec *spec,
-			    const struct quant_out *out)
-{
-	panel_quantize(&ops, x, spec, NULL, 0, out);
-}
-
-static void avx512_cast(const struct matrix *x, const struct qspec *spec, const float *amax,
-			size_t amax_stride, const struct quant_out *out)
-{
-	panel_quantize(&ops, x, spec, amax, amax_stride, out);
-}
-
-static void avx512_dequantize(const struct quant_in *q, enum dtype dtype, void *y, size_t y_stride)
-{
-	panel_dequantize(&ops, q, dtype, y, y_stride);
-}
-
-static void avx512_error(const struct matrix *x, const struct quant_in *q,
-			 struct error_stats *stats)
-{
-	panel_error(&ops, x, q, stats);
-}
+#include "kernels/cpu/cast/panel_backend.h"
 
 static const char *avx512_unusable(void)
 {
@@ -347,11 +320,6 @@ const struct backend backend_avx512 = {
 	.summary = "AVX-512 F, BW, VL and DQ",
 	.rank = 3,
 	.unusable = avx512_unusable,
-	.amax = avx512_amax,
-	.quantize = avx512_quantize,
-	.quantize_fp4 = cpu_quantize_fp4,
-	.cast = avx512_cast,
-	.dequantize = avx512_dequantize,
-	.error = avx512_error,
+	PANEL_BACKEND,
 	CPU_CAST_TRANSPOSE,
 };
