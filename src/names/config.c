@@ -9,25 +9,9 @@
 
 #define MAX_SPELLINGS 5
 
-/* Keys of each size.  Messages use the first; of several keys in a file the first counts. */
-static const char *const spellings[N_CONFIG_SIZES][MAX_SPELLINGS] = {
-	[CONFIG_HIDDEN_SIZE] = { "hidden_size", "n_embd", "d_model", "dim" },
-	[CONFIG_INTERMEDIATE_SIZE] = { "intermediate_size", "ffn_hidden_size", "ffn_dim", "n_inner",
-				       "d_ff" },
-	[CONFIG_MOE_INTERMEDIATE_SIZE] = { "moe_intermediate_size", "expert_intermediate_size" },
-	[CONFIG_EXPERTS] = { "num_experts", "num_local_experts", "n_routed_experts",
-			     "moe_num_experts" },
-	[CONFIG_LAYERS] = { "num_hidden_layers", "n_layer", "n_layers", "num_layers" },
-	[CONFIG_HEADS] = { "num_attention_heads", "n_head", "n_heads", "num_heads" },
-	[CONFIG_KV_HEADS] = { "num_key_value_heads", "num_kv_heads", "n_head_kv",
-			      "multi_query_group_num", "kv_n_heads" },
-	[CONFIG_HEAD_DIM] = { "head_dim" },
-	[CONFIG_V_HEAD_DIM] = { "v_head_dim" },
-	[CONFIG_VOCAB_SIZE] = { "vocab_size" },
-	[CONFIG_MAMBA_HEADS] = { "mamba_num_heads", "mamba_n_heads", "n_mamba_heads" },
-	[CONFIG_MAMBA_GROUPS] = { "mamba_n_groups", "mamba_ngroups", "n_groups" },
-	[CONFIG_MAMBA_STATE] = { "mamba_d_state", "ssm_state_size" },
-};
+#define SPELLINGS(size, ...) [size] = { __VA_ARGS__ },
+
+static const char *const spellings[N_CONFIG_SIZES][MAX_SPELLINGS] = { CONFIG_SIZES(SPELLINGS) };
 
 /* Objects in which multimodal models keep the facts of their language model. */
 static const char *const nests[] = { "text_config",    "llm_config", "language_config",

@@ -17,23 +17,33 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/words.h"
 
-enum config_size {
-	CONFIG_HIDDEN_SIZE,
-	CONFIG_INTERMEDIATE_SIZE,
-	CONFIG_MOE_INTERMEDIATE_SIZE,
-	CONFIG_EXPERTS, /* routed experts of a layer */
-	CONFIG_LAYERS,
-	CONFIG_HEADS,
-	CONFIG_KV_HEADS,
-	CONFIG_HEAD_DIM,
-	CONFIG_V_HEAD_DIM, /* where values have heads of another size */
-	CONFIG_VOCAB_SIZE,
-	CONFIG_MAMBA_HEADS, /* of Mamba-2 mixers */
-	CONFIG_MAMBA_GROUPS,
-	CONFIG_MAMBA_STATE,
-	N_CONFIG_SIZES
-};
+/* clang-format off */
+/* Sizes, and the keys of each.  Messages use the first; of several keys in a file the first
+ * counts. */
+#define CONFIG_SIZES(X) \
+	X(CONFIG_HIDDEN_SIZE, "hidden_size", "n_embd", "d_model", "dim") \
+	X(CONFIG_INTERMEDIATE_SIZE, "intermediate_size", "ffn_hidden_size", "ffn_dim", \
+	  "n_inner", "d_ff") \
+	X(CONFIG_MOE_INTERMEDIATE_SIZE, "moe_intermediate_size", "expert_intermediate_size") \
+	/* routed experts of a layer */ \
+	X(CONFIG_EXPERTS, "num_experts", "num_local_experts", "n_routed_experts", \
+	  "moe_num_experts") \
+	X(CONFIG_LAYERS, "num_hidden_layers", "n_layer", "n_layers", "num_layers") \
+	X(CONFIG_HEADS, "num_attention_heads", "n_head", "n_heads", "num_heads") \
+	X(CONFIG_KV_HEADS, "num_key_value_heads", "num_kv_heads", "n_head_kv", \
+	  "multi_query_group_num", "kv_n_heads") \
+	X(CONFIG_HEAD_DIM, "head_dim") \
+	X(CONFIG_V_HEAD_DIM, "v_head_dim") /* where values have heads of another size */ \
+	X(CONFIG_VOCAB_SIZE, "vocab_size") \
+	/* of Mamba-2 mixers */ \
+	X(CONFIG_MAMBA_HEADS, "mamba_num_heads", "mamba_n_heads", "n_mamba_heads") \
+	X(CONFIG_MAMBA_GROUPS, "mamba_n_groups", "mamba_ngroups", "n_groups") \
+	X(CONFIG_MAMBA_STATE, "mamba_d_state", "ssm_state_size")
+
+enum config_size { CONFIG_SIZES(WORDS_ID) N_CONFIG_SIZES };
+/* clang-format on */
 
 #define MODEL_CONFIG_LEVELS 3
 
