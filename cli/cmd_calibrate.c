@@ -22,7 +22,7 @@
 #include "cli/remote.h"
 #include "cli/signals.h"
 #include "cli/print/units.h"
-#include "calibrate/dumps.h"
+#include "calibrate/calibrate.h"
 
 #define DEFAULT_MIN_TOKENS 64
 
@@ -57,9 +57,6 @@ static const struct option_row options[] = {
 	  "Text or token ids (.txt, .jsonl, .json, .npy; .gz, .zst), a directory of "
 	  "such files, or -; may be repeated",
 	  option_append, PLACE(data) },
-	{ SECTION_DATA, "activations", 0, "DIR",
-	  "Read dumped module inputs (*.safetensors, one per pass) instead of data", option_text,
-	  PLACE(params.activations) },
 	{ SECTION_DATA, "seq-len", 0, "N", "Tokens per sequence (default 512)", option_large,
 	  PLACE(params.seq_len) },
 	{ SECTION_DATA, "passes", 0, "N", "Maximum number of passes (default 128)",
@@ -114,51 +111,14 @@ static const struct option_row options[] = {
 /* Notes properties of the data that the user may not expect. */
 static void note_data(const struct calibrate_plan *plan, const struct calibrate_params *params)
 {
-	size_t n_passes, asked = (size_t)params->passes;
+	size_t n_passes = share_n_passes(&plan->share), asked = (size_t)params->passes;
 
-	if (!params->n_data)
-		return;
-	n_passes = share_n_passes(&plan->share);
 	if (n_passes < asked)
 		fprintf(program.err,
 			"fp8conv calibrate: note: the data is enough for %zu of %zu "
 			"passes\n",
 			n_passes, asked);
 	data_print_notes("calibrate", &plan->data, &plan->model);
-}
-
-/* The job: a model over data, or for an unknown forward pass, its matrices over dumped inputs. */
-struct calibrate_job {
-	struct calibrate_plan plan;
-	struct dumps_plan activations;
-};
-
-static int job_open(struct calibrate_job *job, const struct settings *settings, struct err *err)
-{
-	if (settings->params.activations)
-		return dumps_plan_make(&job->activations, &settings->params, err);
-	return calibrate_plan_make(&job->plan, &settings->params, err);
-}
-
-static void job_print(const struct calibrate_job *job, const struct settings *settings)
-{
-	if (settings->params.activations)
-		(settings->run.json ? activations_print_json
-				    : activations_print_text)(&job->activations);
-	else
-		(settings->run.json ? calibrate_print_json : calibrate_print_text)(&job->plan);
-}
-
-static size_t job_stages(const struct calibrate_job *job, const struct settings *settings)
-{
-	return settings->params.activations ? job->activations.n_linears
-					    : job->plan.model.n_layers + 1;
-}
-
-static void job_release(struct calibrate_job *job)
-{
-	calibrate_plan_release(&job->plan);
-	dumps_plan_release(&job->activations);
 }
 
 /* Prints results and notes, after the bar is cleared. */
@@ -173,11 +133,11 @@ static void report(const struct settings *settings, const struct calibrate_repor
 		calibrate_report_text(report);
 }
 
-static int job_run(const struct calibrate_job *job, const struct settings *settings,
-		   struct err *err)
+static int plan_run(const struct calibrate_plan *plan, const struct settings *settings,
+		    struct err *err)
 {
 	struct sweep_progress progress = { 0 };
-	const struct watched_tokens tokens = { &progress, job_stages(job, settings) };
+	const struct watched_tokens tokens = { &progress, plan->model.n_layers + 1 };
 	const struct watched watched = watch_tokens(&tokens);
 	struct calibrate_result result = { 0 };
 	struct amax_stats stats = { 0 };
@@ -186,11 +146,7 @@ static int job_run(const struct calibrate_job *job, const struct settings *setti
 	int rc;
 
 	ticker_start(&ticker, "calibrate", run_progress_mode(&settings->run), &watched);
-	if (settings->params.activations)
-		rc = dumps_run(&job->activations, &settings->params, &progress, &result, &stats,
-			       err);
-	else
-		rc = calibrate_run(&job->plan, &settings->params, &progress, &result, &stats, err);
+	rc = calibrate_run(plan, &settings->params, &progress, &result, &stats, err);
 	ticker_stop(&ticker);
 	if (rc == 0)
 		report(settings, &(struct calibrate_report){ .params = &settings->params,
@@ -205,62 +161,20 @@ static int job_run(const struct calibrate_job *job, const struct settings *setti
 
 static int open_and_run(const struct settings *settings, struct err *err)
 {
-	struct calibrate_job job = { 0 };
-	int rc = 0;
-
-	if (group_settle(settings->params.group, job_open(&job, settings, err), err)) {
-		job_release(&job);
-		return -1;
-	}
-	if (!settings->run.quiet) {
-		notes_print("calibrate", &job.plan.fp8.selection.notes, true);
-		note_data(&job.plan, &settings->params);
-	}
-	if (settings->dry_run && ranks_print(&settings->ranks))
-		job_print(&job, settings);
-	else if (!settings->dry_run)
-		rc = job_run(&job, settings, err);
-	job_release(&job);
-	return rc;
-}
-
-/* Checks the source of passes: data or dumps, and options that fit it. */
-static int check_source(const struct settings *settings, struct err *err)
-{
 	const struct calibrate_params *params = &settings->params;
-	const struct fp8_params *fp8 = &params->fp8;
+	struct calibrate_plan plan = { 0 };
+	int rc = group_settle(params->group, calibrate_plan_make(&plan, params, err), err);
 
-	if (params->data && params->activations)
-		return err_set(err, ERR_USAGE,
-			       "options '--data' and '--activations' cannot be combined");
-	if (!params->data && !params->activations)
-		return err_set(err, ERR_USAGE,
-			       "option '--data' is missing: give text or token ids to run the "
-			       "model on, or --activations DIR");
-	if (params->activations && (params->n_ranks || params->group))
-		return err_set(err, ERR_USAGE,
-			       "option '--ranks' requires '--data': with '--activations', give "
-			       "each process a directory of its own, and merge the files");
-	if (params->group && ranks_check_data(params->data, params->n_data, err))
-		return -1;
-	if (params->activations && run_n_devices(&settings->run) > 1)
-		return err_set(err, ERR_USAGE,
-			       "option '--devices' requires '--data': with '--activations', give "
-			       "one device");
-	if (params->activations && (params->seq_len || params->batch || params->seed))
-		return err_set(err, ERR_USAGE,
-			       "option '--%s' requires '--data': with '--activations' each file "
-			       "is one pass",
-			       params->seq_len ? "seq-len"
-			       : params->batch ? "batch"
-					       : "seed");
-	if (params->activations &&
-	    (fp8->forward || fp8->recipe || fp8->scale_fmt || fp8->select.n_include ||
-	     fp8->select.n_exclude || fp8->select.ragged))
-		return err_set(err, ERR_USAGE,
-			       "option '--fp8-forward' and its options require '--data': dumped "
-			       "activations are used as they are");
-	return 0;
+	if (!rc && !settings->run.quiet) {
+		notes_print("calibrate", &plan.fp8.selection.notes, true);
+		note_data(&plan, params);
+	}
+	if (!rc && !settings->dry_run)
+		rc = plan_run(&plan, settings, err);
+	else if (!rc && ranks_print(&settings->ranks))
+		(settings->run.json ? calibrate_print_json : calibrate_print_text)(&plan);
+	calibrate_plan_release(&plan);
+	return rc;
 }
 
 /* Returns the path of this rank's file, which the caller frees; NULL: --output itself. */
@@ -285,7 +199,11 @@ static int prepare(struct settings *settings, struct err *err)
 	params->fp8.select.n_include = settings->include.n;
 	params->fp8.select.exclude = settings->exclude.texts;
 	params->fp8.select.n_exclude = settings->exclude.n;
-	if (check_source(settings, err))
+	if (!params->data)
+		return err_set(err, ERR_USAGE,
+			       "option '--data' is missing: give text or token ids to run the "
+			       "model on");
+	if (params->group && ranks_check_data(params->data, params->n_data, err))
 		return -1;
 	if (!params->output && !settings->dry_run)
 		return err_set(err, ERR_USAGE,
@@ -338,7 +256,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 
 const struct command command_calibrate = {
 	.name = "calibrate",
-	.args = "MODEL --data FILE|--activations DIR -o S.amax",
+	.args = "MODEL --data FILE -o S.amax",
 	.summary = "Run a model on data and record the amax of every matrix product",
 	.group = GROUP_CALIBRATE,
 	.options = options,

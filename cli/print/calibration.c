@@ -60,30 +60,6 @@ void calibrate_print_json(const struct calibrate_plan *plan)
 	json_out_end(&out);
 }
 
-void activations_print_text(const struct dumps_plan *plan)
-{
-	fprintf(program.out, "activations, %zu modules\n", plan->n_linears);
-	fprintf(program.out, "%zu passes, %llu tokens\n", plan->dumps.n,
-		(unsigned long long)plan->n_all_tokens);
-	print_memory(plan->memory_bytes);
-}
-
-/* Prints the same keys as the plan of a forward pass. */
-void activations_print_json(const struct dumps_plan *plan)
-{
-	struct json_out out = { .stream = program.out };
-
-	json_out_begin(&out);
-	json_out_text(&out, "architecture", plan->lookup.config.architecture);
-	json_out_count(&out, "modules", plan->n_linears);
-	json_out_count(&out, "passes", plan->dumps.n);
-	json_out_count(&out, "tokens", plan->n_all_tokens);
-	json_out_count(&out, "memory_bytes", plan->memory_bytes);
-	json_out_open(&out, "input_ids", '[');
-	json_out_close(&out, ']');
-	json_out_end(&out);
-}
-
 /* Has the module fewer tokens than --min-tokens in all passes? */
 static bool is_uncovered(const struct amax_site *site, int min_tokens)
 {

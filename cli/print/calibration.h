@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The output of `calibrate`: its plan, over data or over dumped activations, and its result.
+ * The output of `calibrate`: its plan and its result.
  */
 #ifndef FP8CONV_CLI_PRINT_CALIBRATION_H
 #define FP8CONV_CLI_PRINT_CALIBRATION_H
 
-#include "calibrate/dumps.h"
+#include "calibrate/calibrate.h"
 
 /* Print the plan (--dry-run) on standard output. */
 void calibrate_print_text(const struct calibrate_plan *plan);
 void calibrate_print_json(const struct calibrate_plan *plan);
-void activations_print_text(const struct dumps_plan *plan);
-void activations_print_json(const struct dumps_plan *plan);
 
 struct calibrate_report {
 	const struct calibrate_params *params;

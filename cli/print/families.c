@@ -98,7 +98,7 @@ static void family_json(struct json_out *out, const struct family *family)
 	json_out_text(out, "name", family->name);
 	json_out_text(out, "convert", family->has_rows ? "rows" : "general");
 	names_json(out, "refused_by", engine_names(family->refusing));
-	json_out_text(out, "calibrate", family->arch ? "text" : "activations");
+	json_out_text(out, "calibrate", family->arch ? "text" : "torch");
 	json_out_bool(out, "eval", family->arch != NULL);
 	json_out_close(out, '}');
 }
@@ -170,7 +170,7 @@ static void print_families(const struct families *families, bool aligned)
 			buf_puts(&convert, " by rows");
 		table_cell(&table, family->name);
 		table_cell(&table, convert.data);
-		table_cell(&table, family->arch ? "calibrate" : "calibrate --activations");
+		table_cell(&table, family->arch ? "calibrate" : "calibrate in torch");
 		table_cell(&table, family->arch ? "eval" : "-");
 	}
 	table_print(&table, program.out, aligned);

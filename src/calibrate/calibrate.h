@@ -30,7 +30,6 @@ struct calibrate_params {
 	const char *input;	 /* MODEL */
 	const char *const *data; /* --data: files, directories, "-" */
 	size_t n_data;
-	const char *activations; /* a directory of dumps, instead of data */
 	const char *output;	 /* the amax file; may be NULL for a dry run */
 	const char *precision;	 /* "bf16" or "f32"; NULL: bf16 */
 	const struct backend *backend;

@@ -11,7 +11,7 @@
 
 #define DEFAULT_SEQ_LEN 512
 #define DEFAULT_PASSES	128
-#define ADVICE		": use option '--activations' with dumps from another program"
+#define ADVICE		": record its history in torch (man 7 fp8conv-python)"
 
 static size_t or_default(int value, size_t otherwise)
 {

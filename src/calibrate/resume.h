@@ -2,7 +2,7 @@
  *
  * Where a calibration begins: with an empty history, or after the passes in a file.
  *
- * calibrate_run() (over data) and dumps_run() (over dumped inputs) have the same order:
+ * The order of calibrate_run():
  *
  *  resume_open    opens the place of the history, and reads the passes that it has
  *  resume_check   checks that these are the first passes of the same data

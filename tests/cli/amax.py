@@ -10,6 +10,7 @@ amax.py merge append|ranks FILE A B...    what `merge` should write
 amax.py same A B                          prints how the tensors and metadata of two histories differ
 amax.py close A B by=BOUND                   the same for passes that two backends ran: amaxes may differ by BOUND of their size
 amax.py fingerprint MODEL                 of a checkpoint
+amax.py own MODEL FILE                     prints where w is not that of the tensors of MODEL
 amax.py scales MODEL FILE OUT KEY=VALUE...   prints where the scales of the FP8 checkpoint OUT, made of MODEL with the
     history FILE, are not what the formulas say
     algo=max margin=0 min_tokens=1 uncovered=error kv=0
@@ -305,6 +306,16 @@ def scales(model, file, out, algo="max", margin="0", min_tokens="1", uncovered="
         print(f"{out} has no scales")
 
 
+def own(model, history):
+    """Prints where w of the history is not that of the model's tensors."""
+    _, found = read(history)
+    for name, (dtype, _, data) in checkpoint.read(model).items():
+        row = found.get(name.removesuffix("weight") + "amax_history")
+        amax = max(map(abs, checkpoint.unpack(dtype, data)))
+        if row and unpack(row)[1] != f32(amax):
+            print(f"{name}: w is {unpack(row)[1]}, not {amax}")
+
+
 def main():
     command, *args = sys.argv[1:]
     plain = [a for a in args if not re.match(r"[a-z_]+=", a)]
@@ -315,7 +326,7 @@ def main():
     elif command == "fingerprint":
         print(fingerprint(*plain))
     else:
-        {"merge": merge, "same": same, "close": close, "scales": scales}[command](*plain, **keys)
+        {"merge": merge, "same": same, "close": close, "scales": scales, "own": own}[command](*plain, **keys)
 
 
 if __name__ == "__main__":

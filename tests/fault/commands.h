@@ -97,7 +97,6 @@ static const struct command commands[] = {
 	{ "compensated", .plan = plan_compensated },
 	{ "merge", .run = run_merge },
 	{ "calibrate", .run = run_calibrate },
-	{ "activations", .run = run_activations },
 	{ "eval", .run = run_eval, .of_fp8 = true, .reads_only = true },
 	{ "sensitivity", .run = run_sensitivity },
 	{ "report", .run = run_report, .of_fp8 = true, .reads_only = true },

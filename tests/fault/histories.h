@@ -6,7 +6,7 @@
 #define FP8CONV_TESTS_FAULT_HISTORIES_H
 
 #include "backend/backend.h"
-#include "calibrate/dumps.h"
+#include "calibrate/calibrate.h"
 #include "source/fingerprint.h"
 #include "amax/merge.h"
 #include "names/role.h"
@@ -87,26 +87,6 @@ static int run_calibrate(const struct io *io, const struct place *place, bool ot
 	free(result.nll);
 	amax_stats_release(&stats);
 	calibrate_plan_release(&plan);
-	return rc;
-}
-
-static int run_activations(const struct io *io, const struct place *place, bool other, bool half,
-			   const atomic_int *stop, struct err *err)
-{
-	struct calibrate_params params = history_params(io, place, other, half);
-	struct sweep_progress progress = { 0 };
-	struct calibrate_result result = { 0 };
-	struct amax_stats stats = { 0 };
-	struct dumps_plan plan;
-	int rc;
-
-	params.activations = "dumps";
-	params.stop = stop;
-	rc = dumps_plan_make(&plan, &params, err);
-	if (!rc)
-		rc = dumps_run(&plan, &params, &progress, &result, &stats, err);
-	amax_stats_release(&stats);
-	dumps_plan_release(&plan);
 	return rc;
 }
 
@@ -273,41 +253,6 @@ static inline void make_few_ids(void)
 	make_ids_of("few.jsonl", 100, 256);
 }
 
-/* The inputs of two matrices, in F32. */
-static inline void make_dump(int pass)
-{
-	static const char *const modules[] = { "model.layers.0.self_attn.q_proj",
-					       "model.layers.1.mlp.down_proj" };
-	static const int features[] = { 128, 256 };
-	struct buf header = { 0 }, file = { 0 };
-	char *path = xasprintf("dumps/%d.safetensors", pass);
-	int n = 0;
-	uint64_t size;
-
-	for (int m = 0; m < 2; m++) {
-		int begin = n;
-
-		n += 2 * N_TOKENS * features[m];
-		buf_printf(&header,
-			   "%s\"%s.input\":{\"dtype\":\"F32\",\"shape\":[%d,%d],\"data_offsets\":[%"
-			   "d,%d]}",
-			   m ? "," : "{", modules[m], 2 * N_TOKENS, features[m], 4 * begin, 4 * n);
-	}
-	buf_puts(&header, "}");
-	size = header.len;
-	buf_add(&file, &size, sizeof size);
-	buf_add(&file, header.data, header.len);
-	for (int i = 0; i < n; i++) {
-		float value = (float)((i * 31 + pass) % 61 - 30) / 16;
-
-		buf_add(&file, &value, sizeof value);
-	}
-	tree_write(path, file.data, file.len);
-	buf_release(&header);
-	buf_release(&file);
-	free(path);
-}
-
 static inline void make_history_inputs(const char *samples)
 {
 	char *llama = xasprintf("%s/tiny-llama", samples);
@@ -317,9 +262,6 @@ static inline void make_history_inputs(const char *samples)
 	make_history("llama", "a.amax", 1);
 	make_history("llama", "b.amax", 2);
 	make_ids();
-	mkdir("dumps", 0777);
-	for (int p = 0; p < N_PASSES; p++)
-		make_dump(p);
 	free(llama);
 }
 

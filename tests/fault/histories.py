@@ -41,7 +41,6 @@ COMPENSATION = ["--rounding", "compensated", "--data", "ids.jsonl"]
 JOBS = [
     Job("merge", ["merge", "a.amax", "b.amax", "-o", HISTORY], HISTORY),
     Job("calibrate", [*CALIBRATE, "--data", "ids.jsonl", "--max-memory", "4M"], HISTORY),   # three sweeps
-    Job("activations", [*CALIBRATE, "--activations", "dumps"], HISTORY),
     Job("sensitivity", ["sensitivity", "llama", "--threads", "1", "--progress", "none", "--quiet", "--passes", "2", "--data",
                         "ids.jsonl", "--max-memory", "9500K", "-o", "out/S.json"], "out/S.json"),    # several rounds
     Job("static", ["quantize", "llama", "-o", "out", "--recipe", "delayed", "--calibration", "a.amax"], "out"),
@@ -58,10 +57,6 @@ def prepare(work: pathlib.Path) -> None:
         subprocess.run([sys.executable, cli / "amax.py", "make", "llama", f"{name}.amax", f"seed={seed}"], check=True)
     ids = [[(p * 37 + t * 7) % 1000 for t in range(N_TOKENS)] for p in range(N_PASSES)]
     pathlib.Path("ids.jsonl").write_text("".join(f'{{"input_ids": {row}}}\n' for row in ids))
-    os.mkdir("dumps")
-    for i in range(8):
-        subprocess.run([sys.executable, cli / "dump.py", "make", f"dumps/{i}.safetensors", "600", "F32",
-                        "model.layers.0.self_attn.q_proj=128"], check=True)
 
 
 def start(job: Job, **more: typing.Any) -> subprocess.Popen:

@@ -175,8 +175,6 @@ if [ -z "${PROGRAM:-}" ]; then
 	refused "option '--devices': there is no GPU 3: give numbers from 0 to 2" "$@" --devices 0,3
 	refused "option '--threads': 1 threads for 2 devices: give at least one for each" "$@" --devices 0,1 --threads 1
 	refused "options '--devices' and '--backend cpu' cannot be combined" "$@" --devices 0 --backend cpu
-	refused "option '--devices' requires '--data'" "$program" calibrate sample_checkpoints/tiny-llama \
-		--activations "$scratch" -o "$scratch/out2" --devices all
 	set -- "$program" quantize sample_checkpoints/tiny-llama -o "$scratch/out" --backend cuda --threads 8
 	took 'GPU 2 ' LOCAL_RANK=2 "$@"
 	SIMT_DEVICES=3 LOCAL_RANK=x "$program" inspect sample_checkpoints/tiny-llama >"$scratch/ignored" || status=1
@@ -184,22 +182,4 @@ if [ -z "${PROGRAM:-}" ]; then
 	[ $? = 2 ] && grep -q "'LOCAL_RANK' is 'x', not a number below" "$scratch/err" || { cat "$scratch/err"; status=1; }
 fi
 
-# Products of what another program dumped: the history names the GPU, and a CPU cannot continue it.
-mkdir "$scratch/dumps"
-for i in 0 1; do
-	python3 tests/cli/dump.py make "$scratch/dumps/$i.safetensors" 70 F32 model.layers.0.self_attn.q_proj=128 lm_head=128
-done
-set -- calibrate sample_checkpoints/tiny-llama --activations "$scratch/dumps" --quiet
-for backend in cuda cpu; do
-	"$program" "$@" -o "$scratch/$backend.amax" --backend $backend || status=1
-done
-differences=$(python3 tests/cli/amax.py close "$scratch/cuda.amax" "$scratch/cpu.amax" by=0.02 | sed -n 1,5p)
-[ -z "$differences" ] || { echo "calibrate --activations: $differences"; status=1; }
-for backend in cuda cpu; do
-	[ "$backend" = cuda ] && other=cpu || other=cuda
-	"$program" "$@" -o "$scratch/$backend.amax" --backend $backend --resume || status=1
-	"$program" "$@" -o "$scratch/$backend.amax" --backend $other --resume 2>"$scratch/err" &&
-		{ echo "calibrate --activations: $other continued what $backend began"; status=1; }
-	grep -q "was made with another backend" "$scratch/err" || { cat "$scratch/err"; status=1; }
-done
 exit $status

@@ -6,7 +6,7 @@ need "$SAMPLES/tiny-llama"
 model=$SAMPLES/tiny-llama
 c=" calibrate: "
 printf 'a word\n' >short.txt
-fails 2 "${c}MODEL is missing (fp8conv calibrate MODEL --data FILE|--activations DIR -o S.amax)" calibrate
+fails 2 "${c}MODEL is missing (fp8conv calibrate MODEL --data FILE -o S.amax)" calibrate
 fails 2 "${c}option '--data' is missing: *" calibrate "$model" -o s.amax
 fails 2 "${c}option '--output' is missing: *" calibrate "$model" --data short.txt
 fails 2 "${c}option '--precision': 'fp32' is not one of bf16, f32 (did you mean 'f32'?)" \
@@ -48,7 +48,7 @@ changed() {
 	END
 }
 changed architectures '["RwkvForCausalLM"]'
-fails 3 "${c}architecture 'RwkvForCausalLM' in config.json of 'changed' is not supported (supported: *llama*): use option '--activations' with dumps from another program" \
+fails 3 "${c}architecture 'RwkvForCausalLM' in config.json of 'changed' is not supported (supported: *llama*): record its history in torch (man 7 fp8conv-python)" \
 	calibrate changed --data ok.jsonl -o s.amax
 changed hidden_size 17
 fails 3 "${c}tensor 'model.embed_tokens.weight' has shape *, but config.json implies \[*, 17]" \
@@ -89,7 +89,7 @@ fails 3 "${c}config.json: * heads ('num_attention_heads') are not a multiple of 
 python3 "$CLI/tiny.py" make smollm3 tied
 model=tied
 changed tie_word_embeddings false
-fails 3 "${c}tensor 'lm_head.weight' is missing from 'changed', a model of smollm3: use option *" calibrate changed --data ok.jsonl -o s.amax
+fails 3 "${c}tensor 'lm_head.weight' is missing from 'changed', a model of smollm3: record its history in torch *" calibrate changed --data ok.jsonl -o s.amax
 rm -r tied
 rm -rf changed *.jsonl *.txt
 ls

@@ -66,11 +66,3 @@ plain, histogram = (json.load(open(f"{name}.json")) for name in ("plain", "histo
 if histogram["memory_bytes"] - plain["memory_bytes"] < 2 * histogram["modules"] * 2048 * 2 * 8:
     print(f"planned with histograms: {histogram['memory_bytes']}, without: {plain['memory_bytes']}")
 END
-
-# Inputs that were dumped are read as fp32, looked at as fp32, and rounded to bf16: 63 rows of 65536 at once.
-mkdir wide dumps
-echo '{}' >wide/config.json
-python3 "$CLI/checkpoint.py" make wide/model.safetensors down_proj.weight=F32:16x65536:1
-python3 "$CLI/dump.py" make dumps/0.safetensors 70 F32 down_proj=65536
-"$FP8CONV" calibrate wide --activations dumps --threads 1 --dry-run --json >wide.json
-json wide.json "j['memory_bytes'] > 63 * 65536 * 10"

@@ -5,20 +5,17 @@
 need "$SAMPLES/tiny-llama" "flock()"
 c=" calibrate: "
 q=model.layers.0.self_attn.q_proj
-mkdir -p there/dumps there/folder
+mkdir -p there/folder
 cp -r "$SAMPLES/tiny-llama" there/model
 for i in 1 2 3 4; do
 	printf '{"input_ids": [%d, 2, 3, 4]}\n' $i
 done >there/ids.jsonl
-python3 "$CLI/dump.py" make there/dumps/0.safetensors 4 $q=128
 snapshot there >before
 set -- calibrate there/model --data there/ids.jsonl --min-tokens 1
-for output in model/model.safetensors model/config.json ids.jsonl dumps/0.safetensors; do
+for output in model/model.safetensors model/config.json ids.jsonl; do
 	fails 2 "${c}'there/$output' exists and is not an amax file: choose another output or remove it" \
 		"$@" -o there/$output --restart
 done
-fails 2 "${c}'there/dumps/0.safetensors' exists and is not an amax file: *" \
-	calibrate there/model --activations there/dumps -o there/dumps/0.safetensors --restart
 fails 3 "${c}cannot replace 'there/folder': *" "$@" -o there/folder --restart
 fails 3 "$c*there/ids.jsonl*" "$@" -o there/ids.jsonl --resume
 exec 9>there/.s.amax.lock

@@ -116,7 +116,6 @@ fails 2 " calibrate: option '--ranks': there are 11 sequences for 12 ranks: use 
 fails 2 " calibrate: option '--ranks' cannot be combined with --fp8-forward and recipe 'delayed': *" \
 	calibrate "$f" --data ids.jsonl --fp8-forward --recipe delayed -o d.amax --ranks 1/2
 fails 2 " calibrate: option '--ranks': '3/2' is not I/N with I from 1 to N, 'auto' or 'mpi'" calibrate "$@" --ranks 3/2
-fails 2 " calibrate: option '--ranks' requires '--data': *" calibrate "$f" --activations . -o d.amax --ranks 1/2
 
 # inspect tells a share from a history.
 "$FP8CONV" inspect s.amax.2-of-4 --json >share.json

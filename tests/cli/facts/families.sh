@@ -13,7 +13,7 @@ json j 'all(list(f) == ["name", "convert", "refused_by", "calibrate", "eval"] fo
 	'all(f["eval"] == (f["calibrate"] == "text") for f in j["families"])' \
 	'"".join("\t".join([f["name"],
 	         "convert" + (" not for " + " or ".join(f["refused_by"]) if f["refused_by"] else " by rows" if f["convert"] == "rows" else ""),
-	         "calibrate" if f["calibrate"] == "text" else "calibrate --activations", "eval" if f["eval"] else "-"]) + "\n"
+	         "calibrate" if f["calibrate"] == "text" else "calibrate in torch", "eval" if f["eval"] else "-"]) + "\n"
 	         for f in j["families"]) == open("can").read()'
 # Architectures are those that calibrate names when it has none.
 mkdir unknown
@@ -59,7 +59,7 @@ python3 "$CLI/terminal.py" "$FP8CONV" families >screen
 [ "$(wc -L <screen)" -le 80 ] || awk 'length > 80' screen
 python3 "$CLI/terminal.py" "$FP8CONV" families gpt_oss | tr -d '\r'
 
-#1> step3p7	convert by rows	calibrate --activations	-
+#1> step3p7	convert by rows	calibrate in torch	-
 #1>
 #1> step3p5 step3p7	*.moe.{gate,up,down}_proj	stack	engine			sglang models/step3p5.py
 #1> step3p5 step3p7	*.layers.*	keep	vendor		only routed experts are FP8 in the release	TensorRT-LLM #14759
@@ -89,7 +89,7 @@ python3 "$CLI/terminal.py" "$FP8CONV" families gpt_oss | tr -d '\r'
 #1>
 #1> *.mlp.gate.*
 #1> smollm3	convert	calibrate	eval
-#1> xyz	convert	calibrate --activations	-
+#1> xyz	convert	calibrate in torch	-
 #1> gpt_oss  convert by rows  calibrate  eval
 #1>
 #1> gpt_oss
