@@ -30,8 +30,8 @@ struct calibrate_params {
 	const char *input;	 /* MODEL */
 	const char *const *data; /* --data: files, directories, "-" */
 	size_t n_data;
-	const char *output;	 /* the amax file; may be NULL for a dry run */
-	const char *precision;	 /* "bf16" or "f32"; NULL: bf16 */
+	const char *output;    /* the amax file; may be NULL for a dry run */
+	const char *precision; /* "bf16" or "f32"; NULL: bf16 */
 	const struct backend *backend;
 	struct fp8_params fp8;
 	int seq_len, passes, batch; /* 0: 512, 128, 1 */
