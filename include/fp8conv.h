@@ -95,17 +95,24 @@ enum { FP8CONV_CPU = 0 };
 #define FP8CONV_CUDA(ordinal) ((ordinal) + 1)
 
 /* A matrix (rows, columns), or a stack of such matrices.  The library neither keeps nor frees its
- * data, which need not be aligned. */
+ * data, which need not be aligned on the CPU, and to their elements on a CUDA device.
+ *
+ * All tensors of a call are on one device.  On a CUDA device the backend of the context does not
+ * matter; a call adds its work to the stream and returns, and failures of that work show in later
+ * calls.  saturated and nonfinite are then 0.  Calls of a state wait for the stream. */
 struct fp8conv_tensor {
 	size_t size;
 	void *data;
 	size_t bytes; /* at data; 0: unknown, else a tensor that does not fit is refused */
 	int dtype;    /* enum fp8conv_dtype */
-	int device;   /* FP8CONV_CPU: data on a CUDA device are refused in this version */
+	int device;   /* FP8CONV_CPU, or FP8CONV_CUDA(ordinal) */
 	size_t batch; /* matrices in the stack; 0: one */
 	size_t rows, columns;
 	size_t batch_stride; /* elements from one matrix to the next; 0: rows * row_stride */
 	size_t row_stride;   /* elements from one row to the next; 0: columns */
+	/* Of a tensor that is read on a CUDA device: the cudaStream_t whose order the call is
+	 * in; NULL: the default stream. */
+	void *stream;
 };
 
 /* What a tensor is in a linear layer, which decides its format and tiles.  An output has those of
@@ -162,7 +169,7 @@ int fp8conv_scale_shape(const struct fp8conv_recipe *recipe, const struct fp8con
 			struct fp8conv_error *error);
 
 /* Sets amax[i] to max |x| of matrix i of the stack, which has F32, BF16 or F16 elements.  NaN is
- * ignored, inf is not. */
+ * ignored, inf is not.  amax lies on the device of x. */
 int fp8conv_amax(struct fp8conv_context *context, const struct fp8conv_tensor *x, float *amax,
 		 struct fp8conv_error *error);
 
@@ -174,7 +181,7 @@ int fp8conv_quantize(struct fp8conv_context *context, const struct fp8conv_recip
 
 /* Writes the values of the codes to y, of F32, BF16 or F16: one product and one rounding.  Reads
  * the rowwise copy where there is one.  Scales may also be BF16 or F16, as other tools write
- * them. */
+ * them.  On a CUDA device: rowwise copies alone, with F32 or E8M0 scales of rows side by side. */
 int fp8conv_dequantize(struct fp8conv_context *context, const struct fp8conv_quantized *q,
 		       const struct fp8conv_tensor *y, struct fp8conv_error *error);
 

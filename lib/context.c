@@ -8,6 +8,7 @@
 #include "backend/dispatch.h"
 #include "base/mem.h"
 #include "cli/process.h"
+#include "lib/device.h"
 
 EXPORTED const char *fp8conv_version(void)
 {
@@ -97,6 +98,7 @@ EXPORTED void fp8conv_context_destroy(struct fp8conv_context *context)
 		return;
 	context_stack_release(&context->contexts);
 	autocast_release(context);
+	device_work_release(context);
 	free(context->outer);
 	while ((recipe = context->recipes)) {
 		context->recipes = recipe->next;

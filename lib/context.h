@@ -28,7 +28,8 @@ struct fp8conv_context {
 	struct context_stack contexts;
 	struct context *outer; /* (contexts.depth): what each exit returns to */
 	struct caller_group *groups;
-	struct fp8conv_state *dead; /* destroyed, but a step is to update them */
+	struct device_place *places; /* the devices that it was used on */
+	struct fp8conv_state *dead;  /* destroyed, but a step is to update them */
 };
 
 /* Takes the context for this thread; fails with ERR_USAGE for NULL and while another thread has

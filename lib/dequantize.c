@@ -13,13 +13,14 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/transpose.h"
+#include "lib/device.h"
 #include "lib/quantize.h"
 #include "num/float16.h"
 
 #define PANEL_ROWS ((size_t)128)
 
 struct job {
-	const struct fp8conv_context *context;
+	struct fp8conv_context *context;
 	struct stack codes, y;
 	struct qspec spec; /* format, tile, scale_type: of the codes as they lie */
 	struct scale_grid grid;
@@ -80,12 +81,12 @@ static int scales_read(struct job *job, const struct fp8conv_quantized *q, bool 
 	bool along = columnwise && !job->transposed;
 	size_t rows = along ? job->codes.cols : job->codes.rows,
 	       cols = along ? job->codes.rows : job->codes.cols;
-	struct stack wanted = { .n = job->codes.n }, scales;
+	struct stack wanted = { .n = job->codes.n, .device = job->codes.device }, scales;
 	struct scale_grid from =
 		scale_grid_of(&job->spec, rows, cols, columnwise, (enum scale_order)q->layout);
 
-	if (tensor_read(columnwise ? q->columnwise_scale_inv : q->rowwise_scale_inv, name, &scales,
-			err))
+	if (tensor_read_anywhere(columnwise ? q->columnwise_scale_inv : q->rowwise_scale_inv, name,
+				 &scales, err))
 		return -1;
 	wanted.dtype = scales.dtype;
 	wanted.rows = from.rows;
@@ -110,6 +111,12 @@ static int scales_read(struct job *job, const struct fp8conv_quantized *q, bool 
 		job->scale_next = scales.next;
 		return 0;
 	}
+	if (job->codes.device != FP8CONV_CPU)
+		return err_set(
+			err, ERR_USAGE,
+			"%s: on a CUDA device scales are read as F32 or E8M0, row by row and "
+			"not swizzled: copy it to the CPU",
+			name);
 	return scales_gather(job, &scales, &from, along, err);
 }
 
@@ -143,17 +150,21 @@ static int job_read(struct job *job, const struct fp8conv_quantized *q,
 		return -1;
 	columnwise = !q->rowwise;
 	scales = columnwise ? q->columnwise_scale_inv : q->rowwise_scale_inv;
-	if (tensor_read(columnwise ? q->columnwise : q->rowwise,
-			columnwise ? "columnwise" : "rowwise", &job->codes, err) ||
+	if (tensor_read_anywhere(columnwise ? q->columnwise : q->rowwise,
+				 columnwise ? "columnwise" : "rowwise", &job->codes, err) ||
 	    size_check(scales, sizeof *scales, "scale_inv", err) ||
-	    spec_read(job, q, scales->dtype, err) || tensor_read(y, "y", &job->y, err) ||
+	    spec_read(job, q, scales->dtype, err) || tensor_read_anywhere(y, "y", &job->y, err) ||
 	    stack_check_float(&job->y, "y", err))
 		return -1;
+	if (columnwise && job->codes.device != FP8CONV_CPU)
+		return err_set(err, ERR_USAGE,
+			       "columnwise: on a CUDA device only rowwise copies are read");
 	job->transposed = columnwise && job->spec.scale_type == SCALE_F32;
 	wanted = job->y;
 	wanted.rows = job->transposed ? job->codes.cols : job->codes.rows;
 	wanted.cols = job->transposed ? job->codes.rows : job->codes.cols;
 	wanted.n = job->codes.n;
+	wanted.device = job->codes.device;
 	if (tensor_read_as(y, "y", &wanted, &job->y, err))
 		return -1;
 	return scales_read(job, q, columnwise, err);
@@ -199,13 +210,44 @@ static int dequantize_band(void *context, int worker, size_t item, struct err *e
 	return backend_failed(backend, "y", err);
 }
 
-int dequantize_stack(const struct fp8conv_context *context, const struct fp8conv_quantized *q,
+/* On the device of the codes: a launch for each matrix, or for all. */
+static int dequantize_in_place(struct job *job, const struct fp8conv_quantized *q, struct err *err)
+{
+	size_t tile_rows = job->spec.tile.rows, size = scale_size(job->spec.scale_type);
+	bool one = tile_rows != WHOLE && job->codes.rows % tile_rows == 0 &&
+		   stack_is_one(&job->codes) && stack_is_one(&job->y) &&
+		   job->scale_next == job->grid.rows * job->scale_stride * size;
+	size_t n = one ? 1 : job->codes.n;
+	struct device_work work;
+
+	if (device_work_begin(job->context, q->rowwise, "rowwise", &work, err))
+		return -1;
+	for (size_t i = 0; i < n; i++) {
+		const struct quant_in in = { .codes = stack_at(&job->codes, i, 0),
+					     .rows = job->codes.rows * job->codes.n / n,
+					     .cols = job->codes.cols,
+					     .stride = job->codes.stride,
+					     .format = job->spec.format,
+					     .tile = job->spec.tile,
+					     .scale_type = job->spec.scale_type,
+					     .scale_inv = job->scales + i * job->scale_next,
+					     .scale_stride = job->scale_stride };
+
+		work.ops->dequantize(work.queue, &in, job->y.dtype, stack_at(&job->y, i, 0),
+				     job->y.stride);
+	}
+	return device_work_end(&work, 0, err);
+}
+
+int dequantize_stack(struct fp8conv_context *context, const struct fp8conv_quantized *q,
 		     const struct fp8conv_tensor *y, struct err *err)
 {
 	struct job job = { .context = context };
 	int rc = job_read(&job, q, y, err);
 
-	if (!rc && job.codes.rows && job.codes.cols) {
+	if (!rc && job.codes.device != FP8CONV_CPU) {
+		rc = job.codes.rows && job.codes.cols ? dequantize_in_place(&job, q, err) : 0;
+	} else if (!rc && job.codes.rows && job.codes.cols) {
 		job.band = job.transposed
 				   ? round_up(PANEL_ROWS,
 					      job.spec.tile.rows == WHOLE ? 1 : job.spec.tile.rows)

@@ -7,7 +7,7 @@
 
 #include "lib/context.h"
 
-int dequantize_stack(const struct fp8conv_context *context, const struct fp8conv_quantized *q,
+int dequantize_stack(struct fp8conv_context *context, const struct fp8conv_quantized *q,
 		     const struct fp8conv_tensor *y, struct err *err);
 
 #endif

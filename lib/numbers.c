@@ -3,6 +3,7 @@
  * The functions of fp8conv.h on matrices: shapes, amax, quantize and dequantize.
  */
 #include "lib/dequantize.h"
+#include "lib/device.h"
 #include "lib/quantize.h"
 
 #define N_ROLES (FP8CONV_GRAD_INPUT + 1)
@@ -62,16 +63,22 @@ EXPORTED int fp8conv_scale_shape(const struct fp8conv_recipe *recipe,
 	return error_out(shape_of(recipe, copy, of, shape, &err), &err, error);
 }
 
-static int amax(const struct fp8conv_context *context, const struct fp8conv_tensor *x, float *found,
+static int amax(struct fp8conv_context *context, const struct fp8conv_tensor *x, float *found,
 		struct err *err)
 {
+	struct device_work work;
 	struct stack stack;
 
-	if (tensor_read(x, "x", &stack, err) || stack_check_float(&stack, "x", err))
+	if (tensor_read_anywhere(x, "x", &stack, err) || stack_check_float(&stack, "x", err))
 		return -1;
 	if (!found)
 		return err_set(err, ERR_USAGE, "amax is NULL");
-	return amax_stack(context, &stack, found, err);
+	if (device_work_begin(context, x, "x", &work, err))
+		return -1;
+	if (!work.ops)
+		return amax_stack(context, &stack, found, err);
+	device_work_amax(&work, &stack, found, false);
+	return device_work_end(&work, 0, err);
 }
 
 EXPORTED int fp8conv_amax(struct fp8conv_context *context, const struct fp8conv_tensor *x,
@@ -87,9 +94,8 @@ EXPORTED int fp8conv_amax(struct fp8conv_context *context, const struct fp8conv_
 	return error_out(rc, &err, error);
 }
 
-static int quantize(const struct fp8conv_context *context, const struct fp8conv_recipe *recipe,
-		    int role, const struct fp8conv_tensor *x, struct fp8conv_quantized *out,
-		    struct err *err)
+static int quantize(struct fp8conv_context *context, const struct fp8conv_recipe *recipe, int role,
+		    const struct fp8conv_tensor *x, struct fp8conv_quantized *out, struct err *err)
 {
 	struct quantizer q = { 0 };
 

@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "lib/columnwise.h"
+#include "lib/device.h"
 #include "num/history.h"
 
 #define BAND_BYTES     ((size_t)256 << 10)
@@ -23,6 +24,7 @@ struct job {
 	const struct fp8conv_context *context;
 	const struct quantizer *q;
 	struct stack x;
+	struct device_work work;
 	struct copies rowwise, columnwise;
 	bool streaming;		   /* large bands, whose codes bypass the caches */
 	size_t band, n_bands;	   /* rows; bands of a matrix */
@@ -236,6 +238,22 @@ static int quantize_matrices(struct job *job, struct err *err)
 	return rc;
 }
 
+/* Sets scales to 0, in pieces without gaps. */
+static void scales_clear(const struct device_work *work, const struct stack *scales)
+{
+	bool whole = scales->stride == scales->cols;
+	size_t step = whole ? scales->rows : 1,
+	       size = step * scales->cols * (dtype_bits(scales->dtype) / 8);
+
+	for (size_t i = 0; i < scales->n; i++)
+		for (size_t row = 0; row < scales->rows; row += step) {
+			if (work->ops)
+				work->ops->zero(work->queue, stack_at(scales, i, row), size);
+			else
+				memset(stack_at(scales, i, row), 0, size);
+		}
+}
+
 /* Reads a copy of x from two tensors of the caller, and clears the padding of its scales. */
 static int copies_read(struct copies *copies, const struct job *job, bool columnwise,
 		       const struct fp8conv_tensor *const tensors[2], struct err *err)
@@ -248,6 +266,7 @@ static int copies_read(struct copies *copies, const struct job *job, bool column
 	bool along = columnwise && spec->scale_type == SCALE_E8M0;
 	struct stack wanted = { .dtype = spec->format == FP8_E4M3 ? DT_F8_E4M3 : DT_F8_E5M2,
 				.n = job->x.n,
+				.device = job->x.device,
 				.rows = along ? cols : rows,
 				.cols = along ? rows : cols };
 
@@ -268,21 +287,18 @@ static int copies_read(struct copies *copies, const struct job *job, bool column
 		copies->grid.row_stride = copies->scales.stride;
 	if (job->q->order == SCALES_COMPACT || job->x.rows == 0 || job->x.cols == 0)
 		return 0;
-	for (size_t i = 0; i < wanted.n; i++)
-		for (size_t row = 0; row < wanted.rows; row++)
-			memset(stack_at(&copies->scales, i, row), 0,
-			       wanted.cols * scale_size(spec->scale_type));
+	scales_clear(&job->work, &copies->scales);
 	return 0;
 }
 
 /* Reads the tensors of *out. */
-static int job_read(struct job *job, struct quantizer *q, const struct fp8conv_tensor *x,
-		    const struct fp8conv_quantized *out, struct err *err)
+static int job_read(struct job *job, struct quantizer *q, const struct fp8conv_quantized *out,
+		    struct err *err)
 {
 	const struct fp8conv_tensor *rowwise[] = { out->rowwise, out->rowwise_scale_inv };
 	const struct fp8conv_tensor *columnwise[] = { out->columnwise, out->columnwise_scale_inv };
 
-	if (tensor_read(x, "x", &job->x, err) || stack_check_float(&job->x, "x", err) ||
+	if (stack_check_float(&job->x, "x", err) ||
 	    word_check(out->layout, SCALES_GEMM + 1, "layout", err))
 		return -1;
 	q->order = (enum scale_order)out->layout;
@@ -297,19 +313,73 @@ static int job_read(struct job *job, struct quantizer *q, const struct fp8conv_t
 	return 0;
 }
 
-int quantize_stack(const struct fp8conv_context *context, struct quantizer *q,
+/* Can a stack be quantized as one matrix?  Rowwise copies, whose scales are rows of one grid. */
+static bool job_is_one(const struct job *job)
+{
+	const struct copies *rowwise = &job->rowwise;
+	size_t tile_rows = job->q->spec.tile.rows;
+
+	return !job->columnwise.codes.data && tile_rows != WHOLE && job->x.rows % tile_rows == 0 &&
+	       rowwise->grid.rows == job->x.rows / tile_rows && rowwise->grid.col_stride == 1 &&
+	       !rowwise->grid.swizzled && stack_is_one(&job->x) && stack_is_one(&rowwise->codes) &&
+	       stack_is_one(&rowwise->scales);
+}
+
+/* On the device of x: a launch for each matrix, or for all.  With the scale of a state it waits, to
+ * raise the amax of the state. */
+static void quantize_in_place(struct job *job)
+{
+	const struct device_work *work = &job->work;
+	size_t n = job_is_one(job) ? 1 : job->x.n;
+	float amax = 0, *scale = NULL, *found = NULL;
+
+	if (job->q->scale) {
+		scale = work->ops->take(work->queue, sizeof *scale);
+		found = work->ops->take(work->queue, sizeof *found);
+		if (!scale || !found)
+			return;
+		work->ops->put(work->queue, scale, job->q->scale, sizeof *scale);
+		work->ops->zero(work->queue, found, sizeof *found);
+	}
+	for (size_t i = 0; i < n; i++) {
+		struct matrix x = stack_rows(&job->x, i, 0, job->x.rows);
+		struct fp8_out out = { .rowwise = copy_of(&job->rowwise, &job->q->spec, false, i),
+				       .columnwise =
+					       copy_of(&job->columnwise, &job->q->spec, true, i),
+				       .scale = scale,
+				       .amax = found };
+
+		if (n < job->x.n) {
+			x.rows *= job->x.n;
+			out.rowwise.grid.rows *= job->x.n;
+		}
+		work->ops->cast_transpose(work->queue, &x, &job->q->spec, &out);
+	}
+	if (!found)
+		return;
+	work->ops->fetch(work->queue, &amax, found, sizeof amax);
+	*job->q->amax = amax_max(*job->q->amax, amax);
+}
+
+int quantize_stack(struct fp8conv_context *context, struct quantizer *q,
 		   const struct fp8conv_tensor *x, struct fp8conv_quantized *out, struct err *err)
 {
 	struct job job = { .context = context, .q = q };
 	int rc = 0;
 
-	if (size_check(out, sizeof *out, "out", err) || job_read(&job, q, x, out, err))
+	if (size_check(out, sizeof *out, "out", err) || tensor_read_anywhere(x, "x", &job.x, err) ||
+	    device_work_begin(context, x, "x", &job.work, err))
 		return -1;
+	rc = job_read(&job, q, out, err);
+	if (rc)
+		return device_work_end(&job.work, rc, err);
 	out->block_rows = q->spec.tile.rows;
 	out->block_columns = q->spec.tile.cols;
 	out->saturated = out->nonfinite = 0;
-	if (job.x.rows == 0 || job.x.cols == 0)
-		return 0;
+	if (job.work.ops && job.x.rows && job.x.cols)
+		quantize_in_place(&job);
+	if (job.work.ops || job.x.rows == 0 || job.x.cols == 0)
+		return device_work_end(&job.work, 0, err);
 	job.stats = xcalloc((size_t)context->n_threads, sizeof *job.stats);
 	if (context->backend->on_device && (q->columnwise || q->order != SCALES_COMPACT))
 		rc = quantize_matrices(&job, err);

@@ -9,7 +9,7 @@
 #include "lib/tensor.h"
 
 /* Writes the copies in *out.  q has spec, scale and amax; its usage and order are set from *out. */
-int quantize_stack(const struct fp8conv_context *context, struct quantizer *q,
+int quantize_stack(struct fp8conv_context *context, struct quantizer *q,
 		   const struct fp8conv_tensor *x, struct fp8conv_quantized *out, struct err *err);
 
 /* Sets amax[i] to that of matrix i. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "lib/device.h"
 #include "lib/quantize.h"
 #include "num/history.h"
 
@@ -70,14 +71,20 @@ EXPORTED void fp8conv_state_destroy(struct fp8conv_state *state)
 static int calibrate(const struct fp8conv_state *state, float *raised,
 		     const struct fp8conv_tensor *x, struct err *err)
 {
+	struct device_work work = { NULL, NULL };
 	struct stack stack;
 	float *amax;
-	int rc;
+	int rc = 0;
 
-	if (tensor_read(x, "x", &stack, err) || stack_check_float(&stack, "x", err))
+	if (tensor_read_anywhere(x, "x", &stack, err) || stack_check_float(&stack, "x", err) ||
+	    device_work_begin(state->context, x, "x", &work, err))
 		return -1;
 	amax = xcalloc(stack.n, sizeof *amax);
-	rc = raised ? amax_stack(state->context, &stack, amax, err) : 0;
+	if (raised && work.ops)
+		device_work_amax(&work, &stack, amax, true);
+	else if (raised)
+		rc = amax_stack(state->context, &stack, amax, err);
+	rc = device_work_end(&work, rc, err);
 	for (size_t i = 0; raised && !rc && i < stack.n; i++)
 		*raised = amax_max(*raised, amax[i]);
 	free(amax);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "lib/tensor.h"
 
+#include <stdio.h>
+
 #include "lib/context.h"
 #include "num/dtype.h"
 
@@ -69,35 +71,65 @@ static int stack_place(const struct fp8conv_tensor *t, const char *name, struct 
 	if (!t->data)
 		return err_set(err, ERR_USAGE, "%s: data is NULL", name);
 	s->next = batch_stride * element_size(s);
+	if (s->device != FP8CONV_CPU && (uintptr_t)s->data % element_size(s))
+		return err_set(err, ERR_USAGE, "%s: data are not aligned to elements of %s", name,
+			       dtype_name(s->dtype));
 	return 0;
 }
 
-int tensor_read(const struct fp8conv_tensor *tensor, const char *name, struct stack *stack,
-		struct err *err)
+int tensor_read_anywhere(const struct fp8conv_tensor *tensor, const char *name, struct stack *stack,
+			 struct err *err)
 {
 	if (size_check(tensor, sizeof *tensor, name, err))
 		return -1;
 	if (word_check(tensor->dtype, N_PUBLIC, "dtype", err))
 		return err_wrap(err, "%s", name);
-	if (tensor->device != FP8CONV_CPU)
-		return err_set(err, ERR_USAGE,
-			       "%s is on CUDA device %d: no backend takes addresses of a device, "
-			       "copy it to the CPU",
-			       name, tensor->device - 1);
+	if (tensor->device < FP8CONV_CPU)
+		return err_set(err, ERR_USAGE, "%s: device is %d, less than 0", name,
+			       tensor->device);
 	*stack = (struct stack){ .data = tensor->data,
 				 .dtype = dtypes[tensor->dtype],
 				 .n = tensor->batch ? tensor->batch : 1,
 				 .rows = tensor->rows,
 				 .cols = tensor->columns,
+				 .device = tensor->device,
 				 .stride = tensor->row_stride ? tensor->row_stride
 							      : tensor->columns };
 	return stack_place(tensor, name, stack, err);
 }
 
+/* Writes "CUDA device 0" or "the CPU". */
+static const char *device_text(int device, char text[32])
+{
+	if (device == FP8CONV_CPU)
+		return "the CPU";
+	snprintf(text, 32, "CUDA device %d", device - 1);
+	return text;
+}
+
+static int device_check(const struct stack *stack, const char *name, int device, struct err *err)
+{
+	char is[32], expected[32];
+
+	if (stack->device == device)
+		return 0;
+	return err_set(err, ERR_USAGE, "%s is on %s, expected %s", name,
+		       device_text(stack->device, is), device_text(device, expected));
+}
+
+int tensor_read(const struct fp8conv_tensor *tensor, const char *name, struct stack *stack,
+		struct err *err)
+{
+	if (tensor_read_anywhere(tensor, name, stack, err))
+		return -1;
+	return device_check(stack, name, FP8CONV_CPU, err);
+}
+
 int tensor_read_as(const struct fp8conv_tensor *tensor, const char *name,
 		   const struct stack *wanted, struct stack *stack, struct err *err)
 {
-	if (tensor_read(tensor, name, stack, err))
+	if (tensor_read_anywhere(tensor, name, stack, err) ||
+	    device_check(stack, name, wanted->device, err))
 		return -1;
 	if (stack->dtype != wanted->dtype)
 		return err_set(err, ERR_USAGE, "%s has elements of %s, expected %s", name,

@@ -17,14 +17,19 @@ struct stack {
 	size_t n, rows, cols;
 	size_t stride; /* elements from one row to the next */
 	size_t next;   /* bytes from one matrix to the next */
+	int device;    /* as of the tensor */
 };
 
-/* Sets *stack to the tensor, called name in messages.  ERR_USAGE where it is NULL, of another
- * device, or not a whole tensor in memory. */
+/* Sets *stack to the tensor, called name in messages.  ERR_USAGE where it is NULL, or not a whole
+ * tensor in memory. */
+int tensor_read_anywhere(const struct fp8conv_tensor *tensor, const char *name, struct stack *stack,
+			 struct err *err);
+
+/* The same for a tensor that must be on the CPU. */
 int tensor_read(const struct fp8conv_tensor *tensor, const char *name, struct stack *stack,
 		struct err *err);
 
-/* The same for a tensor that must have n matrices (rows, cols) of a type. */
+/* The same for a tensor that must have n matrices (rows, cols) of a type, on a device. */
 int tensor_read_as(const struct fp8conv_tensor *tensor, const char *name,
 		   const struct stack *wanted, struct stack *stack, struct err *err);
 

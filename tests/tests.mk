@@ -11,7 +11,7 @@ $(SUPPORT): $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/unit/support/*.c))
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
 # These call the shared library, as a user's program does.
-$(filter %/test_library %/test_library_state %/test_library_run %/test_library_plan,$(UNIT)) \
+$(filter %/test_library %/test_library_device %/test_library_state %/test_library_run %/test_library_plan,$(UNIT)) \
 	$(BUILD)/bench/library: $(BUILD)/$(SO)
 # A test, proof or benchmark is one file and the library; a unit test has the support too.
 $(UNIT): $(SUPPORT)
@@ -39,7 +39,7 @@ PARITY    := test_kernels test_kernels_values test_cast_transpose test_golden te
 	     test_executor_attention_f16 test_executor_products \
 	     test_executor_gram test_executor_delta test_executor_scan \
 	     test_executor_channels test_executor_observed test_executor_experts \
-	     test_executor_segments test_executor_fp8
+	     test_executor_segments test_executor_fp8 test_library_device
 # test_counts takes the place of ThreadSanitizer's library, and takes minutes with another one.
 SIMT      := $(patsubst %,$(BUILD)/simt/%,$(filter-out $(if $(SANITIZE),test_counts),\
 	     $(basename $(notdir $(wildcard tests/simt/test_*.c)))) $(PARITY))
@@ -66,9 +66,11 @@ $(BUILD)/simt/test_counts: test_counts.c tests/simt/accesses.c $(SUPPORT) $(SIMT
 	@echo "  SIMT $@"
 	$(Q)$(C) -fPIE -pie -rdynamic -o $@ $(filter-out $(BUILD)/simt/kernels/gpu/forward/%.o,\
 		$(filter %.c %.o %.a,$^)) $(LDFLAGS) -lcmocka -lstdc++ $(LIBS)
+# This calls the library, whose objects it is linked with.
+$(BUILD)/simt/test_library_device: $(SO_OBJ) $(filter-out %/main.o,$(CLI_OBJ))
 $(BUILD)/simt/test_%: test_%.c $(SUPPORT) $(SIMT_OBJ) $(BUILD)/libfp8conv.a
 	@echo "  SIMT $@"
-	$(Q)$(C) -fPIE -pie -rdynamic -o $@ $(filter %.c %.o %.a,$^) $(LDFLAGS) \
+	$(Q)$(C) -fPIE -pie -rdynamic -o $@ $(filter %.c %.o,$^) $(filter %.a,$^) $(LDFLAGS) \
 		-lcmocka -lstdc++ $(LIBS)
 $(BUILD)/simt/fp8conv: $(CLI_OBJ) $(SIMT_OBJ) $(BUILD)/libfp8conv.a
 	@echo "  SIMT $@"

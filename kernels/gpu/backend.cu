@@ -485,5 +485,6 @@ extern "C" const struct backend backend_gpu = {
 	.norm = run_norm,
 	.activate = run_activate,
 	.delayed_update = gpu_delayed_update,
+	.in_place = &gpu_in_place,
 	.executor = &executor_gpu,
 };

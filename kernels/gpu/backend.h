@@ -9,6 +9,7 @@
 #include "backend/executor.h"
 
 extern const struct backend backend_gpu;
+extern const struct device_ops gpu_in_place;
 extern const struct executor_ops executor_gpu;
 
 #endif

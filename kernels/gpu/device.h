@@ -43,6 +43,9 @@ int device_count(void);
  * most once, before the first stream. */
 void device_use(const int *chosen, int n);
 
+/* Returns the index of the GPU with this number of the runtime; -1: not used. */
+int device_numbered(int number);
+
 /* Returns the compute capability of the calling thread's GPU, 90 for 9.0; 0 without a GPU. */
 int device_capability(void);
 
@@ -85,6 +88,11 @@ void device_fail(struct device_stream *stream, const char *call, const char *why
 /* Returns the runtime's stream for a launch by the calling thread, and makes the stream's GPU
  * current. */
 void *device_stream_native(struct device_stream *stream);
+
+/* Puts the work of the stream on one of the runtime, that of a caller, after all earlier work of
+ * the stream, until device_return(), which makes the caller's GPU current again. */
+void device_borrow(struct device_stream *stream, void *native);
+void device_return(struct device_stream *stream);
 
 /* Returns n bytes of the stream's memory, aligned to 256 and valid until device_begin(); NULL if
  * the stream has stopped. */

@@ -42,7 +42,7 @@ class Options(Struct):
 class Tensor(Struct):
     _fields_ = [("size", c.c_size_t), ("data", c.c_void_p), ("bytes", c.c_size_t), ("dtype", c.c_int), ("device", c.c_int),
                 ("batch", c.c_size_t), ("rows", c.c_size_t), ("columns", c.c_size_t), ("batch_stride", c.c_size_t),
-                ("row_stride", c.c_size_t)]
+                ("row_stride", c.c_size_t), ("stream", c.c_void_p)]
 
 
 class Quantized(Struct):

@@ -52,12 +52,15 @@ def describe(x: Any, name: str, byte: int | None = None, write: bool = False) ->
     """Returns the struct of a matrix or a stack of matrices in memory, which is not copied."""
     numpy = sys.modules.get("numpy")
     device = 0
+    stream = None
     if is_torch(x):
         if str(x.layout) != "torch.strided":
             raise ValueError(f"{name} has the layout {x.layout}, expected torch.strided")
         if x.device.type not in ("cpu", "cuda"):
             raise ValueError(f"{name} is on the device {x.device}, expected cpu or cuda")
         device = 1 + (x.device.index or 0) if x.device.type == "cuda" else 0
+        if device:
+            stream = sys.modules["torch"].cuda.current_stream(x.device).cuda_stream
         data = x.data_ptr()
     elif numpy is not None and isinstance(x, numpy.ndarray):
         if write and not x.flags.writeable:
@@ -77,7 +80,8 @@ def describe(x: Any, name: str, byte: int | None = None, write: bool = False) ->
     if rows and columns > 1 and strides[-1] != 1:
         raise ValueError(f"{name} has the strides {tuple(strides)}: the elements of a row must be adjacent, "
                          "make it contiguous")
-    tensor = _c.Tensor(data=data, dtype=dtype, device=device, batch=batch, rows=rows, columns=columns)
+    tensor = _c.Tensor(data=data, dtype=dtype, device=device, batch=batch, rows=rows,
+                       columns=columns, stream=stream)
     if rows * columns:
         tensor.row_stride = strides[-2] if rows > 1 else 0
         tensor.batch_stride = strides[0] if batch > 1 else 0

@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backend/device_ops.h"
 #include "backend/executor.h"
 #include "base/err.h"
 #include "num/activation.h"
@@ -194,6 +195,9 @@ struct backend {
 	 * slots of slots[0 .. n-1], by delayed_slots_update().  On failure all of them stay
 	 * unchanged. */
 	void (*delayed_update)(const struct delayed_slots *slots, size_t n);
+
+	/* The same on matrices in the memory of a device.  NULL: takes none. */
+	const struct device_ops *in_place;
 
 	const struct executor_ops *executor; /* runs the forward passes beside this backend */
 };

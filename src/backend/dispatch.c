@@ -82,6 +82,20 @@ void backend_use_devices(const int *devices, int n)
 	device->use_devices(devices, n);
 }
 
+const struct device_ops *backend_in_place(struct err *err)
+{
+	const struct backend *device = backend_best(true);
+	const char *why = NULL;
+
+	if (device && device->in_place)
+		return device->in_place;
+	for (const struct backend *const *b = backends; *b && !why; b++)
+		why = (*b)->on_device ? (*b)->unusable() : NULL;
+	err_set(err, ERR_USAGE, "no GPU can be used: %s",
+		why ? why : "this build has no backend for one");
+	return NULL;
+}
+
 const struct backend *backend_select_forward(const char *name, int n_devices, struct err *refused,
 					     struct err *err)
 {

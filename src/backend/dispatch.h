@@ -23,6 +23,9 @@ const struct backend *backend_select(const char *name, struct err *err);
 int backend_n_devices(void);
 void backend_use_devices(const int *devices, int n);
 
+/* Returns what works on matrices in the memory of a device; NULL with ERR_USAGE and the reason. */
+const struct device_ops *backend_in_place(struct err *err);
+
 /* Returns a backend for forward passes on the first n_devices devices: "auto" takes those that this
  * machine has, if all of them pass their self-test.  The test takes a moment, so a program calls
  * this once.  *refused becomes ERR_SYSTEM with the failure of that test, else ERR_NONE.  Returns

@@ -101,6 +101,24 @@ static int number_of(int device)
 	return n_used ? used[device] : device;
 }
 
+int device_numbered(int number)
+{
+	for (int i = 0; i < device_count(); i++)
+		if (number_of(i) == number)
+			return i;
+	return -1;
+}
+
+/* A stream of the simulated runtime is no object. */
+void device_borrow(struct device_stream *stream, void *)
+{
+	simt_counts_device(stream->device);
+}
+
+void device_return(struct device_stream *)
+{
+}
+
 /* The threads get the GPUs in turn. */
 struct device_stream *device_stream_here(void)
 {

@@ -261,10 +261,11 @@ static void public_structs_stay_as_they_are(void **state)
 #define PLACE(name, member, at) assert_int_equal(offsetof(struct fp8conv_##name, member), at)
 	SIZE(error, 1028), PLACE(error, message, 4);
 	SIZE(options, 24), PLACE(options, threads, 8), PLACE(options, backend, 16);
-	SIZE(tensor, 72), PLACE(tensor, data, 8), PLACE(tensor, bytes, 16);
+	SIZE(tensor, 80), PLACE(tensor, data, 8), PLACE(tensor, bytes, 16);
 	PLACE(tensor, dtype, 24), PLACE(tensor, device, 28), PLACE(tensor, batch, 32);
 	PLACE(tensor, rows, 40), PLACE(tensor, columns, 48);
 	PLACE(tensor, batch_stride, 56), PLACE(tensor, row_stride, 64);
+	PLACE(tensor, stream, 72);
 	SIZE(quantized, 80), PLACE(quantized, rowwise, 8), PLACE(quantized, rowwise_scale_inv, 16);
 	PLACE(quantized, columnwise, 24), PLACE(quantized, columnwise_scale_inv, 32);
 	PLACE(quantized, layout, 40), PLACE(quantized, block_rows, 48);

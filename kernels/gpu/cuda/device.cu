@@ -30,6 +30,8 @@ struct device_stream {
 	bool open;
 	int device;
 	cudaStream_t native;
+	cudaStream_t own; /* while native is borrowed */
+	int before;	  /* the GPU that was current then */
 	cudaEvent_t done; /* for device_wait(): a thread that waits leaves its CPU to others */
 	struct block blocks[MAX_BLOCKS]; /* each at least as large as all before it together */
 	size_t n_blocks;
@@ -128,6 +130,14 @@ void device_use(const int *chosen, int n)
 		devices.number[i] = all.number[chosen[i]];
 		devices.capability[i] = all.capability[chosen[i]];
 	}
+}
+
+int device_numbered(int number)
+{
+	for (int i = 0; i < device_count(); i++)
+		if (devices.number[i] == number)
+			return i;
+	return -1;
 }
 
 /* Clears the runtime's record of a failure, which the next launch of another stream in this thread
@@ -395,6 +405,25 @@ static cudaStream_t stream_of(struct device_stream *stream)
 void *device_stream_native(struct device_stream *stream)
 {
 	return stream_of(stream);
+}
+
+void device_borrow(struct device_stream *stream, void *native)
+{
+	stream_fail(stream, "cudaGetDevice", cudaGetDevice(&stream->before));
+	device_here = -1;
+	stream_fail(stream, "cudaSetDevice", make_current(stream->device));
+	stream->own = stream->native;
+	stream->native = static_cast<cudaStream_t>(native);
+	stream_fail(stream, "cudaStreamWaitEvent",
+		    cudaStreamWaitEvent(stream->native, stream->done, 0));
+}
+
+void device_return(struct device_stream *stream)
+{
+	stream_fail(stream, "cudaEventRecord", cudaEventRecord(stream->done, stream->native));
+	stream->native = stream->own;
+	stream_fail(stream, "cudaSetDevice", cudaSetDevice(stream->before));
+	device_here = -1;
 }
 
 /* Memory that needed several blocks last time becomes one block. */

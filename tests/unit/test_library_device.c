@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The library on tensors in the memory of a device: the bytes that it writes for the same tensors
+ * of the CPU, which the golden sums hold.  The executor of the backend moves the tensors.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <fp8conv.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/dispatch.h"
+#include "num/scale_grid.h"
+#include "support/library_use.h"
+#include "support/skipped.h"
+
+#define N_TENSORS 8
+
+/* Memory of the device. */
+struct device {
+	struct executor *executor;
+	struct executor_stream *stream;
+	const struct executor_ops *ops;
+	void *taken[N_TENSORS];
+	size_t n;
+};
+
+static struct device device;
+
+static struct fp8conv_tensor moved(const struct fp8conv_tensor *tensor, bool filled)
+{
+	struct fp8conv_tensor there = *tensor;
+	struct err err = { 0 };
+
+	assert_true(device.n < N_TENSORS);
+	if (device.ops->memory_new(device.executor, &there.data, tensor->bytes, "a tensor", &err))
+		fail_msg("%s", err.message);
+	device.taken[device.n++] = there.data;
+	if (filled)
+		device.ops->put(device.stream, there.data, tensor->data, tensor->bytes);
+	assert_int_equal(device.ops->wait(device.stream, &err), 0);
+	there.device = FP8CONV_CUDA(0);
+	return there;
+}
+
+static void fetch(void *to, const struct fp8conv_tensor *from)
+{
+	struct err err = { 0 };
+
+	device.ops->fetch(device.stream, to, from->data, from->bytes);
+	assert_int_equal(device.ops->wait(device.stream, &err), 0);
+}
+
+static void drop(void)
+{
+	while (device.n)
+		device.ops->memory_free(device.executor, device.taken[--device.n]);
+}
+
+static void same(const struct fp8conv_tensor *there, const struct fp8conv_tensor *here,
+		 const char *what)
+{
+	unsigned char *bytes = malloc(here->bytes + 1);
+
+	fetch(bytes, there);
+	for (size_t i = 0; i < here->bytes; i++)
+		if (bytes[i] != ((unsigned char *)here->data)[i])
+			fail_msg("%s: byte %zu is %u, not %u", what, i, bytes[i],
+				 ((unsigned char *)here->data)[i]);
+	free(bytes);
+}
+
+/* What a case quantizes. */
+struct shape {
+	const char *recipe;
+	int dtype, role, layout, copies; /* 1 rowwise, 2 columnwise */
+	size_t batch, rows, columns;
+};
+
+/* A stack of tensors of the shapes that the library says, of all matrices one after the other. */
+static void stack_init(struct both *b, const struct fp8conv_recipe *recipe, const struct shape *s)
+{
+	both_init(b, recipe, s->role, s->rows, s->columns, s->layout);
+	for (int i = 0; i < 4; i++) {
+		struct fp8conv_tensor *t = i < 2 ? &b->codes[i] : &b->scales[i - 2];
+
+		free(t->data);
+		t->batch = s->batch;
+		t->bytes *= s->batch;
+		t->data = malloc(t->bytes + 1);
+		memset(t->data, 0x5A, t->bytes + 1);
+	}
+	if (!(s->copies & 1))
+		b->q.rowwise = b->q.rowwise_scale_inv = NULL;
+	if (!(s->copies & 2))
+		b->q.columnwise = b->q.columnwise_scale_inv = NULL;
+}
+
+static void fill(struct fp8conv_tensor *x)
+{
+	size_t size = x->dtype == FP8CONV_F32 ? 4 : 2, n = x->batch * x->rows * x->columns;
+
+	x->bytes = n * size;
+	x->data = malloc(x->bytes);
+	for (size_t i = 0; i < n; i++) {
+		float v = ldexpf((float)((i * 2654435761u >> 7) % 4001) - 2000, (int)(i % 29) - 20);
+		uint32_t bits = f32_bits(v) >> (x->dtype == FP8CONV_F32 ? 0 : 16);
+
+		memcpy((char *)x->data + i * size, &bits, size);
+	}
+}
+
+static void dequantizing_equals(struct fp8conv_context *context, const struct both *here,
+				const struct fp8conv_quantized *there, const struct shape *s)
+{
+	size_t n = s->batch * s->rows * s->columns;
+	struct fp8conv_tensor y = tensor(calloc(n, 4), FP8CONV_F32, s->rows, s->columns), z;
+	struct fp8conv_error error = { 0 };
+
+	y.batch = s->batch;
+	y.bytes = 4 * n;
+	z = moved(&y, true);
+	assert_int_equal(fp8conv_dequantize(context, &here->q, &y, NULL), 0);
+	if (fp8conv_dequantize(context, there, &z, &error))
+		fail_msg("%s: %s", s->recipe, error.message);
+	same(&z, &y, s->recipe);
+	free(y.data);
+}
+
+static void check(struct fp8conv_context *context, const struct shape *s)
+{
+	const struct fp8conv_recipe *recipe = recipe_of(context, s->recipe, NULL);
+	struct fp8conv_tensor x = tensor(NULL, s->dtype, s->rows, s->columns), on_device;
+	struct fp8conv_tensor codes[2], scales[2];
+	struct fp8conv_error error = { 0 };
+	struct fp8conv_quantized q;
+	struct both here;
+
+	x.batch = s->batch;
+	fill(&x);
+	on_device = moved(&x, true);
+	stack_init(&here, recipe, s);
+	q = here.q;
+	for (int i = 0; i < 2; i++) {
+		codes[i] = moved(&here.codes[i], true);
+		scales[i] = moved(&here.scales[i], true);
+	}
+	q.rowwise = q.rowwise ? &codes[0] : NULL;
+	q.rowwise_scale_inv = q.rowwise ? &scales[0] : NULL;
+	q.columnwise = q.columnwise ? &codes[1] : NULL;
+	q.columnwise_scale_inv = q.columnwise ? &scales[1] : NULL;
+	assert_int_equal(fp8conv_quantize(context, recipe, s->role, &x, &here.q, NULL), 0);
+	if (fp8conv_quantize(context, recipe, s->role, &on_device, &q, &error))
+		fail_msg("%s: %s", s->recipe, error.message);
+	for (int i = 0; i < 2; i++) {
+		same(&codes[i], &here.codes[i], s->recipe);
+		same(&scales[i], &here.scales[i], s->recipe);
+	}
+	if (s->copies == 1 && s->layout == FP8CONV_COMPACT)
+		dequantizing_equals(context, &here, &q, s);
+	drop();
+	both_release(&here);
+	free(x.data);
+}
+
+static void quantizing_writes_the_bytes_of_the_cpu(void **state)
+{
+	static const char *const recipes[] = { "blockwise", "mxfp8", "channelwise", "current" };
+	struct fp8conv_context *context = *state;
+
+	for (size_t r = 0; r < 4; r++)
+		for (int layout = FP8CONV_COMPACT; layout <= FP8CONV_SWIZZLED; layout++)
+			for (int copies = 1; copies <= 3; copies++)
+				for (int role = FP8CONV_X; role <= FP8CONV_W; role++) {
+					check(context,
+					      &(struct shape){ recipes[r], FP8CONV_BF16, role,
+							       layout, copies, 1, 200, 144 });
+					check(context,
+					      &(struct shape){ recipes[r], FP8CONV_F32, role,
+							       layout, copies, 3, 128, 131 });
+					check(context,
+					      &(struct shape){ recipes[r], FP8CONV_BF16, role,
+							       layout, copies, 2, 33, 256 });
+				}
+}
+
+static void amaxes_are_written_on_the_device(void **state)
+{
+	struct fp8conv_tensor x = tensor(NULL, FP8CONV_BF16, 65, 130), there, amax;
+	float here[3], got[3];
+
+	x.batch = 3;
+	fill(&x);
+	there = moved(&x, true);
+	amax = tensor(here, FP8CONV_F32, 1, 3);
+	amax.bytes = sizeof here;
+	amax = moved(&amax, false);
+	assert_int_equal(fp8conv_amax(*state, &x, here, NULL), 0);
+	assert_int_equal(fp8conv_amax(*state, &there, amax.data, NULL), 0);
+	fetch(got, &amax);
+	assert_memory_equal(got, here, sizeof here);
+	drop();
+	free(x.data);
+}
+
+/* The scale of a slot and its amax, by both. */
+static void states_take_tensors_of_the_device(void **state)
+{
+	const struct fp8conv_recipe *recipe = recipe_of(*state, "delayed", NULL);
+	struct fp8conv_tensor x = tensor(NULL, FP8CONV_BF16, 96, 80), at[2], codes[2], scales[2];
+	struct fp8conv_history h = { .size = sizeof h };
+	float amax[2][1024 * 3], scale[3] = { 2, 4, 8 };
+	struct shape s = { "delayed", FP8CONV_BF16, FP8CONV_X, FP8CONV_COMPACT, 1, 1, 96, 80 };
+	struct both b;
+
+	x.batch = 1;
+	fill(&x);
+	at[0] = x;
+	at[1] = moved(&x, true);
+	stack_init(&b, recipe, &s);
+	for (int i = 0; i < 2; i++) {
+		struct fp8conv_quantized q = b.q;
+		struct fp8conv_state *slots;
+
+		codes[i] = i ? moved(&b.codes[0], true) : b.codes[0];
+		scales[i] = i ? moved(&b.scales[0], true) : b.scales[0];
+		q.rowwise = &codes[i];
+		q.rowwise_scale_inv = &scales[i];
+		assert_int_equal(
+			fp8conv_state_create(*state, recipe, FP8CONV_FORWARD, 1, &slots, NULL), 0);
+		assert_int_equal(fp8conv_history_get(slots, &h, NULL), 0);
+		assert_true(h.length * h.n_slots <= 1024 * 3);
+		h.amax = NULL;
+		h.scale = scale;
+		assert_int_equal(fp8conv_history_set(slots, &h, NULL), 0);
+		assert_int_equal(fp8conv_state_quantize(slots, 0, &at[i], &q, NULL), 0);
+		assert_int_equal(fp8conv_state_quantize(slots, 1, &at[i], NULL, NULL), 0);
+		h.amax = amax[i];
+		h.scale = NULL;
+		assert_int_equal(fp8conv_history_get(slots, &h, NULL), 0);
+		h.amax = NULL;
+		fp8conv_state_destroy(slots);
+	}
+	same(&codes[1], &codes[0], "delayed");
+	same(&scales[1], &scales[0], "delayed");
+	assert_true(amax[0][0] > 0 && amax[0][1] > 0);
+	assert_memory_equal(amax[0], amax[1], 3 * sizeof(float));
+	drop();
+	both_release(&b);
+	free(x.data);
+}
+
+static void refusals_say_what_is_where(void **state)
+{
+	const struct fp8conv_recipe *recipe = recipe_of(*state, "blockwise", NULL);
+	struct shape s = { "blockwise", FP8CONV_BF16, FP8CONV_X, FP8CONV_COMPACT, 3, 1, 64, 64 };
+	struct fp8conv_tensor x = tensor(NULL, FP8CONV_BF16, 64, 64);
+	struct fp8conv_error error;
+	struct both b;
+
+	x.batch = 1;
+	fill(&x);
+	x = moved(&x, true);
+	stack_init(&b, recipe, &s);
+	assert_int_equal(fp8conv_quantize(*state, recipe, FP8CONV_X, &x, &b.q, &error),
+			 FP8CONV_USAGE);
+	assert_string_equal(error.message, "rowwise is on the CPU, expected CUDA device 0");
+	x.device = FP8CONV_CUDA(60);
+	assert_int_equal(fp8conv_quantize(*state, recipe, FP8CONV_X, &x, &b.q, &error),
+			 FP8CONV_USAGE);
+	assert_non_null(strstr(error.message, "GPU 60 is none of the "));
+	b.codes[1] = moved(&b.codes[1], true);
+	b.scales[1] = moved(&b.scales[1], true);
+	b.q.rowwise = b.q.rowwise_scale_inv = NULL;
+	x.device = FP8CONV_CUDA(0);
+	assert_int_equal(fp8conv_dequantize(*state, &b.q, &x, &error), FP8CONV_USAGE);
+	assert_string_equal(error.message,
+			    "columnwise: on a CUDA device only rowwise copies are read");
+	drop();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(quantizing_writes_the_bytes_of_the_cpu),
+		cmocka_unit_test(amaxes_are_written_on_the_device),
+		cmocka_unit_test(states_take_tensors_of_the_device),
+		cmocka_unit_test(refusals_say_what_is_where),
+	};
+	struct err err = { 0 };
+	const struct backend *backend = backend_select("cuda", &err);
+	struct fp8conv_context *context = open_context(NULL, 2);
+	int failed;
+
+	if (!backend) {
+		skipped_print();
+		fp8conv_context_destroy(context);
+		return 0;
+	}
+	device.ops = backend->executor;
+	if (device.ops->open(&device.executor, 0, &err) ||
+	    device.ops->stream_new(&device.stream, device.executor, &err))
+		fail_msg("%s", err.message);
+	for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
+		((struct CMUnitTest *)tests)[i].initial_state = context;
+	failed = cmocka_run_group_tests(tests, NULL, NULL);
+	fp8conv_context_destroy(context);
+	device.ops->stream_free(device.stream);
+	device.ops->close(device.executor);
+	return failed;
+}
