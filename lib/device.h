@@ -15,8 +15,8 @@ struct device_work {
 	struct device_queue *queue;
 };
 
-/* Begins work where the tensor lies, in the order of its stream.  device_work_end() returns rc, or a
- * failure of the work. */
+/* Begins work where the tensor lies, in the order of its stream.  device_work_end() returns rc, or
+ * a failure of the work. */
 int device_work_begin(struct fp8conv_context *context, const struct fp8conv_tensor *tensor,
 		      const char *name, struct device_work *work, struct err *err);
 int device_work_end(const struct device_work *work, int rc, struct err *err);

@@ -31,7 +31,7 @@ $(GPU_BENCH): %: %.cu.o $(BUILD)/libfp8conv.a
 # The GPU's kernels on the CPU: tests/simt defines CUDA's words, and each thread is a fiber.
 CXX_FLAGS = -std=gnu++20 $(CPPFLAGS) -Wall -Wextra $(if $(WERROR),-Werror) \
 	    -fno-exceptions -fno-rtti $(FP) $(HARDEN) $(SAN) $(CFLAGS) -pthread
-SIMT_SRC  := $(filter-out %/cuda/device.cu %/cublaslt_check.cu,$(GPU_SRC)) $(wildcard tests/simt/*.cc)
+SIMT_SRC  := $(filter-out %/cuda/device.cu %/cuda/devices.cu %/cublaslt_check.cu,$(GPU_SRC)) $(wildcard tests/simt/*.cc)
 SIMT_OBJ  := $(SIMT_SRC:%=$(BUILD)/simt/%.o) $(BUILD)/simt/kernels/backends.c.o
 # The tests that hold a GPU against the reference; tests/gpu.sh runs them on one.
 PARITY    := test_kernels test_kernels_values test_cast_transpose test_golden test_delayed \

@@ -218,6 +218,11 @@ def dequantize(codes: Any, scale_inv: Any, dtype: Any = "bf16", *, block: tuple[
 def amax(x: Any) -> list[float]:
     """Returns max |x| of each matrix of a stack, or of one matrix, ignoring NaN."""
     tensor = describe(x, "x")
+    if tensor.device:
+        import torch
+        there = torch.empty(tensor.batch, dtype=torch.float32, device=x.device)
+        _c.call("amax", _c.context().handle, tensor, c.cast(there.data_ptr(), c.POINTER(c.c_float)))
+        return there.tolist()
     found = (c.c_float * tensor.batch)()
     _c.call("amax", _c.context().handle, tensor, found)
     return list(found)

@@ -37,8 +37,8 @@ struct device_ops {
 	void (*put)(struct device_queue *queue, void *to, const void *from, size_t n);
 	void (*fetch)(struct device_queue *queue, void *to, const void *from, size_t n);
 
-	/* The functions of struct backend, with all pointers on the device.  Elements and scales are
-	 * aligned to their size.  amax and out->amax are zeroed before; nothing is counted. */
+	/* The functions of struct backend, with all pointers on the device.  Elements and scales
+	 * are aligned to their size.  amax and out->amax are zeroed before; nothing is counted. */
 	void (*amax)(struct device_queue *queue, const struct matrix *x, struct tile tile,
 		     float *amax);
 	void (*cast_transpose)(struct device_queue *queue, const struct matrix *x,

@@ -6,6 +6,7 @@
 extern "C" {
 #include "base/mem.h"
 #include "kernels/gpu/device.h"
+#include "kernels/gpu/cuda/devices.h"
 #include "kernels/gpu/cuda/staging.h"
 }
 
@@ -14,11 +15,10 @@ extern "C" {
 #include <stdio.h>
 #include <stdlib.h>
 
-#define MAX_BLOCKS     16
-#define TAKE_ALIGN     ((size_t)256)
-#define MIB	       ((size_t)1 << 20)
-#define BLOCK_LEAST    MIB
-#define MIN_CAPABILITY 80
+#define MAX_BLOCKS  16
+#define TAKE_ALIGN  ((size_t)256)
+#define MIB	    ((size_t)1 << 20)
+#define BLOCK_LEAST MIB
 
 /* Memory that is taken from front to back. */
 struct block {
@@ -56,89 +56,19 @@ struct thread_stream {
 	}
 };
 
-/* The usable GPUs. */
-struct devices {
-	int n;
-	int number[DEVICES_MOST], capability[DEVICES_MOST];
-	char why[256];
-};
-
 /* The first failure of a GPU after which it refuses all calls. */
 struct broken {
 	const char *call; /* NULL: none */
 	cudaError_t error;
 };
 
-static struct devices devices;
 static struct broken broken[DEVICES_MOST];
 static pthread_mutex_t broken_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_once_t devices_once = PTHREAD_ONCE_INIT;
 static unsigned n_threads;			 /* threads that have had a stream */
 static struct device_stream *idle[DEVICES_MOST]; /* of threads that have ended, with their memory */
 static pthread_mutex_t idle_lock = PTHREAD_MUTEX_INITIALIZER;
 static thread_local struct thread_stream here;
 static thread_local int device_here = -1; /* the current GPU of this thread; -1: unknown */
-
-static void devices_find(void)
-{
-	int n = 0, runtime = 0;
-	cudaError_t error = cudaGetDeviceCount(&n);
-
-	if (error != cudaSuccess || n == 0) {
-		cudaRuntimeGetVersion(&runtime);
-		snprintf(devices.why, sizeof devices.why, "CUDA %d.%d: %s", runtime / 1000,
-			 runtime % 1000 / 10, error ? cudaGetErrorString(error) : "no device");
-		return;
-	}
-	for (int i = 0; i < n && devices.n < DEVICES_MOST; i++) {
-		int major = 0, minor = 0;
-
-		if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, i) ||
-		    cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, i))
-			continue;
-		if (10 * major + minor < MIN_CAPABILITY) {
-			snprintf(devices.why, sizeof devices.why,
-				 "compute capability %d.%d, but the kernels need 8.0", major,
-				 minor);
-			continue;
-		}
-		devices.capability[devices.n] = 10 * major + minor;
-		devices.number[devices.n++] = i;
-	}
-}
-
-const char *device_missing(void)
-{
-	pthread_once(&devices_once, devices_find);
-	return devices.n ? NULL : devices.why;
-}
-
-int device_count(void)
-{
-	return device_missing() ? 0 : devices.n;
-}
-
-void device_use(const int *chosen, int n)
-{
-	struct devices all;
-
-	if (device_missing())
-		return;
-	all = devices;
-	devices.n = n;
-	for (int i = 0; i < n; i++) {
-		devices.number[i] = all.number[chosen[i]];
-		devices.capability[i] = all.capability[chosen[i]];
-	}
-}
-
-int device_numbered(int number)
-{
-	for (int i = 0; i < device_count(); i++)
-		if (devices.number[i] == number)
-			return i;
-	return -1;
-}
 
 /* Clears the runtime's record of a failure, which the next launch of another stream in this thread
  * would report.  Returns whether it cannot be cleared and has come before: then the call failed for
