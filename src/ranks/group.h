@@ -5,9 +5,8 @@
  * terms are united, and each rank adds them in the order of one process.  A kind of group is one
  * row.
  *
- * Order: group_threads_open() or group_mpi_open(); reductions, by all ranks in the same order;
- * group_threads_close() or group_mpi_close().  Where a rank can fail alone, group_settle() comes
- * before the next reduction.
+ * Order: group_mpi_open(); reductions, by all ranks in the same order; group_mpi_close().  Where a
+ * rank can fail alone, group_settle() comes before the next reduction.
  */
 #ifndef FP8CONV_RANKS_GROUP_H
 #define FP8CONV_RANKS_GROUP_H
@@ -47,9 +46,8 @@ struct group {
 	char host[GROUP_HOST]; /* name of this rank's machine; empty: that of all ranks */
 };
 
-extern const struct group_kind group_self;    /* one process, of one rank */
-extern const struct group_kind group_threads; /* threads of this process */
-extern const struct group_kind group_mpi;     /* processes of MPI */
+extern const struct group_kind group_self; /* one process, of one rank */
+extern const struct group_kind group_mpi;  /* processes of MPI */
 
 /* In these functions, group NULL means group_self.  The first calls the kind's reduce(). */
 int group_reduce(const struct group *group, enum group_op op, void *values, size_t n,
@@ -86,11 +84,6 @@ static inline size_t group_size(const struct group *group)
 /* Reduces values of one rank into the values of the ranks before it: for kinds. */
 void group_combine(enum group_op op, void *into, const void *values, size_t n);
 size_t group_value_size(enum group_op op); /* bytes of a value */
-
-/* Makes groups[0 .. n_ranks-1], one for each thread.  The caller closes all of them once, when no
- * rank is in a reduction. */
-void group_threads_open(struct group *groups, int n_ranks);
-void group_threads_close(struct group *groups);
 
 /* Makes the group of all processes that the engine started.  Once in a process; the thread that
  * calls it makes all reductions.  ERR_USAGE in a build without MPI. */

@@ -16,6 +16,7 @@
 #include "backend/dispatch.h"
 #include "base/pool.h"
 #include "quantizer/context.h"
+#include "tests/unit/support/rank_job.h"
 
 #define N_RANKS 4
 

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "eval/quality.h"
+#include "tests/unit/support/rank_job.h"
 
 static void near(double got, double wanted)
 {

@@ -40,4 +40,9 @@ struct rank_job {
  * bytes; returns when all have ended. */
 void rank_threads_run(void *jobs, size_t size, int n, void *(*run)(void *));
 
+/* Makes groups[0 .. n_ranks-1], one for each thread.  The caller closes all of them once, when no
+ * rank is in a reduction. */
+void group_threads_open(struct group *groups, int n_ranks);
+void group_threads_close(struct group *groups);
+
 #endif
