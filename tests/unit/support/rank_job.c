@@ -135,8 +135,8 @@ void rank_threads_run(void *jobs, size_t size, int n, void *(*run)(void *))
 
 /* --- threads as ranks --- */
 
-/* Threads meet: each reduces its values into the others', the last one opens the way out,
- * each takes the result along, and the last one to leave clears the place for the next reduction. */
+/* Threads meet: each reduces its values into the others', the last one opens the way out, each
+ * takes the result along, and the last one to leave clears the place for the next reduction. */
 struct meeting {
 	pthread_mutex_t lock; /* of all following members */
 	pthread_cond_t changed;
