@@ -48,7 +48,7 @@ CUDA_HOME := $(patsubst %/bin/nvcc,%,$(realpath $(WITH_CUDA)))
 CUDA_OBJ  := $(patsubst %,$(BUILD)/%.o,$(GPU_SRC))
 CUDA_LIBS := -L$(CUDA_HOME)/lib64 -lcudart_static -lrt -lpthread -lstdc++
 endif
-NVCC_LANG  := -std=c++20 -O3 --fmad=false -Isrc -I. -Ikernels/gpu/cuda -MMD -MP
+NVCC_LANG  := -std=c++20 -O3 --fmad=false -Iinclude -Isrc -I. -Ikernels/gpu/cuda -MMD -MP
 NVCC_FLAGS = $(NVCC_LANG) --threads 2 \
 	     $(foreach sm,$(SM),-gencode arch=compute_$(sm),code=sm_$(sm)) \
 	     $(foreach sm,$(PTX),-gencode arch=compute_$(sm),code=compute_$(sm)) \

@@ -10,12 +10,14 @@
  * are timed by events in their stream, what includes the host by the clock.  Every run times each
  * row once, so that what slows the machine slows all. Exit status 77: there is no GPU.
  */
+#include <fp8conv.h>
 #include <pthread.h>
 
 #include "gpu_bench.h"
 #include "gpu_bf16.h"
 
 #define COLS	     ((size_t)16384)
+#define SIDE	     ((size_t)4096)	 /* of a matrix of the library */
 #define HOST_SIZE    ((size_t)256 << 20) /* the matrix that comes from the host */
 #define HOST_BAND    ((size_t)1024)	 /* its rows at once: 32 MiB */
 #define HOST_THREADS 8
@@ -31,7 +33,8 @@ enum operation {
 	NORM_BF16,
 	SWIGLU,
 	SWIGLU_BF16,
-	DEQUANTIZE, /* by events */
+	DEQUANTIZE,
+	LIBRARY, /* by events */
 	HOST_IN,
 	HOST_COPY,
 	HOST_QUANTIZE /* by the clock */
@@ -43,6 +46,7 @@ struct row {
 	enum operation operation;
 	int n_moved; /* bytes for each element, besides scales */
 	struct qspec spec;
+	const char *recipe; /* of the library */
 	double seconds[N_RUNS_MAX];
 };
 
@@ -65,6 +69,9 @@ static struct row rows[] = {
 	{ "SwiGLU to FP8, scale given", "copy", SWIGLU, 5, TENSOR },
 	{ "SwiGLU to bf16", "copy", SWIGLU_BF16, 6, TENSOR },
 	{ "dequantize, 128x128", "copy", DEQUANTIZE, 3, BLOCK },
+	{ "fp8conv_quantize of 4096x4096, 128x128", "copy", LIBRARY, 3, BLOCK, "blockwise" },
+	{ "fp8conv_quantize of 4096x4096, MX", "copy", LIBRARY, 3, MX, "mxfp8" },
+	{ "fp8conv_quantize of 4096x4096, channel", "copy", LIBRARY, 3, CHANNEL, "channelwise" },
 	{ "pinned copy there", NULL, HOST_IN, 2, BLOCK },
 	{ "pinned copies there and back", NULL, HOST_COPY, 3, BLOCK },
 	{ "host to host, 128x128", "pinned copies there and back", HOST_QUANTIZE, 3, BLOCK },
@@ -77,6 +84,7 @@ struct bench {
 	cudaStream_t native;
 	cudaEvent_t begin, end;
 	const struct backend *backend;
+	struct fp8conv_context *library;
 	struct matrix x, up; /* of the GPU */
 	struct matrix host;
 	struct matrix paged; /* of the host, not pinned */
@@ -286,6 +294,59 @@ static void host_quantize_run(const struct bench *b)
 		pthread_join(threads[i], NULL);
 }
 
+/* A call of the library. */
+static void library_check(int rc, const struct fp8conv_error *error)
+{
+	if (rc)
+		die("the library", error->message);
+}
+
+static struct fp8conv_tensor library_tensor(void *data, int dtype, size_t rows, size_t columns)
+{
+	struct fp8conv_tensor t = {};
+
+	t.size = sizeof t;
+	t.data = data;
+	t.dtype = dtype;
+	t.device = FP8CONV_CUDA(0);
+	t.rows = rows;
+	t.columns = columns;
+	return t;
+}
+
+/* The elements of x as matrices (SIDE, SIDE), a call each. */
+static void library_run(const struct bench *b, const char *name)
+{
+	const struct fp8conv_recipe *recipe;
+	struct fp8conv_error error;
+	struct fp8conv_shape shape = {};
+	struct fp8conv_copy copy = {};
+
+	shape.size = sizeof shape;
+	copy.size = sizeof copy;
+	copy.role = FP8CONV_W;
+	library_check(fp8conv_recipe_get(b->library, name, NULL, &recipe, &error), &error);
+	library_check(fp8conv_scale_shape(recipe, &copy, SIDE, SIDE, &shape, &error), &error);
+	for (size_t i = 0; i < b->x.rows * COLS / SIDE / SIDE; i++) {
+		struct fp8conv_tensor x = library_tensor((uint16_t *)b->x.data + i * SIDE * SIDE,
+							 FP8CONV_BF16, SIDE, SIDE),
+				      codes = library_tensor(b->codes[0] + i * SIDE * SIDE,
+							     FP8CONV_E4M3, SIDE, SIDE),
+				      scales = library_tensor((char *)b->scales[0] +
+								      i * SIDE * SIDE / 8,
+							      shape.scale_dtype, shape.scale_rows,
+							      shape.scale_columns);
+		struct fp8conv_quantized q = {};
+
+		x.stream = b->native;
+		q.size = sizeof q;
+		q.rowwise = &codes;
+		q.rowwise_scale_inv = &scales;
+		library_check(fp8conv_quantize(b->library, recipe, FP8CONV_W, &x, &q, &error),
+			      &error);
+	}
+}
+
 static void row_run(const struct bench *b, const struct row *row)
 {
 	bool transpose = row->operation == CAST_BOTH, tensor = row->spec.tile.rows == WHOLE;
@@ -313,6 +374,9 @@ static void row_run(const struct bench *b, const struct row *row)
 		break;
 	case DEQUANTIZE:
 		dequantize_run(b, &row->spec);
+		break;
+	case LIBRARY:
+		library_run(b, row->recipe);
 		break;
 	case HOST_IN:
 	case HOST_COPY:
@@ -385,6 +449,7 @@ int main(int argc, char **argv)
 	size_t n_rows = 16384;
 	long n_runs = 11;
 	struct bench b = {};
+	struct fp8conv_error error;
 	struct err err;
 
 	for (int i = 1; i + 1 < argc; i += 2) {
@@ -399,6 +464,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	b.backend = cuda_or_exit();
+	library_check(fp8conv_context_create(NULL, &b.library, &error), &error);
 	bench_init(&b, n_rows);
 	for (int run = -N_WARM_UP; run < n_runs; run++) {
 		for (size_t i = 0; i < N_ROWS; i++)

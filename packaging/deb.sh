@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Makes $BUILD/deb, where `make install` has been, into a Debian package of VERSION.
+# Makes $BUILD/deb/all, where `make install` has been, into Debian packages of VERSION: the program,
+# the library, what compiling with it takes, and the module of Python.
 #
 #	deb.sh [tools]		tools: only looks whether all are there that it takes
 #
@@ -18,11 +19,9 @@ done
 : "${DEBFULLNAME:=fp8conv contributors}" "${DEBEMAIL:=maintainers@fp8conv.invalid}"
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$BUILD/deb" && pwd)
-program=$root/usr/bin/fp8conv
-doc=$root/usr/share/doc/fp8conv
 date=${SOURCE_DATE_EPOCH:-$(git -C "$here" log -1 --format=%ct 2>/dev/null || date +%s)}
 date=$(LC_ALL=C date -u -R -d "@$date")
-mkdir -p "$doc" "$root/DEBIAN"
+architecture=$(dpkg --print-architecture)
 
 # package_of LIBRARY: the package that the linker's lib<LIBRARY>.so comes from.
 package_of() {
@@ -32,46 +31,102 @@ package_of() {
 	dpkg-query -S "$library" | cut -d : -f 1
 }
 
-strip --strip-unneeded --remove-section=.comment --remove-section=.note "$program" "$root"/usr/lib/libfp8conv.so.1
-find "$root/usr/share/man" -type f -exec gzip -9n {} +
+# part PACKAGE PATH...: takes these, below usr, from what was installed.
+part() {
+	package=$1
+	shift
+	for path; do
+		mkdir -p "$root/$package/usr/${path%/*}"
+		mv "$root/all/usr/$path" "$root/$package/usr/$path"
+	done
+}
 
-cp "$here/copyright" "$doc/copyright"
-[ -z "${WITH_CUDA-}" ] || cat "$here/copyright.cuda" >>"$doc/copyright"
-gzip -9n >"$doc/changelog.gz" <<END
-fp8conv ($VERSION) unstable; urgency=medium
-
-  * Release $VERSION.
-
- -- $DEBFULLNAME <$DEBEMAIL>  $date
-END
-find "$root/usr" -type d -exec chmod 755 {} +
-find "$root/usr" -type f ! -path "$program" -exec chmod 644 {} +
-(cd "$root" && find usr -type f -print0 | sort -z | xargs -0 md5sum >DEBIAN/md5sums)
-
-# dpkg-shlibdeps wants a source package.
+# depends_of FILE: on libraries.  dpkg-shlibdeps wants a source package.
 source=$(mktemp -d "$BUILD/deb-source-XXXXXX")
 trap 'rm -rf "$source"' EXIT
 mkdir "$source/debian"
 printf 'Source: fp8conv\n\nPackage: fp8conv\nArchitecture: any\n' >"$source/debian/control"
-depends=$(cd "$source" && dpkg-shlibdeps -O "$program" | sed -n 's/^shlibs:Depends=//p')
-onednn=$(package_of dnnl)
-curl=$(package_of curl)
+depends_of() {
+	(cd "$source" && dpkg-shlibdeps -O "$1") | sed -n 's/^shlibs:Depends=//p'
+}
 
-echo "activate-noawait ldconfig" >"$root/DEBIAN/triggers"
-architecture=$(dpkg --print-architecture)
-cat >"$root/DEBIAN/control" <<END
-Package: fp8conv
-Version: $VERSION
-Architecture: $architecture
-Maintainer: $DEBFULLNAME <$DEBEMAIL>
-Installed-Size: $(du -sk "$root/usr" | cut -f 1)
-Depends: $depends
-Recommends: $onednn, $curl, ca-certificates
-Section: science
-Priority: optional
+# build PACKAGE ARCHITECTURE SECTION FIELD...: fields and description on standard input.
+build() {
+	tree=$root/$1
+	doc=$tree/usr/share/doc/$1
+	mkdir -p "$doc" "$tree/DEBIAN"
+	cp "$here/copyright" "$doc/copyright"
+	[ -z "${WITH_CUDA-}" ] || cat "$here/copyright.cuda" >>"$doc/copyright"
+	gzip -9n >"$doc/changelog.gz" <<-END
+		fp8conv ($VERSION) unstable; urgency=medium
+
+		  * Release $VERSION.
+
+		 -- $DEBFULLNAME <$DEBEMAIL>  $date
+	END
+	find "$tree/usr" -type d -exec chmod 755 {} +
+	find "$tree/usr" -type f ! -path '*/bin/*' -exec chmod 644 {} +
+	(cd "$tree" && find usr -type f -print0 | sort -z | xargs -0 md5sum >DEBIAN/md5sums)
+	cat >"$tree/DEBIAN/control" <<-END
+		Package: $1
+		Source: fp8conv
+		Version: $VERSION
+		Architecture: $2
+		Maintainer: $DEBFULLNAME <$DEBEMAIL>
+		Installed-Size: $(du -sk "$tree/usr" | cut -f 1)
+		Section: $3
+		Priority: optional
+	END
+	[ "$1" != fp8conv ] || sed -i '/^Source:/d' "$tree/DEBIAN/control"
+	cat >>"$tree/DEBIAN/control"
+	made=$BUILD/${1}_${VERSION}_$2.deb
+	dpkg-deb --root-owner-group --build "$tree" "$made" >/dev/null
+	echo "$made ($(du -h "$made" | cut -f 1))"
+	files="$files $(readlink -f "$made")"
+}
+
+lib=${LIB_DIR#/usr/}
+strip --strip-unneeded --remove-section=.comment --remove-section=.note "$root/all/usr/bin/fp8conv" \
+	"$root/all/usr/$lib/libfp8conv.so.1"
+find "$root/all/usr/share/man" -type f -exec gzip -9n {} +
+part libfp8conv1 "$lib/libfp8conv.so.1"
+part libfp8conv-dev "$lib/libfp8conv.so" "$lib/pkgconfig/fp8conv.pc" include/fp8conv.h share/man/man3/fp8conv.3.gz
+part python3-fp8conv "${PYTHON_DIR#/usr/}/fp8conv"
+find "$root/all" -depth -type d -empty -delete
+mv "$root/all" "$root/fp8conv"
+mkdir "$root/libfp8conv1/DEBIAN"
+echo "activate-noawait ldconfig" >"$root/libfp8conv1/DEBIAN/triggers"
+echo "libfp8conv 1 libfp8conv1 (>= $VERSION)" >"$root/libfp8conv1/DEBIAN/shlibs"
+recommends="$(package_of dnnl), $(package_of curl), ca-certificates"
+files=
+
+build fp8conv "$architecture" science <<END
+Depends: $(depends_of "$root/fp8conv/usr/bin/fp8conv")
+Recommends: $recommends
 $(cat "$here/description")
 END
-package=$BUILD/fp8conv_${VERSION}_$architecture.deb
-dpkg-deb --root-owner-group --build "$root" "$package" >/dev/null
-echo "$package ($(du -h "$package" | cut -f 1)) is the package.  To install it:"
-echo "  sudo apt install $(readlink -f "$package")"
+build libfp8conv1 "$architecture" libs <<END
+Depends: $(depends_of "$root/libfp8conv1/usr/$lib/libfp8conv.so.1")
+Recommends: $recommends
+Multi-Arch: same
+Description: FP8 recipes and checkpoints in one's own process
+ The library of fp8conv: TransformerEngine's recipes for matrices in memory of
+ the CPU or a GPU, the plan of a conversion, and the commands of the program.
+END
+build libfp8conv-dev "$architecture" libdevel <<END
+Depends: libfp8conv1 (= $VERSION)
+Multi-Arch: same
+Description: FP8 recipes and checkpoints in one's own process: header
+ What compiling a program with libfp8conv takes: the header, the file of
+ pkg-config, and the manual.
+END
+build python3-fp8conv all python <<END
+Depends: python3, libfp8conv1 (>= $VERSION)
+Suggests: python3-numpy
+Description: FP8 recipes and checkpoints for numpy and torch
+ The module fp8conv of Python: quantizes tensors of numpy and torch without
+ copies, plans conversions, records amaxes of models that run in torch, and
+ runs the commands of fp8conv.
+END
+echo "are the packages.  To install them:"
+echo "  sudo apt install$files"

@@ -38,14 +38,18 @@ uninstall:
 	rm -rf $(DESTDIR)$(PYTHON_DIR)/fp8conv
 	for page in man/*.[1357]; do rm -f $(DESTDIR)$(MAN_DIR)/man$${page##*.}/$${page##*/}; done
 
-## make deb          a Debian package for this distribution (needs dpkg-dev)
+## make deb          Debian packages for this distribution (needs dpkg-dev)
+DEB_LIB_DIR = /usr/lib/$(shell $(CC) -print-multiarch)
+DEB_PYTHON_DIR = /usr/lib/python3/dist-packages
 .PHONY: deb
 deb: all
 	@sh packaging/deb.sh tools
 	@rm -rf $(BUILD)/deb
-	$(Q)$(MAKE) --no-print-directory install DESTDIR=$(BUILD)/deb PREFIX=/usr \
+	$(Q)$(MAKE) --no-print-directory install DESTDIR=$(BUILD)/deb/all PREFIX=/usr \
+		LIB_DIR=$(DEB_LIB_DIR) PYTHON_DIR=$(DEB_PYTHON_DIR) \
 		ZSH_DIR=/usr/share/zsh/vendor-completions $(if $(V),,>/dev/null)
-	@BUILD=$(BUILD) VERSION=$(VERSION) CC="$(CC)" WITH_CUDA=$(WITH_CUDA) sh packaging/deb.sh
+	@BUILD=$(BUILD) VERSION=$(VERSION) CC="$(CC)" WITH_CUDA=$(WITH_CUDA) \
+		LIB_DIR=$(DEB_LIB_DIR) PYTHON_DIR=$(DEB_PYTHON_DIR) sh packaging/deb.sh
 
 ## make gpu-bundle   one archive to run the tests and benchmarks of `make gpu` where nothing is installed
 .PHONY: gpu-bundle

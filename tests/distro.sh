@@ -1,11 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# distro.sh bookworm|trixie [quick]: the program on a fresh Debian, as a new user has it.  As root.
+# distro.sh bookworm|trixie [quick|packages]: the program on a fresh Debian, as a new user has it.  As root.
 #
 # A chroot is made by debootstrap from the mirror that this machine's apt uses; in it a user with sudo
 # gets an archive of the sources at HEAD, without git, and types `make demo && make check`.  quick: the
 # demo, the unit tests, the tests that read the sources, the command-line tests that look at what is
-# printed, and a calibration whose result other commands read.
+# printed, and a calibration whose result other commands read.  packages: nothing is built there: what
+# `make deb` made here, for this release, is installed, and the program, the example and the module of
+# Python run.
 #
 # FP8CONV_CHROOTS keeps the base of each release and the packages that were downloaded; without it
 # that is ${XDG_CACHE_HOME:-$HOME/.cache}/fp8conv/chroots, where the chroot lies too while this runs.
@@ -21,8 +23,8 @@ fail() {
 release=${1-}
 what=${2-all}
 case $release:$what in
-bookworm:all | bookworm:quick | trixie:all | trixie:quick) ;;
-*) fail "usage: tests/distro.sh bookworm|trixie [quick]" ;;
+bookworm:all | bookworm:quick | bookworm:packages | trixie:all | trixie:quick | trixie:packages) ;;
+*) fail "usage: tests/distro.sh bookworm|trixie [quick|packages]" ;;
 esac
 [ "$(id -u)" = 0 ] || fail "a chroot needs root: run 'sudo sh tests/distro.sh $*'"
 for command in debootstrap unshare git; do
@@ -112,8 +114,22 @@ $FP8CONV merge a.amax b.amax -o merged.amax
 $FP8CONV inspect merged.amax
 $FP8CONV quantize $SAMPLES/tiny-llama -o fp8 --recipe delayed --calibration merged.amax
 $FP8CONV verify fp8'
+# shellcheck disable=SC2016
+packages='sudo apt-get -q update
+sudo apt-get -qy --no-install-recommends install ./*.deb gcc libc6-dev pkg-config python3-numpy
+fp8conv quantize sample_checkpoints/tiny-llama -o fp8
+fp8conv verify fp8
+cc examples/quantize.c $(pkg-config --cflags --libs fp8conv) -lm
+./a.out
+python3 tests/python/test_numpy.py
+sudo apt-get -qy remove fp8conv
+./a.out'
 commands=$all
-[ "$what" = all ] || commands=$quick
+[ "$what" != quick ] || commands=$quick
+if [ "$what" = packages ]; then
+	commands=$packages
+	cp "${BUILD:-build}"/*.deb "$root/home/user/fp8conv" || fail "no packages: run make deb"
+fi
 
 echo "distro.sh: $release ($what), $(git rev-parse --short HEAD)"
 # /dev: pseudo-terminals, /dev/full and shared memory of the tests; /proc: theirs and the program's.

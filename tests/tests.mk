@@ -22,11 +22,12 @@ $(BUILD)/%: %.c $(BUILD)/libfp8conv.a
 		-lcmocka $(LIBS)
 
 GPU_BENCH := $(BUILD)/bench/gpu $(BUILD)/bench/gpu_gemm
-$(BUILD)/bench/gpu: $(BUILD)/bench/gpu_bf16.cu.o
+$(BUILD)/bench/gpu: $(BUILD)/bench/gpu_bf16.cu.o $(BUILD)/$(SO)
 $(GPU_BENCH:=.cu.o) $(BUILD)/bench/gpu_bf16.cu.o: $(BUILT_FOR)
 $(GPU_BENCH): %: %.cu.o $(BUILD)/libfp8conv.a
 	@echo "  LINK $@"
-	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(BUILD)/libfp8conv.a $(LIBS)
+	$(Q)$(LINK) -o $@ $(filter %.o %.so.1,$^) $(BUILD)/libfp8conv.a \
+		$(if $(filter %.so.1,$^),-Wl$(comma)-rpath$(comma)$(abspath $(BUILD))) $(LIBS)
 
 # The GPU's kernels on the CPU: tests/simt defines CUDA's words, and each thread is a fiber.
 CXX_FLAGS = -std=gnu++20 $(CPPFLAGS) -Wall -Wextra $(if $(WERROR),-Werror) \
