@@ -10,19 +10,24 @@
 #include "backend/backend.h"
 #include "num/float16.h"
 
-/* Returns x[row, col] as fp32, exactly. */
-static inline float matrix_at(const struct matrix *x, size_t row, size_t col)
+/* Returns element i of an array of F32, BF16 or F16 as fp32, exactly. */
+static inline float float_at(const void *data, enum dtype dtype, size_t i)
 {
-	size_t i = row * x->stride + col;
 	uint16_t half;
 	float value;
 
-	if (x->dtype == DT_F32) {
-		memcpy(&value, (const char *)x->data + 4 * i, 4);
+	if (dtype == DT_F32) {
+		memcpy(&value, (const char *)data + 4 * i, 4);
 		return value;
 	}
-	memcpy(&half, (const char *)x->data + 2 * i, 2);
-	return x->dtype == DT_BF16 ? bf16_to_f32(half) : f16_to_f32(half);
+	memcpy(&half, (const char *)data + 2 * i, 2);
+	return dtype == DT_BF16 ? bf16_to_f32(half) : f16_to_f32(half);
+}
+
+/* Returns x[row, col] as fp32, exactly. */
+static inline float matrix_at(const struct matrix *x, size_t row, size_t col)
+{
+	return float_at(x->data, x->dtype, row * x->stride + col);
 }
 
 /* Writes a row of x as fp32, exactly, to values (cols).  Its elements lie at multiples of their

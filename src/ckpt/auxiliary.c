@@ -114,14 +114,6 @@ static bool has_name(const struct listing *names, const char *name)
 	return false;
 }
 
-static bool is_shard(const struct checkpoint *checkpoint, const char *name)
-{
-	for (size_t i = 0; i < checkpoint->n_shards; i++)
-		if (!strcmp(checkpoint->shards[i].name, name))
-			return true;
-	return false;
-}
-
 /* Does the configuration of an adapter lie there without the adapter's weights, as merging leaves
  * it?  Loaders take its directory for an adapter. */
 static bool is_lone_adapter(const struct visited_directory *place, const char *name)
@@ -129,7 +121,7 @@ static bool is_lone_adapter(const struct visited_directory *place, const char *n
 	if (strcmp(name, ADAPTER_CONFIG) != 0)
 		return false;
 	return *place->below ? !place->copies_weights || !has_name(&place->names, ADAPTER_WEIGHTS)
-			     : !is_shard(place->walk->checkpoint, ADAPTER_WEIGHTS);
+			     : !checkpoint_has_shard(place->walk->checkpoint, ADAPTER_WEIGHTS);
 }
 
 static bool is_left_out(const struct visited_directory *place, const char *name)
@@ -203,7 +195,7 @@ static int take_file(struct visited_directory *place, const char *name, const ch
 {
 	struct auxiliary_walk *walk = place->walk;
 
-	if (!*place->below && (is_written(name) || is_shard(walk->checkpoint, name)))
+	if (!*place->below && (is_written(name) || checkpoint_has_shard(walk->checkpoint, name)))
 		return 0;
 	if (is_left_out(place, name)) {
 		listing_add(&walk->left, xstrdup(path));

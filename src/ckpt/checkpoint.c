@@ -179,6 +179,14 @@ static int compare_name(const void *key, const void *element)
 	return strcmp(key, ((const struct tensor_ref *)element)->tensor->name);
 }
 
+bool checkpoint_has_shard(const struct checkpoint *checkpoint, const char *name)
+{
+	for (size_t i = 0; i < checkpoint->n_shards; i++)
+		if (!strcmp(checkpoint->shards[i].name, name))
+			return true;
+	return false;
+}
+
 const struct tensor_ref *checkpoint_find(const struct checkpoint *checkpoint, const char *name)
 {
 	if (!checkpoint->n_tensors)

@@ -96,6 +96,9 @@ void checkpoint_release(struct checkpoint *checkpoint);
 /* Returns what to do about an unfinished directory, for messages. */
 const char *checkpoint_advice(const struct checkpoint *checkpoint);
 
+/* Is there a shard of that name? */
+bool checkpoint_has_shard(const struct checkpoint *checkpoint, const char *name);
+
 /* Returns the tensor of that name, or NULL, in O(log n). */
 const struct tensor_ref *checkpoint_find(const struct checkpoint *checkpoint, const char *name);
 

@@ -11,7 +11,6 @@
 
 #define MIN_NAMES	3 /* of a layer: modules between activations have fewer, and skip numbers */
 #define MIN_LAYERS	4 /* of a branch beside the language model */
-#define MAX_CUT		6 /* layers that a cut does not have */
 #define MAX_PARTS_DEPTH 2 /* objects around that of an encoder */
 
 /* Is the template a norm of the layer itself, as "input_layernorm.weight" or BERT's

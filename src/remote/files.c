@@ -245,7 +245,6 @@ static int list_file(struct remote_files *files, struct client *client, const ch
 
 	free(file->url); /* as the user wrote it: it may contain %XX */
 	file->url = xstrdup(address);
-	files->is_one_file = true;
 	if (range_head(client, file, err))
 		return -1;
 	if (!file->is_there)

@@ -14,9 +14,8 @@
 
 /* The files.  Begins zeroed. */
 struct remote_files {
-	char *root;	  /* the address without slashes at its end; of one file, its directory */
-	bool is_one_file; /* of weights; nothing else is looked at */
-	char *commit;	  /* of the Hub: what the revision is; NULL: not of the Hub */
+	char *root;   /* the address without slashes at its end; of one file, its directory */
+	char *commit; /* of the Hub: what the revision is; NULL: not of the Hub */
 	size_t n;
 	struct remote_file *list; /* sorted by name */
 };

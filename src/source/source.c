@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "backend/dispatch.h"
+#include "backend/matrix.h"
 #include "base/mem.h"
 #include "base/transpose.h"
 #include "source/fp8_source.h"
@@ -174,17 +175,9 @@ static int read_lines(struct source *source, const struct source_request *reques
 
 static float element_to_f32(const char *data, enum dtype dtype, size_t i)
 {
-	uint16_t half;
-	float value;
-
 	if (dtype_bits(dtype) == 8)
 		return e8m0_to_f32((uint8_t)data[i]);
-	if (dtype == DT_F32) {
-		memcpy(&value, data + 4 * i, 4);
-		return value;
-	}
-	memcpy(&half, data + 2 * i, 2);
-	return dtype == DT_BF16 ? bf16_to_f32(half) : f16_to_f32(half);
+	return float_at(data, dtype, i);
 }
 
 static bool is_scale_type(enum dtype dtype)

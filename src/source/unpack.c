@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "backend/matrix.h"
 #include "num/e8m0.h"
 #include "num/float16.h"
 #include "num/fp4.h"
@@ -41,15 +42,12 @@ static void unpacking_pairs(struct unpacking *unpacking)
 
 static float scale_at(const struct unpacking *unpacking, const uint8_t *scales, size_t i)
 {
-	uint16_t half;
 	float scale;
 
 	switch (unpacking->weight->scale->tensor->dtype) {
 	case DT_BF16:
 	case DT_F16:
-		memcpy(&half, scales + 2 * i, 2);
-		return unpacking->weight->scale->tensor->dtype == DT_BF16 ? bf16_to_f32(half)
-									  : f16_to_f32(half);
+		return float_at(scales, unpacking->weight->scale->tensor->dtype, i);
 	case DT_F8_E4M3:
 		scale = fp8_e4m3_to_f32(scales[i]);
 		return unpacking->weight->packing->global_divides ? scale / unpacking->global

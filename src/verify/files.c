@@ -28,9 +28,8 @@ static bool is_known(const struct verify *verify, const char *name)
 	const struct checkpoint *checkpoint = verify->opened.checkpoint;
 	const struct problems *problems = &verify->result->problems;
 
-	for (size_t i = 0; i < checkpoint->n_shards; i++)
-		if (!strcmp(checkpoint->shards[i].name, name))
-			return true;
+	if (checkpoint_has_shard(checkpoint, name))
+		return true;
 	for (size_t i = 0; i < problems->n; i++)
 		if (problems->list[i].file && !strcmp(problems->list[i].file, name))
 			return true;
