@@ -86,6 +86,26 @@ class AmaxFile(Struct):
                 ("modules", c.POINTER(AmaxModule))]
 
 
+class Item(Struct):
+    _fields_ = [("size", c.c_size_t), ("name", c.c_char_p), ("dtype", c.c_char_p), ("n_dims", c.c_size_t),
+                ("shape", c.POINTER(c.c_uint64)), ("data", c.c_void_p)]
+
+
+class Model(Struct):
+    _fields_ = [("size", c.c_size_t), ("config", c.c_char_p), ("n_tensors", c.c_size_t), ("tensors", c.POINTER(Item))]
+
+
+class Entry(Struct):
+    _fields_ = [("size", c.c_size_t), ("action", c.c_char_p), ("recipe", c.c_char_p), ("reason", c.c_char_p),
+                ("source", c.c_char_p), ("n_outputs", c.c_size_t), ("outputs", c.POINTER(Item)), ("n_needed", c.c_size_t),
+                ("needed", c.POINTER(c.c_size_t))]
+
+
+class Conversion(Struct):
+    _fields_ = [("size", c.c_size_t), ("tensor", c.c_size_t), ("data", c.c_void_p), ("bytes", c.c_size_t),
+                ("outputs", c.POINTER(c.c_void_p)), ("scales_by_columns", c.c_int)]
+
+
 class Progress(Struct):
     _fields_ = [("size", c.c_size_t), ("done", c.c_double), ("total", c.c_double), ("unit", c.c_char_p), ("doing", c.c_char_p),
                 ("item", c.c_char_p)]
@@ -125,14 +145,18 @@ for _name, _types in {
         "history_set": (_handle, c.POINTER(History)),
         "context_enter": (_handle, c.POINTER(Autocast)),
         "context_exit": (_handle,),
+        "plan_create": (_handle, c.POINTER(Model), c.c_char_p, c.POINTER(_handle)),
+        "plan_entry": (_handle, c.c_size_t, c.POINTER(Entry)),
+        "plan_apply": (_handle, c.POINTER(Conversion), c.c_size_t),
         "amax_save": (c.c_char_p, c.POINTER(AmaxFile)),
         "amax_load": (c.c_char_p, c.POINTER(c.POINTER(AmaxFile))),
         "run": (c.c_int, c.POINTER(c.c_char_p), c.POINTER(Run))}.items():
     getattr(lib, f"fp8conv_{_name}").argtypes = (*_types, _error)
-for _name in "context_destroy", "state_destroy", "free":
+for _name in "context_destroy", "state_destroy", "plan_destroy", "free":
     getattr(lib, f"fp8conv_{_name}").argtypes = (_handle,)
     getattr(lib, f"fp8conv_{_name}").restype = None
-lib.fp8conv_version.restype = c.c_char_p
+lib.fp8conv_version.restype = lib.fp8conv_plan_text.restype = c.c_char_p
+lib.fp8conv_plan_text.argtypes = _handle, c.c_char_p
 
 
 def call(name: str, *args: Any) -> None:

@@ -103,6 +103,17 @@ def _numpy_dtype(dtype: int) -> Any:
         raise TypeError(f"numpy has no {DTYPES[dtype]}: install ml_dtypes") from None
 
 
+def new_bytes(like: Any, shape: tuple[int, ...], name: str) -> tuple[Any, int]:
+    """Returns an empty tensor of the kind of like, in memory of this process, of a type by its name; and its address."""
+    if is_torch(like):
+        import torch
+        made = torch.empty(shape, dtype=getattr(torch, name))
+        return made, made.data_ptr()
+    import numpy
+    made = numpy.empty(shape, _numpy_dtype(DTYPES.index(name)) if name in DTYPES else numpy.dtype(name))
+    return made, made.ctypes.data
+
+
 def new_like(x: Any, shape: tuple[int, ...], dtype: int) -> Any:
     """Returns an empty tensor of the kind, and on the device, of x."""
     if is_torch(x):

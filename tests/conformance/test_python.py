@@ -13,13 +13,14 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 import transformers as t
+from safetensors import safe_open
 from safetensors.numpy import load_file
 from safetensors.torch import save_file
 from transformers.utils import logging
 
 import hooks
 import tiny_models
-from harness import FP8CONV, eval_text, finish, quantize, real_model, report, run, scratch
+from harness import FP8CONV, SAMPLES, SMALL, eval_text, finish, quantize, real_model, report, run, scratch
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "python"))
@@ -195,8 +196,7 @@ def taken(folder: pathlib.Path, *args: str) -> Iterator[str]:
         yield done.stderr.decode().strip()
         return
     made = load_file(folder / "s.amax")
-    import safetensors
-    with safetensors.safe_open(folder / "out/model.safetensors", "pt") as file:
+    with safe_open(folder / "out/model.safetensors", "pt") as file:
         scales = {name: file.get_tensor(name).item() for name in file.keys() if name.endswith(".input_scale")}
     if not scales:
         yield "no input_scale"
@@ -412,6 +412,81 @@ def at_once(state: fp8conv.RecipeState) -> Iterator[str]:
         yield f"a second thread gets {found}"
 
 
+# Plans.
+
+def stored(folder: pathlib.Path) -> dict[str, torch.Tensor]:
+    found, index = {}, folder / "model.safetensors.index.json"
+    names = set(json.loads(index.read_text())["weight_map"].values()) if index.exists() else {"model.safetensors"}
+    for path in (folder / name for name in sorted(names)):
+        with safe_open(path, "pt") as file:
+            found |= {name: file.get_tensor(name) for name in file.keys()}
+    return found
+
+
+def bytes_of(x: torch.Tensor) -> tuple:
+    return x.dtype, tuple(x.shape), x.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
+def planned(source: pathlib.Path, options: dict) -> Iterator[str]:
+    """Each tensor of a plan, in another order than the files have, is the file's; and the configuration."""
+    config, tensors = json.loads((source / "config.json").read_text()), stored(source)
+    with scratch() as folder:
+        try:
+            plan = fp8conv.Plan(config, {name: (tuple(x.shape), x.dtype) for name, x in tensors.items()}, **options)
+        except fp8conv.Error as error:
+            try:
+                fp8conv.run("quantize", source, output=folder / "out", quiet=True, **options)
+                yield f"the plan refuses: {error}"
+            except fp8conv.Error as same:
+                if same.message != f"quantize: {error.message}":
+                    yield f"the plan refuses: {error}; the command: {same}"
+            return
+        fp8conv.run("quantize", source, output=folder / "out", quiet=True, **options)
+        got, want = dict(plan.convert(reversed(tensors.items()))), stored(folder / "out")
+        yield from (f"{name} is in one of both" for name in set(got) ^ set(want))
+        yield from (f"{name} is {got[name].dtype} {got[name].shape}, other than the file's" for name in set(got) & set(want)
+                    if bytes_of(got[name]) != bytes_of(want[name]))
+        if plan.config != json.loads((folder / "out/config.json").read_text()):
+            yield "another config.json"
+
+
+def plans() -> Iterator[str]:
+    with scratch() as folder:
+        quantize(SAMPLES / "tiny-llama", folder / "fp8", "--quiet")
+        sources = [SAMPLES / name for name in SMALL] + [folder / "fp8", real_model(1)]
+        for source in sources:
+            again = {"requantize": True} if source == folder / "fp8" else {}
+            for options in ({"recipe": r} for r in ("blockwise", "channelwise", "current", "mxfp8")):
+                yield from (f"{source.name} {options}: {problem}" for problem in planned(source, options | again))
+        for options in {"target": "trtllm"}, {"target": "vllm", "exclude": ["down_proj"]}, {"recipe": "current", "format": "hf"}:
+            yield from (f"{options}: {problem}" for problem in planned(SAMPLES / "tiny-llama", options))
+
+
+def plan_calls() -> Iterator[str]:
+    source = SAMPLES / "tiny-llama"
+    config, tensors = json.loads((source / "config.json").read_text()), stored(source)
+    name = "model.layers.0.mlp.down_proj.weight"
+    plan = fp8conv.Plan(config, tensors, recipe="blockwise")
+    entry = plan.entries[name]
+    if (entry.action, entry.recipe, entry.needed) != ("quantize", "blockwise", (name,)) or plan.entries["model.norm.weight"].action != "keep":
+        yield f"{entry}"
+    rows = dict(plan.convert([(name, tensors[name])]))
+    columns = dict(plan.convert([(name, tensors[name])], scales_by_columns=True))
+    scale = f"{name}_scale_inv"
+    if not torch.equal(rows[scale], columns[scale]) or columns[scale].stride()[0] != 1 or columns[scale].stride()[1] % 4:
+        yield f"scales by columns: {columns[scale].shape}, {columns[scale].stride()}"
+    shared = fp8conv.Plan(config, tensors, recipe="current", target="vllm")
+    partial = next((n, e) for n, e in shared.entries.items() if len(e.needed) > 1)
+    for given, kind in (((partial[0], tensors[partial[0]]), "which did not come"), (("x", tensors[name]), "is not in the plan"),
+                        ((partial[0], tensors[partial[0]].half()), "the plan has")):
+        try:
+            list(shared.convert([given]))
+            yield f"no error: {kind}"
+        except ValueError as error:
+            if kind not in str(error):
+                yield f"{error}, expected {kind}"
+
+
 # Ctrl-C.
 
 def interrupted() -> Iterator[str]:
@@ -458,6 +533,8 @@ def main() -> None:
     report("FP8 within a model", enabled())
     for experts in "eager", "grouped_mm":
         report(f"FP8 within experts, {experts}", enabled_experts(experts))
+    report("plans are the files of quantize", plans())
+    report("calls of a plan", plan_calls())
     report("Ctrl-C ends a job", interrupted())
     finish()
 

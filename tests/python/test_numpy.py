@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The module with numpy alone: numbers against formulas of the recipes, arguments that are wrong, jobs."""
+import json
 import os
 import pathlib
 import tempfile
@@ -193,6 +194,27 @@ class Wrong(unittest.TestCase):
         np.testing.assert_array_equal(fp8conv.quantize(ODD)[0].view(np.uint8), fp8conv.quantize(W)[0].view(np.uint8))
         codes, scale_inv = fp8conv.quantize(np.zeros((0, 8), F32))
         self.assertEqual((codes.shape, scale_inv.shape), ((0, 8), (0, 1)))
+
+
+class Plans(unittest.TestCase):
+    def test_a_plan_is_what_quantize_does(self) -> None:
+        config = json.loads((MODEL / "config.json").read_text())
+        name, norm = "model.layers.0.mlp.down_proj.weight", "model.norm.weight"
+        w = matrix(128, 256)
+        plan = fp8conv.Plan(config, {name: w, norm: ((128,), "float32")}, recipe="blockwise")
+        self.assertEqual([(e.action, e.recipe) for e in plan.entries.values()], [("quantize", "blockwise"), ("keep", None)])
+        self.assertEqual(plan.config["quantization_config"]["weight_block_size"], [128, 128])
+        got = dict(plan.convert([(norm, w[0, :128]), (name, w)]))
+        self.assertEqual(set(got), {name, f"{name}_scale_inv", norm})
+        codes, scale_inv = expected(w, "blockwise")
+        np.testing.assert_array_equal(got[name].view(np.uint8), codes)
+        np.testing.assert_array_equal(got[f"{name}_scale_inv"], scale_inv)
+        with self.assertRaisesRegex(fp8conv.Error, "unknown recipe 'fp4'"):
+            fp8conv.Plan(config, {name: w}, recipe="fp4")
+        with self.assertRaisesRegex(TypeError, "dtype is"):
+            fp8conv.Plan(config, {name: ((1, 1), "real")})
+        with self.assertRaisesRegex(ValueError, "the plan has F32"):
+            list(plan.convert([(name, w.T)]))
 
 
 class Jobs(unittest.TestCase):

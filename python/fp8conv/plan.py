@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plan of a conversion: what `fp8conv quantize` decides about the tensors of a model, and the tensors that it writes."""
+from __future__ import annotations
+
+import ctypes as c
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from . import _c
+from .tensors import is_torch, new_bytes
+
+# The types of safetensors, as numpy (ml_dtypes) and torch name them.
+TYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn",
+         "F8_E5M2": "float8_e5m2", "F8_E8M0": "float8_e8m0fnu", "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8",
+         "U64": "uint64", "U32": "uint32", "U16": "uint16", "U8": "uint8", "BOOL": "bool"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+    """A tensor that becomes of another one; dtype as safetensors has it."""
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """What becomes of a tensor.
+
+    action: "quantize", "keep" or "drop" (a scale that goes into its weight).  recipe: its name, None: kept.
+    reason, source: why it is kept, or has another recipe than the others, and whose rule it is.
+    needed: the names of all tensors that its conversion reads, with itself."""
+    action: str
+    recipe: str | None
+    reason: str | None
+    source: str | None
+    outputs: tuple[Output, ...]
+    needed: tuple[str, ...]
+
+
+def _type_of(x: Any) -> str:
+    """Returns the type of safetensors for a name, or a dtype of numpy or torch."""
+    text = x if isinstance(x, str) else str(getattr(x, "name", None) or getattr(x, "__name__", None) or x)
+    text = text.removeprefix("torch.")
+    if text in TYPES:
+        return text
+    for name, known in TYPES.items():
+        if text == known:
+            return name
+    raise TypeError(f"dtype is {x!r}, expected a type of safetensors such as 'BF16', or of numpy or torch")
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode(errors="replace")
+
+
+class _Held:
+    """A tensor in contiguous memory of this process."""
+
+    def __init__(self, x: Any) -> None:
+        if is_torch(x):
+            self.x = x.detach().cpu().contiguous()
+            self.address, self.bytes = self.x.data_ptr(), self.x.nbytes
+        elif hasattr(x, "ctypes"):
+            import numpy
+            self.x = numpy.ascontiguousarray(x)
+            self.address, self.bytes = self.x.ctypes.data, self.x.nbytes
+        else:
+            raise TypeError(f"a tensor is {type(x).__name__}, expected a numpy array or a torch tensor")
+
+
+class Plan:
+    """What `fp8conv quantize` does with a model, decided once; then its tensors, in any order.
+
+    config: config.json as a dict or text; None: no family is known.
+    tensors: for each name (shape, dtype), or the tensor; dtype of numpy, of torch, or as safetensors names it.
+    recipe, target and options: as the long options of fp8conv-quantize(1): exclude=["lm_head"], format="modelopt"."""
+
+    def __init__(self, config: Mapping | str | None, tensors: Mapping[str, Any], *, recipe: str | None = None,
+                 target: str | None = None, **options: Any) -> None:
+        self._context, self._handle = _c.context(), c.c_void_p()
+        self.names = list(tensors)
+        items, keep = (_c.Item * len(self.names))(), []
+        self._given: list[tuple[str, tuple[int, ...]]] = []
+        for item, (name, given) in zip(items, tensors.items()):
+            shape, dtype = given if isinstance(given, tuple) else (given.shape, given.dtype)
+            sizes = (c.c_uint64 * len(shape))(*shape)
+            held = None if isinstance(given, tuple) else _Held(given)
+            keep += [sizes, held]
+            self._given.append((_type_of(dtype), tuple(shape)))
+            item.__init__(name=name.encode(), dtype=self._given[-1][0].encode(), n_dims=len(shape), shape=sizes,
+                          data=held and held.address)
+        text = json.dumps(config) if isinstance(config, Mapping) else config
+        words = {key.replace("_", "-"): value for key, value in options.items() if value is not None}
+        words |= {key: value for key, value in (("recipe", recipe), ("target", target)) if value is not None}
+        model = _c.Model(config=text and text.encode(), n_tensors=len(items), tensors=items)
+        _c.call("plan_create", self._context.handle, model, json.dumps(words).encode(), c.byref(self._handle))
+        self._entries = [self._entry(i) for i in range(len(self.names))]
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            _c.lib.fp8conv_plan_destroy(self._handle)
+
+    def _entry(self, i: int) -> Entry:
+        e = _c.Entry()
+        _c.call("plan_entry", self._handle, i, c.byref(e))
+        outputs = tuple(Output(_text(o.name), _text(o.dtype), tuple(o.shape[:o.n_dims])) for o in e.outputs[:e.n_outputs])
+        return Entry(_text(e.action), _text(e.recipe), _text(e.reason), _text(e.source), outputs,
+                     tuple(self.names[k] for k in e.needed[:e.n_needed]))
+
+    @property
+    def entries(self) -> dict[str, Entry]:
+        """What becomes of each tensor."""
+        return dict(zip(self.names, self._entries))
+
+    def text(self, name: str) -> str | None:
+        """Returns "config.json", "hf_quant_config.json", "params.json", "quantization_config" or "notes" of the output."""
+        return _text(_c.lib.fp8conv_plan_text(self._handle, name.encode()))
+
+    @property
+    def config(self) -> dict | None:
+        """config.json of the output, with its quantization_config."""
+        text = self.text("config.json")
+        return None if text is None else json.loads(text)
+
+    @property
+    def notes(self) -> list[str]:
+        return (self.text("notes") or "").splitlines()
+
+    def convert(self, tensors: Iterable[tuple[str, Any]], *, scales_by_columns: bool = False) -> Iterator[tuple[str, Any]]:
+        """Yields (name, tensor) of the output, byte for byte as `fp8conv quantize` writes it, as soon as the tensors that it
+        needs have come: kept tensors themselves, and new ones of the kind and on the device of their source.
+
+        scales_by_columns: F32 scales of blocks lie by columns, padded to a multiple of 4 rows, as DeepGEMM reads them."""
+        index = {name: i for i, name in enumerate(self.names)}
+        waiting: dict[int, Any] = {}                # tensors that came, whose entries are not complete
+        readers: dict[int, set[int]] = {}           # entries that read a tensor and are not converted
+        for i, entry in enumerate(self._entries):
+            for name in entry.needed:
+                readers.setdefault(index[name], set()).add(i)
+        for name, x in tensors:
+            if name not in index:
+                raise ValueError(f"tensor '{name}' is not in the plan")
+            i = index[name]
+            if (_type_of(x.dtype), tuple(x.shape)) != self._given[i]:
+                raise ValueError(f"tensor '{name}' is {_type_of(x.dtype)} {tuple(x.shape)}, the plan has "
+                                 f"{self._given[i][0]} {self._given[i][1]}")
+            outputs = self._entries[i].outputs
+            if self._entries[i].action == "keep" and [(o.dtype, o.shape) for o in outputs] == [self._given[i]]:
+                yield outputs[0].name, x
+                readers.get(i, set()).discard(i)
+            if not readers.get(i):
+                continue
+            waiting[i] = x
+            ready = [j for j in sorted(readers[i]) if j in waiting and all(index[n] in waiting for n in self._entries[j].needed)]
+            if ready:
+                yield from self._apply(ready, {index[n] for j in ready for n in self._entries[j].needed}, waiting, scales_by_columns)
+            for j in ready:
+                for n in self._entries[j].needed:
+                    readers[index[n]].discard(j)
+            for k in [k for k in waiting if not readers[k]]:
+                del waiting[k]
+        left = [i for i in waiting if i in readers[i]]
+        if left:
+            missing = next(n for n in self._entries[left[0]].needed if index[n] not in waiting)
+            raise ValueError(f"tensor '{self.names[left[0]]}' needs '{missing}', which did not come")
+
+    def _apply(self, ready: list[int], needed: set[int], waiting: dict[int, Any], by_columns: bool) -> Iterator[tuple[str, Any]]:
+        rows, keep, made = (_c.Conversion * len(needed))(), [], []
+        for row, i in zip(rows, sorted(needed)):
+            held, outputs = _Held(waiting[i]), None
+            if i in ready and self._entries[i].outputs:
+                new = [(output, *self._new(waiting[i], output, by_columns)) for output in self._entries[i].outputs]
+                outputs = (c.c_void_p * len(new))(*(address for _, _, address in new))
+                made += [(output.name, tensor, waiting[i]) for output, tensor, _ in new]
+            keep += [held, outputs]
+            row.__init__(tensor=i, data=held.address, bytes=held.bytes, outputs=outputs, scales_by_columns=by_columns)
+        _c.call("plan_apply", self._handle, rows, len(rows))
+        for name, tensor, source in made:
+            yield name, tensor.to(source.device) if is_torch(source) else tensor
+
+    def _new(self, like: Any, output: Output, by_columns: bool) -> tuple[Any, int]:
+        """Returns memory for an output as a tensor, and its address."""
+        shape, dtype = output.shape, TYPES[output.dtype]
+        if not (by_columns and output.dtype == "F32" and len(shape) > 1):
+            return new_bytes(like, shape, dtype)
+        padded = shape[-2] + -shape[-2] % 4
+        whole, address = new_bytes(like, (*shape[:-2], shape[-1], padded), dtype)
+        return whole.swapaxes(-1, -2)[..., :shape[-2], :], address
