@@ -432,7 +432,8 @@ def planned(source: pathlib.Path, options: dict) -> Iterator[str]:
     config, tensors = json.loads((source / "config.json").read_text()), stored(source)
     with scratch() as folder:
         try:
-            plan = fp8conv.Plan(config, {name: (tuple(x.shape), x.dtype) for name, x in tensors.items()}, **options)
+            shapes = {name: (tuple(x.shape), x.dtype) for name, x in tensors.items()}
+            plan = fp8conv.Plan(config, tensors if "requantize" in options else shapes, **options)
         except fp8conv.Error as error:
             try:
                 fp8conv.run("quantize", source, output=folder / "out", quiet=True, **options)
