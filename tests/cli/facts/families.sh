@@ -59,6 +59,24 @@ python3 "$CLI/terminal.py" "$FP8CONV" families >screen
 [ "$(wc -L <screen)" -le 80 ] || awk 'length > 80' screen
 python3 "$CLI/terminal.py" "$FP8CONV" families gpt_oss | tr -d '\r'
 
+mkdir then
+cd then
+"$FP8CONV" formats
+"$FP8CONV" formats --json >j
+"$FP8CONV" formats >t
+json j 'list(j) == ["schema", "formats"]' \
+	'[f["name"] for f in j["formats"]] == ["compressed-tensors", "hf", "modelopt"]' \
+	'all(list(f) == ["name", "summary", "recipes"] for f in j["formats"])' \
+	'"".join("%s\t%s\t%s\n" % (f["name"], r["recipe"], " ".join(
+	         e + "(dense)" * (e in r["dense_only"]) for e in r["engines"])) for f in j["formats"]
+	         for r in f["recipes"]) == open("t").read()'
+"$FP8CONV" recipes | cut -f 1
+[ "$("$FP8CONV" recipes | awk -F '\t' 'NF != 3' | wc -l)" -eq 0 ] || echo "not three fields"
+"$FP8CONV" recipes --json >j
+json j 'list(j) == ["schema", "recipes"]' \
+	'[r["name"] for r in j["recipes"]] == ["blockwise", "channelwise", "current", "delayed", "mxfp8"]' \
+	'all(list(r) == ["name", "summary", "origin", "needs_history"] for r in j["recipes"])' \
+	'[r["name"] for r in j["recipes"] if r["needs_history"]] == ["delayed"]'
 #1> step3p7	convert by rows	calibrate in torch	-
 #1>
 #1> step3p5 step3p7	*.moe.{gate,up,down}_proj	stack	engine			sglang models/step3p5.py
@@ -109,3 +127,21 @@ python3 "$CLI/terminal.py" "$FP8CONV" families gpt_oss | tr -d '\r'
 #1> gpt_oss
 #1>   entry      *.experts.*, in compressed-tensors for vllm
 #1>              re:.*\.#\.mlp\.experts.* [engine: vllm gpt_oss.py]
+#1> compressed-tensors	blockwise	vllm sglang trtllm transformers(dense)
+#1> compressed-tensors	channelwise	vllm sglang trtllm transformers
+#1> compressed-tensors	current	vllm sglang transformers
+#1> compressed-tensors	delayed	vllm sglang transformers
+#1> compressed-tensors	mxfp8	vllm transformers(dense)
+#1> hf	blockwise	vllm sglang trtllm transformers
+#1> hf	current	vllm sglang transformers
+#1> hf	delayed	vllm sglang transformers
+#1> hf	mxfp8	vllm sglang trtllm transformers
+#1> modelopt	blockwise	vllm(dense) trtllm
+#1> modelopt	channelwise	vllm(dense) trtllm
+#1> modelopt	delayed	vllm sglang trtllm
+#1> modelopt	mxfp8	vllm sglang trtllm
+#1> blockwise
+#1> channelwise
+#1> current
+#1> delayed
+#1> mxfp8
