@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/words.h"
 #include "cli/print/json.h"
 #include "cli/print/table.h"
 #include "cli/print/wrap.h"
@@ -124,7 +123,6 @@ void families_print_json(const struct families *families)
 {
 	const struct profile *profile = &families->profile;
 	struct json_out out = { .stream = program.out };
-	char action[WORD_SIZE];
 
 	json_out_begin(&out);
 	json_out_open(&out, "families", '[');
@@ -138,8 +136,7 @@ void families_print_json(const struct families *families)
 		json_out_open(&out, NULL, '{');
 		row_families_json(&out, row);
 		json_out_text(&out, "pattern", row->pattern);
-		json_out_text(&out, "action",
-			      words_get(PROFILE_ACTION_WORDS, (int)row->action, action));
+		json_out_text(&out, "action", profile_actions[row->action].word);
 		json_out_text(&out, "rule", rule_word(row));
 		names_json(&out, "recipes", recipe_names(row->on));
 		names_json(&out, "formats", format_names(row->on));
@@ -178,40 +175,20 @@ static void print_families(const struct families *families, bool aligned)
 	buf_release(&convert);
 }
 
-/* What is printed of rows that say nothing themselves. */
-static const char *const phrases[] = {
-	[PROFILE_KEEP] = "kept in high precision",
-	[PROFILE_BARE] = "kept in high precision",
-	[PROFILE_GENERAL] = "as the general rules say",
-	[PROFILE_RAGGED] = "may end in a partial block of rows",
-	[PROFILE_BOND] = "engines merge them: quantized together or not at all",
-	[PROFILE_STACK] = "the experts stay in one 3-D tensor",
-	[PROFILE_SPLIT] = "each expert's matrix becomes a tensor",
-	[PROFILE_TABLE] = "becomes FP8 with one scale for the model",
-	[PROFILE_CONFIG] = "is written to config.json",
-	[PROFILE_FORMAT] = "is the format where the command names none",
-	[PROFILE_NOT_LOADED] = "is not loaded in FP8",
-	[PROFILE_CACHE] = "scales of its KV cache are not loaded",
-	[PROFILE_NAME] = "its name in a skip list",
-	[PROFILE_ENTRY] = "an entry of the skip list where it is kept",
-};
-
 /* Prints a row below the line of its families. */
 static void print_row(const struct profile_row *row, size_t width)
 {
 	struct buf text = { 0 }, source = { 0 };
-	char action[WORD_SIZE];
 
 	put_conditions(&text, row);
-	fprintf(program.out, "  %-*s", PATTERN_COLUMN - 2,
-		words_get(PROFILE_ACTION_WORDS, (int)row->action, action));
+	fprintf(program.out, "  %-*s", PATTERN_COLUMN - 2, profile_actions[row->action].word);
 	buf_printf(&source, "%s%s%s", row->pattern, text.len ? ", " : "",
 		   text.len ? text.data : "");
 	wrap_print(source.data, PATTERN_COLUMN, PATTERN_COLUMN, width);
 	source.len = 0;
 	buf_printf(&source, "%s: %s", rule_word(row), row->source);
-	wrap_print_source(row->said ? row->said : phrases[row->action], source.data, PATTERN_COLUMN,
-			  width);
+	wrap_print_source(row->said ? row->said : profile_actions[row->action].phrase, source.data,
+			  PATTERN_COLUMN, width);
 	buf_release(&text);
 	buf_release(&source);
 }
@@ -235,7 +212,6 @@ static void print_lines(const struct profile *profile)
 {
 	struct table table = { .columns = "lllllll" };
 	struct buf conditions = { 0 };
-	char action[WORD_SIZE];
 
 	for (size_t i = 0; i < profile->n; i++) {
 		const struct profile_row *row = profile->rows[i];
@@ -245,7 +221,7 @@ static void print_lines(const struct profile *profile)
 		put_conditions(&conditions, row);
 		table_cell(&table, row->families);
 		table_cell(&table, row->pattern);
-		table_cell(&table, words_get(PROFILE_ACTION_WORDS, (int)row->action, action));
+		table_cell(&table, profile_actions[row->action].word);
 		table_cell(&table, rule_word(row));
 		table_cell(&table, conditions.data);
 		table_cell(&table, row->said ? row->said : "");

@@ -7,6 +7,10 @@
 #include "base/mem.h"
 #include "names/tensor_name.h"
 
+#define ACTION(action, word, phrase) [action] = { word, phrase },
+
+const struct profile_action_words profile_actions[] = { PROFILE_ACTIONS(ACTION) };
+
 /* --- families --- */
 
 static bool name_matches(const char *pattern, size_t n, const char *name)

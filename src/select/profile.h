@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/words.h"
 #include "format/format.h"
 #include "names/config.h"
 #include "names/fusion.h"
@@ -22,29 +23,44 @@
 enum profile_level { PROFILE_VENDOR, PROFILE_ENGINE, PROFILE_NONE };
 #define PROFILE_WORDS "vendor|engine|none" /* in the order of enum profile_level */
 
-/* What a row asks for, in the words of `fp8conv families`. */
-enum profile_action {
-	PROFILE_KEEP,	    /* kept in high precision */
-	PROFILE_BARE,	    /* the same; engines build the module so, and need no name of it */
-	PROFILE_GENERAL,    /* the general rules decide */
-	PROFILE_RAGGED,	    /* engines load it with a partial block of rows at its end */
-	PROFILE_BOND,	    /* merged by engines in the order of the pattern's braces */
-	PROFILE_STACK,	    /* experts in one tensor that stays 3-D */
-	PROFILE_SPLIT,	    /* experts in one tensor, each written as a tensor of its own */
-	PROFILE_TABLE,	    /* an embedding table that becomes FP8 with one scale for the model */
-	PROFILE_CONFIG,	    /* the pattern is a member of config.json: "expert_dtype=fp8" */
-	PROFILE_FORMAT,	    /* the pattern is the format that a job takes by itself */
-	PROFILE_NOT_LOADED, /* engines do not load it in FP8: a note, and refused for a target */
-	PROFILE_CACHE,	    /* engines do not load the scales of its KV cache: a note */
-	PROFILE_CACHE_STOP, /* engines stop at these scales: a note, and refused for a target */
-	PROFILE_NAME, /* "OLD=NEW": how engines name modules in a skip list (engine_names.h) */
-	/* `said` is an entry that engines need where such a module is kept; "#" in it is the number
-	 * of the module's layer, and hf has it without "re:" */
-	PROFILE_ENTRY,
-};
-#define PROFILE_ACTION_WORDS                                                             \
-	"keep|bare|general|ragged|fuse|stack|split|table|config|format|not-loaded|cache" \
-	"|cache-stop|name|entry"
+/* clang-format off */
+/* What a row asks for, in the words of `fp8conv families`, which prints the phrase for a row that
+ * says nothing itself. */
+#define PROFILE_ACTIONS(X) \
+	X(PROFILE_KEEP, "keep", "kept in high precision") \
+	/* engines build the module so, and need no name of it */ \
+	X(PROFILE_BARE, "bare", "kept in high precision") \
+	X(PROFILE_GENERAL, "general", "as the general rules say") \
+	/* engines load it with a partial block of rows at its end */ \
+	X(PROFILE_RAGGED, "ragged", "may end in a partial block of rows") \
+	/* merged by engines in the order of the pattern's braces */ \
+	X(PROFILE_BOND, "fuse", "engines merge them: quantized together or not at all") \
+	X(PROFILE_STACK, "stack", "the experts stay in one 3-D tensor") \
+	X(PROFILE_SPLIT, "split", "each expert's matrix becomes a tensor") \
+	/* an embedding table that becomes FP8 with one scale for the model */ \
+	X(PROFILE_TABLE, "table", "becomes FP8 with one scale for the model") \
+	/* the pattern is a member of config.json: "expert_dtype=fp8" */ \
+	X(PROFILE_CONFIG, "config", "is written to config.json") \
+	/* the pattern is the format that a job takes by itself */ \
+	X(PROFILE_FORMAT, "format", "is the format where the command names none") \
+	/* engines do not load it in FP8: a note, and refused for a target */ \
+	X(PROFILE_NOT_LOADED, "not-loaded", "is not loaded in FP8") \
+	/* engines do not load the scales of its KV cache: a note */ \
+	X(PROFILE_CACHE, "cache", "scales of its KV cache are not loaded") \
+	/* engines stop at these scales: a note, and refused for a target */ \
+	X(PROFILE_CACHE_STOP, "cache-stop", NULL) \
+	/* "OLD=NEW": how engines name modules in a skip list (engine_names.h) */ \
+	X(PROFILE_NAME, "name", "its name in a skip list") \
+	/* `said` is an entry that engines need where such a module is kept; "#" in it is the \
+	 * number of the module's layer, and hf has it without "re:" */ \
+	X(PROFILE_ENTRY, "entry", "an entry of the skip list where it is kept")
+
+enum profile_action { PROFILE_ACTIONS(WORDS_ID) N_PROFILE_ACTIONS };
+/* clang-format on */
+
+extern const struct profile_action_words {
+	const char *word, *phrase;
+} profile_actions[N_PROFILE_ACTIONS];
 
 /* Conditions of a row, in three groups; a group without a bit always holds. */
 enum {
