@@ -52,10 +52,15 @@ absent=
 for package in $PACKAGES "$@"; do
 	dpkg -s "$package" >/dev/null 2>&1 || absent="$absent $package"
 done
-[ -z "$absent" ] && exit 0
-echo "make deps: installing$absent"
 sudo=
 [ "$(id -u)" = 0 ] || sudo=sudo
-$sudo apt-get update -q
+# install PACKAGE...
+install() {
+	echo "make deps: installing $*"
+	$sudo apt-get update -q && DEBIAN_FRONTEND=noninteractive $sudo apt-get install -q -y --no-install-recommends "$@"
+}
 # shellcheck disable=SC2086
-DEBIAN_FRONTEND=noninteractive $sudo apt-get install -q -y --no-install-recommends $absent
+[ -z "$absent" ] || install $absent
+# The tests of the Python module take numpy, and are skipped without it.
+python3 -c 'import numpy' 2>/dev/null || dpkg -s python3-numpy >/dev/null 2>&1 || install python3-numpy ||
+	echo "make deps: no numpy: the tests of the Python module are skipped"

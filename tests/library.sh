@@ -1,10 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The shared library as it is installed: it exports what its header declares and nothing else, and the example compiles by
-# pkg-config and runs.  BUILD: where it was built; SANITIZE: what with.
+# The shared library and the Python module as they are installed: it exports what its header declares and nothing else, the
+# module passes python.py with numpy alone, and the example compiles by pkg-config and runs.  BUILD: where it was built;
+# SANITIZE: what with.
 set -eu
 cd "$(dirname "$0")/.."
-: "${BUILD:=build}"
+: "${BUILD:=build}" "${SANITIZE:=}"
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 so=$BUILD/libfp8conv.so.1
@@ -18,6 +19,25 @@ readelf -d "$so" | grep -q 'SONAME.*\[libfp8conv.so.1\]'
 unset MAKEFLAGS
 make -s -o all install BUILD="$BUILD" DESTDIR="$scratch/installed" PREFIX=/usr >"$scratch/log" 2>&1 || { cat "$scratch/log"; exit 1; }
 usr=$scratch/installed/usr
+
+# Where it was installed, the module finds the library without a loader's path, and needs no package.
+module() {
+	PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$usr/lib/python3/dist-packages "$@"
+}
+python=
+for name in python3 /usr/bin/python3 "${HOME:-/root}"/.cache/fp8conv/venv-*/bin/python; do
+	"$name" -c 'import numpy' 2>/dev/null && python=$name && break
+done
+if [ "$SANITIZE" ]; then
+	echo "SKIPPED library/python: Python is built without the sanitizer"
+else
+	module python3 -S -c 'import fp8conv, sys; assert "numpy" not in sys.modules; fp8conv.run("recipes", json=True).output["recipes"]'
+	if [ "$python" ]; then
+		module "$python" tests/python.py >"$scratch/log" 2>&1 || { cat "$scratch/log"; exit 1; }
+	else
+		echo "SKIPPED library/python: no python3 with numpy (python3-numpy)"
+	fi
+fi
 if ! command -v pkg-config >/dev/null; then
 	echo "SKIPPED library: no pkg-config"
 	exit 0

@@ -74,9 +74,6 @@ struct calibrate_result {
 	double perplexity; /* over all tokens of this run */
 };
 
-/* Does the precision of the parameters mean fp32 products? */
-bool calibrate_is_f32(const struct calibrate_params *params);
-
 /* Returns the passes that the history keeps. */
 uint64_t calibrate_history_len(const struct calibrate_params *params);
 

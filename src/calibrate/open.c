@@ -76,7 +76,7 @@ static uint64_t histogram_size(const struct calibrate_plan *plan, int n_threads)
 	return (2 * (uint64_t)plan->n_modules + 2 * (uint64_t)n_threads * max) * site_bytes;
 }
 
-bool calibrate_is_f32(const struct calibrate_params *params)
+static bool is_f32(const struct calibrate_params *params)
 {
 	return params->precision && !strcmp(params->precision, "f32");
 }
@@ -121,7 +121,7 @@ static int plan_make(struct calibrate_plan *plan, const struct calibrate_params 
 		.n_models = 1,
 		.data = &plan->share.own,
 		.executor = params->backend->executor,
-		.is_f32 = calibrate_is_f32(params),
+		.is_f32 = is_f32(params),
 		.n_devices = (size_t)params->n_devices,
 		.n_threads = params->n_threads,
 		.max_memory = params->max_memory,

@@ -94,12 +94,9 @@ struct weights_kind {
 	enum dtype dtype; /* of the products */
 };
 
-/* Return bytes: of a matrix in memory; of a piece of it while a thread loads it; of the matrices of
- * all layers and the head; of the largest
- * layer, or the head, and if `ahead` of the stage before it (the head comes before the first
- * layer), with the memory for the largest pieces, which each thread keeps. */
-uint64_t weights_linear_size(const struct linear_ref *ref, const struct weights_kind *kind);
-uint64_t weights_piece_size(const struct linear_ref *ref, const struct weights_kind *kind);
+/* Return bytes: of the matrices of all layers and the head; of the largest layer, or the head, and
+ * if `ahead` of the stage before it (the head comes before the first layer), with the memory for
+ * the largest pieces, which each thread keeps. */
 uint64_t weights_model_size(const struct model *model, const struct weights_kind *kind);
 uint64_t weights_layer_size(const struct model *model, const struct weights_kind *kind,
 			    int n_threads, bool ahead);

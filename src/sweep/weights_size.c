@@ -4,14 +4,14 @@
  */
 #include "sweep/weights.h"
 
-uint64_t weights_linear_size(const struct linear_ref *ref, const struct weights_kind *kind)
+static uint64_t linear_size(const struct linear_ref *ref, const struct weights_kind *kind)
 {
 	return (uint64_t)ref->n * ref->k * dtype_bits(kind->dtype) / 8;
 }
 
-uint64_t weights_piece_size(const struct linear_ref *ref, const struct weights_kind *kind)
+static uint64_t piece_size(const struct linear_ref *ref, const struct weights_kind *kind)
 {
-	uint64_t size = weights_linear_size(ref, kind);
+	uint64_t size = linear_size(ref, kind);
 
 	return ref->n ? size / ref->n * kind->executor->portion(PORTION_WEIGHT, ref->n) : 0;
 }
@@ -25,13 +25,13 @@ struct load_size {
 static void load_size_add(struct load_size *size, const struct linear_ref *ref,
 			  const struct weights_kind *kind)
 {
-	uint64_t piece = weights_piece_size(ref, kind);
+	uint64_t piece = piece_size(ref, kind);
 	size_t rows;
 
 	if (!ref->n)
 		return;
 	rows = kind->executor->portion(PORTION_WEIGHT, ref->n);
-	size->weights += weights_linear_size(ref, kind);
+	size->weights += linear_size(ref, kind);
 	size->largest_piece = piece > size->largest_piece ? piece : size->largest_piece;
 	size->n_pieces += (ref->n + rows - 1) / rows;
 }

@@ -12,7 +12,7 @@ import numpy as np
 import fp8conv
 
 F32 = np.float32
-MODEL = pathlib.Path(__file__).resolve().parents[2] / "sample_checkpoints/tiny-llama"
+MODEL = pathlib.Path(__file__).resolve().parents[1] / "sample_checkpoints/tiny-llama"
 # OCP E4M3: code s eeee mmm; 0x7F is NaN.
 E4M3 = np.array([(c & 7) * 2.0 ** -9 if c < 8 else (8 + (c & 7)) * 2.0 ** ((c >> 3) - 10) for c in range(127)])
 
@@ -165,8 +165,8 @@ WRONG = [
     (lambda: fp8conv.quantize(W, out=(CODES[:4], SCALE)), fp8conv.Error, "rowwise has the shape (1, 4, 8), expected (1, 8, 8)"),
     (lambda: fp8conv.quantize(W, out=(W, SCALE)), fp8conv.Error, "rowwise has elements of F32, expected F8_E4M3"),
     (lambda: fp8conv.quantize(W, "current", out=(CODES, READ_ONLY[:1, :1])), ValueError, "out[1] is read-only"),
-    (lambda: fp8conv.dequantize(W, SCALE), fp8conv.Error, "the codes have elements of F32"),
-    (lambda: fp8conv.dequantize(CODES, W), fp8conv.Error, None),
+    (lambda: fp8conv.dequantize(W, SCALE, "f32"), fp8conv.Error, "the codes have elements of F32"),
+    (lambda: fp8conv.dequantize(CODES, W, "f32"), fp8conv.Error, None),
     (lambda: fp8conv.dequantize(CODES, W[:3]), ValueError, "3 scales for 8 rows are no blocks"),
     (lambda: fp8conv.dequantize(CODES, SCALE, "f64"), ValueError, "dtype is 'f64'"),
     (lambda: fp8conv.dequantize(CODES, SCALE, "f32", out=READ_ONLY), ValueError, "out is read-only"),
