@@ -59,7 +59,8 @@ struct fp8conv_options {
 int fp8conv_context_create(const struct fp8conv_options *options, struct fp8conv_context **context,
 			   struct fp8conv_error *error);
 
-/* Destroys a context and its recipes; its states must be destroyed before.  Ignores NULL. */
+/* Destroys a context and its recipes.  States that are still there can only be destroyed.  Ignores
+ * NULL. */
 void fp8conv_context_destroy(struct fp8conv_context *context);
 
 /* -- Recipes -------------------------------------------------------------- */
@@ -195,7 +196,7 @@ struct fp8conv_state;
 enum fp8conv_mode { FP8CONV_FORWARD, FP8CONV_BACKWARD };
 
 /* Creates the state of n_gemms GEMMs, with 3 * n_gemms or 2 * n_gemms slots: scales 1, no history.
- * The caller destroys it before the context. */
+ * The caller destroys it. */
 int fp8conv_state_create(struct fp8conv_context *context, const struct fp8conv_recipe *recipe,
 			 int mode, size_t n_gemms, struct fp8conv_state **state,
 			 struct fp8conv_error *error);

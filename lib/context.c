@@ -50,6 +50,8 @@ int context_take(struct fp8conv_context *context, struct err *err)
 {
 	if (!context)
 		return err_set(err, ERR_USAGE, "the context is NULL");
+	if (atomic_load(&context->destroyed))
+		return err_set(err, ERR_USAGE, "the context is destroyed");
 	if (atomic_exchange(&context->busy, true))
 		return err_set(err, ERR_USAGE,
 			       "the context is in use by another call: make one for each thread");
@@ -77,6 +79,7 @@ static int create(const struct fp8conv_options *options, struct fp8conv_context 
 	if (!backend)
 		return -1;
 	*context = xcalloc(1, sizeof **context);
+	atomic_init(&(*context)->n_owners, 1);
 	(*context)->backend = (*context)->contexts.backend = backend;
 	(*context)->n_threads = n_threads ? n_threads : process_cpus();
 	return 0;
@@ -88,6 +91,12 @@ EXPORTED int fp8conv_context_create(const struct fp8conv_options *options,
 	struct err err = { 0 };
 
 	return error_out(create(options, context, &err), &err, error);
+}
+
+void context_drop(struct fp8conv_context *context)
+{
+	if (atomic_fetch_sub(&context->n_owners, 1) == 1)
+		free(context);
 }
 
 EXPORTED void fp8conv_context_destroy(struct fp8conv_context *context)
@@ -105,5 +114,6 @@ EXPORTED void fp8conv_context_destroy(struct fp8conv_context *context)
 		free(recipe->options);
 		free(recipe);
 	}
-	free(context);
+	atomic_store(&context->destroyed, true);
+	context_drop(context);
 }

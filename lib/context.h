@@ -22,6 +22,8 @@ struct fp8conv_recipe {
 
 struct fp8conv_context {
 	atomic_bool busy; /* a thread is in a function with this context */
+	atomic_bool destroyed;
+	atomic_size_t n_owners; /* the caller, until it destroys it, and the states */
 	int n_threads;
 	const struct backend *backend;
 	struct fp8conv_recipe *recipes;
@@ -36,6 +38,9 @@ struct fp8conv_context {
  * it.  context_leave() gives it back where context_take() did not fail. */
 int context_take(struct fp8conv_context *context, struct err *err);
 void context_leave(struct fp8conv_context *context);
+
+/* Ends the part of one of the owners; the last one frees the struct. */
+void context_drop(struct fp8conv_context *context);
 
 /* Frees the groups and the dead states, when no step is open. */
 void autocast_release(struct fp8conv_context *context);

@@ -26,6 +26,7 @@ static int create(struct fp8conv_context *context, const struct fp8conv_recipe *
 		return err_set(err, ERR_USAGE, "n_gemms is %zu, which is 0 or too large", n_gemms);
 	made = xcalloc(1, sizeof *made);
 	made->context = context;
+	atomic_fetch_add(&context->n_owners, 1);
 	recipe_state_init(&made->state, &recipe->row, (enum fp8_mode)mode, n_gemms);
 	made->quantizers = xcalloc(made->state.n_slots, sizeof *made->quantizers);
 	recipe_state_make_quantizers(&made->state, made->quantizers);
@@ -51,6 +52,7 @@ void state_free(struct fp8conv_state *state)
 {
 	recipe_state_release(&state->state);
 	free(state->quantizers);
+	context_drop(state->context);
 	free(state);
 }
 
@@ -59,7 +61,7 @@ EXPORTED void fp8conv_state_destroy(struct fp8conv_state *state)
 {
 	if (!state)
 		return;
-	if (!state->state.touched) {
+	if (!state->state.touched || atomic_load(&state->context->destroyed)) {
 		state_free(state);
 		return;
 	}
