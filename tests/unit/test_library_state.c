@@ -433,90 +433,6 @@ static void *many_calls(void *argument)
 	return NULL;
 }
 
-/* What a second thread finds while a call has the context. */
-struct second {
-	struct fp8conv_context *context;
-	struct fp8conv_state *state;
-	int codes[3];
-	struct fp8conv_error errors[3];
-};
-
-static void *second_run(void *user)
-{
-	struct second *s = user;
-	struct fp8conv_tensor x = tensor((float[1]){ 1 }, FP8CONV_F32, 1, 1);
-	const struct fp8conv_recipe *recipe;
-	float amax;
-
-	s->codes[0] = fp8conv_amax(s->context, &x, &amax, &s->errors[0]);
-	s->codes[1] = fp8conv_recipe_get(s->context, "mxfp8", NULL, &recipe, &s->errors[1]);
-	s->codes[2] = fp8conv_state_quantize(s->state, 0, &x, NULL, &s->errors[2]);
-	return NULL;
-}
-
-/* The reduction of a step is within a call. */
-static int second_reduce(void *user, float *values, size_t n)
-{
-	pthread_t thread;
-
-	(void)values, (void)n;
-	return pthread_create(&thread, NULL, second_run, user) || pthread_join(thread, NULL);
-}
-
-static void a_second_thread_is_refused(void **state)
-{
-	struct second s = { .context = open_context("auto", 2) };
-	const struct fp8conv_recipe *recipe = recipe_of(s.context, "delayed", NULL);
-	struct fp8conv_tensor x = tensor((float[1]){ 1 }, FP8CONV_F32, 1, 1);
-	struct fp8conv_autocast step = { .size = sizeof step,
-					 .calibrating = 1,
-					 .recipe = recipe,
-					 .reduce_max = second_reduce,
-					 .group = &s };
-
-	(void)state;
-	assert_int_equal(
-		fp8conv_state_create(s.context, recipe, FP8CONV_FORWARD, 1, &s.state, NULL), 0);
-	assert_int_equal(fp8conv_context_enter(s.context, &step, NULL), 0);
-	assert_int_equal(fp8conv_state_quantize(s.state, 0, &x, NULL, NULL), 0);
-	assert_int_equal(fp8conv_context_exit(s.context, NULL), 0);
-	for (int i = 0; i < 3; i++)
-		wants(s.codes[i], &s.errors[i], "the context is in use by another call");
-	assert_int_equal(fp8conv_state_quantize(s.state, 0, &x, NULL, NULL), 0);
-	fp8conv_state_destroy(s.state);
-	fp8conv_context_destroy(s.context);
-}
-
-/* Used in a step or not, open or not. */
-static void states_may_outlive_their_context(void **state)
-{
-	struct fp8conv_tensor x = tensor((float[1]){ 1 }, FP8CONV_F32, 1, 1);
-
-	(void)state;
-	for (int used = 0; used < 2; used++) {
-		struct fp8conv_context *context = open_context("auto", 1);
-		const struct fp8conv_recipe *recipe = recipe_of(context, "delayed", NULL);
-		struct fp8conv_autocast step = { .size = sizeof step,
-						 .calibrating = 1,
-						 .recipe = recipe };
-		struct fp8conv_state *states[2];
-		struct fp8conv_error error;
-
-		for (int i = 0; i < 2; i++)
-			assert_int_equal(fp8conv_state_create(context, recipe, FP8CONV_BACKWARD, 1,
-							      &states[i], NULL),
-					 0);
-		assert_int_equal(fp8conv_context_enter(context, &step, NULL), 0);
-		if (used)
-			assert_int_equal(fp8conv_state_quantize(states[0], 0, &x, NULL, NULL), 0);
-		fp8conv_context_destroy(context);
-		wants(fp8conv_state_quantize(states[0], 0, &x, NULL, &error), &error,
-		      "the context is destroyed");
-		fp8conv_state_destroy(states[0]);
-		fp8conv_state_destroy(states[1]);
-	}
-}
-
 static void four_threads_have_a_context_each(void **state)
 {
 	pthread_t threads[4];
@@ -565,8 +481,6 @@ int main(void)
 		cmocka_unit_test(bytes_do_not_depend_on_threads_or_place),
 		cmocka_unit_test(wrong_tensors_are_refused),
 		cmocka_unit_test(wrong_arguments_are_refused),
-		cmocka_unit_test(a_second_thread_is_refused),
-		cmocka_unit_test(states_may_outlive_their_context),
 		cmocka_unit_test(four_threads_have_a_context_each),
 		cmocka_unit_test(recipes_are_supported),
 	};
