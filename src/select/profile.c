@@ -66,7 +66,8 @@ void profile_make(struct profile *profile, const struct model_config *config,
 		  enum profile_level level)
 {
 	*profile = (struct profile){ .level = level, .n_layers = config->size[CONFIG_LAYERS] };
-	if (!add_rows(profile, config->model_types, config->n_model_types) && config->architecture)
+	if (!add_rows(profile, &config->quant_method, config->quant_method != NULL) &&
+	    !add_rows(profile, config->model_types, config->n_model_types) && config->architecture)
 		add_rows(profile, &config->architecture, 1);
 }
 

@@ -225,6 +225,10 @@ const struct profile_row profile_rows[] = {
 	  "transformers _keep_in_fp32_modules" },
 	{ "zaya", "*.mlp.gate.*", PROFILE_KEEP, ENGINE, 0, "router network", "sglang zaya.py" },
 
+	{ "bitnet BitNet* Bitnet*", "*", PROFILE_KEEP, ENGINE, 0,
+	  "BitNet's layers round weights to -1, 0 and 1 when they run, and FP8 layers do not",
+	  "transformers integrations/bitnet.py" },
+
 	/* Mamba mixers that an engine builds without quantization. */
 	{ MAMBA1, "*.mixer.{in,out}_proj", PROFILE_KEEP, ENGINE, FOR_VLLM, VLLM_BARE, OF_MAMBA1 },
 	{ "jamba", "*.mamba.{in,out}_proj", PROFILE_KEEP, ENGINE, FOR_VLLM, VLLM_BARE, OF_MAMBA1 },

@@ -29,6 +29,14 @@ fails 2 "$why 'model.layers.0.self_attn.q_proj.weight': fused with 'model.layers
 fails 2 "$why 'model.layers.0.self_attn.q_proj.weight': not included; no --include matches a linear weight" \
 	quantize fused.safetensors -o d.safetensors --include o_proj
 
+# BF16 weights of BitNet mean something else than they say: transformers rounds them in its BitLinear.
+mkdir bit
+cp fused.safetensors bit/model.safetensors
+for config in '"bitnet"' '"llama", "quantization_config": {"quant_method": "bitnet", "quantization_mode": "online"}'; do
+	echo "{\"model_type\": $config}" >bit/config.json
+	fails 2 "$why * BitNet's layers round weights *" quantize bit -o e
+done
+
 mkdir next
 cd next
 # A source that lacks a tensor is converted, and a note names it; a dry run says the same.
