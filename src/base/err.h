@@ -29,6 +29,7 @@ struct err {
 	bool no_memory; /* ERR_SYSTEM: less work may fit */
 	bool follows;	/* ERR_SYSTEM: because something else has failed before, and is told too */
 	bool shared;	/* all ranks of a group have failed, and return; err_set() keeps it */
+	int detail;	/* what failed, where the function that failed says so; 0: not said */
 	char message[1024];
 };
 

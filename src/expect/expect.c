@@ -29,6 +29,8 @@ static const struct {
 	{ "plbart", EXPECT_LAST_NORM },
 	{ "prophetnet", EXPECT_LAST_NORM },
 	{ "trocr", EXPECT_LAST_NORM },
+	/* transformers saves its dense MLP under the name of the experts */
+	{ "kimi_linear", "mlp.up_proj.weight" },
 	/* the first layer's MLP is dense */
 	{ "axk1", "layers.0.post_mlp_layernorm.weight" },
 	/* rows for tokens beside vocab_size */
@@ -114,6 +116,7 @@ int expect_find(struct expect_gaps *gaps, const struct checkpoint *checkpoint, s
 	expect_sizes(&expect);
 	expect_experts(&expect);
 	expect_ends(&expect);
+	expect_model(&expect);
 	rc = 0;
 out:
 	release(&expect);

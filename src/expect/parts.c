@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "expect/steps.h"
+#include "model/model.h"
 
 /* Where a module has the first two, it has the third. */
 static const struct {
@@ -178,4 +180,70 @@ void expect_parts(struct expect *expect)
 	intern_release(&classes);
 	if (expect->main && expect->main->is_uniform && !expect_has_pairs(expect))
 		check_biases(expect);
+}
+
+/* --- what only a row of the architecture knows --- */
+
+#define MAX_TENSORS 200000 /* above, to look up each one takes longer than all else */
+
+/* Has the checkpoint the module of a missing "MODULE.weight" in another form, as packed codes? */
+static bool has_module(const struct checkpoint *checkpoint, const char *name)
+{
+	const size_t n = strlen(name) - (text_ends(name, ".weight") ? sizeof "weight" - 1 : 0);
+
+	for (size_t i = 0; i < checkpoint->n_tensors; i++)
+		if (!strncmp(checkpoint->by_name[i].tensor->name, name, n))
+			return true;
+	return false;
+}
+
+/* Is it a parameter that no layer may have beside its own?  Adapters and buffers are none. */
+static bool is_parameter(const char *name)
+{
+	struct role_facts facts;
+
+	role_of_name(&facts, name);
+	return text_ends(name, ".weight") && !strstr(name, "lora") &&
+	       (facts.role == ROLE_NORM || facts.role == ROLE_LINEAR);
+}
+
+static void report_misfit(struct expect *expect, enum model_misfit misfit, const char *name,
+			  const char *message)
+{
+	static const enum expect_kind kinds[] = { [MISFIT_MISSING] = EXPECT_TENSOR,
+						  [MISFIT_SHAPE] = EXPECT_SHAPE,
+						  [MISFIT_UNEXPECTED] = EXPECT_NAME };
+	const struct tensor_ref *ref = checkpoint_find(expect->checkpoint, name);
+	size_t n = expect->main->len;
+
+	/* of a model in another one, embedding and norm may be elsewhere */
+	if (expect->config.n_model_types == 1)
+		for (n--; n && expect->main->name[n - 1] != '.';)
+			n--;
+	if (strncmp(name, expect->main->name, n) != 0 ||
+	    (ref ? !expect_is_plain(ref->tensor) : has_module(expect->checkpoint, name)) ||
+	    (misfit == MISFIT_UNEXPECTED && !is_parameter(name)))
+		return;
+	expect_add(expect, kinds[misfit], name, 1, "%s", message);
+}
+
+void expect_model(struct expect *expect)
+{
+	struct model model;
+	struct err err = { 0 };
+	const char *begin = err.message + sizeof MISFIT_BEGIN - 1;
+	char *name;
+
+	if (expect->gaps->n || !expect->main || !expect->main->is_uniform ||
+	    !arch_of(&expect->config) || expect->checkpoint->n_tensors > MAX_TENSORS)
+		return;
+	if (!model_open(&model, expect->checkpoint, "", &err)) {
+		model_release(&model);
+		return;
+	}
+	if (!err.detail)
+		return; /* the forward pass cannot compute what config.json asks for */
+	name = xstrndup(begin, strcspn(begin, "'"));
+	report_misfit(expect, (enum model_misfit)err.detail, name, err.message);
+	free(name);
 }

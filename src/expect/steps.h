@@ -13,6 +13,7 @@
  *	expect_sizes()		sizes against config.json
  *	expect_experts()	experts of each layer
  *	expect_ends()		embedding, last norm, head, multi-token prediction
+ *	expect_model()		what the forward pass of its architecture needs, if there is one
  */
 #ifndef FP8CONV_EXPECT_STEPS_H
 #define FP8CONV_EXPECT_STEPS_H
@@ -127,6 +128,7 @@ void expect_shapes(struct expect *expect);
 void expect_sizes(struct expect *expect);
 void expect_experts(struct expect *expect);
 void expect_ends(struct expect *expect);
+void expect_model(struct expect *expect);
 
 /* Returns the number of a template's name, which is new at most once. */
 uint32_t expect_template(struct expect *expect, const char *name, size_t len);

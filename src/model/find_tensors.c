@@ -433,10 +433,12 @@ static int check_leftovers(const struct search *search)
 		const char *rest = below_layers(model, ref->tensor->name);
 		unsigned long layer = rest ? strtoul(rest, NULL, 10) : model->n_layers;
 
-		if (layer < model->n_layers && !is_known(&model->layers[layer], ref))
-			return err_set(search->err, ERR_INPUT,
-				       "tensor '%s' is unexpected in a model of %s",
-				       ref->tensor->name, model->arch->name);
+		if (layer >= model->n_layers || is_known(&model->layers[layer], ref))
+			continue;
+		err_set(search->err, ERR_INPUT, MISFIT_BEGIN "%s' is unexpected in a model of %s",
+			ref->tensor->name, model->arch->name);
+		search->err->detail = MISFIT_UNEXPECTED;
+		return -1;
 	}
 	return 0; /* the rest belongs to layers after the last: multi-token prediction */
 }

@@ -457,6 +457,11 @@ const struct arch *arch_of(const struct model_config *config);
 /* Returns the row of a family: its name, a class of models or a model_type; NULL: none. */
 const struct arch *arch_named(const char *family);
 
+/* In err->detail of model_open(): the tensor that begins the message is missing, has another shape
+ * than config.json implies, or is unexpected. */
+enum model_misfit { MISFIT_MISSING = 1, MISFIT_SHAPE, MISFIT_UNEXPECTED };
+#define MISFIT_BEGIN "tensor '" /* of the message, before the name */
+
 /* Opens the model of a checkpoint.  The model refers to the checkpoint, which must outlive it; the
  * caller releases the model.  ERR_INPUT, with the key or the tensor, for an unsupported
  * architecture, a missing size, and a tensor that is missing, unexpected or of another shape than

@@ -55,8 +55,9 @@ int search_bad_shape(const struct tensor_ref *ref, const char *expected, struct 
 	struct buf shape = { 0 };
 
 	st_shape_format(&shape, ref->tensor->shape, ref->tensor->n_dims);
-	err_set(err, ERR_INPUT, "tensor '%s' has shape %s, but config.json implies %s",
+	err_set(err, ERR_INPUT, MISFIT_BEGIN "%s' has shape %s, but config.json implies %s",
 		ref->tensor->name, shape.data, expected);
+	err->detail = MISFIT_SHAPE;
 	buf_release(&shape);
 	return -1;
 }
@@ -120,10 +121,12 @@ int search_linear(struct search *search, const char *prefix, const char *module,
 int search_missing(const struct search *search, const char *prefix, const char *module,
 		   const char *suffix)
 {
-	return err_set(search->err, ERR_INPUT,
-		       "tensor '%s%s%s' is missing from '%s', a model of %s%s", prefix, module,
-		       suffix, search->model->checkpoint->path, search->model->arch->name,
-		       search->model->advice);
+	err_set(search->err, ERR_INPUT,
+		MISFIT_BEGIN "%s%s%s' is missing from '%s', a model of %s%s", prefix, module,
+		suffix, search->model->checkpoint->path, search->model->arch->name,
+		search->model->advice);
+	search->err->detail = MISFIT_MISSING;
+	return -1;
 }
 
 int search_linears(struct search *search, const char *prefix, struct layer_ref *layer,

@@ -37,10 +37,7 @@ HARMLESS = [
     (r"^config quantization_config\.global_compression_ratio ", "no loader reads it"),
     (r"^config quantization_config\..*(observer|output_activations|actorder|strategy|scale_fmt|input_activations) ", "as its default, or unread"),
     (r"^config tie_word_embeddings negated$", "heads of tied models are stored too"),
-    (r"^every \S+layernorm.weight removed$", "families have one norm or two"),
-    (r"^every \S+gate_proj.weight (with scales )?removed$", "families have no gate"),
     (r" swapped$", "equal shapes"),
-    (r"(norm|embed_tokens)\S* renamed misspelt$", "families have other words"),
     (r"renamed lora$", "Phi-4-MM has such names"),
     (r" too many$", "zero biases, buffers and parameters of families"),
 ]
