@@ -4,8 +4,8 @@
  * because an engine reads it so.  The table is data (profile_rows.c), and no code knows a family.
  *
  * A row acts by the quant_method of config.json, or a model_type (the top level, then the language
- * model's), and if no family of the table has one of these, by architectures[0].  The first row that matches a
- * module decides.
+ * model's), and if no family of the table has one of these, by architectures[0].  The first row
+ * that matches a module decides.
  */
 #ifndef FP8CONV_SELECT_PROFILE_H
 #define FP8CONV_SELECT_PROFILE_H

@@ -92,7 +92,7 @@ static char *gaps_of(const char *config, const char *tensors)
 	return text.data ? text.data : xstrdup("");
 }
 
-#define CONFIG(n, more)                                                                     \
+#define CONFIG(n, more)                                                                   \
 	"{\"architectures\": [\"AnyForCausalLM\"], \"hidden_size\": 64, \"vocab_size\": " \
 	"512, \"tie_word_embeddings\": false, \"num_hidden_layers\": " #n more "}"
 
