@@ -153,6 +153,24 @@ class Bench:
                 ratio = ratios(rates, limit)
             self.table.add(Row("library", f"fp8conv_quantize, {name}", "GB/s", rates, what, limit, ratio, target))
 
+        self.python_calls()
+
+    def python_calls(self) -> None:
+        """The weights of a model by fp8conv.quantize() of Python, against what people write with torch."""
+        what, model = "fp8conv.quantize in Python, its weights", self.smollm2("library")
+        if not self.options.with_python:
+            self.table.skip("library", what, "no environment given")
+        if not self.options.with_python or not model:
+            return
+        command = ["env", f"PYTHONPATH={ROOT / 'python'}", f"LD_LIBRARY_PATH={self.build}",
+                   Path(self.options.with_python) / "bin" / "python", BENCH / "torch_loop.py", model, "--calls"]
+        seconds = []
+        for _ in range(self.runs):
+            run(command, self.log)
+            seconds.append([float(line) for line in self.log.read_text().split()])
+        loop, calls = (list(column) for column in zip(*seconds))
+        self.table.add(Row("library", f"{what}, SmolLM2-135M", "s", calls, "a torch loop", loop, ratios(loop, calls), ">= 20"))
+
     def compensate(self) -> None:
         """Factors and rounding in memory, against fused multiply-adds in registers."""
         program = self.tools / "compensate"

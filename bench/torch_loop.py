@@ -1,9 +1,11 @@
 """What people write: a loop over tensors with torch, 128x128 blocks, one file at a time.
 
     torch_loop.py MODEL OUT
+    torch_loop.py MODEL --calls     the weights in memory, by this loop and by fp8conv.quantize() of Python; prints the
+                                    seconds of each
 
 The layout of DeepSeek-V3's checkpoints: codes under the weight's name, `weight_scale_inv` in fp32.
-It is here to be timed; fp8conv shares nothing with it.
+It is here to be timed; fp8conv shares nothing with it.  --calls wants the module on PYTHONPATH.
 """
 import json
 import os
@@ -47,8 +49,36 @@ def convert_file(source: str, target: str) -> dict[str, int]:
     return {name: tensor.nbytes for name, tensor in tensors.items()}
 
 
+def time_calls(source: str) -> None:
+    """One call for each weight.  The loop pads what is no multiple of a block."""
+    import time
+
+    import fp8conv
+    weights = []
+    for name in sorted(os.listdir(source)):
+        if name.endswith(".safetensors"):
+            with safe_open(os.path.join(source, name), framework="pt") as file:
+                weights += [w.clone() for w in map(file.get_tensor, file.keys())
+                            if w.dim() == 2]
+
+    def padded(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        rows, cols = weight.shape
+        codes, scale_inv = quantize(torch.nn.functional.pad(weight, (0, -cols % BLOCK, 0, -rows % BLOCK)))
+        return codes[:rows, :cols].contiguous(), scale_inv
+
+    for function in (padded, fp8conv.quantize):
+        function(weights[0])
+        begin = time.perf_counter()
+        for weight in weights:
+            function(weight)
+        print(time.perf_counter() - begin)
+
+
 def main() -> None:
     source, target = sys.argv[1:]
+    if target == "--calls":
+        time_calls(source)
+        return
     os.makedirs(target, exist_ok=True)
     sizes, weight_map = {}, {}
     for name in sorted(os.listdir(source)):
