@@ -3,7 +3,7 @@
 
 #include "base/mem.h"
 
-#define LINEAR_INPUT(role, input, name) [role] = input,
+#define LINEAR_INPUT(role, input, name) [role] = (input),
 
 static const enum input_kind linear_kinds[N_LINEARS] = { LINEARS(LINEAR_INPUT) };
 

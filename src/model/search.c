@@ -6,8 +6,8 @@
 
 #include "base/mem.h"
 
-#define LINEAR_NAME(role, input, name) [role] = name,
-#define VECTOR_NAME(role, name)	       [role] = name,
+#define LINEAR_NAME(role, input, name) [role] = (name),
+#define VECTOR_NAME(role, name)	       [role] = (name),
 
 /* The names of most architectures; a row of an architecture overrides them. */
 static const struct arch arch_names = {

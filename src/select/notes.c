@@ -8,7 +8,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 
-#define NAME(kind, name) [kind] = name,
+#define NAME(kind, name) [kind] = (name),
 
 static const char *const names[N_NOTE_KINDS] = { NOTES(NAME) };
 
