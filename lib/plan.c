@@ -49,8 +49,6 @@ static const char *const plan_options[] = {
 	"scale-fmt", "scale-arith", "mx-scale",	  "amax-epsilon", "margin",	NULL
 };
 
-/* --- the tensors of the model --- */
-
 /* Returns the tensor of the model that a tensor of the source is. */
 static size_t model_of(const struct fp8conv_plan *plan, const struct tensor_ref *ref)
 {
@@ -340,7 +338,7 @@ static int check_needed(struct fp8conv_plan *plan, size_t i, struct err *err)
 
 	if (!entry->needed)
 		needs_find(plan, i);
-	for (size_t k = 0; k < entry->n_needed; k++)
+	for (size_t k = 0; entry->needed && k < entry->n_needed; k++)
 		if (plan->files.sizes[entry->needed[k]] &&
 		    !memory_file_get(&plan->files.model, entry->needed[k]))
 			return err_set(err, ERR_USAGE,
@@ -427,8 +425,6 @@ static int apply(struct fp8conv_plan *plan, const struct fp8conv_conversion *lis
 	return rc;
 }
 
-/* --- the functions --- */
-
 EXPORTED int fp8conv_plan_create(struct fp8conv_context *context, const struct fp8conv_model *model,
 				 const char *options, struct fp8conv_plan **plan,
 				 struct fp8conv_error *error)
@@ -443,12 +439,19 @@ EXPORTED int fp8conv_plan_create(struct fp8conv_context *context, const struct f
 	return error_out(rc, &err, error);
 }
 
+static int plan_take(const struct fp8conv_plan *plan, struct err *err)
+{
+	if (plan)
+		return context_take(plan->context, err);
+	err_set(err, ERR_USAGE, "the plan is NULL");
+	return -1;
+}
+
 EXPORTED int fp8conv_plan_entry(struct fp8conv_plan *plan, size_t i, struct fp8conv_entry *entry,
 				struct fp8conv_error *error)
 {
 	struct err err = { 0 };
-	int rc = plan ? context_take(plan->context, &err)
-		      : err_set(&err, ERR_USAGE, "the plan is NULL");
+	int rc = plan_take(plan, &err);
 
 	if (!rc) {
 		rc = entry_fill(plan, i, entry, &err);
@@ -461,8 +464,7 @@ EXPORTED int fp8conv_plan_apply(struct fp8conv_plan *plan, const struct fp8conv_
 				size_t n, struct fp8conv_error *error)
 {
 	struct err err = { 0 };
-	int rc = plan ? context_take(plan->context, &err)
-		      : err_set(&err, ERR_USAGE, "the plan is NULL");
+	int rc = plan_take(plan, &err);
 
 	if (!rc) {
 		rc = apply(plan, list, n, &err);

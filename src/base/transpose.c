@@ -33,6 +33,8 @@ static void part_slow(const struct transpose *t)
 
 #ifdef __x86_64__
 
+/* NOLINTBEGIN(bugprone-macro-parentheses): numbers, and names of loop variables */
+
 /* Defines block_BITS(): a block of N by N elements, N to a vector.  Each round interleaves vector i
  * with vector i + N / 2, which rotates the bits of an element's position by one: after log2(N)
  * rounds its row and column have changed places. */
@@ -66,6 +68,8 @@ BLOCK(32, 4)
 		for (size_t INNER = 0; INNER < (N_INNER); INNER += n)          \
 	block_##BITS(from + row * from_stride + col * t->element, from_stride, \
 		     to + col * to_stride + row * t->element, to_stride)
+
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 static void part(const struct transpose *t)
 {
