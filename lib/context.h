@@ -64,7 +64,8 @@ struct command_words {
 void words_add(struct command_words *words, char *word);
 
 /* Adds the options of a JSON object (NULL: none) whose keys are in `names`: a text or a number as a
- * value, true as a flag, each of a list by itself; false and null are no option.  ERR_USAGE. */
+ * value, true as a flag that takes none, each of a list by itself; false and null are no
+ * option.  ERR_USAGE. */
 int words_make(struct command_words *words, const char *options, const char *const *names,
 	       struct err *err);
 void words_release(struct command_words *words);

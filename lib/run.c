@@ -136,10 +136,12 @@ void words_release(struct command_words *words)
 
 /* Adds an option of the command line: with a value, or as a flag that is set. */
 static int option_add(struct command_words *words, const char *name, const json_t *value,
-		      struct err *err)
+		      bool is_flag, struct err *err)
 {
 	char *number;
 
+	if (json_is_true(value) && !is_flag)
+		return err_set(err, ERR_USAGE, "option '%s' is true, and needs a value", name);
 	if (json_is_true(value)) {
 		words_add(words, xasprintf("--%s", name));
 	} else if (json_is_string(value)) {
@@ -157,25 +159,30 @@ static int option_add(struct command_words *words, const char *name, const json_
 	return 0;
 }
 
+/* Adds an option with each of its values. */
 static int option_read(struct command_words *words, const char *name, const json_t *value,
-		       const char *const *names, struct err *err)
+		       bool is_flag, struct err *err)
 {
 	const json_t *one;
-	size_t i = 0;
+	size_t i;
 
-	while (names[i] && strcmp(names[i], name) != 0)
-		i++;
-	if (!names[i])
-		return words_unknown("option", name, names, "man 3 fp8conv", err);
 	if (!json_is_array(value))
-		return option_add(words, name, value, err);
-	json_array_foreach(value, i, one) if (option_add(words, name, one, err)) return -1;
+		return option_add(words, name, value, is_flag, err);
+	json_array_foreach(value, i, one) if (option_add(words, name, one, is_flag, err)) return -1;
 	return 0;
+}
+
+static bool is_listed(const char *const *names, const char *name)
+{
+	while (*names && strcmp(*names, name) != 0)
+		names++;
+	return *names;
 }
 
 int words_make(struct command_words *words, const char *options, const char *const *names,
 	       struct err *err)
 {
+	static const char *const flags[] = { "kv-cache", "ragged", "requantize", NULL };
 	json_t *object = options ? json_decode((struct json_text){ options, strlen(options) }, err)
 				 : json_object();
 	const char *name;
@@ -186,8 +193,14 @@ int words_make(struct command_words *words, const char *options, const char *con
 		return err_wrap(err, "the options of a plan");
 	if (!json_is_object(object))
 		rc = err_set(err, ERR_USAGE, "the options of a plan are not a JSON object");
-	json_object_foreach(object, name, value) rc =
-		rc ? rc : option_read(words, name, value, names, err);
+	json_object_foreach(object, name, value)
+	{
+		if (rc)
+			break;
+		rc = !is_listed(names, name)
+			     ? words_unknown("option", name, names, "man 3 fp8conv", err)
+			     : option_read(words, name, value, is_listed(flags, name), err);
+	}
 	json_decref(object);
 	return rc;
 }

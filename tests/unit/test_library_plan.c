@@ -278,6 +278,10 @@ static void wrong_models_are_refused(void **state)
 	expect_refusal(context, good, NULL, "[]", FP8CONV_USAGE, "not a JSON object");
 	expect_refusal(context, good, NULL, "{", FP8CONV_INPUT, "options of a plan");
 	expect_refusal(context, good, NULL, "{\"tp\": {}}", FP8CONV_USAGE, "'tp'");
+	expect_refusal(context, good, NULL, "{\"exclude\": true, \"recipe\": \"mxfp8\"}",
+		       FP8CONV_USAGE, "'exclude' is true");
+	expect_refusal(context, good, NULL, "{\"exclude\": [\"a\", true]}", FP8CONV_USAGE,
+		       "'exclude' is true");
 	expect_refusal(context, good, NULL, "{\"recipe\": \"block\"}", FP8CONV_USAGE, "block");
 	expect_refusal(context, good, "{", NULL, FP8CONV_INPUT, "memory:");
 	expect_refusal(context, good, NULL, "{\"on-nonfinite\": \"skip\"}", FP8CONV_USAGE,
