@@ -317,7 +317,8 @@ struct fp8conv_conversion {
 };
 
 /* Converts n tensors: writes their outputs, byte for byte as `fp8conv quantize` does.  The list has
- * all tensors that an entry needs.  Fails with FP8CONV_INPUT for NaN and inf, as the command. */
+ * all tensors that an entry needs, each once.  Fails with FP8CONV_INPUT for NaN and inf, as the
+ * command. */
 int fp8conv_plan_apply(struct fp8conv_plan *plan, const struct fp8conv_conversion *list, size_t n,
 		       struct fp8conv_error *error);
 

@@ -3,7 +3,6 @@
  * The plan of `quantize` over tensors of the caller.  Deciding and converting are the command's:
  * options become its words, tensors files (plan_files.h), and units entries.
  */
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -163,6 +162,7 @@ static int plan_make(struct fp8conv_plan *plan, const struct fp8conv_model *mode
 	units_list(plan);
 	outputs_list(plan);
 	notes_list(plan);
+	plan_files_forget(&plan->files);
 	memory_file_lay(&plan->files.output, plan->plan.shards[0].tensors,
 			plan->plan.shards[0].n_tensors, plan->plan.shards[0].header_size);
 	return 0;
@@ -294,20 +294,12 @@ static int conversion_read(struct fp8conv_plan *plan, const struct fp8conv_conve
 			   struct err *err)
 {
 	size_t i = conversion->tensor;
-	uint64_t size;
 
 	if (size_check(conversion, sizeof *conversion, "a conversion", err))
 		return -1;
 	if (i >= plan->n)
 		return err_set(err, ERR_USAGE, "the model has %zu tensors, and no number %zu",
 			       plan->n, i);
-	size = plan->files.sizes[i];
-	if (!conversion->data && size)
-		return err_set(err, ERR_USAGE, "the data of tensor '%s' are NULL", plan->names[i]);
-	if (conversion->bytes && conversion->bytes != size)
-		return err_set(err, ERR_USAGE,
-			       "tensor '%s' has %" PRIu64 " bytes in the plan, and %zu at data",
-			       plan->names[i], size, conversion->bytes);
 	for (size_t k = 0; conversion->outputs && k < plan->entries[i].n_outputs; k++) {
 		size_t at = plan->entries[i].first_output + k;
 
@@ -316,8 +308,7 @@ static int conversion_read(struct fp8conv_plan *plan, const struct fp8conv_conve
 				       plan->items[at].name);
 		memory_file_set(&plan->files.output, plan->outputs[at], conversion->outputs[k]);
 	}
-	memory_file_set(&plan->files.model, i, conversion->data);
-	return 0;
+	return plan_files_give(&plan->files, conversion, plan->names[i], err);
 }
 
 /* Forgets what conversion_read() has set. */

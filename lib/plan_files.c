@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -342,6 +343,30 @@ int plan_files_init(struct plan_files *files, const struct fp8conv_model *model,
 out:
 	free(tensors);
 	return rc;
+}
+
+int plan_files_give(struct plan_files *files, const struct fp8conv_conversion *conversion,
+		    const char *name, struct err *err)
+{
+	size_t i = conversion->tensor;
+	uint64_t size = files->sizes[i];
+
+	if (!conversion->data && size)
+		return err_set(err, ERR_USAGE, "the data of tensor '%s' are NULL", name);
+	if (conversion->bytes && conversion->bytes != size)
+		return err_set(err, ERR_USAGE,
+			       "tensor '%s' has %" PRIu64 " bytes in the plan, and %zu at data",
+			       name, size, conversion->bytes);
+	if (memory_file_get(&files->model, i))
+		return err_set(err, ERR_USAGE, "tensor '%s' is in the list twice", name);
+	memory_file_set(&files->model, i, conversion->data);
+	return 0;
+}
+
+void plan_files_forget(struct plan_files *files)
+{
+	for (size_t i = 0; i < files->model.n; i++)
+		files->model.ranges[i].data = NULL;
 }
 
 static void file_release(struct memory_file *file)

@@ -40,6 +40,14 @@ struct plan_files {
 /* Makes the files of a model.  ERR_USAGE for a struct of another size, a NULL or an unknown dtype;
  * ERR_INPUT for a shape beyond what a file can have. */
 int plan_files_init(struct plan_files *files, const struct fp8conv_model *model, struct err *err);
+
+/* Sets the data of the tensor of a conversion.  ERR_USAGE for data that are NULL, have another size
+ * or are there already. */
+int plan_files_give(struct plan_files *files, const struct fp8conv_conversion *conversion,
+		    const char *name, struct err *err);
+
+/* Forgets the data of all tensors of the model. */
+void plan_files_forget(struct plan_files *files);
 void plan_files_release(struct plan_files *files);
 
 /* Sets the ranges of a file to those of n tensors with begin and end, which follow `start` bytes.

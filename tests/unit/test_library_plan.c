@@ -306,25 +306,34 @@ static void wrong_models_are_refused(void **state)
 	fp8conv_context_destroy(context);
 }
 
-/* A scale for q, k and v: each needs the others.  What one call was given is forgotten. */
+/* A scale for q, k and v: each needs the others.  What one call was given is forgotten, and what
+ * the plan was made with. */
 static void a_set_is_converted_together(void **state)
 {
 	struct fp8conv_context *context = open_context(NULL, 1);
 	struct held held;
 	struct fp8conv_plan *plan;
 	struct fp8conv_entry entry = { .size = sizeof entry };
-	struct fp8conv_conversion one = { .size = sizeof one };
+	struct fp8conv_conversion one, two[2];
 	struct fp8conv_error error;
-	void *outputs[8], *none[8] = { NULL };
+	void *outputs[8], *none[8] = { NULL }, *never_written[] = { &one, &one };
 	size_t i = 0;
 
 	(void)state;
 	held_open(&held, SAMPLES "tiny-llama");
+	for (size_t k = 0; k < held.model.n_tensors; k++)
+		held.items[k].data = held.data[k];
 	assert_int_equal(fp8conv_plan_create(context, &held.model, "{\"recipe\": \"current\"}",
 					     &plan, &error),
 			 0);
 	while (!strstr(held.items[i].name, "layers.0.self_attn.q_proj.weight"))
 		i++;
+	one = (struct fp8conv_conversion){ sizeof one, i, held.data[i], 0, never_written, 0 };
+	assert_int_equal(fp8conv_plan_apply(plan, &one, 1, &error), FP8CONV_USAGE);
+	assert_non_null(strstr(error.message, "give both in one call"));
+	two[0] = two[1] = one;
+	assert_int_equal(fp8conv_plan_apply(plan, two, 2, &error), FP8CONV_USAGE);
+	assert_non_null(strstr(error.message, "twice"));
 	convert(plan, &held, i, &entry, outputs);
 	assert_int_equal(entry.n_needed, 3);
 	assert_string_equal(entry.action, "quantize");
