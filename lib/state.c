@@ -172,7 +172,7 @@ EXPORTED int fp8conv_history_get(const struct fp8conv_state *state, struct fp8co
 static int history_values_check(const struct fp8conv_history *history, struct err *err)
 {
 	for (size_t i = 0; history->amax && i < history->length * history->n_slots; i++)
-		if (history->amax[i] < 0)
+		if (!(history->amax[i] >= 0))
 			return err_set(err, ERR_USAGE, "history: amax %zu of slot %zu is %g",
 				       i / history->n_slots, i % history->n_slots,
 				       (double)history->amax[i]);

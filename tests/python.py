@@ -189,6 +189,12 @@ class Wrong(unittest.TestCase):
                     function()
                 self.assertIn(text, str(caught.exception))
 
+    def test_a_history_has_magnitudes(self) -> None:
+        state = fp8conv.RecipeState("delayed", amax_history_len=1)
+        for bad in -1.0, float("nan"):
+            with self.subTest(bad), self.assertRaisesRegex(fp8conv.Error, "amax 0 of slot 1"):
+                state.set_history([[1.0, bad, 1.0]])
+
     def test_memory_need_not_be_aligned_and_may_be_empty(self) -> None:
         ODD[:] = W
         np.testing.assert_array_equal(fp8conv.quantize(ODD)[0].view(np.uint8), fp8conv.quantize(W)[0].view(np.uint8))
