@@ -221,6 +221,22 @@ class Plans(unittest.TestCase):
             fp8conv.Plan(config, {name: ((1, 1), "real")})
         with self.assertRaisesRegex(ValueError, "the plan has F32"):
             list(plan.convert([(name, w.T)]))
+        with self.assertRaisesRegex(ValueError, "came twice"):
+            list(plan.convert([(name, w), (name, w)]))
+
+    def test_wrong_models_are_errors(self) -> None:
+        w = matrix(128, 256)
+        for kind, text, config, tensors in (
+                (TypeError, "config is int", 3, {"a.weight": w}),
+                (ValueError, "NUL", "{}\0", {"a.weight": w}),
+                (ValueError, "NUL", None, {"a\0.weight": w}),
+                (TypeError, "the name of a tensor is int", None, {3: w}),
+                (TypeError, "tensor 'a.weight' is list", None, {"a.weight": [128, 256]}),
+                (TypeError, "order of this machine", None, {"a.weight": w.astype(">f4")})):
+            with self.subTest(text), self.assertRaisesRegex(kind, text):
+                fp8conv.Plan(config, tensors, recipe="blockwise")
+        with self.assertRaisesRegex(TypeError, "order of this machine"):
+            list(fp8conv.Plan(None, {"a.weight": w}).convert([("a.weight", w.astype(">f4"))]))
 
 
 class Jobs(unittest.TestCase):
@@ -241,6 +257,11 @@ class Jobs(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder, self.assertRaisesRegex(RuntimeError, "enough"):
             fp8conv.run("quantize", MODEL, output=f"{folder}/out", progress=fail)
         self.assertEqual(fp8conv.run("recipes", json=True).status, 0)
+
+    def test_words_that_c_does_not_have_are_errors(self) -> None:
+        for kind, command in (TypeError, None), (ValueError, "recipes\0"), (UnicodeEncodeError, "\ud800"):
+            with self.subTest(command), self.assertRaises(kind):
+                fp8conv.run(command)
 
 
 if __name__ == "__main__":

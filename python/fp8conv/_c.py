@@ -166,6 +166,15 @@ def call(name: str, *args: Any) -> None:
         raise Error(failure.code, failure.message.decode(errors="replace"))
 
 
+def text(value: Any, name: str) -> str:
+    """Returns a text that C can have."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is {type(value).__name__}, expected a text")
+    if "\0" in value:
+        raise ValueError(f"{name} is {value!r}: a text must not contain NUL")
+    return value
+
+
 class Context:
     """A context of the library, which serves one thread at a time."""
 
@@ -184,7 +193,7 @@ class Context:
             raise TypeError(f"recipe is {type(name).__name__}, not a name such as 'blockwise'")
         found = c.c_void_p()
         words = {key.replace("_", "-"): value for key, value in sorted(options.items())}
-        call("recipe_get", self.handle, name.encode(), json.dumps(words).encode(), c.byref(found))
+        call("recipe_get", self.handle, text(name, "recipe").encode(), json.dumps(words).encode(), c.byref(found))
         return found
 
 

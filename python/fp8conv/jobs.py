@@ -50,6 +50,7 @@ class _Job:
 
     def __init__(self, words: list[str], progress: Callable[[Progress], object] | None) -> None:
         self.words, self.progress = words, progress
+        self.argv = (c.c_char_p * len(words))(*(os.fsencode(_c.text(word, "an argument")) for word in words))
         self.cancel = c.c_int(0)
         self.log: list[str] = []
         self.failure = _c.Failure()
@@ -75,9 +76,8 @@ class _Job:
             self.cancel.value = signal.SIGTERM
 
     def work(self) -> None:
-        argv = (c.c_char_p * len(self.words))(*map(os.fsencode, self.words))
         try:
-            _c.lib.fp8conv_run(len(argv), argv, c.byref(self.run), c.byref(self.failure))
+            _c.lib.fp8conv_run(len(self.argv), self.argv, c.byref(self.run), c.byref(self.failure))
         finally:
             self.done.set()
 

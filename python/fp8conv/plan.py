@@ -44,6 +44,8 @@ def _type_of(x: Any) -> str:
     """Returns the type of safetensors for a name, or a dtype of numpy or torch."""
     text = x if isinstance(x, str) else str(getattr(x, "name", None) or getattr(x, "__name__", None) or x)
     text = text.removeprefix("torch.")
+    if not getattr(x, "isnative", True):
+        raise TypeError(f"dtype is {x!r}, whose bytes are not in the order of this machine")
     if text in TYPES:
         return text
     for name, known in TYPES.items():
@@ -56,26 +58,40 @@ def _text(value: bytes | None) -> str | None:
     return None if value is None else value.decode(errors="replace")
 
 
+def _given(name: str, given: Any) -> tuple[tuple[int, ...], Any, Any]:
+    """Returns the shape and dtype of a tensor, and its memory where it has some."""
+    if isinstance(given, tuple):
+        return (*given, None)
+    _kind(name, given)
+    meta = is_torch(given) and given.device.type == "meta"
+    return given.shape, given.dtype, None if meta else _Held(given)
+
+
+def _kind(name: str, x: Any) -> None:
+    if not is_torch(x) and not hasattr(x, "ctypes"):
+        raise TypeError(f"tensor '{name}' is {type(x).__name__}, expected a numpy array or a torch tensor")
+    if is_torch(x) and str(x.layout) != "torch.strided":
+        raise ValueError(f"tensor '{name}' has the layout {x.layout}, expected torch.strided")
+
+
 class _Held:
     """A tensor in contiguous memory of this process."""
 
     def __init__(self, x: Any) -> None:
         if is_torch(x):
-            self.x = x.detach().cpu().contiguous()
+            self.x = x.detach().cpu().contiguous().resolve_neg()
             self.address, self.bytes = self.x.data_ptr(), self.x.nbytes
-        elif hasattr(x, "ctypes"):
+        else:
             import numpy
             self.x = numpy.ascontiguousarray(x)
             self.address, self.bytes = self.x.ctypes.data, self.x.nbytes
-        else:
-            raise TypeError(f"a tensor is {type(x).__name__}, expected a numpy array or a torch tensor")
 
 
 class Plan:
     """What `fp8conv quantize` does with a model, decided once; then its tensors, in any order.
 
     config: config.json as a dict or text; None: no family is known.
-    tensors: for each name (shape, dtype), or the tensor; dtype of numpy, of torch, or as safetensors names it.
+    tensors: for each name (shape, dtype), or the tensor, which may be on the device meta; dtype of numpy, of torch, or as safetensors names it.
     recipe, target and options: as the long options of fp8conv-quantize(1): exclude=["lm_head"], format="modelopt"."""
 
     def __init__(self, config: Mapping | str | None, tensors: Mapping[str, Any], *, recipe: str | None = None,
@@ -85,17 +101,17 @@ class Plan:
         items, keep = (_c.Item * len(self.names))(), []
         self._given: list[tuple[str, tuple[int, ...]]] = []
         for item, (name, given) in zip(items, tensors.items()):
-            shape, dtype = given if isinstance(given, tuple) else (given.shape, given.dtype)
+            shape, dtype, held = _given(name, given)
             sizes = (c.c_uint64 * len(shape))(*shape)
-            held = None if isinstance(given, tuple) else _Held(given)
             keep += [sizes, held]
             self._given.append((_type_of(dtype), tuple(shape)))
-            item.__init__(name=name.encode(), dtype=self._given[-1][0].encode(), n_dims=len(shape), shape=sizes,
+            item.__init__(name=_c.text(name, "the name of a tensor").encode(), dtype=self._given[-1][0].encode(), n_dims=len(shape), shape=sizes,
                           data=held and held.address)
         text = json.dumps(config) if isinstance(config, Mapping) else config
+        text = None if text is None else _c.text(text, "config").encode()
         words = {key.replace("_", "-"): value for key, value in options.items() if value is not None}
         words |= {key: value for key, value in (("recipe", recipe), ("target", target)) if value is not None}
-        model = _c.Model(config=text and text.encode(), n_tensors=len(items), tensors=items)
+        model = _c.Model(config=text, n_tensors=len(items), tensors=items)
         _c.call("plan_create", self._context.handle, model, json.dumps(words).encode(), c.byref(self._handle))
         self._entries = [self._entry(i) for i in range(len(self.names))]
 
@@ -131,10 +147,12 @@ class Plan:
 
     def convert(self, tensors: Iterable[tuple[str, Any]], *, scales_by_columns: bool = False) -> Iterator[tuple[str, Any]]:
         """Yields (name, tensor) of the output, byte for byte as `fp8conv quantize` writes it, as soon as the tensors that it
-        needs have come: kept tensors themselves, and new ones of the kind and on the device of their source.
+        needs have come: kept tensors themselves, and new ones of the kind and on the device of their source.  Each tensor comes
+        at most once.
 
         scales_by_columns: F32 scales of blocks lie by columns, padded to a multiple of 4 rows, as DeepGEMM reads them."""
         index = {name: i for i, name in enumerate(self.names)}
+        came: set[int] = set()
         waiting: dict[int, Any] = {}                # tensors that came, whose entries are not complete
         readers: dict[int, set[int]] = {}           # entries that read a tensor and are not converted
         for i, entry in enumerate(self._entries):
@@ -144,6 +162,10 @@ class Plan:
             if name not in index:
                 raise ValueError(f"tensor '{name}' is not in the plan")
             i = index[name]
+            if i in came:
+                raise ValueError(f"tensor '{name}' came twice")
+            came.add(i)
+            _kind(name, x)
             if (_type_of(x.dtype), tuple(x.shape)) != self._given[i]:
                 raise ValueError(f"tensor '{name}' is {_type_of(x.dtype)} {tuple(x.shape)}, the plan has "
                                  f"{self._given[i][0]} {self._given[i][1]}")
@@ -176,7 +198,7 @@ class Plan:
                 outputs = (c.c_void_p * len(new))(*(address for _, _, address in new))
                 made += [(output.name, tensor, waiting[i]) for output, tensor, _ in new]
             keep += [held, outputs]
-            row.__init__(tensor=i, data=held.address, bytes=held.bytes, outputs=outputs, scales_by_columns=by_columns)
+            row.__init__(tensor=i, data=held.address, bytes=held.bytes, outputs=outputs, scales_by_columns=bool(by_columns))
         _c.call("plan_apply", self._handle, rows, len(rows))
         for name, tensor, source in made:
             yield name, tensor.to(source.device) if is_torch(source) else tensor

@@ -56,6 +56,8 @@ def describe(x: Any, name: str, byte: int | None = None, write: bool = False) ->
     if is_torch(x):
         if str(x.layout) != "torch.strided":
             raise ValueError(f"{name} has the layout {x.layout}, expected torch.strided")
+        if x.is_neg():
+            raise ValueError(f"{name} is a view with other signs than its memory: resolve_neg() copies it")
         if x.device.type not in ("cpu", "cuda"):
             raise ValueError(f"{name} is on the device {x.device}, expected cpu or cuda")
         device = 1 + (x.device.index or 0) if x.device.type == "cuda" else 0
