@@ -114,7 +114,7 @@ class autocast:
     calibrating: attached modules compute as ever, and record amaxes (recipe "delayed").
     group: a group of torch.distributed, whose ranks take the maxima of their amaxes at the end of each step.
     options: of the recipe: margin, amax_history_len, amax_algo, reduce_amax, scale_fmt...
-    Contexts nest: the innermost one decides for a module.  The exit of the outermost one ends the step, as step() does:
+    Contexts nest: the innermost one decides, and a module has the recipe of the innermost one that it is attached to.  The exit of the outermost one ends the step, as step() does:
     histories roll and scales are made.  Where the reduction fails, all of them stay as they are."""
 
     def __init__(self, enabled: bool = True, calibrating: bool = False, recipe: str = "delayed", group: Any = None,
@@ -150,11 +150,13 @@ class autocast:
         for attached in self.attached:
             attached.remove()
 
-    def settings(self) -> tuple[bool, bool]:
-        """(enabled, calibrating) for the modules of this context at this moment."""
+    def settings(self, module: Any = None) -> tuple[bool, bool]:
+        """(enabled, calibrating) for a module of this context at this moment; enabled in one context, others record."""
         if self not in _active.stack:
             return False, False
-        return _active.stack[-1].enabled, _active.stack[-1].calibrating
+        last = _active.stack[-1]
+        owner = next((cast for cast in reversed(_active.stack) if any(module in a.modules for a in cast.attached)), None)
+        return last.enabled and owner is self, last.calibrating or last.enabled
 
     # Steps.
 

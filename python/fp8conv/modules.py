@@ -75,7 +75,11 @@ class Attached:
         wanted = [(name, m) for name, m in model.named_modules() if select is None or select(name, m)]
         linears = [(name, m) for name, m in wanted if isinstance(m, torch.nn.Linear) and m.weight.dtype in FLOATS]
         experts = [(name, m) for name, m in wanted if _is_experts(m)]
+        again = [name for name, m in linears + experts if any(m in attached.modules for attached in cast.attached)]
+        if again:
+            raise ValueError(f"module '{again[0]}' is attached to this context already: make another one")
         self.cast, self.model = cast, model
+        self.modules = {m for _, m in linears + experts}
         self.names = [rename(name) for name, _ in linears]
         self.n_linears = len(linears)
         self.weights: list[Callable[[], torch.Tensor]] = [lambda m=m: m.weight for _, m in linears]
@@ -100,7 +104,7 @@ class Attached:
         self.clear()
         self.hooks = [model.register_forward_pre_hook(self._begin, with_kwargs=True)]
         for i, (_, m) in enumerate(linears):
-            self.hooks += [m.register_forward_pre_hook(lambda m, args, i=i: self._before(i, m, args)),
+            self.hooks += [m.register_forward_pre_hook(lambda m, args, kwargs, i=i: self._before(i, m, args, kwargs), with_kwargs=True),
                            m.register_forward_hook(lambda m, args, y, i=i: self._after(i, m, y), always_call=True)]
         for m in self.firsts:
             self.hooks += [m.register_forward_pre_hook(self._enter_experts),
@@ -109,6 +113,9 @@ class Attached:
         self.swapped: dict[torch.nn.Module, torch.nn.Parameter] = {}
 
     def remove(self) -> None:
+        while self.swapped:                 # of modules that run
+            module, weight = self.swapped.popitem()
+            module._parameters["weight"] = weight
         for hook in self.hooks:
             hook.remove()
 
@@ -192,29 +199,30 @@ class Attached:
 
     # Linear layers.
 
-    def _before(self, i: int, module: torch.nn.Module, args: tuple) -> tuple | None:
-        enabled, calibrating = self.cast.settings()
-        if not (enabled or calibrating):
+    def _before(self, i: int, module: torch.nn.Module, args: tuple, kwargs: dict) -> tuple | None:
+        enabled, calibrating = self.cast.settings(module)
+        x = args[0] if args else kwargs.get("input")
+        if x is None or not (enabled or calibrating):
             return None
         if not enabled:
-            self._record_input(i, args[0])
+            self._record_input(i, x)
             return None
-        self.tokens[i] += args[0].numel() // args[0].shape[-1]
-        x = self.through(3 * i, args[0])
+        self.tokens[i] += x.numel() // x.shape[-1]
+        x = self.through(3 * i, x)
         self.swapped[module] = module._parameters["weight"]
         module._parameters["weight"] = self.through(3 * i + 1, module.weight)
-        return x, *args[1:]
+        return ((x, *args[1:]), kwargs) if args else ((), kwargs | {"input": x})
 
     def _after(self, i: int, module: torch.nn.Module, y: Any) -> None:
         if module in self.swapped:
             module._parameters["weight"] = self.swapped.pop(module)
-        if any(self.cast.settings()) and isinstance(y, torch.Tensor):
+        if any(self.cast.settings(module)) and isinstance(y, torch.Tensor):
             self._record(3 * i + 2, y)
 
     # Experts in one tensor.
 
     def _enter_experts(self, module: torch.nn.Module, args: tuple) -> None:
-        if any(self.cast.settings()):
+        if any(self.cast.settings(module)):
             mode = _Products(self, module)
             mode.__enter__()
             self.modes.append((module, mode))
@@ -230,7 +238,7 @@ class _Products(TorchDispatchMode):
     def __init__(self, attached: Attached, module: torch.nn.Module) -> None:
         super().__init__()
         self.attached = attached
-        self.enabled = attached.cast.settings()[0]
+        self.enabled = attached.cast.settings(module)[0]
         # By the address of a stack: it, its first module, and how many matrices an expert has in it.
         self.stacks = {p.untyped_storage().data_ptr(): (p, attached.firsts[module][part], len(_halves(module, part)[0]))
                        for part, p in _stacks(module).items()}

@@ -332,6 +332,52 @@ def enabled() -> Iterator[str]:
         yield "FP8 changes nothing"
 
 
+def in_two_contexts() -> Iterator[str]:
+    """A model in two contexts, of which the inner one rounds; and each weight is there again."""
+    torch.manual_seed(5)
+    model, x = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.Linear(64, 32)), torch.randn(5, 32)
+    weights = [m.weight for m in model]
+    want = x
+    for m in model:
+        want = torch.nn.functional.linear(fp8_of_torch(want), fp8_of_torch(m.weight), m.bias)
+    with fp8conv.autocast(recipe="blockwise") as outer:
+        outer.attach(model)
+        try:
+            outer.attach(model)
+            yield "no error: attached twice"
+        except ValueError:
+            pass
+        with fp8conv.autocast(recipe="current") as inner:
+            inner.attach(model)
+            got = model(x)
+            model[1].register_forward_pre_hook(lambda *_: inner.detach())
+            model(x)
+    if not torch.equal(got, want):
+        yield f"{got[0, :3]}, torch has {want[0, :3]}"
+    if any(m.weight is not w for m, w in zip(model, weights)):
+        yield "a weight is another one"
+
+
+class Keywords(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = torch.nn.Linear(32, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(input=x)
+
+
+def by_keyword() -> Iterator[str]:
+    torch.manual_seed(6)
+    model, x = Keywords(), torch.randn(5, 32)
+    want = torch.nn.functional.linear(fp8_of_torch(x), fp8_of_torch(model.inner.weight), model.inner.bias)
+    with fp8conv.autocast(recipe="current") as cast:
+        cast.attach(model)
+        got = model(x)
+    if not torch.equal(got, want):
+        yield f"{got[0, :3]}, torch has {want[0, :3]}"
+
+
 def enabled_experts(experts: str) -> Iterator[str]:
     """The experts of a model, by torch's casts of each product's operands."""
     with scratch() as folder:
@@ -477,6 +523,8 @@ def plan_calls() -> Iterator[str]:
     if not torch.equal(rows[scale], columns[scale]) or columns[scale].stride()[0] != 1 or columns[scale].stride()[1] % 4:
         yield f"scales by columns: {columns[scale].shape}, {columns[scale].stride()}"
     shared = fp8conv.Plan(config, tensors, recipe="current", target="vllm")
+    if fp8conv.Plan(config, {n: x.to("meta") for n, x in tensors.items()}, recipe="blockwise").entries != plan.entries:
+        yield "another plan of tensors on meta"
     partial = next((n, e) for n, e in shared.entries.items() if len(e.needed) > 1)
     for given, kind in (((partial[0], tensors[partial[0]]), "which did not come"), (("x", tensors[name]), "is not in the plan"),
                         ((partial[0], tensors[partial[0]].half()), "the plan has")):
@@ -532,6 +580,8 @@ def main() -> None:
     report("two ranks with experts are one process", two_ranks("qwen3_moe"))
     report("a rank is lost", lost_rank())
     report("FP8 within a model", enabled())
+    report("FP8 in two contexts", in_two_contexts())
+    report("FP8 of inputs by keyword", by_keyword())
     for experts in "eager", "grouped_mm":
         report(f"FP8 within experts, {experts}", enabled_experts(experts))
     report("plans are the files of quantize", plans())
