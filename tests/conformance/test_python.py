@@ -542,7 +542,9 @@ def interrupted() -> Iterator[str]:
     source = real_model(1)
     with scratch() as folder:
         code = f"""
+import signal
 import fp8conv
+signal.signal(signal.SIGINT, signal.default_int_handler)    # it is ignored below a shell's background job
 try:
     fp8conv.run("calibrate", {str(source)!r}, data={str(eval_text())!r}, output={str(folder / 's.amax')!r}, passes=100000, seq_len=64,
                 progress=lambda p: print("progress", flush=True))
