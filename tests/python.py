@@ -3,8 +3,10 @@
 import json
 import os
 import pathlib
+import signal
 import tempfile
 import threading
+import time
 import unittest
 
 import numpy as np
@@ -257,6 +259,22 @@ class Jobs(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder, self.assertRaisesRegex(RuntimeError, "enough"):
             fp8conv.run("quantize", MODEL, output=f"{folder}/out", progress=fail)
         self.assertEqual(fp8conv.run("recipes", json=True).status, 0)
+
+    def test_an_interrupted_job_has_ended(self) -> None:
+        def interrupt(*_: object) -> None:
+            raise KeyboardInterrupt
+        before = signal.signal(signal.SIGALRM, interrupt)
+        try:
+            for delay in range(40):
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, 1e-4 * (1 + delay))
+                    fp8conv.run("verify", MODEL, json=True)
+                    time.sleep(1)
+                except KeyboardInterrupt:
+                    pass
+                self.assertEqual(fp8conv.run("recipes").status, 0)
+        finally:
+            signal.signal(signal.SIGALRM, before)
 
     def test_words_that_c_does_not_have_are_errors(self) -> None:
         for kind, command in (TypeError, None), (ValueError, "recipes\0"), (UnicodeEncodeError, "\ud800"):

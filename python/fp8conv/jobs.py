@@ -58,7 +58,7 @@ class _Job:
         self.run = _c.Run(cancel=c.pointer(self.cancel), log=_c.OnLog(self.on_log))
         if progress:
             self.run.progress = _c.OnProgress(self.on_progress)
-        self.done = threading.Event()
+        self.lock, self.begun, self.done = threading.Lock(), False, threading.Event()
 
     def on_log(self, _: Any, line: bytes) -> None:
         self.log.append(line.decode(errors="replace"))
@@ -76,19 +76,28 @@ class _Job:
             self.cancel.value = signal.SIGTERM
 
     def work(self) -> None:
+        with self.lock:
+            if self.raised:                 # interrupted before it began
+                return
+            self.begun = True
         try:
             _c.lib.fp8conv_run(len(self.argv), self.argv, c.byref(self.run), c.byref(self.failure))
         finally:
             self.done.set()
 
     def wait(self) -> None:
-        threading.Thread(target=self.work, name="fp8conv").start()
-        while not self.done.is_set():
-            try:
-                self.done.wait()
-            except KeyboardInterrupt as error:
+        try:
+            threading.Thread(target=self.work, name="fp8conv").start()
+            self.done.wait()
+        except KeyboardInterrupt as error:
+            with self.lock:
                 self.raised = error
                 self.cancel.value = signal.SIGINT
+        while self.begun and not self.done.is_set():
+            try:
+                self.done.wait()
+            except KeyboardInterrupt:       # again
+                pass
 
     def output(self) -> str:
         try:
