@@ -267,7 +267,7 @@ struct fp8conv_item {
 };
 
 /* A model.  Data are read where the decisions depend on them: scales of an FP8 source with
- * "requantize", a sample of each tensor with "calibration". */
+ * "requantize", a sample of each tensor with "calibration", all with "on-nonfinite": "skip". */
 struct fp8conv_model {
 	size_t size;
 	const char *config; /* text of config.json; NULL: no family is known */
