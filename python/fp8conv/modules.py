@@ -207,6 +207,8 @@ class Attached:
         if not enabled:
             self._record_input(i, x)
             return None
+        if "weight" not in module._parameters:
+            raise ValueError(f"the weight of module '{self.names[i]}' is computed from others: remove its parametrization")
         self.tokens[i] += x.numel() // x.shape[-1]
         x = self.through(3 * i, x)
         self.swapped[module] = module._parameters["weight"]

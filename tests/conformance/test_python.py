@@ -376,6 +376,15 @@ def by_keyword() -> Iterator[str]:
         got = model(x)
     if not torch.equal(got, want):
         yield f"{got[0, :3]}, torch has {want[0, :3]}"
+    computed = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(32, 64))
+    with fp8conv.autocast(recipe="current") as cast:
+        cast.attach(computed)
+        try:
+            computed(x)
+            yield "no error: a weight that is computed"
+        except ValueError as error:
+            if "parametrization" not in str(error):
+                yield str(error)
 
 
 def enabled_experts(experts: str) -> Iterator[str]:
