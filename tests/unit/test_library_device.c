@@ -260,13 +260,13 @@ static void refusals_say_what_is_where(void **state)
 {
 	const struct fp8conv_recipe *recipe = recipe_of(*state, "blockwise", NULL);
 	struct shape s = { "blockwise", FP8CONV_BF16, FP8CONV_X, FP8CONV_COMPACT, 3, 1, 64, 64 };
-	struct fp8conv_tensor x = tensor(NULL, FP8CONV_BF16, 64, 64);
+	struct fp8conv_tensor host = tensor(NULL, FP8CONV_BF16, 64, 64), x, codes, scales;
 	struct fp8conv_error error;
 	struct both b;
 
-	x.batch = 1;
-	fill(&x);
-	x = moved(&x, true);
+	host.batch = 1;
+	fill(&host);
+	x = moved(&host, true);
 	stack_init(&b, recipe, &s);
 	assert_int_equal(fp8conv_quantize(*state, recipe, FP8CONV_X, &x, &b.q, &error),
 			 FP8CONV_USAGE);
@@ -275,14 +275,18 @@ static void refusals_say_what_is_where(void **state)
 	assert_int_equal(fp8conv_quantize(*state, recipe, FP8CONV_X, &x, &b.q, &error),
 			 FP8CONV_USAGE);
 	assert_non_null(strstr(error.message, "GPU 60 is none of the "));
-	b.codes[1] = moved(&b.codes[1], true);
-	b.scales[1] = moved(&b.scales[1], true);
+	codes = moved(&b.codes[1], true);
+	scales = moved(&b.scales[1], true);
 	b.q.rowwise = b.q.rowwise_scale_inv = NULL;
+	b.q.columnwise = &codes;
+	b.q.columnwise_scale_inv = &scales;
 	x.device = FP8CONV_CUDA(0);
 	assert_int_equal(fp8conv_dequantize(*state, &b.q, &x, &error), FP8CONV_USAGE);
 	assert_string_equal(error.message,
 			    "columnwise: on a CUDA device only rowwise copies are read");
 	drop();
+	both_release(&b);
+	free(host.data);
 }
 
 int main(void)
