@@ -279,7 +279,42 @@ static void wants(int code, const struct fp8conv_error *error, const char *words
 		fail_msg("%d, %s: not %s", code, error->message, words);
 }
 
-/* What is wrong with x, and with the tensors of out. */
+/* One wrong member of x, of the codes or of the scales. */
+static const struct {
+	size_t at; /* of the member to change, in x, codes, scales */
+	size_t value;
+	int of;
+	bool is_int;
+	const char *words;
+} wrong_tensors[] = {
+#define AT(member) offsetof(struct fp8conv_tensor, member)
+	{ AT(size), 8, 0, false, "x has the size 8" },
+	{ AT(data), 0, 0, false, "x: data is NULL" },
+	{ AT(bytes), 65535, 0, false, "takes 65536 bytes, 65535 are there" },
+	{ AT(dtype), 77, 0, true, "x: dtype is 77" },
+	{ AT(dtype), FP8CONV_E4M3, 0, true, "x has elements of F8_E4M3" },
+	{ AT(device), FP8CONV_CUDA(3), 0, true, "x is on CUDA device 3" },
+	{ AT(row_stride), 127, 0, false, "x: row_stride is 127" },
+	{ AT(row_stride), SIZE_MAX / 2, 0, false, "is too large" },
+	{ AT(batch), 1 << 24, 0, false, "rowwise has the shape (1, 128, 128)" },
+	{ AT(batch), SIZE_MAX / 8, 0, false, "x: batch is " },
+	{ AT(rows), SIZE_MAX, 0, false, "is too large" },
+	{ AT(device), (size_t)-1, 0, true, "x: device is -1" },
+	{ AT(device), FP8CONV_CUDA(0), 1, true, "rowwise is on CUDA device 0, expected" },
+	{ AT(device), FP8CONV_CUDA(0), 2, true, "rowwise_scale_inv is on CUDA device 0" },
+	{ AT(row_stride), 64, 1, false, "rowwise: row_stride is 64, less than 128" },
+	{ AT(data), 0, 1, false, "rowwise: data is NULL" },
+	{ AT(data), 0, 2, false, "rowwise_scale_inv: data is NULL" },
+	{ AT(size), 72, 2, false, "rowwise_scale_inv has the size 72" },
+	{ AT(batch), 2, 0, false, "rowwise has the shape (1, 128, 128)" },
+	{ AT(rows), 127, 1, false, "rowwise has the shape (1, 127, 128), expected (1, 128" },
+	{ AT(dtype), FP8CONV_E5M2, 1, true, "elements of F8_E5M2, expected F8_E4M3" },
+	{ AT(bytes), 16383, 1, false, "rowwise: (1, 128, 128) of F8_E4M3 takes 16384" },
+	{ AT(rows), 2, 2, false, "rowwise_scale_inv has the shape" },
+	{ AT(dtype), FP8CONV_E8M0, 2, true, "rowwise_scale_inv has elements of F8_E8M0" },
+	{ AT(bytes), 3, 2, false, "takes 4 bytes, 3 are there" },
+};
+
 static void wrong_tensors_are_refused(void **state)
 {
 	static float data[128 * 128];
@@ -289,57 +324,22 @@ static void wrong_tensors_are_refused(void **state)
 	const struct fp8conv_tensor x = tensor(data, FP8CONV_F32, 128, 128),
 				    codes = tensor(room, FP8CONV_E4M3, 128, 128),
 				    scales = tensor(data, FP8CONV_F32, 1, 1);
-	static const struct {
-		size_t at; /* of the member to change, in x, codes, scales */
-		size_t value;
-		int of;
-		bool is_int;
-		const char *words;
-	} cases[] = {
-#define AT(member) offsetof(struct fp8conv_tensor, member)
-		{ AT(size), 8, 0, false, "x has the size 8" },
-		{ AT(data), 0, 0, false, "x: data is NULL" },
-		{ AT(bytes), 65535, 0, false, "takes 65536 bytes, 65535 are there" },
-		{ AT(dtype), 77, 0, true, "x: dtype is 77" },
-		{ AT(dtype), FP8CONV_E4M3, 0, true, "x has elements of F8_E4M3" },
-		{ AT(device), FP8CONV_CUDA(3), 0, true, "x is on CUDA device 3" },
-		{ AT(row_stride), 127, 0, false, "x: row_stride is 127" },
-		{ AT(row_stride), SIZE_MAX / 2, 0, false, "is too large" },
-		{ AT(batch), 1 << 24, 0, false, "rowwise has the shape (1, 128, 128)" },
-		{ AT(batch), SIZE_MAX / 8, 0, false, "x: batch is " },
-		{ AT(rows), SIZE_MAX, 0, false, "is too large" },
-		{ AT(device), (size_t)-1, 0, true, "x: device is -1" },
-		{ AT(device), FP8CONV_CUDA(0), 1, true, "rowwise is on CUDA device 0, expected" },
-		{ AT(device), FP8CONV_CUDA(0), 2, true, "rowwise_scale_inv is on CUDA device 0" },
-		{ AT(row_stride), 64, 1, false, "rowwise: row_stride is 64, less than 128" },
-		{ AT(data), 0, 1, false, "rowwise: data is NULL" },
-		{ AT(data), 0, 2, false, "rowwise_scale_inv: data is NULL" },
-		{ AT(size), 72, 2, false, "rowwise_scale_inv has the size 72" },
-		{ AT(batch), 2, 0, false, "rowwise has the shape (1, 128, 128)" },
-		{ AT(rows), 127, 1, false,
-		  "rowwise has the shape (1, 127, 128), expected (1, 128" },
-		{ AT(dtype), FP8CONV_E5M2, 1, true, "elements of F8_E5M2, expected F8_E4M3" },
-		{ AT(bytes), 16383, 1, false, "rowwise: (1, 128, 128) of F8_E4M3 takes 16384" },
-		{ AT(rows), 2, 2, false, "rowwise_scale_inv has the shape" },
-		{ AT(dtype), FP8CONV_E8M0, 2, true, "rowwise_scale_inv has elements of F8_E8M0" },
-		{ AT(bytes), 3, 2, false, "takes 4 bytes, 3 are there" },
-	};
 
 	(void)state;
-	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+	for (size_t i = 0; i < sizeof wrong_tensors / sizeof *wrong_tensors; i++) {
 		struct fp8conv_tensor t[] = { x, codes, scales };
 		struct fp8conv_quantized q = { .size = sizeof q,
 					       .rowwise = &t[1],
 					       .rowwise_scale_inv = &t[2] };
 		struct fp8conv_error error;
-		char *member = (char *)&t[cases[i].of] + cases[i].at;
+		char *member = (char *)&t[wrong_tensors[i].of] + wrong_tensors[i].at;
 
 		memcpy(member,
-		       cases[i].is_int ? (void *)&(int){ (int)cases[i].value }
-				       : (void *)&cases[i].value,
-		       cases[i].is_int ? sizeof(int) : sizeof(size_t));
+		       wrong_tensors[i].is_int ? (void *)&(int){ (int)wrong_tensors[i].value }
+					       : (void *)&wrong_tensors[i].value,
+		       wrong_tensors[i].is_int ? sizeof(int) : sizeof(size_t));
 		wants(fp8conv_quantize(context, recipe, FP8CONV_W, &t[0], &q, &error), &error,
-		      cases[i].words);
+		      wrong_tensors[i].words);
 	}
 	fp8conv_context_destroy(context);
 }
