@@ -264,5 +264,7 @@ const struct command command_calibrate = {
 		    { device_options, PLACE(run) },
 		    { run_options, PLACE(run) } },
 	.argument = &argument,
+	.gone = "activations",
+	.instead = "record the amaxes while torch runs the model, as fp8conv-python(7) shows",
 	.run = run,
 };
