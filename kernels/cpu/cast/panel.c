@@ -39,7 +39,7 @@ struct grid {
 static struct grid grid_of(struct tile tile, size_t rows, size_t cols, size_t element_size)
 {
 	struct grid g = { rows, cols, tile.rows, tile.cols, 1, PANEL_COLS };
-	size_t panel_cols;
+	size_t panel_cols, n_tiles;
 
 	if (tile.rows == WHOLE || tile.rows > rows)
 		g.tile_rows = rows;
@@ -53,6 +53,8 @@ static struct grid grid_of(struct tile tile, size_t rows, size_t cols, size_t el
 		g.panel_tiles = min_size(PANEL_TILES, panel_cols / g.tile_cols);
 		if (g.panel_tiles == 0)
 			g.panel_tiles = 1;
+		n_tiles = tile_count(cols, g.tile_cols);
+		g.panel_tiles = tile_count(n_tiles, tile_count(n_tiles, g.panel_tiles));
 		g.piece = g.panel_tiles * g.tile_cols;
 	}
 	return g;
