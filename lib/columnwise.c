@@ -244,10 +244,9 @@ int columnwise_write(struct columnwise *c, struct err *err)
 					: c->x.rows;
 	c->n_strips = tile_count(c->x.cols, c->strip);
 	c->n_chunks = tile_count(c->x.rows, c->chunk);
-	c->workers = xcalloc((size_t)c->context->n_threads, sizeof *c->workers);
-	rc = pool_run(c->context->n_threads, c->x.n * c->n_chunks * c->n_strips, item_write, c,
-		      NULL, err);
-	for (int i = 0; i < c->context->n_threads; i++) {
+	c->workers = xcalloc((size_t)c->n_threads, sizeof *c->workers);
+	rc = pool_run(c->n_threads, c->x.n * c->n_chunks * c->n_strips, item_write, c, NULL, err);
+	for (int i = 0; i < c->n_threads; i++) {
 		buffer_release(&c->workers[i].panel);
 		buffer_release(&c->workers[i].codes);
 		buffer_release(&c->workers[i].scales);

@@ -29,6 +29,7 @@ void scales_place(const struct copies *copies, const struct tiles *tiles,
 
 struct columnwise {
 	const struct fp8conv_context *context;
+	int n_threads;
 	const struct quantizer *q;
 	struct stack x;
 	struct copies copies;

@@ -253,8 +253,8 @@ int dequantize_stack(struct fp8conv_context *context, const struct fp8conv_quant
 					      job.spec.tile.rows == WHOLE ? 1 : job.spec.tile.rows)
 				   : band_rows(context, job.spec.tile.rows, job.codes.cols);
 		job.n_bands = tile_count(job.codes.rows, job.band);
-		rc = pool_run(context->n_threads, job.codes.n * job.n_bands, dequantize_band, &job,
-			      NULL, err);
+		rc = pool_run(stack_threads(context, &job.y), job.codes.n * job.n_bands,
+			      dequantize_band, &job, NULL, err);
 	}
 	free(job.gathered);
 	return rc;

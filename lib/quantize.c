@@ -16,7 +16,8 @@
 #include "num/history.h"
 
 #define BAND_BYTES     ((size_t)256 << 10)
-#define STREAMED_CODES ((size_t)8 << 20) /* a matrix of so many does not stay in a cache */
+#define THREAD_BYTES   ((size_t)2 << 20)  /* of a tensor, for which starting a thread pays */
+#define STREAMED_CODES ((size_t)64 << 10) /* of a matrix that is read and written past the caches */
 #define STREAM_ALIGN   64
 #define WHOLE_TILE     ((struct tile){ WHOLE, WHOLE })
 
@@ -24,6 +25,7 @@ struct job {
 	const struct fp8conv_context *context;
 	const struct quantizer *q;
 	struct stack x;
+	int n_threads;
 	struct device_work work;
 	struct copies rowwise, columnwise;
 	bool streaming;		   /* large bands, whose codes bypass the caches */
@@ -32,6 +34,14 @@ struct job {
 	struct quant_stats *stats; /* of each worker */
 	struct buffer *scales;	   /* of each worker: in row-major order, to be placed */
 };
+
+int stack_threads(const struct fp8conv_context *context, const struct stack *stack)
+{
+	size_t bytes = stack->n * stack->rows * stack->cols * (dtype_bits(stack->dtype) / 8);
+	size_t n = bytes / THREAD_BYTES + 1;
+
+	return n < (size_t)context->n_threads ? (int)n : context->n_threads;
+}
 
 size_t band_rows(const struct fp8conv_context *context, size_t tile_rows, size_t row_size)
 {
@@ -59,7 +69,7 @@ static bool job_streams(const struct job *job, const struct stack *codes)
 /* Begins the job for bands of whole tiles; those that stream are a share of each thread. */
 static void job_cut(struct job *job, size_t tile_rows)
 {
-	size_t n_threads = (size_t)job->context->n_threads;
+	size_t n_threads = (size_t)job->n_threads;
 
 	job->streaming = job_streams(job, &job->rowwise.codes);
 	if (job->streaming)
@@ -86,7 +96,7 @@ static int amax_band(void *context, int worker, size_t item, struct err *err)
 /* Sets job->amax of the first band of each matrix to that of the matrix. */
 static int amax_pass(struct job *job, struct err *err)
 {
-	if (pool_run(job->context->n_threads, job->x.n * job->n_bands, amax_band, job, NULL, err))
+	if (pool_run(job->n_threads, job->x.n * job->n_bands, amax_band, job, NULL, err))
 		return -1;
 	for (size_t i = 0; i < job->x.n; i++) {
 		float *amax = &job->amax[i * job->n_bands];
@@ -100,7 +110,7 @@ static int amax_pass(struct job *job, struct err *err)
 int amax_stack(const struct fp8conv_context *context, const struct stack *x, float *amax,
 	       struct err *err)
 {
-	struct job job = { .context = context, .x = *x };
+	struct job job = { .context = context, .x = *x, .n_threads = stack_threads(context, x) };
 	int rc;
 
 	memset(amax, 0, x->n * sizeof *amax);
@@ -151,7 +161,7 @@ static int cast_band(void *context, int worker, size_t item, struct err *err)
 
 static int write_rowwise(struct job *job, struct err *err)
 {
-	int n_threads = job->context->n_threads, rc;
+	int n_threads = job->n_threads, rc;
 
 	job->scales = xcalloc((size_t)n_threads, sizeof *job->scales);
 	rc = pool_run(n_threads, job->x.n * job->n_bands, cast_band, job, NULL, err);
@@ -164,6 +174,7 @@ static int write_rowwise(struct job *job, struct err *err)
 static int write_columnwise(const struct job *job, struct err *err)
 {
 	struct columnwise c = { .context = job->context,
+				.n_threads = job->n_threads,
 				.q = job->q,
 				.x = job->x,
 				.copies = job->columnwise,
@@ -231,7 +242,7 @@ static int quantize_matrices(struct job *job, struct err *err)
 	int rc;
 
 	job->amax = xcalloc(job->x.n, sizeof *job->amax);
-	rc = pool_run(job->context->n_threads, job->x.n, cast_matrix, job, NULL, err);
+	rc = pool_run(job->n_threads, job->x.n, cast_matrix, job, NULL, err);
 	for (size_t i = 0; !rc && job->q->amax && i < job->x.n; i++)
 		*job->q->amax = amax_max(*job->q->amax, job->amax[i]);
 	free(job->amax);
@@ -380,12 +391,13 @@ int quantize_stack(struct fp8conv_context *context, struct quantizer *q,
 		quantize_in_place(&job);
 	if (job.work.ops || job.x.rows == 0 || job.x.cols == 0)
 		return device_work_end(&job.work, 0, err);
-	job.stats = xcalloc((size_t)context->n_threads, sizeof *job.stats);
+	job.n_threads = stack_threads(context, &job.x);
+	job.stats = xcalloc((size_t)job.n_threads, sizeof *job.stats);
 	if (context->backend->on_device && (q->columnwise || q->order != SCALES_COMPACT))
 		rc = quantize_matrices(&job, err);
 	else
 		rc = quantize_bands(&job, err);
-	for (int worker = 0; worker < context->n_threads; worker++) {
+	for (int worker = 0; worker < job.n_threads; worker++) {
 		out->saturated += job.stats[worker].saturated;
 		out->nonfinite += job.stats[worker].nonfinite;
 	}

@@ -16,6 +16,9 @@ int quantize_stack(struct fp8conv_context *context, struct quantizer *q,
 int amax_stack(const struct fp8conv_context *context, const struct stack *x, float *amax,
 	       struct err *err);
 
+/* Returns the threads of a call that reads or writes the stack: a small one has no other. */
+int stack_threads(const struct fp8conv_context *context, const struct stack *stack);
+
 /* Returns the rows of a band: whole tiles (tile_rows may be WHOLE, for those whose amax is known),
  * so many that the band suits the backend. */
 size_t band_rows(const struct fp8conv_context *context, size_t tile_rows, size_t row_size);
