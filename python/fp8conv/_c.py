@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 USAGE, INPUT, SYSTEM, INTERRUPTED = 2, 3, 4, 5
@@ -159,11 +160,30 @@ lib.fp8conv_version.restype = lib.fp8conv_plan_text.restype = c.c_char_p
 lib.fp8conv_plan_text.argtypes = _handle, c.c_char_p
 
 
+_functions: dict[str, Any] = {}
+
+
 def call(name: str, *args: Any) -> None:
     """Calls a function of the library; raises Error where it fails."""
+    function = _functions.get(name)
+    if not function:
+        function = _functions[name] = getattr(lib, f"fp8conv_{name}")
     failure = Failure()
-    if getattr(lib, f"fp8conv_{name}")(*args, c.byref(failure)):
+    if function(*args, c.byref(failure)):
         raise Error(failure.code, failure.message.decode(errors="replace"))
+
+
+def options_text(options: Mapping[str, Any]) -> bytes:
+    """Returns options as JSON, by the names of long options; numbers may be those of numpy."""
+    def plain(value: Any, key: str) -> Any:
+        if isinstance(value, (list, tuple)):
+            return [plain(one, key) for one in value]
+        if not isinstance(value, (str, int, float, type(None))) and hasattr(value, "item") and getattr(value, "ndim", 0) == 0:
+            value = value.item()
+        if not isinstance(value, (str, int, float, type(None))):
+            raise TypeError(f"option '{key}' is {type(value).__name__}, expected a text, a number, True, False or a list of them")
+        return value
+    return json.dumps({key.replace("_", "-"): plain(value, key) for key, value in sorted(options.items())}).encode()
 
 
 def text(value: Any, name: str) -> str:
@@ -181,19 +201,47 @@ class Context:
     def __init__(self, threads: int = 0, backend: str | None = None) -> None:
         self.handle = c.c_void_p()
         call("context_create", Options(threads=threads, backend=backend and backend.encode()), c.byref(self.handle))
-        self.depth = 0
+        self.recipes: dict[tuple, Recipe] = {}
 
     def __del__(self) -> None:
         if self.handle:
             lib.fp8conv_context_destroy(self.handle)
 
-    def recipe(self, name: str, options: dict[str, Any]) -> c.c_void_p:
+    def recipe(self, name: str, options: dict[str, Any]) -> Recipe:
         """Returns a recipe, valid as long as this context."""
+        key = (name, *((key, value, type(value)) for key, value in options.items()))
+        try:
+            if key in self.recipes:
+                return self.recipes[key]
+        except TypeError:                   # an option that is a list
+            key = ()
         if not isinstance(name, str):
             raise TypeError(f"recipe is {type(name).__name__}, not a name such as 'blockwise'")
         found = c.c_void_p()
-        words = {key.replace("_", "-"): value for key, value in sorted(options.items())}
-        call("recipe_get", self.handle, text(name, "recipe").encode(), json.dumps(words).encode(), c.byref(found))
+        call("recipe_get", self.handle, text(name, "recipe").encode(), options_text(options), c.byref(found))
+        made = Recipe(found)
+        if key:
+            self.recipes[key] = made
+        return made
+
+
+class Recipe:
+    """A recipe of a context, and the shapes of the copies that it makes."""
+
+    def __init__(self, handle: c.c_void_p) -> None:
+        self.handle = self._as_parameter_ = handle
+        self.shapes: dict[tuple, Shape] = {}
+
+    def shape(self, *copy: int) -> Shape:
+        """copy: role, columnwise, layout, and the rows and columns of the matrix."""
+        found = self.shapes.get(copy)
+        if not found:
+            role, columnwise, layout, rows, columns = copy
+            found = Shape()
+            call("scale_shape", self.handle, Copy(role=role, columnwise=columnwise, layout=layout), rows, columns, c.byref(found))
+            if len(self.shapes) >= 1024:
+                self.shapes.clear()
+            self.shapes[copy] = found
         return found
 
 

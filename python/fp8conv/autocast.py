@@ -123,7 +123,7 @@ class autocast:
         self.group = group if options.get("reduce_amax", True) else None
         self.options = options | ({"reduce_amax": True} if recipe == "delayed" else {})
         self.context = _c.context()
-        self.handle = self.context.recipe(recipe, self.options)
+        self.handle = self.context.recipe(recipe, self.options).handle
         self.attached: list[Any] = []
         self.passes = self.tokens = self.seq_len = self.data = 0
         self._group = _Group(group if self.group is not None else None)

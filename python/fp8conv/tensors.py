@@ -28,66 +28,68 @@ def is_torch(x: Any) -> bool:
     return torch is not None and isinstance(x, torch.Tensor)
 
 
-def _strides(x: Any, name: str) -> tuple[tuple[int, ...], list[int]]:
-    """Returns the shape of a tensor, and its strides in elements."""
-    if is_torch(x):
-        return tuple(x.shape), list(x.stride())
-    size = x.dtype.itemsize
-    if any(stride % size for stride in x.strides):
-        raise ValueError(f"{name} has strides of {x.strides} bytes, no multiples of {size}")
-    return x.shape, [stride // size for stride in x.strides]
-
-
 def _dtype(x: Any, name: str, byte: int | None) -> int:
     """Returns enum fp8conv_dtype; byte: what bytes without a type are, None: an error."""
+    found = _known.get(x.dtype)
+    if found is not None:
+        return found
     text = str(x.dtype).removeprefix("torch.")
     if text == "uint8" and byte is not None:
         return byte
     if text not in DTYPES or (not is_torch(x) and not x.dtype.isnative):
         raise TypeError(f"{name} has elements of {x.dtype}, expected {', '.join(DTYPES)}")
-    return DTYPES.index(text)
+    _known[x.dtype] = DTYPES.index(text)
+    return _known[x.dtype]
+
+
+_known: dict[Any, int] = {}                 # enum fp8conv_dtype of the dtypes that were seen
+
+
+def _place(x: Any, name: str, write: bool) -> tuple[int, int, int | None, tuple[int, ...]]:
+    """Returns the address of a tensor, its device, its stream, and its strides in elements."""
+    if is_torch(x):
+        torch = sys.modules["torch"]
+        if x.layout is not torch.strided:
+            raise ValueError(f"{name} has the layout {x.layout}, expected torch.strided")
+        if x.is_neg():
+            raise ValueError(f"{name} is a view with other signs than its memory: resolve_neg() copies it")
+        if x.is_cuda:
+            return x.data_ptr(), 1 + (x.device.index or 0), torch.cuda.current_stream(x.device).cuda_stream, x.stride()
+        if x.device.type != "cpu":
+            raise ValueError(f"{name} is on the device {x.device}, expected cpu or cuda")
+        return x.data_ptr(), 0, None, x.stride()
+    numpy = sys.modules.get("numpy")
+    if numpy is None or not isinstance(x, numpy.ndarray):
+        raise TypeError(f"{name} is {type(x).__name__}, expected a numpy array or a torch tensor")
+    if write and not x.flags.writeable:
+        raise ValueError(f"{name} is read-only")
+    size = x.dtype.itemsize
+    if any(stride % size for stride in x.strides):
+        raise ValueError(f"{name} has strides of {x.strides} bytes, no multiples of {size}")
+    return x.ctypes.data, 0, None, tuple(stride // size for stride in x.strides)
 
 
 def describe(x: Any, name: str, byte: int | None = None, write: bool = False) -> _c.Tensor:
     """Returns the struct of a matrix or a stack of matrices in memory, which is not copied."""
-    numpy = sys.modules.get("numpy")
-    device = 0
-    stream = None
-    if is_torch(x):
-        if str(x.layout) != "torch.strided":
-            raise ValueError(f"{name} has the layout {x.layout}, expected torch.strided")
-        if x.is_neg():
-            raise ValueError(f"{name} is a view with other signs than its memory: resolve_neg() copies it")
-        if x.device.type not in ("cpu", "cuda"):
-            raise ValueError(f"{name} is on the device {x.device}, expected cpu or cuda")
-        device = 1 + (x.device.index or 0) if x.device.type == "cuda" else 0
-        if device:
-            stream = sys.modules["torch"].cuda.current_stream(x.device).cuda_stream
-        data = x.data_ptr()
-    elif numpy is not None and isinstance(x, numpy.ndarray):
-        if write and not x.flags.writeable:
-            raise ValueError(f"{name} is read-only")
-        data = x.ctypes.data
-    else:
-        raise TypeError(f"{name} is {type(x).__name__}, expected a numpy array or a torch tensor")
+    data, device, stream, strides = _place(x, name, write)
     dtype = _dtype(x, name, byte)
-    shape, strides = _strides(x, name)
+    shape = x.shape
     if len(shape) not in (2, 3):
         raise ValueError(f"{name} has the shape {tuple(shape)}, expected a matrix or a stack of matrices")
     batch, rows, columns = (1, *shape)[-3:]
     if batch == 0:
         raise ValueError(f"{name} has the shape {tuple(shape)}: a stack without matrices")
-    if rows * columns and any(stride < 1 for size, stride in zip(shape, strides) if size > 1):
+    tensor = _c.Tensor(data=data, dtype=dtype, device=device, batch=batch, rows=rows, columns=columns, stream=stream)
+    tensor.keep = x                         # the memory lives as long as the struct
+    if not rows * columns or strides[-2:] == (columns, 1) and (batch == 1 or strides[0] == rows * columns):
+        return tensor
+    if any(stride < 1 for size, stride in zip(shape, strides) if size > 1):
         raise ValueError(f"{name} has the strides {tuple(strides)}: elements must not be shared or reversed")
-    if rows and columns > 1 and strides[-1] != 1:
+    if columns > 1 and strides[-1] != 1:
         raise ValueError(f"{name} has the strides {tuple(strides)}: the elements of a row must be adjacent, "
                          "make it contiguous")
-    tensor = _c.Tensor(data=data, dtype=dtype, device=device, batch=batch, rows=rows,
-                       columns=columns, stream=stream)
-    if rows * columns:
-        tensor.row_stride = strides[-2] if rows > 1 else 0
-        tensor.batch_stride = strides[0] if batch > 1 else 0
-    tensor.keep = x                         # the memory lives as long as the struct
+    tensor.row_stride = strides[-2] if rows > 1 else 0
+    tensor.batch_stride = strides[0] if batch > 1 else 0
     return tensor
 
 
@@ -125,31 +127,39 @@ def new_like(x: Any, shape: tuple[int, ...], dtype: int) -> Any:
     return numpy.empty(shape, _numpy_dtype(dtype))
 
 
-def _outputs(x: Any, shape: _c.Shape, batch: tuple[int, ...]) -> tuple[Any, Any]:
-    return (new_like(x, (*batch, shape.codes_rows, shape.codes_columns), shape.codes_dtype),
-            new_like(x, (*batch, shape.scale_rows, shape.scale_columns), shape.scale_dtype))
+def _new_matrix(like: _c.Tensor, rows: int, columns: int, dtype: int) -> tuple[Any, _c.Tensor]:
+    """Returns an empty matrix, or stack, of the kind of a described one; and its struct."""
+    made = new_like(like.keep, (*like.keep.shape[:-2], rows, columns), dtype)
+    data = made.data_ptr() if is_torch(made) else made.ctypes.data
+    return made, _c.Tensor(data=data, dtype=dtype, device=like.device, batch=like.batch, rows=rows, columns=columns)
 
 
-def quantize_by(function: Any, recipe: c.c_void_p, role: int, w: Any, rowwise: bool, columnwise: bool, layout: str,
+def quantize_by(function: Any, recipe: _c.Recipe, role: int, w: Any, rowwise: bool, columnwise: bool, layout: str,
                 out: tuple | None) -> tuple:
     """Allocates the copies (or takes them from out), and has function(tensor, quantized) write them."""
     x = describe(w, "w")
+    if out is not None and not isinstance(out, (tuple, list)):
+        raise TypeError(f"out is {type(out).__name__}, expected a tuple of tensors")
     tensors: list[Any] = list(out or ())
-    wanted = [which for which, flag in enumerate((rowwise, columnwise)) if flag]
-    if not wanted or (out is not None and len(tensors) != 2 * len(wanted)):
-        raise ValueError(f"out has {len(tensors)} tensors, expected {2 * len(wanted)}" if wanted
-                         else "neither rowwise nor columnwise is wanted")
+    n = 2 * (bool(rowwise) + bool(columnwise))
+    if not n or (out is not None and len(tensors) != n):
+        raise ValueError(f"out has {len(tensors)} tensors, expected {n}" if n else "neither rowwise nor columnwise is wanted")
     q = _c.Quantized(layout=word(layout, LAYOUTS, "layout"))
-    for i, which in enumerate(wanted):
-        shape = _c.Shape()
-        _c.call("scale_shape", recipe, _c.Copy(role=role, columnwise=which, layout=q.layout), x.rows, x.columns, c.byref(shape))
-        if out is None:
-            tensors += _outputs(w, shape, tuple(w.shape[:-2]))
-        codes, scale_inv = (describe(tensor, f"out[{2 * i + part}]", byte, write=True)
-                            for part, (tensor, byte) in enumerate(zip(tensors[2 * i:], (shape.codes_dtype, shape.scale_dtype))))
-        name = "columnwise" if which else "rowwise"
-        setattr(q, name, c.pointer(codes))
-        setattr(q, f"{name}_scale_inv", c.pointer(scale_inv))
+    structs = []
+    for which in [which for which, flag in enumerate((rowwise, columnwise)) if flag]:
+        shape = recipe.shape(role, which, q.layout, x.rows, x.columns)
+        for rows, columns, dtype in ((shape.codes_rows, shape.codes_columns, shape.codes_dtype),
+                                     (shape.scale_rows, shape.scale_columns, shape.scale_dtype)):
+            if out is None:
+                made, struct = _new_matrix(x, rows, columns, dtype)
+                tensors.append(made)
+            else:
+                struct = describe(tensors[len(structs)], f"out[{len(structs)}]", dtype, write=True)
+            structs.append(struct)
+    if rowwise:
+        q.rowwise, q.rowwise_scale_inv = c.pointer(structs[0]), c.pointer(structs[1])
+    if columnwise:
+        q.columnwise, q.columnwise_scale_inv = c.pointer(structs[-2]), c.pointer(structs[-1])
     function(x, q)
     return tuple(tensors)
 
@@ -211,9 +221,7 @@ def dequantize(codes: Any, scale_inv: Any, dtype: Any = "bf16", *, block: tuple[
     along = columnwise and scales.dtype == E8M0
     rows, columns = (of.columns, of.rows) if columnwise and not along else (of.rows, of.columns)
     if block is None and recipe is not None:
-        shape = _c.Shape()
-        _c.call("scale_shape", _c.context().recipe(recipe, {}), _c.Copy(role=word(role, ROLES, "role"), columnwise=columnwise,
-                                                                        layout=q.layout), rows, columns, c.byref(shape))
+        shape = _c.context().recipe(recipe, {}).shape(word(role, ROLES, "role"), columnwise, q.layout, rows, columns)
         block = shape.block_rows, shape.block_columns
     elif block is None:
         if columnwise or q.layout:
