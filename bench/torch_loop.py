@@ -1,8 +1,8 @@
 """What people write: a loop over tensors with torch, 128x128 blocks, one file at a time.
 
     torch_loop.py MODEL OUT
-    torch_loop.py MODEL --calls     the weights in memory, by this loop and by fp8conv.quantize() of Python; prints the
-                                    seconds of each
+    torch_loop.py MODEL --calls N   the weights in memory, by this loop, by fp8conv.quantize() of Python, and by it into
+                                    the tensors of the round before; N rounds in turn: the seconds of each, a line a round
 
 The layout of DeepSeek-V3's checkpoints: codes under the weight's name, `weight_scale_inv` in fp32.
 It is here to be timed; fp8conv shares nothing with it.  --calls wants the module on PYTHONPATH.
@@ -49,8 +49,17 @@ def convert_file(source: str, target: str) -> dict[str, int]:
     return {name: tensor.nbytes for name, tensor in tensors.items()}
 
 
-def time_calls(source: str) -> None:
-    """One call for each weight.  The loop pads what is no multiple of a block."""
+def padded(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """quantize() of a matrix of any shape."""
+    rows, cols = weight.shape
+    if rows % BLOCK == 0 and cols % BLOCK == 0:
+        return quantize(weight)
+    codes, scale_inv = quantize(torch.nn.functional.pad(weight, (0, -cols % BLOCK, 0, -rows % BLOCK)))
+    return codes[:rows, :cols].contiguous(), scale_inv
+
+
+def time_calls(source: str, n_rounds: int) -> None:
+    """One call for each weight; a first round is not counted."""
     import time
 
     import fp8conv
@@ -60,24 +69,34 @@ def time_calls(source: str) -> None:
             with safe_open(os.path.join(source, name), framework="pt") as file:
                 weights += [w.clone() for w in map(file.get_tensor, file.keys())
                             if w.dim() == 2]
+    made = [fp8conv.quantize(weight) for weight in weights]
 
-    def padded(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        rows, cols = weight.shape
-        codes, scale_inv = quantize(torch.nn.functional.pad(weight, (0, -cols % BLOCK, 0, -rows % BLOCK)))
-        return codes[:rows, :cols].contiguous(), scale_inv
-
-    for function in (padded, fp8conv.quantize):
-        function(weights[0])
-        begin = time.perf_counter()
+    def loop() -> None:
         for weight in weights:
-            function(weight)
-        print(time.perf_counter() - begin)
+            padded(weight)
+
+    def calls() -> None:
+        for weight in weights:
+            fp8conv.quantize(weight)
+
+    def again() -> None:
+        for weight, out in zip(weights, made):
+            fp8conv.quantize(weight, out=out)
+
+    for i in range(n_rounds + 1):
+        seconds = []
+        for function in (loop, calls, again):
+            begin = time.perf_counter()
+            function()
+            seconds.append(time.perf_counter() - begin)
+        if i:
+            print(*seconds)
 
 
 def main() -> None:
-    source, target = sys.argv[1:]
+    source, target = sys.argv[1:3]
     if target == "--calls":
-        time_calls(source)
+        time_calls(source, int(sys.argv[3]))
         return
     os.makedirs(target, exist_ok=True)
     sizes, weight_map = {}, {}
