@@ -3,9 +3,8 @@
  * oneDNN for gemm.c, loaded at run time, because it has 40 MB of code, which no conversion needs.
  *
  * oneDNN 3 and 2 describe a layout and a product differently.  The functions at the end of this
- * file hide that difference: onednn_3.c and onednn_2.c both define them, and the version of the
- * header at compile time chooses one.  All other code is common.  The loaded library has the major
- * version of that header; its minor version may differ.
+ * file hide that difference; the version of the header at compile time chooses one.  The loaded
+ * library has the major version of that header; its minor version may differ.
  */
 #ifndef FP8CONV_KERNELS_CPU_FORWARD_ONEDNN_H
 #define FP8CONV_KERNELS_CPU_FORWARD_ONEDNN_H
@@ -18,6 +17,8 @@
 /* The library's layout of a matrix.  The primitive descriptor that returned it owns it. */
 #if DNNL_VERSION_MAJOR == 3
 typedef const_dnnl_memory_desc_t onednn_layout;
+#define ONEDNN_BY_STRIDES memory_desc_create_with_strides
+#define ONEDNN_BY_TAG	  memory_desc_create_with_tag
 #define ONEDNN_DESCRIBE(X)                 \
 	X(memory_desc_create_with_strides) \
 	X(memory_desc_create_with_tag)     \
@@ -25,6 +26,8 @@ typedef const_dnnl_memory_desc_t onednn_layout;
 	X(matmul_primitive_desc_create)
 #elif DNNL_VERSION_MAJOR == 2
 typedef const dnnl_memory_desc_t *onednn_layout;
+#define ONEDNN_BY_STRIDES memory_desc_init_by_strides
+#define ONEDNN_BY_TAG	  memory_desc_init_by_tag
 #define ONEDNN_DESCRIBE(X)             \
 	X(memory_desc_init_by_strides) \
 	X(memory_desc_init_by_tag)     \
@@ -91,7 +94,8 @@ void onednn_suggest(char *text, size_t size, const char *os_release, int major);
 void onednn_failed(const char *name, dnnl_status_t status, struct err *err);
 
 /* Calls a function of the library.  On failure sets err with its name, and jumps to out. */
-#define ONEDNN_CALL(onednn, name, ...)                               \
+#define ONEDNN_CALL(...) ONEDNN_CALL_NAMED(__VA_ARGS__) /* a name may be a macro */
+#define ONEDNN_CALL_NAMED(onednn, name, ...)                         \
 	do {                                                         \
 		dnnl_status_t status_ = (onednn)->name(__VA_ARGS__); \
 		if (status_ != dnnl_success) {                       \
