@@ -76,8 +76,12 @@ LANE_FN lanes lanes_load_some(const float *x, size_t n, float rest)
 {
 	lanes v = lanes_all(rest);
 
+#ifdef __AVX512F__
+	return (lanes)_mm512_mask_loadu_ps((__m512)v, (__mmask16)((1u << n) - 1), x);
+#else
 	memcpy(&v, x, n * sizeof *x);
 	return v;
+#endif
 }
 
 LANE_FN void lanes_store(float *x, lanes v)
