@@ -23,7 +23,7 @@ LIBS   = $(CUDA_LIBS) $(MPI_LIBS) -ljansson -lpcre2-8 -lunistring -lcrypto -lisa
 # Instruction sets: files of their own with flags of their own, chosen at run time.
 ISA = $(if $(findstring cpu/avx2/,$*),-mavx2 -mf16c) $(if $(findstring cpu/avx2/forward,$*),-mfma) \
       $(if $(findstring cpu/avx512/,$*),-mavx512f -mavx512bw -mavx512vl -mavx512dq) \
-      $(if $(filter %/avx2/forward %/avx512/forward %/forward/ops %/avx2/backend %/avx512/backend,$*),-Wno-psabi)
+      $(if $(filter %/forward/ops,$*)$(findstring kernels/cpu/avx,$*),-Wno-psabi)
 
 # Kernels for the GPU, where the toolkit is: CUDA=1 fails without it, CUDA=0 does not look.
 GPU_SRC   := $(wildcard kernels/gpu/*.cu kernels/gpu/*/*.cu)

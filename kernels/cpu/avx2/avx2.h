@@ -7,6 +7,7 @@
 #define FP8CONV_KERNELS_CPU_AVX2_AVX2_H
 
 #include <immintrin.h>
+#include <string.h>
 
 #include "kernels/cpu/cast/panel.h"
 
@@ -21,9 +22,18 @@ INLINE __m256i load256(const void *p)
 	return _mm256_loadu_si256(p);
 }
 
-INLINE size_t source_size(int source)
+/* The vectors of cast/panel_loops.h and cast/dequantize_loops.h. */
+#define VEC(name) _mm256_##name
+#define ISA(name) avx2_##name
+
+typedef __m256i vec;
+typedef __m256 vec_float;
+typedef __m128i vec_half;
+typedef __m128 vec_half_float;
+
+INLINE vec_half vec_part(vec v, int i)
 {
-	return source == SOURCE_F32 ? 4 : 2;
+	return i ? _mm256_extracti128_si256(v, 1) : _mm256_castsi256_si128(v);
 }
 
 #endif

@@ -5,14 +5,8 @@
 #include "kernels/cpu/avx2/avx2.h"
 
 #include <cpuid.h>
-#include <string.h>
 
-#define VEC(name) _mm256_##name
-#define ISA(name) avx2_##name
-#define FOLDED	  16 /* tiles */
-
-typedef __m256i vec;
-typedef __m128i vec_half;
+#define FOLDED 16 /* tiles */
 
 INLINE vec fold8(const char *v);
 

@@ -216,5 +216,4 @@ INLINE bool row_cast_as(const struct row *row, struct cast_params v)
 	return _mm256_testz_si256(peak, peak);
 }
 
-#define CASTS avx2_casts
 #include "kernels/cpu/cast/cast_variants.h"

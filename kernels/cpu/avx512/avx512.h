@@ -7,6 +7,7 @@
 #define FP8CONV_KERNELS_CPU_AVX512_AVX512_H
 
 #include <immintrin.h>
+#include <string.h>
 
 #include "kernels/cpu/cast/panel.h"
 
@@ -30,6 +31,20 @@ INLINE __mmask32 first32(size_t n)
 INLINE __mmask16 first16(size_t n)
 {
 	return (__mmask16)(n >= 16 ? 0xFFFF : (1u << n) - 1);
+}
+
+/* The vectors of cast/panel_loops.h and cast/dequantize_loops.h. */
+#define VEC(name) _mm512_##name
+#define ISA(name) avx512_##name
+
+typedef __m512i vec;
+typedef __m512 vec_float;
+typedef __m256i vec_half;
+typedef __m256 vec_half_float;
+
+INLINE vec_half vec_part(vec v, int i)
+{
+	return i ? _mm512_extracti64x4_epi64(v, 1) : _mm512_castsi512_si256(v);
 }
 
 #endif

@@ -4,14 +4,7 @@
  */
 #include "kernels/cpu/avx512/avx512.h"
 
-#include <string.h>
-
-#define VEC(name) _mm512_##name
-#define ISA(name) avx512_##name
-#define FOLDED	  32 /* tiles */
-
-typedef __m512i vec;
-typedef __m256i vec_half;
+#define FOLDED 32 /* tiles */
 
 INLINE vec fold8(const char *v);
 

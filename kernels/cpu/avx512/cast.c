@@ -138,11 +138,6 @@ INLINE __m512i pack(__m512i a, __m512i b, __m512i a_codes, __m512i b_codes, int 
 		_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), bytes);
 }
 
-INLINE size_t source_size(int source)
-{
-	return source == SOURCE_F32 ? 4 : 2;
-}
-
 /* The scales of 64 elements: of the first 32, and of the others. */
 struct scale_pair {
 	struct tile_scale low, high;
@@ -245,5 +240,4 @@ INLINE bool row_cast_as(const struct row *row, struct cast_params v)
 	return !_mm512_cmpgt_epi16_mask(peak, _mm512_set1_epi16((short)places[v.format].last));
 }
 
-#define CASTS avx512_casts
 #include "kernels/cpu/cast/cast_variants.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The functions of row_cast_as() for each variant, and their table, which the including file names
- * CASTS.  Included at the end of the file that defines row_cast_as() and struct cast_params.
+ * The functions of row_cast_as() for each variant, and their table.  Included at the end of the
+ * file that defines row_cast_as() and struct cast_params.
  */
 #define CAST(name, path, source)                                                       \
 	static bool name##_e4m3(const struct row *r)                                   \
@@ -21,7 +21,7 @@ CAST(cast_f16_divide, CAST_DIVIDE, SOURCE_F16)
 CAST(cast_f32_multiply, CAST_MULTIPLY, SOURCE_F32)
 CAST(cast_f32_divide, CAST_DIVIDE, SOURCE_F32)
 
-row_cast *const CASTS[N_CAST_PATHS][N_SOURCES][N_FORMATS] = {
+row_cast *const ISA(casts)[N_CAST_PATHS][N_SOURCES][N_FORMATS] = {
 	[CAST_SHIFT] = {
 		[SOURCE_BF16] = { cast_bf16_shift_e4m3, cast_bf16_shift_e5m2 },
 	},

@@ -25,6 +25,11 @@ enum cast_path {
 
 enum { SOURCE_BF16, SOURCE_F16, SOURCE_F32, N_SOURCES };
 
+static inline size_t source_size(int source)
+{
+	return source == SOURCE_F32 ? 4 : 2;
+}
+
 enum { N_FORMATS = 2 };
 
 struct panel_scales {

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Amax and scales of panels, and a backend's functions over them, compiled once for each
- * instruction set by the file that includes this one.  It names its casts ISA(casts),
- * ISA(dequantizes) and ISA(errors), and defines a vector of integers, vec, as wide as a register;
- * half of one, vec_half; VEC(name), an intrinsic of that width; fold(), as below; and vec_any(): is
- * a bit set?
+ * instruction set by the file that includes this one, which defines fold(), as below, and
+ * vec_any(): is a bit set?
  *
  * The bits of |x| order as the values do, so amax is an integer maximum, which shows a NaN or an
  * inf at the end without extra work.  amax moves the source once, 2 bytes per bf16 value.
@@ -138,15 +136,13 @@ INLINE uint16_t tile_max16(const char *v)
 /* Stores the maxima of FOLDED tiles as fp32. */
 INLINE void maxima_store(vec max, float *amax, bool is_bf16)
 {
-	vec_half half[2];
-
-	memcpy(half, &max, sizeof max);
-	UNROLL for (size_t i = 0; i < 2; i++)
+	UNROLL for (int i = 0; i < 2; i++)
 	{
-		lanes v = (lanes)VEC(cvtph_ps)(half[i]);
+		vec_half half = vec_part(max, i);
+		lanes v = (lanes)VEC(cvtph_ps)(half);
 
 		if (is_bf16)
-			v = (lanes)VEC(slli_epi32)(VEC(cvtepu16_epi32)(half[i]), 16);
+			v = (lanes)VEC(slli_epi32)(VEC(cvtepu16_epi32)(half), 16);
 		lanes_store(amax + i * LANES, v);
 	}
 }
