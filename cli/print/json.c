@@ -3,38 +3,19 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
+#include <unistr.h>
 
-/* Decodes one character of UTF-8.  Returns 0 if it is invalid: a path on the command line may have
- * any bytes. */
-static size_t utf8_decode(const unsigned char *p, uint32_t *c)
-{
-	static const uint32_t min[] = { 0, 0, 0x80, 0x800, 0x10000 };
-	size_t n = *p < 0x80 ? 1 : *p >> 5 == 6 ? 2 : *p >> 4 == 14 ? 3 : *p >> 3 == 30 ? 4 : 0;
-
-	if (n < 2) {
-		*c = *p;
-		return n;
-	}
-	*c = *p & (0x7fu >> n);
-	for (size_t i = 1; i < n; i++) {
-		if (p[i] >> 6 != 2)
-			return 0;
-		*c = *c << 6 | (p[i] & 0x3fu);
-	}
-	return *c < min[n] || *c > 0x10ffff || *c >> 11 == 0x1b ? 0 : n;
-}
-
+/* Bytes that are not UTF-8 become U+FFFD: a path on the command line may have any. */
 static void put_string(FILE *stream, const char *text)
 {
 	const unsigned char *p = (const unsigned char *)text;
 
 	fputc('"', stream);
 	while (*p) {
-		uint32_t c;
-		size_t n = utf8_decode(p, &c);
+		ucs4_t c;
+		int n = u8_strmbtouc(&c, p);
 
-		if (n == 0)
+		if (n < 1)
 			c = 0xfffd;
 		if (c == '"' || c == '\\')
 			fprintf(stream, "\\%c", (int)c);
@@ -45,7 +26,7 @@ static void put_string(FILE *stream, const char *text)
 		else
 			fprintf(stream, "\\u%04" PRIx32 "\\u%04" PRIx32,
 				0xd800 + ((c - 0x10000) >> 10), 0xdc00 + (c & 0x3ff));
-		p += n ? n : 1;
+		p += n < 1 ? 1 : n;
 	}
 	fputc('"', stream);
 }

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistr.h>
 
 /* Decodes by jansson, after brackets and depth are checked. */
 static json_t *decode(struct json_text text, size_t flags, struct err *err)
@@ -102,32 +103,6 @@ int json_check(struct json_text text, struct err *err)
 	return 0;
 }
 
-/* Returns the length of the UTF-8 sequence at p, at least two bytes; 0 if it is invalid.  Source:
- * RFC 3629, section 4. */
-static size_t utf8_length(const unsigned char *p, size_t n)
-{
-	unsigned char low = 0x80, high = 0xbf; /* limits of the second byte */
-	size_t length;
-
-	if (p[0] < 0xc2 || p[0] > 0xf4)
-		return 0;
-	length = p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
-	if (p[0] == 0xe0)
-		low = 0xa0; /* shorter in two bytes */
-	else if (p[0] == 0xed)
-		high = 0x9f; /* surrogates */
-	else if (p[0] == 0xf0)
-		low = 0x90; /* shorter in three bytes */
-	else if (p[0] == 0xf4)
-		high = 0x8f; /* above U+10FFFF */
-	if (n < length || p[1] < low || p[1] > high)
-		return 0;
-	for (size_t i = 2; i < length; i++)
-		if (p[i] < 0x80 || p[i] > 0xbf)
-			return 0;
-	return length;
-}
-
 /* Are 32 bytes ASCII? */
 static bool is_ascii(const unsigned char *p)
 {
@@ -146,7 +121,7 @@ size_t json_utf8_prefix(struct json_text text)
 		at += 32;
 	while (at < text.len) {
 		uint64_t eight;
-		size_t n;
+		int n;
 
 		if (text.len - at >= 8) {
 			memcpy(&eight, p + at, 8);
@@ -155,10 +130,10 @@ size_t json_utf8_prefix(struct json_text text)
 				continue;
 			}
 		}
-		n = p[at] < 0x80 ? 1 : utf8_length(p + at, text.len - at);
-		if (!n)
+		n = p[at] < 0x80 ? 1 : u8_mblen(p + at, text.len - at);
+		if (n < 1)
 			break;
-		at += n;
+		at += (size_t)n;
 	}
 	return at;
 }

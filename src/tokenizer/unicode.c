@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tokenizer/unicode.h"
 
-#include <string.h>
-
 #include <unictype.h>
+#include <unistr.h>
 
 #include "base/json.h"
 
@@ -25,18 +24,12 @@ static uint32_t known_char(uint32_t c)
 
 void utf8_add(struct buf *out, uint32_t c)
 {
-	char bytes[4];
-	size_t n;
+	uint8_t bytes[6];
 
-	if (c < 0x80) {
+	if (c < 0x80)
 		buf_putc(out, (char)c);
-		return;
-	}
-	n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-	for (size_t i = n - 1; i > 0; i--, c >>= 6)
-		bytes[i] = (char)(0x80 | (c & 0x3f));
-	bytes[0] = (char)((n == 2 ? 0xc0 : n == 3 ? 0xe0 : 0xf0) | c);
-	buf_add(out, bytes, n);
+	else
+		buf_add(out, bytes, (size_t)u8_uctomb(bytes, c, sizeof bytes));
 }
 
 /* Returns how many of the n bytes at p could begin a character (at least 1).  Source: Unicode,
