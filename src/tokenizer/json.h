@@ -25,6 +25,17 @@ int json_member_bool(const json_t *object, const char *where, const char *key, i
 const json_t *json_member_array(const json_t *object, const char *where, const char *key,
 				struct err *err);
 
+/* A member that is left as text: those of a model have hundreds of thousands of values. */
+struct large_member {
+	const char *key;
+	struct json_text text; /* len 0: missing */
+};
+
+/* Reads the other members of an object, at most 4 MiB each (32 MiB of added_tokens), into
+ * `members`, where the large ones are null.  large ends with a key of NULL. */
+int json_read_members(struct json_text object, struct large_member *large, json_t *members,
+		      struct err *err);
+
 /* Reads a token id from 0 to MAX_TOKEN_ID. */
 #define MAX_TOKEN_ID ((1 << 26) - 1)
 int json_token_id(const json_t *json, const char *where, uint32_t *id, struct err *err);

@@ -338,52 +338,24 @@ static int read_flags(struct bpe *bpe, const json_t *members, struct err *err)
 	return 0;
 }
 
-/* Reads the two large members as text, the others as values. */
-static int read_members(struct json_text model, json_t *members, struct json_text *vocab,
-			struct json_text *merges, struct err *err)
-{
-	struct json_members walk = { .text = model };
-	struct json_member member;
-	json_t *value;
-	int rc;
-
-	while ((rc = json_members_next(&walk, &member, err)) > 0) {
-		struct json_text *large = !strcmp(member.key, "vocab")	  ? vocab
-					  : !strcmp(member.key, "merges") ? merges
-									  : NULL;
-
-		rc = -1;
-		if (json_object_get(members, member.key)) {
-			err_set(err, ERR_INPUT, "duplicate member '%s'", member.key);
-			break;
-		}
-		if (large)
-			*large = member.value;
-		value = large ? json_null() : json_decode(member.value, err);
-		if (!value || json_object_set_new(members, member.key, value))
-			break;
-	}
-	json_members_release(&walk);
-	return rc;
-}
-
 int bpe_read(struct bpe *bpe, struct json_text model, struct err *err)
 {
-	struct json_text vocab = { 0 }, merges = { 0 };
+	struct large_member large[] = { { .key = "vocab" }, { .key = "merges" }, { 0 } };
+	const struct json_text *vocab = &large[0].text, *merges = &large[1].text;
 	json_t *members = json_object();
 	int rc = -1;
 
-	if (read_members(model, members, &vocab, &merges, err) || read_flags(bpe, members, err))
+	if (json_read_members(model, large, members, err) || read_flags(bpe, members, err))
 		goto out;
-	if (!vocab.len || !merges.len) {
-		err_set(err, ERR_INPUT, "missing member '%s'", vocab.len ? "merges" : "vocab");
+	if (!vocab->len || !merges->len) {
+		err_set(err, ERR_INPUT, "missing member '%s'", vocab->len ? "merges" : "vocab");
 		goto out;
 	}
-	if (read_vocab(bpe, vocab, err))
+	if (read_vocab(bpe, *vocab, err))
 		goto out;
 	index_vocab(bpe);
 	bpe->all_join = ids_repeat(&bpe->vocab);
-	rc = read_merges(bpe, merges, err);
+	rc = read_merges(bpe, *merges, err);
 out:
 	json_decref(members);
 	return rc ? err_wrap(err, "model") : 0;

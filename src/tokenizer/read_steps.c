@@ -22,13 +22,15 @@
 struct component {
 	const json_t *json;
 	char where[112];
+	const struct component_type *type; /* NULL: not known yet */
 };
 
+/* Reads the members of a component, and adds its steps. */
 struct component_type {
 	const char *name;
-	int (*read)(struct steps *steps, const struct component *component, const void *argument,
-		    struct err *err);
-	const void *argument;
+	int (*read)(struct steps *steps, const struct component *component, struct err *err);
+	step_fn *rewrite; /* of components without members */
+	const void *form;
 };
 
 static struct step *new_step(struct steps *steps, step_fn *rewrite, const char *content, size_t len)
@@ -114,65 +116,30 @@ static int read_pattern(struct step *step, const struct component *component, st
 		  : 0;
 }
 
-static int read_form(struct steps *steps, const struct component *component, const void *argument,
-		     struct err *err)
+/* A component that has no members: one step. */
+static int read_rewrite(struct steps *steps, const struct component *component, struct err *err)
 {
-	(void)component;
 	(void)err;
-	new_step(steps, step_normalize, "", 0)->form = argument;
+	new_step(steps, component->type->rewrite, "", 0)->form = component->type->form;
 	return 0;
 }
 
-static int read_lowercase(struct steps *steps, const struct component *component,
-			  const void *argument, struct err *err)
-{
-	(void)component;
-	(void)argument;
-	(void)err;
-	new_step(steps, step_lowercase, "", 0);
-	return 0;
-}
-
-static int read_strip_accents(struct steps *steps, const struct component *component,
-			      const void *argument, struct err *err)
-{
-	(void)component;
-	(void)argument;
-	(void)err;
-	new_step(steps, step_strip_marks, "", 0);
-	return 0;
-}
-
-static int read_bytes(struct steps *steps, const struct component *component, const void *argument,
-		      struct err *err)
-{
-	(void)component;
-	(void)argument;
-	(void)err;
-	new_step(steps, step_bytes, "", 0);
-	return 0;
-}
-
-static int read_strip(struct steps *steps, const struct component *component, const void *argument,
-		      struct err *err)
+static int read_strip(struct steps *steps, const struct component *component, struct err *err)
 {
 	struct step *step = new_step(steps, step_strip, "", 0);
 
-	(void)argument;
 	if (json_member_bool(component->json, component->where, "strip_left", -1, &step->left, err))
 		return -1;
 	return json_member_bool(component->json, component->where, "strip_right", -1, &step->right,
 				err);
 }
 
-static int read_prepend(struct steps *steps, const struct component *component,
-			const void *argument, struct err *err)
+static int read_prepend(struct steps *steps, const struct component *component, struct err *err)
 {
 	size_t len;
 	const char *text =
 		json_member_string(component->json, component->where, "prepend", &len, err);
 
-	(void)argument;
 	if (!text)
 		return -1;
 	if (!len)
@@ -182,37 +149,31 @@ static int read_prepend(struct steps *steps, const struct component *component,
 	return 0;
 }
 
-static int read_replace(struct steps *steps, const struct component *component,
-			const void *argument, struct err *err)
+static int read_replace(struct steps *steps, const struct component *component, struct err *err)
 {
 	size_t len;
 	const char *text =
 		json_member_string(component->json, component->where, "content", &len, err);
 
-	(void)argument;
 	if (!text)
 		return -1;
 	return read_pattern(new_step(steps, step_replace, text, len), component, err);
 }
 
-static int read_split(struct steps *steps, const struct component *component, const void *argument,
-		      struct err *err)
+static int read_split(struct steps *steps, const struct component *component, struct err *err)
 {
 	struct step *step = new_step(steps, NULL, "", 0);
 
-	(void)argument;
 	if (read_behavior(component, NULL, &step->behavior, err) ||
 	    json_member_bool(component->json, component->where, "invert", -1, &step->invert, err))
 		return -1;
 	return read_pattern(step, component, err);
 }
 
-static int read_byte_level(struct steps *steps, const struct component *component,
-			   const void *argument, struct err *err)
+static int read_byte_level(struct steps *steps, const struct component *component, struct err *err)
 {
 	bool prefix, use_regex;
 
-	(void)argument;
 	if (json_member_bool(component->json, component->where, "add_prefix_space", -1, &prefix,
 			     err) ||
 	    json_member_bool(component->json, component->where, "use_regex", true, &use_regex, err))
@@ -225,40 +186,33 @@ static int read_byte_level(struct steps *steps, const struct component *componen
 	return 0;
 }
 
-static int read_digits(struct steps *steps, const struct component *component, const void *argument,
-		       struct err *err)
+static int read_digits(struct steps *steps, const struct component *component, struct err *err)
 {
 	bool individual;
 
-	(void)argument;
 	if (json_member_bool(component->json, component->where, "individual_digits", -1,
 			     &individual, err))
 		return -1;
 	return add_split(steps, component, "\\p{N}", individual ? ISOLATED : CONTIGUOUS, err);
 }
 
-static int read_punctuation(struct steps *steps, const struct component *component,
-			    const void *argument, struct err *err)
+static int read_punctuation(struct steps *steps, const struct component *component, struct err *err)
 {
 	enum behavior behavior;
 
-	(void)argument;
 	if (read_behavior(component, "Isolated", &behavior, err))
 		return -1;
 	return add_split(steps, component, "[!-/:-@\\[-`{-~\\p{P}]", behavior, err);
 }
 
 static int read_whitespace_split(struct steps *steps, const struct component *component,
-				 const void *argument, struct err *err)
+				 struct err *err)
 {
-	(void)argument;
 	return add_split(steps, component, "\\s", REMOVED, err);
 }
 
-static int read_whitespace(struct steps *steps, const struct component *component,
-			   const void *argument, struct err *err)
+static int read_whitespace(struct steps *steps, const struct component *component, struct err *err)
 {
-	(void)argument;
 	if (add_split(steps, component, "[" RUST_WORD "]+|[^" RUST_WORD "\\s]+", REMOVED, err))
 		return -1;
 	steps->step[steps->n - 1].invert = true;
@@ -292,8 +246,7 @@ static int read_scheme(const struct component *component, const char **scheme, s
 	return 0;
 }
 
-static int read_metaspace(struct steps *steps, const struct component *component,
-			  const void *argument, struct err *err)
+static int read_metaspace(struct steps *steps, const struct component *component, struct err *err)
 {
 	struct buf pattern = { 0 };
 	const char *replacement, *scheme;
@@ -301,7 +254,6 @@ static int read_metaspace(struct steps *steps, const struct component *component
 	size_t len;
 	int rc = 0;
 
-	(void)argument;
 	replacement =
 		json_member_string(component->json, component->where, "replacement", &len, err);
 	if (!replacement || read_scheme(component, &scheme, err) ||
@@ -324,39 +276,40 @@ static int read_metaspace(struct steps *steps, const struct component *component
 }
 
 static const struct component_type normalizers[] = {
-	{ "NFC", read_form, &uninorm_nfc },
-	{ "NFD", read_form, &uninorm_nfd },
-	{ "NFKC", read_form, &uninorm_nfkc },
-	{ "NFKD", read_form, &uninorm_nfkd },
-	{ "Lowercase", read_lowercase, NULL },
-	{ "Strip", read_strip, NULL },
-	{ "StripAccents", read_strip_accents, NULL },
-	{ "Prepend", read_prepend, NULL },
-	{ "Replace", read_replace, NULL },
-	{ "ByteLevel", read_bytes, NULL },
+	{ "NFC", read_rewrite, step_normalize, &uninorm_nfc },
+	{ "NFD", read_rewrite, step_normalize, &uninorm_nfd },
+	{ "NFKC", read_rewrite, step_normalize, &uninorm_nfkc },
+	{ "NFKD", read_rewrite, step_normalize, &uninorm_nfkd },
+	{ "Lowercase", read_rewrite, step_lowercase, NULL },
+	{ "Strip", .read = read_strip },
+	{ "StripAccents", read_rewrite, step_strip_marks, NULL },
+	{ "Prepend", .read = read_prepend },
+	{ "Replace", .read = read_replace },
+	{ "ByteLevel", read_rewrite, step_bytes, NULL },
 	{ 0 },
 };
 
 static const struct component_type pre_tokenizers[] = {
-	{ "ByteLevel", read_byte_level, NULL },
-	{ "Split", read_split, NULL },
-	{ "Digits", read_digits, NULL },
-	{ "Metaspace", read_metaspace, NULL },
-	{ "Whitespace", read_whitespace, NULL },
-	{ "WhitespaceSplit", read_whitespace_split, NULL },
-	{ "Punctuation", read_punctuation, NULL },
+	{ "ByteLevel", .read = read_byte_level },
+	{ "Split", .read = read_split },
+	{ "Digits", .read = read_digits },
+	{ "Metaspace", .read = read_metaspace },
+	{ "Whitespace", .read = read_whitespace },
+	{ "WhitespaceSplit", .read = read_whitespace_split },
+	{ "Punctuation", .read = read_punctuation },
 	{ 0 },
 };
 
 static int read_component(struct steps *steps, const struct component_type *types,
-			  const struct component *component, const char *type, struct err *err)
+			  struct component *component, const char *type, struct err *err)
 {
 	for (; types->name; types++) {
 		if (strcmp(type, types->name) != 0)
 			continue;
 		if (room_for(steps, 3, component, err))
 			return -1;
-		return types->read(steps, component, types->argument, err);
+		component->type = types;
+		return types->read(steps, component, err);
 	}
 	return err_set(err, ERR_INPUT, "%s has unsupported type '%s'", component->where, type);
 }

@@ -13,12 +13,10 @@
 #include "base/progress.h"
 #include "tokenizer/added.h"
 #include "tokenizer/bpe.h"
+#include "tokenizer/json.h"
 #include "tokenizer/post.h"
 #include "tokenizer/step.h"
 #include "tokenizer/unicode.h"
-
-#define MAX_PART  ((size_t)4 << 20)  /* bytes of a member that has no list of tokens */
-#define MAX_ADDED ((size_t)32 << 20) /* bytes of added_tokens: 100,000 and more */
 
 struct tokenizer {
 	struct steps normalizer, pre_tokenizer;
@@ -27,57 +25,17 @@ struct tokenizer {
 	struct post_processor post;
 };
 
-/* Trees of JSON need thirty times their text and more. */
-static int check_length(const struct json_member *member, struct err *err)
+/* Reads the members of the file: the model as text, the others as values. */
+static int read_tokenizer(struct tokenizer *tokenizer, const struct buf *json, json_t *values,
+			  struct err *err)
 {
-	size_t limit = strcmp(member->key, "added_tokens") != 0 ? MAX_PART : MAX_ADDED;
+	struct large_member model[] = { { .key = "model" }, { 0 } };
 
-	if (member->value.len <= limit)
-		return 0;
-	return err_set(err, ERR_INPUT, "member '%s' is %zu bytes long, more than the limit (%zu)",
-		       member->key, member->value.len, limit);
-}
-
-/* The members of the file: the model as text, the others as values. */
-struct parts {
-	json_t *values;
-	struct json_text model;
-};
-
-static int read_parts(struct parts *parts, const struct buf *json, struct err *err)
-{
-	struct json_members walk = { .text = { json->data, json->len } };
-	struct json_member member;
-	json_t *value;
-	int rc;
-
-	while ((rc = json_members_next(&walk, &member, err)) > 0) {
-		bool is_model = !strcmp(member.key, "model");
-
-		rc = -1;
-		if (json_object_get(parts->values, member.key)) {
-			err_set(err, ERR_INPUT, "duplicate member '%s'", member.key);
-			break;
-		}
-		if (is_model)
-			parts->model = member.value;
-		else if (check_length(&member, err))
-			break;
-		value = is_model ? json_null() : json_decode(member.value, err);
-		if (!value || json_object_set_new(parts->values, member.key, value))
-			break;
-	}
-	json_members_release(&walk);
-	if (!rc && !parts->model.len)
-		rc = err_set(err, ERR_INPUT, "missing member 'model'");
-	return rc;
-}
-
-static int read_tokenizer(struct tokenizer *tokenizer, const struct parts *parts, struct err *err)
-{
-	const json_t *values = parts->values;
-
-	if (bpe_read(&tokenizer->bpe, parts->model, err) ||
+	if (json_read_members((struct json_text){ json->data, json->len }, model, values, err))
+		return -1;
+	if (!model->text.len)
+		return err_set(err, ERR_INPUT, "missing member 'model'");
+	if (bpe_read(&tokenizer->bpe, model->text, err) ||
 	    steps_read_normalizer(&tokenizer->normalizer, json_object_get(values, "normalizer"),
 				  err) ||
 	    steps_read_pre_tokenizer(&tokenizer->pre_tokenizer,
@@ -91,13 +49,12 @@ static int read_tokenizer(struct tokenizer *tokenizer, const struct parts *parts
 int tokenizer_new(struct tokenizer **tokenizer, const struct buf *json, const char *file,
 		  struct err *err)
 {
-	struct parts parts = { .values = json_object() };
-	int rc = -1;
+	json_t *values = json_object();
+	int rc;
 
 	*tokenizer = xcalloc(1, sizeof **tokenizer);
-	if (!read_parts(&parts, json, err))
-		rc = read_tokenizer(*tokenizer, &parts, err);
-	json_decref(parts.values);
+	rc = read_tokenizer(*tokenizer, json, values, err);
+	json_decref(values);
 	if (rc) {
 		tokenizer_free(*tokenizer);
 		*tokenizer = NULL;
