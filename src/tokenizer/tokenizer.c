@@ -190,28 +190,34 @@ static struct text_range part_of(struct text_range range, size_t begin, size_t e
 	return (struct text_range){ range.text + begin, end - begin, range.first && !begin };
 }
 
-/* Encodes a range of normalized text, which may contain normalized added tokens. */
-static int encode_normalized(struct encoding *encoding, struct text_range range, struct err *err)
+/* Encodes a range whose added tokens are those of the set: rest() encodes what lies between. */
+static int
+encode_around(struct encoding *encoding, const struct added_set *set, struct text_range range,
+	      int (*rest)(struct encoding *encoding, struct text_range range, struct err *err),
+	      struct err *err)
 {
-	const struct added_set *set = &encoding->tokenizer->added.normalized;
 	const struct added_token *token;
 	struct added_search search = { 0 };
 	size_t begin, end, done = 0;
 
 	while ((token = added_find(set, range.text, range.len, &search, &begin, &end))) {
-		if (done < begin && pre_tokenize(encoding, 0, part_of(range, done, begin), err))
+		if (done < begin && rest(encoding, part_of(range, done, begin), err))
 			return -1;
 		token_ids_add(encoding->out, token->id);
 		done = end;
 	}
-	if (done == range.len)
-		return 0;
-	return pre_tokenize(encoding, 0, part_of(range, done, range.len), err);
+	return done == range.len ? 0 : rest(encoding, part_of(range, done, range.len), err);
+}
+
+static int encode_normalized(struct encoding *encoding, struct text_range range, struct err *err)
+{
+	return pre_tokenize(encoding, 0, range, err);
 }
 
 static int encode_raw(struct encoding *encoding, struct text_range range, struct err *err)
 {
-	const struct steps *normalizer = &encoding->tokenizer->normalizer;
+	const struct tokenizer *tokenizer = encoding->tokenizer;
+	const struct steps *normalizer = &tokenizer->normalizer;
 
 	for (size_t i = 0; i < normalizer->n; i++) {
 		if (rewrite(encoding, &normalizer->step[i], &encoding->normalizer[i], &range, err))
@@ -219,31 +225,19 @@ static int encode_raw(struct encoding *encoding, struct text_range range, struct
 		if (!range.len)
 			return 0;
 	}
-	return encode_normalized(encoding, range, err);
+	return encode_around(encoding, &tokenizer->added.normalized, range, encode_normalized, err);
 }
 
 static int encode_text(struct encoding *encoding, const char *text, size_t len, struct err *err)
 {
-	const struct added_set *set = &encoding->tokenizer->added.raw;
-	const struct added_token *token;
-	struct added_search search = { 0 };
 	struct text_range range = { text, len, .first = true };
-	size_t begin, end, done = 0;
 
 	if (json_utf8_prefix((struct json_text){ text, len }) != len) {
 		utf8_add_repaired(&encoding->repaired, text, len);
 		range.text = encoding->repaired.data;
 		range.len = encoding->repaired.len;
 	}
-	while ((token = added_find(set, range.text, range.len, &search, &begin, &end))) {
-		if (done < begin && encode_raw(encoding, part_of(range, done, begin), err))
-			return -1;
-		token_ids_add(encoding->out, token->id);
-		done = end;
-	}
-	if (done == range.len)
-		return 0;
-	return encode_raw(encoding, part_of(range, done, range.len), err);
+	return encode_around(encoding, &encoding->tokenizer->added.raw, range, encode_raw, err);
 }
 
 static void add_all(struct token_ids *out, const struct token_ids *list)
