@@ -46,7 +46,7 @@ static struct option_table option_table(const struct command *command, size_t i)
 
 static const struct option_row *rows_end(const struct option_row *rows)
 {
-	while (rows->name)
+	while (rows && rows->name)
 		rows++;
 	return rows;
 }

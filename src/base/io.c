@@ -14,41 +14,14 @@
 
 #include "base/mem.h"
 
-static int system_openat(const struct io *io, int dirfd, const char *path, int flags, mode_t mode)
-{
-	(void)io;
-	return openat(dirfd, path, flags, mode);
-}
-
-static int system_close(const struct io *io, int fd)
-{
-	(void)io;
-	return close(fd);
-}
-
-static ssize_t system_read(const struct io *io, int fd, void *data, size_t n)
-{
-	(void)io;
-	return read(fd, data, n);
-}
-
-static ssize_t system_write(const struct io *io, int fd, const void *data, size_t n)
-{
-	(void)io;
-	return write(fd, data, n);
-}
-
-static ssize_t system_pread(const struct io *io, int fd, void *data, size_t n, off_t offset)
-{
-	(void)io;
-	return pread(fd, data, n, offset);
-}
-
-static ssize_t system_pwrite(const struct io *io, int fd, const void *data, size_t n, off_t offset)
-{
-	(void)io;
-	return pwrite(fd, data, n, offset);
-}
+#define SYSTEM(type, name, parameters, arguments) \
+	static type system_##name parameters      \
+	{                                         \
+		(void)io;                         \
+		return name arguments;            \
+	}
+IO_READS(SYSTEM)
+IO_WRITES(SYSTEM)
 
 /* Unlike posix_fallocate(), which writes the whole file where the file system cannot reserve space,
  * this reserves nothing there; a later write then reports a full disk. */
@@ -61,50 +34,6 @@ static int system_fallocate(const struct io *io, int fd, off_t offset, off_t n)
 		rc = fallocate(fd, 0, offset, n) ? errno : 0;
 	while (rc == EINTR);
 	return rc == EOPNOTSUPP || rc == ENOSYS ? 0 : rc;
-}
-
-static int system_ftruncate(const struct io *io, int fd, off_t size)
-{
-	(void)io;
-	return ftruncate(fd, size);
-}
-
-static int system_fsync(const struct io *io, int fd)
-{
-	(void)io;
-	return fsync(fd);
-}
-
-static int system_renameat(const struct io *io, int olddirfd, const char *oldpath, int newdirfd,
-			   const char *newpath)
-{
-	(void)io;
-	return renameat(olddirfd, oldpath, newdirfd, newpath);
-}
-
-static int system_unlinkat(const struct io *io, int dirfd, const char *path, int flags)
-{
-	(void)io;
-	return unlinkat(dirfd, path, flags);
-}
-
-static int system_mkdirat(const struct io *io, int dirfd, const char *path, mode_t mode)
-{
-	(void)io;
-	return mkdirat(dirfd, path, mode);
-}
-
-static int system_fstat(const struct io *io, int fd, struct stat *st)
-{
-	(void)io;
-	return fstat(fd, st);
-}
-
-static int system_fstatat(const struct io *io, int dirfd, const char *path, struct stat *st,
-			  int flags)
-{
-	(void)io;
-	return fstatat(dirfd, path, st, flags);
 }
 
 static void system_fadvise(const struct io *io, int fd, off_t offset, off_t n, int advice)
@@ -135,24 +64,15 @@ static int system_list(const struct io *io, int fd, int (*take)(void *context, c
 	return number ? -1 : 0;
 }
 
+/* clang-format off */
+#define ENTRY(type, name, parameters, arguments) .name = system_##name,
 const struct io io_system = {
-	.openat = system_openat,
-	.close = system_close,
-	.read = system_read,
-	.write = system_write,
-	.pread = system_pread,
-	.pwrite = system_pwrite,
+	IO_READS(ENTRY) IO_WRITES(ENTRY)
 	.fallocate = system_fallocate,
-	.ftruncate = system_ftruncate,
-	.fsync = system_fsync,
-	.renameat = system_renameat,
-	.unlinkat = system_unlinkat,
-	.mkdirat = system_mkdirat,
-	.fstat = system_fstat,
-	.fstatat = system_fstatat,
 	.fadvise = system_fadvise,
 	.list = system_list,
 };
+/* clang-format on */
 
 int io_failed(const struct io *io, struct err *err, const char *format, ...)
 {

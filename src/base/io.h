@@ -23,24 +23,41 @@
 #include "base/buf.h"
 #include "base/err.h"
 
+/* The entries that are system calls, each with its parameters and the arguments of the call: those
+ * that read, and those that write. */
+/* clang-format off */
+#define IO_READS(OP)                                                                          \
+	OP(int, openat, (const struct io *io, int dirfd, const char *path, int flags,         \
+			 mode_t mode), (dirfd, path, flags, mode))                            \
+	OP(int, close, (const struct io *io, int fd), (fd))                                   \
+	OP(ssize_t, read, (const struct io *io, int fd, void *data, size_t n), (fd, data, n)) \
+	OP(ssize_t, pread, (const struct io *io, int fd, void *data, size_t n, off_t offset), \
+	   (fd, data, n, offset))                                                             \
+	OP(int, fstat, (const struct io *io, int fd, struct stat *st), (fd, st))              \
+	OP(int, fstatat, (const struct io *io, int dirfd, const char *path, struct stat *st,  \
+			  int flags), (dirfd, path, st, flags))
+#define IO_WRITES(OP)                                                                         \
+	OP(ssize_t, write, (const struct io *io, int fd, const void *data, size_t n),         \
+	   (fd, data, n))                                                                     \
+	OP(ssize_t, pwrite, (const struct io *io, int fd, const void *data, size_t n,         \
+			     off_t offset), (fd, data, n, offset))                            \
+	OP(int, ftruncate, (const struct io *io, int fd, off_t size), (fd, size))             \
+	OP(int, fsync, (const struct io *io, int fd), (fd))                                   \
+	OP(int, renameat, (const struct io *io, int from_fd, const char *from, int to_fd,     \
+			   const char *to), (from_fd, from, to_fd, to))                       \
+	OP(int, unlinkat, (const struct io *io, int dirfd, const char *path, int flags),      \
+	   (dirfd, path, flags))                                                              \
+	OP(int, mkdirat, (const struct io *io, int dirfd, const char *path, mode_t mode),     \
+	   (dirfd, path, mode))
+/* clang-format on */
+
 struct io {
-	int (*openat)(const struct io *io, int dirfd, const char *path, int flags, mode_t mode);
-	int (*close)(const struct io *io, int fd);
-	ssize_t (*read)(const struct io *io, int fd, void *data, size_t n);
-	ssize_t (*write)(const struct io *io, int fd, const void *data, size_t n);
-	ssize_t (*pread)(const struct io *io, int fd, void *data, size_t n, off_t offset);
-	ssize_t (*pwrite)(const struct io *io, int fd, const void *data, size_t n, off_t offset);
+#define IO_MEMBER(type, name, parameters, arguments) type(*name) parameters;
+	IO_READS(IO_MEMBER)
+	IO_WRITES(IO_MEMBER)
+#undef IO_MEMBER
 	/* 0 or an errno; 0 where the file system cannot reserve space */
 	int (*fallocate)(const struct io *io, int fd, off_t offset, off_t n);
-	int (*ftruncate)(const struct io *io, int fd, off_t size);
-	int (*fsync)(const struct io *io, int fd);
-	int (*renameat)(const struct io *io, int olddirfd, const char *oldpath, int newdirfd,
-			const char *newpath);
-	int (*unlinkat)(const struct io *io, int dirfd, const char *path, int flags);
-	int (*mkdirat)(const struct io *io, int dirfd, const char *path, mode_t mode);
-	int (*fstat)(const struct io *io, int fd, struct stat *st);
-	int (*fstatat)(const struct io *io, int dirfd, const char *path, struct stat *st,
-		       int flags);
 	/* A hint; a failure means nothing. */
 	void (*fadvise)(const struct io *io, int fd, off_t offset, off_t n, int advice);
 	/* Calls take() with every name in the open directory fd, until it returns other than 0, and

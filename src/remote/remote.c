@@ -354,19 +354,14 @@ static int remote_list(const struct io *io, int fd, int (*take)(void *context, c
 }
 
 /* What writes is of the table below. */
-static ssize_t below_write(const struct io *io, int fd, const void *data, size_t n)
-{
-	const struct io *below = remote_of(io)->below;
-
-	return below->write(below, fd, data, n);
-}
-
-static ssize_t below_pwrite(const struct io *io, int fd, const void *data, size_t n, off_t offset)
-{
-	const struct io *below = remote_of(io)->below;
-
-	return below->pwrite(below, fd, data, n, offset);
-}
+#define BELOW(type, name, parameters, arguments)               \
+	static type below_##name parameters                    \
+	{                                                      \
+		const struct io *below = remote_of(io)->below; \
+		return below->name(below, BARE arguments);     \
+	}
+#define BARE(...) __VA_ARGS__
+IO_WRITES(BELOW)
 
 static int below_fallocate(const struct io *io, int fd, off_t offset, off_t n)
 {
@@ -375,61 +370,22 @@ static int below_fallocate(const struct io *io, int fd, off_t offset, off_t n)
 	return below->fallocate(below, fd, offset, n);
 }
 
-static int below_ftruncate(const struct io *io, int fd, off_t size)
-{
-	const struct io *below = remote_of(io)->below;
-
-	return below->ftruncate(below, fd, size);
-}
-
-static int below_fsync(const struct io *io, int fd)
-{
-	const struct io *below = remote_of(io)->below;
-
-	return below->fsync(below, fd);
-}
-
-static int below_renameat(const struct io *io, int olddirfd, const char *oldpath, int newdirfd,
-			  const char *newpath)
-{
-	const struct io *below = remote_of(io)->below;
-
-	return below->renameat(below, olddirfd, oldpath, newdirfd, newpath);
-}
-
-static int below_unlinkat(const struct io *io, int dirfd, const char *path, int flags)
-{
-	const struct io *below = remote_of(io)->below;
-
-	return below->unlinkat(below, dirfd, path, flags);
-}
-
-static int below_mkdirat(const struct io *io, int dirfd, const char *path, mode_t mode)
-{
-	const struct io *below = remote_of(io)->below;
-
-	return below->mkdirat(below, dirfd, path, mode);
-}
-
+/* clang-format off */
+#define ENTRY(type, name, parameters, arguments) .name = below_##name,
 static const struct io table = {
+	IO_WRITES(ENTRY)
 	.openat = remote_openat,
 	.close = remote_close_fd,
 	.read = remote_read,
-	.write = below_write,
 	.pread = remote_pread,
-	.pwrite = below_pwrite,
 	.fallocate = below_fallocate,
-	.ftruncate = below_ftruncate,
-	.fsync = below_fsync,
-	.renameat = below_renameat,
-	.unlinkat = below_unlinkat,
-	.mkdirat = below_mkdirat,
 	.fstat = remote_fstat,
 	.fstatat = remote_fstatat,
 	.fadvise = remote_fadvise,
 	.list = remote_list,
 	.explain = remote_explain,
 };
+/* clang-format on */
 
 bool remote_is_address(const char *path)
 {

@@ -24,7 +24,7 @@ static uint32_t known_char(uint32_t c)
 
 void utf8_add(struct buf *out, uint32_t c)
 {
-	uint8_t bytes[6];
+	uint8_t bytes[6] = { 0 };
 
 	if (c < 0x80)
 		buf_putc(out, (char)c);
