@@ -22,6 +22,14 @@ static inline bool text_ends(const char *text, const char *end)
 	return text_n_ends(text, strlen(text), end);
 }
 
+/* Returns what follows the last such byte of a text, or all of it. */
+static inline const char *text_after(const char *text, char byte)
+{
+	const char *last = strrchr(text, byte);
+
+	return last ? last + 1 : text;
+}
+
 /* Compares two elements of an array of texts, for qsort(). */
 static inline int text_compare(const void *a, const void *b)
 {

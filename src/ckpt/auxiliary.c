@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "ckpt/listing.h"
 #include "ckpt/manifest.h"
 #include "ckpt/mistaken.h"
@@ -176,10 +177,9 @@ static int add_same(const struct visited_directory *place, const char *name, siz
  * whole model once more, as another state of a training or in another layout. */
 static int judge_weights(struct visited_directory *place, struct err *err)
 {
-	const char *slash = strrchr(place->below, '/');
 	size_t n_same = 0;
 
-	if (!*place->below || is_other_layout(slash ? slash + 1 : place->below))
+	if (!*place->below || is_other_layout(text_after(place->below, '/')))
 		return 0;
 	for (size_t i = 0; i < place->names.n && n_same != SIZE_MAX; i++)
 		if (!fnmatch("*.safetensors", place->names.items[i], FNM_CASEFOLD) &&

@@ -11,6 +11,7 @@
 
 #include "base/mem.h"
 #include "base/sort.h"
+#include "base/text.h"
 
 #define NAME_LIMIT 255 /* bytes, as in file systems */
 #define SEARCHED   32  /* tensors for which all of an index is searched */
@@ -18,12 +19,9 @@
 /* Returns why name cannot be a shard's; NULL if it can. */
 static const char *shard_name_problem(const char *name)
 {
-	static const char suffix[] = ".safetensors";
-	size_t n = strlen(name), n_suffix = sizeof suffix - 1;
-
-	if (!n)
+	if (!*name)
 		return "is empty";
-	if (n > NAME_LIMIT)
+	if (strlen(name) > NAME_LIMIT)
 		return "is longer than 255 bytes";
 	if (strpbrk(name, "/\\"))
 		return "is not a plain file name";
@@ -31,7 +29,7 @@ static const char *shard_name_problem(const char *name)
 		return "begins with a dot";
 	if (st_has_control(name))
 		return "contains a control character";
-	if (n <= n_suffix || strcmp(name + n - n_suffix, suffix) != 0)
+	if (!text_ends(name, ".safetensors"))
 		return "does not end in .safetensors";
 	return NULL;
 }

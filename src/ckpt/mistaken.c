@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "ckpt/checkpoint.h"
 #include "ckpt/listing.h"
 
@@ -121,8 +122,7 @@ static bool has_offset(const char *text)
 
 static bool has_index_beside(const char *path, const struct io *io)
 {
-	const char *slash = strrchr(path, '/');
-	char *index = xasprintf("%.*s" INDEX_NAME, (int)(slash ? slash + 1 - path : 0), path);
+	char *index = xasprintf("%.*s" INDEX_NAME, (int)(text_after(path, '/') - path), path);
 	bool found = io && io_exists(io, index);
 
 	free(index);
@@ -164,7 +164,7 @@ int mistaken_rank(const struct io *io, const char *path, struct err *err)
 		"*tp_[0-9]*.safetensors",
 		"*[tm]p_rank_[0-9]*.safetensors",
 	};
-	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	const char *slash = strrchr(path, '/'), *name = text_after(path, '/');
 	char *directory = slash ? xstrndup(path, (size_t)(slash - path + 1)) : xstrdup(".");
 	int rc = 0;
 
@@ -212,7 +212,6 @@ static int tell_snapshots(const struct io *io, const char *given, const char *sn
 /* Returns 0 where the directory is not of the Hub's cache. */
 static int check_cache(const struct io *io, const char *directory, struct err *err)
 {
-	const char *slash = strrchr(directory, '/');
 	char *snapshots = xasprintf("%s/snapshots", directory);
 	struct listing models = { 0 };
 	int rc = 0;
@@ -220,7 +219,7 @@ static int check_cache(const struct io *io, const char *directory, struct err *e
 	list(io, directory, "models--*", &models);
 	if (io_exists(io, snapshots))
 		rc = tell_snapshots(io, directory, snapshots, err);
-	else if (!strcmp(slash ? slash + 1 : directory, "snapshots"))
+	else if (!strcmp(text_after(directory, '/'), "snapshots"))
 		rc = tell_snapshots(io, directory, directory, err);
 	else if (models.n)
 		rc = err_set(err, ERR_INPUT,

@@ -23,13 +23,6 @@
 #define CONFIG_LIMIT (16u << 20)  /* bytes; its tree takes up to fifty times as many */
 #define INDEX_LIMIT  (512u << 20) /* bytes; a million tensors with names of 400 */
 
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
-}
-
 static char *join(const char *directory, const char *name)
 {
 	return xasprintf(text_ends(directory, "/") ? "%s%s" : "%s/%s", directory, name);
@@ -39,7 +32,7 @@ void shards_add(struct checkpoint *checkpoint, const char *path, const struct st
 {
 	ARRAY_GROW(checkpoint->shards, checkpoint->n_shards);
 	checkpoint->shards[checkpoint->n_shards++] =
-		(struct shard){ xstrdup(base_name(path)), *file };
+		(struct shard){ xstrdup(text_after(path, '/')), *file };
 }
 
 static int open_file(struct checkpoint *checkpoint, const char *path, struct err *err)
@@ -393,7 +386,7 @@ static int read_config(struct checkpoint *checkpoint, struct err *err)
 /* Returns path up to its last slash, or all of a directory without its trailing slashes. */
 static char *directory_of(const char *path, bool is_directory)
 {
-	size_t n = is_directory ? strlen(path) : (size_t)(base_name(path) - path);
+	size_t n = is_directory ? strlen(path) : (size_t)(text_after(path, '/') - path);
 
 	while (n > 1 && path[n - 1] == '/')
 		n--;
@@ -430,7 +423,7 @@ int shards_open(struct checkpoint *checkpoint, const struct shards_request *requ
 	if (checkpoint->io->fstatat(checkpoint->io, AT_FDCWD, path, &st, 0))
 		return errno == ENOENT ? mistaken_name(path, err)
 				       : io_failed(checkpoint->io, err, "cannot open '%s'", path);
-	if (S_ISREG(st.st_mode) && !strcmp(base_name(path), CONFIG_NAME))
+	if (S_ISREG(st.st_mode) && !strcmp(text_after(path, '/'), CONFIG_NAME))
 		return err_set(err, ERR_INPUT,
 			       "'%s' is the configuration of a model: give its directory", path);
 	if (S_ISDIR(st.st_mode) || text_ends(path, ".json"))

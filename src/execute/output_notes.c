@@ -45,10 +45,10 @@ static bool lies_inside(const struct io *io, const char *output, const char *dir
 	return found;
 }
 
-static bool is_foreign(const void *plan, const char *name)
+static bool is_foreign(const void *source, const char *name)
 {
 	return name[0] != '.' && destination_of(name) == DESTINATION_FILE &&
-	       !plan_has_shard(plan, name);
+	       !checkpoint_has_shard(source, name);
 }
 
 /* Returns the first name, bytewise, of a weight file in the output that this job did not write; the
@@ -60,7 +60,7 @@ static char *find_foreign(const struct plan *plan, const struct convert_params *
 
 	listing_names(&names,
 		      &(struct directory){ params->io, AT_FDCWD, params->output, params->output },
-		      is_foreign, plan, &(struct err){ 0 });
+		      is_foreign, &plan->source, &(struct err){ 0 });
 	first = names.n ? xstrdup(names.items[0]) : NULL;
 	listing_release(&names);
 	return first;

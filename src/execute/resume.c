@@ -103,7 +103,8 @@ static int check_foreign(const struct execution *execution, const json_t *manife
 		const char *name = json_string_value(json_object_get(shard, "name"));
 
 		if (name && !strchr(name, '/') && destination_of(name) == DESTINATION_FILE &&
-		    !plan_has_shard(execution->plan, name) && outdir_has(&execution->out, name))
+		    !checkpoint_has_shard(&execution->plan->source, name) &&
+		    outdir_has(&execution->out, name))
 			return err_set(err, ERR_USAGE,
 				       "'%s' contains '%s' from another job: remove it, or choose "
 				       "another output",

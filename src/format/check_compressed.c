@@ -10,6 +10,7 @@
 #include <strings.h>
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "base/words.h"
 #include "format/member.h"
 #include "format/read_config.h"
@@ -213,10 +214,8 @@ static bool is_attention(const json_t *group)
 {
 	const json_t *targets = json_object_get(group, "targets");
 	const char *target = json_string_value(json_array_get(targets, 0));
-	size_t n = target ? strlen(target) : 0, n_end = strlen("Attention");
 
-	return json_array_size(targets) == 1 && n >= n_end &&
-	       !strcmp(target + n - n_end, "Attention");
+	return json_array_size(targets) == 1 && target && text_ends(target, "Attention");
 }
 
 static void check_group(const struct config_check *check, const char *name, const json_t *group,

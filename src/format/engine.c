@@ -126,13 +126,6 @@ const char *engine_misreads_merged(enum engine target, const struct format *form
 	return variant ? variant->misread_merged[target] : NULL;
 }
 
-const char *engine_refuses_mixed(enum engine target, const struct format *format)
-{
-	const char *reason = format->refused_mixed[ENGINE_ANY];
-
-	return reason ? reason : format->refused_mixed[target];
-}
-
 const char *engine_refuses_beside(enum engine target, const struct format *format,
 				  const struct scheme *scheme)
 {

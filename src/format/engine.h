@@ -74,10 +74,6 @@ const char *engine_refuses_partial(enum engine target, const struct format *form
 const char *engine_misreads_merged(enum engine target, const struct format *format,
 				   const struct scheme *scheme);
 
-/* Returns the reason for which the target refuses sets of different schemes in one checkpoint, or
- * NULL where it loads them. */
-const char *engine_refuses_mixed(enum engine target, const struct format *format);
-
 /* Returns the reason for which an engine that loads the scheme refuses it, or reads it wrong, in a
  * checkpoint with modules of other schemes; NULL where the engine loads it. */
 const char *engine_refuses_beside(enum engine target, const struct format *format,

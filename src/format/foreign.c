@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/text.h"
 
 #define TYPE(dtype) (UINT64_C(1) << (dtype))
 #define WORDS	    (TYPE(DT_I32) | TYPE(DT_U32))
@@ -63,8 +64,7 @@ static bool is_beside(const struct checkpoint *checkpoint, const char *name, siz
 
 const char *foreign_tool(const struct checkpoint *checkpoint, const struct st_tensor *tensor)
 {
-	const char *dot = strrchr(tensor->name, '.');
-	const char *word = dot ? dot + 1 : tensor->name;
+	const char *word = text_after(tensor->name, '.');
 
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
 		if (rows[i].types >> tensor->dtype & 1 && *word == *rows[i].word &&

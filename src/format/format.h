@@ -191,11 +191,6 @@ int format_refuse_kv(const struct format *format, struct err *err);
  * takes over. */
 int format_check_passed(const struct format *format, const struct passed *passed, struct err *err);
 
-/* ERR_USAGE where the format, or the target, does not have modules of both schemes in one
- * checkpoint. */
-int format_check_mixed(const struct format *format, enum engine target, const struct scheme *a,
-		       const struct scheme *b, struct err *err);
-
 /* ERR_USAGE where the format or the target refuses the schemes, sets of different ones, experts,
  * the head, low-bit weights beside FP8, or KV cache scales. */
 int format_check(const struct format *format, const struct quantization *quantization,

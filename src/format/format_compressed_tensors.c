@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/text.h"
 #include "format/check_compressed.h"
 #include "format/read_config.h"
 #include "format/write_config.h"
@@ -118,8 +119,7 @@ static const struct {
 
 static void add_aliases(json_t *targets, const char *module)
 {
-	const char *dot = strrchr(module, '.');
-	const char *part = dot ? dot + 1 : module;
+	const char *part = text_after(module, '.');
 	bool expert = strstr(module, ".experts.") != NULL;
 
 	for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/text.h"
 #include "format/check_config.h"
 #include "format/member.h"
 #include "format/read_config.h"
@@ -124,11 +125,8 @@ static json_t *tables_json(const struct quantization *quantization)
 	const char *name;
 	json_t *value;
 
-	for (size_t i = 0; i < quantization->n_tables; i++) {
-		const char *dot = strrchr(quantization->tables[i], '.');
-
-		json_object_set_new(names, dot ? dot + 1 : quantization->tables[i], json_null());
-	}
+	for (size_t i = 0; i < quantization->n_tables; i++)
+		json_object_set_new(names, text_after(quantization->tables[i], '.'), json_null());
 	json_object_foreach(names, name, value) json_array_append_new(list, json_string(name));
 	json_decref(names);
 	return list;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "format/scale_names.h"
 #include "format/variant.h"
 
@@ -111,12 +112,9 @@ void format_scale(const struct format *format, const struct scheme *scheme, enum
 void format_input_scale(const struct format *format, const struct scheme *scheme,
 			enum engine target, const char *name, struct scale_decl *decl)
 {
-	static const char weight[] = "weight";
 	const struct variant *variant = variant_find(format, scheme, target);
-	size_t stem = strlen(name);
+	size_t stem = strlen(name) - (text_ends(name, "weight") ? strlen("weight") : 0);
 
-	if (stem >= strlen(weight) && !strcmp(name + stem - strlen(weight), weight))
-		stem -= strlen(weight);
 	*decl = (struct scale_decl){ .dtype = DT_F32 };
 	decl->name = joined(name, stem, variant->input_scale);
 	layout_shape(decl, variant->layout, scheme->tile, 1, 1);

@@ -12,6 +12,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "format/scale_names.h"
 
 /* GPT-OSS's blocks are a dimension of their own: [experts, out, groups, 16 bytes]. */
@@ -61,13 +62,6 @@ struct packed {
 	size_t stem;
 };
 
-static bool ends_in(const char *name, const char *end)
-{
-	size_t n = strlen(name), n_end = strlen(end);
-
-	return n > n_end && !strcmp(name + n - n_end, end);
-}
-
 static const struct tensor_ref *beside(const struct checkpoint *checkpoint,
 				       const struct packed *packed, const char *end)
 {
@@ -96,7 +90,7 @@ static bool packing_find(const struct checkpoint *checkpoint, const struct tenso
 		struct packed packed = { ref, row, 0 };
 
 		if (ref->tensor->dtype != row->container ||
-		    !ends_in(ref->tensor->name, row->packed))
+		    !text_ends(ref->tensor->name, row->packed))
 			continue;
 		packed.stem = strlen(ref->tensor->name) - strlen(row->packed);
 		scale = beside(checkpoint, &packed, row->scale);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/text.h"
 
 #define WORD(text) (text), sizeof(text) - 1
 
@@ -52,11 +53,7 @@ static const char shard[] = ".shard_";
 
 static size_t stem_length(const char *name)
 {
-	size_t n = strlen(name), n_weight = strlen(weight);
-
-	return n > n_weight && name[n - n_weight - 1] == '.' && !strcmp(name + n - n_weight, weight)
-		       ? n - n_weight
-		       : n;
+	return strlen(name) - (text_ends(name, ".weight") ? strlen(weight) : 0);
 }
 
 /* The tensors from the first on whose name begins as a weight's: its scales are among the first n,
@@ -275,13 +272,6 @@ const struct tensor_ref *scaled_weight(const struct checkpoint *checkpoint, cons
 	return found;
 }
 
-static bool ends_in(const char *name, size_t n, const char *end)
-{
-	size_t n_end = strlen(end);
-
-	return n > n_end && !strncmp(name + n - n_end, end, n_end);
-}
-
 /* The modules below an attention that tools name its scales after.  vLLM's own one, "attn", is told
  * from an attention of that name by what is above it. */
 size_t scale_cache(const char *name, const char **cached)
@@ -296,10 +286,10 @@ size_t scale_cache(const char *name, const char **cached)
 	*cached = word->cached;
 	n--; /* the dot */
 	for (size_t i = 0; i < sizeof modules / sizeof *modules; i++)
-		if (ends_in(name, n, modules[i]))
+		if (text_n_ends(name, n, modules[i]))
 			return n - strlen(modules[i]);
 	for (size_t i = 0; i < sizeof above / sizeof *above; i++)
-		if (ends_in(name, n, above[i]))
+		if (text_n_ends(name, n, above[i]))
 			return n - strlen(".attn");
 	return n;
 }
@@ -360,15 +350,6 @@ static bool tile_guess(const struct scale_dims *grid, uint64_t rows, uint64_t co
 	return true;
 }
 
-/* Whether the name is DeepSeek's, which no tool uses for scales of channels. */
-static bool is_block_name(const char *name)
-{
-	static const char suffix[] = "_scale_inv";
-	size_t n = strlen(name), n_suffix = sizeof suffix - 1;
-
-	return n >= n_suffix && !strcmp(name + n - n_suffix, suffix);
-}
-
 bool scale_tile(const struct st_tensor *weight_tensor, const struct st_tensor *scale,
 		struct tile hint, struct tile *tile, enum scale_type *type)
 {
@@ -387,8 +368,10 @@ bool scale_tile(const struct st_tensor *weight_tensor, const struct st_tensor *s
 		return false;
 	if (hint.rows && tile_fits(&grid, rows, cols, hint))
 		*tile = hint;
-	else if (grid.n == 2 && is_block_name(scale->name) && tile_fits(&grid, rows, cols, block))
-		*tile = block; /* also for [1, 1] */
+	/* DeepSeek's name, which no tool uses for scales of channels; also for [1, 1] */
+	else if (grid.n == 2 && text_ends(scale->name, "_scale_inv") &&
+		 tile_fits(&grid, rows, cols, block))
+		*tile = block;
 	else if (grid.rows == 1 && grid.cols == 1)
 		*tile = (struct tile){ WHOLE, WHOLE };
 	else if (grid.rows == rows && grid.cols == 1)

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "format/variant.h"
 
 /* Whether configurations state two schemes in the same words. */
@@ -34,60 +35,29 @@ bool quantization_pow2(const struct quantization *quantization)
 	return true;
 }
 
-/* Refuses two schemes that the format, or the target, does not have in one checkpoint. */
-static int refuse_mixed(const struct format *format, enum engine target, const struct scheme *a,
-			const struct scheme *b, struct err *err)
-{
-	const char *reason = engine_refuses_mixed(target, format);
-	char first[SCHEME_NAME_SIZE], second[SCHEME_NAME_SIZE];
-
-	if (!reason)
-		return 0;
-	scheme_name(a, first);
-	scheme_name(b, second);
-	if (!format->refused_mixed[ENGINE_ANY])
-		return err_set(err, ERR_USAGE,
-			       "%s and %s modules in format '%s' do not load in %s: %s", first,
-			       second, format->name, engine_name(target), reason);
-	return err_set(err, ERR_USAGE, "format '%s' cannot mix %s and %s modules: %s", format->name,
-		       first, second, reason);
-}
-
-int format_check_mixed(const struct format *format, enum engine target, const struct scheme *a,
-		       const struct scheme *b, struct err *err)
-{
-	const struct scheme *const both[] = { a, b };
-	char words[SCHEME_NAME_SIZE];
-
-	if (same_words(a, b))
-		return 0;
-	if (refuse_mixed(format, target, a, b, err))
-		return -1;
-	for (size_t i = 0; i < 2; i++) {
-		const char *reason = engine_refuses_beside(target, format, both[i]);
-
-		scheme_name(both[i], words);
-		if (reason)
-			return err_set(err, ERR_USAGE,
-				       "%s modules in format '%s' do not load in %s beside other "
-				       "schemes: %s",
-				       words, format->name, engine_name(target), reason);
-	}
-	return 0;
-}
-
+/* Refuses sets of two schemes that the format, or the target, does not have in one checkpoint. */
 static int check_mixed(const struct format *format, const struct quantization *quantization,
 		       struct err *err)
 {
+	const char *const *refused = format->refused_mixed;
+	const char *const reason = refused[refused[ENGINE_ANY] ? ENGINE_ANY : quantization->target];
 	const struct module_set *sets = quantization->sets;
+	char first[SCHEME_NAME_SIZE], second[SCHEME_NAME_SIZE];
 	size_t other = 0;
 
 	for (size_t i = 1; i < quantization->n_sets; i++)
 		if (!same_words(&sets[0].scheme, &sets[i].scheme))
 			other = i;
-	return other ? refuse_mixed(format, quantization->target, &sets[0].scheme,
-				    &sets[other].scheme, err)
-		     : 0;
+	if (!other || !reason)
+		return 0;
+	scheme_name(&sets[0].scheme, first);
+	scheme_name(&sets[other].scheme, second);
+	if (!refused[ENGINE_ANY])
+		return err_set(err, ERR_USAGE,
+			       "%s and %s modules in format '%s' do not load in %s: %s", first,
+			       second, format->name, engine_name(quantization->target), reason);
+	return err_set(err, ERR_USAGE, "format '%s' cannot mix %s and %s modules: %s", format->name,
+		       first, second, reason);
 }
 
 /* Checks each set of a checkpoint with several schemes by itself. */
@@ -155,12 +125,9 @@ static int check_experts(const struct format *format, const struct module_set *s
 
 const char *module_set_head(const struct module_set *set)
 {
-	for (size_t i = 0; i < set->n_modules; i++) {
-		const char *dot = strrchr(set->modules[i], '.');
-
-		if (!strcmp(dot ? dot + 1 : set->modules[i], "lm_head"))
+	for (size_t i = 0; i < set->n_modules; i++)
+		if (!strcmp(text_after(set->modules[i], '.'), "lm_head"))
 			return set->modules[i];
-	}
 	return NULL;
 }
 

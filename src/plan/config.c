@@ -112,9 +112,7 @@ static void sets_fill(struct recipe_sets *sets, struct plan *plan)
 
 static bool names_lm_head(const char *module)
 {
-	const char *dot = strrchr(module, '.');
-
-	return !strcmp(dot ? dot + 1 : module, "lm_head");
+	return !strcmp(text_after(module, '.'), "lm_head");
 }
 
 /* Adds lm_head to the kept modules if the model has no tensor of that name: engines make the module

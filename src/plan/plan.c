@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "ckpt/manifest.h"
 #include "ckpt/mistaken.h"
 #include "plan/rounding.h"
@@ -27,12 +28,10 @@
 
 enum destination destination_of(const char *output)
 {
-	size_t n = strlen(output);
-
 	if (!strcmp(output, "-"))
 		return DESTINATION_STREAM;
-	return n > 12 && !strcmp(output + n - 12, ".safetensors") ? DESTINATION_FILE
-								  : DESTINATION_DIRECTORY;
+	return *output && text_ends(output + 1, ".safetensors") ? DESTINATION_FILE
+								: DESTINATION_DIRECTORY;
 }
 
 static int open_source(struct plan *plan, const struct convert_params *params,
@@ -59,17 +58,13 @@ static bool looks_like_file(const char *output)
 {
 	static const char *const endings[] = { ".safetensor", ".safetensors.", ".txt", ".json",
 					       ".bin",	      ".gguf",	       ".pt",  ".pth" };
-	size_t n = strlen(output);
 	struct stat st;
 
 	if (!stat(output, &st))
 		return false;
-	for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
-		size_t n_ending = strlen(endings[i]);
-
-		if (n > n_ending && !strcmp(output + n - n_ending, endings[i]))
+	for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+		if (*output && text_ends(output + 1, endings[i]))
 			return true;
-	}
 	return false;
 }
 
@@ -402,14 +397,6 @@ static void shards_release(struct output_shard *shards, size_t n)
 		free(shards[i].outputs);
 	}
 	free(shards);
-}
-
-bool plan_has_shard(const struct plan *plan, const char *name)
-{
-	for (size_t i = 0; i < plan->n_shards; i++)
-		if (!strcmp(plan->shards[i].name, name))
-			return true;
-	return false;
 }
 
 const char *plan_command(const struct plan *plan)

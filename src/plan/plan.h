@@ -27,8 +27,6 @@
 
 enum on_nonfinite { NONFINITE_ERROR, NONFINITE_SATURATE, NONFINITE_SKIP };
 
-#define NONFINITE_WORDS "error|saturate|skip"
-
 /* Bytes for buffers without --max-memory. */
 #define DEFAULT_MAX_MEMORY ((uint64_t)192 << 20)
 
@@ -65,8 +63,6 @@ enum destination destination_of(const char *output);
 
 /* The command of the plan; the manifest records the word. */
 enum conversion { CONVERT_QUANTIZE, CONVERT_DEQUANTIZE, CONVERT_REPACK };
-
-#define CONVERSION_WORDS "quantize|dequantize|repack"
 
 /* The contents of a tensor of the output. */
 enum output_kind {
@@ -270,9 +266,6 @@ void output_shard_header(const struct output_shard *shard, struct buf *header);
 
 /* Returns the name of the plan's command: "quantize". */
 const char *plan_command(const struct plan *plan);
-
-/* Does the plan write a shard of this name? */
-bool plan_has_shard(const struct plan *plan, const char *name);
 
 void plan_release(struct plan *plan);
 

@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "base/sort.h"
+#include "base/text.h"
 #include "plan/static_scales.h"
 #include "names/cached.h"
 #include "names/tensor_name.h"
@@ -21,10 +22,8 @@ static char *site_of(const char *attention, size_t n, bool latent)
 /* Returns the length of the attention's name in that of a site. */
 static size_t attention_len(const struct amax_site *site)
 {
-	size_t n = strlen(site->name), n_suffix = strlen(AMAX_LATENT_CACHE);
-
-	return n > n_suffix && !strcmp(site->name + n - n_suffix, AMAX_LATENT_CACHE) ? n - n_suffix
-										     : n;
+	return strlen(site->name) -
+	       (text_ends(site->name, AMAX_LATENT_CACHE) ? strlen(AMAX_LATENT_CACHE) : 0);
 }
 
 /* Returns the layers of the model; those that follow are MTP layers, which no calibration runs. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "ckpt/listing.h"
 #include "verify/config_diff.h"
 #include "verify/values/origin.h"
@@ -22,17 +23,24 @@ static void check_quantized(struct verify *verify)
 			    "no weight of '%s' is FP8", checkpoint->path);
 }
 
+/* Does another problem name the file? */
+static bool is_reported(const struct verify *verify, const char *name)
+{
+	const struct problems *problems = &verify->result->problems;
+
+	for (size_t i = 0; i < problems->n; i++)
+		if (problems->list[i].file && !strcmp(problems->list[i].file, name))
+			return true;
+	return false;
+}
+
 /* Is the file of the model, or does another problem name it? */
 static bool is_known(const struct verify *verify, const char *name)
 {
 	const struct checkpoint *checkpoint = verify->opened.checkpoint;
-	const struct problems *problems = &verify->result->problems;
 
-	if (checkpoint_has_shard(checkpoint, name))
+	if (checkpoint_has_shard(checkpoint, name) || is_reported(verify, name))
 		return true;
-	for (size_t i = 0; i < problems->n; i++)
-		if (problems->list[i].file && !strcmp(problems->list[i].file, name))
-			return true;
 	/* Mistral's releases hold the weights in two layouts; engines choose one if there is an
 	 * index. */
 	return checkpoint->has_index && !fnmatch("consolidated*", name, 0);
@@ -245,7 +253,7 @@ static int compare_file(const struct companions *companions, const char *name, s
 {
 	struct verify *verify = companions->verify;
 	const struct io *io = verify->params->io;
-	const char *slash = strrchr(name, '/'), *base = slash ? slash + 1 : name;
+	const char *base = text_after(name, '/');
 	struct side sides[2] = { 0 };
 	json_t *was = NULL, *is = NULL;
 	uint64_t at;
@@ -299,28 +307,16 @@ static bool may_be_missing(const struct companions *companions, const char *name
 	return true;
 }
 
-/* Does another problem name the file? */
-static bool is_reported(const struct verify *verify, const char *name)
-{
-	const struct problems *problems = &verify->result->problems;
-
-	for (size_t i = 0; i < problems->n; i++)
-		if (problems->list[i].file && !strcmp(problems->list[i].file, name))
-			return true;
-	return false;
-}
-
 static int compare_files(const struct companions *companions, char *const *paths, size_t n,
 			 struct err *err)
 {
 	struct verify *verify = companions->verify;
 
 	for (size_t i = 0; i < n; i++) {
-		const char *slash = strrchr(paths[i], '/');
 		char *path;
 		bool exists;
 
-		if (is_for_people(slash ? slash + 1 : paths[i]) || is_reported(verify, paths[i]))
+		if (is_for_people(text_after(paths[i], '/')) || is_reported(verify, paths[i]))
 			continue;
 		path = xasprintf("%s/%s", verify->opened.checkpoint->directory, paths[i]);
 		exists = io_exists(verify->params->io, path);

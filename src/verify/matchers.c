@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "base/words.h"
 #include "format/skip_match.h"
 
@@ -111,8 +112,7 @@ static const char *find_plain(const struct part_set *entries, struct part_text *
 /* Returns the layer that engines merge the module into, which the caller frees, or NULL. */
 static char *layer_of(const char *module)
 {
-	const char *dot = strrchr(module, '.');
-	const char *part = dot ? dot + 1 : module;
+	const char *part = text_after(module, '.');
 
 	for (size_t i = 0; i < sizeof fused / sizeof *fused; i++)
 		if (!strcmp(fused[i].part, part))

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "expect/expect.h"
 #include "format/foreign.h"
 #include "format/scale_names.h"
@@ -182,9 +183,7 @@ static void report_stray(struct verify *verify, const struct tensor_ref *ref,
 /* DeepSeek-V4's "hc_attn_scale" ends as scales of fused experts do, and scales no weight. */
 static bool is_parameter(const char *name, const struct scale_name *word)
 {
-	const char *dot = strrchr(name, '.');
-
-	return !strcmp(word->word, "weight_scale") && strcmp(dot ? dot + 1 : name, word->word) != 0;
+	return !strcmp(word->word, "weight_scale") && strcmp(text_after(name, '.'), word->word);
 }
 
 /* Reports a scale under a name that no engine reads: what it says of a weight or cache is lost. */
