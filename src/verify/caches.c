@@ -65,30 +65,28 @@ static void check_pair(struct verify *verify, const struct tensor_ref *ref,
 
 	if (other && (!latent || *name->cached == 'v') &&
 	    !checkpoint_find(verify->opened.checkpoint, other))
-		problem_add(&verify->result->problems, PROBLEM_KV_SCALE_PAIR, ref->tensor->name,
-			    verify_file(verify, ref), "'%s' exists, but '%s' does not",
-			    ref->tensor->name, other);
+		verify_report(verify, PROBLEM_KV_SCALE_PAIR, ref, "'%s' exists, but '%s' does not",
+			      ref->tensor->name, other);
 	free(other);
 }
 
 static void check_latent(struct verify *verify, const struct tensor_ref *ref,
 			 const struct cache_name *name, uint64_t n_values)
 {
-	struct problems *problems = &verify->result->problems;
-	const char *file = verify_file(verify, ref);
 	char *right;
 
 	if (n_values != 1)
-		problem_add(problems, PROBLEM_SCALE_SHAPE, ref->tensor->name, file,
-			    "scale '%s' has %" PRIu64
-			    " values, but what latent attention caches has one scale",
-			    ref->tensor->name, n_values);
+		verify_report(verify, PROBLEM_SCALE_SHAPE, ref,
+			      "scale '%s' has %" PRIu64
+			      " values, but what latent attention caches has one scale",
+			      ref->tensor->name, n_values);
 	if (strcmp(name->text + name->n, ".k_scale") != 0 &&
 	    strcmp(name->text + name->n, ".v_scale") != 0)
 		return;
 	right = xasprintf("%s.%s_proj.%s_scale", name->module, name->cached, name->cached);
-	problem_add(problems, PROBLEM_KV_SCALE_NAME, ref->tensor->name, file,
-		    "scale '%s' of latent attention is not called '%s'", ref->tensor->name, right);
+	verify_report(verify, PROBLEM_KV_SCALE_NAME, ref,
+		      "scale '%s' of latent attention is not called '%s'", ref->tensor->name,
+		      right);
 	free(right);
 }
 
@@ -101,14 +99,13 @@ static int check_values(struct verify *verify, const struct tensor_ref *ref, uin
 	float values[MAX_HEADS];
 
 	if (!dtype_is_float(ref->tensor->dtype)) {
-		problem_add(&verify->result->problems, PROBLEM_SCALE_DTYPE, name,
-			    verify_file(verify, ref), "scale '%s' is %s", name,
-			    dtype_name(ref->tensor->dtype));
+		verify_report(verify, PROBLEM_SCALE_DTYPE, ref, "scale '%s' is %s", name,
+			      dtype_name(ref->tensor->dtype));
 		return 0;
 	}
 	if (n > MAX_HEADS) {
-		problem_add(&verify->result->problems, PROBLEM_SCALE_SHAPE, name,
-			    verify_file(verify, ref), "scale '%s' has %" PRIu64 " values", name, n);
+		verify_report(verify, PROBLEM_SCALE_SHAPE, ref, "scale '%s' has %" PRIu64 " values",
+			      name, n);
 		return 0;
 	}
 	if (source_read_floats(&verify->run.files,
@@ -117,9 +114,8 @@ static int check_values(struct verify *verify, const struct tensor_ref *ref, uin
 	for (uint64_t i = 0; i < n; i++) {
 		if (scale_fault_of(values[i], FP8_E4M3) == SCALE_SOUND)
 			continue;
-		problem_add(&verify->result->problems, PROBLEM_CACHE_SCALE_VALUE, name,
-			    verify_file(verify, ref), "scale '%s' has the value %g", name,
-			    (double)values[i]);
+		verify_report(verify, PROBLEM_CACHE_SCALE_VALUE, ref, "scale '%s' has the value %g",
+			      name, (double)values[i]);
 		return 0;
 	}
 	return 0;
@@ -162,10 +158,9 @@ static void look_for_scale(struct verify *verify, const struct tensor_ref *ref, 
 	if (intern_add(unscaled->attentions, attention, n) < unscaled->n_attentions) {
 		unscaled->n_scaled++;
 	} else if (latent) {
-		problem_add(&verify->result->problems, PROBLEM_KV_SCALE_MISSING, ref->tensor->name,
-			    verify_file(verify, ref),
-			    "attention '%s' has no scale of its cache, but others have one",
-			    attention);
+		verify_report(verify, PROBLEM_KV_SCALE_MISSING, ref,
+			      "attention '%s' has no scale of its cache, but others have one",
+			      attention);
 	} else if (!unscaled->n++) {
 		unscaled->first = ref;
 	}
@@ -188,12 +183,11 @@ static void check_missing(struct verify *verify, struct intern *attentions)
 			look_for_scale(verify, ref, n, latent, &unscaled);
 	}
 	if (unscaled.n && unscaled.n_scaled)
-		problem_add(&verify->result->problems, PROBLEM_KV_SCALE_SOME,
-			    unscaled.first->tensor->name, verify_file(verify, unscaled.first),
-			    "%zu of %zu attentions have no scales of their caches, first that of "
-			    "'%s'",
-			    unscaled.n, unscaled.n + unscaled.n_scaled,
-			    unscaled.first->tensor->name);
+		verify_report(verify, PROBLEM_KV_SCALE_SOME, unscaled.first,
+			      "%zu of %zu attentions have no scales of their caches, first that of "
+			      "'%s'",
+			      unscaled.n, unscaled.n + unscaled.n_scaled,
+			      unscaled.first->tensor->name);
 }
 
 /* Reports the first scale of a cache that a row of the family is about. */
@@ -211,11 +205,10 @@ static void check_row(struct verify *verify, const struct profile_row *row)
 			continue;
 		found = profile_pattern_matches(row->pattern, name.module, &position);
 		if (found)
-			problem_add(&verify->result->problems, PROBLEM_NOT_LOADED,
-				    ref->tensor->name, verify_file(verify, ref),
-				    "scale '%s' of a KV cache does not load in %s: %s [%s]",
-				    ref->tensor->name, engine_name(verify->opened.target),
-				    row->said, row->source);
+			verify_report(verify, PROBLEM_NOT_LOADED, ref,
+				      "scale '%s' of a KV cache does not load in %s: %s [%s]",
+				      ref->tensor->name, engine_name(verify->opened.target),
+				      row->said, row->source);
 		free(name.module);
 	}
 }

@@ -9,6 +9,7 @@
 #include "format/scale_names.h"
 #include "num/scale.h"
 #include "verify/tensors.h"
+#include "verify/values/diagnose.h"
 
 #define CHUNK	     256     /* elements read at once */
 #define MANY	     4	     /* input scales of which something is usual */
@@ -74,19 +75,6 @@ static int read_input(void *context, int worker, size_t item, struct err *err)
 	return 0;
 }
 
-static void report_bad(struct verify *verify, const struct input *input)
-{
-	const char *name = input->ref->tensor->name;
-
-	if (input->bad.n)
-		problem_add(&verify->result->problems, PROBLEM_INPUT_SCALE_VALUE, name,
-			    verify_file(verify, input->ref),
-			    "%" PRIu64 " of %" PRIu64
-			    " values of '%s' are no scale of an input; the first is %g at %" PRIu64,
-			    input->bad.n, input->n, name, (double)input->bad.value,
-			    input->bad.first);
-}
-
 /* Compares it with that of the first member of its fused set, which it becomes where the set has
  * none yet. */
 static void compare_expert(struct verify *verify, const struct input *input,
@@ -97,17 +85,9 @@ static void compare_expert(struct verify *verify, const struct input *input,
 	if (!*first)
 		*first = input;
 	else if (engine_refuses_input_scales((*first)->value, input->value))
-		problem_add(&verify->result->problems, PROBLEM_GROUP_INPUTS_DIFFER, name,
-			    verify_file(verify, input->ref), "'%s' is %.9g, but '%s' is %.9g", name,
-			    (double)input->value, (*first)->ref->tensor->name,
-			    (double)(*first)->value);
-}
-
-static int compare_floats(const void *a, const void *b)
-{
-	float x = *(const float *)a, y = *(const float *)b;
-
-	return (x > y) - (x < y);
+		verify_report(verify, PROBLEM_GROUP_INPUTS_DIFFER, input->ref,
+			      "'%s' is %.9g, but '%s' is %.9g", name, (double)input->value,
+			      (*first)->ref->tensor->name, (double)(*first)->value);
 }
 
 static bool is_judged(const struct verify *verify, const struct input *input)
@@ -127,8 +107,7 @@ static void judge_all(struct verify *verify, const struct input_scales *inputs)
 	for (size_t i = 0; i < inputs->n; i++)
 		if (is_judged(verify, &inputs->list[i]))
 			values[n++] = inputs->list[i].value;
-	qsort(values, n, sizeof *values, compare_floats);
-	median = values[n / 2];
+	median = diagnose_median(values, n);
 	if (n >= MANY && values[0] == values[n - 1])
 		problem_add(problems, PROBLEM_INPUT_SCALE_OUTLIER, NULL, NULL,
 			    "all %zu input scales are %g", n, (double)median);
@@ -139,10 +118,9 @@ static void judge_all(struct verify *verify, const struct input_scales *inputs)
 		const struct input *input = &inputs->list[i];
 
 		if (n >= MANY && is_judged(verify, input) && input->value > FAR_ABOVE * median)
-			problem_add(problems, PROBLEM_INPUT_SCALE_OUTLIER, input->ref->tensor->name,
-				    verify_file(verify, input->ref),
-				    "'%s' is %g, but others are %g", input->ref->tensor->name,
-				    (double)input->value, (double)median);
+			verify_report(verify, PROBLEM_INPUT_SCALE_OUTLIER, input->ref,
+				      "'%s' is %g, but others are %g", input->ref->tensor->name,
+				      (double)input->value, (double)median);
 	}
 	free(values);
 }
@@ -155,7 +133,8 @@ static void judge(struct input_scales *inputs)
 	for (size_t i = 0; i < inputs->n; i++) {
 		const struct input *input = &inputs->list[i];
 
-		report_bad(verify, input);
+		verify_report_values(verify, PROBLEM_INPUT_SCALE_VALUE, input->ref, &input->bad,
+				     input->n, "are no scale of an input");
 		if (input->n == 1 && input->weight->fused_set != SIZE_MAX &&
 		    role_cache_find(&verify->roles, input->weight->unit.name).expert)
 			compare_expert(verify, input, &first[input->weight->fused_set]);

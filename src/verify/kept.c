@@ -99,10 +99,9 @@ static void check_integers(struct verify *verify, const struct tensor_ref *ref,
 	    lists_skip(verify, module) || !lists_quantize(verify, module) ||
 	    low_bit_of(&verify->low_bit, low_bit_index(verify->opened.checkpoint, ref)))
 		return;
-	problem_add(&verify->result->problems, PROBLEM_SCALE_MISSING, tensor->name,
-		    verify_file(verify, ref),
-		    "weight '%s' is %s, and no scale makes 4-bit elements of it", tensor->name,
-		    dtype_name(tensor->dtype));
+	verify_report(verify, PROBLEM_SCALE_MISSING, ref,
+		      "weight '%s' is %s, and no scale makes 4-bit elements of it", tensor->name,
+		      dtype_name(tensor->dtype));
 }
 
 /* Reports a norm, embedding or head of integers, or a norm in FP8: no engine has a scale for it. */
@@ -119,9 +118,9 @@ static void check_type(struct verify *verify, const struct tensor_ref *ref,
 	    !(integers || (dtype_is_fp8(tensor->dtype) && tensor->n_dims == 1)) ||
 	    low_bit_is_part(&verify->low_bit, low_bit_index(verify->opened.checkpoint, ref)))
 		return;
-	problem_add(&verify->result->problems, PROBLEM_DTYPE_MISMATCH, tensor->name,
-		    verify_file(verify, ref), "weight '%s' is %s, which engines have no scale for",
-		    tensor->name, dtype_name(tensor->dtype));
+	verify_report(verify, PROBLEM_DTYPE_MISMATCH, ref,
+		      "weight '%s' is %s, which engines have no scale for", tensor->name,
+		      dtype_name(tensor->dtype));
 }
 
 void verify_kept(struct verify *verify, const struct tensor_ref *ref,
@@ -142,21 +141,18 @@ void verify_kept(struct verify *verify, const struct tensor_ref *ref,
 	missing = need == SKIP_EXPERTS ? missing_experts(verify, name, module, facts->expert)
 				       : missing_module(verify, name, module, facts->role);
 	if (missing && need == SKIP_EXPERTS)
-		problem_add(&verify->result->problems, PROBLEM_DTYPE_MISMATCH, name,
-			    verify_file(verify, ref),
-			    "weight '%s' is %s, but the configuration does not exclude its "
-			    "experts by '%s'",
-			    name, type, missing);
+		verify_report(verify, PROBLEM_DTYPE_MISMATCH, ref,
+			      "weight '%s' is %s, but the configuration does not exclude its "
+			      "experts by '%s'",
+			      name, type, missing);
 	else if (missing && strcmp(missing, module) != 0)
-		problem_add(&verify->result->problems, PROBLEM_DTYPE_MISMATCH, name,
-			    verify_file(verify, ref),
-			    "weight '%s' is %s, but the configuration does not exclude '%s', as "
-			    "engines call it",
-			    name, type, missing);
+		verify_report(verify, PROBLEM_DTYPE_MISMATCH, ref,
+			      "weight '%s' is %s, but the configuration does not exclude '%s', as "
+			      "engines call it",
+			      name, type, missing);
 	else if (missing)
-		problem_add(&verify->result->problems, PROBLEM_DTYPE_MISMATCH, name,
-			    verify_file(verify, ref),
-			    "weight '%s' is %s, but the configuration does not exclude it", name,
-			    type);
+		verify_report(verify, PROBLEM_DTYPE_MISMATCH, ref,
+			      "weight '%s' is %s, but the configuration does not exclude it", name,
+			      type);
 	free(missing);
 }

@@ -342,14 +342,14 @@ void lists_check_conflict(struct verify *verify, const struct tensor_ref *ref, c
 	size_t n = conflicts->n;
 
 	if (entry && intern_add(conflicts, entry, strlen(entry)) == n)
-		problem_add(&verify->result->problems, PROBLEM_CONFIG_IGNORE, ref->tensor->name,
-			    verify_file(verify, ref),
-			    "the list of modules in high precision names '%s', which matches '%s' "
-			    "(%s) in %s: codes are read as weights",
-			    entry, module, dtype_name(ref->tensor->dtype),
-			    matchers_know(verify, verify->opened.target, module)
-				    ? engine_name(verify->opened.target)
-				    : "some engines");
+		verify_report(
+			verify, PROBLEM_CONFIG_IGNORE, ref,
+			"the list of modules in high precision names '%s', which matches '%s' "
+			"(%s) in %s: codes are read as weights",
+			entry, module, dtype_name(ref->tensor->dtype),
+			matchers_know(verify, verify->opened.target, module)
+				? engine_name(verify->opened.target)
+				: "some engines");
 }
 
 /* Sets the granularity and tile of a known strategy. */

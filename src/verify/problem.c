@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "verify/problem.h"
 
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,27 +60,34 @@ static void count_more(struct problems *problems, enum problem_kind kind, size_t
 				  problems->n_of[kind] - DEFECTS_LISTED);
 }
 
-void problem_add(struct problems *problems, enum problem_kind kind, const char *tensor,
-		 const char *file, const char *format, ...)
+void problem_addv(struct problems *problems, enum problem_kind kind, const char *tensor,
+		  const char *file, const char *format, va_list args)
 {
 	struct problem problem = { .kind = kind };
 	char message[1024];
-	va_list args;
 
 	if (problems->n_of[kind] >= DEFECTS_LISTED) {
 		count_more(problems, kind, 1);
 		return;
 	}
 	problems->n_of[kind]++;
-	va_start(args, format);
 	vsnprintf(message, sizeof message, format, args);
-	va_end(args);
 	problem.tensor = tensor ? xstrdup(tensor) : NULL;
 	problem.file = file ? xstrdup(file) : NULL;
 	problem.message = kinds[kind].effect ? xasprintf("%s: %s", message, kinds[kind].effect)
 					     : xstrdup(message);
 	text_sanitize(problem.message);
 	append(problems, &problem);
+}
+
+void problem_add(struct problems *problems, enum problem_kind kind, const char *tensor,
+		 const char *file, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	problem_addv(problems, kind, tensor, file, format, args);
+	va_end(args);
 }
 
 void problems_add_defects(struct problems *problems, const struct defects *defects)

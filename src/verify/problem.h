@@ -5,6 +5,7 @@
 #ifndef FP8CONV_VERIFY_PROBLEM_H
 #define FP8CONV_VERIFY_PROBLEM_H
 
+#include <stdarg.h>
 #include <stddef.h>
 
 #include "base/words.h"
@@ -123,6 +124,8 @@ const char *problem_kind_name(enum problem_kind kind);
  * which may be NULL.  Appends the effect of its kind in engines to the message. */
 void problem_add(struct problems *problems, enum problem_kind kind, const char *tensor,
 		 const char *file, const char *format, ...) __attribute__((format(printf, 5, 6)));
+void problem_addv(struct problems *problems, enum problem_kind kind, const char *tensor,
+		  const char *file, const char *format, va_list args);
 
 /* Adds a problem for each defect of the container. */
 void problems_add_defects(struct problems *problems, const struct defects *defects);

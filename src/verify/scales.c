@@ -60,10 +60,9 @@ static void check_tile(struct verify *verify, const struct tensor_ref *ref,
 		return;
 	scheme_name(scheme, words);
 	st_shape_format(&shape, scale->tensor->shape, scale->tensor->n_dims);
-	problem_add(&verify->result->problems, PROBLEM_SCALE_SHAPE, scale->tensor->name,
-		    verify_file(verify, scale),
-		    "scale '%s' of '%s' is %s, but the configuration states %s",
-		    scale->tensor->name, ref->tensor->name, shape.data, words);
+	verify_report(verify, PROBLEM_SCALE_SHAPE, scale,
+		      "scale '%s' of '%s' is %s, but the configuration states %s",
+		      scale->tensor->name, ref->tensor->name, shape.data, words);
 	buf_release(&shape);
 }
 
@@ -181,10 +180,9 @@ static void report_shape(struct verify *verify, const struct tensor_ref *ref,
 	st_shape_format(&shape, scale->tensor->shape, scale->tensor->n_dims);
 	buf_puts(&shape, " for a weight of ");
 	st_shape_format(&shape, ref->tensor->shape, ref->tensor->n_dims);
-	problem_add(&verify->result->problems, PROBLEM_SCALE_SHAPE, scale->tensor->name,
-		    verify_file(verify, scale),
-		    "scale '%s' is %s, which is not the shape that format '%s' has for %s",
-		    scale->tensor->name, shape.data, verify->opened.format->name, words);
+	verify_report(verify, PROBLEM_SCALE_SHAPE, scale,
+		      "scale '%s' is %s, which is not the shape that format '%s' has for %s",
+		      scale->tensor->name, shape.data, verify->opened.format->name, words);
 	buf_release(&shape);
 }
 
@@ -206,17 +204,15 @@ void verify_scale(struct verify *verify, const struct tensor_ref *ref,
 	else if (!verify->opened.format || (!like.known && ref->tensor->n_dims == 3))
 		check_tile(verify, ref, of, scheme);
 	else if (!like.known)
-		problem_add(&verify->result->problems, PROBLEM_SCALE_MISSING, ref->tensor->name,
-			    verify_file(verify, ref),
-			    "format '%s' expects a scale of '%s' under another name than '%s'",
-			    verify->opened.format->name, ref->tensor->name, scale->tensor->name);
+		verify_report(verify, PROBLEM_SCALE_MISSING, ref,
+			      "format '%s' expects a scale of '%s' under another name than '%s'",
+			      verify->opened.format->name, ref->tensor->name, scale->tensor->name);
 	else if (!like.type)
-		problem_add(&verify->result->problems, PROBLEM_SCALE_DTYPE, scale->tensor->name,
-			    verify_file(verify, scale),
-			    "scale '%s' is %s, which is not the type that format '%s' has for "
-			    "it",
-			    scale->tensor->name, dtype_name(scale->tensor->dtype),
-			    verify->opened.format->name);
+		verify_report(verify, PROBLEM_SCALE_DTYPE, scale,
+			      "scale '%s' is %s, which is not the type that format '%s' has for "
+			      "it",
+			      scale->tensor->name, dtype_name(scale->tensor->dtype),
+			      verify->opened.format->name);
 	else if (!like.shape)
 		report_shape(verify, ref, scale, scheme);
 	check_input_name(verify, ref, scheme);
@@ -228,10 +224,9 @@ void verify_scale_names(struct verify *verify)
 	const char *engine = engine_name(verify->opened.target);
 
 	if (misnamed->n)
-		problem_add(&verify->result->problems, PROBLEM_SCALE_NAME,
-			    misnamed->found->tensor->name, verify_file(verify, misnamed->found),
-			    "%s reads '%s', this file has '%s', and so %zu scales in all: use "
-			    "'fp8conv repack --target %s'",
-			    engine, misnamed->wanted, misnamed->found->tensor->name, misnamed->n,
-			    engine);
+		verify_report(verify, PROBLEM_SCALE_NAME, misnamed->found,
+			      "%s reads '%s', this file has '%s', and so %zu scales in all: use "
+			      "'fp8conv repack --target %s'",
+			      engine, misnamed->wanted, misnamed->found->tensor->name, misnamed->n,
+			      engine);
 }

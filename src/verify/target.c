@@ -13,11 +13,16 @@
 #include "source/fp8_source.h"
 #include "verify/tensors.h"
 
+static struct scheme scheme_of(const struct verify_weight *weight)
+{
+	return (struct scheme){ .granularity = weight->granularity,
+				.tile = weight->unit.source_scale.tile };
+}
+
 static void check_weight(struct verify *verify, const struct verify_weight *weight)
 {
 	const struct unit *unit = &weight->unit;
-	const struct scheme scheme = { .granularity = weight->granularity,
-				       .tile = unit->source_scale.tile };
+	const struct scheme scheme = scheme_of(weight);
 	const char *refused = engine_refuses_partial(verify->opened.target, verify->opened.format,
 						     &scheme, unit->rows, unit->cols);
 	struct buf shape = { 0 };
@@ -25,10 +30,9 @@ static void check_weight(struct verify *verify, const struct verify_weight *weig
 	if (!refused)
 		return;
 	st_shape_format(&shape, unit->source->tensor->shape, unit->source->tensor->n_dims);
-	problem_add(&verify->result->problems, PROBLEM_PARTIAL_BLOCKS, unit->name,
-		    verify_file(verify, unit->source),
-		    "weight '%s' %s ends in a partial block of %zu x %zu: %s", unit->name,
-		    shape.data, scheme.tile.rows, scheme.tile.cols, refused);
+	verify_report(verify, PROBLEM_PARTIAL_BLOCKS, unit->source,
+		      "weight '%s' %s ends in a partial block of %zu x %zu: %s", unit->name,
+		      shape.data, scheme.tile.rows, scheme.tile.cols, refused);
 	buf_release(&shape);
 }
 
@@ -55,11 +59,10 @@ static void check_family(struct verify *verify)
 		const struct unit *unit = first_matching(verify, row);
 
 		if (unit)
-			problem_add(&verify->result->problems, PROBLEM_NOT_LOADED, unit->name,
-				    verify_file(verify, unit->source),
-				    "weight '%s' is FP8, which %s does not load: %s [%s]",
-				    unit->name, engine_name(verify->opened.target), row->said,
-				    row->source);
+			verify_report(verify, PROBLEM_NOT_LOADED, unit->source,
+				      "weight '%s' is FP8, which %s does not load: %s [%s]",
+				      unit->name, engine_name(verify->opened.target), row->said,
+				      row->source);
 	}
 }
 
@@ -69,17 +72,15 @@ static void check_experts(struct verify *verify)
 	for (size_t i = 0; i < verify->weights.n; i += verify_weight_run(verify, i)) {
 		const struct verify_weight *weight = &verify->weights.list[i];
 		const struct unit *unit = &weight->unit;
-		const struct scheme scheme = { .granularity = weight->granularity,
-					       .tile = unit->source_scale.tile };
+		const struct scheme scheme = scheme_of(weight);
 		const char *reason = engine_refuses_experts(verify->opened.target,
 							    verify->opened.format, &scheme);
 
 		if (!reason || !role_cache_find(&verify->roles, unit->name).expert)
 			continue;
-		problem_add(&verify->result->problems, PROBLEM_NOT_LOADED, unit->name,
-			    verify_file(verify, unit->source),
-			    "weight '%s' of an expert does not load in %s: %s", unit->name,
-			    engine_name(verify->opened.target), reason);
+		verify_report(verify, PROBLEM_NOT_LOADED, unit->source,
+			      "weight '%s' of an expert does not load in %s: %s", unit->name,
+			      engine_name(verify->opened.target), reason);
 		return;
 	}
 }
@@ -92,8 +93,7 @@ static const struct unit *first_sorted(const struct verify *verify, struct json_
 	for (size_t i = 0; i < verify->weights.n; i++) {
 		const struct verify_weight *weight = &verify->weights.list[i];
 		const struct tensor_ref *scale = weight->unit.source_scale.scale;
-		const struct scheme scheme = { .granularity = weight->granularity,
-					       .tile = weight->unit.source_scale.tile };
+		const struct scheme scheme = scheme_of(weight);
 
 		if (scale && text_ends(scale->tensor->name, ".weight_scale") &&
 		    profile_pattern_matches("layers.*.attention.{wq,wk}", weight->unit.name,
@@ -117,11 +117,10 @@ static void check_sorted(struct verify *verify)
 		if (!fp8_source_params(checkpoint, verify->params->io, &text, &ignored) && text.len)
 			unit = first_sorted(verify, (struct json_text){ text.data, text.len });
 	if (unit)
-		problem_add(&verify->result->problems, PROBLEM_NOT_LOADED, unit->name,
-			    verify_file(verify, unit->source),
-			    "vLLM sorts the rows of '%s' in each head, but not its weight_scale: "
-			    "name it qscale_weight, or use one scale for the tensor",
-			    unit->name);
+		verify_report(verify, PROBLEM_NOT_LOADED, unit->source,
+			      "vLLM sorts the rows of '%s' in each head, but not its weight_scale: "
+			      "name it qscale_weight, or use one scale for the tensor",
+			      unit->name);
 	buf_release(&text);
 }
 
@@ -163,8 +162,7 @@ static uint64_t size_to_check(const struct verify *verify)
  * whole tiles; NULL where it refuses them. */
 static const char *find_misread(const struct verify *verify, const struct verify_weight *weight)
 {
-	const struct scheme scheme = { .granularity = weight->granularity,
-				       .tile = weight->unit.source_scale.tile };
+	const struct scheme scheme = scheme_of(weight);
 
 	if (!verify->opened.format ||
 	    role_cache_find((struct role_cache *)&verify->roles, weight->unit.name).expert)
@@ -179,22 +177,21 @@ static void report(struct verify *verify, const struct verify_weight *weight, ui
 	const struct unit *unit = &weight->unit;
 	const struct tile tile = unit->source_scale.tile;
 	const char *misread = tp == 1 ? find_misread(verify, weight) : NULL;
-	const char *file = verify_file(verify, unit->source);
 	size_t multiple = dimension == 'N' ? tile.rows : tile.cols;
 	char multiples[48] = "";
 
 	if (multiple > 1)
 		snprintf(multiples, sizeof multiples, " in multiples of %zu", multiple);
 	if (misread)
-		problem_add(&verify->result->problems, PROBLEM_PARTIAL_BLOCKS, unit->name, file,
-			    "weight '%s' has %" PRIu64 " rows, of which a part ends in a partial "
-			    "block of %zu x %zu: %s",
-			    unit->name, unit->rows, tile.rows, tile.cols, misread);
+		verify_report(verify, PROBLEM_PARTIAL_BLOCKS, unit->source,
+			      "weight '%s' has %" PRIu64 " rows, of which a part ends in a partial "
+			      "block of %zu x %zu: %s",
+			      unit->name, unit->rows, tile.rows, tile.cols, misread);
 	else if (verify->params->tp || target == ENGINE_VLLM || target == ENGINE_SGLANG)
-		problem_add(&verify->result->problems, PROBLEM_TP_SPLIT, unit->name, file,
-			    "%c %" PRIu64 " of '%s' does not split over %" PRIu64 " device%s%s",
-			    dimension, dimension == 'N' ? unit->rows : unit->cols, unit->name, tp,
-			    tp == 1 ? "" : "s", multiples);
+		verify_report(verify, PROBLEM_TP_SPLIT, unit->source,
+			      "%c %" PRIu64 " of '%s' does not split over %" PRIu64 " device%s%s",
+			      dimension, dimension == 'N' ? unit->rows : unit->cols, unit->name, tp,
+			      tp == 1 ? "" : "s", multiples);
 }
 
 static void check_heads(struct verify *verify, uint64_t tp)

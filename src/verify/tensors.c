@@ -15,9 +15,27 @@
 #include "verify/lists.h"
 #include "verify/scales.h"
 
-const char *verify_file(const struct verify *verify, const struct tensor_ref *ref)
+void verify_report(struct verify *verify, enum problem_kind kind, const struct tensor_ref *ref,
+		   const char *format, ...)
 {
-	return verify->opened.checkpoint->shards[ref->shard].name;
+	va_list args;
+
+	va_start(args, format);
+	problem_addv(&verify->result->problems, kind, ref->tensor->name,
+		     verify->opened.checkpoint->shards[ref->shard].name, format, args);
+	va_end(args);
+}
+
+void verify_report_values(struct verify *verify, enum problem_kind kind,
+			  const struct tensor_ref *ref, const struct finding *finding, uint64_t n,
+			  const char *what)
+{
+	if (finding->n)
+		verify_report(verify, kind, ref,
+			      "%" PRIu64 " of %" PRIu64
+			      " values of '%s' %s; the first is %g at %" PRIu64,
+			      finding->n, n, ref->tensor->name, what, (double)finding->value,
+			      finding->first);
 }
 
 char *verify_module(const char *weight)
@@ -105,10 +123,9 @@ static void add_weight(struct verify *verify, const struct tensor_ref *ref,
 	uint64_t n = ref->tensor->n_dims == 3 ? ref->tensor->shape[0] : 1;
 
 	if (n > MAX_EXPERTS)
-		problem_add(&verify->result->problems, PROBLEM_SCALE_SHAPE, ref->tensor->name,
-			    verify_file(verify, ref),
-			    "'%s' has %" PRIu64 " experts, more than %d: it is not checked",
-			    ref->tensor->name, n, MAX_EXPERTS);
+		verify_report(verify, PROBLEM_SCALE_SHAPE, ref,
+			      "'%s' has %" PRIu64 " experts, more than %d: it is not checked",
+			      ref->tensor->name, n, MAX_EXPERTS);
 	for (uint64_t e = 0; n <= MAX_EXPERTS && e < n; e++)
 		add_matrix(verify, ref, scale, e);
 }
@@ -143,16 +160,14 @@ static void check_codes(struct verify *verify, const struct tensor_ref *ref, con
 	struct err err;
 
 	if (is_skipped(verify, ref->tensor->name, module))
-		problem_add(&verify->result->problems, PROBLEM_DTYPE_MISMATCH, ref->tensor->name,
-			    verify_file(verify, ref),
-			    "weight '%s' is %s, but no engine quantizes its module, or the "
-			    "configuration excludes it",
-			    ref->tensor->name, dtype_name(ref->tensor->dtype));
+		verify_report(verify, PROBLEM_DTYPE_MISMATCH, ref,
+			      "weight '%s' is %s, but no engine quantizes its module, or the "
+			      "configuration excludes it",
+			      ref->tensor->name, dtype_name(ref->tensor->dtype));
 	else
 		lists_check_conflict(verify, ref, module);
 	if (detection_scale(detection, ref, &scale, &err)) {
-		problem_add(&verify->result->problems, unreadable(&scale), ref->tensor->name,
-			    verify_file(verify, ref), "%s", err.message);
+		verify_report(verify, unreadable(&scale), ref, "%s", err.message);
 		return;
 	}
 	add_weight(verify, ref, &scale);
@@ -160,11 +175,10 @@ static void check_codes(struct verify *verify, const struct tensor_ref *ref, con
 	if (verify->opened.declared && scheme.static_input &&
 	    !scale_is_shared(ref->tensor->name, scale.scale->tensor->name) &&
 	    !scale_name_beside(verify->opened.checkpoint, ref->tensor->name, SCALE_OF_INPUT))
-		problem_add(&verify->result->problems, PROBLEM_INPUT_SCALE_MISSING,
-			    ref->tensor->name, verify_file(verify, ref),
-			    "weight '%s' has no input_scale, but the configuration declares "
-			    "static scales of activations",
-			    ref->tensor->name);
+		verify_report(verify, PROBLEM_INPUT_SCALE_MISSING, ref,
+			      "weight '%s' has no input_scale, but the configuration declares "
+			      "static scales of activations",
+			      ref->tensor->name);
 }
 
 static void report_stray(struct verify *verify, const struct tensor_ref *ref,
@@ -173,10 +187,9 @@ static void report_stray(struct verify *verify, const struct tensor_ref *ref,
 	struct buf shape = { 0 };
 
 	st_shape_format(&shape, weight->tensor->shape, weight->tensor->n_dims);
-	problem_add(&verify->result->problems, PROBLEM_SCALE_STRAY, ref->tensor->name,
-		    verify_file(verify, ref), "scale '%s' belongs to '%s' (%s %s), %s",
-		    ref->tensor->name, weight->tensor->name, dtype_name(weight->tensor->dtype),
-		    shape.data, why);
+	verify_report(verify, PROBLEM_SCALE_STRAY, ref, "scale '%s' belongs to '%s' (%s %s), %s",
+		      ref->tensor->name, weight->tensor->name, dtype_name(weight->tensor->dtype),
+		      shape.data, why);
 	buf_release(&shape);
 }
 
@@ -197,11 +210,11 @@ static void check_unread(struct verify *verify, const struct tensor_ref *ref)
 	if (weight)
 		report_stray(verify, ref, weight, "whose scales no engine reads by that name");
 	else
-		problem_add(&verify->result->problems, PROBLEM_SCALE_STRAY, ref->tensor->name,
-			    verify_file(verify, ref),
-			    "'%s' has the name of a scale of cached keys or values that no engine "
-			    "reads",
-			    ref->tensor->name);
+		verify_report(
+			verify, PROBLEM_SCALE_STRAY, ref,
+			"'%s' has the name of a scale of cached keys or values that no engine "
+			"reads",
+			ref->tensor->name);
 }
 
 static void check_stray(struct verify *verify, const struct tensor_ref *ref,
@@ -220,9 +233,8 @@ static void check_stray(struct verify *verify, const struct tensor_ref *ref,
 		if (!word->tool && weight)
 			report_stray(verify, ref, weight, "which is not FP8");
 		else if (!word->tool && !is_parameter(ref->tensor->name, word))
-			problem_add(&verify->result->problems, PROBLEM_SCALE_STRAY,
-				    ref->tensor->name, verify_file(verify, ref),
-				    "scale '%s' belongs to no weight", ref->tensor->name);
+			verify_report(verify, PROBLEM_SCALE_STRAY, ref,
+				      "scale '%s' belongs to no weight", ref->tensor->name);
 		else
 			check_unread(verify, ref);
 		return;
@@ -244,11 +256,11 @@ static void check_foreign(struct verify *verify, const struct tensor_ref *ref)
 
 	if (tool && (!method || (detection->declared && strcmp(json_string_value(method), tool))) &&
 	    !low_bit_of(&verify->low_bit, low_bit_index(checkpoint, ref)))
-		problem_add(&verify->result->problems, PROBLEM_TENSOR_NAME, ref->tensor->name,
-			    verify_file(verify, ref),
-			    "tensor '%s' is %s, as %s packs weights, but config.json does not say "
-			    "so",
-			    ref->tensor->name, dtype_name(ref->tensor->dtype), tool);
+		verify_report(
+			verify, PROBLEM_TENSOR_NAME, ref,
+			"tensor '%s' is %s, as %s packs weights, but config.json does not say "
+			"so",
+			ref->tensor->name, dtype_name(ref->tensor->dtype), tool);
 }
 
 static void check_tensor(struct verify *verify, const struct tensor_ref *ref)
@@ -302,12 +314,11 @@ static void check_fused_sets(struct verify *verify)
 	}
 	for (size_t i = 0; i < verify->weights.fused_sets.n; i++)
 		if (sets[i].fp8 && sets[i].other)
-			problem_add(&verify->result->problems, PROBLEM_GROUP_PARTIAL,
-				    sets[i].other->tensor->name, verify_file(verify, sets[i].other),
-				    "'%s' is %s, but '%s' is %s", sets[i].other->tensor->name,
-				    dtype_name(sets[i].other->tensor->dtype),
-				    sets[i].fp8->tensor->name,
-				    dtype_name(sets[i].fp8->tensor->dtype));
+			verify_report(verify, PROBLEM_GROUP_PARTIAL, sets[i].other,
+				      "'%s' is %s, but '%s' is %s", sets[i].other->tensor->name,
+				      dtype_name(sets[i].other->tensor->dtype),
+				      sets[i].fp8->tensor->name,
+				      dtype_name(sets[i].fp8->tensor->dtype));
 	free(sets);
 	free(set_of);
 }

@@ -21,8 +21,14 @@ void verify_missing(struct verify *verify);
 /* Returns the number of weights of the same tensor from weight w on. */
 size_t verify_weight_run(const struct verify *verify, size_t w);
 
-/* Returns the name of the file that has the tensor. */
-const char *verify_file(const struct verify *verify, const struct tensor_ref *ref);
+/* Adds a problem of a tensor of the checkpoint (problem_add()). */
+void verify_report(struct verify *verify, enum problem_kind kind, const struct tensor_ref *ref,
+		   const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+/* The same for values that are found among the n of a tensor, if there are any; what: "are zero". */
+void verify_report_values(struct verify *verify, enum problem_kind kind,
+			  const struct tensor_ref *ref, const struct finding *finding, uint64_t n,
+			  const char *what);
 
 /* Returns "X" for "X.weight", and a copy of other names.  The caller frees it. */
 char *verify_module(const char *weight);

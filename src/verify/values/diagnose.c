@@ -71,6 +71,12 @@ static int compare_floats(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+float diagnose_median(float *values, size_t n)
+{
+	qsort(values, n, sizeof *values, compare_floats);
+	return values[n / 2];
+}
+
 /* The usual scales of the model. */
 struct usual {
 	float scale;	   /* the median of the weights' largest ones */
@@ -91,8 +97,7 @@ static struct usual find_usual(const struct verify *verify)
 		largest[n++] = scan->largest;
 		n_large += looks_large(scan);
 	}
-	qsort(largest, n, sizeof *largest, compare_floats);
-	usual = (struct usual){ largest[n / 2], 2 * n_large > n };
+	usual = (struct usual){ diagnose_median(largest, n), 2 * n_large > n };
 	free(largest);
 	return usual;
 }
@@ -130,53 +135,30 @@ static bool is_inverted(const struct verify *verify, const struct verify_weight 
 	       (1 / scan->smallest < 4 * usual->scale && 4 / scan->smallest > usual->scale);
 }
 
-/* Reports scales that no weight of a model has. */
-static void report_sizes(struct problems *problems, const struct scan *scan, const char *name,
-			 const char *file)
-{
-	if (scan->large.n)
-		problem_add(
-			problems, PROBLEM_SCALE_TOO_LARGE, name, file,
-			"%" PRIu64 " of %" PRIu64
-			" values of '%s' are too large for a weight; the first is %g at %" PRIu64,
-			scan->large.n, scan->n_scales, name, (double)scan->large.value,
-			scan->large.first);
-	if (SMALL_PART * scan->small.n > scan->n_scales)
-		problem_add(
-			problems, PROBLEM_SCALE_TOO_SMALL, name, file,
-			"%" PRIu64 " of %" PRIu64
-			" values of '%s' are too small for a weight; the first is %g at %" PRIu64,
-			scan->small.n, scan->n_scales, name, (double)scan->small.value,
-			scan->small.first);
-}
-
 static void report_scales(struct verify *verify, const struct verify_weight *weight,
 			  const struct usual *usual)
 {
 	const struct scan *scan = &weight->scan;
 	const struct tensor_ref *ref = weight->unit.source_scale.scale;
-	const char *name = ref->tensor->name, *file = verify_file(verify, ref);
-	struct problems *problems = &verify->result->problems;
+	bool proven = verify_is_proven(verify, weight);
 
-	if (scan->bad.n)
-		problem_add(problems, PROBLEM_SCALE_VALUE, name, file,
-			    "%" PRIu64 " of %" PRIu64
-			    " values of '%s' are zero, negative or not finite; the first is %g "
-			    "at %" PRIu64,
-			    scan->bad.n, scan->n_scales, name, scan->bad.value, scan->bad.first);
-	if (!verify_is_proven(verify, weight))
-		report_sizes(problems, scan, name, file);
-	if (scan->not_pow2.n && verify->opened.detection->scheme.pow2 &&
+	verify_report_values(verify, PROBLEM_SCALE_VALUE, ref, &scan->bad, scan->n_scales,
+			     "are zero, negative or not finite");
+	if (!proven)
+		verify_report_values(verify, PROBLEM_SCALE_TOO_LARGE, ref, &scan->large,
+				     scan->n_scales, "are too large for a weight");
+	if (!proven && SMALL_PART * scan->small.n > scan->n_scales)
+		verify_report_values(verify, PROBLEM_SCALE_TOO_SMALL, ref, &scan->small,
+				     scan->n_scales, "are too small for a weight");
+	if (verify->opened.detection->scheme.pow2 &&
 	    weight->granularity == verify->opened.detection->scheme.granularity)
-		problem_add(problems, PROBLEM_SCALE_NOT_POW2, name, file,
-			    "scale_fmt is ue8m0, but %" PRIu64 " of %" PRIu64
-			    " values of '%s' are not powers of two; the first is %g at %" PRIu64,
-			    scan->not_pow2.n, scan->n_scales, name, scan->not_pow2.value,
-			    scan->not_pow2.first);
+		verify_report_values(verify, PROBLEM_SCALE_NOT_POW2, ref, &scan->not_pow2,
+				     scan->n_scales,
+				     "are not powers of two, but scale_fmt is ue8m0");
 	if (is_inverted(verify, weight, usual))
-		problem_add(problems, PROBLEM_SCALE_INVERTED, name, file,
-			    "'%s' holds divisors (%g is one): 'fp8conv repack' inverts them", name,
-			    scan->any_scale);
+		verify_report(verify, PROBLEM_SCALE_INVERTED, ref,
+			      "'%s' holds divisors (%g is one): 'fp8conv repack' inverts them",
+			      ref->tensor->name, scan->any_scale);
 }
 
 static bool has_one_scale(const struct verify_weight *weight)
@@ -195,78 +177,63 @@ static bool is_half_empty(const struct scan *scan)
 	       scan->n_zero_rows >= scan->zero_rows.n * run;
 }
 
+/* Reports codes, tiles or runs of a weight, if there are any: "3 codes of 'w' are zero, the first
+ * at [0, 5]".  The value of the first one, if it is not 0, stands before its place. */
+static void report_places(struct verify *verify, enum problem_kind kind, const struct unit *unit,
+			  const struct finding *finding, const char *of, const char *what)
+{
+	char value[32] = "";
+
+	if (!finding->n)
+		return;
+	if (finding->value != 0)
+		snprintf(value, sizeof value, " (%g)", (double)finding->value);
+	verify_report(verify, kind, unit->source,
+		      "%" PRIu64 " %s '%s' %s, the first%s at [%" PRIu64 ", %" PRIu64 "]",
+		      finding->n, of, unit->name, what, value, finding->first / unit->cols,
+		      finding->first % unit->cols);
+}
+
 static void report_zeros(struct verify *verify, const struct verify_weight *weight)
 {
 	const struct scan *scan = &weight->scan;
 	const struct unit *unit = &weight->unit;
-	const char *file = verify_file(verify, unit->source);
-	struct problems *problems = &verify->result->problems;
+	const struct finding rows = { scan->zero_rows.n ? scan->n_zero_rows : 0,
+				      scan->zero_rows.first, 0 };
 
-	if (scan->empty.n)
-		problem_add(problems, PROBLEM_CODE_ZERO, unit->name, file,
-			    "%" PRIu64
-			    " tiles of '%s' are zero, but have scales of other values; the first "
-			    "has %g at [%" PRIu64 ", %" PRIu64 "]",
-			    scan->empty.n, unit->name, (double)scan->empty.value,
-			    scan->empty.first / unit->cols, scan->empty.first % unit->cols);
-	if (scan->cut_off.n)
-		problem_add(problems, PROBLEM_CODE_ZERO, unit->name, file,
-			    "%" PRIu64
-			    " runs of zeros in '%s' begin or end inside of a row, the first at "
-			    "[%" PRIu64 ", %" PRIu64 "]",
-			    scan->cut_off.n, unit->name, scan->cut_off.first / unit->cols,
-			    scan->cut_off.first % unit->cols);
+	report_places(verify, PROBLEM_CODE_ZERO, unit, &scan->empty, "tiles of",
+		      "are zero, but have scales of other values");
+	report_places(verify, PROBLEM_CODE_ZERO, unit, &scan->cut_off, "runs of zeros in",
+		      "begin or end inside of a row");
 	if (is_half_empty(scan))
-		problem_add(problems, PROBLEM_CODE_ZERO, unit->name, file,
-			    "%" PRIu64 " of %" PRIu64
-			    " codes of '%s' are zero, one after the other",
-			    scan->n_zero_rows, scan->n_codes, unit->name);
-	else if (scan->zero_rows.n)
-		problem_add(problems, PROBLEM_ZERO_ROWS, unit->name, file,
-			    "%" PRIu64
-			    " codes of whole rows of '%s' are zero, the first at [%" PRIu64
-			    ", %" PRIu64 "]",
-			    scan->n_zero_rows, unit->name, scan->zero_rows.first / unit->cols,
-			    scan->zero_rows.first % unit->cols);
+		verify_report(verify, PROBLEM_CODE_ZERO, unit->source,
+			      "%" PRIu64 " of %" PRIu64
+			      " codes of '%s' are zero, one after the other",
+			      scan->n_zero_rows, scan->n_codes, unit->name);
+	else
+		report_places(verify, PROBLEM_ZERO_ROWS, unit, &rows, "codes of whole rows of",
+			      "are zero");
 	if (scan->max > 0 && scan->n_codes >= SIGN_CODES && scan->negative != scan->positive)
-		problem_add(problems, PROBLEM_CODE_SIGN, unit->name, file, "no code of '%s' is %s",
-			    unit->name, scan->negative ? "positive" : "negative");
+		verify_report(verify, PROBLEM_CODE_SIGN, unit->source, "no code of '%s' is %s",
+			      unit->name, scan->negative ? "positive" : "negative");
 }
 
 static void report_codes(struct verify *verify, const struct verify_weight *weight)
 {
 	const struct scan *scan = &weight->scan;
 	const struct unit *unit = &weight->unit;
-	const char *file = verify_file(verify, unit->source);
-	struct problems *problems = &verify->result->problems;
+	const struct tensor_ref *scale = unit->source_scale.scale;
 
-	if (scan->nan.n)
-		problem_add(problems, PROBLEM_CODE_NAN, unit->name, file,
-			    "%" PRIu64 " codes of '%s' are not finite, the first at [%" PRIu64
-			    ", %" PRIu64 "]",
-			    scan->nan.n, unit->name, scan->nan.first / unit->cols,
-			    scan->nan.first % unit->cols);
-	if (scan->low.n)
-		problem_add(problems, PROBLEM_CODE_RANGE, unit->name, file,
-			    "the largest code of %" PRIu64
-			    " tiles of '%s' is far below the maximum of the format; the first "
-			    "is %g at [%" PRIu64 ", %" PRIu64 "]",
-			    scan->low.n, unit->name, scan->low.value, scan->low.first / unit->cols,
-			    scan->low.first % unit->cols);
-	if (scan->codes_off.n)
-		problem_add(problems, PROBLEM_CODE_MISMATCH, unit->name, file,
-			    "%" PRIu64 " codes of '%s' differ from the source, the first at "
-			    "[%" PRIu64 ", %" PRIu64 "]",
-			    scan->codes_off.n, unit->name, scan->codes_off.first / unit->cols,
-			    scan->codes_off.first % unit->cols);
+	report_places(verify, PROBLEM_CODE_NAN, unit, &scan->nan, "codes of", "are not finite");
+	report_places(verify, PROBLEM_CODE_RANGE, unit, &scan->low, "tiles of",
+		      "have a largest code far below the maximum of the format");
+	report_places(verify, PROBLEM_CODE_MISMATCH, unit, &scan->codes_off, "codes of",
+		      "differ from the source");
 	if (scan->scales_off.n)
-		problem_add(problems, PROBLEM_SCALE_MISMATCH,
-			    unit->source_scale.scale->tensor->name,
-			    verify_file(verify, unit->source_scale.scale),
-			    "%" PRIu64 " values of '%s' differ from the source, the first at "
-			    "%" PRIu64,
-			    scan->scales_off.n, unit->source_scale.scale->tensor->name,
-			    scan->scales_off.first);
+		verify_report(verify, PROBLEM_SCALE_MISMATCH, scale,
+			      "%" PRIu64 " values of '%s' differ from the source, the first at "
+			      "%" PRIu64,
+			      scan->scales_off.n, scale->tensor->name, scan->scales_off.first);
 }
 
 /* A fused set of weights with one scale each: the largest code and the scale of the set. */
@@ -314,11 +281,10 @@ static void report_one_scale(struct verify *verify, struct verify_weight *weight
 
 	judge_range(verify, weight, set ? set->max : scan->max);
 	if (set && scan->any_scale != set->first->scan.any_scale)
-		problem_add(&verify->result->problems, PROBLEM_GROUP_SCALES_DIFFER,
-			    weight->unit.name, verify_file(verify, weight->unit.source),
-			    "the scale of '%s' is %.9g, but that of '%s' is %.9g",
-			    weight->unit.name, scan->any_scale, set->first->unit.name,
-			    set->first->scan.any_scale);
+		verify_report(verify, PROBLEM_GROUP_SCALES_DIFFER, weight->unit.source,
+			      "the scale of '%s' is %.9g, but that of '%s' is %.9g",
+			      weight->unit.name, scan->any_scale, set->first->unit.name,
+			      set->first->scan.any_scale);
 }
 
 /* Compensation costs a weight a few dB, 10 in the worst of SmolLM2.  A weight with less than 10 dB

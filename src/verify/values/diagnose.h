@@ -23,4 +23,7 @@ float diagnose_floor_scale(const struct verify *verify);
 /* Returns the FP8 format of the weight's codes. */
 enum fp8_format verify_weight_format(const struct verify_weight *weight);
 
+/* Sorts n values, and returns the median; one element follows them in memory. */
+float diagnose_median(float *values, size_t n);
+
 #endif

@@ -242,18 +242,16 @@ static void report_unlike(struct verify *verify, const struct verify_weight *wei
 	char rows[24], cols[24], given_rows[24], given_cols[24];
 
 	if (verify_weight_format(weight) != spec->format)
-		problem_add(&verify->result->problems, PROBLEM_CODE_MISMATCH, weight->unit.name,
-			    verify_file(verify, weight->unit.source),
-			    "'%s' is %s, which recipe '%s' with these options does not produce",
-			    weight->unit.name, dtype_name(weight->unit.source->tensor->dtype),
-			    verify->params->recipe);
+		verify_report(verify, PROBLEM_CODE_MISMATCH, weight->unit.source,
+			      "'%s' is %s, which recipe '%s' with these options does not produce",
+			      weight->unit.name, dtype_name(weight->unit.source->tensor->dtype),
+			      verify->params->recipe);
 	else
-		problem_add(&verify->result->problems, PROBLEM_SCALE_MISMATCH,
-			    scale->scale->tensor->name, verify_file(verify, scale->scale),
-			    "'%s' is for tiles of %s x %s, but recipe '%s' has %s x %s",
-			    scale->scale->tensor->name, side(scale->tile.rows, rows),
-			    side(scale->tile.cols, cols), verify->params->recipe,
-			    side(spec->tile.rows, given_rows), side(spec->tile.cols, given_cols));
+		verify_report(verify, PROBLEM_SCALE_MISMATCH, scale->scale,
+			      "'%s' is for tiles of %s x %s, but recipe '%s' has %s x %s",
+			      scale->scale->tensor->name, side(scale->tile.rows, rows),
+			      side(scale->tile.cols, cols), verify->params->recipe,
+			      side(spec->tile.rows, given_rows), side(spec->tile.cols, given_cols));
 }
 
 static void take_given(struct verify *verify)

@@ -109,20 +109,13 @@ void kept_values_release(struct kept_values *kept)
 static void find_bad(struct kept_values *kept, struct kept_tensor *tensor, const struct matrix *x,
 		     uint64_t first)
 {
-	uint64_t n = 0, at = UINT64_MAX;
+	struct finding found = { 0 };
 
-	for (size_t i = 0; i < x->rows * x->cols; i++) {
-		if (isfinite(matrix_at(x, 0, i)))
-			continue;
-		n++;
-		at = at == UINT64_MAX ? i : at;
-	}
+	for (size_t i = 0; i < x->rows * x->cols; i++)
+		if (!isfinite(matrix_at(x, 0, i)))
+			finding_add(&found, first + i, matrix_at(x, 0, i));
 	pthread_mutex_lock(&kept->verify->run.lock);
-	if (n && (!tensor->n_bad || first + at < tensor->first_bad)) {
-		tensor->first_bad = first + at;
-		tensor->bad = matrix_at(x, 0, at);
-	}
-	tensor->n_bad += n;
+	finding_merge(&tensor->bad, &found);
 	pthread_mutex_unlock(&kept->verify->run.lock);
 }
 
@@ -200,7 +193,7 @@ static void join(struct kept_values *kept)
 		tensor->zero_lines = most > tensor->zero_lines ? most : tensor->zero_lines;
 		if (piece->leading < piece->n)
 			run = piece->trailing;
-		tensor->zero = tensor->zero_lines == n_lines(tensor) && !tensor->n_bad;
+		tensor->zero = tensor->zero_lines == n_lines(tensor) && !tensor->bad.n;
 		tensor->amax = fmaxf(tensor->amax, piece->amax);
 		tensor->digest = tensor->digest * 31 + piece->crc;
 	}
@@ -209,19 +202,7 @@ static void join(struct kept_values *kept)
 /* Buffers may hold infinite values: masks do. */
 static bool is_mask(const struct kept_tensor *tensor)
 {
-	return tensor->role == ROLE_PARAMETER && !isnan(tensor->bad);
-}
-
-static void report_bad(struct verify *verify, const struct kept_tensor *tensor)
-{
-	const char *name = tensor->ref->tensor->name;
-
-	if (tensor->n_bad && !is_mask(tensor))
-		problem_add(&verify->result->problems, PROBLEM_TENSOR_NONFINITE, name,
-			    verify_file(verify, tensor->ref),
-			    "%" PRIu64 " of %" PRIu64
-			    " values of '%s' are NaN or infinite; the first is %g at %" PRIu64,
-			    tensor->n_bad, tensor->n, name, (double)tensor->bad, tensor->first_bad);
+	return tensor->role == ROLE_PARAMETER && !isnan(tensor->bad.value);
 }
 
 /* Does a trained model need values in it?  Gates, adapters, convolutions and parameters may begin
@@ -249,9 +230,8 @@ static void report_huge(struct verify *verify, const struct kept_tensor *tensor)
 	const char *name = tensor->ref->tensor->name;
 
 	if (tensor->amax >= MAX_WEIGHT && (needs_values(tensor) || is_norm(tensor)))
-		problem_add(&verify->result->problems, PROBLEM_TENSOR_HUGE, name,
-			    verify_file(verify, tensor->ref), "the amax of '%s' is %g", name,
-			    (double)tensor->amax);
+		verify_report(verify, PROBLEM_TENSOR_HUGE, tensor->ref, "the amax of '%s' is %g",
+			      name, (double)tensor->amax);
 }
 
 /* The norms of one name in all layers. */
@@ -265,25 +245,6 @@ struct norm_counts {
 static bool is_odd(const struct norm_counts *same, const struct norm_counts *all)
 {
 	return same->n > 1 ? 2 * same->n_zero < same->n : 2 * all->n_zero < all->n;
-}
-
-static void report_zero(struct verify *verify, const struct kept_tensor *tensor)
-{
-	const char *name = tensor->ref->tensor->name;
-
-	problem_add(&verify->result->problems, PROBLEM_TENSOR_ZERO, name,
-		    verify_file(verify, tensor->ref), "all %" PRIu64 " values of '%s' are zero",
-		    tensor->n, name);
-}
-
-static void report_part(struct verify *verify, const struct kept_tensor *tensor)
-{
-	const char *name = tensor->ref->tensor->name;
-
-	problem_add(&verify->result->problems, PROBLEM_TENSOR_ZERO, name,
-		    verify_file(verify, tensor->ref),
-		    "%" PRIu64 " of %" PRIu64 " values of '%s' are zero, one after the other",
-		    tensor->zero_lines * tensor->line, tensor->n, name);
 }
 
 /* Does an embedding have the shape and type of a head, but other bytes, as far as none of the same
@@ -320,12 +281,11 @@ static void report_tied(const struct kept_values *kept, const struct kept_tensor
 		return;
 	embedding = find_untied(kept, head);
 	if (embedding)
-		problem_add(&verify->result->problems, PROBLEM_CONFIG_KEY, head->ref->tensor->name,
-			    verify_file(verify, head->ref),
-			    "tie_word_embeddings of config.json is true, but the values of '%s' "
-			    "are not those of '%s': SGLang takes the embedding, vLLM and "
-			    "transformers take the head",
-			    head->ref->tensor->name, embedding->ref->tensor->name);
+		verify_report(verify, PROBLEM_CONFIG_KEY, head->ref,
+			      "tie_word_embeddings of config.json is true, but the values of '%s' "
+			      "are not those of '%s': SGLang takes the embedding, vLLM and "
+			      "transformers take the head",
+			      head->ref->tensor->name, embedding->ref->tensor->name);
 }
 
 /* Zeros are reported where neither a source nor a manifest says that they were in the source. */
@@ -348,17 +308,25 @@ void kept_values_report(struct kept_values *kept)
 	for (size_t t = 0; t < kept->n; t++) {
 		const struct kept_tensor *tensor = &kept->tensors[t];
 
-		report_bad(verify, tensor);
+		if (!is_mask(tensor))
+			verify_report_values(verify, PROBLEM_TENSOR_NONFINITE, tensor->ref,
+					     &tensor->bad, tensor->n, "are NaN or infinite");
 		if (verify->run.origin || sums_are_right(&verify->run.sums, tensor->ref->shard))
 			continue;
 		report_huge(verify, tensor);
 		report_tied(kept, tensor);
 		if (tensor->zero && (needs_values(tensor) ||
 				     (is_norm(tensor) && is_odd(&norms[tensor->number], &all))))
-			report_zero(verify, tensor);
+			verify_report(verify, PROBLEM_TENSOR_ZERO, tensor->ref,
+				      "all %" PRIu64 " values of '%s' are zero", tensor->n,
+				      tensor->ref->tensor->name);
 		else if (!tensor->zero && needs_values(tensor) &&
 			 HALF * tensor->zero_lines >= n_lines(tensor))
-			report_part(verify, tensor);
+			verify_report(verify, PROBLEM_TENSOR_ZERO, tensor->ref,
+				      "%" PRIu64 " of %" PRIu64
+				      " values of '%s' are zero, one after the other",
+				      tensor->zero_lines * tensor->line, tensor->n,
+				      tensor->ref->tensor->name);
 	}
 	free(norms);
 }

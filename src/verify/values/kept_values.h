@@ -12,6 +12,7 @@
 
 #include "ckpt/checkpoint.h"
 #include "names/role.h"
+#include "verify/values/scan.h"
 
 struct verify;
 struct verify_worker;
@@ -20,12 +21,11 @@ struct verify_worker;
 struct kept_tensor {
 	const struct tensor_ref *ref;
 	enum role role;
-	bool weight;   /* of a module */
-	size_t number; /* of its name, as role_cache_add() gives it */
-	uint64_t n;    /* elements */
-	uint64_t line; /* elements of a line */
-	uint64_t n_bad, first_bad;
-	float bad;	     /* the value of the first */
+	bool weight;	     /* of a module */
+	size_t number;	     /* of its name, as role_cache_add() gives it */
+	uint64_t n;	     /* elements */
+	uint64_t line;	     /* elements of a line */
+	struct finding bad;  /* NaN and infinite values */
 	bool zero;	     /* all */
 	uint64_t zero_lines; /* most of them without values between */
 	float amax;	     /* of its finite values */

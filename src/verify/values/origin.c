@@ -98,11 +98,10 @@ static void list_origins(struct verify *verify, struct origin *origin)
 
 		weight->origin = find_origin(origin, w, weight);
 		if (!weight->origin && !weight->unit.slice.first)
-			problem_add(&verify->result->problems, PROBLEM_TENSOR_MISSING,
-				    weight->unit.name, verify_file(verify, weight->unit.source),
-				    "'%s' (%" PRIu64 " x %" PRIu64
-				    ") has no counterpart in the source",
-				    weight->unit.name, weight->unit.rows, weight->unit.cols);
+			verify_report(verify, PROBLEM_TENSOR_MISSING, weight->unit.source,
+				      "'%s' (%" PRIu64 " x %" PRIu64
+				      ") has no counterpart in the source",
+				      weight->unit.name, weight->unit.rows, weight->unit.cols);
 	}
 }
 
@@ -166,10 +165,9 @@ static void report_type(struct verify *verify, const struct tensor_ref *ref,
 
 	st_shape_format(&shape, ref->tensor->shape, ref->tensor->n_dims);
 	st_shape_format(&original_shape, original->shape, original->n_dims);
-	problem_add(&verify->result->problems, PROBLEM_TENSOR_CHANGED, ref->tensor->name,
-		    verify_file(verify, ref), "'%s' is %s %s, but %s %s in the source",
-		    ref->tensor->name, dtype_name(ref->tensor->dtype), shape.data,
-		    dtype_name(original->dtype), original_shape.data);
+	verify_report(verify, PROBLEM_TENSOR_CHANGED, ref, "'%s' is %s %s, but %s %s in the source",
+		      ref->tensor->name, dtype_name(ref->tensor->dtype), shape.data,
+		      dtype_name(original->dtype), original_shape.data);
 	buf_release(&shape);
 	buf_release(&original_shape);
 }
@@ -185,8 +183,8 @@ static void check_extra(struct verify *verify, const struct origin *origin,
 	    low_bit_of(&verify->low_bit, low_bit_index(verify->opened.checkpoint, ref)) ||
 	    role_cache_find(&verify->roles, name).role == ROLE_LM_HEAD)
 		return;
-	problem_add(&verify->result->problems, PROBLEM_TENSOR_EXTRA, name, verify_file(verify, ref),
-		    "'%s' has no counterpart in the source", name);
+	verify_report(verify, PROBLEM_TENSOR_EXTRA, ref, "'%s' has no counterpart in the source",
+		      name);
 }
 
 static void find_copies(struct verify *verify, struct origin *origin)
@@ -267,12 +265,11 @@ static int compare_copies(struct verify *verify, struct origin *origin, struct e
 		const struct copy *copy = &origin->copies[i];
 
 		if (copy->changed)
-			problem_add(&verify->result->problems, PROBLEM_TENSOR_CHANGED,
-				    copy->ref->tensor->name, verify_file(verify, copy->ref),
-				    "'%s' differs from the source, first at byte %" PRIu64
-				    " of %" PRIu64,
-				    copy->ref->tensor->name, copy->first_changed,
-				    st_tensor_size(copy->ref->tensor));
+			verify_report(verify, PROBLEM_TENSOR_CHANGED, copy->ref,
+				      "'%s' differs from the source, first at byte %" PRIu64
+				      " of %" PRIu64,
+				      copy->ref->tensor->name, copy->first_changed,
+				      st_tensor_size(copy->ref->tensor));
 	}
 	return 0;
 }

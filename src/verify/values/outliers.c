@@ -54,10 +54,10 @@ static void report_scale(struct verify *verify, const struct verify_weight *weig
 		return;
 	others = range_others(scales);
 	if (scales->max >= others * (mx ? ABOVE_MX : ABOVE_OTHERS))
-		problem_add(&verify->result->problems, PROBLEM_SCALE_OUTLIER, ref->tensor->name,
-			    verify_file(verify, ref),
-			    "'%s' has %g at %" PRIu64 ", but the others are about %g",
-			    ref->tensor->name, (double)scales->max, scales->max_at, (double)others);
+		verify_report(verify, PROBLEM_SCALE_OUTLIER, ref,
+			      "'%s' has %g at %" PRIu64 ", but the others are about %g",
+			      ref->tensor->name, (double)scales->max, scales->max_at,
+			      (double)others);
 }
 
 static void report_level(struct verify *verify, const struct level *level, float median)
@@ -65,10 +65,9 @@ static void report_level(struct verify *verify, const struct level *level, float
 	const struct tensor_ref *ref = level->weight->unit.source_scale.scale;
 
 	if (level->scale >= ABOVE_LAYERS * median)
-		problem_add(&verify->result->problems, PROBLEM_SCALE_OUTLIER, ref->tensor->name,
-			    verify_file(verify, ref),
-			    "values of '%s' are about %g, but values of such weights about %g",
-			    ref->tensor->name, (double)level->scale, (double)median);
+		verify_report(verify, PROBLEM_SCALE_OUTLIER, ref,
+			      "values of '%s' are about %g, but values of such weights about %g",
+			      ref->tensor->name, (double)level->scale, (double)median);
 }
 
 /* Compares each weight with the median of the weights of its name, or of all if there are few. */

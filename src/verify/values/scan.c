@@ -160,7 +160,7 @@ static void scan_nan(const struct view *view, const uint8_t *codes, uint64_t row
 	for (uint64_t r = row; r < row + n_rows; r++)
 		for (uint64_t c = 0; c < rect->n_cols; c++)
 			if (not_finite(view->format, codes[r * rect->n_cols + c]))
-				finding_add(&found->nan, place(view, r, c), NAN);
+				finding_add(&found->nan, place(view, r, c), 0);
 }
 
 /* A tile of zeros, or of a block of MX. */
