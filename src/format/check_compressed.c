@@ -14,6 +14,7 @@
 #include "base/words.h"
 #include "format/member.h"
 #include "format/read_config.h"
+#include "format/write_config.h"
 
 #define VLLM	     ENGINE_BIT(ENGINE_VLLM)
 #define SGLANG	     ENGINE_BIT(ENGINE_SGLANG)
@@ -172,14 +173,8 @@ static void check_args(const struct config_check *check, const char *where, cons
 static void check_strategy(const struct config_check *check, const char *where,
 			   const json_t *weights)
 {
-	static const char *const strategies[] = {
-		[GRANULARITY_TENSOR] = "tensor",
-		[GRANULARITY_CHANNEL] = "channel",
-		[GRANULARITY_BLOCK] = "block",
-		[GRANULARITY_MX] = "group",
-	};
 	const char *strategy = strategy_of(weights);
-	const char *expected = strategies[check->detection->scheme.granularity];
+	const char *expected = strategy_of_weights(check->detection->scheme.granularity);
 
 	if (check->detection->n_weights && strcasecmp(strategy, expected) != 0)
 		config_report(check, CONFIG_KEYS, "config.json",

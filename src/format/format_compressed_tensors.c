@@ -37,11 +37,7 @@ static const struct variant variants[] = {
 		.preferred = true,
 		.weight_scale = "_scale",
 		.layout = LAYOUT_ONE,
-		.dtype = DT_F32,
 		.refused = { [ENGINE_TRTLLM] = TRTLLM_DYNAMIC },
-		.weights = "tensor",
-		.inputs = "tensor",
-		.version = "0.12.2",
 	},
 	{
 		.method = "float-quantized",
@@ -51,11 +47,7 @@ static const struct variant variants[] = {
 		.weight_scale = "_scale",
 		.input_scale = "input_scale",
 		.layout = LAYOUT_ONE,
-		.dtype = DT_F32,
 		.refused = { [ENGINE_TRTLLM] = TRTLLM_STRATEGIES },
-		.weights = "tensor",
-		.inputs = "tensor",
-		.version = "0.12.2",
 	},
 	{
 		.method = "float-quantized",
@@ -63,10 +55,6 @@ static const struct variant variants[] = {
 		.preferred = true,
 		.weight_scale = "_scale",
 		.layout = LAYOUT_OUT_ONE,
-		.dtype = DT_F32,
-		.weights = "channel",
-		.inputs = "token",
-		.version = "0.12.2",
 	},
 	{
 		.method = "float-quantized",
@@ -74,27 +62,18 @@ static const struct variant variants[] = {
 		.tile = { 128, 128 },
 		.weight_scale = "_scale",
 		.layout = LAYOUT_GRID,
-		.dtype = DT_F32,
 		.refused_moe = { [ENGINE_TRANSFORMERS] = expert_blocks },
 		.refused_cols = { [ENGINE_TRANSFORMERS] = whole_groups },
-		.weights = "block",
-		.inputs = "group",
-		.version = "0.12.2",
 	},
 	{
 		.method = "mxfp8-quantized",
 		.granularity = GRANULARITY_MX,
 		.weight_scale = "_scale",
 		.layout = LAYOUT_GRID,
-		.dtype = DT_U8,
 		.refused = { [ENGINE_SGLANG] =
 				     "its compressed-tensors reader does not support MXFP8",
 			     [ENGINE_TRTLLM] = TRTLLM_STRATEGIES },
 		.refused_moe = { [ENGINE_TRANSFORMERS] = expert_blocks },
-		.weights = "group",
-		.inputs = "group",
-		.version = "0.15.0", /* the first with mxfp8-quantized; 0.12 refuses the key
-					scale_dtype */
 	},
 	{ 0 },
 };
@@ -174,11 +153,14 @@ static json_t *group_json(const struct module_set *set, const struct variant *va
 	json_t *group = json_object();
 
 	json_object_set_new(group, "targets", targets_json(set, is_default));
-	json_object_set_new(group, "weights", args_json(&set->scheme, variant->weights, false));
 	json_object_set_new(
-		group, "input_activations",
-		weight_only ? json_null()
-			    : args_json(&set->scheme, variant->inputs, !set->scheme.static_input));
+		group, "weights",
+		args_json(&set->scheme, strategy_of_weights(set->scheme.granularity), false));
+	json_object_set_new(group, "input_activations",
+			    weight_only ? json_null()
+					: args_json(&set->scheme,
+						    strategy_of_inputs(set->scheme.granularity),
+						    !set->scheme.static_input));
 	json_object_set_new(group, "output_activations", json_null());
 	if (name_format)
 		json_object_set_new(group, "format", json_string(variant->method));
@@ -247,8 +229,8 @@ static json_t *groups_json(const struct format *format, const struct quantizatio
 	return groups;
 }
 
-/* Returns the variant that names the whole configuration.  *formats_differ: sets differ in the
- * value of "format". */
+/* Returns the variant that names the whole configuration: MXFP8's if there is one, which needs the
+ * newest reader.  *formats_differ: sets differ in the value of "format". */
 static const struct variant *head_variant(const struct format *format,
 					  const struct quantization *quantization,
 					  bool *formats_differ)
@@ -262,7 +244,7 @@ static const struct variant *head_variant(const struct format *format,
 			variant_find(format, &quantization->sets[i].scheme, quantization->target);
 
 		*formats_differ |= strcmp(newest->method, variant->method) != 0;
-		if (strcmp(newest->version, variant->version) < 0)
+		if (variant->granularity == GRANULARITY_MX)
 			newest = variant;
 	}
 	return newest;
@@ -278,9 +260,11 @@ static json_t *kv_cache_json(const struct quantization *quantization)
 			 0);
 }
 
-/* Returns the version that reads both our groups and the source's. */
-static const char *newest_version(const char *ours, const struct passed *passed)
+/* Returns the version that reads both our groups and the source's.  0.15.0 is the first with
+ * mxfp8-quantized; 0.12 refuses the key scale_dtype. */
+static const char *newest_version(const struct variant *head, const struct passed *passed)
 {
+	const char *ours = head->granularity == GRANULARITY_MX ? "0.15.0" : "0.12.2";
 	const char *theirs = passed->n_modules ? json_member_text(passed->config, "version") : "";
 
 	return strverscmp(ours, theirs) < 0 ? theirs : ours;
@@ -299,7 +283,7 @@ static int configure(const struct format *format, const struct quantization *qua
 	(void)hf_quant_config;
 	(void)err;
 	object = json_pack("{s:s, s:s, s:s, s:s, s:n}", "quant_method", format->name, "version",
-			   newest_version(head->version, passed), "format",
+			   newest_version(head, passed), "format",
 			   differ || passed->n_modules ? "mixed-precision" : head->method,
 			   "quantization_status", "compressed", "global_compression_ratio");
 	if (passed->n_modules && json_is_null(kv_cache)) /* its scales are passed on too */
@@ -314,24 +298,27 @@ static int configure(const struct format *format, const struct quantization *qua
 
 /* --- reading --- */
 
-/* Returns the first group that quantizes weights to FP8; all tools write "group_0" first. */
+static bool is_fp8(const json_t *group)
+{
+	const json_t *weights = json_object_get(group, "weights");
+
+	return json_integer_value(json_object_get(weights, "num_bits")) == 8 &&
+	       !strcasecmp(json_member_text(weights, "type"), "float");
+}
+
+/* Returns the first group that quantizes weights to FP8, or the given one; all tools write "group_0"
+ * first. */
 static const json_t *fp8_group(const json_t *config)
 {
 	json_t *groups = json_object_get(config, "config_groups");
 	json_t *group;
 	const char *key;
 
-	json_object_foreach(groups, key, group)
-	{
-		const json_t *weights = json_object_get(group, "weights");
-
-		if (json_integer_value(json_object_get(weights, "num_bits")) == 8 &&
-		    !strcasecmp(json_member_text(weights, "type"), "float"))
-			return group;
-	}
-	return NULL;
+	json_object_foreach(groups, key, group) if (is_fp8(group)) return group;
+	return is_fp8(config) ? config : NULL;
 }
 
+/* Reads the configuration, or one of its groups. */
 static void read_config(const json_t *config, struct declaration *said)
 {
 	const json_t *group = fp8_group(config);

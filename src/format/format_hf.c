@@ -42,11 +42,9 @@ static const struct variant variants[] = {
 		.preferred = true,
 		.weight_scale = "_scale_inv",
 		.layout = LAYOUT_GRID,
-		.dtype = DT_F32,
 		.refused_rows = { [ENGINE_TRANSFORMERS] = transformers_grid },
 		.refused_cols = { [ENGINE_TRANSFORMERS] = transformers_grid },
 		.misread_merged = { [ENGINE_ANY] = vllm_merged, [ENGINE_VLLM] = vllm_merged },
-		.kept_key = "modules_to_not_convert",
 	},
 	{
 		.method = "fp8",
@@ -54,9 +52,7 @@ static const struct variant variants[] = {
 		.unread = NOT_TRANSFORMERS,
 		.weight_scale = "_scale",
 		.layout = LAYOUT_ONE,
-		.dtype = DT_F32,
 		.refused = { [ENGINE_TRTLLM] = TRTLLM_DYNAMIC },
-		.kept_key = "modules_to_not_convert",
 	},
 	{
 		.method = "fp8",
@@ -66,9 +62,7 @@ static const struct variant variants[] = {
 		.weight_scale = "_scale",
 		.input_scale = "input_scale",
 		.layout = LAYOUT_ONE,
-		.dtype = DT_F32,
 		.refused = { [ENGINE_TRTLLM] = TRTLLM_BLOCKS },
-		.kept_key = "modules_to_not_convert",
 	},
 	{
 		.method = "fp8",
@@ -77,8 +71,6 @@ static const struct variant variants[] = {
 		.unread = NOT_VLLM | NOT_SGLANG,
 		.weight_scale = "_scale_inv",
 		.layout = LAYOUT_SCALAR,
-		.dtype = DT_F32,
-		.kept_key = "modules_to_not_convert",
 		.null_block_size = true,
 	},
 	{
@@ -90,8 +82,6 @@ static const struct variant variants[] = {
 		.weight_scale = "_scale_inv",
 		.input_scale = "activation_scale",
 		.layout = LAYOUT_SCALAR,
-		.dtype = DT_F32,
-		.kept_key = "modules_to_not_convert",
 		.null_block_size = true,
 	},
 	{
@@ -101,8 +91,6 @@ static const struct variant variants[] = {
 		.unread = NOT_VLLM,
 		.weight_scale = "_scale_inv",
 		.layout = LAYOUT_GRID,
-		.dtype = DT_U8,
-		.kept_key = "modules_to_not_convert",
 	},
 	{
 		.method = "mxfp8",
@@ -112,7 +100,6 @@ static const struct variant variants[] = {
 		.unread = NOT_TRANSFORMERS,
 		.weight_scale = "_scale",
 		.layout = LAYOUT_GRID,
-		.dtype = DT_U8,
 		.kept_key = "ignored_layers",
 	},
 	{ 0 },
@@ -182,7 +169,9 @@ static int configure(const struct format *format, const struct quantization *qua
 	if (blocks && quantization_pow2(quantization))
 		json_object_set_new(object, "scale_fmt", json_string("ue8m0"));
 	add_expert_keys(object, &quantization->passed);
-	json_object_set_new(object, variant->kept_key, config_kept_json(quantization));
+	json_object_set_new(object,
+			    variant->kept_key ? variant->kept_key : "modules_to_not_convert",
+			    config_kept_json(quantization));
 	if (quantization->n_tables)
 		json_object_set_new(object, "modules_to_convert", tables_json(quantization));
 	config_add_json(config, object, 2);

@@ -34,7 +34,6 @@ static const struct variant variants[] = {
 		.weight_scale = "_scale",
 		.input_scale = "input_scale",
 		.layout = LAYOUT_SCALAR,
-		.dtype = DT_F32,
 		.refused = { [ENGINE_TRANSFORMERS] = NOT_IN_TRANSFORMERS },
 	},
 	{
@@ -42,7 +41,6 @@ static const struct variant variants[] = {
 		.granularity = GRANULARITY_TENSOR,
 		.weight_scale = "_scale",
 		.layout = LAYOUT_SCALAR,
-		.dtype = DT_F32,
 		.refused = { [ENGINE_ANY] =
 				     "it needs static input scales, which --calibration gives" },
 	},
@@ -51,13 +49,10 @@ static const struct variant variants[] = {
 		.granularity = GRANULARITY_CHANNEL,
 		.weight_scale = "_scale",
 		.layout = LAYOUT_OUT,
-		.dtype = DT_F32,
 		.refused = { [ENGINE_SGLANG] = SGLANG_TENSORS,
 			     [ENGINE_TRANSFORMERS] = NOT_IN_TRANSFORMERS },
 		.refused_moe = { [ENGINE_VLLM] = VLLM_DENSE },
 		.refused_mixed = { [ENGINE_VLLM] = VLLM_MIXED },
-		.weights = "channel",
-		.inputs = "token",
 	},
 	{
 		/* In lower case, which TensorRT-LLM requires and vLLM accepts. */
@@ -66,24 +61,19 @@ static const struct variant variants[] = {
 		.tile = { 128, 128 },
 		.weight_scale = "_scale",
 		.layout = LAYOUT_GRID_4D,
-		.dtype = DT_F32,
 		.refused = { [ENGINE_SGLANG] = SGLANG_TENSORS,
 			     [ENGINE_TRANSFORMERS] = NOT_IN_TRANSFORMERS },
 		.refused_moe = { [ENGINE_VLLM] = VLLM_DENSE },
 		.refused_mixed = { [ENGINE_VLLM] = VLLM_MIXED_BLOCKS,
 				   [ENGINE_TRTLLM] = TRTLLM_MIXED },
 		.layer = "FP8_PB_WO",
-		.weights = "block",
 	},
 	{
 		.method = "MXFP8",
 		.granularity = GRANULARITY_MX,
 		.weight_scale = "_scale",
 		.layout = LAYOUT_GRID,
-		.dtype = DT_U8,
 		.refused = { [ENGINE_TRANSFORMERS] = NOT_IN_TRANSFORMERS },
-		.weights = "group",
-		.inputs = "group",
 	},
 	{ 0 },
 };
@@ -93,7 +83,7 @@ static json_t *args_json(const struct scheme *scheme, const char *strategy, bool
 	json_t *args = json_pack("{s:b, s:i, s:s}", "dynamic", (int)dynamic, "num_bits", 8, "type",
 				 "float");
 
-	if (strategy)
+	if (scheme->granularity != GRANULARITY_TENSOR)
 		json_object_set_new(args, "strategy", json_string(strategy));
 	if (scheme->granularity == GRANULARITY_MX)
 		json_object_set_new(args, "group_size",
@@ -105,14 +95,17 @@ static json_t *args_json(const struct scheme *scheme, const char *strategy, bool
 	return args;
 }
 
-static json_t *group_json(const struct scheme *scheme, const struct variant *variant)
+static json_t *group_json(const struct scheme *scheme)
 {
+	const enum granularity granularity = scheme->granularity;
 	json_t *group = json_object();
 
-	if (variant->inputs || scheme->static_input)
-		json_object_set_new(group, "input_activations",
-				    args_json(scheme, variant->inputs, !scheme->static_input));
-	json_object_set_new(group, "weights", args_json(scheme, variant->weights, false));
+	if (granularity != GRANULARITY_BLOCK)
+		json_object_set_new(
+			group, "input_activations",
+			args_json(scheme, strategy_of_inputs(granularity), !scheme->static_input));
+	json_object_set_new(group, "weights",
+			    args_json(scheme, strategy_of_weights(granularity), false));
 	json_object_set_new(group, "targets", json_pack("[s]", "Linear"));
 	return group;
 }
@@ -244,7 +237,7 @@ static int configure(const struct format *format, const struct quantization *qua
 	config_add_json(config,
 			json_pack("{s:s, s:s, s:o, s:{s:o}, s:o, s:o}", "quant_method", "modelopt",
 				  "quant_algo", variant->method, "ignore", kept, "config_groups",
-				  "group_0", group_json(scheme, variant), "kv_cache_scheme",
+				  "group_0", group_json(scheme), "kv_cache_scheme",
 				  kv_cache_json(quantization->kv_cache), "producer",
 				  producer_json(quantization)),
 			2);

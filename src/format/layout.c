@@ -98,7 +98,7 @@ bool variant_takes_number(const struct variant *variant, enum engine target)
 void variant_scale(const struct variant *variant, struct tile tile,
 		   const struct scaled_weight *weight, struct scale_decl *decl)
 {
-	*decl = (struct scale_decl){ .dtype = variant->dtype };
+	*decl = (struct scale_decl){ .dtype = variant_dtype(variant) };
 	decl->name = joined(weight->name, strlen(weight->name), variant->weight_scale);
 	weight_shape(decl, variant, tile, weight);
 }
@@ -168,7 +168,7 @@ bool variant_wrote(const struct variant *variant, struct tile tile, const struct
 					      .cols = weight->shape[stacked + 1],
 					      .experts = stacked ? weight->shape[0] : 0 };
 
-	if (scale->dtype != variant->dtype || strncmp(scale->name, weight->name, n) ||
+	if (scale->dtype != variant_dtype(variant) || strncmp(scale->name, weight->name, n) ||
 	    strcmp(scale->name + n, variant->weight_scale) ||
 	    (stacked && variant->layout == LAYOUT_GRID_4D))
 		return false;

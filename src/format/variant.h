@@ -34,7 +34,6 @@ struct variant {
 	const char *weight_scale; /* suffix of the weight's name: "_scale_inv" */
 	const char *input_scale;  /* with static_input: replaces "weight" in the name */
 	enum scale_layout layout;
-	enum dtype dtype;
 
 	unsigned unread; /* bits of the engines that look for other names of these tensors */
 
@@ -51,13 +50,17 @@ struct variant {
 	const char *misread_merged[N_ENGINES];
 
 	/* More words of the configuration, which each format uses in its own way. */
-	const char *weights;  /* strategy of weights */
-	const char *inputs;   /* strategy of activations */
-	const char *kept_key; /* key of the list of modules in high precision */
-	const char *version;  /* first version of the format's package that reads the variant */
-	const char *layer;    /* its name for a single module; NULL: method */
+	const char
+		*kept_key; /* key of the list of modules in high precision; NULL: the usual one */
+	const char *layer; /* its name for a single module; NULL: method */
 	bool null_block_size; /* requires "weight_block_size": null */
 };
+
+/* Returns the type of the variant's scales: exponents for MX. */
+static inline enum dtype variant_dtype(const struct variant *variant)
+{
+	return variant->granularity == GRANULARITY_MX ? DT_U8 : DT_F32;
+}
 
 /* Returns the variant that says the scheme, preferably the one for the target, or NULL. */
 const struct variant *variant_find(const struct format *format, const struct scheme *scheme,

@@ -27,6 +27,23 @@ bool quantization_mixed(const struct quantization *quantization)
 	return false;
 }
 
+static const char *const strategies[][2] = {
+	[GRANULARITY_TENSOR] = { "tensor", "tensor" },
+	[GRANULARITY_CHANNEL] = { "channel", "token" },
+	[GRANULARITY_BLOCK] = { "block", "group" },
+	[GRANULARITY_MX] = { "group", "group" },
+};
+
+const char *strategy_of_weights(enum granularity granularity)
+{
+	return strategies[granularity][0];
+}
+
+const char *strategy_of_inputs(enum granularity granularity)
+{
+	return strategies[granularity][1];
+}
+
 bool quantization_pow2(const struct quantization *quantization)
 {
 	for (size_t i = 0; i < quantization->n_sets; i++)

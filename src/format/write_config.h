@@ -16,6 +16,10 @@ bool quantization_mixed(const struct quantization *quantization);
 /* Whether all scales are powers of two. */
 bool quantization_pow2(const struct quantization *quantization);
 
+/* The strategies of QuantizationArgs: of weights of the granularity, and of their inputs. */
+const char *strategy_of_weights(enum granularity granularity);
+const char *strategy_of_inputs(enum granularity granularity);
+
 /* Returns the kept modules as a new reference. */
 json_t *config_kept_json(const struct quantization *quantization);
 

@@ -352,35 +352,7 @@ void lists_check_conflict(struct verify *verify, const struct tensor_ref *ref, c
 				: "some engines");
 }
 
-/* Sets the granularity and tile of a known strategy. */
-static void take_strategy(const json_t *weights, struct scheme *scheme)
-{
-	static const struct {
-		const char *strategy;
-		enum granularity granularity;
-		struct tile tile;
-	} strategies[] = {
-		{ "tensor", GRANULARITY_TENSOR, { WHOLE, WHOLE } },
-		{ "channel", GRANULARITY_CHANNEL, { 1, WHOLE } },
-		{ "block", GRANULARITY_BLOCK, { 128, 128 } },
-		{ "group", GRANULARITY_MX, { 1, 32 } },
-	};
-	const char *strategy = json_string_value(json_object_get(weights, "strategy"));
-	const json_t *block = json_object_get(weights, "block_structure");
-
-	for (size_t i = 0; strategy && i < sizeof strategies / sizeof *strategies; i++) {
-		if (strcmp(strategies[i].strategy, strategy) != 0)
-			continue;
-		scheme->granularity = strategies[i].granularity;
-		scheme->tile = strategies[i].tile;
-		if (scheme->granularity == GRANULARITY_BLOCK && json_array_size(block) == 2) {
-			scheme->tile.rows = (size_t)json_integer_value(json_array_get(block, 0));
-			scheme->tile.cols = (size_t)json_integer_value(json_array_get(block, 1));
-		}
-	}
-}
-
-/* The scheme of a member of ModelOpt's "quantized_layers" or of a group of Quark. */
+/* The scheme of a member of "quantized_layers" or of a group. */
 static struct scheme read_scheme(const struct verify *verify, const json_t *text)
 {
 	struct declaration said = { 0 };
@@ -391,24 +363,16 @@ static struct scheme read_scheme(const struct verify *verify, const json_t *text
 
 struct scheme verify_scheme(const struct verify *verify, const char *module)
 {
-	struct scheme scheme = verify->opened.detection->scheme;
-	const struct verify_group *group;
 	const struct verify_lists *lists = &verify->lists;
-	const json_t *inputs;
+	const struct verify_group *group;
 	const char *name;
 
 	if (lists->layers && lists->format) {
 		name = skip_match_lists(lists->layers, module);
 		return read_scheme(verify, name ? json_object_get(lists->layer_list, name) : NULL);
 	}
-	if (lists->n_groups < 2)
-		return scheme;
+	if (lists->n_groups < 2 || !lists->format)
+		return verify->opened.detection->scheme;
 	group = find_group(verify, module);
-	if (group && lists->format && !lists->chosen)
-		return read_scheme(verify, group->group);
-	inputs = group ? json_object_get(group->group, "input_activations") : NULL;
-	if (group)
-		take_strategy(json_object_get(group->group, "weights"), &scheme);
-	scheme.static_input = json_is_false(json_object_get(inputs, "dynamic"));
-	return scheme;
+	return read_scheme(verify, group ? group->group : NULL);
 }

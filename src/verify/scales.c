@@ -117,8 +117,8 @@ static struct likeness compare_variants(const struct verify *verify, const struc
 		}
 		like.known = true;
 		variant_scale(row, scheme->tile, &scaled, &decl);
-		same_type =
-			row->dtype == DT_U8 ? scale->dtype == DT_U8 : dtype_is_float(scale->dtype);
+		same_type = variant_dtype(row) == DT_U8 ? scale->dtype == DT_U8
+							: dtype_is_float(scale->dtype);
 		like.type |= same_type;
 		like.shape |= same_shape(scale, &decl, stacked) ||
 			      (variant_takes_number(row, target) && is_number(scale) && !stacked);
