@@ -324,36 +324,30 @@ static int walk_run(struct auxiliary_walk *walk, const struct checkpoint *checkp
 	return rc;
 }
 
-/* Hands over one listing of the walk and releases the other; none after a failure. */
-static void hand_over(struct listing *wanted, struct listing *other, int rc, char ***paths,
-		      size_t *n)
+/* Hands over one listing of the walk and releases the other; an empty one after a failure. */
+static int hand_over(struct listing *wanted, struct listing *other, int rc, struct listing *files)
 {
 	listing_release(other);
-	if (rc) {
+	if (rc)
 		listing_release(wanted);
-		*wanted = (struct listing){ 0 };
-	}
-	listing_sort(wanted);
-	*paths = wanted->items;
-	*n = wanted->n;
+	*files = rc ? (struct listing){ 0 } : *wanted;
+	listing_sort(files);
+	return rc;
 }
 
-int checkpoint_auxiliary(const struct checkpoint *checkpoint, char ***paths, size_t *n,
+int checkpoint_auxiliary(const struct checkpoint *checkpoint, struct listing *files,
 			 struct err *err)
 {
 	struct auxiliary_walk walk;
 	int rc = walk_run(&walk, checkpoint, err);
 
-	hand_over(&walk.files, &walk.left, rc, paths, n);
-	return rc;
+	return hand_over(&walk.files, &walk.left, rc, files);
 }
 
-int checkpoint_left_out(const struct checkpoint *checkpoint, char ***paths, size_t *n,
-			struct err *err)
+int checkpoint_left_out(const struct checkpoint *checkpoint, struct listing *files, struct err *err)
 {
 	struct auxiliary_walk walk;
 	int rc = walk_run(&walk, checkpoint, err);
 
-	hand_over(&walk.left, &walk.files, rc, paths, n);
-	return rc;
+	return hand_over(&walk.left, &walk.files, rc, files);
 }

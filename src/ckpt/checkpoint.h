@@ -18,6 +18,7 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "ckpt/defect.h"
+#include "ckpt/listing.h"
 #include "ckpt/safetensors.h"
 
 /* Names of a checkpoint's files. */
@@ -103,8 +104,8 @@ bool checkpoint_has_shard(const struct checkpoint *checkpoint, const char *name)
 const struct tensor_ref *checkpoint_find(const struct checkpoint *checkpoint, const char *name);
 
 /* Lists the auxiliary files of the checkpoint's directory that belong in a converted copy: paths
- * relative to it, sorted, with those in subdirectories.  The caller frees each path and the array.
- * A single file has none.  Left out are:
+ * relative to it, sorted, with those in subdirectories.  The caller releases the listing, which is
+ * empty after a failure.  A single file has none.  Left out are:
  *   - weights in other containers (*.bin, *.pth, *.pt, *.ckpt, *.gguf, *.h5, *.msgpack, *.onnx*,
  *     *.ot, *.distcp) and pickles (*.pkl, *.pickle, *.joblib, *.dill), in upper or lower case;
  *   - *.safetensors and *.index.json at the top that are not of the model; in a subdirectory where
@@ -115,12 +116,12 @@ const struct tensor_ref *checkpoint_find(const struct checkpoint *checkpoint, co
  *     hf_quant_config.json and fp8conv* at the top, outputs of this program, dot files.
  * ERR_INPUT for anything else that is not a regular file or a link to one, for a directory with the
  * name of a file that loaders read ("tokenizer.json"), and for such a file of 0 bytes. */
-int checkpoint_auxiliary(const struct checkpoint *checkpoint, char ***paths, size_t *n,
+int checkpoint_auxiliary(const struct checkpoint *checkpoint, struct listing *files,
 			 struct err *err);
 
 /* Lists what checkpoint_auxiliary() leaves out, in the same way; links to directories end in a
  * slash. */
-int checkpoint_left_out(const struct checkpoint *checkpoint, char ***paths, size_t *n,
+int checkpoint_left_out(const struct checkpoint *checkpoint, struct listing *files,
 			struct err *err);
 
 #endif

@@ -85,18 +85,12 @@ static int add_configuration(json_t *inputs, const struct checkpoint *source,
 static int add_auxiliary(json_t *inputs, const struct checkpoint *source, struct progress *progress,
 			 struct err *err)
 {
-	char **paths;
-	size_t n;
-	int rc = 0;
+	struct listing files;
+	int rc = checkpoint_auxiliary(source, &files, err);
 
-	if (checkpoint_auxiliary(source, &paths, &n, err))
-		return -1;
-	for (size_t i = 0; i < n; i++) {
-		if (!rc)
-			rc = add_file(inputs, source, paths[i], progress, err);
-		free(paths[i]);
-	}
-	free(paths);
+	for (size_t i = 0; i < files.n && !rc; i++)
+		rc = add_file(inputs, source, files.items[i], progress, err);
+	listing_release(&files);
 	return rc;
 }
 

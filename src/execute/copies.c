@@ -83,20 +83,13 @@ int copies_discard(const struct execution *execution, const json_t *manifest, st
 int copies_make(const struct execution *execution, struct err *err)
 {
 	const struct checkpoint *source = &execution->plan->source;
-	char **paths;
-	size_t n;
-	int rc = 0;
+	struct listing files;
+	int rc = checkpoint_auxiliary(source, &files, err);
 
-	if (!source->directory)
-		return 0;
-	if (checkpoint_auxiliary(source, &paths, &n, err))
-		return -1;
-	for (size_t i = 0; i < n; i++) {
-		if (!rc && !(execution->copied && outdir_has(&execution->out, paths[i])))
-			rc = outdir_copy(&execution->out, source->directory, paths[i],
+	for (size_t i = 0; i < files.n && !rc; i++)
+		if (!execution->copied || !outdir_has(&execution->out, files.items[i]))
+			rc = outdir_copy(&execution->out, source->directory, files.items[i],
 					 execution->progress->stop, err);
-		free(paths[i]);
-	}
-	free(paths);
+	listing_release(&files);
 	return rc;
 }

@@ -107,23 +107,21 @@ static void note_files(struct plan *plan)
 /* Notes auxiliary files that are Git LFS pointers: the output would get copies of these. */
 static void note_pointers(struct plan *plan, const struct io *io)
 {
-	char **paths, *first = NULL;
-	size_t n, n_pointers = 0;
-	struct err ignored = { 0 };
+	struct listing files;
+	char *first = NULL;
+	size_t n_pointers = 0;
 
-	if (checkpoint_auxiliary(&plan->source, &paths, &n, &ignored))
-		return;
-	for (size_t i = 0; i < n; i++) {
-		char *path = xasprintf("%s/%s", plan->source.directory, paths[i]);
+	checkpoint_auxiliary(&plan->source, &files, &(struct err){ 0 });
+	for (size_t i = 0; i < files.n; i++) {
+		char *path = xasprintf("%s/%s", plan->source.directory, files.items[i]);
 
-		free(paths[i]);
 		if (!mistaken_is_pointer(io, path) || n_pointers++) {
 			free(path);
 			continue;
 		}
 		first = path;
 	}
-	free(paths);
+	listing_release(&files);
 	if (first)
 		notes_add(
 			&plan->selection.notes, NOTE_POINTER_COPIED, NULL,
@@ -137,19 +135,16 @@ static void note_pointers(struct plan *plan, const struct io *io)
 /* Notes files of the source that the output does not get; all: names each. */
 static void note_left_out(struct plan *plan, bool all)
 {
-	char **paths;
-	size_t n, shown;
 	struct buf names = { 0 };
+	struct listing files;
+	size_t n, shown;
 
-	if (checkpoint_left_out(&plan->source, &paths, &n, &(struct err){ 0 }))
-		return;
-	shown = all ? n : n < LEFT_OUT_SHOWN ? n : LEFT_OUT_SHOWN;
-	for (size_t i = 0; i < n; i++) {
-		if (i < shown)
-			buf_printf(&names, "%s'%s'", i ? ", " : "", paths[i]);
-		free(paths[i]);
-	}
-	free(paths);
+	checkpoint_left_out(&plan->source, &files, &(struct err){ 0 });
+	n = files.n;
+	shown = all || n < LEFT_OUT_SHOWN ? n : LEFT_OUT_SHOWN;
+	for (size_t i = 0; i < shown; i++)
+		buf_printf(&names, "%s'%s'", i ? ", " : "", files.items[i]);
+	listing_release(&files);
 	if (shown < n)
 		buf_printf(&names, " and %zu more (all with --verbose)", n - shown);
 	if (n)

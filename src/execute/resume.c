@@ -194,21 +194,18 @@ static int find_newer(const struct execution *execution, bool *newer, struct err
 {
 	const struct checkpoint *source = &execution->plan->source;
 	struct stat manifest;
-	char **paths;
-	size_t n;
+	struct listing files;
+	int rc;
 
 	*newer = false;
 	if (!source->directory || fstatat(execution->out.fd, MANIFEST_NAME, &manifest, 0))
 		return 0;
-	if (checkpoint_auxiliary(source, &paths, &n, err))
-		return -1;
+	rc = checkpoint_auxiliary(source, &files, err);
 	*newer = is_newer(source, CONFIG_NAME, &manifest.st_mtim);
-	for (size_t i = 0; i < n; i++) {
-		*newer |= is_newer(source, paths[i], &manifest.st_mtim);
-		free(paths[i]);
-	}
-	free(paths);
-	return 0;
+	for (size_t i = 0; i < files.n && !*newer; i++)
+		*newer = is_newer(source, files.items[i], &manifest.st_mtim);
+	listing_release(&files);
+	return rc;
 }
 
 static bool is_part(const struct execution *execution)

@@ -340,24 +340,19 @@ void output_shard_header(const struct output_shard *shard, struct buf *header)
 
 static int add_auxiliary(struct plan *plan, struct err *err)
 {
-	char **paths;
-	size_t n;
+	struct listing files;
+	int rc = checkpoint_auxiliary(&plan->source, &files, err);
 
-	if (!plan->source.directory)
-		return 0;
-	if (checkpoint_auxiliary(&plan->source, &paths, &n, err))
-		return -1;
-	for (size_t i = 0; i < n; i++) {
-		char *path = xasprintf("%s/%s", plan->source.directory, paths[i]);
+	for (size_t i = 0; i < files.n; i++) {
+		char *path = xasprintf("%s/%s", plan->source.directory, files.items[i]);
 		struct stat st;
 
 		if (!plan->source.io->fstatat(plan->source.io, AT_FDCWD, path, &st, 0))
 			plan->totals.disk_bytes += (uint64_t)st.st_size;
 		free(path);
-		free(paths[i]);
 	}
-	free(paths);
-	return 0;
+	listing_release(&files);
+	return rc;
 }
 
 static int shards_layout(struct plan *plan, struct err *err)

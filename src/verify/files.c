@@ -307,25 +307,26 @@ static bool may_be_missing(const struct companions *companions, const char *name
 	return true;
 }
 
-static int compare_files(const struct companions *companions, char *const *paths, size_t n,
+static int compare_files(const struct companions *companions, const struct listing *files,
 			 struct err *err)
 {
 	struct verify *verify = companions->verify;
 
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < files->n; i++) {
+		const char *name = files->items[i];
 		char *path;
 		bool exists;
 
-		if (is_for_people(text_after(paths[i], '/')) || is_reported(verify, paths[i]))
+		if (is_for_people(text_after(name, '/')) || is_reported(verify, name))
 			continue;
-		path = xasprintf("%s/%s", verify->opened.checkpoint->directory, paths[i]);
+		path = xasprintf("%s/%s", verify->opened.checkpoint->directory, name);
 		exists = io_exists(verify->params->io, path);
 		free(path);
-		if (exists && compare_file(companions, paths[i], err))
+		if (exists && compare_file(companions, name, err))
 			return -1;
-		if (!exists && !may_be_missing(companions, paths[i]))
-			problem_add(&verify->result->problems, PROBLEM_FILE_MISSING, NULL, paths[i],
-				    "the source's '%s' is missing", paths[i]);
+		if (!exists && !may_be_missing(companions, name))
+			problem_add(&verify->result->problems, PROBLEM_FILE_MISSING, NULL, name,
+				    "the source's '%s' is missing", name);
 	}
 	return 0;
 }
@@ -346,13 +347,6 @@ static void compare_config(struct companions *companions)
 			    "the source's 'config.json' is missing");
 	json_decref(was);
 	json_decref(is);
-}
-
-static void release(char **paths, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		free(paths[i]);
-	free(paths);
 }
 
 /* Loaders of transformers 5.24 and vLLM 0.32 take a generation_config.json that is not JSON for one
@@ -382,31 +376,30 @@ static void check_generation(struct verify *verify)
 /* Reports files of the directory that loaders would read wrong, whatever the source has. */
 static int check_own(struct verify *verify, struct err *err)
 {
-	char **paths;
-	size_t n;
+	struct listing files;
 
 	check_generation(verify);
-	if (checkpoint_left_out(verify->opened.checkpoint, &paths, &n, err)) {
+	if (checkpoint_left_out(verify->opened.checkpoint, &files, err)) {
 		if (err->kind != ERR_INPUT)
 			return -1;
 		problem_add(&verify->result->problems, PROBLEM_FILE_INVALID, NULL, NULL, "%s",
 			    err->message);
 		return 0;
 	}
-	for (size_t i = 0; i < n; i++)
-		if (!strcmp(paths[i], "adapter_config.json"))
-			problem_add(&verify->result->problems, PROBLEM_CONFIG_KEY, NULL, paths[i],
+	for (size_t i = 0; i < files.n; i++)
+		if (!strcmp(files.items[i], "adapter_config.json"))
+			problem_add(&verify->result->problems, PROBLEM_CONFIG_KEY, NULL,
+				    files.items[i],
 				    "the model is whole: transformers takes it for an adapter, and "
 				    "stops; remove the file");
-	release(paths, n);
+	listing_release(&files);
 	return 0;
 }
 
 int verify_companions(struct verify *verify, struct err *err)
 {
 	struct companions companions = { .verify = verify };
-	char **paths;
-	size_t n;
+	struct listing files;
 	int rc;
 
 	if (!verify->opened.checkpoint->directory || verify->opened.checkpoint->n_expected)
@@ -417,9 +410,9 @@ int verify_companions(struct verify *verify, struct err *err)
 		return 0;
 	companions.source = &verify->run.origin->checkpoint;
 	compare_config(&companions);
-	if (checkpoint_auxiliary(companions.source, &paths, &n, err))
-		return -1;
-	rc = compare_files(&companions, paths, n, err);
-	release(paths, n);
+	rc = checkpoint_auxiliary(companions.source, &files, err);
+	if (!rc)
+		rc = compare_files(&companions, &files, err);
+	listing_release(&files);
 	return rc;
 }

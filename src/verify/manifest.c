@@ -231,22 +231,20 @@ static int find_new_inputs(struct verify *verify, struct err *err)
 	const json_t *inputs = json_object_get(verify->opened.manifest, "inputs");
 	const struct checkpoint *source =
 		verify->run.origin ? &verify->run.origin->checkpoint : NULL;
-	char **paths;
-	size_t n;
+	struct listing files;
+	int rc;
 
-	if (!source || !source->directory)
+	if (!source)
 		return 0;
-	if (checkpoint_auxiliary(source, &paths, &n, err))
-		return -1;
-	for (size_t i = 0; i < n; i++) {
-		if (!manifest_input(inputs, paths[i]))
+	rc = checkpoint_auxiliary(source, &files, err);
+	for (size_t i = 0; i < files.n; i++)
+		if (!manifest_input(inputs, files.items[i]))
 			problem_add(&verify->result->problems, PROBLEM_FILE_UNLISTED, NULL,
-				    paths[i], "the manifest does not list the source's '%s/%s'",
-				    source->directory, paths[i]);
-		free(paths[i]);
-	}
-	free(paths);
-	return 0;
+				    files.items[i],
+				    "the manifest does not list the source's '%s/%s'",
+				    source->directory, files.items[i]);
+	listing_release(&files);
+	return rc;
 }
 
 /* Lists the records of the output, and of the source if it exists. */

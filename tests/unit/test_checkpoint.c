@@ -88,8 +88,7 @@ static void a_single_file_has_no_directory(void **state)
 {
 	char *path = xasprintf("%s/model.safetensors", (char *)*state);
 	struct checkpoint checkpoint;
-	char **paths;
-	size_t n;
+	struct listing files;
 	struct err err;
 
 	model_folder_shard(*state, "model.safetensors", "a");
@@ -100,9 +99,9 @@ static void a_single_file_has_no_directory(void **state)
 	assert_int_equal(checkpoint.config.len, 0);
 	assert_string_equal(checkpoint.shards[0].name, "model.safetensors");
 	assert_string_equal(checkpoint.shards[0].file.path, path);
-	assert_int_equal(checkpoint_auxiliary(&checkpoint, &paths, &n, &err), 0);
-	assert_int_equal(n, 0);
-	free(paths);
+	assert_int_equal(checkpoint_auxiliary(&checkpoint, &files, &err), 0);
+	assert_int_equal(files.n, 0);
+	listing_release(&files);
 	checkpoint_release(&checkpoint);
 	free(path);
 }

@@ -80,14 +80,12 @@ static const char *const untold[] = {
 	".cache/x.json", "fp8conv-manifest.json", "sub/.hidden",
 };
 
-static void expect_paths(char **paths, size_t n, const char *const *expected, size_t n_expected)
+static void expect_paths(struct listing *files, const char *const *expected, size_t n_expected)
 {
-	for (size_t i = 0; i < n && i < n_expected; i++)
-		assert_string_equal(paths[i], expected[i]);
-	assert_int_equal(n, n_expected);
-	for (size_t i = 0; i < n; i++)
-		free(paths[i]);
-	free(paths);
+	for (size_t i = 0; i < files->n && i < n_expected; i++)
+		assert_string_equal(files->items[i], expected[i]);
+	assert_int_equal(files->n, n_expected);
+	listing_release(files);
 }
 
 static void put_all(const char *folder, const char *const *names, size_t n)
@@ -112,9 +110,8 @@ static void put_files(const char *folder)
 static void auxiliary_files_are_listed(void **state)
 {
 	struct checkpoint checkpoint;
-	char **paths;
+	struct listing files;
 	char *path = model_folder_place(*state, "gone.bin");
-	size_t n;
 	struct err err;
 
 	put_files(*state);
@@ -127,10 +124,10 @@ static void auxiliary_files_are_listed(void **state)
 	model_folder_link(*state, "linked", "sub");
 	free(path);
 	model_folder_open(&checkpoint, *state);
-	assert_int_equal(checkpoint_auxiliary(&checkpoint, &paths, &n, &err), 0);
-	expect_paths(paths, n, taken, sizeof taken / sizeof *taken);
-	assert_int_equal(checkpoint_left_out(&checkpoint, &paths, &n, &err), 0);
-	expect_paths(paths, n, left, sizeof left / sizeof *left);
+	assert_int_equal(checkpoint_auxiliary(&checkpoint, &files, &err), 0);
+	expect_paths(&files, taken, sizeof taken / sizeof *taken);
+	assert_int_equal(checkpoint_left_out(&checkpoint, &files, &err), 0);
+	expect_paths(&files, left, sizeof left / sizeof *left);
 	checkpoint_release(&checkpoint);
 }
 
@@ -152,10 +149,10 @@ static void no_file_is_passed_over(void **state)
 
 	model_folder_shard(*state, "model.safetensors", "a");
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-		char *path = model_folder_place(*state, cases[i].name), **paths;
+		char *path = model_folder_place(*state, cases[i].name);
 		struct checkpoint checkpoint;
+		struct listing files;
 		struct err err = { 0 };
-		size_t n;
 
 		if (!cases[i].target)
 			assert_int_equal(mkdir(path, 0700), 0);
@@ -164,7 +161,7 @@ static void no_file_is_passed_over(void **state)
 		else
 			model_folder_link(*state, cases[i].name, cases[i].target);
 		model_folder_open(&checkpoint, *state);
-		assert_int_equal(checkpoint_auxiliary(&checkpoint, &paths, &n, &err), -1);
+		assert_int_equal(checkpoint_auxiliary(&checkpoint, &files, &err), -1);
 		assert_int_equal(err.kind, ERR_INPUT);
 		assert_non_null(strstr(err.message, cases[i].message));
 		assert_non_null(strstr(err.message, cases[i].name));
