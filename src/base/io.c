@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -155,6 +156,15 @@ bool io_exists(const struct io *io, const char *path)
 	struct stat st;
 
 	return !io->fstatat(io, AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW);
+}
+
+bool io_exists_in(const struct io *io, const char *directory, const char *name)
+{
+	char *path = xasprintf("%s/%s", directory, name);
+	bool found = io_exists(io, path);
+
+	free(path);
+	return found;
 }
 
 int io_open_regular(const struct io *io, int dirfd, const char *path, int *fd,

@@ -104,6 +104,7 @@ int io_list(const struct directory *directory, int (*take)(void *context, const 
 
 /* Is there a file or a directory at path, of any table?  A broken link is one. */
 bool io_exists(const struct io *io, const char *path);
+bool io_exists_in(const struct io *io, const char *directory, const char *name);
 
 /* As err_errno(), with the reason that the table knows. */
 int io_failed(const struct io *io, struct err *err, const char *format, ...)

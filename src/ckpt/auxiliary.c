@@ -82,16 +82,6 @@ static bool is_other_layout(const char *directory)
 	return matches(directory, names, COUNT(names));
 }
 
-/* Is it an output of this program inside the model's directory? */
-static bool is_output(const struct io *io, const char *full)
-{
-	char *record = xasprintf("%s/" MANIFEST_NAME, full);
-	bool found = io_exists(io, record);
-
-	free(record);
-	return found;
-}
-
 /* The walk over the model's directory; paths are from it on. */
 struct auxiliary_walk {
 	const struct checkpoint *checkpoint;
@@ -242,7 +232,7 @@ static int take_directory(struct visited_directory *place, const char *name, con
 			err, ERR_INPUT,
 			"directory '%s' is %d levels deep, more than the limit (%d): remove it",
 			full, depth_of(path), MAX_DEPTH);
-	else if (!is_output(walk->checkpoint->io, full))
+	else if (!io_exists_in(walk->checkpoint->io, full, MANIFEST_NAME)) /* no output of ours */
 		listing_add(&walk->directories, xstrdup(path));
 	free(full);
 	return rc;

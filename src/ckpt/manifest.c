@@ -156,7 +156,7 @@ int manifest_check(const json_t *manifest, const json_t *job, const struct outdi
 				       json_object_get(job, "inputs"), dir->path, err);
 }
 
-static int manifest_save(const json_t *manifest, const struct outdir *dir, struct err *err)
+int manifest_save(const json_t *manifest, const struct outdir *dir, struct err *err)
 {
 	char *text = json_dumps(manifest, JSON_INDENT(2));
 	char *line = xasprintf("%s\n", text);
@@ -223,11 +223,6 @@ bool manifest_same_crc(const json_t *manifest, const char *name, const char *mem
 
 	json_decref(is);
 	return same;
-}
-
-bool manifest_same_plan(const json_t *manifest, const char *name, uint32_t plan)
-{
-	return manifest_same_crc(manifest, name, MANIFEST_PLAN, plan);
 }
 
 bool manifest_finished(const json_t *manifest, bool hashes)
@@ -428,11 +423,6 @@ out:
 	json_decref(manifest);
 	outdir_unguard(dir, guard);
 	return rc;
-}
-
-int manifest_touch(const json_t *manifest, const struct outdir *dir, struct err *err)
-{
-	return manifest_save(manifest, dir, err);
 }
 
 int manifest_finish(const struct outdir *dir, const json_t *job, const struct checkpoint *source,

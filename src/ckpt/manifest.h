@@ -93,11 +93,8 @@ int manifest_start(const json_t *job, const struct outdir *dir, struct err *err)
 /* Is the shard recorded as finished? */
 bool manifest_has_shard(const json_t *manifest, const char *name);
 
-/* Was this planned for the recorded shard? */
-bool manifest_same_plan(const json_t *manifest, const char *name, uint32_t plan);
-
-/* Does the record of a finished shard have this CRC?  member: MANIFEST_CRC or
- * MANIFEST_PRESERVED_CRC. */
+/* Does the record of a finished shard have this CRC?  member: MANIFEST_PLAN, of
+ * what was planned, MANIFEST_CRC or MANIFEST_PRESERVED_CRC. */
 bool manifest_same_crc(const json_t *manifest, const char *name, const char *member, uint32_t crc);
 
 /* Is the job recorded as finished, and with hashes, do its files have SHA-256 sums? */
@@ -118,8 +115,8 @@ int manifest_add_member(const struct outdir *dir, const char *key, json_t *value
 int manifest_add_files(const struct outdir *dir, const char *const *names, size_t n,
 		       struct progress *progress, struct err *err);
 
-/* Writes the manifest again, with the present time. */
-int manifest_touch(const json_t *manifest, const struct outdir *dir, struct err *err);
+/* Writes the manifest. */
+int manifest_save(const json_t *manifest, const struct outdir *dir, struct err *err);
 
 /* Marks the job finished, with the inputs of `job`.  With hashes, reads every file of weights and
  * every output file and records its SHA-256.  progress counts the bytes (PROGRESS_HASH) and may end

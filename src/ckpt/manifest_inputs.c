@@ -71,14 +71,10 @@ static int add_configuration(json_t *inputs, const struct checkpoint *source,
 {
 	static const char *const names[] = { CONFIG_NAME, HF_QUANT_CONFIG_NAME };
 
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-		char *path = xasprintf("%s/%s", source->directory, names[i]);
-		bool exists = io_exists(source->io, path);
-
-		free(path);
-		if (exists && add_file(inputs, source, names[i], progress, err))
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (io_exists_in(source->io, source->directory, names[i]) &&
+		    add_file(inputs, source, names[i], progress, err))
 			return -1;
-	}
 	return 0;
 }
 

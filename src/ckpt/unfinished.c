@@ -11,15 +11,6 @@
 #include "ckpt/file_set.h"
 #include "ckpt/manifest.h"
 
-static bool exists(const struct io *io, const char *directory, const char *name)
-{
-	char *path = xasprintf("%s/%s", directory, name);
-	bool found = io_exists(io, path);
-
-	free(path);
-	return found;
-}
-
 /* Takes the files of an unfinished job from its manifest: each has the name of an input. */
 static void read_inputs(struct unfinished *unfinished, const struct io *io, const json_t *manifest,
 			const char *directory)
@@ -34,7 +25,7 @@ static void read_inputs(struct unfinished *unfinished, const struct io *io, cons
 		if (!name || strchr(name, '/') || !manifest_is_weights(input))
 			continue;
 		unfinished->n_expected++;
-		if (exists(io, directory, name))
+		if (io_exists_in(io, directory, name))
 			listing_add(&unfinished->files, xstrdup(name));
 	}
 	listing_sort(&unfinished->files);
@@ -50,7 +41,7 @@ static int read_manifest(struct unfinished *unfinished, const struct io *io, con
 	json_t *manifest = NULL;
 	int rc = 0;
 
-	if (exists(io, directory, MANIFEST_NAME)) {
+	if (io_exists_in(io, directory, MANIFEST_NAME)) {
 		rc = io_read_file(io, AT_FDCWD, path, MANIFEST_LIMIT, &text, err);
 		manifest = rc ? NULL
 			      : json_decode((struct json_text){ text.data, text.len }, &ignored);
@@ -89,8 +80,8 @@ int unfinished_find(struct unfinished *unfinished, const struct io *io, const ch
 	*unfinished = (struct unfinished){ 0 };
 	if (read_manifest(unfinished, io, directory, err))
 		return -1;
-	if (unfinished->found || exists(io, directory, INDEX_NAME) ||
-	    exists(io, directory, MODEL_NAME))
+	if (unfinished->found || io_exists_in(io, directory, INDEX_NAME) ||
+	    io_exists_in(io, directory, MODEL_NAME))
 		return 0;
 	rc = listing_safetensors(io, directory, &names, err);
 	if (!rc)

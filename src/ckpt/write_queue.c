@@ -17,7 +17,7 @@ static int write_pieces(struct write_queue *queue, struct err *err)
 	return rc;
 }
 
-static int write_in_turn(struct write_queue *queue, bool wait, struct err *err)
+int write_queue_flush(struct write_queue *queue, bool wait, struct err *err)
 {
 	int rc;
 
@@ -34,23 +34,13 @@ static int write_in_turn(struct write_queue *queue, bool wait, struct err *err)
 	return rc;
 }
 
-int write_queue_try(struct write_queue *queue, struct err *err)
-{
-	return write_in_turn(queue, false, err);
-}
-
-int write_queue_flush(struct write_queue *queue, struct err *err)
-{
-	return write_in_turn(queue, true, err);
-}
-
 void *write_queue_begin(struct write_queue *queue, size_t n, uint64_t offset, struct err *err)
 {
 	size_t phase = offset % WRITER_ALIGN;
 	size_t at = (queue->used + WRITER_ALIGN - 1) / WRITER_ALIGN * WRITER_ALIGN + phase;
 
 	if (at + n > queue->size || queue->n_pieces > WRITE_QUEUE_PIECES / 2) {
-		if (write_queue_flush(queue, err))
+		if (write_queue_flush(queue, true, err))
 			return NULL;
 		at = phase;
 	}

@@ -5,7 +5,7 @@
  * work, and writes all its pieces when it gets its turn.  Direct writes do not exclude each other.
  *
  * Order, for each file: set writer; write_queue_begin(), write_queue_take(), write_queue_add() for
- * each piece, with write_queue_try() between pieces; write_queue_flush().
+ * each piece, with write_queue_flush() between pieces, and at the end.
  */
 #ifndef FP8CONV_CKPT_WRITE_QUEUE_H
 #define FP8CONV_CKPT_WRITE_QUEUE_H
@@ -39,10 +39,7 @@ void *write_queue_take(struct write_queue *queue, size_t n);
 int write_queue_add(struct write_queue *queue, const void *data, size_t n, uint64_t offset,
 		    struct err *err);
 
-/* Writes the waiting pieces, unless another thread is writing. */
-int write_queue_try(struct write_queue *queue, struct err *err);
-
-/* Writes the waiting pieces. */
-int write_queue_flush(struct write_queue *queue, struct err *err);
+/* Writes the waiting pieces; wait false: unless another thread is writing. */
+int write_queue_flush(struct write_queue *queue, bool wait, struct err *err);
 
 #endif

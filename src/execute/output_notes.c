@@ -72,7 +72,7 @@ static void note_files(struct plan *plan)
 	struct notes *notes = &plan->selection.notes;
 	const struct buf *text = &plan->files.quantization;
 	json_t *quantization;
-	char *line, *path;
+	char *line;
 
 	if (plan->files.has_params && !plan->files.params_say &&
 	    plan->conversion != CONVERT_DEQUANTIZE)
@@ -92,16 +92,13 @@ static void note_files(struct plan *plan)
 		free(line);
 		json_decref(quantization);
 	}
-	if (!plan->source.directory)
-		return;
-	path = xasprintf("%s/README.md", plan->source.directory);
-	if (io_exists(plan->source.io, path))
+	if (plan->source.directory &&
+	    io_exists_in(plan->source.io, plan->source.directory, "README.md"))
 		notes_add(notes, NOTE_README_COPIED, NULL,
 			  "README.md is copied from '%s' and describes the source model: write one "
 			  "that describes the output, as 'fp8conv report' does, before you "
 			  "publish it",
 			  plan->source.directory);
-	free(path);
 }
 
 /* Notes auxiliary files that are Git LFS pointers: the output would get copies of these. */

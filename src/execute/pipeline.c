@@ -119,7 +119,7 @@ static int convert_window(struct pipeline *pipeline, const struct band_list *lis
 	rc = pool_run(pipeline->n_workers, end - first, pipeline_cast, pipeline,
 		      pipeline->progress->stop, err);
 	for (int w = 0; !rc && w < pipeline->n_workers; w++)
-		rc = write_queue_flush(&pipeline->workers[w].queue, err);
+		rc = write_queue_flush(&pipeline->workers[w].queue, true, err);
 	if (source_is_large(pipeline))
 		source_drop_cache(&pipeline->source);
 	return rc;

@@ -442,5 +442,5 @@ int pipeline_cast(void *context, int w, size_t item, struct err *err)
 		return write_scattered(pipeline, bands, extent, data, err);
 	if (write_queue_add(&worker->queue, data, (size_t)n, begin, err))
 		return -1;
-	return write_queue_try(&worker->queue, err);
+	return write_queue_flush(&worker->queue, false, err);
 }

@@ -166,7 +166,7 @@ bool resume_shard_done(const struct execution *execution, const json_t *manifest
 	const struct output_shard *shard = &execution->plan->shards[i];
 
 	return manifest_has_shard(manifest, shard->name) &&
-	       manifest_same_plan(manifest, shard->name, execution->plans[i]) &&
+	       manifest_same_crc(manifest, shard->name, MANIFEST_PLAN, execution->plans[i]) &&
 	       shard_is_there(&execution->out, shard) &&
 	       (!execution->plan->preserved ||
 		shard_is_there(&execution->preserve, &execution->plan->preserved[i]));
@@ -225,7 +225,7 @@ static int resume_touch(const struct execution *execution, const json_t *manifes
 		return 0;
 	if (outdir_put_text(&execution->out, CONFIG_NAME, &execution->plan->files.config, err))
 		return -1;
-	return manifest_touch(manifest, &execution->out, err);
+	return manifest_save(manifest, &execution->out, err);
 }
 
 /* Are all files that make the directory a checkpoint there? */

@@ -243,8 +243,8 @@ bool detection_is_scale(const struct detection *detection, const struct tensor_r
 					      sizeof *detection->scales, compare_names);
 }
 
-int detection_make_with(struct detection *detection, const struct checkpoint *checkpoint,
-			struct json_text hf_quant_config, struct err *err)
+int detection_make(struct detection *detection, const struct checkpoint *checkpoint,
+		   struct json_text hf_quant_config, struct err *err)
 {
 	struct sort sorts[N_GRANULARITIES] = { 0 };
 	struct declaration said;
@@ -272,12 +272,6 @@ int detection_make_with(struct detection *detection, const struct checkpoint *ch
 	name_scheme(detection, commonest || detection->declared);
 	list_scales(detection);
 	return 0;
-}
-
-int detection_make(struct detection *detection, const struct checkpoint *checkpoint,
-		   struct err *err)
-{
-	return detection_make_with(detection, checkpoint, (struct json_text){ 0 }, err);
 }
 
 void detection_release(struct detection *detection)

@@ -52,15 +52,12 @@ struct detection {
 	const struct checkpoint *checkpoint;
 };
 
-/* Detects how checkpoint is quantized.  The checkpoint must outlive the detection, which the caller
- * releases.  ERR_INPUT for a configuration that is not valid JSON. */
+/* Detects how checkpoint is quantized.  hf_quant_config: the text of that file, where some models of
+ * ModelOpt have their only configuration; data NULL: missing.  config.json wins.  The checkpoint
+ * must outlive the detection, which the caller releases.  ERR_INPUT for a configuration that is not
+ * valid JSON. */
 int detection_make(struct detection *detection, const struct checkpoint *checkpoint,
-		   struct err *err);
-
-/* The same for a model that has its configuration only in hf_quant_config.json (older ModelOpt):
- * takes the text of that file, with data NULL for a missing file.  config.json wins. */
-int detection_make_with(struct detection *detection, const struct checkpoint *checkpoint,
-			struct json_text hf_quant_config, struct err *err);
+		   struct json_text hf_quant_config, struct err *err);
 
 /* Sets *scale to the scale of an FP8 weight.  ERR_INPUT, with both names, where the weight has no
  * scale or the scale's shape or type fits no tiling. */

@@ -5,7 +5,6 @@
  */
 #include "format/engine.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "base/words.h"
@@ -132,9 +131,4 @@ const char *engine_refuses_beside(enum engine target, const struct format *forma
 	const struct variant *variant = variant_find(format, scheme, target);
 
 	return variant ? variant->refused_mixed[target] : NULL;
-}
-
-bool engine_refuses_input_scales(float w1, float w3)
-{
-	return fabsf(w1 - w3) > ENGINE_INPUT_SCALE_LIMIT;
 }

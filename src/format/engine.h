@@ -79,8 +79,4 @@ const char *engine_misreads_merged(enum engine target, const struct format *form
 const char *engine_refuses_beside(enum engine target, const struct format *format,
 				  const struct scheme *scheme);
 
-/* Whether the static input scales of the first and third matrix of an expert differ by more than
- * ENGINE_INPUT_SCALE_LIMIT. */
-bool engine_refuses_input_scales(float w1, float w3);
-
 #endif

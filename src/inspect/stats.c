@@ -274,18 +274,8 @@ static int look_at_codes(struct stats_job *job, const struct cut *cut, void *buf
 	const struct rect *rect = &cut->rect;
 	void *scales;
 
-	for (uint64_t row = 0; row < rect->n_rows; row++) {
-		bool whole = rect->n_cols == unit->cols;
-
-		if (source_read_bytes(&job->files, unit->source,
-				      (rect->row + row) * unit->cols + rect->col,
-				      (size_t)(rect->n_cols * (whole ? rect->n_rows : 1)),
-				      (char *)buffer + row * rect->n_cols, err))
-			return -1;
-		if (whole)
-			break;
-	}
-	if (source_scales(&job->files, unit, rect, &scales, err))
+	if (source_codes(&job->files, unit, rect, buffer, err) ||
+	    source_scales(&job->files, unit, rect, &scales, err))
 		return -1;
 	add_tiles(job, cut, buffer, scales, found);
 	add_codes(found, fp8_of_dtype(unit->source->tensor->dtype));

@@ -75,8 +75,8 @@ int fp8_source_detect(struct detection *detection, const struct checkpoint *chec
 	int rc = fp8_source_hf_quant_config(checkpoint, io, &text, err);
 
 	if (!rc)
-		rc = detection_make_with(detection, checkpoint,
-					 (struct json_text){ text.data, text.len }, err);
+		rc = detection_make(detection, checkpoint,
+				    (struct json_text){ text.data, text.len }, err);
 	buf_release(&text);
 	return rc;
 }

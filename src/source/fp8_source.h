@@ -25,7 +25,7 @@ int fp8_source_params(const struct checkpoint *checkpoint, const struct io *io, 
  * the rows of each head in wq and wk, but not their weight_scale; latent attention has none. */
 bool fp8_source_holds_heads(struct json_text params, const struct scheme *scheme);
 
-/* Calls detection_make_with() with the checkpoint's hf_quant_config.json, if it has one. */
+/* Calls detection_make() with the checkpoint's hf_quant_config.json, if it has one. */
 int fp8_source_detect(struct detection *detection, const struct checkpoint *checkpoint,
 		      const struct io *io, struct err *err);
 

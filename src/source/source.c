@@ -66,6 +66,21 @@ static int source_shard_fd(struct source *source, size_t shard, int *fd, struct 
 	return rc;
 }
 
+int source_codes(struct source *source, const struct unit *unit, const struct rect *rect,
+		 uint8_t *codes, struct err *err)
+{
+	uint64_t first = unit->slice.first + rect->row * unit->cols;
+
+	if (rect->n_cols == unit->cols)
+		return source_read_bytes(source, unit->source, first,
+					 (size_t)(rect->n_rows * rect->n_cols), codes, err);
+	for (uint64_t r = 0; r < rect->n_rows; r++)
+		if (source_read_bytes(source, unit->source, first + r * unit->cols + rect->col,
+				      (size_t)rect->n_cols, codes + r * rect->n_cols, err))
+			return -1;
+	return 0;
+}
+
 int source_read_file(struct source *source, size_t shard, uint64_t offset, size_t n, void *data,
 		     struct err *err)
 {

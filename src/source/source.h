@@ -98,6 +98,10 @@ int source_read_floats(struct source *source, const struct floats_request *reque
 int source_read_bytes(struct source *source, const struct tensor_ref *ref, uint64_t offset,
 		      size_t n, void *data, struct err *err);
 
+/* Reads the FP8 codes of a cut of a unit, row by row. */
+int source_codes(struct source *source, const struct unit *unit, const struct rect *rect,
+		 uint8_t *codes, struct err *err);
+
 /* Reads bytes [offset, offset + n) of the file of a shard, of its header too. */
 int source_read_file(struct source *source, size_t shard, uint64_t offset, size_t n, void *data,
 		     struct err *err);

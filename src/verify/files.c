@@ -314,14 +314,12 @@ static int compare_files(const struct companions *companions, const struct listi
 
 	for (size_t i = 0; i < files->n; i++) {
 		const char *name = files->items[i];
-		char *path;
 		bool exists;
 
 		if (is_for_people(text_after(name, '/')) || is_reported(verify, name))
 			continue;
-		path = xasprintf("%s/%s", verify->opened.checkpoint->directory, name);
-		exists = io_exists(verify->params->io, path);
-		free(path);
+		exists = io_exists_in(verify->params->io, verify->opened.checkpoint->directory,
+				      name);
 		if (exists && compare_file(companions, name, err))
 			return -1;
 		if (!exists && !may_be_missing(companions, name))

@@ -63,9 +63,9 @@ static int detect(struct verify *verify, struct err *err)
 	usable = verify->opened.hf_quant_config || !text.len;
 	if (!text.len && read_params(verify, &text, err))
 		return -1;
-	if (detection_make_with(
-		    &result->detection, &result->checkpoint,
-		    (struct json_text){ usable ? text.data : NULL, usable ? text.len : 0 }, &bad) ||
+	if (detection_make(&result->detection, &result->checkpoint,
+			   (struct json_text){ usable ? text.data : NULL, usable ? text.len : 0 },
+			   &bad) ||
 	    model_config_read(&verify->opened.model, &result->checkpoint.config, &bad))
 		problem_add(&result->problems, PROBLEM_CONFIG_KEY, NULL, "config.json", "%s",
 			    bad.message);

@@ -47,7 +47,7 @@ static void detect(const struct checkpoint *checkpoint, struct json_text hf_quan
 	struct weight_scale scale;
 	struct err err;
 
-	if (detection_make_with(&detection, checkpoint, hf_quant_config, &err)) {
+	if (detection_make(&detection, checkpoint, hf_quant_config, &err)) {
 		fuzz_check_error(&err);
 		return;
 	}

@@ -223,7 +223,7 @@ static void every_variant_is_detected(void **state)
 
 		checkpoint_fake(&checkpoint, rows[i].tensors, rows[i].config);
 		weight = checkpoint_find(&checkpoint, "a.weight");
-		if (detection_make(&detection, &checkpoint, &err) ||
+		if (detection_make(&detection, &checkpoint, (struct json_text){ 0 }, &err) ||
 		    detection_scale(&detection, weight, &scale, &err))
 			fail_msg("row %zu: %s", i, err.message);
 		found_format(&found, &detection, &scale);
@@ -262,7 +262,7 @@ static void round_trip(const struct format *format, enum engine target, const st
 	for (int i = 0; i < decl.n_dims; i++)
 		buf_printf(&tensors, " %llu", (unsigned long long)decl.shape[i]);
 	checkpoint_fake(&checkpoint, tensors.data, config.data);
-	assert_int_equal(detection_make(&detection, &checkpoint, &err), 0);
+	assert_int_equal(detection_make(&detection, &checkpoint, (struct json_text){ 0 }, &err), 0);
 	assert_string_equal(detection.format, format->name);
 	assert_string_equal(fp8_source_recipe(&detection), recipe);
 	assert_int_equal(detection.scheme.static_input, scheme->static_input);
@@ -333,7 +333,8 @@ static void other_checkpoints_are_not_taken_for_fp8(void **state)
 		struct err err = { 0 };
 
 		checkpoint_fake(&checkpoint, plain[i].tensors, plain[i].config);
-		assert_int_equal(detection_make(&detection, &checkpoint, &err), 0);
+		assert_int_equal(
+			detection_make(&detection, &checkpoint, (struct json_text){ 0 }, &err), 0);
 		assert_null(detection.format);
 		assert_null(fp8_source_recipe(&detection));
 		assert_null(detection.scale_fmt);
@@ -356,7 +357,7 @@ static void a_declaration_without_fp8_tensors_stands(void **state)
 	(void)state;
 	checkpoint_fake(&checkpoint, "a.weight BF16 256 384,a.weight_scale_inv F32 2 3",
 			HF(", 'weight_block_size': [128, 128], 'scale_fmt': 'ue8m0'"));
-	assert_int_equal(detection_make(&detection, &checkpoint, &err), 0);
+	assert_int_equal(detection_make(&detection, &checkpoint, (struct json_text){ 0 }, &err), 0);
 	assert_true(detection.declared);
 	assert_int_equal(detection.n_weights, 0);
 	assert_string_equal(detection.format, "hf");
@@ -380,8 +381,8 @@ static void hf_quant_config_alone_names_the_format(void **state)
 
 	(void)state;
 	checkpoint_fake(&checkpoint, W256 "a.weight_scale F32 1", "{}");
-	assert_int_equal(detection_make_with(&detection, &checkpoint,
-					     (struct json_text){ text, strlen(text) }, &err),
+	assert_int_equal(detection_make(&detection, &checkpoint,
+					(struct json_text){ text, strlen(text) }, &err),
 			 0);
 	assert_string_equal(detection.format, "modelopt");
 	assert_string_equal(fp8_source_recipe(&detection), "delayed");
@@ -417,7 +418,8 @@ static void a_missing_or_odd_scale_is_refused(void **state)
 		struct err err = { 0 };
 
 		checkpoint_fake(&checkpoint, bad[i].tensors, NULL);
-		assert_int_equal(detection_make(&detection, &checkpoint, &err), 0);
+		assert_int_equal(
+			detection_make(&detection, &checkpoint, (struct json_text){ 0 }, &err), 0);
 		assert_string_equal(detection.format, "unknown");
 		assert_string_equal(fp8_source_recipe(&detection), "unknown");
 		assert_int_equal(detection_scale(&detection,
@@ -448,7 +450,8 @@ static void a_bad_config_is_refused(void **state)
 
 		checkpoint_fake(&checkpoint, W256, bad[i]);
 		checkpoint.path = (char *)"model";
-		assert_int_equal(detection_make(&detection, &checkpoint, &err), -1);
+		assert_int_equal(
+			detection_make(&detection, &checkpoint, (struct json_text){ 0 }, &err), -1);
 		assert_int_equal(err.kind, ERR_INPUT);
 		assert_ptr_equal(strstr(err.message, "'model': config.json"), err.message);
 		detection_release(&detection);

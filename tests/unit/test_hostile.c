@@ -61,7 +61,7 @@ static void try_config(const char *text)
 				 0);
 		model_config_release(&config);
 	}
-	rc = detection_make(&detection, &checkpoint, &err);
+	rc = detection_make(&detection, &checkpoint, (struct json_text){ 0 }, &err);
 	expect_told(rc, &err);
 	if (!rc)
 		detection_release(&detection);

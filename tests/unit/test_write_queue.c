@@ -79,7 +79,7 @@ static void writes_at_once_when_nobody_writes(void **state)
 
 	(void)state;
 	post_add(post, 1, 5000, 10);
-	assert_int_equal(write_queue_try(&post->queue, &post->err), 0);
+	assert_int_equal(write_queue_flush(&post->queue, false, &post->err), 0);
 	assert_int_equal(post->queue.n_pieces, 0);
 	assert_written(post, 5010);
 	post_free(post);
@@ -93,14 +93,14 @@ static void waits_while_another_thread_writes(void **state)
 	(void)state;
 	pthread_mutex_lock(&post->writer.turn);
 	post_add(post, 1, 5000, 10);
-	assert_int_equal(write_queue_try(&post->queue, &post->err), 0);
+	assert_int_equal(write_queue_flush(&post->queue, false, &post->err), 0);
 	post_add(post, 2, 3000, 5010);
-	assert_int_equal(write_queue_try(&post->queue, &post->err), 0);
+	assert_int_equal(write_queue_flush(&post->queue, false, &post->err), 0);
 	assert_int_equal(post->queue.n_pieces, 2);
 	assert_int_equal(pread(post->writer.fd, &byte, 1, 10), 1);
 	assert_int_equal(byte, 0);
 	pthread_mutex_unlock(&post->writer.turn);
-	assert_int_equal(write_queue_flush(&post->queue, &post->err), 0);
+	assert_int_equal(write_queue_flush(&post->queue, true, &post->err), 0);
 	assert_written(post, 8010);
 	post_free(post);
 }
@@ -121,7 +121,7 @@ static void every_byte_of_a_file_is_written_once(void **state)
 		post_add(post, (unsigned char)i, n, at);
 		at += n;
 	}
-	assert_int_equal(write_queue_flush(&post->queue, &post->err), 0);
+	assert_int_equal(write_queue_flush(&post->queue, true, &post->err), 0);
 	assert_written(post, FILE_SIZE);
 	assert_int_equal(writer_commit(&post->writer, &crc, &post->err), 0);
 	post_free(post);
@@ -151,7 +151,7 @@ static void memory_beside_a_piece_goes_along(void **state)
 	assert_int_equal(write_queue_add(&post->queue, elsewhere, 100, 1111, &post->err), 0);
 	assert_int_equal(write_queue_add(&post->queue, codes, 1001, 10, &post->err), 0);
 	memset(elsewhere, 0, 100);
-	assert_int_equal(write_queue_flush(&post->queue, &post->err), 0);
+	assert_int_equal(write_queue_flush(&post->queue, true, &post->err), 0);
 	assert_written(post, 1211);
 	post_free(post);
 }

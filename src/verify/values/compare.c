@@ -53,7 +53,7 @@ int compare_open(struct verify *verify, struct comparison *comparison, struct er
 	if (!may_have_same(comparison->weight))
 		return 0;
 	comparison->source_codes = request.buffers.raw; /* free again: x is decoded */
-	if (values_read_codes(files, origin, comparison->rect, request.buffers.raw, err))
+	if (source_codes(files, origin, comparison->rect, request.buffers.raw, err))
 		return -1;
 	return source_scales(files, origin, comparison->rect, &comparison->source_scales, err);
 }

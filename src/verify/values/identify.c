@@ -120,8 +120,8 @@ static int probe(void *context, int worker, size_t item, struct err *err)
 	uint64_t n_off[N_CANDIDATES] = { 0 };
 	void *scales;
 
-	if (values_read_codes(&verify->run.files, &weight->unit, &cut->rect,
-			      comparison.worker->codes, err) ||
+	if (source_codes(&verify->run.files, &weight->unit, &cut->rect, comparison.worker->codes,
+			 err) ||
 	    source_scales(&verify->run.files, &weight->unit, &cut->rect, &scales, err))
 		return -1;
 	if (compare_open(verify, &comparison, err)) {

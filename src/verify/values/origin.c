@@ -327,7 +327,7 @@ static void find_missing(struct verify *verify, struct origin *origin)
 	const struct selection *selection = &origin->selection;
 	struct detection detection = { 0 };
 	struct err ignored;
-	bool fp8 = detection_make(&detection, source, &ignored) == 0;
+	bool fp8 = detection_make(&detection, source, (struct json_text){ 0 }, &ignored) == 0;
 	size_t first, u = 0;
 
 	for (size_t i = 0; i < source->n_tensors; i++) {

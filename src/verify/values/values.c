@@ -13,21 +13,6 @@
 #include "verify/values/origin.h"
 #include "verify/values/worker.h"
 
-int values_read_codes(struct source *files, const struct unit *unit, const struct rect *rect,
-		      uint8_t *codes, struct err *err)
-{
-	uint64_t first = unit->slice.first + rect->row * unit->cols;
-
-	if (rect->n_cols == unit->cols)
-		return source_read_bytes(files, unit->source, first,
-					 (size_t)(rect->n_rows * rect->n_cols), codes, err);
-	for (uint64_t r = 0; r < rect->n_rows; r++)
-		if (source_read_bytes(files, unit->source, first + r * unit->cols + rect->col,
-				      (size_t)rect->n_cols, codes + r * rect->n_cols, err))
-			return -1;
-	return 0;
-}
-
 /* One reading of all weights, or another one of the weights of one granularity. */
 struct reading {
 	struct verify *verify;
@@ -49,7 +34,7 @@ static int read_cut(void *context, int worker, size_t item, struct err *err)
 
 	if (reading->again && weight->granularity != reading->granularity)
 		return 0;
-	if (values_read_codes(&verify->run.files, &weight->unit, &cut->rect, memory->codes, err) ||
+	if (source_codes(&verify->run.files, &weight->unit, &cut->rect, memory->codes, err) ||
 	    source_scales(&verify->run.files, &weight->unit, &cut->rect, &scales, err))
 		return -1;
 	if (!reading->again && cut->rect.n_cols == weight->unit.cols)

@@ -14,8 +14,4 @@
  * truncated or changed. */
 int verify_values(struct verify *verify, struct err *err);
 
-/* Reads the codes of a rect of an FP8 unit, row by row. */
-int values_read_codes(struct source *files, const struct unit *unit, const struct rect *rect,
-		      uint8_t *codes, struct err *err);
-
 #endif

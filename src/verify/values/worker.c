@@ -33,22 +33,16 @@ static uint64_t code_bytes(const struct verify *verify)
 	return verify->params->source ? CODE_SOURCE_BYTES : CODE_BYTES;
 }
 
-/* Returns the codes of a cut, unless a row of tiles is larger. */
-static uint64_t cut_codes(const struct verify *verify)
+uint64_t verify_worker_bytes(const struct verify *verify)
 {
 	uint64_t fit = memory_each(verify) / code_bytes(verify);
 
 	return fit < CUT_CODES ? fit : CUT_CODES;
 }
 
-uint64_t verify_worker_bytes(const struct verify *verify)
-{
-	return cut_codes(verify);
-}
-
 void verify_cut(const struct verify *verify, struct cuts *cuts)
 {
-	uint64_t codes = cut_codes(verify);
+	uint64_t codes = verify_worker_bytes(verify);
 
 	for (size_t w = 0; w < verify->weights.n; w++)
 		if (verify->weights.list[w].scanned)
@@ -59,7 +53,7 @@ void verify_cut(const struct verify *verify, struct cuts *cuts)
  * worker. */
 static int largest_cut(const struct verify *verify, uint64_t *codes, struct err *err)
 {
-	uint64_t max = cut_codes(verify);
+	uint64_t max = verify_worker_bytes(verify);
 
 	*codes = max;
 	for (size_t w = 0; w < verify->weights.n; w++) {

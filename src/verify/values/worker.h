@@ -23,7 +23,8 @@ struct verify_worker {
 /* Adds the cuts of all weights that can be read, in the order of verify->weights. */
 void verify_cut(const struct verify *verify, struct cuts *cuts);
 
-/* Returns the bytes of verify_worker.codes that every worker has. */
+/* Returns the bytes of verify_worker.codes that every worker has: those of a cut, unless a row of
+ * tiles is larger. */
 uint64_t verify_worker_bytes(const struct verify *verify);
 
 /* Sets *workers to an array with one worker for each thread, which the caller frees, also on
