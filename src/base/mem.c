@@ -2,7 +2,6 @@
 #include "base/mem.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,17 +54,23 @@ char *xstrdup(const char *text)
 	return xstrndup(text, strlen(text));
 }
 
+char *xvasprintf(const char *format, va_list args)
+{
+	char *text;
+
+	if (vasprintf(&text, format, args) < 0)
+		out_of_memory();
+	return text;
+}
+
 char *xasprintf(const char *format, ...)
 {
 	va_list args;
 	char *text;
-	int n;
 
 	va_start(args, format);
-	n = vasprintf(&text, format, args);
+	text = xvasprintf(format, args);
 	va_end(args);
-	if (n < 0)
-		out_of_memory();
 	return text;
 }
 

@@ -7,6 +7,7 @@
 #ifndef FP8CONV_BASE_MEM_H
 #define FP8CONV_BASE_MEM_H
 
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,6 +19,7 @@ void *xcalloc(size_t n, size_t size); /* zeroed; checks the product for overflow
 void *xreallocarray(void *p, size_t n, size_t size);
 char *xstrdup(const char *text);
 char *xstrndup(const char *text, size_t n);
+char *xvasprintf(const char *format, va_list args);
 char *xasprintf(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Allocates size bytes aligned to 4096, for tensor data; free() frees *p.  `what` names the use in

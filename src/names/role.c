@@ -206,37 +206,13 @@ static const char *const ragged_rows[] = {
 	"wkv_a_with_mqa",
 };
 
-static bool contains(const struct segment *segment, const char *text, size_t n)
-{
-	for (size_t i = 0; i + n <= segment->n; i++)
-		if (!memcmp(segment->text + i, text, n))
-			return true;
-	return false;
-}
-
-/* Matches a segment with a pattern of n bytes that has no parent. */
-static bool segment_matches(const struct segment *segment, const char *pattern, size_t n)
-{
-	bool open_start = n > 0 && pattern[0] == '*';
-	bool open_end = n > 1 && pattern[n - 1] == '*';
-
-	pattern += open_start;
-	n -= (size_t)open_start + open_end;
-	if (segment->n < n)
-		return false;
-	if (open_start && open_end)
-		return contains(segment, pattern, n);
-	if (!open_start && !open_end && segment->n != n)
-		return false;
-	return !memcmp(segment->text + (open_start ? segment->n - n : 0), pattern, n);
-}
-
 static bool is_under(const struct path *path, int i, const char *parent)
 {
 	if (!*parent)
 		return !path_in_layer(path, i);
 	while (--i >= 0)
-		if (segment_matches(&path->segments[i], parent, strlen(parent)))
+		if (segment_matches(parent, strlen(parent), path->segments[i].text,
+				    path->segments[i].n))
 			return true;
 	return false;
 }
@@ -249,7 +225,7 @@ static bool path_matches(const struct path *path, int i, const char *pattern)
 	if (*pattern != '*' && *pattern != path->segments[i].text[0])
 		return false;
 	n = strcspn(pattern, "@");
-	return segment_matches(&path->segments[i], pattern, n) &&
+	return segment_matches(pattern, n, path->segments[i].text, path->segments[i].n) &&
 	       (!pattern[n] || is_under(path, i, pattern + n + 1));
 }
 

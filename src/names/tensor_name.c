@@ -5,6 +5,19 @@
 
 #include "base/buf.h"
 
+bool segment_matches(const char *pattern, size_t n, const char *text, size_t n_text)
+{
+	for (; n && *pattern != '*'; pattern++, n--, text++, n_text--)
+		if (!n_text || *pattern != *text)
+			return false;
+	if (n < 2)
+		return n || !n_text;
+	for (size_t skip = 0; skip <= n_text; skip++)
+		if (segment_matches(pattern + 1, n - 1, text + skip, n_text - skip))
+			return true;
+	return false;
+}
+
 bool segment_is(const struct segment *segment, const char *text)
 {
 	return strlen(text) == segment->n && !memcmp(segment->text, text, segment->n);

@@ -46,6 +46,9 @@ size_t module_len(const char *name);
 #define NO_LAYER UINT32_MAX
 char *name_pattern(const char *name, uint32_t *layer);
 
+/* Does a pattern of n bytes match a text of n_text bytes?  "*" is for any text. */
+bool segment_matches(const char *pattern, size_t n, const char *text, size_t n_text);
+
 bool segment_is(const struct segment *segment, const char *text);
 bool segment_ends(const struct segment *segment, const char *text);
 bool segment_is_number(const struct segment *segment);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "select/notes.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/err.h"
@@ -23,14 +21,9 @@ void notes_add(struct notes *notes, enum note_kind kind, const char *tensor, con
 	struct note note = { .kind = kind, .tensor = tensor ? xstrdup(tensor) : NULL };
 	size_t at = notes->n;
 	va_list args;
-	int n;
 
 	va_start(args, format);
-	n = vsnprintf(NULL, 0, format, args);
-	va_end(args);
-	note.message = xmalloc((size_t)n + 1);
-	va_start(args, format);
-	vsnprintf(note.message, (size_t)n + 1, format, args);
+	note.message = xvasprintf(format, args);
 	va_end(args);
 	text_sanitize(note.message);
 	ARRAY_GROW(notes->list, notes->n);

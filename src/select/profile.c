@@ -13,13 +13,6 @@ const struct profile_action_words profile_actions[] = { PROFILE_ACTIONS(ACTION) 
 
 /* --- families --- */
 
-static bool name_matches(const char *pattern, size_t n, const char *name)
-{
-	if (n && pattern[n - 1] == '*')
-		return !strncmp(pattern, name, n - 1);
-	return strlen(name) == n && !memcmp(pattern, name, n);
-}
-
 static bool is_family(const struct profile_row *row, const char *name)
 {
 	const char *word = row->families;
@@ -27,7 +20,7 @@ static bool is_family(const struct profile_row *row, const char *name)
 	while (*word) {
 		size_t n = strcspn(word, " ");
 
-		if (name_matches(word, n, name))
+		if (segment_matches(word, n, name, strlen(name)))
 			return true;
 		word += n;
 		word += *word == ' ';
@@ -126,31 +119,17 @@ static bool applies(const struct profile_row *row, unsigned on)
 
 /* --- patterns --- */
 
-/* Matches a segment, which ends at a dot or at `end`, with a pattern's segment without braces. */
-static bool text_matches(const char *pattern, size_t n, const char *text, size_t n_text)
-{
-	for (; n && *pattern != '*'; pattern++, n--, text++, n_text--)
-		if (!n_text || *pattern != *text)
-			return false;
-	if (!n)
-		return !n_text;
-	for (size_t skip = 0; skip <= n_text; skip++)
-		if (text_matches(pattern + 1, n - 1, text + skip, n_text - skip))
-			return true;
-	return false;
-}
-
 #define MAX_SEGMENT 128 /* bytes of a segment of a pattern */
 
 /* The same with braces: tries each word of the list. */
-static bool segment_matches(const char *pattern, size_t n, const char *text, size_t n_text,
-			    int *position)
+static bool braces_match(const char *pattern, size_t n, const char *text, size_t n_text,
+			 int *position)
 {
 	const char *open = memchr(pattern, '{', n), *close, *word;
 	char plain[MAX_SEGMENT];
 
 	if (!open)
-		return text_matches(pattern, n, text, n_text);
+		return segment_matches(pattern, n, text, n_text);
 	close = memchr(open, '}', n - (size_t)(open - pattern));
 	word = open + 1;
 	for (int i = 0; word < close; i++) {
@@ -161,7 +140,7 @@ static bool segment_matches(const char *pattern, size_t n, const char *text, siz
 		memcpy(plain, pattern, n_head);
 		memcpy(plain + n_head, word, n_word);
 		memcpy(plain + n_head + n_word, close + 1, n_tail);
-		if (text_matches(plain, n_head + n_word + n_tail, text, n_text)) {
+		if (segment_matches(plain, n_head + n_word + n_tail, text, n_text)) {
 			*position = i;
 			return true;
 		}
@@ -188,7 +167,7 @@ static bool path_matches(const char *pattern, const char *text, const char *end,
 	}
 	dot = memchr(text, '.', (size_t)(end - text));
 	n_text = (size_t)((dot ? dot : end) - text);
-	if (!segment_matches(pattern, n, text, n_text, position))
+	if (!braces_match(pattern, n, text, n_text, position))
 		return false;
 	if (!dot || !pattern[n])
 		return !dot && (!pattern[n] || !strcmp(pattern + n, ".*"));

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "select/select.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -11,17 +9,12 @@
 void candidate_keep(struct candidate *candidate, const char *format, ...)
 {
 	va_list args;
-	int n;
 
 	if (!candidate->recipe)
 		return;
 	candidate->recipe = NULL;
 	va_start(args, format);
-	n = vsnprintf(NULL, 0, format, args);
-	va_end(args);
-	candidate->reason = xmalloc((size_t)n + 1);
-	va_start(args, format);
-	vsnprintf(candidate->reason, (size_t)n + 1, format, args);
+	candidate->reason = xvasprintf(format, args);
 	va_end(args);
 }
 

@@ -17,34 +17,28 @@ static float bf16_round(float x)
 	return bf16_to_f32(bf16_from_f32(x));
 }
 
-/* The scale that a tool stores for an amax, and the number that it divides by. */
-struct division {
-	float stored;
-	float divisor;
-	bool in_bf16; /* the quotient is rounded to bf16 before the cast */
-};
-
-typedef struct division division_fn(float amax, float fmax);
-
 /* Columns [col, end) of a row, all in one tile. */
 struct row_span {
 	size_t row, col, end;
 };
 
-static void divide_row(const struct matrix *x, const struct qspec *spec, struct division by,
-		       struct row_span span, uint8_t *codes)
+static void divide_row(const struct matrix *x, const struct qspec *spec,
+		       const struct arithmetic *arithmetic, float divisor, struct row_span span,
+		       uint8_t *codes)
 {
 	for (size_t col = span.col; col < span.end; col++) {
-		float quotient = matrix_at(x, span.row, col) / by.divisor;
+		float quotient = matrix_at(x, span.row, col) / divisor;
 
-		codes[col] =
-			fp8_from_f32(spec->format, by.in_bf16 ? bf16_round(quotient) : quotient);
+		codes[col] = fp8_from_f32(
+			spec->format, arithmetic->fp32_quotient ? quotient : bf16_round(quotient));
 	}
 }
 
-static void quantize_by_division(const struct matrix *x, const struct qspec *spec,
-				 const float *amax, const struct quant_out *out,
-				 division_fn *divide)
+/* Divides by amax / fmax, in fp32 or bf16.  torch divides by a scale in fp32 without dimensions in
+ * fp32, and rounds to the type of the weight. */
+static void quantize_by_division(const struct arithmetic *arithmetic, const struct matrix *x,
+				 const struct qspec *spec, const float *amax,
+				 const struct quant_out *out)
 {
 	size_t n_cols = tile_count(x->cols, spec->tile.cols);
 	size_t tile_rows = spec->tile.rows == WHOLE ? x->rows : spec->tile.rows;
@@ -53,79 +47,27 @@ static void quantize_by_division(const struct matrix *x, const struct qspec *spe
 	for (size_t row = 0; row < x->rows; row++) {
 		for (size_t t = 0; t < n_cols; t++) {
 			size_t tile = row / tile_rows * n_cols + t, col = t * tile_cols;
-			struct division by = divide(amax[tile], scale_fmax(spec));
 			size_t end = x->cols - col < tile_cols ? x->cols : col + tile_cols;
+			float scale = amax[tile] == 0 ? 1.0f : amax[tile] / scale_fmax(spec);
+			float stored = arithmetic->fp32_stored ? scale : bf16_round(scale);
 
-			divide_row(x, spec, by, (struct row_span){ row, col, end },
+			divide_row(x, spec, arithmetic,
+				   arithmetic->fp32_divisor ? scale : bf16_round(scale),
+				   (struct row_span){ row, col, end },
 				   out->codes + row * out->stride);
-			memcpy((char *)out->scale_inv + 4 * tile, &by.stored, 4);
+			memcpy((char *)out->scale_inv + 4 * tile, &stored, 4);
 		}
 	}
 }
 
-/* llm-compressor, auto-round: the whole computation in bf16. */
-static struct division divide_bf16(float amax, float fmax)
-{
-	float scale = amax == 0 ? 1.0f : bf16_round(amax / fmax);
-
-	return (struct division){ scale, scale, true };
-}
-
-/* Quark stores a scale other than the one it rounded with. */
-static struct division divide_quark(float amax, float fmax)
-{
-	float scale = amax == 0 ? 1.0f : bf16_round(amax / fmax);
-
-	return (struct division){ amax == 0 ? 1.0f : amax / fmax, scale, true };
-}
-
-/* ModelOpt, per tensor: a scale in fp32 without dimensions, by which torch divides in fp32 and
- * rounds to the type of the weight. */
-static struct division divide_modelopt(float amax, float fmax)
-{
-	float scale = amax == 0 ? 1.0f : amax / fmax;
-
-	return (struct division){ scale, scale, true };
-}
-
-/* torchao: the scale in bf16, and codes made with exactly that scale. */
-static struct division divide_torchao(float amax, float fmax)
-{
-	float scale = amax == 0 ? 1.0f : bf16_round(amax / fmax);
-
-	return (struct division){ scale, scale, false };
-}
-
-static void quantize_bf16(const struct matrix *x, const struct qspec *spec, const float *amax,
-			  const struct quant_out *out)
-{
-	quantize_by_division(x, spec, amax, out, divide_bf16);
-}
-
-static void quantize_modelopt(const struct matrix *x, const struct qspec *spec, const float *amax,
-			      const struct quant_out *out)
-{
-	quantize_by_division(x, spec, amax, out, divide_modelopt);
-}
-
-static void quantize_quark(const struct matrix *x, const struct qspec *spec, const float *amax,
-			   const struct quant_out *out)
-{
-	quantize_by_division(x, spec, amax, out, divide_quark);
-}
-
-static void quantize_torchao(const struct matrix *x, const struct qspec *spec, const float *amax,
-			     const struct quant_out *out)
-{
-	quantize_by_division(x, spec, amax, out, divide_torchao);
-}
-
 /* llm-compressor's MXFP8: one binade more where amax is exactly 448 * 2^k. */
-static void quantize_mx_spare(const struct matrix *x, const struct qspec *spec, const float *amax,
+static void quantize_mx_spare(const struct arithmetic *arithmetic, const struct matrix *x,
+			      const struct qspec *spec, const float *amax,
 			      const struct quant_out *out)
 {
 	size_t n_cols = tile_count(x->cols, spec->tile.cols);
 
+	(void)arithmetic;
 	for (size_t row = 0; row < x->rows; row++) {
 		for (size_t t = 0; t < n_cols; t++) {
 			size_t tile = row * n_cols + t, col = t * spec->tile.cols;
@@ -171,14 +113,20 @@ const struct arithmetic arithmetics[] = {
 	  .spec = { .arith = ARITH_DEEPSEEK, .amax_epsilon = 1e-10f } },
 	{ .name = "division in bf16",
 	  .who = "llm-compressor, auto-round",
-	  .quantize = quantize_bf16 },
+	  .quantize = quantize_by_division },
 	{ .name = "quotients in bf16",
 	  .who = "ModelOpt, per tensor",
-	  .quantize = quantize_modelopt },
+	  .quantize = quantize_by_division,
+	  .fp32_stored = true,
+	  .fp32_divisor = true },
 	{ .name = "division in bf16, another scale stored",
 	  .who = "Quark",
-	  .quantize = quantize_quark },
-	{ .name = "scale in bf16", .who = "torchao", .quantize = quantize_torchao },
+	  .quantize = quantize_by_division,
+	  .fp32_stored = true },
+	{ .name = "scale in bf16",
+	  .who = "torchao",
+	  .quantize = quantize_by_division,
+	  .fp32_quotient = true },
 	{ .name = "power of two, amax at least 1e-4",
 	  .who = "DeepGEMM",
 	  .pow2 = true,

@@ -18,8 +18,13 @@ struct arithmetic {
 	/* Quantizes x as another tool does; NULL: the backend quantizes x by spec.  amax: of each
 	 * tile, in the order of the grid of x.  Writes codes and scale_inv to out in the layout of
 	 * the backend's quantize(). */
-	void (*quantize)(const struct matrix *x, const struct qspec *spec, const float *amax,
-			 const struct quant_out *out);
+	void (*quantize)(const struct arithmetic *arithmetic, const struct matrix *x,
+			 const struct qspec *spec, const float *amax, const struct quant_out *out);
+
+	/* of a division: what is in fp32, where others have bf16 */
+	bool fp32_stored;   /* the scale in the file */
+	bool fp32_divisor;  /* the number that values are divided by */
+	bool fp32_quotient; /* the quotient that is cast */
 };
 
 /* Returns the scale_inv that it gives a tile of zeros in E4M3. */

@@ -96,7 +96,7 @@ static void expect_cast(const struct verify *verify, const struct comparison *co
 		backend_amax(verify->run.backend, x, spec.tile, amaxes, n_cols, &n_nonfinite);
 	}
 	if (arithmetic->quantize)
-		arithmetic->quantize(x, &spec, amaxes, &out);
+		arithmetic->quantize(arithmetic, x, &spec, amaxes, &out);
 	else
 		backend_cast(verify->run.backend, x, &spec, amaxes, n_cols, &out);
 	if (amaxes != &amax)
