@@ -9,6 +9,7 @@
 #ifndef FP8CONV_FORMAT_ENGINE_H
 #define FP8CONV_FORMAT_ENGINE_H
 
+#include <math.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -78,5 +79,11 @@ const char *engine_misreads_merged(enum engine target, const struct format *form
  * checkpoint with modules of other schemes; NULL where the engine loads it. */
 const char *engine_refuses_beside(enum engine target, const struct format *format,
 				  const struct scheme *scheme);
+
+/* Whether the static input scales of the first and third matrix of an expert differ too much. */
+static inline bool engine_refuses_input_scales(float w1, float w3)
+{
+	return fabsf(w1 - w3) > ENGINE_INPUT_SCALE_LIMIT;
+}
 
 #endif

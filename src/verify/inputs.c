@@ -2,7 +2,6 @@
 #include "verify/inputs.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -85,7 +84,7 @@ static void compare_expert(struct verify *verify, const struct input *input,
 
 	if (!*first)
 		*first = input;
-	else if (fabsf((*first)->value - input->value) > ENGINE_INPUT_SCALE_LIMIT)
+	else if (engine_refuses_input_scales((*first)->value, input->value))
 		verify_report(verify, PROBLEM_GROUP_INPUTS_DIFFER, input->ref,
 			      "'%s' is %.9g, but '%s' is %.9g", name, (double)input->value,
 			      (*first)->ref->tensor->name, (double)(*first)->value);
