@@ -52,8 +52,8 @@ struct detection {
 	const struct checkpoint *checkpoint;
 };
 
-/* Detects how checkpoint is quantized.  hf_quant_config: the text of that file, where some models of
- * ModelOpt have their only configuration; data NULL: missing.  config.json wins.  The checkpoint
+/* Detects how checkpoint is quantized.  hf_quant_config: the text of that file, where some models
+ * of ModelOpt have their only configuration; data NULL: missing.  config.json wins.  The checkpoint
  * must outlive the detection, which the caller releases.  ERR_INPUT for a configuration that is not
  * valid JSON. */
 int detection_make(struct detection *detection, const struct checkpoint *checkpoint,

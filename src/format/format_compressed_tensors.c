@@ -306,8 +306,8 @@ static bool is_fp8(const json_t *group)
 	       !strcasecmp(json_member_text(weights, "type"), "float");
 }
 
-/* Returns the first group that quantizes weights to FP8, or the given one; all tools write "group_0"
- * first. */
+/* Returns the first group that quantizes weights to FP8, or the given one; all tools write
+ * "group_0" first. */
 static const json_t *fp8_group(const json_t *config)
 {
 	json_t *groups = json_object_get(config, "config_groups");

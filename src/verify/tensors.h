@@ -25,7 +25,7 @@ size_t verify_weight_run(const struct verify *verify, size_t w);
 void verify_report(struct verify *verify, enum problem_kind kind, const struct tensor_ref *ref,
 		   const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-/* The same for values that are found among the n of a tensor, if there are any; what: "are zero". */
+/* The same for values found among the n of a tensor, if there are any; what: "are zero". */
 void verify_report_values(struct verify *verify, enum problem_kind kind,
 			  const struct tensor_ref *ref, const struct finding *finding, uint64_t n,
 			  const char *what);
