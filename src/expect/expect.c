@@ -94,6 +94,7 @@ static void release(struct expect *expect)
 	free(expect->layers);
 	free(expect->stacks);
 	free(expect->outside);
+	free(expect->outline);
 }
 
 int expect_find(struct expect_gaps *gaps, const struct checkpoint *checkpoint, struct err *err)

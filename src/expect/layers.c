@@ -10,6 +10,8 @@
 #include "base/sort.h"
 #include "expect/steps.h"
 
+#define N_RECENT 8
+
 /* What the names before left behind. */
 struct reader {
 	struct intern stacks; /* "model.layers." */
@@ -20,6 +22,11 @@ struct reader {
 	const char *last; /* name of the layer that was found last */
 	size_t last_len;  /* with the dot after its number */
 	uint32_t layer;
+	size_t n_recent; /* templates of the experts that the last name is of */
+	struct {
+		const char *end; /* of a name, after the expert's number */
+		uint32_t template;
+	} recent[N_RECENT];
 };
 
 static uint32_t add_stack(struct expect *expect, struct reader *reader, const char *name,
@@ -71,27 +78,73 @@ static void add_cell(struct expect *expect, struct cell cell)
 	expect->cells[expect->n_cells++] = cell;
 }
 
+/* Is it a name of the experts that the last name is of, with an end that was seen?  Then splits it,
+ * which is most of the work where a model has many experts. */
+static bool find_recent(struct reader *reader, const char *name, uint32_t *template)
+{
+	struct layer_name *split = &reader->split;
+	const char *begin = name + split->expert_at, *end = begin;
+	uint32_t number = 0;
+
+	if (!split->expert_at || strncmp(reader->name, name, split->expert_at) != 0) {
+		reader->n_recent = 0;
+		return false;
+	}
+	for (; *end >= '0' && *end <= '9' && end < begin + 9; end++)
+		number = 10 * number + (uint32_t)(*end - '0');
+	for (size_t i = 0; i < reader->n_recent && end > begin; i++)
+		if (!strcmp(reader->recent[i].end, end)) {
+			split->expert = number;
+			*template = reader->recent[i].template;
+			return true;
+		}
+	return false;
+}
+
+/* Returns the template of a name that was split. */
+static uint32_t find_template(struct expect *expect, struct reader *reader,
+			      const struct st_tensor *tensor)
+{
+	const struct layer_name *split = &reader->split;
+	size_t n_templates = expect->names.n;
+	uint32_t template;
+
+	reader->rest.len = 0;
+	layer_name_template(split, tensor->name, &reader->rest);
+	template = expect_template(expect, reader->rest.data, reader->rest.len);
+	if (template >= n_templates)
+		expect_template_learn(expect, template, tensor, split);
+	if (split->expert_at && reader->n_recent < N_RECENT) {
+		reader->recent[reader->n_recent].end =
+			strchrnul(tensor->name + split->expert_at, '.');
+		reader->recent[reader->n_recent++].template = template;
+	}
+	return template;
+}
+
 static void read_name(struct expect *expect, struct reader *reader, uint32_t i)
 {
 	const struct st_tensor *tensor = expect->checkpoint->by_name[i].tensor;
 	struct cell cell = { .tensor = i, .expert = EXPECT_NONE };
-	size_t n_templates = expect->names.n;
 	struct layer_name *split = &reader->split;
+	bool recent = find_recent(reader, tensor->name, &cell.template);
 	const uint32_t *parts;
 
-	layer_name_next(split, reader->name, tensor->name);
+	if (!recent)
+		layer_name_next(split, reader->name, tensor->name);
 	reader->name = tensor->name;
+	if (!split->expert_at || !split->expert) {
+		ARRAY_GROW(expect->outline, expect->n_outline);
+		expect->outline[expect->n_outline++] = expect->checkpoint->by_name[i];
+	}
 	if (!split->stack_len) {
 		ARRAY_GROW(expect->outside, expect->n_outside);
 		expect->outside[expect->n_outside++] = i;
 		return;
 	}
 	cell.layer = find_layer(expect, reader, tensor->name, split);
-	reader->rest.len = 0;
-	layer_name_template(split, tensor->name, &reader->rest);
-	cell.template = expect_template(expect, reader->rest.data, reader->rest.len);
-	if (cell.template >= n_templates)
-		expect_template_learn(expect, cell.template, tensor, split);
+	if (!recent)
+		cell.template = find_template(expect, reader, tensor);
 	expect->stacks[expect->layers[cell.layer].stack].bytes += st_tensor_size(tensor);
 	if (split->expert_at)
 		cell.expert = split->expert;
@@ -154,7 +207,7 @@ static uint32_t key_of(const struct cell *cell, bool by_layer)
 static void sort_cells(struct expect *expect, bool by_layer, size_t n)
 {
 	size_t *ends = xcalloc(n + 1, sizeof *ends);
-	struct cell *sorted = xcalloc(expect->n_cells, sizeof *sorted);
+	struct cell *sorted = xreallocarray(NULL, expect->n_cells + 1, sizeof *sorted);
 
 	for (size_t i = 0; i < expect->n_cells; i++)
 		ends[key_of(&expect->cells[i], by_layer) + 1]++;
@@ -191,7 +244,6 @@ static void make_members(struct expect *expect)
 	struct expect_member *member = NULL;
 	size_t n = 0;
 
-	expect->members = xcalloc(expect->n_cells, sizeof *expect->members);
 	for (size_t i = 0; i < expect->n_cells; i++) {
 		const struct cell *cell = &expect->cells[i];
 		struct expect_layer *layer = &expect->layers[cell->layer];
@@ -199,6 +251,7 @@ static void make_members(struct expect *expect)
 		if (!member || !layer->n || member->template != cell->template) {
 			if (!layer->n++)
 				layer->first = n;
+			ARRAY_GROW(expect->members, n);
 			member = &expect->members[n++];
 			*member = (struct expect_member){ cell->template, (uint32_t)i, 0, 0 };
 		}

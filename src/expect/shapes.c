@@ -100,7 +100,7 @@ static void compare_experts(struct expect *expect, const struct expect_member *m
 
 void expect_shapes(struct expect *expect)
 {
-	struct one *ones = xcalloc(expect->n_cells, sizeof *ones);
+	struct one *ones = NULL;
 	size_t n = 0;
 
 	for (uint32_t l = 0; l < expect->n_layers; l++)
@@ -112,6 +112,7 @@ void expect_shapes(struct expect *expect)
 			if (!stack->is_uniform)
 				continue;
 			compare_experts(expect, member);
+			ARRAY_GROW(ones, n);
 			ones[n++] = (struct one){ layer->declared,
 						  member->template,
 						  layer->stack,

@@ -93,7 +93,9 @@ struct expect {
 	const struct stack *main; /* of the language model; NULL: none */
 	size_t n_outside;
 	uint32_t *outside; /* tensors in no layer */
-	bool predicts;	   /* there is multi-token prediction */
+	size_t n_outline;
+	struct tensor_ref *outline; /* all tensors but of experts after the first, by name */
+	bool predicts;		    /* there is multi-token prediction */
 };
 
 /* Adds a gap of n tensors; format is for its message. */

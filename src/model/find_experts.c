@@ -168,18 +168,21 @@ static bool has_stacks(const struct search *search, const char *prefix)
 static int find_experts(struct search *search, const char *prefix, struct layer_ref *layer)
 {
 	const struct model *model = search->model;
-	size_t n_expected = layer->linear[LINEAR_ROUTER].n;
+	bool clamped = model->arch->clamped && !is_split(search, prefix);
+	bool stacked = !clamped && has_stacks(search, prefix);
 	size_t hidden = layer->linear[LINEAR_LATENT_IN].weight ? layer->linear[LINEAR_LATENT_IN].n
 							       : model->hidden;
 	int first = model->activation == ACT_SRELU ? EXPERT_ROLE_UP : EXPERT_ROLE_GATE;
 
-	layer->experts = xcalloc(n_expected, sizeof *layer->experts);
-	layer->n_experts = n_expected;
-	if (model->arch->clamped && !is_split(search, prefix))
+	layer->n_experts = layer->linear[LINEAR_ROUTER].n;
+	if (model->first_expert && !clamped && !stacked)
+		layer->n_experts = 1;
+	layer->experts = xcalloc(layer->n_experts, sizeof *layer->experts);
+	if (clamped)
 		return find_clamped_experts(search, prefix, layer);
-	if (has_stacks(search, prefix))
+	if (stacked)
 		return find_stacked_experts(search, prefix, layer);
-	for (size_t e = 0; e < n_expected; e++) {
+	for (size_t e = 0; e < layer->n_experts; e++) {
 		for (int i = first; i <= EXPERT_ROLE_DOWN; i++) {
 			const char *pattern = search_expert_name(search, (enum expert_role)i);
 			char *module = xasprintf(pattern, e);

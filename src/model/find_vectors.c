@@ -110,7 +110,7 @@ static size_t vector_length(const struct model *model, const struct layer_ref *l
 		return model->latent.kv_lora_rank;
 	case VECTOR_ROUTER_BIAS:
 	case VECTOR_EXPERT_SCALES:
-		return layer->n_experts;
+		return layer->linear[LINEAR_ROUTER].n;
 	case VECTOR_LAYER_SCALE:
 		return 1;
 	case VECTOR_SINKS:
@@ -204,7 +204,7 @@ static int check_vector(const struct search *search, const struct layer_ref *lay
 	    is_vector_of_heads(ref, search->model->delta.n_heads))
 		return 0;
 	if (role == VECTOR_ROUTER_BIAS && ref->tensor->n_dims == 2 && ref->tensor->shape[0] == 1 &&
-	    ref->tensor->shape[1] == layer->n_experts)
+	    ref->tensor->shape[1] == layer->linear[LINEAR_ROUTER].n)
 		return 0; /* ERNIE: a row of a matrix */
 	if (role == VECTOR_A_LOG && layer->mixer == MIXER_MAMBA1)
 		return search_check_matrix(ref, search->model->mamba1.n_channels,

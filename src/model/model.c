@@ -102,26 +102,40 @@ static int open_steps(struct model *model, const struct model_config *config, co
 	return rc;
 }
 
-int model_open(struct model *model, const struct checkpoint *checkpoint, const char *advice,
-	       struct err *err)
+static int open_model(struct model *model, struct err *err)
 {
+	const struct buf *text = &model->checkpoint->config;
 	struct model_config config = { 0 };
 	json_t *root = NULL;
 	int rc = -1;
 
-	*model = (struct model){ .checkpoint = checkpoint, .advice = advice };
-	if (checkpoint->config.len == 0)
+	if (text->len == 0)
 		return err_set(err, ERR_INPUT, "'%s' has no config.json, which names the model",
-			       checkpoint->path);
-	if (!model_config_read(&config, &checkpoint->config, err)) {
-		root = json_decode_python(
-			(struct json_text){ checkpoint->config.data, checkpoint->config.len }, err);
+			       model->checkpoint->path);
+	if (!model_config_read(&config, text, err)) {
+		root = json_decode_python((struct json_text){ text->data, text->len }, err);
 		rc = root ? open_steps(model, &config, root, err) : -1;
 	}
 	json_decref(root);
 	model_config_release(&config);
 	if (rc)
 		model_release(model);
+	return rc;
+}
+
+int model_open(struct model *model, const struct checkpoint *checkpoint, const char *advice,
+	       struct err *err)
+{
+	*model = (struct model){ .checkpoint = checkpoint, .advice = advice };
+	return open_model(model, err);
+}
+
+int model_check(const struct checkpoint *checkpoint, struct err *err)
+{
+	struct model model = { .checkpoint = checkpoint, .advice = "", .first_expert = true };
+	int rc = open_model(&model, err);
+
+	model_release(&model);
 	return rc;
 }
 

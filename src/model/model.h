@@ -320,6 +320,7 @@ struct model {
 	const struct model_place *place;
 	const struct checkpoint *checkpoint;
 	const char *advice; /* of model_open() */
+	bool first_expert;  /* of model_check(): of matrices of experts, only the first are found */
 	size_t hidden, n_layers, n_heads, vocab_size;
 	/* of layers for which config.json states no others; layer_ref has each layer's */
 	size_t n_kv_heads;
@@ -470,6 +471,10 @@ enum model_misfit { MISFIT_MISSING = 1, MISFIT_SHAPE, MISFIT_UNEXPECTED };
 int model_open(struct model *model, const struct checkpoint *checkpoint, const char *advice,
 	       struct err *err);
 void model_release(struct model *model);
+
+/* Fails as model_open() does, for a checkpoint of which only the first expert of each layer needs
+ * to be listed. */
+int model_check(const struct checkpoint *checkpoint, struct err *err);
 
 /* Returns the number of tensors in branches for images and audio, with their projectors, which are
  * not run. */
