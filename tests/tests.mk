@@ -35,7 +35,7 @@ CXX_FLAGS = -std=gnu++20 $(CPPFLAGS) -Wall -Wextra $(if $(WERROR),-Werror) \
 SIMT_SRC  := $(filter-out %/cuda/device.cu %/cuda/devices.cu %/cublaslt_check.cu,$(GPU_SRC)) $(wildcard tests/simt/*.cc)
 SIMT_OBJ  := $(SIMT_SRC:%=$(BUILD)/simt/%.o) $(BUILD)/simt/kernels/backends.c.o
 # The tests that hold a GPU against the reference; tests/gpu.sh runs them on one.
-PARITY    := test_kernels test_kernels_values test_cast_transpose test_golden test_delayed \
+PARITY    := test_kernels test_kernels_values test_cast_transpose test_golden \
 	     test_executor test_executor_rows test_executor_attention \
 	     test_executor_attention_f16 test_executor_products \
 	     test_executor_gram test_executor_delta test_executor_scan \

@@ -484,7 +484,6 @@ extern "C" const struct backend backend_gpu = {
 	.cast_transpose = run_cast_transpose,
 	.norm = run_norm,
 	.activate = run_activate,
-	.delayed_update = gpu_delayed_update,
 	.in_place = &gpu_in_place,
 	.executor = &executor_gpu,
 };

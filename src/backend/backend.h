@@ -21,7 +21,6 @@
 #include "base/err.h"
 #include "num/activation.h"
 #include "num/dtype.h"
-#include "num/history.h"
 #include "num/norm.h"
 #include "num/qspec.h"
 #include "num/scale_grid.h"
@@ -190,11 +189,6 @@ struct backend {
 
 	void (*activate)(const struct activation_args *args, const struct qspec *spec,
 			 const struct fp8_out *out);
-
-	/* The end of a step of delayed scaling: rolls the histories and computes the scales of all
-	 * slots of slots[0 .. n-1], by delayed_slots_update().  On failure all of them stay
-	 * unchanged. */
-	void (*delayed_update)(const struct delayed_slots *slots, size_t n);
 
 	/* The same on matrices in the memory of a device.  NULL: takes none. */
 	const struct device_ops *in_place;

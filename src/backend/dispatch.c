@@ -288,17 +288,3 @@ void backend_activate(const struct backend *backend, const struct activation_arg
 	check_fp8_out(args->x.rows, args->x.cols, spec, out);
 	backend->activate(args, spec, out);
 }
-
-int backend_delayed_update(const struct backend *backend, const struct delayed_slots *slots,
-			   size_t n, struct err *err)
-{
-	for (size_t i = 0; i < n; i++) {
-		const struct delayed_slots *s = &slots[i];
-
-		assert(s->n == 0 || s->len > 0);
-		assert(s->n == 0 || (s->history && s->scale && s->fmax && s->reduced));
-		(void)s;
-	}
-	backend->delayed_update(slots, n);
-	return backend->failed(err) ? err_wrap(err, "the update of amax histories") : 0;
-}

@@ -60,8 +60,4 @@ void backend_norm(const struct backend *backend, const struct norm_args *args,
 void backend_activate(const struct backend *backend, const struct activation_args *args,
 		      const struct qspec *spec, const struct fp8_out *out);
 
-/* Returns 0, or the backend's error; then histories and scales are unchanged. */
-int backend_delayed_update(const struct backend *backend, const struct delayed_slots *slots,
-			   size_t n, struct err *err);
-
 #endif

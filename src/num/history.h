@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Delayed scaling: the update of one slot's amax history and scale at the end of a step.  Source:
- * TransformerEngine, recipe/delayed_scaling.cu, kernel_bulk.  Pure arithmetic: kernels that give a
- * slot to many threads (kernels/gpu/cast/delayed.cu) roll it in another order and get the same
- * bytes.
+ * TransformerEngine, recipe/delayed_scaling.cu, kernel_bulk.
  *
  * A history is h[0 .. len-1], len >= 1. h[0] is the running maximum of the current step, h[1] the
  * oldest earlier step, h[len-1] the latest one.

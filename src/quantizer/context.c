@@ -77,7 +77,7 @@ static size_t group_gather(struct context_stack *stack, size_t first, float *ama
 }
 
 /* Makes one reduction for each group, as TransformerEngine's reduce_and_update_fp8_tensors(), and
- * then one update for all slots. */
+ * then the update of all slots. */
 static int reduce_and_update(struct context_stack *stack, struct err *err)
 {
 	struct delayed_slots *slots = xcalloc(stack->n_touched, sizeof *slots), *next = slots;
@@ -100,8 +100,8 @@ static int reduce_and_update(struct context_stack *stack, struct err *err)
 		rc = group_reduce_max(group, amaxes + n_reduced, n, err);
 		n_reduced += n;
 	}
-	if (!rc && stack->n_touched > 0)
-		rc = backend_delayed_update(stack->backend, slots, stack->n_touched, err);
+	for (size_t i = 0; !rc && i < stack->n_touched; i++)
+		delayed_slots_update(&slots[i]);
 	free(amaxes);
 	free(slots);
 	free(stack->touched);

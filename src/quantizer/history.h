@@ -23,7 +23,7 @@ struct history {
 void history_init(struct history *history, size_t len, size_t n_slots);
 void history_release(struct history *history);
 
-/* Returns the argument of backend_delayed_update() at the end of a step.  reduced: (n_slots), the
+/* Returns the argument of delayed_slots_update() at the end of a step.  reduced: (n_slots), the
  * reduced amaxes of this step, which the caller owns.  The result points into history and
  * reduced. */
 struct delayed_slots history_slots(const struct history *history, const float *reduced,

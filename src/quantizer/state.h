@@ -37,7 +37,7 @@ void recipe_state_release(struct recipe_state *state);
 /* Fills quantizers (n_slots), with both usages and padded scales.  They point into the state. */
 void recipe_state_make_quantizers(struct recipe_state *state, struct quantizer *quantizers);
 
-/* Returns the argument of backend_delayed_update() at the end of a step.  reduced: (n_slots), the
+/* Returns the argument of delayed_slots_update() at the end of a step.  reduced: (n_slots), the
  * reduced amaxes of this step, which the caller owns.  The result points into state and reduced. */
 struct delayed_slots recipe_state_slots(struct recipe_state *state, const float *reduced);
 

@@ -208,33 +208,6 @@ static void a_full_gpu_takes_smaller_bands(void **state)
 	}
 }
 
-/* The update of histories tells by itself; until the last call it needs went well, nothing has
- * changed. */
-static void a_failed_update_changes_nothing(void **state)
-{
-	float history[] = { 7, 9, 0, 0, 0, 0 }, scale[] = { 1, 1 };
-	const float fmax[] = { 448, 448 }, reduced[] = { 7, 14 };
-	const struct delayed_slots slots = { 3, 2, history, scale, fmax, reduced, AMAX_MAX };
-	struct err err;
-	long n = 0;
-	int rc;
-
-	(void)state;
-	do {
-		simt_calls_left = n++;
-		rc = backend_delayed_update(cuda(), &slots, 1, &err);
-		simt_calls_left = -1;
-		assert_true(history[0] == (rc ? 7 : 0) && history[1] == (rc ? 9 : 0));
-		assert_true(history[4] == (rc ? 0 : 7) && history[5] == (rc ? 0 : 14));
-		assert_true(scale[0] == (rc ? 1 : 64) && scale[1] == (rc ? 1 : 32));
-		if (rc)
-			assert_int_equal(strncmp(err.message, "the update of amax histories: ", 30),
-					 0);
-	} while (rc);
-	assert_int_equal(
-		n, 8); /* two pieces of memory, two copies there, a launch, one back, the wait */
-}
-
 /* Whether "auto" takes the GPU for forward passes where *left, a count of simt's, is n.  Its
  * self-test leaves nothing behind. */
 static bool takes_gpu(long *left, long n)
@@ -353,7 +326,6 @@ int main(void)
 		cmocka_unit_test(capabilities_follow_the_architecture),
 		cmocka_unit_test(a_failed_call_is_told_once),
 		cmocka_unit_test(a_full_gpu_takes_smaller_bands),
-		cmocka_unit_test(a_failed_update_changes_nothing),
 		cmocka_unit_test(auto_takes_a_gpu_for_forward_passes_alone),
 		cmocka_unit_test(a_failed_self_test_refuses_the_gpu),
 		cmocka_unit_test(a_wrong_product_refuses_the_gpu),

@@ -296,58 +296,6 @@ static void a_failed_reduction_updates_nothing(void **state)
 	context_stack_release(&stack);
 }
 
-static int n_updates;
-static size_t n_updated;
-
-static void update_counted(const struct delayed_slots *slots, size_t n)
-{
-	n_updates++;
-	for (size_t i = 0; i < n; i++)
-		n_updated += slots[i].n;
-}
-
-static int device_lost(struct err *err)
-{
-	return err_set(err, ERR_SYSTEM, "cudaMalloc on GPU 0: unknown error");
-}
-
-/* Whatever the groups, the backend is called once with all slots; what it could not do, the exit
- * tells. */
-static void all_groups_are_one_update(void **state)
-{
-	struct recipe alone = *find("delayed");
-	struct group groups[1];
-	struct context on = { .enabled = true, .recipe = find("delayed"), .group = groups }, saved;
-	struct backend counting = *backend_select("auto", &(struct err){ 0 });
-	struct context_stack stack = { .backend = &counting };
-	struct recipe_state s[3];
-	struct err err = { 0 };
-
-	(void)state;
-	counting.delayed_update = update_counted;
-	alone.reduce_amax = false;
-	group_threads_open(groups, 1);
-	recipe_state_init(&s[0], on.recipe, MODE_FORWARD, 2);
-	recipe_state_init(&s[1], &alone, MODE_FORWARD, 1);
-	recipe_state_init(&s[2], on.recipe, MODE_BACKWARD, 1);
-	for (int step = 0; step < 3; step++) {
-		if (step == 2)
-			counting.failed = device_lost;
-		assert_int_equal(context_enter(&stack, &on, &saved, &err), 0);
-		for (int i = 0; i < 3 && step > 0; i++)
-			context_touch(&stack, &s[i]);
-		assert_int_equal(context_exit(&stack, &saved, &err), step == 2 ? -1 : 0);
-		assert_int_equal(n_updates, step);
-		assert_int_equal(n_updated, step * (6 + 3 + 2));
-	}
-	assert_string_equal(err.message,
-			    "the update of amax histories: cudaMalloc on GPU 0: unknown error");
-	for (int i = 0; i < 3; i++)
-		recipe_state_release(&s[i]);
-	group_threads_close(groups);
-	context_stack_release(&stack);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -358,7 +306,6 @@ int main(void)
 		cmocka_unit_test(threads_reduce_to_the_largest_amax),
 		cmocka_unit_test(threads_that_disagree_are_told),
 		cmocka_unit_test(a_failed_reduction_updates_nothing),
-		cmocka_unit_test(all_groups_are_one_update),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -98,12 +98,6 @@ void cpu_cast_transpose(const struct matrix *x, const struct qspec *spec, const 
 	cast_transpose_write(&source, spec, out);
 }
 
-void cpu_delayed_update(const struct delayed_slots *slots, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		delayed_slots_update(&slots[i]);
-}
-
 /* Supports every spec: products take the codes' fp32 values. */
 int cpu_supports(const struct qspec *spec, struct err *err)
 {

@@ -29,12 +29,10 @@ void cpu_norm(const struct norm_args *args, const struct qspec *spec, const stru
 void cpu_activate(const struct activation_args *args, const struct qspec *spec,
 		  const struct fp8_out *out);
 void cpu_error(const struct matrix *x, const struct quant_in *q, struct error_stats *stats);
-void cpu_delayed_update(const struct delayed_slots *slots, size_t n);
 
 /* The members of a struct backend that these functions fill. */
 #define CPU_CAST_TRANSPOSE                                                                    \
 	.failed = cpu_failed, .supports = cpu_supports, .cast_transpose = cpu_cast_transpose, \
-	.norm = cpu_norm, .activate = cpu_activate, .delayed_update = cpu_delayed_update,     \
-	.executor = &executor_cpu
+	.norm = cpu_norm, .activate = cpu_activate, .executor = &executor_cpu
 
 #endif

@@ -33,7 +33,4 @@ void gpu_norm(struct device_stream *stream, const struct norm_args *args, const 
 void gpu_activate(struct device_stream *stream, const struct activation_args *args,
 		  const struct qspec *spec, const struct fp8_out *out, unsigned long long *counts);
 
-/* The function of the backend's row: pointers of the host, one launch for all slots. */
-void gpu_delayed_update(const struct delayed_slots *slots, size_t n);
-
 #endif
