@@ -259,7 +259,7 @@ static void band_quantize(const struct bench *b, size_t row)
 
 	band.data = static_cast<const uint16_t *>(band.data) + row * COLS;
 	band.rows = HOST_BAND;
-	backend_quantize(b->backend, &band, &spec, &out);
+	backend_cast(b->backend, &band, &spec, NULL, 0, &out);
 	if (backend_failed(b->backend, "x", &err))
 		die("a conversion", err.message);
 }

@@ -156,7 +156,7 @@ static void work_once(const struct work *w)
 			amax = AMAX_OF_FILL;
 			backend_cast(b->backend, &x, spec, &amax, 1, &out);
 		} else {
-			backend_quantize(b->backend, &x, spec, &out);
+			backend_cast(b->backend, &x, spec, NULL, 0, &out);
 		}
 		break;
 	case AMAX_AND_CAST:

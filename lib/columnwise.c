@@ -136,10 +136,7 @@ static void panel_quantize(const struct columnwise *c, const struct matrix *pane
 		spec.arith = ARITH_GIVEN;
 		spec.pow2 = false;
 	}
-	if (amax)
-		backend_cast(backend, panel, &spec, amax, 1, out);
-	else
-		backend_quantize(backend, panel, &spec, out);
+	backend_cast(backend, panel, &spec, amax, 1, out);
 }
 
 /* Sets where the codes of a panel go: to the tensor, or to memory that is transposed back. */

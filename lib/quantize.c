@@ -136,6 +136,7 @@ static int cast_band(void *context, int worker, size_t item, struct err *err)
 	struct tiles tiles = { i, job->amax ? 0 : first / spec.tile.rows, 0,
 			       tile_count(x.rows, spec.tile.rows),
 			       tile_count(x.cols, spec.tile.cols) };
+	const float *amax = job->amax ? &job->amax[i * job->n_bands] : NULL;
 	float other = 0;
 	struct quant_out out = { .codes = stack_at(&job->rowwise.codes, i, first),
 				 .stride = job->rowwise.codes.stride,
@@ -146,16 +147,14 @@ static int cast_band(void *context, int worker, size_t item, struct err *err)
 		return -1;
 	if (job->amax && first)
 		out.scale_inv = &other;
-	if (!job->amax) {
-		backend_quantize(backend, &x, &spec, &out);
-		scales_place(&job->rowwise, &tiles, &out);
-	} else if (job->q->scale) {
+	if (job->amax && job->q->scale) {
 		spec.arith = ARITH_GIVEN;
 		spec.pow2 = false;
-		backend_cast(backend, &x, &spec, job->q->scale, 1, &out);
-	} else {
-		backend_cast(backend, &x, &spec, &job->amax[i * job->n_bands], 1, &out);
+		amax = job->q->scale;
 	}
+	backend_cast(backend, &x, &spec, amax, 1, &out);
+	if (!job->amax)
+		scales_place(&job->rowwise, &tiles, &out);
 	return backend_failed(backend, "x", err);
 }
 

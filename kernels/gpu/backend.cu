@@ -219,7 +219,7 @@ static void quantize_band(struct device_stream *stream, const struct matrix *x,
 }
 
 /* If amax must be computed, a band has whole tiles. */
-static void quantize(const struct matrix *x, const struct qspec *spec, const float *amax,
+static void run_cast(const struct matrix *x, const struct qspec *spec, const float *amax,
 		     size_t amax_stride, const struct quant_out *out)
 {
 	struct tile tile = spec->tile;
@@ -236,18 +236,6 @@ static void quantize(const struct matrix *x, const struct qspec *spec, const flo
 		quantize_band(stream, &band, spec, amax ? amax + row * amax_stride : NULL,
 			      amax_stride, &to);
 	});
-}
-
-static void run_quantize(const struct matrix *x, const struct qspec *spec,
-			 const struct quant_out *out)
-{
-	quantize(x, spec, NULL, 0, out);
-}
-
-static void run_cast(const struct matrix *x, const struct qspec *spec, const float *amax,
-		     size_t amax_stride, const struct quant_out *out)
-{
-	quantize(x, spec, amax, amax_stride, out);
 }
 
 static void dequantize_band(struct device_stream *stream, const struct quant_in *q,
@@ -475,9 +463,8 @@ extern "C" const struct backend backend_gpu = {
 	.use_devices = device_use,
 	.failed = stream_failed,
 	.amax = run_amax,
-	.quantize = run_quantize,
-	.quantize_fp4 = NULL,
 	.cast = run_cast,
+	.quantize_fp4 = NULL,
 	.dequantize = run_dequantize,
 	.error = NULL,
 	.supports = gpu_gemm_takes,

@@ -144,10 +144,12 @@ struct backend {
 	void (*amax)(const struct matrix *x, struct tile tile, float *amax, size_t amax_stride,
 		     uint64_t *n_nonfinite);
 
-	/* Computes the amax of each tile, its scale, the codes and their scale_inv in one pass.  x
-	 * holds whole tiles; the last ones may be ragged. */
-	void (*quantize)(const struct matrix *x, const struct qspec *spec,
-			 const struct quant_out *out);
+	/* Writes codes and their scale_inv.  amax NULL: x holds whole tiles, the last ones may be
+	 * ragged, and the amax of each is computed in the same pass.  Else amax (the tile grid of
+	 * x, with row stride amax_stride) is that of the whole tiles, taken before, which may be
+	 * larger than x; with ARITH_GIVEN it holds scales. */
+	void (*cast)(const struct matrix *x, const struct qspec *spec, const float *amax,
+		     size_t amax_stride, const struct quant_out *out);
 
 	/* The same of the values of an MXFP4 matrix in fp32.  Adds to *n_changed how many values
 	 * code * scale_inv differ from them in a bit.  Returns false, with nothing added, where it
@@ -155,12 +157,6 @@ struct backend {
 	 * wide, values that may be beyond fp32.  NULL: takes none. */
 	bool (*quantize_fp4)(const struct fp4_matrix *x, const struct qspec *spec,
 			     const struct quant_out *out, uint64_t *n_changed);
-
-	/* quantize() where a tile is larger than x.  amax (the tile grid of x, with row stride
-	 * amax_stride) is that of the whole tiles, taken before; with ARITH_GIVEN it holds scales.
-	 * Writes codes and scale_inv. */
-	void (*cast)(const struct matrix *x, const struct qspec *spec, const float *amax,
-		     size_t amax_stride, const struct quant_out *out);
 
 	/* y = (T)((float)code * scale_inv): one product and one rounding; y is BF16, F16 or F32.
 	 * E8M0: the factor is 2^(byte-127), 0xFF is NaN. */

@@ -168,16 +168,6 @@ void backend_amax(const struct backend *backend, const struct matrix *x, struct 
 	backend->amax(x, tile, amax, amax_stride, n_nonfinite);
 }
 
-void backend_quantize(const struct backend *backend, const struct matrix *x,
-		      const struct qspec *spec, const struct quant_out *out)
-{
-	check_matrix(x);
-	check_spec(spec);
-	check_out(x, spec, out);
-	assert(spec->arith != ARITH_GIVEN);
-	backend->quantize(x, spec, out);
-}
-
 bool backend_quantize_fp4(const struct backend *backend, const struct fp4_matrix *x,
 			  const struct qspec *spec, const struct quant_out *out,
 			  uint64_t *n_changed)
@@ -196,7 +186,8 @@ void backend_cast(const struct backend *backend, const struct matrix *x, const s
 	check_matrix(x);
 	check_spec(spec);
 	check_out(x, spec, out);
-	assert(amax_stride >= tile_count(x->cols, spec->tile.cols));
+	assert(amax ? amax_stride >= tile_count(x->cols, spec->tile.cols)
+		    : spec->arith != ARITH_GIVEN);
 	backend->cast(x, spec, amax, amax_stride, out);
 }
 

@@ -41,8 +41,6 @@ int backend_failed(const struct backend *backend, const char *tensor, struct err
  * the caller and fail an assertion. */
 void backend_amax(const struct backend *backend, const struct matrix *x, struct tile tile,
 		  float *amax, size_t amax_stride, uint64_t *n_nonfinite);
-void backend_quantize(const struct backend *backend, const struct matrix *x,
-		      const struct qspec *spec, const struct quant_out *out);
 bool backend_quantize_fp4(const struct backend *backend, const struct fp4_matrix *x,
 			  const struct qspec *spec, const struct quant_out *out,
 			  uint64_t *n_changed);

@@ -183,8 +183,8 @@ struct cast_counts {
 };
 
 /* The values of x in FP8: y = code * scale_inv, rounded to the type of y.  Codes and scales are
- * as by backend.h's quantize(), to the bit, of any backend; with ARITH_GIVEN, whose tile is the
- * whole of x, the codes are as by its cast() with `scale`, and scale_inv is as given. */
+ * as by backend.h's cast(), to the bit, of any backend; with ARITH_GIVEN, whose tile is the
+ * whole of x, the codes are as by it with `scale`, and scale_inv is as given. */
 struct round_fp8_args {
 	const float *x; /* (n_rows, n_cols) */
 	size_t n_rows, n_cols;

@@ -84,10 +84,8 @@ static void convert(const struct backend *backend, const struct matrix *x, const
 
 	memset(outcome, 0, sizeof *outcome);
 	backend_amax(backend, x, spec->tile, outcome->amax, across, &outcome->n_nonfinite);
-	if (spec->tile.rows == WHOLE)
-		backend_cast(backend, x, spec, outcome->amax, across, &out);
-	else
-		backend_quantize(backend, x, spec, &out);
+	backend_cast(backend, x, spec, spec->tile.rows == WHOLE ? outcome->amax : NULL, across,
+		     &out);
 	backend_dequantize(backend, &in, DT_F32, outcome->back, COLS);
 }
 

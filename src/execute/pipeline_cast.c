@@ -210,18 +210,14 @@ static int quantize_values(struct pipeline *pipeline, const struct band *band,
 {
 	const struct unit *unit = request->unit;
 	const struct qspec *spec = rounded->spec;
+	const float *amax = NULL; /* of whole matrices, or of rows */
 
 	if (source_read(&pipeline->source, request, &rounded->x, err))
 		return -1;
-	if (unit_needs_amax(unit, spec, &pipeline->limits)) {
-		const float *amax = pipeline_known_amax(pipeline, band->unit);
-
-		/* of whole matrices, or of rows */
-		amax += unit_tile_row(unit, spec->tile, band->rect.row);
-		backend_cast(pipeline->backend, &rounded->x, spec, amax, 1, rounded->out);
-	} else {
-		backend_quantize(pipeline->backend, &rounded->x, spec, rounded->out);
-	}
+	if (unit_needs_amax(unit, spec, &pipeline->limits))
+		amax = pipeline_known_amax(pipeline, band->unit) +
+		       unit_tile_row(unit, spec->tile, band->rect.row);
+	backend_cast(pipeline->backend, &rounded->x, spec, amax, 1, rounded->out);
 	if (unit->low_bit)
 		band_compare(pipeline, band, rounded, request->buffers.raw);
 	return 0;

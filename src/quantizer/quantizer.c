@@ -75,13 +75,11 @@ static void quantize_plain(const struct quantizer *q, const struct backend *back
 	struct qspec given = q->spec;
 	uint64_t counted_by_cast = 0;
 
-	if (!q->scale) {
-		backend_quantize(backend, x, &q->spec, &out);
-		return;
+	if (q->scale) {
+		given.arith = ARITH_GIVEN;
+		given.pow2 = false;
+		quantizer_calibrate(q, backend, x, &counted_by_cast);
 	}
-	given.arith = ARITH_GIVEN;
-	given.pow2 = false;
-	quantizer_calibrate(q, backend, x, &counted_by_cast);
 	backend_cast(backend, x, &given, q->scale, 1, &out);
 }
 

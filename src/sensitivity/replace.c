@@ -184,10 +184,7 @@ static int to_fp8(struct round *round, int worker, const struct weight_matrix *m
 		return -1;
 	in.codes = out.codes = own->codes.data;
 	in.scale_inv = out.scale_inv = own->scales.data;
-	if (amax)
-		backend_cast(backend, &x, spec, amax, 1, &out);
-	else
-		backend_quantize(backend, &x, spec, &out);
+	backend_cast(backend, &x, spec, amax, 1, &out);
 	backend_dequantize(backend, &in, DT_F32, matrix->values, k);
 	return backend_failed(backend, matrix->ref->weight->tensor->name, err);
 }

@@ -102,7 +102,7 @@ static void run_all(const float *values)
 	uint64_t n_nonfinite = 0;
 
 	backend_amax(cuda(), &x, block.tile, amax, 2, &n_nonfinite);
-	backend_quantize(cuda(), &x, &block, &out);
+	backend_cast(cuda(), &x, &block, NULL, 0, &out);
 	backend_cast(cuda(), &x, &block, amax, 2, &out);
 	backend_dequantize(cuda(), &in, DT_F32, y, COLS);
 	backend_cast_transpose(cuda(), &x, &block, &both);
@@ -168,7 +168,7 @@ static int write_all(const float *values, struct tile tile, struct written *w, s
 	memset(w, 0, sizeof *w);
 	backend_amax(cuda(), &x, tile, w->amax, across, &w->n_nonfinite);
 	if (tile.rows != WHOLE)
-		backend_quantize(cuda(), &x, &spec, &out);
+		backend_cast(cuda(), &x, &spec, NULL, 0, &out);
 	backend_cast(cuda(), &x, &spec, w->amax, across, &out);
 	backend_dequantize(cuda(), &in, DT_F32, w->y, COLS);
 	return backend_failed(cuda(), "a.weight", err);

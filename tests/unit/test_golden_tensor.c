@@ -35,7 +35,7 @@ static void case_check(const struct text *t, const struct input *in, const struc
 
 	assert_true(codes && scales);
 	golden_spec_parse(&spec, fields + 4);
-	backend_quantize(backend, &x, &spec, &out);
+	backend_cast(backend, &x, &spec, NULL, 0, &out);
 	if (!hash_is(fields[8], codes, in->rows * in->cols))
 		fail_msg("%s:%d: %s: other codes; the first: %02x%02x%02x%02x, of %s", t->name,
 			 t->line_no, backend->name, codes[0], codes[1], codes[2], codes[3],

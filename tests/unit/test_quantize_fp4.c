@@ -123,7 +123,7 @@ static bool check_backends(const struct packed *packed, const struct qspec *spec
 	uint64_t changed;
 
 	output_init(&want, &packed->values, spec, spaced);
-	backend_quantize(backends[0], &packed->values, spec, &want.out);
+	backend_cast(backends[0], &packed->values, spec, NULL, 0, &want.out);
 	changed = count_changed(packed, &want);
 	for (const struct backend *const *b = backends; *b; b++) {
 		uint64_t n_changed = 7;

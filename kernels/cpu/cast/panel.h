@@ -104,7 +104,7 @@ struct row_ops {
 /* The functions of the same names in struct backend, over panels. */
 void panel_amax(const struct row_ops *ops, const struct matrix *x, struct tile tile, float *amax,
 		size_t amax_stride, uint64_t *n_nonfinite);
-/* amax NULL: computes it here (as quantize() of a backend), else as cast(). */
+/* As cast() of a backend. */
 void panel_quantize(const struct row_ops *ops, const struct matrix *x, const struct qspec *spec,
 		    const float *amax, size_t amax_stride, const struct quant_out *out);
 void panel_dequantize(const struct row_ops *ops, const struct quant_in *q, enum dtype dtype,

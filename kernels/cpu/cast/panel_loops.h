@@ -288,12 +288,6 @@ static void rows_amax(const struct matrix *x, struct tile tile, float *amax, siz
 	panel_amax(&ops, x, tile, amax, amax_stride, n_nonfinite);
 }
 
-static void rows_quantize(const struct matrix *x, const struct qspec *spec,
-			  const struct quant_out *out)
-{
-	panel_quantize(&ops, x, spec, NULL, 0, out);
-}
-
 static void rows_cast(const struct matrix *x, const struct qspec *spec, const float *amax,
 		      size_t amax_stride, const struct quant_out *out)
 {
@@ -311,8 +305,8 @@ static void rows_error(const struct matrix *x, const struct quant_in *q, struct 
 }
 
 /* The members of a struct backend that these functions fill. */
-#define PANEL_BACKEND                                                    \
-	.amax = rows_amax, .quantize = rows_quantize, .cast = rows_cast, \
-	.quantize_fp4 = cpu_quantize_fp4, .dequantize = rows_dequantize, .error = rows_error
+#define PANEL_BACKEND                                                           \
+	.amax = rows_amax, .cast = rows_cast, .quantize_fp4 = cpu_quantize_fp4, \
+	.dequantize = rows_dequantize, .error = rows_error
 
 #endif

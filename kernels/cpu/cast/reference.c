@@ -52,7 +52,7 @@ static void span_cast(const struct matrix *x, struct tile_span s, const struct q
 }
 
 /* amax: of each tile; NULL: computes it here. */
-static void quantize_tiles(const struct matrix *x, const struct qspec *spec, const float *amax,
+static void reference_cast(const struct matrix *x, const struct qspec *spec, const float *amax,
 			   size_t amax_stride, const struct quant_out *out)
 {
 	float limit = scale_limit(x->dtype, spec->tile);
@@ -70,18 +70,6 @@ static void quantize_tiles(const struct matrix *x, const struct qspec *spec, con
 					scaling);
 		}
 	}
-}
-
-static void reference_quantize(const struct matrix *x, const struct qspec *spec,
-			       const struct quant_out *out)
-{
-	quantize_tiles(x, spec, NULL, 0, out);
-}
-
-static void reference_cast(const struct matrix *x, const struct qspec *spec, const float *amax,
-			   size_t amax_stride, const struct quant_out *out)
-{
-	quantize_tiles(x, spec, amax, amax_stride, out);
 }
 
 static void element_store(void *y, enum dtype dtype, size_t i, float v)
@@ -167,7 +155,6 @@ const struct backend backend_reference = {
 	.rank = 1,
 	.unusable = reference_unusable,
 	.amax = reference_amax,
-	.quantize = reference_quantize,
 	.cast = reference_cast,
 	.dequantize = reference_dequantize,
 	.error = cpu_error,

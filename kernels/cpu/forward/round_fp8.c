@@ -88,10 +88,7 @@ static void band_run(const struct backend *backend, const struct row_band *band,
 									     : out.scale_inv,
 				     .scale_stride = n_across };
 
-	if (band->amaxes)
-		backend_cast(backend, &x, spec, band->amaxes, n_across, &out);
-	else
-		backend_quantize(backend, &x, spec, &out);
+	backend_cast(backend, &x, spec, band->amaxes, n_across, &out);
 	if (args->counts) {
 		args->counts->n_saturated += stats.saturated;
 		args->counts->n_zeros += count_zeros(x.data, out.codes, band->n * cols);

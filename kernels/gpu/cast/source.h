@@ -8,6 +8,7 @@
 #define FP8CONV_KERNELS_GPU_CAST_SOURCE_H
 
 #include "num/norm.h"
+#include "num/scale.h"
 #include "kernels/gpu/activate.h"
 #include "kernels/gpu/cast/cast.h"
 #include "kernels/gpu/cast/load.h"

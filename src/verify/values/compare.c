@@ -88,7 +88,7 @@ static void expect_cast(const struct verify *verify, const struct comparison *co
 	float *amaxes = &amax;
 
 	if (spec.tile.rows != WHOLE && !arithmetic->quantize) {
-		backend_quantize(verify->run.backend, x, &spec, &out);
+		backend_cast(verify->run.backend, x, &spec, NULL, 0, &out);
 		return;
 	}
 	if (spec.tile.rows != WHOLE) {

@@ -175,14 +175,14 @@ void parity_check(const struct sample *s, const struct qspec *spec, struct layou
 
 	output_init(&quantized, &s->x, spec, l);
 	output_init(&cast, &s->x, spec, l);
-	backend_quantize(reference, &s->x, spec, &quantized.out);
+	backend_cast(reference, &s->x, spec, NULL, 0, &quantized.out);
 	backend_cast(reference, &s->x, spec, amax, amax_stride, &cast.out);
 	for (const struct backend *const *b = backends; *b; b++) {
 		if (*b == reference || (*b)->unusable())
 			continue;
 		check_amax(reference, *b, s, spec);
 		output_init(&got, &s->x, spec, l);
-		backend_quantize(*b, &s->x, spec, &got.out);
+		backend_cast(*b, &s->x, spec, NULL, 0, &got.out);
 		outputs_check("quantize", *b, &quantized, &got);
 		check_dequantize(reference, *b, s, &got);
 		output_release(&got);
