@@ -36,8 +36,8 @@ static const struct product {
 struct work {
 	struct gemm *gemm;
 	enum dtype dtype;
-	struct gemm_weight *layers[N_LAYERS][N_PRODUCTS], *head;
-	struct gemm_weight *keys[N_BLOCKS], *values[N_BLOCKS];
+	struct executor_weight layers[N_LAYERS][N_PRODUCTS], head;
+	struct executor_weight keys[N_BLOCKS], values[N_BLOCKS];
 	bool attention;
 	int n_sequences; /* of this thread */
 };
@@ -50,18 +50,21 @@ static void check(int rc, const struct err *err)
 	exit(1);
 }
 
-static struct gemm_weight *weight(const struct work *work, struct product product)
+static struct executor_weight weight(const struct work *work, struct product product)
 {
 	void *data = matrix_new(work->dtype, product.n * product.k);
 	const char *rows = data;
-	struct gemm_weight *made;
+	struct executor_weight made = { .dtype = work->dtype,
+					.n = product.n,
+					.k = product.k,
+					.panel_rows = gemm_panel_rows(product.n) };
 	struct err err = { 0 };
 
-	check(gemm_weight_new(&made, work->gemm, work->dtype, product.n, product.k, &err), &err);
-	for (size_t panel = 0; panel < gemm_weight_panels(made); panel++) {
-		check(gemm_weight_set(made, panel, rows, &err), &err);
-		rows += gemm_weight_panel_rows(made, panel) * product.k * dtype_bits(work->dtype) /
-			8;
+	check(gemm_weight_init(work->gemm, &made, &err), &err);
+	for (size_t panel = 0; panel < executor_weight_panels(&made); panel++) {
+		check(gemm_weight_set(work->gemm, &made, panel, rows, &err), &err);
+		rows += executor_weight_panel_rows(&made, panel) * product.k *
+			dtype_bits(work->dtype) / 8;
 	}
 	free(data);
 	return made;
@@ -83,11 +86,11 @@ static void free_weights(struct work *work)
 {
 	for (size_t l = 0; l < N_LAYERS; l++)
 		for (size_t p = 0; p < N_PRODUCTS; p++)
-			gemm_weight_free(work->layers[l][p]);
-	gemm_weight_free(work->head);
+			gemm_weight_release(work->gemm, &work->layers[l][p]);
+	gemm_weight_release(work->gemm, &work->head);
 	for (size_t b = 0; b < N_BLOCKS; b++) {
-		gemm_weight_free(work->keys[b]);
-		gemm_weight_free(work->values[b]);
+		gemm_weight_release(work->gemm, &work->keys[b]);
+		gemm_weight_release(work->gemm, &work->values[b]);
 	}
 }
 
@@ -97,11 +100,19 @@ static void attend(const struct work *work, struct gemm_stream *stream, const vo
 
 	for (size_t h = 0; h < N_HEADS; h++) {
 		for (size_t b = 0; b < N_BLOCKS; b++) {
-			check(gemm_run(work->keys[b], stream,
-				       &(struct gemm_product){ x, QUERIES, y }, &err),
+			check(gemm_multiply(work->gemm, stream,
+					    &(struct multiply_args){ .weight = &work->keys[b],
+								     .x = x,
+								     .m = QUERIES,
+								     .y = y },
+					    &err),
 			      &err);
-			check(gemm_run(work->values[b], stream,
-				       &(struct gemm_product){ x, QUERIES, y }, &err),
+			check(gemm_multiply(work->gemm, stream,
+					    &(struct multiply_args){ .weight = &work->values[b],
+								     .x = x,
+								     .m = QUERIES,
+								     .y = y },
+					    &err),
 			      &err);
 		}
 	}
@@ -118,15 +129,23 @@ static void *multiply(void *argument)
 	for (size_t l = 0; l < N_LAYERS; l++) {
 		for (int s = 0; s < work->n_sequences; s++) {
 			for (size_t p = 0; p < N_PRODUCTS; p++)
-				check(gemm_run(work->layers[l][p], &stream,
-					       &(struct gemm_product){ x, TOKENS, y }, &err),
+				check(gemm_multiply(work->gemm, &stream,
+						    &(struct multiply_args){
+							    .weight = &work->layers[l][p],
+							    .x = x,
+							    .m = TOKENS,
+							    .y = y },
+						    &err),
 				      &err);
 			if (work->attention)
 				attend(work, &stream, x, y);
 		}
 	}
 	for (int s = 0; s < work->n_sequences; s++)
-		check(gemm_run(work->head, &stream, &(struct gemm_product){ x, TOKENS, y }, &err),
+		check(gemm_multiply(work->gemm, &stream,
+				    &(struct multiply_args){
+					    .weight = &work->head, .x = x, .m = TOKENS, .y = y },
+				    &err),
 		      &err);
 	gemm_stream_release(work->gemm, &stream);
 	free(x);

@@ -44,38 +44,42 @@ static void check_product(const float *y, const float *x, const float *w, size_t
 	}
 }
 
-static void check_parts(const struct gemm_weight *weight, struct gemm_stream *stream,
-			const float *y, const float *x, size_t m, size_t n)
+static void check_parts(struct gemm *gemm, struct gemm_stream *stream,
+			const struct multiply_args *whole)
 {
-	float *panel = malloc(m * gemm_panel_rows(n) * sizeof *panel);
+	const struct executor_weight *weight = whole->weight;
+	float *panel = malloc(whole->m * weight->panel_rows * sizeof *panel);
 	size_t first = 0;
 	struct err err;
 
 	assert_non_null(panel);
-	for (size_t p = 0; p < gemm_weight_panels(weight); p++) {
-		size_t rows = gemm_weight_panel_rows(weight, p);
+	for (size_t p = 0; p < executor_weight_panels(weight); p++) {
+		size_t rows = executor_weight_panel_rows(weight, p);
+		struct multiply_args part = *whole;
 
-		assert_int_equal(gemm_run_panel(weight, p, stream,
-						&(struct gemm_product){ x, m, panel }, &err),
-				 0);
-		for (size_t row = 0; row < m; row++)
-			assert_memory_equal(panel + row * rows, y + row * n + first,
+		part.y = panel;
+		part.panel = &p;
+		assert_int_equal(gemm_multiply(gemm, stream, &part, &err), 0);
+		for (size_t row = 0; row < whole->m; row++)
+			assert_memory_equal(panel + row * rows, whole->y + row * weight->n + first,
 					    rows * sizeof *panel);
 		first += rows;
 	}
-	assert_int_equal(first, n);
+	assert_int_equal(first, weight->n);
 	free(panel);
 }
 
-static struct gemm_weight *weight_new(struct gemm *gemm, const float *w, size_t n, size_t k)
+static struct executor_weight weight_new(struct gemm *gemm, const float *w, size_t n, size_t k)
 {
-	struct gemm_weight *weight;
+	struct executor_weight weight = {
+		.dtype = DT_F32, .n = n, .k = k, .panel_rows = gemm_panel_rows(n)
+	};
 	struct err err;
 
-	assert_int_equal(gemm_weight_new(&weight, gemm, DT_F32, n, k, &err), 0);
-	for (size_t panel = 0; panel < gemm_weight_panels(weight); panel++) {
-		assert_int_equal(gemm_weight_set(weight, panel, w, &err), 0);
-		w += gemm_weight_panel_rows(weight, panel) * k;
+	assert_int_equal(gemm_weight_init(gemm, &weight, &err), 0);
+	for (size_t panel = 0; panel < executor_weight_panels(&weight); panel++) {
+		assert_int_equal(gemm_weight_set(gemm, &weight, panel, w, &err), 0);
+		w += executor_weight_panel_rows(&weight, panel) * k;
 	}
 	return weight;
 }
@@ -95,14 +99,13 @@ static void products_are_within_their_bound(void **state)
 		size_t m = shapes[i].m, n = shapes[i].n, k = shapes[i].k;
 		float *x = noise_new(m * k, 1), *w = noise_new(n * k, 2), *y = noise_new(m * n, 3);
 		struct gemm_stream stream = { 0 };
-		struct gemm_weight *weight;
+		struct executor_weight weight = weight_new(gemm, w, n, k);
+		const struct multiply_args args = { .weight = &weight, .x = x, .m = m, .y = y };
 
-		weight = weight_new(gemm, w, n, k);
-		assert_int_equal(gemm_run(weight, &stream, &(struct gemm_product){ x, m, y }, &err),
-				 0);
+		assert_int_equal(gemm_multiply(gemm, &stream, &args, &err), 0);
 		check_product(y, x, w, m, n, k);
-		check_parts(weight, &stream, y, x, m, n);
-		gemm_weight_free(weight);
+		check_parts(gemm, &stream, &args);
+		gemm_weight_release(gemm, &weight);
 		gemm_stream_release(gemm, &stream);
 		free(x);
 		free(w);

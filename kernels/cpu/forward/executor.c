@@ -125,25 +125,18 @@ static void cpu_copy_bytes(struct executor_stream *stream, void *to, const void 
 
 static int cpu_weight_init(struct executor_weight *weight, struct err *err)
 {
-	struct gemm_weight *made;
-
-	if (gemm_weight_new(&made, gemm_of(weight->executor), weight->dtype, weight->n, weight->k,
-			    err))
-		return -1;
-	weight->data = made;
-	return 0;
+	return gemm_weight_init(gemm_of(weight->executor), weight, err);
 }
 
 static void cpu_weight_release(struct executor_weight *weight)
 {
-	gemm_weight_free(weight->data);
-	weight->data = NULL;
+	gemm_weight_release(gemm_of(weight->executor), weight);
 }
 
 static int cpu_weight_set(const struct executor_weight *weight, size_t panel, const void *rows,
 			  struct err *err)
 {
-	return gemm_weight_set(weight->data, panel, rows, err);
+	return gemm_weight_set(gemm_of(weight->executor), weight, panel, rows, err);
 }
 
 static void remember(struct cpu_stream *cpu, int rc, const struct err *err)
@@ -156,17 +149,12 @@ static void remember(struct cpu_stream *cpu, int rc, const struct err *err)
 
 static void cpu_multiply(struct executor_stream *stream, const struct multiply_args *args)
 {
-	const struct gemm_product product = { args->x, args->m, args->y };
-	const struct gemm_weight *weight = args->weight->data;
+	struct gemm *gemm = gemm_of(stream->executor);
 	struct cpu_stream *cpu = cpu_of(stream);
 	struct err err = { 0 };
-	int rc = 0;
 
-	if (args->m && args->panel)
-		rc = gemm_run_panel(weight, *args->panel, &cpu->gemm, &product, &err);
-	else if (args->m)
-		rc = gemm_run(weight, &cpu->gemm, &product, &err);
-	remember(cpu, rc, &err);
+	if (args->m)
+		remember(cpu, gemm_multiply(gemm, &cpu->gemm, args, &err), &err);
 }
 
 static void cpu_gram(struct executor_stream *stream, const struct gram_args *args)

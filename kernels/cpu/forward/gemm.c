@@ -40,20 +40,11 @@ struct gemm {
 	struct gram bf16_gram, f32_gram;
 };
 
-/* Rows of a weight. */
+/* Rows of a weight, whose data is all of them. */
 struct panel {
-	size_t n;
 	onednn_layout layout; /* that of the shape with TYPICAL_M rows of x */
 	void *memory;
 	uint64_t size;
-};
-
-struct gemm_weight {
-	struct gemm *gemm;
-	enum dtype dtype;
-	size_t n, k;
-	size_t n_panels;
-	struct panel *panels;
 };
 
 int gemm_library(char *text, size_t size, struct err *err)
@@ -147,13 +138,13 @@ static dnnl_data_type_t type_of(enum dtype dtype)
 	return dtype == DT_BF16 ? dnnl_bf16 : dnnl_f32;
 }
 
-static struct onednn_product product_of(enum dtype dtype, size_t m, size_t n, size_t k)
+static struct onednn_product product_of(const struct gemm_shape *shape)
 {
 	return (struct onednn_product){
-		.dtype = type_of(dtype),
-		.m = (dnnl_dim_t)m,
-		.n = (dnnl_dim_t)n,
-		.k = (dnnl_dim_t)k,
+		.dtype = type_of(shape->dtype),
+		.m = (dnnl_dim_t)shape->m,
+		.n = (dnnl_dim_t)shape->n,
+		.k = (dnnl_dim_t)shape->k,
 	};
 }
 
@@ -161,8 +152,7 @@ static struct onednn_product product_of(enum dtype dtype, size_t m, size_t n, si
 static int shape_make(const struct gemm *gemm, struct gemm_shape *shape, onednn_layout weight,
 		      struct err *err)
 {
-	const struct onednn_product product =
-		product_of(shape->dtype, shape->m, shape->n, shape->k);
+	const struct onednn_product product = product_of(shape);
 
 	if (onednn_room(err) ||
 	    onednn_describe_product(&shape->desc, &gemm->onednn, &product, weight, err))
@@ -227,42 +217,6 @@ static void unbind(const struct onednn *onednn, const dnnl_exec_arg_t *arguments
 			onednn->memory_destroy(arguments[i].memory);
 }
 
-/* Copies rows of a checkpoint to the layout of the panel. */
-static int reorder(const struct gemm_weight *weight, const struct panel *panel, const void *data,
-		   struct err *err)
-{
-	const struct onednn *onednn = &weight->gemm->onednn;
-	const struct onednn_product product =
-		product_of(weight->dtype, TYPICAL_M, panel->n, weight->k);
-	dnnl_primitive_desc_t desc = NULL;
-	dnnl_primitive_t primitive = NULL;
-	dnnl_exec_arg_t arguments[3] = { { 0 } };
-	struct gemm_stream stream = { 0 };
-	onednn_layout rows, scratch;
-	int rc = -1;
-
-	if (onednn_room(err) ||
-	    onednn_describe_reorder(&desc, onednn, &product, panel->layout, err))
-		return -1;
-	ONEDNN_CALL(onednn, primitive_create, &primitive, desc);
-	rows = onednn->primitive_desc_query_md(desc, dnnl_query_src_md, 0);
-	scratch = onednn->primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
-	if (stream_ready(weight->gemm, &stream, onednn->memory_desc_get_size(scratch), err) ||
-	    bind(onednn, &arguments[0], DNNL_ARG_SRC, rows, data, err) ||
-	    bind(onednn, &arguments[1], DNNL_ARG_DST, panel->layout, panel->memory, err) ||
-	    bind(onednn, &arguments[2], DNNL_ARG_SCRATCHPAD, scratch, stream.scratch.data, err))
-		goto out;
-	ONEDNN_CALL(onednn, primitive_execute, primitive, stream.native, 3, arguments);
-	rc = 0;
-out:
-	unbind(onednn, arguments, 3);
-	gemm_stream_release(weight->gemm, &stream);
-	if (primitive)
-		onednn->primitive_destroy(primitive);
-	onednn->primitive_desc_destroy(desc);
-	return rc;
-}
-
 /* Larger weights are split into panels whose y for TYPICAL_M rows of x stays in L2. */
 #define MAX_ROWS   16384
 #define PANEL_ROWS 1024
@@ -272,12 +226,20 @@ size_t gemm_panel_rows(size_t n)
 	return n > MAX_ROWS ? PANEL_ROWS : n;
 }
 
-static int panel_init(struct gemm_weight *weight, struct panel *panel, struct err *err)
+/* Returns the shape of the product of m rows by a panel. */
+static struct gemm_shape shape_of(const struct executor_weight *weight, size_t panel, size_t m)
 {
-	struct gemm *gemm = weight->gemm;
-	const struct gemm_shape expected = {
-		.dtype = weight->dtype, .m = TYPICAL_M, .n = panel->n, .k = weight->k
-	};
+	return (struct gemm_shape){ .dtype = weight->dtype,
+				    .m = m,
+				    .n = executor_weight_panel_rows(weight, panel),
+				    .k = weight->k };
+}
+
+static int panel_init(struct gemm *gemm, const struct executor_weight *weight, size_t i,
+		      struct err *err)
+{
+	struct panel *panel = (struct panel *)weight->data + i;
+	const struct gemm_shape expected = shape_of(weight, i, TYPICAL_M);
 	const struct gemm_shape *shape = shape_get(gemm, &expected, NULL, err);
 
 	if (!shape)
@@ -287,69 +249,88 @@ static int panel_init(struct gemm_weight *weight, struct panel *panel, struct er
 	return page_heap_take(&gemm->weights, &panel->memory, panel->size, "a weight", err);
 }
 
-int gemm_weight_new(struct gemm_weight **result, struct gemm *gemm, enum dtype dtype, size_t n,
-		    size_t k, struct err *err)
+int gemm_weight_init(struct gemm *gemm, struct executor_weight *weight, struct err *err)
 {
-	struct gemm_weight *weight = xcalloc(1, sizeof *weight);
-	size_t max = gemm_panel_rows(n);
-
 	without_threads(gemm);
-	*weight = (struct gemm_weight){
-		.gemm = gemm, .dtype = dtype, .n = n, .k = k, .n_panels = (n + max - 1) / max
-	};
-	weight->panels = xcalloc(weight->n_panels, sizeof *weight->panels);
-	for (size_t i = 0; i < weight->n_panels; i++) {
-		weight->panels[i].n = n - i * max < max ? n - i * max : max;
-		if (panel_init(weight, &weight->panels[i], err)) {
-			gemm_weight_free(weight);
+	weight->data = xcalloc(executor_weight_panels(weight), sizeof(struct panel));
+	for (size_t i = 0; i < executor_weight_panels(weight); i++)
+		if (panel_init(gemm, weight, i, err)) {
+			gemm_weight_release(gemm, weight);
 			return -1;
 		}
-	}
-	*result = weight;
 	return 0;
 }
 
-int gemm_weight_set(struct gemm_weight *weight, size_t panel, const void *rows, struct err *err)
+void gemm_weight_release(struct gemm *gemm, struct executor_weight *weight)
 {
-	without_threads(weight->gemm);
-	return reorder(weight, &weight->panels[panel], rows, err);
+	const struct panel *panels = weight->data;
+
+	for (size_t i = 0; panels && i < executor_weight_panels(weight); i++)
+		page_heap_give(&gemm->weights, panels[i].memory, panels[i].size);
+	free(weight->data);
+	weight->data = NULL;
 }
 
-void gemm_weight_free(struct gemm_weight *weight)
+/* Copies rows of a checkpoint to the layout of the panel. */
+int gemm_weight_set(struct gemm *gemm, const struct executor_weight *weight, size_t i,
+		    const void *rows, struct err *err)
 {
-	if (!weight)
-		return;
-	for (size_t i = 0; i < weight->n_panels; i++)
-		page_heap_give(&weight->gemm->weights, weight->panels[i].memory,
-			       weight->panels[i].size);
-	free(weight->panels);
-	free(weight);
+	const struct onednn *onednn = &gemm->onednn;
+	const struct panel *panel = (const struct panel *)weight->data + i;
+	const struct gemm_shape shape = shape_of(weight, i, TYPICAL_M);
+	const struct onednn_product product = product_of(&shape);
+	dnnl_primitive_desc_t desc = NULL;
+	dnnl_primitive_t primitive = NULL;
+	dnnl_exec_arg_t arguments[3] = { { 0 } };
+	struct gemm_stream stream = { 0 };
+	onednn_layout from, scratch;
+	int rc = -1;
+
+	without_threads(gemm);
+	if (onednn_room(err) ||
+	    onednn_describe_reorder(&desc, onednn, &product, panel->layout, err))
+		return -1;
+	ONEDNN_CALL(onednn, primitive_create, &primitive, desc);
+	from = onednn->primitive_desc_query_md(desc, dnnl_query_src_md, 0);
+	scratch = onednn->primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
+	if (stream_ready(gemm, &stream, onednn->memory_desc_get_size(scratch), err) ||
+	    bind(onednn, &arguments[0], DNNL_ARG_SRC, from, rows, err) ||
+	    bind(onednn, &arguments[1], DNNL_ARG_DST, panel->layout, panel->memory, err) ||
+	    bind(onednn, &arguments[2], DNNL_ARG_SCRATCHPAD, scratch, stream.scratch.data, err))
+		goto out;
+	ONEDNN_CALL(onednn, primitive_execute, primitive, stream.native, 3, arguments);
+	rc = 0;
+out:
+	unbind(onednn, arguments, 3);
+	gemm_stream_release(gemm, &stream);
+	if (primitive)
+		onednn->primitive_destroy(primitive);
+	onednn->primitive_desc_destroy(desc);
+	return rc;
 }
 
-static int run_panel(const struct gemm_weight *weight, const struct panel *panel,
-		     struct gemm_stream *stream, const struct gemm_product *product,
-		     struct err *err)
+static int run_panel(struct gemm *gemm, struct gemm_stream *stream,
+		     const struct multiply_args *args, size_t i, float *y, struct err *err)
 {
-	const struct onednn *onednn = &weight->gemm->onednn;
-	const struct gemm_shape expected = {
-		.dtype = weight->dtype, .m = product->m, .n = panel->n, .k = weight->k
-	};
+	const struct onednn *onednn = &gemm->onednn;
+	const struct panel *panel = (const struct panel *)args->weight->data + i;
+	const struct gemm_shape expected = shape_of(args->weight, i, args->m);
 	const struct gemm_shape *shape;
 	dnnl_exec_arg_t arguments[4] = { { 0 } };
 	onednn_layout x_layout, y_layout, scratch;
 	int rc = -1;
 
-	without_threads(weight->gemm);
-	shape = shape_get(weight->gemm, &expected, panel->layout, err);
+	without_threads(gemm);
+	shape = shape_get(gemm, &expected, panel->layout, err);
 	if (!shape)
 		return -1;
 	x_layout = onednn->primitive_desc_query_md(shape->desc, dnnl_query_src_md, 0);
 	y_layout = onednn->primitive_desc_query_md(shape->desc, dnnl_query_dst_md, 0);
 	scratch = onednn->primitive_desc_query_md(shape->desc, dnnl_query_scratchpad_md, 0);
-	if (stream_ready(weight->gemm, stream, onednn->memory_desc_get_size(scratch), err) ||
-	    bind(onednn, &arguments[0], DNNL_ARG_SRC, x_layout, product->x, err) ||
+	if (stream_ready(gemm, stream, onednn->memory_desc_get_size(scratch), err) ||
+	    bind(onednn, &arguments[0], DNNL_ARG_SRC, x_layout, args->x, err) ||
 	    bind(onednn, &arguments[1], DNNL_ARG_WEIGHTS, panel->layout, panel->memory, err) ||
-	    bind(onednn, &arguments[2], DNNL_ARG_DST, y_layout, product->y, err) ||
+	    bind(onednn, &arguments[2], DNNL_ARG_DST, y_layout, y, err) ||
 	    bind(onednn, &arguments[3], DNNL_ARG_SCRATCHPAD, scratch, stream->scratch.data, err))
 		goto out;
 	ONEDNN_CALL(onednn, primitive_execute, shape->primitive, stream->native, 4, arguments);
@@ -361,46 +342,30 @@ out:
 
 /* The library multiplies into a y with gaps between its rows by its reference, hundreds of times
  * slower.  So a panel's y has no gaps and is copied. */
-int gemm_run(const struct gemm_weight *weight, struct gemm_stream *stream,
-	     const struct gemm_product *product, struct err *err)
+int gemm_multiply(struct gemm *gemm, struct gemm_stream *stream, const struct multiply_args *args,
+		  struct err *err)
 {
-	struct gemm_product dense = *product;
-	float *y = product->y;
+	const struct executor_weight *weight = args->weight;
+	size_t n_panels = executor_weight_panels(weight);
+	float *y = args->y;
 	void *buffer;
 	int rc = 0;
 
-	if (weight->n_panels == 1)
-		return run_panel(weight, &weight->panels[0], stream, product, err);
-	if (buffer_alloc(&buffer, product->m * weight->panels[0].n * sizeof *y, "a matrix product",
+	if (args->panel || n_panels == 1)
+		return run_panel(gemm, stream, args, args->panel ? *args->panel : 0, y, err);
+	if (buffer_alloc(&buffer, args->m * weight->panel_rows * sizeof *y, "a matrix product",
 			 err))
 		return -1;
-	dense.y = buffer;
-	for (size_t i = 0; i < weight->n_panels && !rc; i++) {
-		size_t n = weight->panels[i].n;
+	for (size_t i = 0; i < n_panels && !rc; i++) {
+		size_t n = executor_weight_panel_rows(weight, i);
 
-		rc = run_panel(weight, &weight->panels[i], stream, &dense, err);
-		for (size_t row = 0; row < product->m && !rc; row++)
-			memcpy(y + row * weight->n, dense.y + row * n, n * sizeof *y);
+		rc = run_panel(gemm, stream, args, i, buffer, err);
+		for (size_t row = 0; row < args->m && !rc; row++)
+			memcpy(y + row * weight->n, (float *)buffer + row * n, n * sizeof *y);
 		y += n;
 	}
 	free(buffer);
 	return rc;
-}
-
-size_t gemm_weight_panels(const struct gemm_weight *weight)
-{
-	return weight->n_panels;
-}
-
-size_t gemm_weight_panel_rows(const struct gemm_weight *weight, size_t panel)
-{
-	return weight->panels[panel].n;
-}
-
-int gemm_run_panel(const struct gemm_weight *weight, size_t panel, struct gemm_stream *stream,
-		   const struct gemm_product *product, struct err *err)
-{
-	return run_panel(weight, &weight->panels[panel], stream, product, err);
 }
 
 static int gram_make(const struct gemm *gemm, struct gram *gram, enum dtype dtype, struct err *err)

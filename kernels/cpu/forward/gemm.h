@@ -6,8 +6,8 @@
  * The same x gives the same y, to the bit, on any number of threads: the calling thread computes
  * the whole product.
  *
- * Order: gemm_open(); gemm_weight_new(), gemm_weight_set() for each panel; gemm_run(),
- * gemm_run_panel() or gemm_gram(); gemm_weight_free(), gemm_stream_release(), gemm_close().
+ * Order: gemm_open(); gemm_weight_init(), gemm_weight_set() for each panel; gemm_multiply() or
+ * gemm_gram(); gemm_weight_release(), gemm_stream_release(), gemm_close().
  */
 #ifndef FP8CONV_KERNELS_CPU_FORWARD_GEMM_H
 #define FP8CONV_KERNELS_CPU_FORWARD_GEMM_H
@@ -20,8 +20,7 @@
 #include "base/mem.h"
 #include "num/dtype.h"
 
-struct gemm;	    /* the library, and its primitives by shape; for all threads */
-struct gemm_weight; /* one weight, in the library's layout */
+struct gemm; /* the library, and its primitives by shape; for all threads */
 
 /* The memory of one thread.  A zeroed struct is empty. */
 struct gemm_stream {
@@ -44,33 +43,19 @@ enum dtype gemm_bf16_type(void);
 /* Returns the fewest rows of x that multiply about as fast as many. */
 size_t gemm_min_rows(void);
 
-/* Allocates a weight (n, k) of BF16 or F32, which is also the type of its x.  n and k are at least
- * 1.  A weight of many rows is split into panels, in order: any thread may set a panel, and each
- * must be set before it is multiplied. */
-int gemm_weight_new(struct gemm_weight **weight, struct gemm *gemm, enum dtype dtype, size_t n,
-		    size_t k, struct err *err);
-void gemm_weight_free(struct gemm_weight *weight);
+/* Most rows of a panel, for a weight of n rows. */
+size_t gemm_panel_rows(size_t n);
 
-/* Copies the rows of a panel, k elements each, without gaps. */
-int gemm_weight_set(struct gemm_weight *weight, size_t panel, const void *rows, struct err *err);
+/* weight_init(), weight_release() and weight_set() of executor.h.  The data of a weight are its
+ * panels in the library's layout. */
+int gemm_weight_init(struct gemm *gemm, struct executor_weight *weight, struct err *err);
+void gemm_weight_release(struct gemm *gemm, struct executor_weight *weight);
+int gemm_weight_set(struct gemm *gemm, const struct executor_weight *weight, size_t panel,
+		    const void *rows, struct err *err);
 
-/* y (m, n) = x (m, k) w^T, accumulated in fp32.  Rows have no gaps; y is overwritten. */
-struct gemm_product {
-	const void *x; /* of the weight's type */
-	size_t m;
-	float *y;
-};
-
-int gemm_run(const struct gemm_weight *weight, struct gemm_stream *stream,
-	     const struct gemm_product *product, struct err *err);
-
-/* Panels can be multiplied one by one, so that a wide y needs only a few columns of memory: y (m,
- * gemm_weight_panel_rows()) = x (m, k) times the transposed rows of that panel. */
-size_t gemm_weight_panels(const struct gemm_weight *weight);
-size_t gemm_panel_rows(size_t n); /* most rows of a panel, for a weight of n rows */
-size_t gemm_weight_panel_rows(const struct gemm_weight *weight, size_t panel);
-int gemm_run_panel(const struct gemm_weight *weight, size_t panel, struct gemm_stream *stream,
-		   const struct gemm_product *product, struct err *err);
+/* executor_ops.multiply(), of at least one row. */
+int gemm_multiply(struct gemm *gemm, struct gemm_stream *stream, const struct multiply_args *args,
+		  struct err *err);
 
 /* PORTION_GRAM, and executor_ops.gram(). */
 size_t gemm_gram_cols(size_t k);
