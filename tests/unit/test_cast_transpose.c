@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "backend/dispatch.h"
+#include "num/history.h"
 #include "support/golden_input.h"
 #include "support/golden_slot.h"
 #include "support/skipped.h"
