@@ -116,13 +116,9 @@ static void each_linear(const struct model *model,
 	for (size_t i = 0; i < model->n_layers; i++) {
 		const struct layer_ref *layer = &model->layers[i];
 
-		for (int l = 0; l < N_LINEARS; l++)
-			if (layer->linear[l].weight)
-				visit(context, &layer->linear[l]);
-		for (size_t e = 0; e < layer->n_experts; e++)
-			for (int l = 0; l < N_EXPERT_ROLES; l++)
-				if (layer->experts[e][l].weight)
-					visit(context, &layer->experts[e][l]);
+		for (size_t l = 0; l < layer_n_linears(layer); l++)
+			if (layer_linear_ref(layer, l)->weight)
+				visit(context, layer_linear_ref(layer, l));
 	}
 	visit(context, &model->head);
 }

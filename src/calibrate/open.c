@@ -51,11 +51,8 @@ static size_t count_modules(const struct model *model)
 	for (size_t i = 0; i < model->n_layers; i++) {
 		const struct layer_ref *layer = &model->layers[i];
 
-		for (int l = 0; l < N_LINEARS; l++)
-			n += layer->linear[l].weight != NULL;
-		for (size_t e = 0; e < layer->n_experts; e++)
-			for (int l = 0; l < N_EXPERT_ROLES; l++)
-				n += layer->experts[e][l].weight != NULL;
+		for (size_t l = 0; l < layer_n_linears(layer); l++)
+			n += layer_linear_ref(layer, l)->weight != NULL;
 	}
 	return n;
 }
@@ -69,7 +66,7 @@ static uint64_t histogram_size(const struct calibrate_plan *plan, int n_threads)
 	uint64_t max = 0;
 
 	for (size_t i = 0; i < model->n_layers; i++) {
-		uint64_t n = 1 + N_LINEARS + (uint64_t)model->layers[i].n_experts * N_EXPERT_ROLES;
+		uint64_t n = 1 + layer_n_linears(&model->layers[i]);
 
 		max = n > max ? n : max;
 	}

@@ -28,7 +28,7 @@ struct kept_site {
 
 /* The sites of a layer: attention, its latent cache, then its matrices by role, then its experts'
  * matrices.  The head is the only site outside of layers. */
-enum { SITE_ATTENTION, SITE_LATENT_CACHE, SITE_LINEARS, SITE_EXPERTS = SITE_LINEARS + N_LINEARS };
+enum { SITE_ATTENTION, SITE_LATENT_CACHE, SITE_LINEARS };
 enum { SITE_HEAD };
 
 struct recorder {
@@ -116,9 +116,7 @@ static size_t site_of(const struct observation *observation)
 		return SITE_LATENT_CACHE;
 	if (!observation->linear)
 		return SITE_ATTENTION;
-	if (observation->linear >= layer->linear && observation->linear < layer->linear + N_LINEARS)
-		return SITE_LINEARS + (size_t)(observation->linear - layer->linear);
-	return SITE_EXPERTS + (size_t)(observation->linear - layer->experts[0]);
+	return SITE_LINEARS + layer_linear_number(layer, observation->linear);
 }
 
 static bool is_attention(const struct recorder *recorder, size_t site)
@@ -133,10 +131,7 @@ static const struct linear *linear_of(const struct recorder *recorder, size_t si
 		return recorder->head;
 	if (is_attention(recorder, site))
 		return NULL;
-	if (site < SITE_EXPERTS)
-		return &recorder->layer->linear[site - SITE_LINEARS];
-	site -= SITE_EXPERTS;
-	return &recorder->layer->experts[site / N_EXPERT_ROLES][site % N_EXPERT_ROLES];
+	return layer_linear(recorder->layer, site - SITE_LINEARS);
 }
 
 static const int columns[] = {
@@ -206,8 +201,7 @@ int recorder_begin(struct recorder *recorder, const struct layer *layer, const s
 	recorder->first = first;
 	recorder->layer = layer;
 	recorder->head = head;
-	recorder->n_sites =
-		layer ? SITE_EXPERTS + layer->ref->n_experts * N_EXPERT_ROLES : SITE_HEAD + 1;
+	recorder->n_sites = layer ? SITE_LINEARS + layer_n_linears(layer->ref) : SITE_HEAD + 1;
 	recorder->rows =
 		xcalloc(recorder->n_sites * recorder->most_sequences, sizeof *recorder->rows);
 	return recorder->histogram ? counts_begin(recorder, err) : 0;

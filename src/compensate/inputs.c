@@ -14,17 +14,13 @@
 /* Returns the number of a matrix of a layer, or 0 for the head. */
 static size_t number_of(const struct layer_ref *layer, const struct linear_ref *linear)
 {
-	if (!layer)
-		return 0;
-	if (linear >= layer->linear && linear < layer->linear + N_LINEARS)
-		return (size_t)(linear - layer->linear);
-	return N_LINEARS + (size_t)(linear - &layer->experts[0][0]);
+	return layer ? layer_linear_number(layer, linear) : 0;
 }
 
 /* The first matrix of a group that is rounded shows the group's input: every row of it, once. */
 static void find_groups(struct inputs *inputs, const struct layer_ref *layer)
 {
-	size_t n = layer ? N_LINEARS + layer->n_experts * N_EXPERT_ROLES : 1;
+	size_t n = layer ? layer_n_linears(layer) : 1;
 
 	inputs->groups = xmalloc(n * sizeof *inputs->groups);
 	memset(inputs->groups, 0xFF, n * sizeof *inputs->groups);

@@ -131,13 +131,9 @@ static int add_all(struct engine_inputs *inputs, const struct detection *detecti
 	for (size_t i = 0; i < model->n_layers; i++) {
 		const struct layer_ref *layer = &model->layers[i];
 
-		for (int l = 0; l < N_LINEARS; l++)
-			if (add(inputs, detection, source, &layer->linear[l], err))
+		for (size_t l = 0; l < layer_n_linears(layer); l++)
+			if (add(inputs, detection, source, layer_linear_ref(layer, l), err))
 				return -1;
-		for (size_t e = 0; e < layer->n_experts; e++)
-			for (int l = 0; l < N_EXPERT_ROLES; l++)
-				if (add(inputs, detection, source, &layer->experts[e][l], err))
-					return -1;
 	}
 	return add(inputs, detection, source, &model->head, err);
 }
@@ -183,9 +179,6 @@ void engine_inputs_mark(const struct engine_inputs *inputs, struct linear *linea
 
 void engine_inputs_mark_layer(const struct engine_inputs *inputs, struct layer *layer)
 {
-	for (int l = 0; l < N_LINEARS; l++)
-		engine_inputs_mark(inputs, &layer->linear[l]);
-	for (size_t e = 0; e < layer->ref->n_experts; e++)
-		for (int l = 0; l < N_EXPERT_ROLES; l++)
-			engine_inputs_mark(inputs, &layer->experts[e][l]);
+	for (size_t l = 0; l < layer_n_linears(layer->ref); l++)
+		engine_inputs_mark(inputs, layer_linear(layer, l));
 }

@@ -63,26 +63,10 @@ void layers_free(struct layers *layers)
 	free(layers);
 }
 
-/* Returns the place of a matrix among the modules of a layer: by role, then by expert. */
-static size_t place_of(const struct layer_ref *layer, const struct linear_ref *linear)
-{
-	if (linear >= layer->linear && linear < layer->linear + N_LINEARS)
-		return (size_t)(linear - layer->linear);
-	return N_LINEARS + (size_t)(linear - layer->experts[0]);
-}
-
-static const struct linear *linear_at(const struct layer *layer, size_t place)
-{
-	if (place < N_LINEARS)
-		return &layer->linear[place];
-	place -= N_LINEARS;
-	return &layer->experts[place / N_EXPERT_ROLES][place % N_EXPERT_ROLES];
-}
-
 /* Has the layer this matrix?  One model may have one matrix where the other has several. */
 static bool has_linear(const struct layer *layer, size_t place)
 {
-	const struct linear_ref *ref = linear_at(layer, place)->ref;
+	const struct linear_ref *ref = layer_linear(layer, place)->ref;
 
 	return ref && ref->weight;
 }
@@ -138,9 +122,9 @@ static int run_local(struct layers *layers, struct layers_lane *lane,
 		     const struct observation *observation, struct err *err)
 {
 	struct runner *of_source = &layers->sweep->runners[0], *of_out = &layers->sweep->runners[1];
-	size_t place = place_of(observation->layer, observation->linear);
+	size_t place = layer_linear_number(observation->layer, observation->linear);
 	size_t n = observation->n_rows * observation->n_cols;
-	const struct linear *linear = linear_at(layers->layer, place);
+	const struct linear *linear = layer_linear(layers->layer, place);
 	struct workspace *source = of_source->memory.workspaces[observation->worker];
 	struct module_sums *sums = sums_of(layers, observation->sequence, place);
 	struct buffer *wanted = &lane->wanted[place < N_LINEARS ? place : N_LINEARS];
@@ -182,7 +166,7 @@ static void observe_out(void *context, const struct observation *observation)
 	if (!observation->layer || !observation->linear || observation->what != OBSERVED_Y ||
 	    lane->err.kind != ERR_NONE)
 		return;
-	place = place_of(observation->layer, observation->linear);
+	place = layer_linear_number(observation->layer, observation->linear);
 	if (place >= N_LINEARS) /* other tokens may have come to this expert */
 		return;
 	if (!has_linear(layers->sweep->runners[0].stage->layers, place))
@@ -203,7 +187,7 @@ int layers_begin(struct layers *layers, struct err *err)
 	size_t size;
 
 	layers->layer = layers->sweep->runners[1].stage->layers;
-	layers->n_modules = N_LINEARS + layers->layer->ref->n_experts * N_EXPERT_ROLES;
+	layers->n_modules = layer_n_linears(layers->layer->ref);
 	size = layers->sweep->plan.max_sequences * layers->n_modules * sizeof *layers->sums;
 	memset(layers->residuals, 0, layers->sweep->plan.max_sequences * sizeof *layers->residuals);
 	free(layers->sums);
@@ -258,7 +242,7 @@ static void noise_join(struct noise *to, const struct noise *from)
 /* Adds the sums of a module over all sequences to a row of the layer. */
 static void module_end(const struct layers *layers, size_t place, struct layer_quality *row)
 {
-	const struct linear_ref *ref = linear_at(layers->layer, place)->ref;
+	const struct linear_ref *ref = layer_linear(layers->layer, place)->ref;
 	struct module_quality *module;
 	size_t m = 0;
 

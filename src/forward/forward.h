@@ -54,6 +54,22 @@ struct layer {
 	const float *latent_scale;
 };
 
+/* Return the number of a matrix in the order of layer_linear_ref(), and a loaded one by its
+ * number. */
+static inline size_t layer_linear_number(const struct layer_ref *layer,
+					 const struct linear_ref *linear)
+{
+	if (linear >= layer->linear && linear < layer->linear + N_LINEARS)
+		return (size_t)(linear - layer->linear);
+	return N_LINEARS + (size_t)(linear - &layer->experts[0][0]);
+}
+
+static inline struct linear *layer_linear(const struct layer *layer, size_t i)
+{
+	return i < N_LINEARS ? (struct linear *)&layer->linear[i]
+			     : &layer->experts[0][0] + (i - N_LINEARS);
+}
+
 struct head {
 	const float *norm; /* (hidden): the final norm */
 	const struct linear *linear;

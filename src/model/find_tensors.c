@@ -353,16 +353,13 @@ static bool is_accessory(const struct model *model, const char *name)
 
 static bool is_known(const struct layer_ref *layer, const struct tensor_ref *ref)
 {
-	for (int i = 0; i < N_LINEARS; i++)
-		if (layer->linear[i].weight == ref || layer->linear[i].bias == ref)
+	for (size_t i = 0; i < layer_n_linears(layer); i++)
+		if (layer_linear_ref(layer, i)->weight == ref ||
+		    layer_linear_ref(layer, i)->bias == ref)
 			return true;
 	for (int i = 0; i < N_VECTORS; i++)
 		if (layer->vector[i] == ref)
 			return true;
-	for (size_t e = 0; e < layer->n_experts; e++)
-		for (int i = 0; i < N_EXPERT_ROLES; i++)
-			if (layer->experts[e][i].weight == ref || layer->experts[e][i].bias == ref)
-				return true;
 	return false;
 }
 

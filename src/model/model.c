@@ -156,11 +156,8 @@ int model_check_length(const struct model *model, size_t n_tokens, struct err *e
 static void layer_ref_release(struct layer_ref *layer)
 {
 	free(layer->mixer_module);
-	for (int i = 0; i < N_LINEARS; i++)
-		free(layer->linear[i].module);
-	for (size_t e = 0; e < layer->n_experts; e++)
-		for (int i = 0; i < N_EXPERT_ROLES; i++)
-			free(layer->experts[e][i].module);
+	for (size_t i = 0; i < layer_n_linears(layer); i++)
+		free(layer_linear_ref(layer, i)->module);
 	free(layer->experts);
 }
 

@@ -219,6 +219,18 @@ static inline bool layer_has_mamba(const struct layer_ref *layer)
 	return layer->mixer == MIXER_MAMBA || layer->mixer == MIXER_BOTH;
 }
 
+/* The matrices of a layer in one order, by role, then those of experts, by expert and role: their
+ * number, and number i. */
+static inline size_t layer_n_linears(const struct layer_ref *layer)
+{
+	return N_LINEARS + layer->n_experts * N_EXPERT_ROLES;
+}
+
+static inline const struct linear_ref *layer_linear_ref(const struct layer_ref *layer, size_t i)
+{
+	return i < N_LINEARS ? &layer->linear[i] : &layer->experts[0][0] + (i - N_LINEARS);
+}
+
 /* How a token gets its experts. */
 struct routing {
 	size_t top_k;

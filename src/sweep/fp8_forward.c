@@ -215,15 +215,9 @@ static void each_module(struct fp8_forward *fp8, const struct layer *layer,
 			void (*f)(struct cast_module *module, size_t place, void *context),
 			void *context)
 {
-	size_t place = 0;
-
-	for (int i = 0; i < N_LINEARS; i++, place++)
-		if (layer->linear[i].cast)
-			f(module_of(fp8, layer->linear[i].ref), place, context);
-	for (size_t e = 0; e < layer->ref->n_experts; e++)
-		for (int i = 0; i < N_EXPERT_ROLES; i++, place++)
-			if (layer->experts[e][i].cast)
-				f(module_of(fp8, layer->experts[e][i].ref), place, context);
+	for (size_t i = 0; i < layer_n_linears(layer->ref); i++)
+		if (layer_linear(layer, i)->cast)
+			f(module_of(fp8, layer_linear(layer, i)->ref), i, context);
 }
 
 static void touch(struct cast_module *module, size_t place, void *contexts)

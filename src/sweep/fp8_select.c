@@ -119,25 +119,13 @@ static int check_matrix(const struct fp8_selection *selected, const struct linea
 		       selected->units[i]->cols);
 }
 
-static int check_layer(const struct fp8_selection *selected, const struct layer_ref *layer,
-		       struct err *err)
-{
-	for (int i = 0; i < N_LINEARS; i++)
-		if (check_matrix(selected, &layer->linear[i], err))
-			return -1;
-	for (size_t e = 0; e < layer->n_experts; e++)
-		for (int i = 0; i < N_EXPERT_ROLES; i++)
-			if (check_matrix(selected, &layer->experts[e][i], err))
-				return -1;
-	return 0;
-}
-
 static int check_model(const struct fp8_selection *selected, const struct model *model,
 		       struct err *err)
 {
 	for (size_t i = 0; i < model->n_layers; i++)
-		if (check_layer(selected, &model->layers[i], err))
-			return -1;
+		for (size_t l = 0; l < layer_n_linears(&model->layers[i]); l++)
+			if (check_matrix(selected, layer_linear_ref(&model->layers[i], l), err))
+				return -1;
 	return check_matrix(selected, &model->head, err);
 }
 

@@ -137,11 +137,8 @@ void variant_stage_end(struct variant_stage *stage)
 
 	if (!from)
 		return;
-	for (int i = 0; i < N_LINEARS; i++)
-		linear_end(&stage->layer.linear[i], &from->linear[i]);
-	for (size_t e = 0; from->ref && e < from->ref->n_experts; e++)
-		for (int i = 0; i < N_EXPERT_ROLES; i++)
-			linear_end(&stage->layer.experts[e][i], &from->experts[e][i]);
+	for (size_t i = 0; from->ref && i < layer_n_linears(from->ref); i++)
+		linear_end(layer_linear(&stage->layer, i), layer_linear(from, i));
 	linear_end(&stage->head, stage->from->heads);
 	free(stage->layer.experts);
 	*stage = (struct variant_stage){ 0 };
@@ -152,13 +149,9 @@ static struct linear *find(struct variant_stage *stage, const struct linear_ref 
 {
 	struct layer *layer = &stage->layer;
 
-	for (int i = 0; i < N_LINEARS; i++)
-		if (layer->linear[i].ref == ref)
-			return &layer->linear[i];
-	for (size_t e = 0; layer->ref && e < layer->ref->n_experts; e++)
-		for (int i = 0; i < N_EXPERT_ROLES; i++)
-			if (layer->experts[e][i].ref == ref)
-				return &layer->experts[e][i];
+	for (size_t i = 0; layer->ref && i < layer_n_linears(layer->ref); i++)
+		if (layer_linear(layer, i)->ref == ref)
+			return layer_linear(layer, i);
 	return &stage->head;
 }
 

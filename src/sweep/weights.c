@@ -56,14 +56,6 @@ static struct weight_reader reader_of(struct weights *weights)
 				       .fp8 = weights->fp8 };
 }
 
-/* The place of a matrix in what is loaded. */
-struct linear_place {
-	size_t expert; /* NO_EXPERT: of the layer itself */
-	int role;
-};
-
-#define NO_EXPERT SIZE_MAX
-
 /* What the threads that load the pieces of a matrix have together. */
 struct matrix_load {
 	size_t first_piece;
@@ -74,20 +66,16 @@ struct matrix_load {
 /* A piece: a panel of a matrix, which one thread loads. */
 struct weights_piece {
 	const struct linear_ref *from;
-	struct linear_place place;
+	size_t place;  /* among the matrices of a layer */
 	size_t matrix; /* in load->matrices */
 	size_t part, first, n;
 	float amax;
 };
 
 /* Returns the matrix on a device. */
-static struct linear *linear_at(const struct weights_load *load, struct linear_place place,
-				size_t device)
+static struct linear *linear_at(const struct weights_load *load, size_t place, size_t device)
 {
-	if (!load->layers)
-		return &load->linears[device];
-	return place.expert == NO_EXPERT ? &load->layers[device].linear[place.role]
-					 : &load->layers[device].experts[place.expert][place.role];
+	return load->layers ? layer_linear(&load->layers[device], place) : &load->linears[device];
 }
 
 static void piece_add(struct weights_load *load, const struct weights_piece *piece)
@@ -132,8 +120,8 @@ static void linear_init(struct linear *linear, const struct linear_ref *from,
 }
 
 /* Reads the bias of a matrix and sends it to each device. */
-static int load_bias(const struct weights_load *load, const struct linear_ref *from,
-		     struct linear_place place, struct err *err)
+static int load_bias(const struct weights_load *load, const struct linear_ref *from, size_t place,
+		     struct err *err)
 {
 	const struct floats_request bias = { .ref = from->bias,
 					     .first = from->bias_first,
@@ -149,8 +137,8 @@ static int load_bias(const struct weights_load *load, const struct linear_ref *f
 	return rc;
 }
 
-static int load_add(struct weights_load *load, const struct linear_ref *from,
-		    struct linear_place place, struct err *err)
+static int load_add(struct weights_load *load, const struct linear_ref *from, size_t place,
+		    struct err *err)
 {
 	const struct executor_weight *weight = &linear_at(load, place, 0)->weight;
 	struct weights *weights = load->weights;
@@ -314,7 +302,7 @@ int weights_begin_linear(struct weights_load *load, struct weights *weights,
 	*load = (struct weights_load){ .weights = weights, .streams = streams, .linears = linears };
 	for (size_t d = 0; d < n_devices(weights); d++)
 		linears[d] = (struct linear){ 0 };
-	if (load_add(load, ref, (struct linear_place){ NO_EXPERT, 0 }, err))
+	if (load_add(load, ref, 0, err))
 		return -1;
 	return find_amaxes(load, err);
 }
@@ -356,12 +344,8 @@ int weights_begin_layer(struct weights_load *load, struct weights *weights,
 	*load = (struct weights_load){ .weights = weights, .streams = streams, .layers = layers };
 	layers_init(layers, n_devices(weights), ref);
 	rc = vectors_load(load, ref, err);
-	for (int i = 0; i < N_LINEARS && !rc; i++)
-		rc = load_add(load, &ref->linear[i], (struct linear_place){ NO_EXPERT, i }, err);
-	for (size_t e = 0; e < ref->n_experts && !rc; e++)
-		for (int i = 0; i < N_EXPERT_ROLES && !rc; i++)
-			rc = load_add(load, &ref->experts[e][i], (struct linear_place){ e, i },
-				      err);
+	for (size_t i = 0; i < layer_n_linears(ref) && !rc; i++)
+		rc = load_add(load, layer_linear_ref(ref, i), i, err);
 	if (rc)
 		return -1;
 	return find_amaxes(load, err);
@@ -369,12 +353,9 @@ int weights_begin_layer(struct weights_load *load, struct weights *weights,
 
 void layer_release(struct layer *layer, struct executor *executor)
 {
-	for (int i = 0; i < N_LINEARS; i++)
-		linear_release(&layer->linear[i]);
+	for (size_t i = 0; layer->ref && i < layer_n_linears(layer->ref); i++)
+		linear_release(layer_linear(layer, i));
 	vectors_release(layer, executor);
-	for (size_t e = 0; layer->ref && e < layer->ref->n_experts; e++)
-		for (int i = 0; i < N_EXPERT_ROLES; i++)
-			linear_release(&layer->experts[e][i]);
 	free(layer->experts);
 	*layer = (struct layer){ 0 };
 }

@@ -49,11 +49,8 @@ static struct load_size layer_load_size(const struct layer_ref *layer,
 {
 	struct load_size size = { 0 };
 
-	for (int l = 0; l < N_LINEARS; l++)
-		load_size_add(&size, &layer->linear[l], kind);
-	for (size_t e = 0; e < layer->n_experts; e++)
-		for (int l = 0; l < N_EXPERT_ROLES; l++)
-			load_size_add(&size, &layer->experts[e][l], kind);
+	for (size_t l = 0; l < layer_n_linears(layer); l++)
+		load_size_add(&size, layer_linear_ref(layer, l), kind);
 	return size;
 }
 
