@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/sort.h"
 #include "ckpt/checkpoint.h"
 #include "lib/context.h"
 #include "num/scale_grid.h"
@@ -217,13 +218,6 @@ static const struct io memory_io = { .openat = memory_openat,
 				     .list = memory_list,
 				     .explain = memory_explain };
 
-static int compare_ranges(const void *a, const void *b)
-{
-	const struct memory_range *x = a, *y = b;
-
-	return (x->begin > y->begin) - (x->begin < y->begin);
-}
-
 void memory_file_lay(struct memory_file *file, const struct st_tensor *tensors, size_t n,
 		     uint64_t start)
 {
@@ -234,7 +228,7 @@ void memory_file_lay(struct memory_file *file, const struct st_tensor *tensors, 
 			file->ranges[file->n++] =
 				(struct memory_range){ .begin = start + tensors[i].begin,
 						       .end = start + tensors[i].end };
-	qsort(file->ranges, file->n, sizeof *file->ranges, compare_ranges);
+	qsort(file->ranges, file->n, sizeof *file->ranges, compare_u64);
 	for (size_t i = 0; i < n; i++)
 		file->range_of[i] =
 			tensors[i].end > tensors[i].begin

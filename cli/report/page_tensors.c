@@ -151,7 +151,7 @@ static void scales_json(struct json_out *out, const struct code_counts *counts)
 
 static void values_json(struct json_out *out, const struct reported *reported, size_t g)
 {
-	const struct group_values *values = &reported->values->groups[g];
+	const struct tensor_stats *values = &reported->values->groups[g];
 	const struct sqnr *sqnr = &reported->values->sqnr[g];
 	const struct tensor_ref *tensors = reported->inspection->checkpoint.tensors;
 

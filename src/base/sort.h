@@ -7,8 +7,17 @@
 #define FP8CONV_BASE_SORT_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 /* As qsort(), but stable: n elements that are k ascending runs cost n log k. */
 void sort(void *array, size_t n, size_t size, int (*compare)(const void *, const void *));
+
+/* Compares elements that begin with a uint64_t by it. */
+static inline int compare_u64(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
 
 #endif

@@ -63,28 +63,29 @@ bool manifest_is_compensated(const json_t *manifest)
 	return json_is_string(rounding) && !strcmp(json_string_value(rounding), "compensated");
 }
 
-json_t *manifest_load(const struct outdir *dir, struct err *err)
+int manifest_load(json_t **manifest, const struct outdir *dir, struct err *err)
 {
 	struct buf text = { 0 };
-	json_t *manifest = NULL;
+	int rc;
 
+	*manifest = NULL;
 	if (!outdir_has(dir, MANIFEST_NAME))
-		return NULL;
-	if (!io_read_file(dir->io, dir->fd, MANIFEST_NAME, MANIFEST_LIMIT, &text, err)) {
-		manifest = json_decode((struct json_text){ text.data, text.len }, err);
-		if (!manifest)
-			err_wrap(err, "cannot read '%s/%s' (use --restart to start over)",
-				 dir->path, MANIFEST_NAME);
-		else if (!json_is_array(json_object_get(manifest, "shards"))) {
-			json_decref(manifest);
-			manifest = NULL;
-			err_set(err, ERR_INPUT,
-				"'%s/%s' is not a manifest (use --restart to start over)",
-				dir->path, MANIFEST_NAME);
-		}
+		return 0;
+	rc = io_read_file(dir->io, dir->fd, MANIFEST_NAME, MANIFEST_LIMIT, &text, err);
+	if (!rc)
+		*manifest = json_decode((struct json_text){ text.data, text.len }, err);
+	if (!rc && !*manifest)
+		rc = err_wrap(err, "cannot read '%s/%s' (use --restart to start over)", dir->path,
+			      MANIFEST_NAME);
+	if (!rc && !json_is_array(json_object_get(*manifest, "shards"))) {
+		json_decref(*manifest);
+		*manifest = NULL;
+		rc = err_set(err, ERR_INPUT,
+			     "'%s/%s' is not a manifest (use --restart to start over)", dir->path,
+			     MANIFEST_NAME);
 	}
 	buf_release(&text);
-	return manifest;
+	return rc;
 }
 
 /* Returns the first option that one list has and the other has not with the same value, or NULL. A
@@ -260,14 +261,11 @@ static void insert_record(json_t *list, json_t *record)
 /* Reads the manifest of a running job. */
 static int manifest_reload(const struct outdir *dir, json_t **manifest, struct err *err)
 {
-	*err = (struct err){ 0 };
-	*manifest = manifest_load(dir, err);
-	if (*manifest)
-		return 0;
-	if (!err->kind)
-		err_set(err, ERR_SYSTEM, "'%s/%s' was removed while the job was running", dir->path,
-			MANIFEST_NAME);
-	return -1;
+	if (manifest_load(manifest, dir, err))
+		return -1;
+	return *manifest ? 0
+			 : err_set(err, ERR_SYSTEM, "'%s/%s' was removed while the job was running",
+				   dir->path, MANIFEST_NAME);
 }
 
 int manifest_add_shard(const struct outdir *dir, const struct shard_record *shard, struct err *err)
@@ -400,17 +398,17 @@ static int hash_all(json_t *manifest, const struct outdir *dir, const struct che
 int manifest_add_files(const struct outdir *dir, const char *const *names, size_t n,
 		       struct progress *progress, struct err *err)
 {
-	json_t *manifest = NULL, *files;
+	json_t *manifest, *files;
 	int guard;
 	int rc = -1;
 
 	if (outdir_guard(dir, &guard, err))
 		return -1;
-	*err = (struct err){ 0 };
-	manifest = manifest_load(dir, err);
+	if (manifest_load(&manifest, dir, err))
+		goto out;
 	files = json_object_get(manifest, "files");
 	if (!json_is_array(files)) {
-		rc = err->kind ? -1 : 0;
+		rc = 0;
 		goto out;
 	}
 	for (size_t i = 0; i < n; i++) {

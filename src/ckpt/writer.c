@@ -13,6 +13,7 @@
 #include <zlib.h>
 
 #include "base/mem.h"
+#include "base/sort.h"
 
 static void writer_init(struct writer *writer, const struct io *io, const char *name, uint64_t size)
 {
@@ -186,19 +187,12 @@ int writer_pwrite(struct writer *writer, const void *data, size_t n, uint64_t of
 			      err);
 }
 
-static int compare_pieces(const void *a, const void *b)
-{
-	const struct writer_piece *x = a, *y = b;
-
-	return (x->offset > y->offset) - (x->offset < y->offset);
-}
-
 /* Checks that every byte was written exactly once, and combines the checksums of the pieces. */
 static int pieces_check(struct writer *writer, uint32_t *crc, struct err *err)
 {
 	uint64_t at = 0;
 
-	qsort(writer->pieces, writer->n_pieces, sizeof *writer->pieces, compare_pieces);
+	qsort(writer->pieces, writer->n_pieces, sizeof *writer->pieces, compare_u64);
 	*crc = 0;
 	for (size_t i = 0; i < writer->n_pieces; i++) {
 		const struct writer_piece *piece = &writer->pieces[i];

@@ -116,7 +116,7 @@ void bands_release(struct bands *bands)
 
 int bands_close(struct bands *bands, struct err *err)
 {
-	return source_close(&bands->source, err);
+	return source_close(&bands->source, 0, err);
 }
 
 static const struct unit *unit_of(const struct bands *bands, const struct compensate_job *job)

@@ -139,7 +139,7 @@ static int finish_if_last(struct execution *execution, struct err *err)
 
 	if (outdir_guard(&execution->out, &guard, err))
 		return -1;
-	if (resume_manifest(execution, &manifest, err))
+	if (manifest_load(&manifest, &execution->out, err))
 		goto out;
 	for (size_t i = 0; i < execution->plan->n_shards; i++) {
 		if (!resume_shard_done(execution, manifest, i) && !missing++)

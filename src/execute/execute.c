@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "base/mem.h"
+#include "ckpt/outfile.h"
 #include "execute/compensated.h"
 #include "execute/directory.h"
 #include "execute/exactness.h"
@@ -67,20 +68,17 @@ static int file_run(struct execution *execution, struct err *err)
 {
 	const struct output_shard *shard = &execution->plan->shards[0];
 	const struct output_shard *kept = execution->plan->preserved;
-	const char *slash = strrchr(execution->params->output, '/');
-	const char *name = slash ? slash + 1 : execution->params->output;
-	char *directory = slash ? xstrndup(execution->params->output,
-					   (size_t)(slash - execution->params->output) + 1)
-				: xstrdup(".");
-	char *lock = outdir_own_name(name, "lock");
 	struct writer writer = { 0 }, preserved = { 0 };
+	struct outfile file;
 	uint32_t crc;
 	int rc = -1;
 
-	if (outdir_open(&execution->out, execution->params->io, directory, lock, false, err) ||
-	    check_file_places(execution, directory, name, err) ||
+	if (outfile_open(&file, execution->params->io, execution->params->output, err))
+		return -1;
+	execution->out = file.dir;
+	if (check_file_places(execution, file.dir.path, file.name, err) ||
 	    outdir_check_space(&execution->out, output_shard_size(shard), err) ||
-	    output_shard_open(shard, &writer, &execution->out, name, err))
+	    output_shard_open(shard, &writer, &execution->out, file.name, err))
 		goto out;
 	if (kept && (outdir_open(&execution->preserve, execution->params->io,
 				 execution->params->preserve, OUTDIR_LOCK, false, err) ||
@@ -99,8 +97,6 @@ out:
 	writer_release(&writer);
 	outdir_close(&execution->preserve);
 	outdir_close(&execution->out);
-	free(lock);
-	free(directory);
 	return rc;
 }
 

@@ -183,7 +183,6 @@ static int convert_outputs(struct pipeline *pipeline, size_t shard, const struct
 			   struct band_list *list, struct err *err)
 {
 	struct writer *writer = pipeline->work.writer;
-	struct err ignored; /* the first error is reported */
 	int rc;
 
 	pipeline->work.shard = &pipeline->plan->shards[shard];
@@ -194,9 +193,7 @@ static int convert_outputs(struct pipeline *pipeline, size_t shard, const struct
 			writer_is_direct(writer));
 	rc = convert_windows(pipeline, list, err);
 	release_row_amax(pipeline, list);
-	if (source_close(&pipeline->source, rc ? &ignored : err))
-		rc = -1;
-	return rc;
+	return source_close(&pipeline->source, rc, err);
 }
 
 int pipeline_shard(struct pipeline *pipeline, size_t shard, struct writer *writer,

@@ -197,7 +197,6 @@ static int skip_scan_shard(struct skip_scan *scan, size_t shard, struct err *err
 	struct pipeline *pipeline = scan->pipeline;
 	const struct selection *selection = &pipeline->plan->selection;
 	size_t end = selection_shard_begin(selection, shard + 1);
-	struct err ignored; /* the first error is reported */
 	int rc = 0;
 
 	for (size_t u = selection_shard_begin(selection, shard); u < end; u++)
@@ -207,9 +206,7 @@ static int skip_scan_shard(struct skip_scan *scan, size_t shard, struct err *err
 		rc = pool_run(pipeline->n_workers, scan->list.n_bands, skip_item, scan,
 			      pipeline->progress->stop, err);
 	band_list_release(&scan->list);
-	if (source_close(&pipeline->source, rc ? &ignored : err))
-		rc = -1;
-	return rc;
+	return source_close(&pipeline->source, rc, err);
 }
 
 /* Works shard by shard: a checkpoint may have more files than a process may open. */

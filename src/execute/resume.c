@@ -14,15 +14,6 @@
 #include "execute/copies.h"
 #include "execute/execution.h"
 
-int resume_manifest(const struct execution *execution, json_t **manifest, struct err *err)
-{
-	*err = (struct err){ 0 };
-	*manifest = manifest_load(&execution->out, err);
-	if (err->kind)
-		return -1;
-	return 0;
-}
-
 /* Returns the part of a shard, from 1: parts have equal shares of the bytes, in order. */
 static int shard_part(const struct plan *plan, size_t shard, int n_parts)
 {
@@ -294,7 +285,7 @@ static int resume_invalidate_shard(struct execution *execution, size_t i, struct
 
 	if (outdir_guard(&execution->out, &guard, err))
 		return -1;
-	if (!resume_manifest(execution, &manifest, err) && !resume_unpublish(execution, err) &&
+	if (!manifest_load(&manifest, &execution->out, err) && !resume_unpublish(execution, err) &&
 	    !manifest_reopen(manifest, &execution->out, err))
 		rc = outdir_remove(&execution->out, execution->plan->shards[i].name, err);
 	json_decref(manifest);
@@ -323,7 +314,7 @@ static void begin_check(const struct execution *execution)
 int resume_check_contents(struct execution *execution, struct err *err)
 {
 	json_t *manifest;
-	int rc = resume_manifest(execution, &manifest, err);
+	int rc = manifest_load(&manifest, &execution->out, err);
 
 	begin_check(execution);
 	for (size_t i = 0; i < execution->plan->n_shards && !rc; i++) {
@@ -348,7 +339,7 @@ int resume_take(struct execution *execution, bool *finished, struct err *err)
 		return -1;
 	/* A manifest that --restart discards may be invalid, but must be readable: it names the
 	 * shards to remove. */
-	if (resume_manifest(execution, &manifest, err) &&
+	if (manifest_load(&manifest, &execution->out, err) &&
 	    (err->kind == ERR_SYSTEM || !execution->params->restart))
 		goto out;
 	if (execution->params->restart && resume_discard(execution, manifest, err))

@@ -24,10 +24,6 @@ int resume_check_space(struct execution *execution, struct err *err);
 /* Does this run make shard i (--part I/N)? */
 bool resume_has_shard(const struct execution *execution, size_t i);
 
-/* Reads the manifest of the output directory, a new reference; NULL if there is none.  Clears
- * *err. */
-int resume_manifest(const struct execution *execution, json_t **manifest, struct err *err);
-
 /* Is shard i finished: recorded, and do its files exist? */
 bool resume_shard_done(const struct execution *execution, const json_t *manifest, size_t i);
 

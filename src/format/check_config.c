@@ -54,8 +54,7 @@ void config_check_keys(const struct config_check *check)
 
 bool config_declares_cache(const json_t *config)
 {
-	const json_t *nested = json_object_get(config, "quantization");
-	const json_t *keys = nested ? nested : config;
+	const json_t *keys = config_keys(config);
 	const json_t *scheme = json_object_get(keys, "kv_cache_scheme");
 	const json_t *group = json_object_get(json_object_get(config, "export"), "kv_cache_group");
 

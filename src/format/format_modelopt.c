@@ -117,14 +117,6 @@ static json_t *producer_json(const struct quantization *quantization)
 	return json_pack("{s:s, s:s}", "name", "fp8conv", "version", quantization->tool_version);
 }
 
-/* The configuration of ModelOpt is in one of two files, of which one has a level more. */
-static const json_t *keys_of(const json_t *config)
-{
-	const json_t *nested = json_object_get(config, "quantization");
-
-	return nested ? nested : config;
-}
-
 static bool passes(const struct passed *passed)
 {
 	return !strcmp(passed->kind, "nvfp4") &&
@@ -147,7 +139,7 @@ static json_t *layer_json(const struct variant *variant, const struct scheme *sc
 static json_t *layers_json(const struct format *format, const struct quantization *quantization)
 {
 	const struct passed *passed = &quantization->passed;
-	const json_t *theirs = json_object_get(keys_of(passed->config), "quantized_layers");
+	const json_t *theirs = json_object_get(config_keys(passed->config), "quantized_layers");
 	json_t *layers = json_object();
 
 	for (size_t i = 0; i < quantization->n_sets; i++) {
@@ -183,7 +175,7 @@ static bool says_fp8_cache(const json_t *keys)
 /* Whether the low-bit source that is passed on has a KV cache in FP8. */
 static bool passes_kv_cache(const struct passed *passed)
 {
-	return passed->n_modules && says_fp8_cache(keys_of(passed->config));
+	return passed->n_modules && says_fp8_cache(config_keys(passed->config));
 }
 
 static json_t *kv_cache_json(bool kv_cache)
@@ -276,8 +268,7 @@ static bool read_algo(const char *algo, struct declaration *said)
  * several algorithms, takes that of the first layer in FP8. */
 static void read_config(const json_t *config, struct declaration *said)
 {
-	const json_t *nested = json_object_get(config, "quantization");
-	const json_t *keys = nested ? nested : config;
+	const json_t *keys = config_keys(config);
 	const char *name;
 	json_t *layer;
 
@@ -365,8 +356,8 @@ static void check_members(const struct config_check *check)
 	const json_t *other = json_object_get(check->hf_quant_config, "quantization");
 	const bool nested = json_is_object(json_object_get(config, "quantization"));
 
-	member_check(check, nested ? "hf_quant_config.json" : "config.json", "", keys_of(config),
-		     members);
+	member_check(check, nested ? "hf_quant_config.json" : "config.json", "",
+		     config_keys(config), members);
 	if (json_is_object(other) && !nested)
 		member_check(check, "hf_quant_config.json", "quantization", other, members);
 	if (!check->hf_quant_config && check->target == ENGINE_TRTLLM)
@@ -379,13 +370,13 @@ static void check_config(const struct config_check *check)
 {
 	const json_t *config = check->detection->config;
 	const json_t *nested = json_object_get(config, "quantization");
-	const char *algo = json_member_text(nested ? nested : config, "quant_algo");
+	const char *algo = json_member_text(config_keys(config), "quant_algo");
 
 	if (!*algo)
 		config_report(check, CONFIG_KEYS, nested ? "hf_quant_config.json" : "config.json",
 			      "quantization_config has no quant_algo: engines refuse to load it");
 	else if (!strcasecmp(algo, MIXED) &&
-		 !json_object_size(json_object_get(keys_of(config), "quantized_layers")))
+		 !json_object_size(json_object_get(config_keys(config), "quantized_layers")))
 		config_report(check, CONFIG_KEYS, nested ? "hf_quant_config.json" : "config.json",
 			      "quant_algo is '%s', but quantized_layers is missing or empty: "
 			      "engines refuse to load it",

@@ -71,6 +71,13 @@ const char *config_quant_method(const json_t *config)
 	return method;
 }
 
+const json_t *config_keys(const json_t *config)
+{
+	const json_t *nested = json_object_get(config, "quantization");
+
+	return nested ? nested : config;
+}
+
 const struct format *config_format(const json_t *config)
 {
 	const char *method = config_quant_method(config);

@@ -35,6 +35,9 @@ int config_find_quantization(const struct checkpoint *checkpoint, struct json_te
  * "quantization" is from hf_quant_config.json: "modelopt".  config may be NULL. */
 const char *config_quant_method(const json_t *config);
 
+/* Returns the object with the keys: ModelOpt has a level more in hf_quant_config.json. */
+const json_t *config_keys(const json_t *config);
+
 /* Returns the format whose row reads and checks the configuration, or NULL. */
 const struct format *config_format(const json_t *config);
 

@@ -283,7 +283,7 @@ static int look_at_codes(struct stats_job *job, const struct cut *cut, void *buf
 	return 0;
 }
 
-static void stats_merge(struct tensor_stats *into, const struct tensor_stats *from)
+void tensor_stats_add(struct tensor_stats *into, const struct tensor_stats *from)
 {
 	into->amax = fmaxf(into->amax, from->amax);
 	into->n_nonfinite += from->n_nonfinite;
@@ -314,7 +314,7 @@ static int look(void *context, int worker, size_t item, struct err *err)
 		     : look_at_values)(job, cut, job->buffers[worker], &found, err))
 		return -1;
 	pthread_mutex_lock(&job->lock);
-	stats_merge(stats, &found.stats);
+	tensor_stats_add(stats, &found.stats);
 	for (int code = 0; counts && code < 256; code++)
 		counts->codes[code] += found.codes[code];
 	pthread_mutex_unlock(&job->lock);
@@ -382,7 +382,7 @@ int inspect_stats(struct inspection *inspection, const struct stats_params *para
 	progress_begin(params->progress, PROGRESS_WORK, cuts_size(&job));
 	if (!buffers_new(&job, params->n_threads, max, err) &&
 	    !unpack_check_shapes(&job.files, &inspection->low_bit, err) && !look_at_all(&job, err))
-		rc = source_close(&job.files, err);
+		rc = source_close(&job.files, 0, err);
 	source_release(&job.files);
 	for (int i = 0; job.buffers && i < params->n_threads; i++)
 		free(job.buffers[i]);

@@ -42,6 +42,9 @@ struct stats_params {
 int inspect_stats(struct inspection *inspection, const struct stats_params *params,
 		  struct tensor_stats **stats, struct err *err);
 
+/* Adds what another part of the tensor, or another tensor, has. */
+void tensor_stats_add(struct tensor_stats *into, const struct tensor_stats *from);
+
 /* Returns the expected SQNR in dB; NAN for tensors other than FP8 weights and for zeros. */
 double tensor_stats_sqnr(const struct tensor_stats *stats);
 

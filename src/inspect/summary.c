@@ -175,18 +175,6 @@ void summary_release(struct summary *summary)
 
 /* --- values --- */
 
-static void add_stats(struct group_values *into, const struct tensor_stats *stats)
-{
-	into->n_codes += stats->n_codes;
-	into->n_saturated += stats->n_saturated;
-	into->n_zeros += stats->n_zeros;
-	into->n_nonfinite += stats->n_nonfinite;
-	into->amax = fmaxf(into->amax, stats->amax);
-	into->scale_max = fmaxf(into->scale_max, stats->scale_max);
-	if (stats->scale_min > 0 && (!(into->scale_min > 0) || stats->scale_min < into->scale_min))
-		into->scale_min = stats->scale_min;
-}
-
 static void add_sqnr(struct sqnr *into, double sqnr, size_t t)
 {
 	if (!into->n || sqnr < into->worst) {
@@ -208,7 +196,7 @@ void summary_add_values(struct summary_values *values, const struct summary *sum
 
 		if (g == SIZE_MAX)
 			continue;
-		add_stats(&values->groups[g], &stats[t]);
+		tensor_stats_add(&values->groups[g], &stats[t]);
 		if (sqnr && !isnan(sqnr[t]))
 			add_sqnr(&values->sqnr[g], sqnr[t], t);
 	}

@@ -34,12 +34,6 @@ struct tensor_group {
 	struct code_counts *counts; /* of FP8 weights */
 };
 
-/* The values of a group of FP8 weights. */
-struct group_values {
-	uint64_t n_codes, n_saturated, n_zeros, n_nonfinite;
-	float amax, scale_min, scale_max; /* as in struct tensor_stats */
-};
-
 /* The SQNR of some weights against their source, in dB; infinite where nothing differs. */
 struct sqnr {
 	size_t n; /* 0: not known, and no other member is */
@@ -69,7 +63,7 @@ void summary_release(struct summary *summary);
 
 /* All values of a checkpoint. */
 struct summary_values {
-	struct group_values *groups; /* by group */
+	struct tensor_stats *groups; /* by group */
 	struct sqnr *sqnr;	     /* by group */
 };
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "base/sort.h"
 #include "source/cut.h"
 
 #define KIB ((uint64_t)1024)
@@ -254,13 +255,6 @@ struct ordered {
 	size_t output;
 };
 
-static int compare_ordered(const void *a, const void *b)
-{
-	const struct ordered *x = a, *y = b;
-
-	return (x->begin > y->begin) - (x->begin < y->begin);
-}
-
 void bands_cut_shard(struct band_list *list, const struct plan *plan, size_t shard,
 		     const struct output_set *set, const struct band_limits *limits, bool direct)
 {
@@ -275,7 +269,7 @@ void bands_cut_shard(struct band_list *list, const struct plan *plan, size_t sha
 		if (out->outputs[i].kind != OUTPUT_SCALE) /* written with its codes */
 			order[n++] = (struct ordered){ out->tensors[i].begin, i };
 	}
-	qsort(order, n, sizeof *order, compare_ordered);
+	qsort(order, n, sizeof *order, compare_u64);
 	for (size_t i = 0; i < n; i++) {
 		const struct output *output = &out->outputs[order[i].output];
 		const struct unit *unit = &plan->selection.units[output->unit];

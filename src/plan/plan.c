@@ -132,7 +132,6 @@ void plan_prefer_format(struct plan *plan, const struct scheme *scheme)
 int plan_check_source(struct plan *plan, const struct io *io, struct err *err)
 {
 	struct source source;
-	struct err ignored;
 	json_t *manifest;
 	int rc;
 
@@ -143,8 +142,7 @@ int plan_check_source(struct plan *plan, const struct io *io, struct err *err)
 	if (!rc && !manifest)
 		rc = scales_check_divisors(&source, &plan->selection, err);
 	json_decref(manifest);
-	if (source_close(&source, rc ? &ignored : err))
-		rc = -1;
+	rc = source_close(&source, rc, err);
 	source_release(&source);
 	return rc;
 }

@@ -90,7 +90,6 @@ int quantize_keep(struct plan *plan, const struct quantize_params *params, struc
 	float *scales;
 	bool *pow2;
 	struct source source;
-	struct err ignored;
 	int rc;
 
 	if (!params->select.requantize)
@@ -107,8 +106,7 @@ int quantize_keep(struct plan *plan, const struct quantize_params *params, struc
 		spec.pow2 = false;
 		plan_spec_set(plan, u, &spec);
 	}
-	if (source_close(&source, rc ? &ignored : err))
-		rc = -1;
+	rc = source_close(&source, rc, err);
 	source_release(&source);
 	free(scales);
 	free(pow2);

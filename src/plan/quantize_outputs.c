@@ -25,26 +25,6 @@ static void unit_caches(struct plan *plan, size_t u, size_t *at)
 	}
 }
 
-/* Adds a part of a table; the first one brings the scale of all. */
-static void part_quantize(struct plan *plan, size_t u)
-{
-	const struct unit *unit = &plan->selection.units[u];
-	const uint64_t shape[2] = { unit->rows, unit->cols };
-	struct scale_decl scale;
-
-	plan_add(plan, u,
-		 &(struct output_decl){ .kind = OUTPUT_CODES,
-					.name = unit->name,
-					.dtype = dtype_of_fp8(plan->units[u].spec->format),
-					.n_dims = 2,
-					.shape = shape });
-	plan->totals.n_converted++;
-	if (plan->groups[unit->scale_group].first != u)
-		return;
-	format_table_scale(unit->name, &scale);
-	plan_add_scale(plan, u, OUTPUT_SCALE, NULL, &scale);
-}
-
 /* Adds the scale of a weight: written with the codes, or taken from the source. */
 static int unit_scale(struct plan *plan, size_t u, struct scale_decl *decl, struct err *err)
 {
@@ -68,10 +48,6 @@ static int unit_quantize(struct plan *plan, size_t u, struct err *err)
 			    tile_count(unit->cols, spec->tile.cols);
 	struct scale_decl scale;
 
-	if (unit->table) {
-		part_quantize(plan, u);
-		return 0;
-	}
 	plan_add(plan, u,
 		 &(struct output_decl){ .kind = plan->units[u].same_codes ? OUTPUT_COPY
 									  : OUTPUT_CODES,
@@ -79,10 +55,17 @@ static int unit_quantize(struct plan *plan, size_t u, struct err *err)
 					.dtype = dtype_of_fp8(spec->format),
 					.n_dims = weight.experts ? 3 : 2,
 					.shape = weight.experts ? shape : shape + 1 });
+	plan->totals.n_converted++;
+	if (unit->table) { /* the first part brings the scale of all */
+		if (plan->groups[unit->scale_group].first == u) {
+			format_table_scale(unit->name, &scale);
+			plan_add_scale(plan, u, OUTPUT_SCALE, NULL, &scale);
+		}
+		return 0;
+	}
 	format_scale(plan->format, &scheme, plan->target, &weight, &scale);
 	if (unit_scale(plan, u, &scale, err))
 		return -1;
-	plan->totals.n_converted++;
 	if (unit->static_input) {
 		struct scale_decl input;
 

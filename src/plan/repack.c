@@ -30,7 +30,6 @@ static bool is_blocks(const struct unit *unit, const struct qspec *spec)
 static int check_blocks(struct plan *plan, const struct io *io, struct err *err)
 {
 	struct source source;
-	struct err ignored;
 	int rc = 0;
 
 	source_init(&source, io, &plan->source, NULL, plan->stream_fd);
@@ -57,8 +56,7 @@ static int check_blocks(struct plan *plan, const struct io *io, struct err *err)
 				plan->source.shards[unit->source_scale.scale->shard].file.path,
 				(double)found.odd, found.at);
 	}
-	if (source_close(&source, rc ? &ignored : err))
-		rc = -1;
+	rc = source_close(&source, rc, err);
 	source_release(&source);
 	return rc;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "format/read_config.h"
 #include "plan/repack.h"
 #include "format/scale_names.h"
 #include "names/cached.h"
@@ -240,8 +241,7 @@ static int add_other_scale(struct plan *plan, const struct detection *detection,
 static int check_cache(const struct plan *plan, const struct detection *detection, struct err *err)
 {
 	const json_t *config = detection->config;
-	const json_t *nested = json_object_get(config, "quantization");
-	const json_t *algo = json_object_get(nested ? nested : config, "kv_cache_quant_algo");
+	const json_t *algo = json_object_get(config_keys(config), "kv_cache_quant_algo");
 	const json_t *scheme = json_object_get(config, "kv_cache_scheme");
 
 	if (plan->kv_cache || ((!algo || json_is_null(algo)) && (!scheme || json_is_null(scheme))))

@@ -407,12 +407,10 @@ void source_drop_cache(struct source *source)
 	}
 }
 
-int source_close(struct source *source, struct err *err)
+int source_close(struct source *source, int rc, struct err *err)
 {
-	int rc = 0;
-
 	/* Standard input may be a file that another process writes. */
-	if (source->stream_fd >= 0)
+	if (!rc && source->stream_fd >= 0)
 		rc = io_check_unchanged(&(struct file){ source->io, source->stream_fd,
 							source->checkpoint->shards[0].file.path },
 					&source->checkpoint->shards[0].file.identity, err);
@@ -437,7 +435,7 @@ void source_release(struct source *source)
 
 	if (!source->fds)
 		return;
-	source_close(source, &ignored);
+	source_close(source, 0, &ignored);
 	pthread_mutex_destroy(&source->lock);
 	free(source->fds);
 	source->fds = NULL;

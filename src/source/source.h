@@ -122,8 +122,9 @@ int source_read_ahead(struct source *source, const struct tensor_ref *ref, uint6
 /* Tells the kernel that the open files are not needed again soon. */
 void source_drop_cache(struct source *source);
 
-/* Closes all files.  ERR_INPUT if one of them was changed after its header was read. */
-int source_close(struct source *source, struct err *err);
+/* Closes all files.  rc: of the reads, returned with its error if it is not 0.  ERR_INPUT if a file
+ * was changed after its header was read. */
+int source_close(struct source *source, int rc, struct err *err);
 void source_release(struct source *source);
 
 #endif

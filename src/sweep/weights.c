@@ -30,7 +30,7 @@ int weights_open(struct weights *weights, const struct weights_params *params, s
 
 int weights_close(struct weights *weights, struct err *err)
 {
-	return source_close(&weights->source, err);
+	return source_close(&weights->source, 0, err);
 }
 
 void weights_release(struct weights *weights)

@@ -418,7 +418,7 @@ int origin_find(struct verify *verify, const struct cuts *cuts, struct err *err)
 
 int origin_close(struct verify *verify, struct err *err)
 {
-	return verify->run.origin ? source_close(&verify->run.origin->files, err) : 0;
+	return verify->run.origin ? source_close(&verify->run.origin->files, 0, err) : 0;
 }
 
 void origin_release(struct verify *verify)

@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "base/pool.h"
+#include "base/sort.h"
 #include "ckpt/checksum.h"
 #include "ckpt/manifest.h"
 #include "verify/steps.h"
@@ -42,13 +43,6 @@ void sums_add(struct sums *sums, const struct verify *verify, const struct tenso
 	pthread_mutex_unlock(&sums->lock);
 }
 
-static int compare_pieces(const void *a, const void *b)
-{
-	const struct sum_piece *x = a, *y = b;
-
-	return (x->begin > y->begin) - (x->begin < y->begin);
-}
-
 /* A file and what is read of it. */
 struct summing {
 	struct source *source;
@@ -79,7 +73,7 @@ static int sum_until(struct summing *summing, uint64_t end, struct err *err)
 static int sum_file(struct file_sum *file, struct summing *summing, uint64_t size, struct err *err)
 {
 	if (file->n)
-		qsort(file->pieces, file->n, sizeof *file->pieces, compare_pieces);
+		qsort(file->pieces, file->n, sizeof *file->pieces, compare_u64);
 	for (size_t i = 0; i < file->n; i++) {
 		const struct sum_piece *piece = &file->pieces[i];
 

@@ -173,7 +173,7 @@ int verify_values(struct verify *verify, struct err *err)
 	    pool_run(verify->params->n_threads, kept.n_pieces, read_kept, &kept,
 		     verify->progress->stop, err) ||
 	    sums_finish(&verify->run.sums, verify, err) || verify_inputs(verify, err) ||
-	    source_close(&verify->run.files, err) || origin_close(verify, err))
+	    source_close(&verify->run.files, 0, err) || origin_close(verify, err))
 		goto out;
 	diagnose(verify);
 	kept_values_report(&kept);
