@@ -223,7 +223,8 @@ static int read_argument(struct parse *parse, const char *value)
 	return row->read(row, value, (char *)parse->settings + row->offset, parse->err);
 }
 
-/* Reads the options; the words that are none stay in argv, in front; *n becomes their number. */
+/* Reads the options; the words that are none change places with them, to the front; *n becomes
+ * their number. */
 static int read_options(struct parse *parse, int argc, char **argv, int *n)
 {
 	bool ended = false;
@@ -232,9 +233,11 @@ static int read_options(struct parse *parse, int argc, char **argv, int *n)
 	*n = 0;
 	for (int i = 1; i < argc; i++) {
 		const char *next = i + 1 < argc ? argv[i + 1] : NULL;
+		char *word = argv[i];
 
-		if (ended || argv[i][0] != '-' || !argv[i][1]) {
-			argv[++*n] = argv[i];
+		if (ended || word[0] != '-' || !word[1]) {
+			argv[i] = argv[++*n]; /* the caller may free them all */
+			argv[*n] = word;
 			continue;
 		}
 		ended = !strcmp(argv[i], "--");
