@@ -71,8 +71,8 @@ int manifest_values_check(const json_t *manifest, struct err *err);
 /* Does it say that codes compensate each other's errors, and are not the nearest? */
 bool manifest_is_compensated(const json_t *manifest);
 
-/* Sets *manifest to the one in dir, a new reference, or to NULL if there is none.  Fails if it cannot
- * be read. */
+/* Sets *manifest to the one in dir, a new reference, or to NULL if there is none.  Fails if it
+ * cannot be read. */
 int manifest_load(json_t **manifest, const struct outdir *dir, struct err *err);
 
 /* Returns 0 if a manifest is of this job, else ERR_USAGE that names the difference.
