@@ -66,13 +66,19 @@ static void arrange_exact(struct verify_lists *lists)
 	size_t i, n = 0, n_bare = 0;
 
 	part_set_init(&lists->entries, json_array_size(lists->kept));
+	part_set_init(&lists->undotted, json_array_size(lists->kept));
 	json_array_foreach(lists->kept, i, value)
 	{
 		const char *text = json_string_value(value);
+		size_t len = text ? strlen(text) : 0, whole = len;
 
 		if (!text)
 			continue;
-		part_set_add(&lists->entries, text, strlen(text));
+		part_set_add(&lists->entries, text, len);
+		while (whole && text[whole - 1] == '.')
+			whole--;
+		if (whole < len)
+			part_set_add(&lists->undotted, text, whole);
 		if (!strncmp(text, "re:", 3))
 			texts[n++] = text;
 		else if (strpbrk(text, "*?[](){}^$|+\\"))
@@ -211,6 +217,7 @@ void lists_release(struct verify *verify)
 		free(lists->bare_texts[i]);
 	free(lists->bare_texts);
 	part_set_release(&lists->entries, NULL);
+	part_set_release(&lists->undotted, NULL);
 	skip_match_free(lists->tables);
 	skip_match_free(lists->layers);
 	intern_release(&lists->conflicts);

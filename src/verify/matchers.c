@@ -12,7 +12,7 @@
 enum {
 	EXACT = 1 << 0,	  /* the whole module */
 	FUSED = 1 << 1,	  /* or the layer that it is merged into */
-	WITHIN = 1 << 2,  /* whole segments anywhere in it */
+	WITHIN = 1 << 2,  /* whole segments anywhere in it; dots at the end do not count */
 	DOT_END = 1 << 3, /* whole segments at its end */
 	ANY_END = 1 << 4, /* any end of it */
 	START = 1 << 5,	  /* whole segments at its start */
@@ -127,6 +127,8 @@ static const char *find_entry(const struct verify *verify, const char *module, u
 	struct part_set none = { 0 };
 	const char *entry = find_plain(&lists->entries, &parts, module, how);
 
+	if (!entry && how & WITHIN)
+		entry = find_plain(&lists->undotted, &parts, module, how);
 	if (!entry && how & PATTERN)
 		entry = skip_match_lists(lists->patterns, module);
 	if (!entry && how & BARE)

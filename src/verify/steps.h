@@ -68,6 +68,7 @@ struct verify_lists {
 	size_t n_bare;
 	struct skip_match *patterns; /* those that are regular expressions */
 	struct part_set entries;     /* all, for whole names */
+	struct part_set undotted;    /* those that end in dots, without them */
 	struct skip_match *tables;   /* embeddings in FP8 */
 	const json_t *layer_list;    /* all quantized modules, by name; NULL: missing */
 	struct skip_match *layers;   /* these names */

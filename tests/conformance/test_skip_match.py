@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which entry of a list matches which module: `verify` against transformers' and compressed-tensors' own functions."""
+"""Which entry of a list matches which module: `verify` against transformers' and compressed-tensors' own functions, and, where
+tests/engines_load runs it in the environment of vLLM or SGLang, that engine's own."""
 import fnmatch
+import importlib.util
 import json
 import pathlib
 import random
@@ -61,11 +63,14 @@ def ignores(module: str, text: str) -> bool:
         return False
 
 
-# How each engine matches, of quant_method fp8: is_layer_skipped() of vLLM 0.32, _module_path_match() of SGLang 0.5.23, and
-# transformers' own function.  An expression that transformers does not compile stops it, and matches nothing.
+# How each engine matches, of quant_method fp8: is_layer_skipped() of vLLM 0.32, _module_path_match() of SGLang 0.5.23, written
+# after them, and transformers' own function.  An expression that transformers does not compile stops it, and matches nothing.
 FUSED = ("gate_proj", "q_proj")
-TARGETS = {"vllm": lambda m, text: m == text, "sglang": lambda m, text: f".{text}." in f".{m}.",
+TARGETS = {"vllm": lambda m, text: m == text, "sglang": lambda m, text: f".{text.rstrip('.')}." in f".{m}.",
            "transformers": lambda m, text: not text.startswith("re:") and not converts(m, text)}
+OWN = next((e for e in ("vllm", "sglang") if importlib.util.find_spec(e) and importlib.util.find_spec("engine_" + e)), None)
+if OWN:                                                       # whose transformers may be another one
+    TARGETS = {OWN: lambda m, text: importlib.import_module("engine_" + OWN).is_layer_skipped(m, [text])}
 
 
 def container(module: str) -> str | None:
@@ -98,7 +103,7 @@ def one(rng: random.Random, out: pathlib.Path, counts: list[int]) -> Iterator[st
     quantization = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128], "modules_to_not_convert": [text]}
     (out / "config.json").write_text(json.dumps({"model_type": "llama", "quantization_config": quantization}))
     found = any("matches" in p["message"] or "excludes it" in p["message"] and p["kind"] == "dtype-mismatch" for p in verify(out)[1]["problems"])
-    if found != any(matches(m, text) for m in modules):
+    if not OWN and found != any(matches(m, text) for m in modules):
         yield f"{text!r} on {modules}: verify {'finds' if found else 'misses'} a match"
     counts[found] += 1
     plain = [m for m in modules if "experts" not in m and m.rsplit(".", 1)[-1] not in FUSED]
@@ -123,7 +128,7 @@ def all_of_them() -> Iterator[str]:
 
 
 def main() -> None:
-    report(f"{N} entries match as in transformers and compressed-tensors", all_of_them())
+    report(f"{N} entries match as in {OWN or 'transformers and compressed-tensors'}", all_of_them())
     finish()
 
 

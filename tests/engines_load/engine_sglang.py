@@ -66,6 +66,7 @@ sys.meta_path.append(Absent())
 from sglang.srt.configs.load_config import LoadConfig
 from sglang.srt.configs.model_config import ModelConfig
 from sglang.srt.distributed.parallel_state import init_distributed_environment, initialize_model_parallel
+from sglang.srt.layers.quantization.utils import is_layer_skipped  # noqa: F401 (test_skip_match)
 from sglang.srt.model_loader import loader as loaders
 from sglang.srt.model_loader.utils import set_default_torch_dtype
 from sglang.srt.runtime_context import SpawnRanks, publish

@@ -29,6 +29,7 @@ from vllm.engine.arg_utils import EngineArgs
 from vllm.model_executor.layers.fused_moe.config import FusedMoEConfig
 from vllm.model_executor.layers.fused_moe.oracle import fp8, mxfp8, unquantized
 from vllm.model_executor.layers.linear import LinearBase
+from vllm.model_executor.layers.quantization.utils.quant_utils import is_layer_skipped  # noqa: F401 (test_skip_match)
 from vllm.model_executor.model_loader import get_model_loader
 from vllm.model_executor.model_loader.utils import process_weights_after_loading
 from vllm.model_executor.models import registry
