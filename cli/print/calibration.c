@@ -8,20 +8,11 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "cli/print/data.h"
 #include "cli/print/json.h"
 #include "cli/print/path.h"
-#include "cli/print/units.h"
 #include "cli/process.h"
 #include "cli/program.h"
-
-static void print_memory(uint64_t bytes)
-{
-	struct buf text = { 0 };
-
-	units_memory(&text, bytes);
-	fprintf(program.out, "%s of memory\n", text.data);
-	buf_release(&text);
-}
 
 void calibrate_print_text(const struct calibrate_plan *plan)
 {
@@ -33,7 +24,7 @@ void calibrate_print_text(const struct calibrate_plan *plan)
 	if (plan->fp8.n)
 		fprintf(program.out, "%s, %zu matrices in FP8\n", plan->fp8.recipe.name,
 			plan->fp8.n);
-	print_memory(plan->memory_bytes);
+	data_print_memory(plan->memory_bytes);
 }
 
 void calibrate_print_json(const struct calibrate_plan *plan)
@@ -126,11 +117,7 @@ static void ranks_print_next(const struct calibrate_params *params)
 void calibrate_report_text(const struct calibrate_report *report)
 {
 	const struct calibrate_result *result = report->result;
-	struct buf text = { 0 };
 
-	units_duration(&text, report->seconds);
-	buf_puts(&text, ", peak memory ");
-	units_memory(&text, process_peak_memory());
 	fprintf(program.err, "passes     %llu", (unsigned long long)report->stats->n_passes);
 	if (result->n_resumed)
 		fprintf(program.err, ", %zu of them from earlier runs", result->n_resumed);
@@ -140,8 +127,7 @@ void calibrate_report_text(const struct calibrate_report *report)
 		(double)result->n_tokens / report->seconds);
 	if (result->n_passes)
 		fprintf(program.err, "perplexity %.4f\n", result->perplexity);
-	fprintf(program.err, "time       %s\n", text.data);
-	buf_release(&text);
+	data_print_time(report->seconds);
 	path_print_output(report->params->output);
 	if (report->stats->rank.n)
 		ranks_print_next(report->params);

@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#include "cli/print/units.h"
+#include "cli/process.h"
 #include "cli/program.h"
 
 void data_print_notes(const char *command, const struct dataset *data, const struct model *model)
@@ -24,4 +26,24 @@ void data_print_notes(const char *command, const struct dataset *data, const str
 			"fp8conv %s: note: only text is read: the branches for images or audio "
 			"(%zu tensor%s) are not run\n",
 			command, n_towers, n_towers == 1 ? "" : "s");
+}
+
+void data_print_memory(uint64_t bytes)
+{
+	struct buf text = { 0 };
+
+	units_memory(&text, bytes);
+	fprintf(program.out, "%s of memory\n", text.data);
+	buf_release(&text);
+}
+
+void data_print_time(double seconds)
+{
+	struct buf text = { 0 };
+
+	units_duration(&text, seconds);
+	buf_puts(&text, ", peak memory ");
+	units_memory(&text, process_peak_memory());
+	fprintf(program.err, "time       %s\n", text.data);
+	buf_release(&text);
 }

@@ -6,26 +6,21 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "base/buf.h"
+#include "cli/print/data.h"
 #include "cli/print/json.h"
 #include "cli/print/table.h"
-#include "cli/print/units.h"
 #include "cli/print/wrap.h"
 #include "cli/process.h"
 #include "cli/program.h"
 
 void eval_print_text(const struct eval_plan *plan)
 {
-	struct buf memory = { 0 };
-
-	units_memory(&memory, plan->sweep.memory_bytes);
 	fprintf(program.out, "architecture %s, %zu layers, %s\n", plan->out.model.arch->name,
 		plan->out.model.n_layers, plan->has_source ? "two models" : "one model");
 	fprintf(program.out, "sequences %zu, tokens %" PRIu64 "\n", plan->data.n,
 		plan->sweep.n_tokens);
 	fprintf(program.out, "%zu matrices take inputs in FP8\n", plan->inputs.n);
-	fprintf(program.out, "%s of memory\n", memory.data);
-	buf_release(&memory);
+	data_print_memory(plan->sweep.memory_bytes);
 }
 
 void eval_print_json(const struct eval_plan *plan)
@@ -131,15 +126,10 @@ void eval_report_text(const struct eval_report *report)
 void eval_report_summary(const struct eval_report *report)
 {
 	uint64_t n = report->plan->sweep.n_tokens;
-	struct buf time = { 0 };
 
-	units_duration(&time, report->seconds);
-	buf_puts(&time, ", peak memory ");
-	units_memory(&time, process_peak_memory());
 	fprintf(program.err, "tokens     %" PRIu64 ", %.0f per second\n", n,
 		(double)n / report->seconds);
-	fprintf(program.err, "time       %s\n", time.data);
-	buf_release(&time);
+	data_print_time(report->seconds);
 }
 
 /* Adds the numbers; an object has those that follow each other. */

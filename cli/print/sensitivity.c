@@ -8,11 +8,11 @@
 
 #include "base/mem.h"
 #include "base/sort.h"
+#include "cli/print/data.h"
 #include "cli/print/json.h"
 #include "cli/print/job_options.h"
 #include "cli/print/path.h"
 #include "cli/print/table.h"
-#include "cli/print/units.h"
 #include "cli/process.h"
 #include "cli/program.h"
 
@@ -53,7 +53,6 @@ void sensitivity_print_text(const struct sensitivity_plan *plan)
 {
 	const struct kld_table *table = &plan->table;
 	struct table lines = { .columns = "llrrr" };
-	struct buf text = { 0 };
 
 	for (size_t i = 0; i < table->n_groups; i++) {
 		const struct kld_group *group = &table->groups[i];
@@ -72,9 +71,7 @@ void sensitivity_print_text(const struct sensitivity_plan *plan)
 		plan->n_at_once, n_rounds(plan));
 	fprintf(program.out, "sequences %zu, tokens %" PRIu64 "\n", plan->data.n,
 		plan->sweep.n_tokens);
-	units_memory(&text, plan->memory_bytes);
-	fprintf(program.out, "%s of memory\n", text.data);
-	buf_release(&text);
+	data_print_memory(plan->memory_bytes);
 }
 
 static void json_groups(struct json_out *out, const struct kld_table *table, bool measured)
@@ -224,16 +221,11 @@ static void print_next(const struct sensitivity_report *report)
 void sensitivity_report_text(const struct sensitivity_report *report)
 {
 	const struct sensitivity_plan *plan = report->plan;
-	struct buf text = { 0 };
 
 	for (size_t r = 0; r < plan->table.n_recipes; r++)
 		print_worst(&plan->table, r);
-	units_duration(&text, report->seconds);
-	buf_puts(&text, ", peak memory ");
-	units_memory(&text, process_peak_memory());
-	fprintf(program.err, "time       %s\n", text.data);
+	data_print_time(report->seconds);
 	path_print_output(report->params->output);
-	buf_release(&text);
 	print_next(report);
 }
 
