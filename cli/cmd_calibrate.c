@@ -12,7 +12,6 @@
 #include "cli/print/data.h"
 #include "cli/print/plan.h"
 #include "cli/command.h"
-#include "cli/print/json.h"
 #include "cli/options/run.h"
 #include "cli/options/values.h"
 #include "cli/process.h"
@@ -21,7 +20,6 @@
 #include "cli/progress/progress.h"
 #include "cli/remote.h"
 #include "cli/signals.h"
-#include "cli/print/units.h"
 #include "calibrate/calibrate.h"
 
 #define DEFAULT_MIN_TOKENS 64

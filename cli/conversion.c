@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/conversion.h"
 
-#include <stdio.h>
 #include <unistd.h>
 
 #include "cli/print/conversion.h"

@@ -3,7 +3,6 @@
  * Prints `fp8conv CMD --help`: the options under their headings, in the order of their tables.
  */
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/buf.h"

@@ -290,11 +290,6 @@ int option_append_rule(const struct option_row *option, const char *value, void 
 	return 0;
 }
 
-bool option_repeats(const struct option_row *option)
-{
-	return option->read == option_append || option->read == option_append_rule;
-}
-
 /* Reads "auto", or "auto/N" where the engine does not tell the number of tasks. */
 static int auto_part(const struct option_row *option, const char *text, int *part, int *n_parts,
 		     struct err *err)

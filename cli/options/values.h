@@ -52,9 +52,6 @@ struct option_rules {
 	size_t n;
 };
 
-/* May the option be repeated? */
-bool option_repeats(const struct option_row *option);
-
 /* Reads decimal digits; *end becomes the text after them.  Returns false if there are none, or more
  * than 64 bits. */
 bool option_digits(const char *text, uint64_t *value, const char **end);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <jansson.h>
-#include <stdio.h>
 
 #include "cli/print/amax.h"
 #include "cli/print/inspection.h"

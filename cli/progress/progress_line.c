@@ -2,7 +2,6 @@
  *
  * A report of progress in one line of text.
  */
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

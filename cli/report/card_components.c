@@ -5,7 +5,6 @@
 #include "cli/report/card.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/intern.h"
 #include "base/mem.h"

@@ -2,8 +2,6 @@
  *
  * What `report` says on the standard streams.
  */
-#include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

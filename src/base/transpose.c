@@ -5,7 +5,6 @@
  */
 #include "base/transpose.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 #ifdef __x86_64__

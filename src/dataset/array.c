@@ -6,7 +6,6 @@
  */
 #include <ctype.h>
 #include <endian.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,7 +2,6 @@
 #include "eval/quality.h"
 
 #include <math.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

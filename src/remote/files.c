@@ -9,7 +9,6 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/pool.h"
-#include "base/sort.h"
 #include "base/text.h"
 #include "remote/address.h"
 

@@ -2,7 +2,6 @@
 #include "report/evaluation.h"
 
 #include <fcntl.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sensitivity/table.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <openssl/sha.h>
 #include <stdlib.h>

@@ -6,7 +6,6 @@
 #include "tokenizer/tokenizer.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/json.h"
 #include "base/mem.h"
