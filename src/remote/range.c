@@ -242,10 +242,25 @@ static enum verdict judge_body(struct range_read *reading, const struct answer *
 	return retry(reading, TRIES, "the answer ends early", err);
 }
 
+/* Judges an answer with a whole text. */
+static enum verdict judge_text(struct range_read *reading, const struct answer *answer,
+			       struct err *err)
+{
+	if (answer->status == 200 && !answer->code)
+		return encoded(reading->file->url, answer, err) ? VERDICT_FAILED : VERDICT_DONE;
+	if (answer->status == 200 || !answer->status)
+		return judge_transfer(reading, answer, err);
+	if (answer->status == 404 || answer->status == 410)
+		return refused(reading, answer->status, err);
+	return judge_status(reading, answer, err);
+}
+
 static enum verdict judge(struct range_read *reading, const struct answer *answer, struct err *err)
 {
 	bool body = answer->status == 200 || answer->status == 206;
 
+	if (!reading->request.ranged)
+		return judge_text(reading, answer, err);
 	if (answer->status == 416 && answer->has_range && !answer->total &&
 	    !reading->request.first) { /* an empty file has no range */
 		reading->request.n = 0;
@@ -266,6 +281,8 @@ static enum verdict try_once(struct range_read *reading, long *retry_after, stru
 	struct answer answer = { 0 };
 	enum verdict verdict;
 
+	if (reading->request.text)
+		buf_release(reading->request.text);
 	if (send_on(client, &reading->request, &url, &answer, err) ||
 	    progress_stopped(client->stop, err)) {
 		verdict = VERDICT_FAILED;
@@ -339,39 +356,13 @@ int range_text(struct client *client, const char *url, size_t limit, struct buf 
 	       struct err *err)
 {
 	struct remote_file file = { .url = xstrdup(url) };
-	struct range_read reading = { .client = client, .file = &file };
-	int rc = -1;
+	struct range_read reading = { .client = client,
+				      .file = &file,
+				      .request = { .n = limit, .text = text } };
+	enum verdict verdict = read_all(&reading, err);
 
-	for (;;) {
-		struct answer answer = { 0 };
-		char *at = xstrdup(url);
-		enum verdict verdict = VERDICT_FAILED;
-
-		buf_release(text);
-		reading.request = (struct request){ .n = limit, .text = text };
-		if (!send_on(client, &reading.request, &at, &answer, err) &&
-		    !progress_stopped(client->stop, err)) {
-			if (answer.status == 200 && !answer.code)
-				verdict =
-					encoded(url, &answer, err) ? VERDICT_FAILED : VERDICT_DONE;
-			else if (answer.status == 200 || !answer.status)
-				verdict = judge_transfer(&reading, &answer, err);
-			else if (answer.status == 404 || answer.status == 410)
-				verdict = refused(&reading, answer.status, err);
-			else
-				verdict = judge_status(&reading, &answer, err);
-		}
-		if (verdict == VERDICT_AGAIN && wait_for_server(&reading, answer.retry_after, err))
-			verdict = VERDICT_FAILED;
-		answer_release(&answer);
-		free(at);
-		if (verdict != VERDICT_AGAIN) {
-			rc = verdict == VERDICT_DONE ? 0 : -1;
-			break;
-		}
-	}
 	remote_file_release(&file);
-	return rc;
+	return verdict == VERDICT_DONE ? 0 : -1;
 }
 
 void remote_file_release(struct remote_file *file)
