@@ -182,7 +182,7 @@ int fp8conv_quantize(struct fp8conv_context *context, const struct fp8conv_recip
 
 /* Writes the values of the codes to y, of F32, BF16 or F16: one product and one rounding.  Reads
  * the rowwise copy where there is one.  Scales may also be BF16 or F16, as other tools write
- * them.  On a CUDA device: rowwise copies alone, with F32 or E8M0 scales of rows side by side. */
+ * them. */
 int fp8conv_dequantize(struct fp8conv_context *context, const struct fp8conv_quantized *q,
 		       const struct fp8conv_tensor *y, struct fp8conv_error *error);
 
@@ -307,18 +307,21 @@ int fp8conv_plan_entry(struct fp8conv_plan *plan, size_t i, struct fp8conv_entry
 struct fp8conv_conversion {
 	size_t size;
 	size_t tensor;	      /* its index in the model */
-	const void *data;     /* contiguous, in the memory of the process */
+	const void *data;     /* contiguous, in the memory of the device */
 	size_t bytes;	      /* at data; 0: unknown, else another number than its own is refused */
 	void *const *outputs; /* memory for each output of its entry; NULL: it is only read */
 	/* 1: F32 scales of blocks lie by columns, each padded with zeros to a multiple of 4
 	 * elements, as DeepGEMM reads them: (..., rows, columns) takes round_up(rows, 4) * columns
 	 * elements.  0: as in a file. */
 	int scales_by_columns;
+	int device; /* of data and outputs, the same in all: FP8CONV_CPU or FP8CONV_CUDA(ordinal) */
+	void *stream; /* as in struct fp8conv_tensor, of the first one of the list */
 };
 
 /* Converts n tensors: writes their outputs, byte for byte as `fp8conv quantize` does.  The list has
  * all tensors that an entry needs, each once.  Fails with FP8CONV_INPUT for NaN and inf, as the
- * command. */
+ * command.  On a CUDA device it waits for the stream, because of these; F32, BF16 and F16 weights
+ * that lie row by row are converted there, others (FP8 and MXFP4 sources) by the CPU. */
 int fp8conv_plan_apply(struct fp8conv_plan *plan, const struct fp8conv_conversion *list, size_t n,
 		       struct fp8conv_error *error);
 

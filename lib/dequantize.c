@@ -29,6 +29,10 @@ struct job {
 	size_t scale_stride, scale_next; /* scales in a row, bytes in a matrix */
 	void *gathered;			 /* scales, where they lie otherwise; or NULL */
 	bool transposed;
+	bool scattered; /* on a device, scales that lie otherwise: */
+	struct scale_grid lie;
+	enum dtype scale_dtype;
+	bool along;
 	size_t band, n_bands; /* rows of codes; bands of a matrix */
 };
 
@@ -104,19 +108,18 @@ static int scales_read(struct job *job, const struct fp8conv_quantized *q, bool 
 		job->spec.tile = (struct tile){ job->spec.tile.cols, job->spec.tile.rows };
 	job->grid = scale_row_major(tile_count(job->codes.rows, job->spec.tile.rows),
 				    tile_count(job->codes.cols, job->spec.tile.cols));
+	job->scales = scales.data;
+	job->scale_stride = scales.stride;
+	job->scale_next = scales.next;
+	job->lie = from;
+	job->scale_dtype = scales.dtype;
+	job->along = along;
 	if (!along && from.col_stride == 1 && !from.swizzled &&
-	    (scales.dtype == DT_F32 || scales.dtype == DT_F8_E8M0)) {
-		job->scales = scales.data;
-		job->scale_stride = scales.stride;
-		job->scale_next = scales.next;
+	    (scales.dtype == DT_F32 || scales.dtype == DT_F8_E8M0))
 		return 0;
-	}
-	if (job->codes.device != FP8CONV_CPU)
-		return err_set(
-			err, ERR_USAGE,
-			"%s: on a CUDA device scales are read as F32 or E8M0, row by row and "
-			"not swizzled: copy it to the CPU",
-			name);
+	job->scattered = job->codes.device != FP8CONV_CPU;
+	if (job->scattered)
+		return 0;
 	return scales_gather(job, &scales, &from, along, err);
 }
 
@@ -156,9 +159,6 @@ static int job_read(struct job *job, const struct fp8conv_quantized *q,
 	    spec_read(job, q, scales->dtype, err) || tensor_read_anywhere(y, "y", &job->y, err) ||
 	    stack_check_float(&job->y, "y", err))
 		return -1;
-	if (columnwise && job->codes.device != FP8CONV_CPU)
-		return err_set(err, ERR_USAGE,
-			       "columnwise: on a CUDA device only rowwise copies are read");
 	job->transposed = columnwise && job->spec.scale_type == SCALE_F32;
 	wanted = job->y;
 	wanted.rows = job->transposed ? job->codes.cols : job->codes.rows;
@@ -214,13 +214,15 @@ static int dequantize_band(void *context, int worker, size_t item, struct err *e
 static int dequantize_in_place(struct job *job, const struct fp8conv_quantized *q, struct err *err)
 {
 	size_t tile_rows = job->spec.tile.rows, size = scale_size(job->spec.scale_type);
-	bool one = tile_rows != WHOLE && job->codes.rows % tile_rows == 0 &&
+	bool by_rows = !job->scattered && !job->transposed;
+	bool one = by_rows && tile_rows != WHOLE && job->codes.rows % tile_rows == 0 &&
 		   stack_is_one(&job->codes) && stack_is_one(&job->y) &&
 		   job->scale_next == job->grid.rows * job->scale_stride * size;
 	size_t n = one ? 1 : job->codes.n;
 	struct device_work work;
 
-	if (device_work_begin(job->context, q->rowwise, "rowwise", &work, err))
+	if (device_work_begin(job->context, q->rowwise ? q->rowwise : q->columnwise,
+			      q->rowwise ? "rowwise" : "columnwise", &work, err))
 		return -1;
 	for (size_t i = 0; i < n; i++) {
 		const struct quant_in in = { .codes = stack_at(&job->codes, i, 0),
@@ -233,8 +235,15 @@ static int dequantize_in_place(struct job *job, const struct fp8conv_quantized *
 					     .scale_inv = job->scales + i * job->scale_next,
 					     .scale_stride = job->scale_stride };
 
-		work.ops->dequantize(work.queue, &in, job->y.dtype, stack_at(&job->y, i, 0),
-				     job->y.stride);
+		const struct fp8_scattered from = { in, job->lie, job->scale_dtype, job->along,
+						    job->transposed };
+		void *y = stack_at(&job->y, i, 0);
+
+		if (by_rows)
+			work.ops->dequantize(work.queue, &in, job->y.dtype, y, job->y.stride);
+		else
+			work.ops->dequantize_scattered(work.queue, &from, job->y.dtype, y,
+						       job->y.stride);
 	}
 	return device_work_end(&work, 0, err);
 }

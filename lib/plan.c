@@ -10,35 +10,7 @@
 #include "base/mem.h"
 #include "cli/quantize.h"
 #include "execute/pipeline.h"
-#include "lib/context.h"
-#include "lib/plan_files.h"
-
-/* The units and outputs of a tensor of the model: runs in lists by tensor. */
-struct tensor_entry {
-	size_t first_unit, n_units;
-	size_t first_output, n_outputs;
-	size_t n_needed;
-	size_t *needed; /* NULL: not asked for yet */
-};
-
-struct fp8conv_plan {
-	struct fp8conv_context *context;
-	struct plan_files files;
-	struct convert_params params;
-	struct progress progress;
-	struct plan plan;
-	struct pipeline *pipeline; /* NULL before the first call that converts */
-	struct command_words words;
-	size_t n; /* tensors of the model */
-	const char **names;
-	size_t *model_of; /* by tensor of plan.source.tensors: of the model */
-	struct tensor_entry *entries;
-	size_t *units;		    /* by tensor of the model */
-	size_t *outputs;	    /* by tensor of the model, codes before their scale */
-	size_t *seen;		    /* by tensor: 1 + the last one that was found to need it */
-	struct fp8conv_item *items; /* of outputs, in this order */
-	struct buf notes;
-};
+#include "lib/plan.h"
 
 /* Options that decide about tensors, numbers and formats. */
 static const char *const plan_options[] = {
@@ -48,8 +20,7 @@ static const char *const plan_options[] = {
 	"scale-fmt", "scale-arith", "mx-scale",	  "amax-epsilon", "margin",	NULL
 };
 
-/* Returns the tensor of the model that a tensor of the source is. */
-static size_t model_of(const struct fp8conv_plan *plan, const struct tensor_ref *ref)
+size_t plan_tensor(const struct fp8conv_plan *plan, const struct tensor_ref *ref)
 {
 	return plan->model_of[low_bit_index(&plan->plan.source, ref)];
 }
@@ -57,7 +28,7 @@ static size_t model_of(const struct fp8conv_plan *plan, const struct tensor_ref 
 /* Returns the tensor of the model that a unit is read from. */
 static size_t unit_tensor(const struct fp8conv_plan *plan, const struct unit *unit)
 {
-	return model_of(plan, unit->low_bit ? unit->low_bit->packed : unit->source);
+	return plan_tensor(plan, unit->low_bit ? unit->low_bit->packed : unit->source);
 }
 
 static void tensors_match(struct fp8conv_plan *plan, const struct fp8conv_model *model)
@@ -184,6 +155,7 @@ EXPORTED void fp8conv_plan_destroy(struct fp8conv_plan *plan)
 	free(plan->outputs);
 	free(plan->items);
 	free(plan->seen);
+	free(plan->amax);
 	buf_release(&plan->notes);
 	plan_files_release(&plan->files);
 	free(plan);
@@ -209,13 +181,11 @@ static int plan_create(struct fp8conv_context *context, const struct fp8conv_mod
 	return 0;
 }
 
-/* --- entries --- */
-
 /* Adds a tensor to what tensor i needs, once. */
 static void need(struct fp8conv_plan *plan, size_t i, const struct tensor_ref *ref)
 {
 	struct tensor_entry *entry = &plan->entries[i];
-	size_t other = ref ? model_of(plan, ref) : 0;
+	size_t other = ref ? plan_tensor(plan, ref) : 0;
 
 	if (!ref || plan->seen[other] == i + 1)
 		return;
@@ -248,14 +218,17 @@ static void need_group(struct fp8conv_plan *plan, size_t i, size_t u)
 		need_unit(plan, i, m);
 }
 
-static void needs_find(struct fp8conv_plan *plan, size_t i)
+const struct tensor_entry *plan_needs(struct fp8conv_plan *plan, size_t i)
 {
 	const struct tensor_entry *entry = &plan->entries[i];
 
+	if (entry->needed)
+		return entry;
 	for (size_t k = 0; k < entry->n_units; k++) {
 		need_unit(plan, i, plan->units[entry->first_unit + k]);
 		need_group(plan, i, plan->units[entry->first_unit + k]);
 	}
+	return entry;
 }
 
 static int entry_fill(struct fp8conv_plan *plan, size_t i, struct fp8conv_entry *entry,
@@ -269,9 +242,7 @@ static int entry_fill(struct fp8conv_plan *plan, size_t i, struct fp8conv_entry 
 	if (i >= plan->n)
 		return err_set(err, ERR_USAGE, "the model has %zu tensors, and no number %zu",
 			       plan->n, i);
-	own = &plan->entries[i];
-	if (!own->needed)
-		needs_find(plan, i);
+	own = plan_needs(plan, i);
 	*entry = (struct fp8conv_entry){ .size = sizeof *entry,
 					 .action = "drop",
 					 .n_outputs = own->n_outputs,
@@ -287,8 +258,6 @@ static int entry_fill(struct fp8conv_plan *plan, size_t i, struct fp8conv_entry 
 	entry->source = unit->rule_source;
 	return 0;
 }
-
-/* --- conversion --- */
 
 static int conversion_read(struct fp8conv_plan *plan, const struct fp8conv_conversion *conversion,
 			   struct err *err)
@@ -311,9 +280,7 @@ static int conversion_read(struct fp8conv_plan *plan, const struct fp8conv_conve
 	return plan_files_give(&plan->files, conversion, plan->names[i], err);
 }
 
-/* Forgets what conversion_read() has set. */
-static void conversion_forget(struct fp8conv_plan *plan,
-			      const struct fp8conv_conversion *conversion)
+void plan_forget(struct fp8conv_plan *plan, const struct fp8conv_conversion *conversion)
 {
 	const struct tensor_entry *entry = &plan->entries[conversion->tensor];
 
@@ -325,10 +292,8 @@ static void conversion_forget(struct fp8conv_plan *plan,
 /* Checks that all tensors are there that an entry needs. */
 static int check_needed(struct fp8conv_plan *plan, size_t i, struct err *err)
 {
-	struct tensor_entry *entry = &plan->entries[i];
+	const struct tensor_entry *entry = plan_needs(plan, i);
 
-	if (!entry->needed)
-		needs_find(plan, i);
 	for (size_t k = 0; entry->needed && k < entry->n_needed; k++)
 		if (plan->files.sizes[entry->needed[k]] &&
 		    !memory_file_get(&plan->files.model, entry->needed[k]))
@@ -355,6 +320,7 @@ static int convert(struct fp8conv_plan *plan, const struct output_set *set, stru
 	return rc;
 }
 
+/* Converts on the CPU what the files have. */
 static int apply_read(struct fp8conv_plan *plan, const struct fp8conv_conversion *list, size_t n,
 		      struct err *err)
 {
@@ -362,19 +328,18 @@ static int apply_read(struct fp8conv_plan *plan, const struct fp8conv_conversion
 	size_t *outputs = NULL;
 	int rc = 0;
 
-	for (size_t c = 0; !rc && c < n; c++) {
+	for (size_t c = 0; c < n; c++) {
 		const struct tensor_entry *entry = &plan->entries[list[c].tensor];
 
 		if (!list[c].outputs)
 			continue;
-		rc = check_needed(plan, list[c].tensor, err);
 		for (size_t k = 0; k < entry->n_outputs; k++) {
 			ARRAY_GROW(outputs, set.n);
 			outputs[set.n++] = plan->outputs[entry->first_output + k];
 		}
 	}
 	set.list = outputs;
-	if (!rc && set.n)
+	if (set.n)
 		rc = convert(plan, &set, err);
 	free(outputs);
 	return rc;
@@ -395,25 +360,48 @@ static void scales_to_columns(const struct fp8conv_plan *plan,
 	}
 }
 
-static int apply(struct fp8conv_plan *plan, const struct fp8conv_conversion *list, size_t n,
-		 struct err *err)
+int plan_list_read(struct fp8conv_plan *plan, const struct fp8conv_conversion *list, size_t n,
+		   size_t *n_read, struct err *err)
 {
-	size_t n_read = 0;
-	int rc = 0;
+	for (*n_read = 0; *n_read < n; ++*n_read)
+		if (conversion_read(plan, &list[*n_read], err))
+			return -1;
+	for (size_t c = 0; c < n; c++)
+		if (list[c].outputs && check_needed(plan, list[c].tensor, err))
+			return -1;
+	return 0;
+}
 
-	if (n && !list)
-		return err_set(err, ERR_USAGE, "list is NULL");
-	while (!rc && n_read < n) {
-		rc = conversion_read(plan, &list[n_read], err);
-		n_read += !rc;
-	}
+int plan_apply_here(struct fp8conv_plan *plan, const struct fp8conv_conversion *list, size_t n,
+		    struct err *err)
+{
+	size_t n_read;
+	int rc = plan_list_read(plan, list, n, &n_read, err);
+
 	rc = rc ? rc : apply_read(plan, list, n, err);
 	for (size_t c = 0; c < n_read; c++)
-		conversion_forget(plan, &list[c]);
+		plan_forget(plan, &list[c]);
 	for (size_t c = 0; !rc && c < n; c++)
 		if (list[c].scales_by_columns && list[c].outputs)
 			scales_to_columns(plan, &list[c]);
 	return rc;
+}
+
+static int apply(struct fp8conv_plan *plan, const struct fp8conv_conversion *list, size_t n,
+		 struct err *err)
+{
+	if (n && !list)
+		return err_set(err, ERR_USAGE, "list is NULL");
+	for (size_t c = 0; c < n; c++) {
+		if (size_check(&list[c], sizeof list[c], "a conversion", err))
+			return -1;
+		if (list[c].device < FP8CONV_CPU || list[c].device != list[0].device)
+			return err_set(err, ERR_USAGE,
+				       "device of conversion %zu is %d, of conversion 0 %d", c,
+				       list[c].device, list[0].device);
+	}
+	return n && list[0].device != FP8CONV_CPU ? plan_apply_there(plan, list, n, err)
+						  : plan_apply_here(plan, list, n, err);
 }
 
 EXPORTED int fp8conv_plan_create(struct fp8conv_context *context, const struct fp8conv_model *model,

@@ -14,8 +14,6 @@
 #include "lib/context.h"
 #include "num/scale_grid.h"
 
-#define COLUMN_ALIGN 4 /* elements; DeepGEMM: 16 bytes, for TMA */
-
 /* Descriptors, above those of the system. */
 enum { FD_FOLDER = INT_MAX - 3, FD_CONFIG, FD_MODEL, FD_OUTPUT };
 
@@ -242,7 +240,7 @@ void memory_file_set(struct memory_file *file, size_t i, const void *data)
 		file->ranges[file->range_of[i]].data = (unsigned char *)data;
 }
 
-const void *memory_file_get(const struct memory_file *file, size_t i)
+void *memory_file_get(const struct memory_file *file, size_t i)
 {
 	return file->range_of[i] == SIZE_MAX ? NULL : file->ranges[file->range_of[i]].data;
 }
@@ -275,6 +273,16 @@ void memory_by_columns(float *values, const struct st_tensor *tensor)
 		memmove(to, values + i * rows * columns, rows * columns * sizeof *to);
 		matrix_by_columns(to, rows, columns);
 	}
+}
+
+size_t memory_by_columns_size(const struct st_tensor *tensor)
+{
+	uint64_t size = st_tensor_size(tensor), rows;
+
+	if (tensor->dtype != DT_F32 || tensor->n_dims < 2 || !size)
+		return size;
+	rows = tensor->shape[tensor->n_dims - 2];
+	return size / rows * round_up(rows, COLUMN_ALIGN);
 }
 
 static int read_item(struct plan_files *files, const struct fp8conv_item *item,

@@ -15,6 +15,8 @@
 
 #define PLAN_PATH "memory:"
 
+#define COLUMN_ALIGN 4 /* elements of a column of scales; DeepGEMM: 16 bytes, for TMA */
+
 /* Bytes [begin, end) of a file, and where they are. */
 struct memory_range {
 	uint64_t begin, end;
@@ -59,10 +61,13 @@ void memory_file_lay(struct memory_file *file, const struct st_tensor *tensors, 
 void memory_file_set(struct memory_file *file, size_t i, const void *data);
 
 /* Returns the data of tensor i; NULL: not known. */
-const void *memory_file_get(const struct memory_file *file, size_t i);
+void *memory_file_get(const struct memory_file *file, size_t i);
 
 /* Moves matrices of F32, in the last two dimensions of a tensor, from rows to columns, each padded
  * with zeros to a multiple of 4 elements.  There must be room for it. */
 void memory_by_columns(float *values, const struct st_tensor *tensor);
+
+/* Returns the bytes of a tensor after that. */
+size_t memory_by_columns_size(const struct st_tensor *tensor);
 
 #endif

@@ -363,7 +363,7 @@ static void quantize_in_place(struct job *job)
 			x.rows *= job->x.n;
 			out.rowwise.grid.rows *= job->x.n;
 		}
-		work->ops->cast_transpose(work->queue, &x, &job->q->spec, &out);
+		work->ops->cast_transpose(work->queue, &x, &job->q->spec, NULL, &out);
 	}
 	if (!found)
 		return;

@@ -138,6 +138,9 @@ static inline void device_bytes_out(struct device_stream *stream, void *to, cons
 
 void device_zero(struct device_stream *stream, void *memory, size_t n);
 
+/* Copies n bytes from one place on the GPU to another one. */
+void device_move(struct device_stream *stream, void *to, const void *from, size_t n);
+
 /* Checks that a launch was accepted.  kernel: its name. */
 void device_launched(struct device_stream *stream, const char *kernel);
 

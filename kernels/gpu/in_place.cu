@@ -15,7 +15,7 @@ extern "C" {
 
 struct device_queue {
 	struct device_stream *stream;
-	unsigned long long *counts; /* (N_COUNTS): nobody reads them */
+	unsigned long long *counts; /* (N_COUNTS) */
 };
 
 static int queue_open(struct device_queue **queue, int number, struct err *err)
@@ -73,10 +73,20 @@ static void queue_put(struct device_queue *queue, void *to, const void *from, si
 	device_bytes_in(queue->stream, to, from, n);
 }
 
+static void queue_move(struct device_queue *queue, void *to, const void *from, size_t n)
+{
+	device_move(queue->stream, to, from, n);
+}
+
 static void queue_fetch(struct device_queue *queue, void *to, const void *from, size_t n)
 {
 	device_bytes_out(queue->stream, to, from, n);
 	device_wait(queue->stream);
+}
+
+static unsigned long long *queue_nonfinite(struct device_queue *queue)
+{
+	return queue->counts;
 }
 
 static void queue_amax(struct device_queue *queue, const struct matrix *x, struct tile tile,
@@ -87,10 +97,11 @@ static void queue_amax(struct device_queue *queue, const struct matrix *x, struc
 }
 
 static void queue_cast_transpose(struct device_queue *queue, const struct matrix *x,
-				 const struct qspec *spec, const struct fp8_out *out)
+				 const struct qspec *spec, const float *known,
+				 const struct fp8_out *out)
 {
 	if (!device_stream_stopped(queue->stream))
-		gpu_cast(queue->stream, x, spec, NULL, out, queue->counts);
+		gpu_cast(queue->stream, x, spec, known, out, queue->counts);
 }
 
 static void queue_dequantize(struct device_queue *queue, const struct quant_in *q, enum dtype dtype,
@@ -98,6 +109,13 @@ static void queue_dequantize(struct device_queue *queue, const struct quant_in *
 {
 	if (!device_stream_stopped(queue->stream))
 		gpu_dequantize(queue->stream, q, dtype, y, y_stride);
+}
+
+static void queue_dequantize_scattered(struct device_queue *queue, const struct fp8_scattered *from,
+				       enum dtype dtype, void *y, size_t y_stride)
+{
+	if (!device_stream_stopped(queue->stream))
+		gpu_dequantize_scattered(queue->stream, from, dtype, y, y_stride);
 }
 
 extern "C" const struct device_ops gpu_in_place = {
@@ -108,8 +126,11 @@ extern "C" const struct device_ops gpu_in_place = {
 	.take = queue_take,
 	.zero = queue_zero,
 	.put = queue_put,
+	.move = queue_move,
 	.fetch = queue_fetch,
+	.nonfinite = queue_nonfinite,
 	.amax = queue_amax,
 	.cast_transpose = queue_cast_transpose,
 	.dequantize = queue_dequantize,
+	.dequantize_scattered = queue_dequantize_scattered,
 };

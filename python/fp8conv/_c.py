@@ -104,7 +104,7 @@ class Entry(Struct):
 
 class Conversion(Struct):
     _fields_ = [("size", c.c_size_t), ("tensor", c.c_size_t), ("data", c.c_void_p), ("bytes", c.c_size_t),
-                ("outputs", c.POINTER(c.c_void_p)), ("scales_by_columns", c.c_int)]
+                ("outputs", c.POINTER(c.c_void_p)), ("scales_by_columns", c.c_int), ("device", c.c_int), ("stream", c.c_void_p)]
 
 
 class Progress(Struct):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes as c
 import dataclasses
+import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from . import _c
-from .tensors import is_torch, new_bytes
+from .tensors import device_of, is_torch, new_bytes
 
 # The types of safetensors, as numpy (ml_dtypes) and torch name them.
 TYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn",
@@ -75,16 +76,26 @@ def _kind(name: str, x: Any) -> None:
 
 
 class _Held:
-    """A tensor in contiguous memory of this process."""
+    """A tensor in contiguous memory, of this process or (stays) where it is."""
 
-    def __init__(self, x: Any) -> None:
+    def __init__(self, x: Any, stays: bool = False) -> None:
         if is_torch(x):
-            self.x = x.detach().cpu().contiguous().resolve_neg()
+            self.x = (x.detach() if stays else x.detach().cpu()).contiguous().resolve_neg()
             self.address, self.bytes = self.x.data_ptr(), self.x.nbytes
         else:
             import numpy
             self.x = numpy.ascontiguousarray(x)
             self.address, self.bytes = self.x.ctypes.data, self.x.nbytes
+
+
+@functools.cache
+def has_gpu() -> bool:
+    """Can the library work on tensors of CUDA devices?"""
+    try:
+        _c.Context(threads=1, backend="cuda")
+    except _c.Error:
+        return False
+    return True
 
 
 class Plan:
@@ -191,14 +202,18 @@ class Plan:
 
     def _apply(self, ready: list[int], needed: set[int], waiting: dict[int, Any], by_columns: bool) -> Iterator[tuple[str, Any]]:
         rows, keep, made = (_c.Conversion * len(needed))(), [], []
+        devices = {device_of(waiting[i])[0] for i in needed}
+        stays = devices == {0} or (len(devices) == 1 and has_gpu())
         for row, i in zip(rows, sorted(needed)):
-            held, outputs = _Held(waiting[i]), None
+            held, outputs = _Held(waiting[i], stays), None
+            device, stream = device_of(held.x)
             if i in ready and self._entries[i].outputs:
-                new = [(output, *self._new(waiting[i], output, by_columns)) for output in self._entries[i].outputs]
+                new = [(output, *self._new(held.x, output, by_columns)) for output in self._entries[i].outputs]
                 outputs = (c.c_void_p * len(new))(*(address for _, _, address in new))
                 made += [(output.name, tensor, waiting[i]) for output, tensor, _ in new]
             keep += [held, outputs]
-            row.__init__(tensor=i, data=held.address, bytes=held.bytes, outputs=outputs, scales_by_columns=bool(by_columns))
+            row.__init__(tensor=i, data=held.address, bytes=held.bytes, outputs=outputs, scales_by_columns=bool(by_columns),
+                         device=device, stream=stream)
         _c.call("plan_apply", self._handle, rows, len(rows))
         for name, tensor, source in made:
             yield name, tensor.to(source.device) if is_torch(source) else tensor

@@ -45,6 +45,13 @@ def _dtype(x: Any, name: str, byte: int | None) -> int:
 _known: dict[Any, int] = {}                 # enum fp8conv_dtype of the dtypes that were seen
 
 
+def device_of(x: Any) -> tuple[int, int | None]:
+    """Returns the device of a tensor, and the stream in whose order calls are."""
+    if not is_torch(x) or not x.is_cuda:
+        return 0, None
+    return 1 + (x.device.index or 0), sys.modules["torch"].cuda.current_stream(x.device).cuda_stream
+
+
 def _place(x: Any, name: str, write: bool) -> tuple[int, int, int | None, tuple[int, ...]]:
     """Returns the address of a tensor, its device, its stream, and its strides in elements."""
     if is_torch(x):
@@ -53,11 +60,9 @@ def _place(x: Any, name: str, write: bool) -> tuple[int, int, int | None, tuple[
             raise ValueError(f"{name} has the layout {x.layout}, expected torch.strided")
         if x.is_neg():
             raise ValueError(f"{name} is a view with other signs than its memory: resolve_neg() copies it")
-        if x.is_cuda:
-            return x.data_ptr(), 1 + (x.device.index or 0), torch.cuda.current_stream(x.device).cuda_stream, x.stride()
-        if x.device.type != "cpu":
+        if x.device.type not in ("cpu", "cuda"):
             raise ValueError(f"{name} is on the device {x.device}, expected cpu or cuda")
-        return x.data_ptr(), 0, None, x.stride()
+        return x.data_ptr(), *device_of(x), x.stride()
     numpy = sys.modules.get("numpy")
     if numpy is None or not isinstance(x, numpy.ndarray):
         raise TypeError(f"{name} is {type(x).__name__}, expected a numpy array or a torch tensor")
@@ -108,10 +113,10 @@ def _numpy_dtype(dtype: int) -> Any:
 
 
 def new_bytes(like: Any, shape: tuple[int, ...], name: str) -> tuple[Any, int]:
-    """Returns an empty tensor of the kind of like, in memory of this process, of a type by its name; and its address."""
+    """Returns an empty tensor of the kind, and on the device, of like, of a type by its name; and its address."""
     if is_torch(like):
         import torch
-        made = torch.empty(shape, dtype=getattr(torch, name))
+        made = torch.empty(shape, dtype=getattr(torch, name), device=like.device)
         return made, made.data_ptr()
     import numpy
     made = numpy.empty(shape, _numpy_dtype(DTYPES.index(name)) if name in DTYPES else numpy.dtype(name))

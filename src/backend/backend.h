@@ -16,7 +16,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "backend/device_ops.h"
 #include "backend/executor.h"
 #include "base/err.h"
 #include "num/activation.h"
@@ -24,6 +23,8 @@
 #include "num/norm.h"
 #include "num/qspec.h"
 #include "num/scale_grid.h"
+
+struct device_ops;
 
 /* A matrix (rows, cols) of BF16, F16 or F32 to read.  stride: elements from one row to the next, >=
  * cols. */

@@ -400,6 +400,15 @@ void device_zero(struct device_stream *stream, void *memory, size_t n)
 	add_to(&simt_counts.n_launches, 1);
 }
 
+void device_move(struct device_stream *stream, void *to, const void *from, size_t n)
+{
+	if (!succeeds(stream, "device_move"))
+		return;
+	use(stream, to);
+	memcpy(to, from, n);
+	add_to(&simt_counts.n_launches, 1);
+}
+
 void device_launched(struct device_stream *stream, const char *kernel)
 {
 	succeeds(stream, kernel);

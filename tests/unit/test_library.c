@@ -381,9 +381,10 @@ static void public_structs_stay_as_they_are(void **state)
 	SIZE(entry, 72), PLACE(entry, action, 8), PLACE(entry, recipe, 16);
 	PLACE(entry, reason, 24), PLACE(entry, source, 32), PLACE(entry, n_outputs, 40);
 	PLACE(entry, outputs, 48), PLACE(entry, n_needed, 56), PLACE(entry, needed, 64);
-	SIZE(conversion, 48), PLACE(conversion, tensor, 8), PLACE(conversion, data, 16);
+	SIZE(conversion, 56), PLACE(conversion, tensor, 8), PLACE(conversion, data, 16);
 	PLACE(conversion, bytes, 24), PLACE(conversion, outputs, 32);
-	PLACE(conversion, scales_by_columns, 40);
+	PLACE(conversion, scales_by_columns, 40), PLACE(conversion, device, 44);
+	PLACE(conversion, stream, 48);
 	SIZE(amax_module, 56), PLACE(amax_module, name, 8), PLACE(amax_module, attention, 16);
 	PLACE(amax_module, n_passes, 24), PLACE(amax_module, stride, 32);
 	PLACE(amax_module, amax, 40), PLACE(amax_module, tokens, 48);

@@ -12,15 +12,17 @@
 
 #include <fp8conv.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backend/dispatch.h"
 #include "num/scale_grid.h"
 #include "support/library_use.h"
+#include "support/scratch.h"
 #include "support/skipped.h"
 
-#define N_TENSORS 8
+#define N_TENSORS 256
 
 /* Memory of the device. */
 struct device {
@@ -133,6 +135,26 @@ static void dequantizing_equals(struct fp8conv_context *context, const struct bo
 	free(y.data);
 }
 
+/* The same with scales in BF16, as other tools write them. */
+static void dequantizing_halves_equals(struct fp8conv_context *context, const struct both *here,
+				       const struct fp8conv_quantized *there, const struct shape *s)
+{
+	struct fp8conv_tensor halves = here->scales[0], moved_halves;
+	struct fp8conv_quantized q = *there;
+	struct both b = *here;
+
+	halves.bytes /= 2;
+	halves.dtype = FP8CONV_BF16;
+	halves.data = malloc(halves.bytes);
+	for (size_t i = 0; i < halves.bytes / 2; i++)
+		memcpy((char *)halves.data + 2 * i, (char *)here->scales[0].data + 4 * i + 2, 2);
+	moved_halves = moved(&halves, true);
+	b.q.rowwise_scale_inv = &halves;
+	q.rowwise_scale_inv = &moved_halves;
+	dequantizing_equals(context, &b, &q, s);
+	free(halves.data);
+}
+
 static void check(struct fp8conv_context *context, const struct shape *s)
 {
 	const struct fp8conv_recipe *recipe = recipe_of(context, s->recipe, NULL);
@@ -162,8 +184,10 @@ static void check(struct fp8conv_context *context, const struct shape *s)
 		same(&codes[i], &here.codes[i], s->recipe);
 		same(&scales[i], &here.scales[i], s->recipe);
 	}
-	if (s->copies == 1 && s->layout == FP8CONV_COMPACT)
+	if (s->copies != 3)
 		dequantizing_equals(context, &here, &q, s);
+	if (s->copies == 1 && scales[0].dtype == FP8CONV_F32)
+		dequantizing_halves_equals(context, &here, &q, s);
 	drop();
 	both_release(&here);
 	free(x.data);
@@ -171,7 +195,7 @@ static void check(struct fp8conv_context *context, const struct shape *s)
 
 static void quantizing_writes_the_bytes_of_the_cpu(void **state)
 {
-	static const char *const recipes[] = { "blockwise", "mxfp8", "channelwise", "current" };
+	static const char *const names[] = { "blockwise", "mxfp8", "channelwise", "current" };
 	struct fp8conv_context *context = *state;
 
 	for (size_t r = 0; r < 4; r++)
@@ -179,14 +203,14 @@ static void quantizing_writes_the_bytes_of_the_cpu(void **state)
 			for (int copies = 1; copies <= 3; copies++)
 				for (int role = FP8CONV_X; role <= FP8CONV_W; role++) {
 					check(context,
-					      &(struct shape){ recipes[r], FP8CONV_BF16, role,
-							       layout, copies, 1, 200, 144 });
+					      &(struct shape){ names[r], FP8CONV_BF16, role, layout,
+							       copies, 1, 200, 144 });
 					check(context,
-					      &(struct shape){ recipes[r], FP8CONV_F32, role,
-							       layout, copies, 3, 128, 131 });
+					      &(struct shape){ names[r], FP8CONV_F32, role, layout,
+							       copies, 3, 128, 131 });
 					check(context,
-					      &(struct shape){ recipes[r], FP8CONV_BF16, role,
-							       layout, copies, 2, 33, 256 });
+					      &(struct shape){ names[r], FP8CONV_BF16, role, layout,
+							       copies, 2, 33, 256 });
 				}
 }
 
@@ -256,11 +280,155 @@ static void states_take_tensors_of_the_device(void **state)
 	free(x.data);
 }
 
+/* Memory for the outputs of a tensor, on the CPU and on the device. */
+struct outputs {
+	struct fp8conv_tensor here[64], there[64];
+	void *at_here[64], *at_there[64];
+};
+
+static void outputs_init(struct outputs *o, const struct fp8conv_entry *entry, bool by_columns)
+{
+	for (size_t k = 0; k < entry->n_outputs; k++) {
+		const struct fp8conv_item *item = &entry->outputs[k];
+		size_t n = item_size(item);
+
+		if (by_columns && !strcmp(item->dtype, "F32") && item->n_dims > 1) {
+			size_t rows = item->shape[item->n_dims - 2];
+
+			n = n / rows * ((rows + 3) / 4 * 4);
+		}
+		o->here[k] = tensor(memset(malloc(n + 1), 0xA5, n + 1), FP8CONV_E8M0, 1, n);
+		o->here[k].bytes = n;
+		o->there[k] = moved(&o->here[k], true);
+		o->at_here[k] = o->here[k].data;
+		o->at_there[k] = o->there[k].data;
+	}
+}
+
+/* Converts tensor i and those that it needs on the CPU and on the device, where `before` bytes come
+ * before each. */
+static void plan_tensor_equals(struct fp8conv_plan *plan, const struct held *held, size_t i,
+			       int by_columns, size_t before)
+{
+	struct fp8conv_conversion here[64], there[64];
+	struct fp8conv_entry entry = { .size = sizeof entry };
+	struct fp8conv_error error = { 0 };
+	struct outputs o;
+
+	assert_int_equal(fp8conv_plan_entry(plan, i, &entry, NULL), 0);
+	outputs_init(&o, &entry, by_columns);
+	for (size_t k = 0; k < entry.n_needed; k++) {
+		size_t n = entry.needed[k], size = item_size(&held->items[n]);
+		struct fp8conv_tensor x = tensor(malloc(before + size), FP8CONV_E8M0, 1, size);
+
+		memcpy((char *)x.data + before, held->data[n], size);
+		x.bytes = before + size;
+		here[k] = (struct fp8conv_conversion){ .size = sizeof *here,
+						       .tensor = n,
+						       .data = held->data[n],
+						       .bytes = size,
+						       .scales_by_columns = by_columns };
+		there[k] = here[k];
+		there[k].data = (char *)moved(&x, true).data + before;
+		there[k].device = FP8CONV_CUDA(0);
+		free(x.data);
+		if (n == i) {
+			here[k].outputs = o.at_here;
+			there[k].outputs = o.at_there;
+		}
+	}
+	assert_int_equal(fp8conv_plan_apply(plan, here, entry.n_needed, NULL), 0);
+	if (fp8conv_plan_apply(plan, there, entry.n_needed, &error))
+		fail_msg("%s: %s", held->items[i].name, error.message);
+	for (size_t k = 0; k < entry.n_outputs; k++) {
+		same(&o.there[k], &o.here[k], entry.outputs[k].name);
+		free(o.here[k].data);
+	}
+	drop();
+}
+
+static void plan_equals(struct fp8conv_context *context, const char *model, const char *options)
+{
+	struct fp8conv_error error;
+	struct fp8conv_plan *plan;
+	struct held held;
+
+	held_open(&held, model);
+	for (size_t i = 0; i < held.model.n_tensors; i++)
+		held.items[i].data = held.data[i];
+	if (fp8conv_plan_create(context, &held.model, options, &plan, &error))
+		fail_msg("%s: %s", model, error.message);
+	for (size_t i = 0; i < held.model.n_tensors; i++)
+		plan_tensor_equals(plan, &held, i, i % 2, i % 5 == 4);
+	fp8conv_plan_destroy(plan);
+	held_close(&held);
+}
+
+static void plans_write_the_bytes_of_the_cpu(void **state)
+{
+	static const char *const models[] = { "tiny-llama", "tiny-moe/fused",
+					      "tiny-moe/fused-transposed", "odd-shapes" };
+	static const char *const options[] = { "{\"recipe\": \"blockwise\", \"ragged\": true}",
+					       "{\"recipe\": \"mxfp8\", \"format\": \"modelopt\"}",
+					       "{\"recipe\": \"current\", \"target\": \"vllm\"}",
+					       "{\"recipe\": \"channelwise\"}" };
+	char path[600], coded[600], *scratch = scratch_new();
+	const char *argv[] = { "fp8conv", "quantize", path, "-o", coded, "-q" };
+	struct fp8conv_run run = { .size = sizeof run };
+
+	for (size_t m = 0; m < sizeof models / sizeof *models; m++)
+		for (size_t k = 0; k < sizeof options / sizeof *options; k++) {
+			snprintf(path, sizeof path, "sample_checkpoints/%s", models[m]);
+			plan_equals(*state, path, options[k]);
+		}
+	snprintf(path, sizeof path, "sample_checkpoints/tiny-llama");
+	snprintf(coded, sizeof coded, "%s/fp8", scratch);
+	assert_int_equal(fp8conv_run(6, argv, &run, NULL), 0);
+	fp8conv_free(run.output);
+	plan_equals(*state, coded, "{\"recipe\": \"current\", \"requantize\": true}");
+	snprintf(path, sizeof path, "rm -rf '%s'", scratch);
+	assert_int_equal(system(path), 0);
+	free(scratch);
+}
+
+/* The message of the CPU, which names the value. */
+static void plans_refuse_nan(void **state)
+{
+	static const uint64_t shape[] = { 128, 256 };
+	struct fp8conv_item item = { sizeof item, "a.b_proj.weight", "BF16", 2, shape, NULL };
+	struct fp8conv_model model = { sizeof model, NULL, 1, &item };
+	struct fp8conv_tensor x = tensor(NULL, FP8CONV_BF16, 128, 256);
+	struct fp8conv_conversion conversion = { .size = sizeof conversion };
+	struct fp8conv_entry entry = { .size = sizeof entry };
+	struct fp8conv_error error;
+	struct fp8conv_plan *plan;
+	struct outputs o;
+
+	x.batch = 1;
+	fill(&x);
+	((uint16_t *)x.data)[256 * 3 + 7] = 0x7FC0;
+	assert_int_equal(fp8conv_plan_create(*state, &model, NULL, &plan, NULL), 0);
+	assert_int_equal(fp8conv_plan_entry(plan, 0, &entry, NULL), 0);
+	outputs_init(&o, &entry, false);
+	conversion.data = moved(&x, true).data;
+	conversion.device = FP8CONV_CUDA(0);
+	conversion.outputs = o.at_there;
+	assert_int_equal(fp8conv_plan_apply(plan, &conversion, 1, &error), FP8CONV_INPUT);
+	assert_non_null(strstr(error.message, "is nan at [3, 7]"));
+	conversion.device = -1;
+	assert_int_equal(fp8conv_plan_apply(plan, &conversion, 1, &error), FP8CONV_USAGE);
+	fp8conv_plan_destroy(plan);
+	for (size_t k = 0; k < entry.n_outputs; k++)
+		free(o.here[k].data);
+	drop();
+	free(x.data);
+}
+
 static void refusals_say_what_is_where(void **state)
 {
 	const struct fp8conv_recipe *recipe = recipe_of(*state, "blockwise", NULL);
 	struct shape s = { "blockwise", FP8CONV_BF16, FP8CONV_X, FP8CONV_COMPACT, 3, 1, 64, 64 };
-	struct fp8conv_tensor host = tensor(NULL, FP8CONV_BF16, 64, 64), x, codes, scales;
+	struct fp8conv_tensor host = tensor(NULL, FP8CONV_BF16, 64, 64), x;
 	struct fp8conv_error error;
 	struct both b;
 
@@ -275,15 +443,6 @@ static void refusals_say_what_is_where(void **state)
 	assert_int_equal(fp8conv_quantize(*state, recipe, FP8CONV_X, &x, &b.q, &error),
 			 FP8CONV_USAGE);
 	assert_non_null(strstr(error.message, "GPU 60 is none of the "));
-	codes = moved(&b.codes[1], true);
-	scales = moved(&b.scales[1], true);
-	b.q.rowwise = b.q.rowwise_scale_inv = NULL;
-	b.q.columnwise = &codes;
-	b.q.columnwise_scale_inv = &scales;
-	x.device = FP8CONV_CUDA(0);
-	assert_int_equal(fp8conv_dequantize(*state, &b.q, &x, &error), FP8CONV_USAGE);
-	assert_string_equal(error.message,
-			    "columnwise: on a CUDA device only rowwise copies are read");
 	drop();
 	both_release(&b);
 	free(host.data);
@@ -295,6 +454,8 @@ int main(void)
 		cmocka_unit_test(quantizing_writes_the_bytes_of_the_cpu),
 		cmocka_unit_test(amaxes_are_written_on_the_device),
 		cmocka_unit_test(states_take_tensors_of_the_device),
+		cmocka_unit_test(plans_write_the_bytes_of_the_cpu),
+		cmocka_unit_test(plans_refuse_nan),
 		cmocka_unit_test(refusals_say_what_is_where),
 	};
 	struct err err = { 0 };

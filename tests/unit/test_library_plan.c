@@ -16,97 +16,11 @@
 #include <string.h>
 
 #include "backend/dispatch.h"
-#include "base/io.h"
 #include "ckpt/checkpoint.h"
-#include "source/source.h"
 #include "support/library_use.h"
 #include "support/scratch.h"
 
 #define SAMPLES "sample_checkpoints/"
-
-/* A checkpoint on the disk, with the data of its tensors. */
-struct on_disk {
-	struct checkpoint checkpoint;
-	struct source source;
-};
-
-static void disk_open(struct on_disk *disk, const char *path)
-{
-	struct err err = { 0 };
-
-	if (checkpoint_open(&disk->checkpoint, &io_system, path, 1, &err))
-		fail_msg("%s", err.message);
-	source_init(&disk->source, &io_system, &disk->checkpoint, NULL, -1);
-}
-
-static void disk_close(struct on_disk *disk)
-{
-	source_release(&disk->source);
-	checkpoint_release(&disk->checkpoint);
-}
-
-/* Returns the bytes of a tensor; the caller frees them. */
-static void *disk_read(struct on_disk *disk, const struct tensor_ref *ref)
-{
-	size_t n = st_tensor_size(ref->tensor);
-	void *data = malloc(n + 1);
-	struct err err = { 0 };
-
-	if (source_read_bytes(&disk->source, ref, 0, n, data, &err))
-		fail_msg("%s", err.message);
-	return data;
-}
-
-/* A model of the caller. */
-struct held {
-	struct on_disk disk;
-	struct fp8conv_model model;
-	struct fp8conv_item *items;
-	void **data;
-};
-
-static void held_open(struct held *held, const char *path)
-{
-	size_t n;
-
-	disk_open(&held->disk, path);
-	n = held->disk.checkpoint.n_tensors;
-	held->items = calloc(n, sizeof *held->items);
-	held->data = calloc(n, sizeof *held->data);
-	for (size_t i = 0; i < n; i++) {
-		const struct tensor_ref *ref = &held->disk.checkpoint.by_name[n - 1 - i];
-		const struct st_tensor *tensor = ref->tensor;
-
-		held->data[i] = disk_read(&held->disk, ref);
-		held->items[i] = (struct fp8conv_item){
-			sizeof held->items[i],	tensor->name,  dtype_name(tensor->dtype),
-			(size_t)tensor->n_dims, tensor->shape, NULL
-		};
-	}
-	held->model = (struct fp8conv_model){ sizeof held->model, held->disk.checkpoint.config.data,
-					      n, held->items };
-}
-
-static void held_close(struct held *held)
-{
-	for (size_t i = 0; i < held->model.n_tensors; i++)
-		free(held->data[i]);
-	free(held->data);
-	free(held->items);
-	disk_close(&held->disk);
-}
-
-static size_t item_size(const struct fp8conv_item *item)
-{
-	enum dtype dtype;
-	size_t n;
-
-	assert_true(dtype_from_name(&dtype, item->dtype, strlen(item->dtype)));
-	n = dtype_bits(dtype) / 8;
-	for (size_t d = 0; d < item->n_dims; d++)
-		n *= item->shape[d];
-	return n;
-}
 
 /* Converts tensor i alone.  outputs has room for each, behind which a byte must stay. */
 static void convert(struct fp8conv_plan *plan, const struct held *held, size_t i,
@@ -231,7 +145,7 @@ static void scales_lie_by_columns(void **state)
 	float *x = calloc(shape[0] * shape[1], sizeof *x), rows[15], columns[24];
 	uint8_t *codes = malloc(shape[0] * shape[1]);
 	void *outputs[] = { codes, rows };
-	struct fp8conv_conversion conversion = { sizeof conversion, 0, x, 0, outputs, 0 };
+	struct fp8conv_conversion conversion = { sizeof conversion, 0, x, 0, outputs, 0, 0, NULL };
 	struct fp8conv_plan *plan;
 
 	(void)state;
@@ -328,7 +242,9 @@ static void a_set_is_converted_together(void **state)
 			 0);
 	while (!strstr(held.items[i].name, "layers.0.self_attn.q_proj.weight"))
 		i++;
-	one = (struct fp8conv_conversion){ sizeof one, i, held.data[i], 0, never_written, 0 };
+	one =
+		(struct fp8conv_conversion){ sizeof one, i, held.data[i], 0, never_written,
+					     0,		 0, NULL };
 	assert_int_equal(fp8conv_plan_apply(plan, &one, 1, &error), FP8CONV_USAGE);
 	assert_non_null(strstr(error.message, "give both in one call"));
 	two[0] = two[1] = one;

@@ -10,7 +10,7 @@
 #ifndef FP8CONV_KERNELS_GPU_CAST_CAST_H
 #define FP8CONV_KERNELS_GPU_CAST_CAST_H
 
-#include "backend/backend.h"
+#include "backend/device_ops.h"
 #include "kernels/gpu/device.h"
 
 /* counts[0] += nonfinite; counts[1] += saturated. */
@@ -26,6 +26,9 @@ void gpu_cast(struct device_stream *stream, const struct matrix *x, const struct
 
 void gpu_dequantize(struct device_stream *stream, const struct quant_in *q, enum dtype dtype,
 		    void *y, size_t y_stride);
+
+void gpu_dequantize_scattered(struct device_stream *stream, const struct fp8_scattered *from,
+			      enum dtype dtype, void *y, size_t y_stride);
 
 void gpu_norm(struct device_stream *stream, const struct norm_args *args, const struct qspec *spec,
 	      const struct fp8_out *out, unsigned long long *counts);

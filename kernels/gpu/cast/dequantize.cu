@@ -238,3 +238,74 @@ void gpu_dequantize(struct device_stream *stream, const struct quant_in *q, enum
 		   device_stream_native(stream), a);
 	device_launched(stream, "dequantize_region");
 }
+
+struct scattered_args {
+	struct fp8_scattered from;
+	void *y;
+	size_t y_row, y_col;   /* elements, for a row and a column of codes */
+	unsigned n_line, n_by; /* codes along the lanes of a warp, and across */
+};
+
+static __device__ inline float scattered_scale(const struct fp8_scattered *from, size_t row,
+					       size_t col)
+{
+	const struct quant_in *q = &from->q;
+	size_t i = tile_index(row, q->tile.rows), j = tile_index(col, q->tile.cols);
+	size_t at =
+		from->grid_turned ? scale_index(&from->grid, j, i) : scale_index(&from->grid, i, j);
+
+	switch (from->scale_dtype) {
+	case DT_BF16:
+		return bf16_to_f32(static_cast<const uint16_t *>(q->scale_inv)[at]);
+	case DT_F16:
+		return f16_to_f32(static_cast<const uint16_t *>(q->scale_inv)[at]);
+	case DT_F32:
+		return static_cast<const float *>(q->scale_inv)[at];
+	default:
+		return e8m0_to_f32(static_cast<const uint8_t *>(q->scale_inv)[at]);
+	}
+}
+
+#define LINES 8 /* of a warp */
+
+/* The lanes of a warp lie where the values are neighbors. */
+template <typename T>
+static __global__ void __launch_bounds__(THREADS)
+	dequantize_scattered(const __grid_constant__ struct scattered_args a)
+{
+	const struct quant_in *q = &a.from.q;
+	unsigned across = (a.n_line + 31) / 32;
+	unsigned line = blockIdx.x % across * 32 + threadIdx.x % 32;
+	unsigned by = (blockIdx.x / across * (THREADS / 32) + threadIdx.x / 32) * LINES;
+
+	for (unsigned k = by; line < a.n_line && k < by + LINES && k < a.n_by; k++) {
+		size_t row = a.from.turned ? line : k, col = a.from.turned ? k : line;
+		float value = fp8_to_f32(q->format, q->codes[row * q->stride + col]);
+
+		narrow(static_cast<T *>(a.y) + row * a.y_row + col * a.y_col,
+		       value * scattered_scale(&a.from, row, col));
+	}
+}
+
+void gpu_dequantize_scattered(struct device_stream *stream, const struct fp8_scattered *from,
+			      enum dtype dtype, void *y, size_t y_stride)
+{
+	static void (*const kernels[])(struct scattered_args) = { dequantize_scattered<bf16>,
+								  dequantize_scattered<f16>,
+								  dequantize_scattered<float> };
+	size_t n_line = from->turned ? from->q.rows : from->q.cols,
+	       n_by = from->turned ? from->q.cols : from->q.rows, block = THREADS / 32 * LINES;
+	const struct scattered_args a = { *from,
+					  y,
+					  from->turned ? 1 : y_stride,
+					  from->turned ? y_stride : 1,
+					  (unsigned)n_line,
+					  (unsigned)n_by };
+
+	GPU_LAUNCH(kernels[dtype == DT_BF16  ? 0
+			   : dtype == DT_F16 ? 1
+					     : 2],
+		   (n_line + 31) / 32 * ((n_by + block - 1) / block), THREADS,
+		   device_stream_native(stream), a);
+	device_launched(stream, "dequantize_scattered");
+}

@@ -438,6 +438,14 @@ void device_zero(struct device_stream *stream, void *memory, size_t n)
 			    cudaMemsetAsync(memory, 0, n, stream_of(stream)));
 }
 
+void device_move(struct device_stream *stream, void *to, const void *from, size_t n)
+{
+	if (!stream->failed)
+		stream_fail(
+			stream, "cudaMemcpyAsync",
+			cudaMemcpyAsync(to, from, n, cudaMemcpyDeviceToDevice, stream_of(stream)));
+}
+
 void device_launched(struct device_stream *stream, const char *kernel)
 {
 	stream_fail(stream, kernel, cudaGetLastError());

@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "base/io.h"
+
 struct fp8conv_tensor tensor(void *data, int dtype, size_t rows, size_t columns)
 {
 	return (struct fp8conv_tensor){ .size = sizeof(struct fp8conv_tensor),
@@ -81,4 +83,73 @@ void both_release(struct both *b)
 		free(b->codes[i].data);
 		free(b->scales[i].data);
 	}
+}
+
+void disk_open(struct on_disk *disk, const char *path)
+{
+	struct err err = { 0 };
+
+	if (checkpoint_open(&disk->checkpoint, &io_system, path, 1, &err))
+		fail_msg("%s", err.message);
+	source_init(&disk->source, &io_system, &disk->checkpoint, NULL, -1);
+}
+
+void disk_close(struct on_disk *disk)
+{
+	source_release(&disk->source);
+	checkpoint_release(&disk->checkpoint);
+}
+
+void *disk_read(struct on_disk *disk, const struct tensor_ref *ref)
+{
+	size_t n = st_tensor_size(ref->tensor);
+	void *data = malloc(n + 1);
+	struct err err = { 0 };
+
+	if (source_read_bytes(&disk->source, ref, 0, n, data, &err))
+		fail_msg("%s", err.message);
+	return data;
+}
+
+void held_open(struct held *held, const char *path)
+{
+	size_t n;
+
+	disk_open(&held->disk, path);
+	n = held->disk.checkpoint.n_tensors;
+	held->items = calloc(n, sizeof *held->items);
+	held->data = calloc(n, sizeof *held->data);
+	for (size_t i = 0; i < n; i++) {
+		const struct tensor_ref *ref = &held->disk.checkpoint.by_name[n - 1 - i];
+		const struct st_tensor *tensor = ref->tensor;
+
+		held->data[i] = disk_read(&held->disk, ref);
+		held->items[i] = (struct fp8conv_item){
+			sizeof held->items[i],	tensor->name,  dtype_name(tensor->dtype),
+			(size_t)tensor->n_dims, tensor->shape, NULL
+		};
+	}
+	held->model = (struct fp8conv_model){ sizeof held->model, held->disk.checkpoint.config.data,
+					      n, held->items };
+}
+
+void held_close(struct held *held)
+{
+	for (size_t i = 0; i < held->model.n_tensors; i++)
+		free(held->data[i]);
+	free(held->data);
+	free(held->items);
+	disk_close(&held->disk);
+}
+
+size_t item_size(const struct fp8conv_item *item)
+{
+	enum dtype dtype;
+	size_t n;
+
+	assert_true(dtype_from_name(&dtype, item->dtype, strlen(item->dtype)));
+	n = dtype_bits(dtype) / 8;
+	for (size_t d = 0; d < item->n_dims; d++)
+		n *= item->shape[d];
+	return n;
 }

@@ -7,6 +7,8 @@
 
 #include <fp8conv.h>
 
+#include "ckpt/checkpoint.h"
+#include "source/source.h"
 #include "tests/unit/support/golden_input.h"
 
 struct fp8conv_tensor tensor(void *data, int dtype, size_t rows, size_t columns);
@@ -27,5 +29,32 @@ struct both {
 void both_init(struct both *b, const struct fp8conv_recipe *recipe, int role, size_t rows,
 	       size_t columns, int layout);
 void both_release(struct both *b);
+
+/* A checkpoint on the disk, with the data of its tensors. */
+struct on_disk {
+	struct checkpoint checkpoint;
+	struct source source;
+};
+
+void disk_open(struct on_disk *disk, const char *path);
+void disk_close(struct on_disk *disk);
+
+/* Returns the bytes of a tensor; the caller frees them. */
+void *disk_read(struct on_disk *disk, const struct tensor_ref *ref);
+
+/* A model of the caller: a checkpoint with its tensors in memory, in the reverse order of their
+ * names.  The items have no data. */
+struct held {
+	struct on_disk disk;
+	struct fp8conv_model model;
+	struct fp8conv_item *items;
+	void **data;
+};
+
+void held_open(struct held *held, const char *path);
+void held_close(struct held *held);
+
+/* Returns the bytes of a tensor. */
+size_t item_size(const struct fp8conv_item *item);
 
 #endif
