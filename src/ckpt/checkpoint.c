@@ -103,22 +103,8 @@ int checkpoint_open_part(struct checkpoint *checkpoint, const struct io *io, con
 /* Are all tensors of the index there, so that its total can be judged? */
 static bool is_whole(const struct defects *defects)
 {
-	for (size_t i = 0; i < defects->n; i++)
-		if (defects->list[i].kind == DEFECT_UNFINISHED ||
-		    defects->list[i].kind == DEFECT_FILE_INVALID ||
-		    defects->list[i].kind == DEFECT_INDEX_MISSING)
-			return false;
-	return true;
-}
-
-/* Returns the message of the first defect of a file. */
-static const char *first_message(const struct defects *defects)
-{
-	size_t i = 0;
-
-	while (i + 1 < defects->n && defects->list[i].kind == DEFECT_UNFINISHED)
-		i++;
-	return defects->list[i].message;
+	return !defects->n_of[DEFECT_UNFINISHED] && !defects->n_of[DEFECT_FILE_INVALID] &&
+	       !defects->n_of[DEFECT_INDEX_MISSING];
 }
 
 int checkpoint_survey(struct checkpoint *checkpoint, const struct io *io, const char *path,
@@ -129,7 +115,7 @@ int checkpoint_survey(struct checkpoint *checkpoint, const struct io *io, const 
 		return -1;
 	if (!checkpoint->n_shards) {
 		checkpoint_release(checkpoint);
-		return err_set(err, ERR_INPUT, "%s", first_message(defects));
+		return err_set(err, ERR_INPUT, "%s", defects->first.message);
 	}
 	if (is_whole(defects) && checkpoint->has_total &&
 	    checkpoint->index_total != checkpoint->data_bytes) {

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ckpt/defect.h"
 
-#include <stdlib.h>
-
-#include "base/mem.h"
-
 bool defects_count_more(struct defects *defects, enum defect_kind kind)
 {
 	bool full = defects && defects->n_of[kind] >= DEFECTS_LISTED;
@@ -17,28 +13,17 @@ bool defects_count_more(struct defects *defects, enum defect_kind kind)
 int defect_add(struct defects *defects, enum defect_kind kind, const char *tensor, const char *file,
 	       const struct err *err)
 {
+	bool known = false;
+
 	if (!defects || err->kind != ERR_INPUT)
 		return -1;
 	if (defects_count_more(defects, kind))
 		return 0;
+	for (int other = 0; other < N_DEFECT_KINDS; other++)
+		known |= other != DEFECT_UNFINISHED && defects->n_of[other];
+	if (!known)
+		defects->first = *err;
 	defects->n_of[kind]++;
-	ARRAY_GROW(defects->list, defects->n);
-	defects->list[defects->n++] = (struct defect){
-		.kind = kind,
-		.tensor = tensor ? xstrdup(tensor) : NULL,
-		.file = file ? xstrdup(file) : NULL,
-		.message = xstrdup(err->message),
-	};
+	defects->add(defects->context, kind, tensor, file, err->message);
 	return 0;
-}
-
-void defects_release(struct defects *defects)
-{
-	for (size_t i = 0; i < defects->n; i++) {
-		free(defects->list[i].tensor);
-		free(defects->list[i].file);
-		free(defects->list[i].message);
-	}
-	free(defects->list);
-	*defects = (struct defects){ 0 };
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The defects of a checkpoint that can still be read in part.  Commands that use a checkpoint stop
- * at the first defect; `verify` passes a list and gets all of them.
+ * at the first defect; `verify` is called with each of them.
  */
 #ifndef FP8CONV_CKPT_DEFECT_H
 #define FP8CONV_CKPT_DEFECT_H
@@ -23,27 +23,23 @@ enum defect_kind {
 
 #define DEFECTS_LISTED ((size_t)1000) /* of a kind: an index may name millions of tensors */
 
-struct defect {
-	enum defect_kind kind;
-	char *tensor; /* NULL: no single tensor */
-	char *file;   /* NULL: no single file */
-	char *message;
-};
-
 struct defects {
-	size_t n_of[N_DEFECT_KINDS]; /* all of the kind; of more than DEFECTS_LISTED, only these */
-	size_t n;
-	struct defect *list;
+	size_t n_of[N_DEFECT_KINDS]; /* all of the kind */
+
+	/* Called with each, up to DEFECTS_LISTED of a kind; tensor and file may be NULL. */
+	void (*add)(void *context, enum defect_kind kind, const char *tensor, const char *file,
+		    const char *message);
+	void *context;
+	struct err first; /* other than DEFECT_UNFINISHED, if there is one */
 };
 
-/* Is the list full of this kind, so that defect_add() needs no message?  Counts one if it is. */
+/* Have DEFECTS_LISTED of this kind been added, so that defect_add() needs no message?  Counts one
+ * more if so. */
 bool defects_count_more(struct defects *defects, enum defect_kind kind);
 
-/* Adds the message of err (ERR_INPUT) to the list and returns 0.  Returns -1 where there is no
- * list, or err has another kind. */
+/* Adds the message of err (ERR_INPUT) and returns 0.  Returns -1 where defects is NULL, or err
+ * has another kind. */
 int defect_add(struct defects *defects, enum defect_kind kind, const char *tensor, const char *file,
 	       const struct err *err);
-
-void defects_release(struct defects *defects);
 
 #endif

@@ -53,8 +53,11 @@ static int read_string(const char *key, const json_t *value, char **text, struct
 	return 0;
 }
 
+/* The same for a flag. */
 static int read_flag(const char *key, const json_t *value, bool *flag, struct err *err)
 {
+	if (!value || json_is_null(value))
+		return 0;
 	if (!json_is_boolean(value))
 		return refuse(key, value, "true or false", err);
 	*flag = json_is_true(value);
@@ -201,15 +204,11 @@ static int read_level(struct model_config *config, const json_t *object, struct 
 	if (read_level_sizes(config, object, err))
 		return -1;
 	config->has_parts |= has_part(object);
-	if (seq2seq && !json_is_null(seq2seq) &&
-	    read_flag("is_encoder_decoder", seq2seq, &is_seq2seq, err))
+	if (read_flag("is_encoder_decoder", seq2seq, &is_seq2seq, err) ||
+	    read_flag("tie_word_embeddings", tie, &config->tie_word_embeddings, err))
 		return -1;
 	config->is_encoder_decoder |= is_seq2seq;
-	if (tie && !json_is_null(tie)) {
-		if (read_flag("tie_word_embeddings", tie, &config->tie_word_embeddings, err))
-			return -1;
-		config->tie_is_stated = true;
-	}
+	config->tie_is_stated |= json_is_boolean(tie);
 	if (!config->has_quantization && quantization && !json_is_null(quantization)) {
 		const json_t *method = json_object_get(quantization, "quant_method");
 

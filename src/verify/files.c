@@ -193,13 +193,13 @@ out:
 	return rc;
 }
 
-/* Reads a side as JSON; NULL where it is not. */
-static json_t *side_json(const struct io *io, const struct side *side)
+/* Returns a file as JSON; NULL where it is not. */
+static json_t *read_json(const struct io *io, const char *path)
 {
 	struct buf text = { 0 };
 	json_t *json = NULL;
 
-	if (!io_read_file(io, AT_FDCWD, side->path, JSON_LIMIT, &text, &(struct err){ 0 }))
+	if (!io_read_file(io, AT_FDCWD, path, JSON_LIMIT, &text, &(struct err){ 0 }))
 		json = decode(&text);
 	buf_release(&text);
 	return json;
@@ -273,8 +273,8 @@ static int compare_file(const struct companions *companions, const char *name, s
 	if (at == UINT64_MAX)
 		goto out;
 	if (is_json(base)) {
-		was = side_json(io, &sides[0]);
-		is = side_json(io, &sides[1]);
+		was = read_json(io, sides[0].path);
+		is = read_json(io, sides[1].path);
 		if (compare_json(companions, base, was, is))
 			goto out;
 	}
@@ -354,20 +354,13 @@ static void check_generation(struct verify *verify)
 	static const char name[] = "generation_config.json";
 	const struct io *io = verify->params->io;
 	char *path = xasprintf("%s/%s", verify->opened.checkpoint->directory, name);
-	struct buf text = { 0 };
-	struct err ignored;
-	json_t *value = NULL;
+	json_t *value = read_json(io, path);
 
-	if (io_exists(io, path)) {
-		if (!io_read_file(io, AT_FDCWD, path, JSON_LIMIT, &text, &ignored))
-			value = decode(&text);
-		if (!json_is_object(value))
-			problem_add(&verify->result->problems, PROBLEM_FILE_INVALID, NULL, name,
-				    "it is not a JSON object: engines take the defaults of the "
-				    "model's class silently, or stop");
-	}
+	if (io_exists(io, path) && !json_is_object(value))
+		problem_add(&verify->result->problems, PROBLEM_FILE_INVALID, NULL, name,
+			    "it is not a JSON object: engines take the defaults of the "
+			    "model's class silently, or stop");
 	json_decref(value);
-	buf_release(&text);
 	free(path);
 }
 

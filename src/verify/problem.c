@@ -90,14 +90,14 @@ void problem_add(struct problems *problems, enum problem_kind kind, const char *
 	va_end(args);
 }
 
-void problems_add_defects(struct problems *problems, const struct defects *defects)
+void problem_add_defect(void *context, enum defect_kind kind, const char *tensor, const char *file,
+			const char *message)
 {
-	for (size_t i = 0; i < defects->n; i++) {
-		const struct defect *defect = &defects->list[i];
+	problem_add(context, of_defect[kind], tensor, file, "%s", message);
+}
 
-		problem_add(problems, of_defect[defect->kind], defect->tensor, defect->file, "%s",
-			    defect->message);
-	}
+void problems_count_defects(struct problems *problems, const struct defects *defects)
+{
 	for (int kind = 0; kind < N_DEFECT_KINDS; kind++)
 		if (defects->n_of[kind] > DEFECTS_LISTED)
 			count_more(problems, of_defect[kind], defects->n_of[kind] - DEFECTS_LISTED);

@@ -127,8 +127,12 @@ void problem_add(struct problems *problems, enum problem_kind kind, const char *
 void problem_addv(struct problems *problems, enum problem_kind kind, const char *tensor,
 		  const char *file, const char *format, va_list args);
 
-/* Adds a problem for each defect of the container. */
-void problems_add_defects(struct problems *problems, const struct defects *defects);
+/* Adds a defect of the container, as struct defects does; context: the problems. */
+void problem_add_defect(void *context, enum defect_kind kind, const char *tensor, const char *file,
+			const char *message);
+
+/* Counts the defects that were not added. */
+void problems_count_defects(struct problems *problems, const struct defects *defects);
 
 void problems_release(struct problems *problems);
 

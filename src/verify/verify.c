@@ -215,14 +215,14 @@ int verify_run(struct verification *verification, const struct verify_params *pa
 				 .opened.detection = &verification->detection,
 				 .run.backend = params->backend,
 				 .run.lock = PTHREAD_MUTEX_INITIALIZER };
-	struct defects defects = { 0 };
+	struct defects defects = { .add = problem_add_defect, .context = &verification->problems };
 	int rc = -1;
 
 	*verification = (struct verification){ 0 };
 	if (engine_find(params->target, &verify.opened.target, err) ||
 	    checkpoint_survey(&verification->checkpoint, params->io, params->input, &defects, err))
 		goto out;
-	problems_add_defects(&verification->problems, &defects);
+	problems_count_defects(&verification->problems, &defects);
 	verification->n_tensors = verification->checkpoint.n_tensors;
 	source_init(&verify.run.files, params->io, &verification->checkpoint, verify.run.backend,
 		    -1);
@@ -231,7 +231,6 @@ int verify_run(struct verification *verification, const struct verify_params *pa
 	verify.opened.format = find_format(verification->detection.format);
 	rc = check(&verify, err);
 out:
-	defects_release(&defects);
 	origin_release(&verify);
 	sums_release(&verify.run.sums, &verify);
 	source_release(&verify.run.files);
