@@ -10,6 +10,7 @@ extern "C" {
 #include "backend/dispatch.h"
 }
 #include "bench/measure.h"
+#include "num/float16.h"
 
 #include <cuda_runtime.h>
 #include <errno.h>

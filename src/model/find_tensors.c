@@ -15,31 +15,23 @@ static int find_latent_attention(struct search *search, const char *prefix, stru
 	const struct latent *latent = &model->latent;
 	const struct indexer *indexer = &model->indexer;
 	size_t q = model->n_heads * layer->head_dim, hidden = model->hidden;
+	bool gated = *search_linear_name(search, LINEAR_HEAD_GATE), low_rank = latent->q_lora_rank;
 	const struct expected expected[] = {
-		{ LINEAR_Q, q, hidden },
-		{ LINEAR_Q_A, latent->q_lora_rank, hidden },
-		{ LINEAR_Q_B, q, latent->q_lora_rank },
-		{ LINEAR_KV_A, latent->kv_lora_rank + latent->rope_dim, hidden },
+		{ LINEAR_HEAD_GATE, model->n_heads, hidden, gated },
+		{ LINEAR_Q, q, hidden, !low_rank },
+		{ LINEAR_Q_A, latent->q_lora_rank, hidden, low_rank },
+		{ LINEAR_Q_B, q, latent->q_lora_rank, low_rank },
+		{ LINEAR_KV_A, latent->kv_lora_rank + latent->rope_dim, hidden, 1 },
 		{ LINEAR_KV_B, model->n_heads * (latent->nope_dim + layer->value_dim),
-		  latent->kv_lora_rank },
-		{ LINEAR_O, hidden, model->n_heads * layer->value_dim },
-		{ LINEAR_HEAD_GATE, model->n_heads, hidden },
-		{ LINEAR_INDEX_Q, indexer->n_heads * indexer->head_dim, latent->q_lora_rank },
-		{ LINEAR_INDEX_K, indexer->head_dim, hidden },
-		{ LINEAR_INDEX_WEIGHTS, indexer->n_heads, hidden },
+		  latent->kv_lora_rank, 1 },
+		{ LINEAR_O, hidden, model->n_heads * layer->value_dim, 1 },
+		{ LINEAR_INDEX_Q, indexer->n_heads * indexer->head_dim, latent->q_lora_rank, 0 },
+		{ LINEAR_INDEX_K, indexer->head_dim, hidden, 0 },
+		{ LINEAR_INDEX_WEIGHTS, indexer->n_heads, hidden, 0 },
 	};
 	size_t n_expected = COUNT(expected) - (indexer->top_k ? 0 : 3);
-	static const enum linear_role low_rank[] = { LINEAR_Q_A, LINEAR_Q_B, LINEAR_KV_A,
-						     LINEAR_KV_B, LINEAR_O };
-	static const enum linear_role plain[] = { LINEAR_Q, LINEAR_KV_A, LINEAR_KV_B, LINEAR_O };
-	static const enum linear_role gate[] = { LINEAR_HEAD_GATE };
 
-	if (search_linears(search, prefix, layer, expected, n_expected) ||
-	    (*search_linear_name(search, LINEAR_HEAD_GATE) &&
-	     search_need(search, prefix, layer, gate, COUNT(gate))))
-		return -1;
-	return latent->q_lora_rank ? search_need(search, prefix, layer, low_rank, COUNT(low_rank))
-				   : search_need(search, prefix, layer, plain, COUNT(plain));
+	return search_linears(search, prefix, layer, expected, n_expected);
 }
 
 static int check_no_values(const struct search *search, const char *prefix)
@@ -61,37 +53,34 @@ static int find_attention(struct search *search, const char *prefix, struct laye
 	const struct model *model = search->model;
 	size_t q = model->n_heads * layer->head_dim, kv = layer->n_kv_heads * layer->head_dim,
 	       hidden = model->hidden, gate = model->arch->gated_attention ? q : 0;
-	const struct expected expected[] = {
-		{ LINEAR_Q, q + gate, hidden },	    { LINEAR_O, hidden, q },
-		{ LINEAR_QKV, q + 2 * kv, hidden }, { LINEAR_K, kv, hidden },
-		{ LINEAR_V, kv, hidden },
-	};
-	static const enum linear_role fused[] = { LINEAR_QKV, LINEAR_O };
-	static const enum linear_role apart[] = { LINEAR_Q, LINEAR_O, LINEAR_K, LINEAR_V };
-	size_t n_less = layer->keys_are_values ? 1 : 0; /* without v */
 	/* releases have matrices of k and v also where they are not used */
-	size_t n_apart = layer->kv_source ? 2 : COUNT(apart) - n_less;
+	bool keys = !layer->kv_source, values = keys && !layer->keys_are_values;
+	const struct expected expected[] = {
+		{ LINEAR_QKV, q + 2 * kv, hidden, 0 },
+		{ LINEAR_Q, q + gate, hidden, UNLESS(LINEAR_QKV) },
+		{ LINEAR_O, hidden, q, 1 },
+		{ LINEAR_K, kv, hidden, keys ? UNLESS(LINEAR_QKV) : 0 },
+		{ LINEAR_V, kv, hidden, values ? UNLESS(LINEAR_QKV) : 0 },
+	};
+	size_t n_less = layer->keys_are_values ? 1 : 0; /* without v */
 
 	if (model->latent.kv_lora_rank)
 		return find_latent_attention(search, prefix, layer);
-	if (search_linears(search, prefix, layer, expected, COUNT(expected) - n_less) ||
-	    (layer->keys_are_values && check_no_values(search, prefix)))
+	if (layer->keys_are_values && check_no_values(search, prefix))
 		return -1;
-	return layer->linear[LINEAR_QKV].weight
-		       ? search_need(search, prefix, layer, fused, COUNT(fused))
-		       : search_need(search, prefix, layer, apart, n_apart);
+	return search_linears(search, prefix, layer, expected, COUNT(expected) - n_less);
 }
 
 static int find_mlp(struct search *search, const char *prefix, struct layer_ref *layer)
 {
 	size_t hidden = search->model->hidden;
 	const struct expected expected[] = {
-		{ LINEAR_GATE, 0, hidden },	     { LINEAR_UP, 0, hidden },
-		{ LINEAR_GATE_UP, 0, hidden },	     { LINEAR_DOWN, hidden, 0 },
-		{ LINEAR_ROUTER, 0, hidden },	     { LINEAR_SHARED_GATE, 0, hidden },
-		{ LINEAR_SHARED_UP, 0, hidden },     { LINEAR_SHARED_DOWN, hidden, 0 },
-		{ LINEAR_SHARED_ROUTER, 1, hidden }, { LINEAR_LATENT_IN, 0, hidden },
-		{ LINEAR_LATENT_OUT, hidden, 0 },
+		{ LINEAR_GATE, 0, hidden, 0 },		{ LINEAR_UP, 0, hidden, 0 },
+		{ LINEAR_GATE_UP, 0, hidden, 0 },	{ LINEAR_DOWN, hidden, 0, 0 },
+		{ LINEAR_ROUTER, 0, hidden, 0 },	{ LINEAR_SHARED_GATE, 0, hidden, 0 },
+		{ LINEAR_SHARED_UP, 0, hidden, 0 },	{ LINEAR_SHARED_DOWN, hidden, 0, 0 },
+		{ LINEAR_SHARED_ROUTER, 1, hidden, 0 }, { LINEAR_LATENT_IN, 0, hidden, 0 },
+		{ LINEAR_LATENT_OUT, hidden, 0, 0 },
 	};
 	static const enum linear_role fused[] = { LINEAR_GATE_UP, LINEAR_DOWN };
 	static const enum linear_role apart[] = { LINEAR_UP, LINEAR_DOWN, LINEAR_GATE };
@@ -122,31 +111,22 @@ static int find_kda(struct search *search, const char *prefix, struct layer_ref 
 {
 	const struct delta *delta = &search->model->delta;
 	size_t n = delta->n_heads * delta->key_dim, hidden = search->model->hidden;
+	bool low_rank = *search_linear_name(search, LINEAR_DELTA_F_A);
 	const struct expected expected[] = {
-		{ LINEAR_DELTA_Q, n, hidden },
-		{ LINEAR_DELTA_K, n, hidden },
-		{ LINEAR_DELTA_V, n, hidden },
-		{ LINEAR_DELTA_B, delta->n_heads, hidden },
-		{ LINEAR_DELTA_F_A, delta->key_dim, hidden },
-		{ LINEAR_DELTA_F_B, n, delta->key_dim },
-		{ LINEAR_DELTA_G_A, delta->key_dim, hidden },
-		{ LINEAR_DELTA_G_B, n, delta->key_dim },
-		{ LINEAR_DELTA_A, n, hidden },
-		{ LINEAR_DELTA_Z, n, hidden },
-		{ LINEAR_DELTA_OUT, hidden, n },
+		{ LINEAR_DELTA_Q, n, hidden, 1 },
+		{ LINEAR_DELTA_K, n, hidden, 1 },
+		{ LINEAR_DELTA_V, n, hidden, 1 },
+		{ LINEAR_DELTA_B, delta->n_heads, hidden, 1 },
+		{ LINEAR_DELTA_OUT, hidden, n, 1 },
+		{ LINEAR_DELTA_F_A, delta->key_dim, hidden, low_rank },
+		{ LINEAR_DELTA_F_B, n, delta->key_dim, low_rank },
+		{ LINEAR_DELTA_G_A, delta->key_dim, hidden, low_rank },
+		{ LINEAR_DELTA_G_B, n, delta->key_dim, low_rank },
+		{ LINEAR_DELTA_A, n, hidden, !low_rank },
+		{ LINEAR_DELTA_Z, n, hidden, !low_rank },
 	};
-	static const enum linear_role all[] = { LINEAR_DELTA_Q, LINEAR_DELTA_K, LINEAR_DELTA_V,
-						LINEAR_DELTA_B, LINEAR_DELTA_OUT };
-	static const enum linear_role low_rank[] = { LINEAR_DELTA_F_A, LINEAR_DELTA_F_B,
-						     LINEAR_DELTA_G_A, LINEAR_DELTA_G_B };
-	static const enum linear_role whole[] = { LINEAR_DELTA_A, LINEAR_DELTA_Z };
 
-	if (search_linears(search, prefix, layer, expected, COUNT(expected)) ||
-	    search_need(search, prefix, layer, all, COUNT(all)))
-		return -1;
-	return *search_linear_name(search, LINEAR_DELTA_F_A)
-		       ? search_need(search, prefix, layer, low_rank, COUNT(low_rank))
-		       : search_need(search, prefix, layer, whole, COUNT(whole));
+	return search_linears(search, prefix, layer, expected, COUNT(expected));
 }
 
 static int find_delta(struct search *search, const char *prefix, struct layer_ref *layer)
@@ -155,26 +135,18 @@ static int find_delta(struct search *search, const char *prefix, struct layer_re
 	size_t keys = delta->n_key_heads * delta->key_dim, hidden = search->model->hidden;
 	size_t values = delta->n_heads * delta->value_dim;
 	const struct expected expected[] = {
-		{ LINEAR_DELTA_QKVZ, 2 * keys + 2 * values, hidden },
-		{ LINEAR_DELTA_BA, 2 * delta->n_heads, hidden },
-		{ LINEAR_DELTA_QKV, 2 * keys + values, hidden },
-		{ LINEAR_DELTA_Z, values, hidden },
-		{ LINEAR_DELTA_B, delta->n_heads, hidden },
-		{ LINEAR_DELTA_A, delta->n_heads, hidden },
-		{ LINEAR_DELTA_OUT, hidden, values },
+		{ LINEAR_DELTA_QKVZ, 2 * keys + 2 * values, hidden, 0 },
+		{ LINEAR_DELTA_BA, 2 * delta->n_heads, hidden, BESIDE(LINEAR_DELTA_QKVZ) },
+		{ LINEAR_DELTA_QKV, 2 * keys + values, hidden, UNLESS(LINEAR_DELTA_QKVZ) },
+		{ LINEAR_DELTA_Z, values, hidden, UNLESS(LINEAR_DELTA_QKVZ) },
+		{ LINEAR_DELTA_B, delta->n_heads, hidden, UNLESS(LINEAR_DELTA_QKVZ) },
+		{ LINEAR_DELTA_A, delta->n_heads, hidden, UNLESS(LINEAR_DELTA_QKVZ) },
+		{ LINEAR_DELTA_OUT, hidden, values, 1 },
 	};
-	static const enum linear_role joined[] = { LINEAR_DELTA_QKVZ, LINEAR_DELTA_BA,
-						   LINEAR_DELTA_OUT };
-	static const enum linear_role apart[] = { LINEAR_DELTA_QKV, LINEAR_DELTA_Z, LINEAR_DELTA_B,
-						  LINEAR_DELTA_A, LINEAR_DELTA_OUT };
 
 	if (*search_linear_name(search, LINEAR_DELTA_Q))
 		return find_kda(search, prefix, layer);
-	if (search_linears(search, prefix, layer, expected, COUNT(expected)))
-		return -1;
-	return layer->linear[LINEAR_DELTA_QKVZ].weight
-		       ? search_need(search, prefix, layer, joined, COUNT(joined))
-		       : search_need(search, prefix, layer, apart, COUNT(apart));
+	return search_linears(search, prefix, layer, expected, COUNT(expected));
 }
 
 static int find_mamba(struct search *search, const char *prefix, struct layer_ref *layer)
@@ -183,14 +155,11 @@ static int find_mamba(struct search *search, const char *prefix, struct layer_re
 	size_t inner = mamba->n_heads * mamba->head_dim, hidden = search->model->hidden;
 	const struct expected expected[] = {
 		{ LINEAR_MAMBA_IN,
-		  2 * inner + 2 * mamba->n_groups * mamba->state_size + mamba->n_heads, hidden },
-		{ LINEAR_MAMBA_OUT, hidden, inner },
+		  2 * inner + 2 * mamba->n_groups * mamba->state_size + mamba->n_heads, hidden, 1 },
+		{ LINEAR_MAMBA_OUT, hidden, inner, 1 },
 	};
-	static const enum linear_role both[] = { LINEAR_MAMBA_IN, LINEAR_MAMBA_OUT };
 
-	if (search_linears(search, prefix, layer, expected, COUNT(expected)))
-		return -1;
-	return search_need(search, prefix, layer, both, COUNT(both));
+	return search_linears(search, prefix, layer, expected, COUNT(expected));
 }
 
 static int find_mamba1(struct search *search, const char *prefix, struct layer_ref *layer)
@@ -198,16 +167,13 @@ static int find_mamba1(struct search *search, const char *prefix, struct layer_r
 	const struct mamba1 *mamba = &search->model->mamba1;
 	size_t n = mamba->n_channels, hidden = search->model->hidden;
 	const struct expected expected[] = {
-		{ LINEAR_MAMBA_IN, 2 * n, hidden },
-		{ LINEAR_MAMBA_X, mamba->step_rank + 2 * mamba->state_size, n },
-		{ LINEAR_MAMBA_STEP, n, mamba->step_rank },
-		{ LINEAR_MAMBA_OUT, hidden, n },
+		{ LINEAR_MAMBA_IN, 2 * n, hidden, 1 },
+		{ LINEAR_MAMBA_X, mamba->step_rank + 2 * mamba->state_size, n, 1 },
+		{ LINEAR_MAMBA_STEP, n, mamba->step_rank, 1 },
+		{ LINEAR_MAMBA_OUT, hidden, n, 1 },
 	};
-	static const enum linear_role all[] = { LINEAR_MAMBA_IN, LINEAR_MAMBA_X, LINEAR_MAMBA_STEP,
-						LINEAR_MAMBA_OUT };
 
-	if (search_linears(search, prefix, layer, expected, COUNT(expected)) ||
-	    search_need(search, prefix, layer, all, COUNT(all)))
+	if (search_linears(search, prefix, layer, expected, COUNT(expected)))
 		return -1;
 	if (!layer->linear[LINEAR_MAMBA_STEP].bias)
 		return search_missing(search, prefix, search_linear_name(search, LINEAR_MAMBA_STEP),
@@ -219,14 +185,11 @@ static int find_conv(struct search *search, const char *prefix, struct layer_ref
 {
 	size_t hidden = search->model->hidden;
 	const struct expected expected[] = {
-		{ LINEAR_CONV_IN, 3 * hidden, hidden },
-		{ LINEAR_CONV_OUT, hidden, hidden },
+		{ LINEAR_CONV_IN, 3 * hidden, hidden, 1 },
+		{ LINEAR_CONV_OUT, hidden, hidden, 1 },
 	};
-	static const enum linear_role both[] = { LINEAR_CONV_IN, LINEAR_CONV_OUT };
 
-	if (search_linears(search, prefix, layer, expected, COUNT(expected)))
-		return -1;
-	return search_need(search, prefix, layer, both, COUNT(both));
+	return search_linears(search, prefix, layer, expected, COUNT(expected));
 }
 
 static int find_both(struct search *search, const char *prefix, struct layer_ref *layer)
@@ -271,8 +234,7 @@ static int find_layer_inputs(struct search *search, struct model *model)
 	const char *norm = search_vector_name(search, VECTOR_NORM_LAYER_INPUTS);
 	struct layer_ref *first = &model->layers[0];
 	size_t dim = model->layer_input_dim, n = model->n_layers * dim;
-	const struct expected expected[] = { { LINEAR_LAYER_INPUTS, n, model->hidden } };
-	static const enum linear_role need[] = { LINEAR_LAYER_INPUTS };
+	const struct expected expected[] = { { LINEAR_LAYER_INPUTS, n, model->hidden, 1 } };
 
 	if (!dim)
 		return 0;
@@ -283,7 +245,6 @@ static int find_layer_inputs(struct search *search, struct model *model)
 	if (!first->vector[VECTOR_NORM_LAYER_INPUTS])
 		return search_missing(search, body, norm, "");
 	if (search_linears(search, body, first, expected, 1) ||
-	    search_need(search, body, first, need, 1) ||
 	    search_check_vector(first->vector[VECTOR_NORM_LAYER_INPUTS], dim, search->err))
 		return -1;
 	return search_check_matrix(model->layer_embedding, model->layer_vocab_size, n, search->err);
@@ -294,10 +255,9 @@ static int find_layer_input(struct search *search, const char *prefix, struct la
 {
 	size_t hidden = search->model->hidden, dim = search->model->layer_input_dim;
 	const struct expected expected[] = {
-		{ LINEAR_LAYER_GATE, dim, hidden },
-		{ LINEAR_LAYER_OUT, hidden, dim },
+		{ LINEAR_LAYER_GATE, dim, hidden, dim > 0 },
+		{ LINEAR_LAYER_OUT, hidden, dim, dim > 0 },
 	};
-	static const enum linear_role both[] = { LINEAR_LAYER_GATE, LINEAR_LAYER_OUT };
 	const struct tensor_ref *gate;
 
 	if (search_linears(search, prefix, layer, expected, COUNT(expected)))
@@ -308,7 +268,7 @@ static int find_layer_input(struct search *search, const char *prefix, struct la
 			       "tensor '%s' has no effect by config.json, where "
 			       "'hidden_size_per_layer_input' is 0: correct one of them",
 			       gate->tensor->name);
-	return !dim ? 0 : search_need(search, prefix, layer, both, COUNT(both));
+	return 0;
 }
 
 static int find_layer(struct search *search, size_t i)

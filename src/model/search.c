@@ -129,6 +129,13 @@ int search_missing(const struct search *search, const char *prefix, const char *
 	return -1;
 }
 
+static bool is_needed(const struct layer_ref *layer, int needed)
+{
+	if (needed < 0)
+		return !layer->linear[-1 - needed].weight;
+	return needed < 2 ? needed : layer->linear[needed - 2].weight != NULL;
+}
+
 int search_linears(struct search *search, const char *prefix, struct layer_ref *layer,
 		   const struct expected *expected, size_t n_expected)
 {
@@ -139,6 +146,10 @@ int search_linears(struct search *search, const char *prefix, struct layer_ref *
 				  expected[i].k, &layer->linear[role]))
 			return -1;
 	}
+	for (size_t i = 0; i < n_expected; i++)
+		if (is_needed(layer, expected[i].needed) &&
+		    search_need(search, prefix, layer, &expected[i].role, 1))
+			return -1;
 	return 0;
 }
 

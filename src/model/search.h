@@ -20,11 +20,16 @@ struct search {
 	struct err *err;
 };
 
-/* A matrix that the architecture names, of n rows and k columns (0: any). */
+/* A matrix that the architecture names, of n rows and k columns (0: any), and whether a layer must
+ * have it: 0 or 1, or by whether it has another matrix. */
 struct expected {
 	enum linear_role role;
 	size_t n, k;
+	int needed;
 };
+
+#define UNLESS(other) (-1 - (int)(other)) /* fused with others */
+#define BESIDE(other) (2 + (int)(other))
 
 /* Returns the name of a module or tensor below its layer, or "" where this architecture does not
  * have it. */
@@ -41,7 +46,7 @@ const struct tensor_ref *search_tensor(struct search *search, const char *prefix
 /* Finds a matrix (n, k; 0: any) and its bias.  linear stays empty where the layer has neither. */
 int search_linear(struct search *search, const char *prefix, const char *module, size_t n, size_t k,
 		  struct linear_ref *linear);
-/* Finds several matrices, each into layer->linear[role]. */
+/* Finds several matrices, each into layer->linear[role].  Fails if a needed one is missing. */
 int search_linears(struct search *search, const char *prefix, struct layer_ref *layer,
 		   const struct expected *expected, size_t n_expected);
 /* Fails if the layer lacks the matrix of one of the n roles. */
