@@ -143,19 +143,6 @@ void mamba_run(const struct pass *pass)
 	pass_linear(pass, &l[LINEAR_MAMBA_OUT], w->mamba.scanned, n, w->own->out);
 }
 
-/* y = x, for (tokens, hidden). */
-static void copy(const struct pass *pass, float *y, const float *x)
-{
-	size_t hidden = pass->forward->model->hidden;
-	const struct copy_args args = { .y = { y, hidden },
-					.x = { x, hidden },
-					.repeat = 1,
-					.n_rows = pass->sequence->n_tokens,
-					.n_cols = hidden };
-
-	pass->workspace->ops->copy(pass->workspace->stream, &args);
-}
-
 /* Both take the input of the layer, each with a factor of its own; their outputs are added. */
 void mamba_run_beside(const struct pass *pass)
 {
@@ -164,12 +151,12 @@ void mamba_run_beside(const struct pass *pass)
 	struct workspace *w = pass->workspace;
 	size_t n = pass->sequence->n_tokens, hidden = model->hidden;
 
-	copy(pass, w->mamba.input, w->own->normed);
+	pass_copy_tokens(pass, w->own->normed, w->mamba.input);
 	pass_scale(pass, w->own->normed, m->mamba_in, n, hidden);
 	mamba_run(pass);
 	pass_scale(pass, w->own->out, m->mamba_out, n, hidden);
-	copy(pass, w->mamba.out, w->own->out);
-	copy(pass, w->own->normed, w->mamba.input);
+	pass_copy_tokens(pass, w->own->out, w->mamba.out);
+	pass_copy_tokens(pass, w->mamba.input, w->own->normed);
 	pass_scale(pass, w->own->normed, m->attention_in, n, hidden);
 	attention_run(pass);
 	pass_observe_out(pass);
