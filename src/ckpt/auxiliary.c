@@ -318,9 +318,11 @@ static int walk_run(struct auxiliary_walk *walk, const struct checkpoint *checkp
 static int hand_over(struct listing *wanted, struct listing *other, int rc, struct listing *files)
 {
 	listing_release(other);
-	if (rc)
+	if (rc) {
 		listing_release(wanted);
-	*files = rc ? (struct listing){ 0 } : *wanted;
+		*wanted = (struct listing){ 0 };
+	}
+	*files = *wanted;
 	listing_sort(files);
 	return rc;
 }
