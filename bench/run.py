@@ -28,6 +28,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import gpu_rows
+import library_rows
 import model_rows
 import remote_rows
 from table import Ran, Row, Table, ratios, remove, run, drop_cache
@@ -127,48 +128,6 @@ class Bench:
             self.table.add(Row("kernels", f"in memory, {name}", "GB/s", [row[key] for key in spread],
                                "read N, write N/2", [limit[key] for key in spread], row["median"] / limit["median"],
                                f">= {target}" if target else "", note="" if target else "two looks, one limit"))
-
-    def library(self) -> None:
-        """Calls of fp8conv_quantize(), a matrix each, against the same casts in memory without it."""
-        programs = [self.tools / "library", self.tools / "kernels"]
-        if not all(program.exists() for program in programs):
-            self.table.skip("library", "calls of the library", "there is no benchmark 'library'")
-            return
-        runs = max(self.runs, 3)
-        out = [subprocess.run([str(x) for x in command], check=True, capture_output=True, text=True).stdout
-               for command in ([programs[0], THREADS, runs],
-                               [programs[1], "--json", "--threads", THREADS, "--runs", runs, "--mib", 256])]
-        calls = {row["name"]: row["rates"] for row in json.loads(out[0])["rows"]}
-        casts = {row["name"]: row for row in json.loads(out[1])["rows"]}
-        of_recipe = {"blockwise": "blockwise pow2", "mxfp8": "mxfp8", "channelwise": "channelwise",
-                     "current": "current: amax, cast"}
-        for name, rates in calls.items():
-            recipe, copy, shape = name.split(", ")
-            if copy == "rowwise":
-                cast = casts[of_recipe[recipe]]
-                limit, what, target = [cast[key] for key in ("min", "median", "max")], f"kernel, {cast['name']}", ">= 0.9"
-                ratio = statistics.median(rates) / cast["median"]
-            else:
-                limit, what, target = calls[f"{recipe}, rowwise, {shape}"], "rowwise", ""
-                ratio = ratios(rates, limit)
-            self.table.add(Row("library", f"fp8conv_quantize, {name}", "GB/s", rates, what, limit, ratio, target))
-
-        self.python_calls()
-
-    def python_calls(self) -> None:
-        """The weights of a model by fp8conv.quantize() of Python, against what people write with torch."""
-        what, model = "fp8conv.quantize in Python, its weights", self.smollm2("library")
-        if not self.options.with_python:
-            self.table.skip("library", what, "no environment given")
-        if not self.options.with_python or not model:
-            return
-        command = ["env", f"PYTHONPATH={ROOT / 'python'}", f"LD_LIBRARY_PATH={self.build}",
-                   Path(self.options.with_python) / "bin" / "python", BENCH / "torch_loop.py", model, "--calls", self.runs]
-        run(command, self.log)
-        lines = [[float(x) for x in line.split()] for line in self.log.read_text().splitlines()]
-        loop, calls, again = (list(column) for column in zip(*lines))
-        for seconds, how in ((calls, ""), (again, " with out=")):
-            self.table.add(Row("library", f"{what}, SmolLM2-135M{how}", "s", seconds, "a torch loop", loop, ratios(loop, seconds), ">= 20"))
 
     def compensate(self) -> None:
         """Factors and rounding in memory, against fused multiply-adds in registers."""
@@ -420,7 +379,7 @@ class Bench:
                 "-p", length, "-n", 0, "-r", n, "-t", THREADS, "-b", length, "-ub", length, "-ngl", 0, "-o", "json"]
 
 
-SECTIONS = {"kernels": Bench.kernels, "library": Bench.library, "compensate": Bench.compensate, "gpu": gpu_rows.gpu, "tmpfs": Bench.on_tmpfs,
+SECTIONS = {"kernels": Bench.kernels, "library": library_rows.library, "compensate": Bench.compensate, "gpu": gpu_rows.gpu, "tmpfs": Bench.on_tmpfs,
             "disk": Bench.on_disk, "low-bit": Bench.low_bit, "memory": Bench.memory, "verify": Bench.verify,
             "remote": remote_rows.remote, "start": Bench.start, "calibrate": Bench.calibrate, "models": model_rows.models,
             "sensitivity": Bench.sensitivity, "rounding": Bench.rounding, "peers": Bench.peers}

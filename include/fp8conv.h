@@ -204,7 +204,8 @@ void fp8conv_state_destroy(struct fp8conv_state *state);
 
 /* Quantizes x by the scale of the slot, as fp8conv_quantize() does, and raises its amax of this
  * step to that of x.  out NULL: raises the amax alone, as a module does that calibrates.  With a
- * recipe without history there is no amax to raise. */
+ * recipe without history there is no amax to raise.  NaN is ignored; an inf keeps the scale of the
+ * slot for as long as the history has it, as in TransformerEngine. */
 int fp8conv_state_quantize(struct fp8conv_state *state, size_t slot, const struct fp8conv_tensor *x,
 			   struct fp8conv_quantized *out, struct fp8conv_error *error);
 

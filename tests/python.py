@@ -8,6 +8,7 @@ import tempfile
 import threading
 import time
 import unittest
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -124,6 +125,9 @@ class Numbers(unittest.TestCase):
     def test_options_change_the_scales(self) -> None:
         w = matrix(128, 128)
         np.testing.assert_array_equal(fp8conv.quantize(w, "blockwise", scale_fmt="float")[1], exact(np.abs(w).max(keepdims=True)))
+        for margin in 1, np.int64(1):
+            np.testing.assert_array_equal(fp8conv.quantize(w, "blockwise", scale_fmt="float", margin=margin)[1],
+                                          2 * exact(np.abs(w).max(keepdims=True)))
 
     def test_each_thread_has_a_context(self) -> None:
         w, want, got = matrix(256, 256), None, []
@@ -175,6 +179,13 @@ WRONG = [
     (lambda: fp8conv.dequantize(CODES, SCALE, "f32", out=W[:4]), fp8conv.Error, "y has the shape (1, 4, 8)"),
     (lambda: fp8conv.dequantize(CODES, SCALE, "f32", layout="padded"), ValueError, "give recipe="),
     (lambda: fp8conv.amax(CODES), TypeError, "x has elements of uint8"),
+    (lambda: fp8conv.quantize(W, "current", margin=object()), TypeError, "option 'margin' is object, expected a text, a number"),
+    (lambda: fp8conv.quantize(W, out=7), TypeError, "out is int, expected a tuple of tensors"),
+    (lambda: fp8conv.Plan(None, ["a.weight"]), TypeError, "tensors is list, expected a dict"),
+    (lambda: fp8conv.Plan(None, {"a.weight": ((8, 8),)}), TypeError, "expected (shape, dtype) or a tensor"),
+    (lambda: fp8conv.Plan(None, {"a.weight": (8, "F32")}), TypeError, "expected (shape, dtype) or a tensor"),
+    (lambda: list(fp8conv.Plan(None, {"a.weight": W}, recipe="channelwise").convert(["a.weight"])), TypeError, "tensors has str, expected pairs"),
+    (lambda: fp8conv.run("merge", "a", "b", output=True), ValueError, "option 'output' is True, expected a value"),
     (lambda: fp8conv.run("quantise"), fp8conv.Error, "did you mean 'quantize'?"),
     (lambda: fp8conv.run("inspect", MODEL, no_such_option=True), fp8conv.Error, "no-such-option"),
 ]
@@ -197,6 +208,20 @@ class Wrong(unittest.TestCase):
             with self.subTest(bad), self.assertRaisesRegex(fp8conv.Error, "amax 0 of slot 1"):
                 state.set_history([[1.0, bad, 1.0]])
 
+    def test_a_context_that_is_left_too_early_ends_with_those_within(self) -> None:
+        def steps() -> Iterator[None]:
+            with fp8conv.autocast(recipe="delayed", amax_history_len=2):
+                yield
+        inner, state = steps(), fp8conv.RecipeState("delayed", amax_history_len=2)
+        next(inner)
+        with fp8conv.autocast(recipe="delayed", amax_history_len=2):
+            state.calibrate(0, 3.0)
+            with self.assertRaisesRegex(RuntimeError, "order in which they were entered"):
+                inner.close()
+        self.assertEqual(state.amax_history[-1][0], 3.0)        # the step has ended
+        with fp8conv.autocast(recipe="delayed") as cast:
+            cast.step()
+
     def test_memory_need_not_be_aligned_and_may_be_empty(self) -> None:
         ODD[:] = W
         np.testing.assert_array_equal(fp8conv.quantize(ODD)[0].view(np.uint8), fp8conv.quantize(W)[0].view(np.uint8))
@@ -212,7 +237,7 @@ class Plans(unittest.TestCase):
         plan = fp8conv.Plan(config, {name: w, norm: ((128,), "float32")}, recipe="blockwise")
         self.assertEqual([(e.action, e.recipe) for e in plan.entries.values()], [("quantize", "blockwise"), ("keep", None)])
         self.assertEqual(plan.config["quantization_config"]["weight_block_size"], [128, 128])
-        got = dict(plan.convert([(norm, w[0, :128]), (name, w)]))
+        got = dict(plan.convert({norm: w[0, :128], name: w}))
         self.assertEqual(set(got), {name, f"{name}_scale_inv", norm})
         codes, scale_inv = expected(w, "blockwise")
         np.testing.assert_array_equal(got[name].view(np.uint8), codes)

@@ -130,6 +130,7 @@ class autocast:
         self._values: array.array = array.array("f")
         self._given: array.array | None = None
         self._failed: BaseException | None = None
+        self._left = self._only_records = False
         self._reduce = _c.ReduceMax(self._reduce_max)   # the library calls it at the end of a step
 
     # Modules.
@@ -158,6 +159,10 @@ class autocast:
         owner = next((cast for cast in reversed(_active.stack) if any(module in a.modules for a in cast.attached)), None)
         return last.enabled and owner is self, last.calibrating or last.enabled
 
+    def only_records(self) -> bool:
+        """Does the innermost context record amaxes without rounding?"""
+        return self._only_records if not _active.stack else not _active.stack[-1].enabled
+
     # Steps.
 
     def __enter__(self) -> autocast:
@@ -175,13 +180,17 @@ class autocast:
     def __exit__(self, kind: type | None, error: BaseException | None, trace: Any) -> None:
         if self not in _active.stack:       # a step() that failed left it
             return
-        if _active.stack[-1] is not self:
+        if _active.stack[-1] is not self:   # as a generator does that is closed too early
+            self._left = True               # it ends when those within have ended
             raise RuntimeError("contexts must be left in the order in which they were entered, each by its thread")
         try:
             self._leave(error)
         except _c.Error:
             if error is None:
                 raise
+        finally:
+            while _active.stack and _active.stack[-1]._left:
+                _active.stack[-1]._leave(None)
 
     def step(self) -> None:
         """Ends a step and begins the next one; within the outermost context."""
@@ -191,7 +200,8 @@ class autocast:
         self.__enter__()
 
     def _leave(self, error: BaseException | None) -> None:
-        _active.stack.pop()
+        self._only_records = not _active.stack.pop().enabled
+        self._left = False
         outermost, casts = not _active.stack, list(_active.step)
         failed = error
         if outermost:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes as c
 import dataclasses
+import functools
 import json
 import os
 import signal
@@ -33,12 +34,24 @@ class Result:
     log: list[str]
 
 
+@functools.cache
+def _help(command: str) -> str:
+    """Returns the options of a command, as it lists them: "--output=OUT"; "" of one that there is not."""
+    try:
+        return str(run(command, "--help").output)
+    except _c.Error:
+        return ""
+
+
 def _words(command: str, args: tuple, options: dict[str, Any]) -> list[str]:
     words = ["fp8conv", command]
     for key, value in options.items():
         name = "--" + key.replace("_", "-")
         for one in value if isinstance(value, (list, tuple)) else (value,):
+            one = one.item() if hasattr(one, "item") else one       # a number of numpy
             if one is True:
+                if f"{name}=" in _help(command):
+                    raise ValueError(f"option '{key}' is True, expected a value")
                 words.append(name)
             elif one is not None and one is not False:
                 words.append(f"{name}={one}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import ctypes
 import hashlib
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -163,11 +164,14 @@ class Attached:
     def _record(self, slot: int, x: torch.Tensor) -> None:
         if not self.has_history or x.numel() == 0:
             return
-        x = x.detach()
-        if x.is_cuda or x.dtype not in FLOATS:
-            self.state.calibrate(slot, float(torch.linalg.vector_norm(x, float("inf"))))
-        else:
-            self.state.calibrate(slot, x.reshape(-1, x.shape[-1]).contiguous())
+        self._calibrate(slot, float(torch.linalg.vector_norm(x.detach(), float("inf"))))
+
+    def _calibrate(self, slot: int, amax: float) -> None:
+        """As `fp8conv calibrate`, a pass that only records refuses values that are not finite."""
+        if not math.isfinite(amax) and self.cast.only_records():
+            kind = ("input", "weight", "output")[slot % 3]
+            raise ValueError(f"NaN or infinite values in the {kind} of '{self.names[slot // 3]}'")
+        self.state.calibrate(slot, amax)
 
     def _record_input(self, i: int, x: torch.Tensor) -> None:
         self.tokens[i] += x.numel() // max(x.shape[-1], 1)
@@ -184,7 +188,7 @@ class Attached:
                 amax = float(torch.linalg.vector_norm(w.detach(), float("inf")))
                 self.known[i] = now, amax
             if self.has_history:
-                self.state.calibrate(3 * i + 1, self.known[i][1])
+                self._calibrate(3 * i + 1, self.known[i][1])
 
     def through(self, slot: int, x: torch.Tensor) -> torch.Tensor:
         """x through the FP8 of a slot and back, in its type."""

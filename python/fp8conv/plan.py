@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from numbers import Integral
 from typing import Any
 
 from . import _c
@@ -62,6 +63,8 @@ def _text(value: bytes | None) -> str | None:
 def _given(name: str, given: Any) -> tuple[tuple[int, ...], Any, Any]:
     """Returns the shape and dtype of a tensor, and its memory where it has some."""
     if isinstance(given, tuple):
+        if len(given) != 2 or not isinstance(given[0], Iterable) or not all(isinstance(n, (int, Integral)) for n in given[0]):
+            raise TypeError(f"tensor '{name}' is {given!r}, expected (shape, dtype) or a tensor")
         return (*given, None)
     _kind(name, given)
     meta = is_torch(given) and given.device.type == "meta"
@@ -108,6 +111,8 @@ class Plan:
     def __init__(self, config: Mapping | str | None, tensors: Mapping[str, Any], *, recipe: str | None = None,
                  target: str | None = None, **options: Any) -> None:
         self._context, self._handle = _c.context(), c.c_void_p()
+        if not isinstance(tensors, Mapping):
+            raise TypeError(f"tensors is {type(tensors).__name__}, expected a dict: {{name: (shape, dtype)}}, or model.state_dict()")
         self.names = list(tensors)
         items, keep = (_c.Item * len(self.names))(), []
         self._given: list[tuple[str, tuple[int, ...]]] = []
@@ -120,10 +125,9 @@ class Plan:
                           data=held and held.address)
         text = json.dumps(config) if isinstance(config, Mapping) else config
         text = None if text is None else _c.text(text, "config").encode()
-        words = {key.replace("_", "-"): value for key, value in options.items() if value is not None}
-        words |= {key: value for key, value in (("recipe", recipe), ("target", target)) if value is not None}
+        words = {key: value for key, value in (options | {"recipe": recipe, "target": target}).items() if value is not None}
         model = _c.Model(config=text, n_tensors=len(items), tensors=items)
-        _c.call("plan_create", self._context.handle, model, json.dumps(words).encode(), c.byref(self._handle))
+        _c.call("plan_create", self._context.handle, model, _c.options_text(words), c.byref(self._handle))
         self._entries = [self._entry(i) for i in range(len(self.names))]
 
     def __del__(self) -> None:
@@ -156,7 +160,7 @@ class Plan:
     def notes(self) -> list[str]:
         return (self.text("notes") or "").splitlines()
 
-    def convert(self, tensors: Iterable[tuple[str, Any]], *, scales_by_columns: bool = False) -> Iterator[tuple[str, Any]]:
+    def convert(self, tensors: Iterable[tuple[str, Any]] | Mapping[str, Any], *, scales_by_columns: bool = False) -> Iterator[tuple[str, Any]]:
         """Yields (name, tensor) of the output, byte for byte as `fp8conv quantize` writes it, as soon as the tensors that it
         needs have come: kept tensors themselves, and new ones of the kind and on the device of their source.  Each tensor comes
         at most once.
@@ -169,7 +173,10 @@ class Plan:
         for i, entry in enumerate(self._entries):
             for name in entry.needed:
                 readers.setdefault(index[name], set()).add(i)
-        for name, x in tensors:
+        for pair in tensors.items() if isinstance(tensors, Mapping) else tensors:
+            if not isinstance(pair, tuple) or len(pair) != 2:
+                raise TypeError(f"tensors has {type(pair).__name__}, expected pairs (name, tensor) as of model.state_dict().items()")
+            name, x = pair
             if name not in index:
                 raise ValueError(f"tensor '{name}' is not in the plan")
             i = index[name]

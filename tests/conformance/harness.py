@@ -91,3 +91,14 @@ def silence(done: subprocess.CompletedProcess) -> Iterator[str]:
 def scratch() -> Iterator[pathlib.Path]:
     with tempfile.TemporaryDirectory(prefix="fp8conv-conformance-") as folder:
         yield pathlib.Path(folder)
+
+
+def library():
+    """Returns the Python module of this checkout, over the library beside the program."""
+    folder = os.fspath(pathlib.Path(FP8CONV).parent)
+    if folder not in os.environ.get("LD_LIBRARY_PATH", ""):     # the loader reads it when a process begins
+        os.environ["LD_LIBRARY_PATH"] = folder
+        os.execv(sys.executable, [sys.executable, *sys.argv])
+    sys.path.insert(0, os.fspath(SAMPLES.parent / "python"))
+    import fp8conv
+    return fp8conv

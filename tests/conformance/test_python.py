@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python module with torch: histories by autocast against calibrate and against plain hooks, also over two ranks; models that
-calibrate does not know; FP8 within a model against casts of torch; Ctrl-C in run(); a rank that is lost."""
+calibrate does not know; FP8 within a model against casts of torch; values that are not finite; a rank that is lost."""
 import json
 import os
 import pathlib
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -18,18 +16,13 @@ from safetensors.numpy import load_file
 from safetensors.torch import save_file
 from transformers.utils import logging
 
+import harness
 import hooks
 import tiny_models
-from harness import FP8CONV, SAMPLES, SMALL, eval_text, finish, quantize, real_model, report, run, scratch
+from harness import eval_text, finish, quantize, real_model, report, run, scratch
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "python"))
-LIBRARY = pathlib.Path(FP8CONV).parent
-if str(LIBRARY) not in os.environ.get("LD_LIBRARY_PATH", ""):     # the loader reads it when a process begins
-    os.environ["LD_LIBRARY_PATH"] = str(LIBRARY)
-    os.execv(sys.executable, [sys.executable, *sys.argv])
-
-import fp8conv  # noqa: E402
+fp8conv = harness.library()
 
 
 def calibrating(**more) -> fp8conv.autocast:
@@ -230,6 +223,36 @@ def transformers_model(kind: str) -> Iterator[str]:
         yield from taken(folder, *(("--tensor", "vit.encoder=delayed") if kind == "vit" else ()))
 
 
+def not_finite() -> Iterator[str]:
+    """A pass that records refuses it, as calibrate does; one in FP8 goes on, as in TransformerEngine."""
+    model = Own()
+    with calibrating() as cast:
+        cast.attach(model)
+        model(torch.ones(3, 32))
+        cast.step()
+        for value in float("nan"), float("-inf"):
+            try:
+                with fp8conv.autocast(enabled=False, calibrating=True):
+                    model(torch.full((3, 32), value))
+                yield f"no error: {value}"
+            except ValueError as error:
+                if "in the input of 'first'" not in str(error):
+                    yield str(error)
+    with torch.no_grad():
+        model.first.weight[0, 0] = float("nan")
+    try:
+        with calibrating() as cast:
+            cast.attach(model)
+            model(torch.ones(3, 32))
+        yield "no error: a weight with NaN"
+    except ValueError as error:
+        if "in the output of 'first'" not in str(error):
+            yield str(error)
+    with fp8conv.autocast(recipe="current") as cast:
+        cast.attach(model)
+        model(torch.ones(3, 32))
+
+
 # Groups.
 
 def rank_main(rank: int, port: str, folder: pathlib.Path, what: str) -> None:
@@ -412,170 +435,9 @@ def enabled_experts(experts: str) -> Iterator[str]:
             yield f"off by {(got - want).abs().max()} of {want.abs().max()}"
 
 
-# Tensors of torch.
-
-def tensors() -> Iterator[str]:
-    for dtype in torch.float32, torch.bfloat16, torch.float16:
-        w = torch.randn(3, 200, 160).to(dtype)
-        codes, scale_inv = fp8conv.quantize(w, "channelwise")
-        scale = torch.tensor(448.0) / w.float().abs().amax(-1, keepdim=True)
-        want = (w.float() * scale).to(torch.float8_e4m3fn)
-        if codes.dtype != torch.float8_e4m3fn or not torch.equal(codes.view(torch.uint8), want.view(torch.uint8)):
-            yield f"codes of {dtype} differ from torch's"
-        back = fp8conv.dequantize(codes, scale_inv, dtype)
-        if back.dtype != dtype or not torch.equal(back, (want.float() * scale_inv).to(dtype)):
-            yield f"values of {dtype} differ from torch's"
-    state = fp8conv.RecipeState("delayed", n_gemms=2, amax_history_len=4)
-    quantizers = state.make_quantizers()
-    with fp8conv.autocast(recipe="delayed", amax_history_len=4):
-        first = quantizers[4](torch.full((2, 2), 3.0))
-    if len(quantizers) != 6 or first[1].item() != 1 or abs(state.scale[4] - 448 / 3) > 1e-4 or state.amax_history[3][4] != 3:
-        yield f"a quantizer of delayed scaling: {first}, {state.scale}, {state.amax_history}"
-    wrong = ((torch.empty(2, 2, device="meta"), ValueError), (torch.eye(2).to_sparse(), ValueError), (torch.eye(2).double(), TypeError),
-             (torch.randn(4, 8).t(), ValueError), (torch.randn(8).expand(4, 8), ValueError), (torch.eye(2).int(), TypeError))
-    for w, kind in wrong:
-        try:
-            fp8conv.quantize(w)
-            yield f"{w.dtype} {w.device} {w.layout} is taken"
-        except kind:
-            pass
-    yield from at_once(state)
-
-
-def at_once(state: fp8conv.RecipeState) -> Iterator[str]:
-    """While a step ends, another call finds the context taken."""
-    found = []
-    cast = calibrating()
-    inner = cast._group.maximum
-    import threading
-
-    def call() -> None:
-        try:
-            state.calibrate(0, 1.0)
-        except fp8conv.Error as error:
-            found.append(error)
-
-    def maximum(memory: object) -> None:
-        thread = threading.Thread(target=call)
-        thread.start()
-        thread.join()
-        inner(memory)
-    cast._group.maximum = maximum
-    with cast:
-        state.calibrate(0, 2.0)
-    if len(found) != 1 or found[0].code != 2 or "in use by another call" not in str(found[0]):
-        yield f"a second thread gets {found}"
-
-
-# Plans.
-
-def stored(folder: pathlib.Path) -> dict[str, torch.Tensor]:
-    found, index = {}, folder / "model.safetensors.index.json"
-    names = set(json.loads(index.read_text())["weight_map"].values()) if index.exists() else {"model.safetensors"}
-    for path in (folder / name for name in sorted(names)):
-        with safe_open(path, "pt") as file:
-            found |= {name: file.get_tensor(name) for name in file.keys()}
-    return found
-
-
-def bytes_of(x: torch.Tensor) -> tuple:
-    return x.dtype, tuple(x.shape), x.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-
-
-def planned(source: pathlib.Path, options: dict) -> Iterator[str]:
-    """Each tensor of a plan, in another order than the files have, is the file's; and the configuration."""
-    config, tensors = json.loads((source / "config.json").read_text()), stored(source)
-    with scratch() as folder:
-        try:
-            shapes = {name: (tuple(x.shape), x.dtype) for name, x in tensors.items()}
-            plan = fp8conv.Plan(config, tensors if "requantize" in options else shapes, **options)
-        except fp8conv.Error as error:
-            try:
-                fp8conv.run("quantize", source, output=folder / "out", quiet=True, **options)
-                yield f"the plan refuses: {error}"
-            except fp8conv.Error as same:
-                if same.message != f"quantize: {error.message}":
-                    yield f"the plan refuses: {error}; the command: {same}"
-            return
-        fp8conv.run("quantize", source, output=folder / "out", quiet=True, **options)
-        got, want = dict(plan.convert(reversed(tensors.items()))), stored(folder / "out")
-        yield from (f"{name} is in one of both" for name in set(got) ^ set(want))
-        yield from (f"{name} is {got[name].dtype} {got[name].shape}, other than the file's" for name in set(got) & set(want)
-                    if bytes_of(got[name]) != bytes_of(want[name]))
-        if plan.config != json.loads((folder / "out/config.json").read_text()):
-            yield "another config.json"
-
-
-def plans() -> Iterator[str]:
-    with scratch() as folder:
-        quantize(SAMPLES / "tiny-llama", folder / "fp8", "--quiet")
-        sources = [SAMPLES / name for name in SMALL] + [folder / "fp8", real_model(1)]
-        for source in sources:
-            again = {"requantize": True} if source == folder / "fp8" else {}
-            for options in ({"recipe": r} for r in ("blockwise", "channelwise", "current", "mxfp8")):
-                yield from (f"{source.name} {options}: {problem}" for problem in planned(source, options | again))
-        for options in {"target": "trtllm"}, {"target": "vllm", "exclude": ["down_proj"]}, {"recipe": "current", "format": "hf"}:
-            yield from (f"{options}: {problem}" for problem in planned(SAMPLES / "tiny-llama", options))
-
-
-def plan_calls() -> Iterator[str]:
-    source = SAMPLES / "tiny-llama"
-    config, tensors = json.loads((source / "config.json").read_text()), stored(source)
-    name = "model.layers.0.mlp.down_proj.weight"
-    plan = fp8conv.Plan(config, tensors, recipe="blockwise")
-    entry = plan.entries[name]
-    if (entry.action, entry.recipe, entry.needed) != ("quantize", "blockwise", (name,)) or plan.entries["model.norm.weight"].action != "keep":
-        yield f"{entry}"
-    rows = dict(plan.convert([(name, tensors[name])]))
-    columns = dict(plan.convert([(name, tensors[name])], scales_by_columns=True))
-    scale = f"{name}_scale_inv"
-    if not torch.equal(rows[scale], columns[scale]) or columns[scale].stride()[0] != 1 or columns[scale].stride()[1] % 4:
-        yield f"scales by columns: {columns[scale].shape}, {columns[scale].stride()}"
-    shared = fp8conv.Plan(config, tensors, recipe="current", target="vllm")
-    if fp8conv.Plan(config, {n: x.to("meta") for n, x in tensors.items()}, recipe="blockwise").entries != plan.entries:
-        yield "another plan of tensors on meta"
-    partial = next((n, e) for n, e in shared.entries.items() if len(e.needed) > 1)
-    for given, kind in (((partial[0], tensors[partial[0]]), "which did not come"), (("x", tensors[name]), "is not in the plan"),
-                        ((partial[0], tensors[partial[0]].half()), "the plan has")):
-        try:
-            list(shared.convert([given]))
-            yield f"no error: {kind}"
-        except ValueError as error:
-            if kind not in str(error):
-                yield f"{error}, expected {kind}"
-
-
-# Ctrl-C.
-
-def interrupted() -> Iterator[str]:
-    source = real_model(1)
-    with scratch() as folder:
-        code = f"""
-import signal
-import fp8conv
-signal.signal(signal.SIGINT, signal.default_int_handler)    # it is ignored below a shell's background job
-try:
-    fp8conv.run("calibrate", {str(source)!r}, data={str(eval_text())!r}, output={str(folder / 's.amax')!r}, passes=100000, seq_len=64,
-                progress=lambda p: print("progress", flush=True))
-except KeyboardInterrupt:
-    print("interrupted", fp8conv.run("recipes", json=True).status)
-"""
-        env = os.environ | {"PYTHONPATH": str(ROOT / "python")}
-        job = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
-        job.stdout.readline()
-        time.sleep(0.3)
-        job.send_signal(signal.SIGINT)
-        out, err = job.communicate(timeout=120)
-        if out.splitlines()[-1:] != ["interrupted 0"]:
-            yield f"{out[-200:]} {err[-300:]}"
-        if list(folder.glob(".*.tmp*")):
-            yield f"left: {list(folder.iterdir())}"
-
-
 def main() -> None:
     logging.disable_progress_bar()
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    report("tensors of torch", tensors())
     report("smollm2 in f32 as calibrate", smollm2("f32", 1e-5))
     report("smollm2 with inputs in bf16 as calibrate", smollm2("bf16", 1e-3))
     for dtype in torch.float32, torch.bfloat16:
@@ -587,6 +449,7 @@ def main() -> None:
     report("a model of one's own", own_model())
     report("T5", transformers_model("t5"))
     report("a vision tower", transformers_model("vit"))
+    report("NaN in a pass", not_finite())
     report("two ranks are one process", two_ranks("llama"))
     report("two ranks with experts are one process", two_ranks("qwen3_moe"))
     report("a rank is lost", lost_rank())
@@ -595,9 +458,6 @@ def main() -> None:
     report("FP8 of inputs by keyword", by_keyword())
     for experts in "eager", "grouped_mm":
         report(f"FP8 within experts, {experts}", enabled_experts(experts))
-    report("plans are the files of quantize", plans())
-    report("calls of a plan", plan_calls())
-    report("Ctrl-C ends a job", interrupted())
     finish()
 
 
