@@ -222,7 +222,7 @@ const struct tensor_entry *plan_needs(struct fp8conv_plan *plan, size_t i)
 {
 	const struct tensor_entry *entry = &plan->entries[i];
 
-	if (entry->needed)
+	if (entry->n_needed)
 		return entry;
 	for (size_t k = 0; k < entry->n_units; k++) {
 		need_unit(plan, i, plan->units[entry->first_unit + k]);

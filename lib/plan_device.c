@@ -287,7 +287,7 @@ static int staged_put(struct fp8conv_plan *plan, const struct fp8conv_conversion
 	if (work_begin(plan, list, &work, err))
 		return -1;
 	for (size_t c = 0; c < n; c++)
-		for (size_t k = 0; k < staged[c].n_outputs; k++)
+		for (size_t k = 0; staged[c].outputs && k < staged[c].n_outputs; k++)
 			work.ops->put(work.queue, list[c].outputs[k], staged[c].outputs[k],
 				      output_size(plan, &list[c], k));
 	work.ops->zero(work.queue, work.ops->nonfinite(work.queue), sizeof waited);
