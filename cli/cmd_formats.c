@@ -110,11 +110,6 @@ static void print_table(void)
 	table_release(&table);
 }
 
-static int run(const struct command *command, int argc, char **argv, struct err *err)
-{
-	return facts_run(command, argc, argv, print_table, print_json, err);
-}
-
 const struct command command_formats = {
 	.name = "formats",
 	.args = "",
@@ -122,5 +117,7 @@ const struct command command_formats = {
 		   "that load them",
 	.group = GROUP_INFORMATION,
 	.options = facts_options,
-	.run = run,
+	.print_text = print_table,
+	.print_json = print_json,
+	.run = facts_run,
 };

@@ -62,16 +62,13 @@ static void print_table(void)
 	table_release(&table);
 }
 
-static int run(const struct command *command, int argc, char **argv, struct err *err)
-{
-	return facts_run(command, argc, argv, print_table, print_json, err);
-}
-
 const struct command command_recipes = {
 	.name = "recipes",
 	.args = "",
 	.summary = "List the recipes",
 	.group = GROUP_INFORMATION,
 	.options = facts_options,
-	.run = run,
+	.print_text = print_table,
+	.print_json = print_json,
+	.run = facts_run,
 };

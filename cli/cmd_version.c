@@ -224,16 +224,13 @@ static void print_table(void)
 	table_release(&table);
 }
 
-static int run(const struct command *command, int argc, char **argv, struct err *err)
-{
-	return facts_run(command, argc, argv, print_table, print_json, err);
-}
-
 const struct command command_version = {
 	.name = "version",
 	.args = "",
 	.summary = "Print version, compiler, CPU features, backends and libraries",
 	.group = GROUP_INFORMATION,
 	.options = facts_options,
-	.run = run,
+	.print_text = print_table,
+	.print_json = print_json,
+	.run = facts_run,
 };

@@ -41,6 +41,10 @@ struct command {
 	const char *gone;		   /* options of earlier versions: "a|b"; NULL: none */
 	const char *instead;		   /* what to do in place of them */
 
+	/* of a command that prints facts, by facts_run() */
+	void (*print_text)(void);
+	void (*print_json)(void);
+
 	/* Returns the exit status, or -1 with the failure in err, whose kind is the exit status. */
 	int (*run)(const struct command *command, int argc, char **argv, struct err *err);
 };
@@ -65,8 +69,7 @@ void command_help(const struct command *command);
 
 /* The options and the run() of a command that prints facts: as text, or with --json. */
 extern const struct option_row facts_options[];
-int facts_run(const struct command *command, int argc, char **argv, void (*print_text)(void),
-	      void (*print_json)(void), struct err *err);
+int facts_run(const struct command *command, int argc, char **argv, struct err *err);
 
 /* Fails with ERR_USAGE for a superfluous argument.  Returns -1. */
 int argument_unexpected(const char *argument, struct err *err);

@@ -280,15 +280,14 @@ const struct option_row facts_options[] = {
 	{ 0 },
 };
 
-int facts_run(const struct command *command, int argc, char **argv, void (*print_text)(void),
-	      void (*print_json)(void), struct err *err)
+int facts_run(const struct command *command, int argc, char **argv, struct err *err)
 {
 	bool json = false;
 	int rc = command_parse(command, argc, argv, &json, err);
 
 	if (rc)
 		return rc < 0 ? -1 : 0;
-	(json ? print_json : print_text)();
+	(json ? command->print_json : command->print_text)();
 	return 0;
 }
 
