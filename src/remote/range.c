@@ -36,8 +36,7 @@ enum verdict { VERDICT_DONE, VERDICT_ABSENT, VERDICT_FAILED, VERDICT_MORE, VERDI
 static int wait_for_server(struct range_read *reading, long retry_after, struct err *err)
 {
 	double asked = (double)retry_after < MAX_WAIT ? (double)retry_after : MAX_WAIT;
-	double seconds =
-		retry_after > 0 ? asked : FIRST_WAIT * (double)(1u << (reading->tries - 1));
+	double seconds = retry_after > 0 ? asked : FIRST_WAIT / 2 * (double)(1u << reading->tries);
 	long slices = (long)(seconds * 1e9 / (double)SLICE);
 
 	reading->waited += seconds;
