@@ -21,6 +21,7 @@
 #include "cli/remote.h"
 #include "cli/signals.h"
 #include "calibrate/calibrate.h"
+#include "cli/print/message.h"
 
 #define DEFAULT_MIN_TOKENS 64
 
@@ -100,7 +101,7 @@ static const struct option_row options[] = {
 	{ SECTION_RUNNING, "max-memory", 0, "SIZE",
 	  "Memory for sequences in flight, in addition to one layer (default 1G)", option_size,
 	  PLACE(run.max_memory) },
-	{ SECTION_REPORTING, "dry-run", 0, NULL, "Print the plan and exit", option_flag,
+	{ SECTION_REPORTING, "dry-run", 'n', NULL, "Print the plan and exit", option_flag,
 	  PLACE(dry_run) },
 	{ 0 },
 };
@@ -112,11 +113,8 @@ static void note_data(const struct calibrate_plan *plan, const struct calibrate_
 	size_t n_passes = share_n_passes(&plan->share), asked = (size_t)params->passes;
 
 	if (n_passes < asked)
-		fprintf(program.err,
-			"fp8conv calibrate: note: the data is enough for %zu of %zu "
-			"passes\n",
-			n_passes, asked);
-	data_print_notes("calibrate", &plan->data, &plan->model);
+		message_note("the data is enough for %zu of %zu passes", n_passes, asked);
+	data_print_notes(&plan->data, &plan->model);
 }
 
 /* Prints results and notes, after the bar is cleared. */
@@ -143,7 +141,7 @@ static int plan_run(const struct calibrate_plan *plan, const struct settings *se
 	double began = process_now();
 	int rc;
 
-	ticker_start(&ticker, "calibrate", run_progress_mode(&settings->run), &watched);
+	ticker_start(&ticker, run_progress_mode(&settings->run), &watched);
 	rc = calibrate_run(plan, &settings->params, &progress, &result, &stats, err);
 	ticker_stop(&ticker);
 	if (rc == 0)
@@ -164,7 +162,7 @@ static int open_and_run(const struct settings *settings, struct err *err)
 	int rc = group_settle(params->group, calibrate_plan_make(&plan, params, err), err);
 
 	if (!rc && !settings->run.quiet) {
-		notes_print("calibrate", &plan.fp8.selection.notes, true);
+		notes_print(&plan.fp8.selection.notes, true);
 		note_data(&plan, params);
 	}
 	if (!rc && !settings->dry_run)
@@ -207,7 +205,7 @@ static int prepare(struct settings *settings, struct err *err)
 		return err_set(err, ERR_USAGE,
 			       "option '--output' is missing: give a file for the history (-o "
 			       "S.amax), or --dry-run");
-	params->backend = run_forward_backend(&settings->run, "calibrate", err);
+	params->backend = run_forward_backend(&settings->run, err);
 	if (!params->backend)
 		return -1;
 	if (model_io_open(&settings->model, params->input, NULL, settings->run.max_memory, err))
@@ -244,7 +242,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 	rc = rc ? rc
 		: ranks_open(&settings.ranks, settings.rank[0] == RANKS_MPI, &settings.run, err);
 	rc = rc ? rc : check_and_run(&settings, err);
-	rc = ranks_close(&settings.ranks, command->name, rc, err);
+	rc = ranks_close(&settings.ranks, rc, err);
 	model_io_close(&settings.model);
 	free(settings.data.texts);
 	free(settings.include.texts);
@@ -256,6 +254,8 @@ const struct command command_calibrate = {
 	.name = "calibrate",
 	.args = "MODEL --data FILE -o S.amax",
 	.summary = "Run a model on data and record the amax of every matrix product",
+	.examples = { "fp8conv calibrate MODEL --data text.jsonl -o S.amax",
+		      "fp8conv calibrate MODEL --data text.jsonl -o S.amax --passes 512" },
 	.group = GROUP_CALIBRATE,
 	.options = options,
 	.shared = { { report_options, PLACE(run) },

@@ -38,6 +38,7 @@ const struct command command_dequantize = {
 	.name = "dequantize",
 	.args = "MODEL -o OUT",
 	.summary = "Convert an FP8 checkpoint back to BF16, F16 or F32",
+	.examples = { "fp8conv dequantize OUT -o BF16" },
 	.group = GROUP_CONVERT,
 	.options = options,
 	.shared = { CONVERT_OUTPUT, CONVERT_SHARED },

@@ -68,7 +68,7 @@ static const struct option_row options[] = {
 	{ SECTION_REPORTING, "by-layer", 0, NULL,
 	  "Also report the error of each module and layer", option_flag,
 	  PLACE(params.by_layer) },
-	{ SECTION_REPORTING, "dry-run", 0, NULL, "Print the plan and exit", option_flag,
+	{ SECTION_REPORTING, "dry-run", 'n', NULL, "Print the plan and exit", option_flag,
 	  PLACE(dry_run) },
 	{ 0 },
 };
@@ -83,7 +83,7 @@ static void note_data(const struct eval_plan *plan, const struct eval_params *pa
 		fprintf(program.err,
 			"fp8conv eval: note: the data is enough for %zu of %zu sequences\n",
 			plan->data.n, asked);
-	data_print_notes("eval", &plan->data, &plan->out.model);
+	data_print_notes(&plan->data, &plan->out.model);
 }
 
 /* Prints the result, after the bar is cleared; main() reports a standard output that failed. */
@@ -106,7 +106,7 @@ static int job_run(const struct eval_plan *plan, const struct settings *settings
 	double began = process_now();
 	int rc;
 
-	ticker_start(&ticker, "eval", run_progress_mode(&settings->run), &watched);
+	ticker_start(&ticker, run_progress_mode(&settings->run), &watched);
 	rc = eval_run(plan, &settings->params, &progress, &result, err);
 	ticker_stop(&ticker);
 	if (rc)
@@ -158,7 +158,7 @@ static int prepare(struct settings *settings, struct err *err)
 	if (!params->source && (params->by_layer || settings->max_kld > 0))
 		return err_set(err, ERR_USAGE, "option '--%s' requires '--source'",
 			       params->by_layer ? "by-layer" : "max-kld");
-	params->backend = run_forward_backend(&settings->run, "eval", err);
+	params->backend = run_forward_backend(&settings->run, err);
 	if (!params->backend)
 		return -1;
 	if (model_io_open(&settings->model, params->input, params->source, settings->run.max_memory,
@@ -189,7 +189,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 		rc = ranks_open(&settings.ranks, settings.mpi, &settings.run, err);
 		rc = rc ? rc : check_and_run(&settings, err);
 	}
-	rc = ranks_close(&settings.ranks, command->name, rc, err);
+	rc = ranks_close(&settings.ranks, rc, err);
 	model_io_close(&settings.model);
 	free(settings.data.texts);
 	return rc;
@@ -199,6 +199,8 @@ const struct command command_eval = {
 	.name = "eval",
 	.args = "OUT --data FILE",
 	.summary = "Measure perplexity, and the divergence from the source",
+	.examples = { "fp8conv eval OUT --source MODEL --data text.jsonl",
+		      "fp8conv eval OUT --source MODEL --data text.jsonl --json > E.json" },
 	.group = GROUP_INSPECT,
 	.options = options,
 	.shared = { { report_options, PLACE(run) }, { run_options, PLACE(run) } },

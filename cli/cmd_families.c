@@ -19,6 +19,7 @@
 #include "cli/print/families.h"
 #include "cli/program.h"
 #include "cli/remote.h"
+#include "cli/print/message.h"
 
 #define CONFIG_MAX ((size_t)16 << 20) /* bytes of a config.json */
 
@@ -93,9 +94,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 		return -1;
 	(settings.json ? families_print_json : families_print_text)(&families);
 	if (!families.profile.n && !families.list[0].arch)
-		fprintf(program.err,
-			"fp8conv families: note: no table names '%s': the general rules decide\n",
-			settings.family);
+		message_note("no table names '%s': the general rules decide", settings.family);
 	families_release(&families);
 	return 0;
 }
@@ -104,6 +103,7 @@ const struct command command_families = {
 	.name = "families",
 	.args = "[FAMILY|MODEL]",
 	.summary = "List what can be done with model families, and what they ask for",
+	.examples = { "fp8conv families", "fp8conv families qwen3_moe" },
 	.group = GROUP_INFORMATION,
 	.shared = { { facts_options, offsetof(struct settings, json) } },
 	.argument = &argument,

@@ -45,7 +45,7 @@ static int inspect(const struct settings *settings, const struct io *io,
 	struct ticker ticker;
 	int rc;
 
-	ticker_start(&ticker, "inspect", run_progress_mode(&settings->run), &watched);
+	ticker_start(&ticker, run_progress_mode(&settings->run), &watched);
 	rc = inspect_make(inspection, io, settings->path, process_temp_dir(), &progress, err);
 	if (rc == 0 && settings->stats)
 		rc = inspect_stats(inspection,
@@ -74,7 +74,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 	rc = inspect(&settings, model.io, &inspection, &stats, err);
 	if (rc == 0 && !settings.run.quiet) {
 		inspect_print_note(&inspection);
-		model_io_note(&model, "inspect");
+		model_io_note(&model);
 	}
 	if (rc == 0 && settings.run.json)
 		inspect_print_json(&(struct shown){ &inspection, stats });
@@ -92,6 +92,8 @@ const struct command command_inspect = {
 	.name = "inspect",
 	.args = "MODEL",
 	.summary = "Show the tensors, types, scales and sizes of a checkpoint, or an amax history",
+	.examples = { "fp8conv inspect OUT --stats", "fp8conv inspect hf://ORG/NAME",
+		      "fp8conv inspect S.amax" },
 	.group = GROUP_INSPECT,
 	.options = options,
 	.shared = { { report_options, offsetof(struct settings, run) } },

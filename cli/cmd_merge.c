@@ -15,6 +15,7 @@
 #include "cli/print/path.h"
 #include "cli/program.h"
 #include "amax/merge.h"
+#include "cli/print/message.h"
 
 /* The settings.  Begin zeroed.  Texts belong to argv. */
 struct settings {
@@ -89,7 +90,7 @@ static void report(const struct settings *settings, const struct amax_merged *me
 		print_json(params, merged, note);
 	if (note && !settings->quiet) {
 		text_sanitize(note);
-		fprintf(program.err, "fp8conv merge: note: %s\n", note);
+		message_note("%s", note);
 	}
 	if (!settings->quiet && program_on_terminal(STDERR_FILENO))
 		print_text(params, merged);
@@ -125,6 +126,7 @@ const struct command command_merge = {
 	.name = "merge",
 	.args = "A.amax B.amax... -o C.amax",
 	.summary = "Merge amax histories",
+	.examples = { "fp8conv merge first.amax second.amax -o S.amax" },
 	.group = GROUP_CALIBRATE,
 	.options = options,
 	.argument = &argument,

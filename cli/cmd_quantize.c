@@ -82,7 +82,7 @@ static const struct option_row options[] = {
 	  "Choose the checkpoint format (see 'fp8conv formats')", option_text,
 	  PLACE(params.format) },
 	{ SECTION_OUTPUT, "target", 0, ENGINE_WORDS,
-	  "Require that this engine loads the result", option_text, PLACE(params.target) },
+	  "Require that this engine loads the result", option_target, PLACE(params.target) },
 	{ SECTION_OUTPUT, "tp", 0, "N",
 	  "Require that the result loads at tensor-parallel size N", option_count,
 	  PLACE(params.select.tp) },
@@ -168,7 +168,7 @@ static int finish_rounding(struct settings *settings, struct err *err)
 	if (settings->convert.mpi && ranks_check_data(params->data, params->n_data, err))
 		return -1;
 	params->stop = signals_watch();
-	params->backend = run_forward_backend(&settings->convert.run, "quantize", err);
+	params->backend = run_forward_backend(&settings->convert.run, err);
 	return params->backend ? 0 : -1;
 }
 
@@ -218,6 +218,10 @@ const struct command command_quantize = {
 	.name = "quantize",
 	.args = "MODEL -o OUT",
 	.summary = "Write an FP8 checkpoint, each quantized tensor with its own scale",
+	.examples = { "fp8conv quantize MODEL -o OUT --target vllm",
+		      "fp8conv quantize hf://ORG/NAME -o OUT --target sglang --dry-run",
+		      "fp8conv quantize MODEL -o OUT --recipe delayed --calibration S.amax --kv-cache",
+		      "fp8conv quantize MODEL -o OUT --rounding compensated --data text.jsonl" },
 	.group = GROUP_CONVERT,
 	.options = options,
 	.shared = { CONVERT_OUTPUT,

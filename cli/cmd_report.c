@@ -54,7 +54,7 @@ static const struct option_row options[] = {
 	  PLACE(params.base_model) },
 	{ SECTION_DATA, "quantized-by", 0, "NAME", "Who releases OUT (default fp8conv)",
 	  option_text, PLACE(quantized_by) },
-	{ SECTION_REPORTING, "dry-run", 0, NULL, "Print what would be written and exit",
+	{ SECTION_REPORTING, "dry-run", 'n', NULL, "Print what would be written and exit",
 	  option_flag, PLACE(dry_run) },
 	{ 0 },
 };
@@ -241,7 +241,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 	settings.params.io = model.io;
 	settings.max_memory = model_io_rest(&model, settings.run.max_memory);
 	job.progress.stop = signals_watch();
-	ticker_start(&ticker, "report", run_progress_mode(&settings.run), &watched);
+	ticker_start(&ticker, run_progress_mode(&settings.run), &watched);
 	rc = work(&job, err);
 	ticker_stop(&ticker);
 	if (rc == 0)
@@ -255,6 +255,7 @@ const struct command command_report = {
 	.name = "report",
 	.args = "OUT -o DIR",
 	.summary = "Write a model card and a page with charts",
+	.examples = { "fp8conv report OUT --source MODEL --eval E.json -o OUT" },
 	.group = GROUP_INSPECT,
 	.options = options,
 	.shared = { { report_options, PLACE(run) }, { run_options, PLACE(run) } },

@@ -109,7 +109,8 @@ static int read_budget(const struct option_row *option, const char *value, void 
 	char *end;
 	double percent = strtod(value, &end);
 
-	if (end == value || strcmp(end, "%") != 0 || !(percent > 0) || percent > 100)
+	if (end == value || (*end && strcmp(end, "%") != 0) || !(percent > 0) ||
+	    (!*end && percent < 1) || percent > 100)
 		return err_set(
 			err, ERR_USAGE,
 			"option '--%s': '%s' is not a percentage above 0 and up to 100, such "
@@ -145,7 +146,7 @@ static const struct option_row options[] = {
 	  "Checkpoint format, as for 'fp8conv quantize'", option_text,
 	  PLACE(params.quantize.format) },
 	{ SECTION_OUTPUT, "target", 0, ENGINE_WORDS,
-	  "Engine that must load the result, as for 'fp8conv quantize'", option_text,
+	  "Engine that must load the result, as for 'fp8conv quantize'", option_target,
 	  PLACE(params.quantize.target) },
 	{ SECTION_OUTPUT, "by", 0, "layer|expert",
 	  "Measure all experts of a layer together (default), or each alone", option_choice,
@@ -171,7 +172,7 @@ static const struct option_row options[] = {
 	  PLACE(run.max_memory) },
 	{ SECTION_RUNNING, "ranks", 0, "mpi", "Share the sequences with the other processes of MPI",
 	  option_mpi, PLACE(mpi) },
-	{ SECTION_REPORTING, "dry-run", 0, NULL, "Print the plan and exit", option_flag,
+	{ SECTION_REPORTING, "dry-run", 'n', NULL, "Print the plan and exit", option_flag,
 	  PLACE(dry_run) },
 	{ 0 },
 };
@@ -186,7 +187,7 @@ static int job_run(struct sensitivity_plan *plan, const struct settings *setting
 	struct ticker ticker;
 	int rc;
 
-	ticker_start(&ticker, "sensitivity", run_progress_mode(&settings->run), &watched);
+	ticker_start(&ticker, run_progress_mode(&settings->run), &watched);
 	rc = sensitivity_run(plan, &settings->params, &progress, err);
 	ticker_stop(&ticker);
 	if (rc == 0) {
@@ -214,8 +215,8 @@ static int open_and_run(const struct settings *settings, struct err *err)
 		return -1;
 	}
 	if (!settings->run.quiet) {
-		notes_print("sensitivity", &plan.plans[0].selection.notes, false);
-		data_print_notes("sensitivity", &plan.data, &plan.model);
+		notes_print(&plan.plans[0].selection.notes, false);
+		data_print_notes(&plan.data, &plan.model);
 		sensitivity_note_unmeasured(&plan);
 	}
 	if (settings->dry_run && ranks_print(&settings->ranks))
@@ -267,7 +268,7 @@ static int prepare(struct settings *settings, struct err *err)
 		return err_set(err, ERR_USAGE,
 			       "'-' is not a model: give the directory of a checkpoint");
 	params->stop = signals_watch();
-	params->backend = run_forward_backend(&settings->run, "sensitivity", err);
+	params->backend = run_forward_backend(&settings->run, err);
 	if (!params->backend)
 		return -1;
 	if (model_io_open(&settings->model, params->quantize.convert.input, NULL,
@@ -383,7 +384,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 		rc = ranks_open(&settings.ranks, settings.mpi, &settings.run, err);
 		rc = rc ? rc : check_and_run(&settings, err);
 	}
-	rc = ranks_close(&settings.ranks, command->name, rc, err);
+	rc = ranks_close(&settings.ranks, rc, err);
 	model_io_close(&settings.model);
 	selection_settings_release(&settings.selection);
 	free(settings.data.texts);
@@ -394,6 +395,9 @@ const struct command command_sensitivity = {
 	.name = "sensitivity",
 	.args = "MODEL --data FILE -o S.json",
 	.summary = "Measure what each group of matrices costs, and choose by it",
+	.examples = { "fp8conv sensitivity MODEL --data text.jsonl -o S.json",
+		      "fp8conv sensitivity --from S.json MODEL --budget 10% -o KEEP",
+		      "fp8conv quantize MODEL -o OUT --tensors KEEP" },
 	.group = GROUP_CALIBRATE,
 	.options = options,
 	.shared = { { tuning_options, PLACE(params.quantize.tuning) },

@@ -35,7 +35,7 @@ static const struct option_row options[] = {
 	  "Compare every code and scale with the source model", option_text,
 	  PLACE(params.source) },
 	{ SECTION_CHECKS, "target", 0, ENGINE_WORDS,
-	  "Also check the rules of this engine", option_text, PLACE(params.target) },
+	  "Also check the rules of this engine", option_target, PLACE(params.target) },
 	{ SECTION_CHECKS, "tp", 0, "N", "Check that it loads at tensor-parallel size N",
 	  option_count,
 	  PLACE(params.tp) },
@@ -77,7 +77,7 @@ static int verify(const struct settings *settings, struct err *err)
 	struct ticker ticker;
 	int rc;
 
-	ticker_start(&ticker, "verify", run_progress_mode(&settings->run), &watched);
+	ticker_start(&ticker, run_progress_mode(&settings->run), &watched);
 	rc = verify_run(&verification, &settings->params, &progress, err);
 	ticker_stop(&ticker);
 	if (rc == 0) {
@@ -139,6 +139,8 @@ const struct command command_verify = {
 	.name = "verify",
 	.args = "OUT",
 	.summary = "Check an FP8 checkpoint for errors that make engines fail",
+	.examples = { "fp8conv verify OUT --source MODEL --target vllm",
+		      "fp8conv verify OUT --json" },
 	.group = GROUP_INSPECT,
 	.options = options,
 	.shared = { { report_options, PLACE(run) },

@@ -17,19 +17,21 @@
 /* The headings of `fp8conv --help`, in this order. */
 enum command_group {
 	GROUP_HIDDEN,
-	GROUP_CALIBRATE,
 	GROUP_CONVERT,
 	GROUP_INSPECT,
+	GROUP_CALIBRATE,
 	GROUP_INFORMATION,
 	N_GROUPS
 };
 
-#define MAX_SHARED 7
+#define MAX_SHARED   7
+#define MAX_EXAMPLES 5
 
 struct command {
 	const char *name;
-	const char *args;    /* "MODEL -o OUT": the first word is the argument */
-	const char *summary; /* one line */
+	const char *args;		    /* "MODEL -o OUT": the first word is the argument */
+	const char *summary;		    /* one line */
+	const char *examples[MAX_EXAMPLES]; /* command lines; NULL after the last */
 	enum command_group group;
 	const struct option_row *options; /* its own, for its settings; NULL: none */
 	/* Options that several commands have: the first table comes before its own options, the

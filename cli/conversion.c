@@ -14,7 +14,7 @@
 #include "execute/exactness.h"
 
 /* Reports after success: a failure prints one line, and nothing on standard output. */
-static void report_success(const char *command, const struct convert_settings *settings,
+static void report_success(const struct convert_settings *settings,
 			   const struct conversion_report *report)
 {
 	const struct plan *plan = report->plan;
@@ -27,15 +27,15 @@ static void report_success(const char *command, const struct convert_settings *s
 		conversion_print_json(report);
 	if (settings->run.quiet)
 		return;
-	notes_print(command, &plan->selection.notes, settings->run.verbose || settings->dry_run);
+	notes_print(&plan->selection.notes, settings->run.verbose || settings->dry_run);
 	if (plan->rounding)
-		data_print_notes(command, &plan->rounding->plan.data, &plan->rounding->plan.model);
+		data_print_notes(&plan->rounding->plan.data, &plan->rounding->plan.model);
 	if (!settings->dry_run && (settings->run.verbose || program_on_terminal(STDERR_FILENO)))
 		conversion_print_text(report);
 }
 
 /* Plans and executes, with progress. */
-static int convert(const struct convert_command *conversion, const char *command, struct err *err)
+static int convert(const struct convert_command *conversion, struct err *err)
 {
 	const struct convert_settings *settings = conversion->settings;
 	enum progress_mode mode = run_progress_mode(&settings->run);
@@ -50,7 +50,7 @@ static int convert(const struct convert_command *conversion, const char *command
 	double began = process_now();
 	int rc;
 
-	ticker_start(&ticker, command, mode, &watched);
+	ticker_start(&ticker, mode, &watched);
 	rc = conversion->make_plan(&plan, conversion->settings, &progress, err);
 	rc = group_settle(settings->params.group, rc, err);
 	if (rc == 0 && !settings->dry_run)
@@ -63,7 +63,7 @@ static int convert(const struct convert_command *conversion, const char *command
 		output_notes_add(&plan, &settings->params,
 				 settings->run.verbose || settings->run.json);
 		if (ranks_print(&settings->ranks))
-			report_success(command, settings, &report);
+			report_success(settings, &report);
 	} else if (err->kind == ERR_INTERRUPTED && !settings->dry_run)
 		conversion_interrupted(&report, err);
 	plan_release(&plan);
@@ -83,8 +83,7 @@ static int prepare(struct convert_settings *settings, struct model_io *model, st
 	return 0;
 }
 
-static int prepare_and_convert(const struct convert_command *conversion, const char *command,
-			       struct err *err)
+static int prepare_and_convert(const struct convert_command *conversion, struct err *err)
 {
 	struct convert_settings *settings = conversion->settings;
 	struct model_io model = { 0 };
@@ -93,9 +92,9 @@ static int prepare_and_convert(const struct convert_command *conversion, const c
 	settings->params.group = ranks_group(&settings->ranks);
 	rc = prepare(settings, &model, err);
 	rc = group_settle(settings->params.group, rc, err);
-	rc = rc ? rc : convert(conversion, command, err);
+	rc = rc ? rc : convert(conversion, err);
 	if (!rc && !settings->run.quiet && (settings->run.verbose || settings->dry_run))
-		model_io_note(&model, command);
+		model_io_note(&model);
 	model_io_close(&model);
 	return rc;
 }
@@ -109,6 +108,6 @@ int conversion_run(const struct convert_command *conversion, const struct comman
 	if (rc)
 		return rc < 0 ? -1 : 0;
 	rc = ranks_open(&settings->ranks, settings->mpi, &settings->run, err);
-	rc = rc ? rc : prepare_and_convert(conversion, command->name, err);
-	return ranks_close(&settings->ranks, command->name, rc, err);
+	rc = rc ? rc : prepare_and_convert(conversion, err);
+	return ranks_close(&settings->ranks, rc, err);
 }

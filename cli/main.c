@@ -8,10 +8,13 @@
 #include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "cli/print/json.h"
+#include "cli/print/message.h"
 #include "cli/program.h"
 #include "cli/signals.h"
 
@@ -27,12 +30,21 @@ static void hold_standard_streams(void)
 			_exit(ERR_SYSTEM);
 }
 
+/* Standard output: whether bytes were written, and the errno of the first failed write, which stdio
+ * does not record. */
+struct watched_output {
+	bool used;
+	int failed;
+};
+
 /* Writes all n bytes: after a short write, which a limit or a full disk makes, the next one has the
  * reason.  Returns fewer where that fails, which stdio takes for an error. */
 static ssize_t write_stdout(void *cookie, const char *data, size_t n)
 {
-	int *failed = cookie;
+	struct watched_output *output = cookie;
 	size_t done = 0;
+
+	output->used = true;
 
 	while (done < n) {
 		ssize_t written = write(STDOUT_FILENO, data + done, n - done);
@@ -40,19 +52,17 @@ static ssize_t write_stdout(void *cookie, const char *data, size_t n)
 		if (written > 0) {
 			done += (size_t)written;
 		} else if (written == 0 || errno != EINTR || signals_caught()) {
-			if (!*failed)
-				*failed = written < 0 ? errno : EIO;
+			if (!output->failed)
+				output->failed = written < 0 ? errno : EIO;
 			break;
 		}
 	}
 	return (ssize_t)done;
 }
 
-/* Returns standard output.  *failed becomes the errno of the first failed write; stdio itself
- * records only that a write failed. */
-static FILE *watch_stdout(int *failed)
+static FILE *watch_stdout(struct watched_output *output)
 {
-	FILE *watched = fopencookie(failed, "w", (cookie_io_functions_t){ .write = write_stdout });
+	FILE *watched = fopencookie(output, "w", (cookie_io_functions_t){ .write = write_stdout });
 
 	if (!watched)
 		return stdout;
@@ -62,7 +72,7 @@ static FILE *watch_stdout(int *failed)
 
 /* The output may still be in memory, and a write that the file system accepted may still fail.  The
  * stream stays: the C++ library, which oneDNN loads, flushes it at exit. */
-static int close_stdout(const int *first, struct err *err)
+static int close_stdout(const struct watched_output *output, struct err *err)
 {
 	int failed;
 
@@ -70,8 +80,8 @@ static int close_stdout(const int *first, struct err *err)
 	failed = fflush(program.out) || close(STDOUT_FILENO) ? (errno ? errno : EIO) : 0;
 	if (!failed && ferror(program.out))
 		failed = EIO;
-	if (*first)
-		failed = *first;
+	if (output->failed)
+		failed = output->failed;
 	if (!failed)
 		return 0;
 	errno = failed;
@@ -80,29 +90,52 @@ static int close_stdout(const int *first, struct err *err)
 	return -1;
 }
 
+static int exit_status(const struct err *err)
+{
+	if (err->kind != ERR_INTERRUPTED)
+		return (int)err->kind;
+	return 128 + (signals_caught() ? signals_caught() : SIGTERM); /* another rank caught it */
+}
+
+/* Where --json was given, a script reads standard output: {"error": TEXT, "status": N}. */
+static void print_error_json(int argc, char **argv, const struct err *err)
+{
+	struct json_out out = { .stream = program.out };
+	bool wanted = false;
+
+	for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++)
+		wanted = wanted || !strcmp(argv[i], "--json");
+	if (!wanted)
+		return;
+	json_out_begin(&out);
+	json_out_text(&out, "error", err->message);
+	json_out_count(&out, "status", (uint64_t)exit_status(err));
+	json_out_end(&out);
+	fflush(program.out);
+}
+
 int main(int argc, char **argv)
 {
-	const struct command *command;
 	struct err err = { 0 };
-	static int failed; /* errno of standard output, which exit() may flush again */
+	static struct watched_output output; /* exit() may flush again */
 	int status;
 
 	json_set_alloc_funcs(xmalloc,
 			     free); /* an object that lacks a member would be written as it is */
 	hold_standard_streams();
 	signals_to_errors();
-	program = (struct program){ .out = watch_stdout(&failed), .err = stderr, .terminal = true };
-	status = program_run(argc, argv, &command, &err);
-	if (status >= 0 && close_stdout(&failed, &err))
+	program = (struct program){ .out = watch_stdout(&output), .err = stderr, .terminal = true };
+	status = program_run(argc, argv, &err);
+	if (status >= 0 && close_stdout(&output, &err))
 		status = -1;
 	signals_unwatch();
 	if (status >= 0)
 		return status;
 	/* the reader closed the pipe: `| head`; or another rank has the message */
-	if (failed != EPIPE && err.message[0])
-		fprintf(stderr, "fp8conv%s%s: %s\n", command ? " " : "",
-			command ? command->name : "", err.message);
-	if (err.kind != ERR_INTERRUPTED)
-		return (int)err.kind;
-	return 128 + (signals_caught() ? signals_caught() : SIGTERM); /* another rank caught it */
+	if (output.failed != EPIPE && err.message[0]) {
+		message_error(err.message, exit_status(&err));
+		if (!output.used && !__fpending(program.out))
+			print_error_json(argc, argv, &err);
+	}
+	return exit_status(&err);
 }

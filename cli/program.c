@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/program.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/mem.h"
 #include "base/words.h"
+#include "cli/peers.h"
 #include "cli/print/wrap.h"
 
 #define SUMMARY_COLUMN 14
@@ -16,6 +18,43 @@ struct program program;
 bool program_on_terminal(int fd)
 {
 	return program.terminal && isatty(fd);
+}
+
+/* The text goes to /dev/null, so that no printer asks which of the streams there are. */
+void program_objects_on_err(void)
+{
+	FILE *nowhere = program.objects ? NULL : fopen("/dev/null", "w");
+
+	if (!nowhere)
+		return;
+	program.objects = program.err;
+	program.err = nowhere;
+}
+
+int program_objects_on(int fd)
+{
+	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	FILE *stream = copy < 0 ? NULL : fdopen(copy, "w");
+
+	if (!stream) {
+		if (copy >= 0)
+			close(copy);
+		return -1;
+	}
+	setvbuf(stream, NULL, _IOLBF, BUFSIZ);
+	program.objects = stream;
+	return 0;
+}
+
+/* Was --progress=json given?  An error of the other options is an object, too. */
+static bool wants_objects(int argc, char **argv)
+{
+	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+		if (!strcmp(argv[i], "--progress=json") ||
+		    (!strcmp(argv[i], "--progress") && i + 1 < argc &&
+		     !strcmp(argv[i + 1], "json")))
+			return true;
+	return false;
 }
 
 const struct command *command_find(const char *name)
@@ -28,8 +67,13 @@ const struct command *command_find(const char *name)
 
 static int unknown_command(const char *name, struct err *err)
 {
+	const char *peer = peer_word(PEER_COMMAND, name);
 	const char **names = NULL;
 	size_t n = 0;
+
+	if (peer)
+		return err_set(err, ERR_USAGE, "unknown command '%s' (did you mean '%s'?)", name,
+			       peer);
 
 	for (size_t i = 0; commands[i]; i++) {
 		if (!commands[i]->group)
@@ -52,8 +96,8 @@ static void print_command(const struct command *command, size_t width)
 
 static void print_usage(void)
 {
-	static const char *const headings[N_GROUPS] = { NULL, "Calibrating", "Converting",
-							"Inspecting", "Information" };
+	static const char *const headings[N_GROUPS] = { NULL, "Converting", "Inspecting",
+							"Calibrating", "Information" };
 	size_t width = wrap_width(STDOUT_FILENO);
 
 	fputs("Usage: fp8conv COMMAND [OPTION...] [ARGUMENT...]\n", program.out);
@@ -65,7 +109,11 @@ static void print_usage(void)
 			if ((int)commands[i]->group == group)
 				print_command(commands[i], width);
 	}
-	fputc('\n', program.out);
+	fputs("\nExamples:\n"
+	      "  fp8conv quantize MODEL -o OUT --target vllm\n"
+	      "  fp8conv verify OUT --source MODEL --target vllm\n"
+	      "  fp8conv eval OUT --source MODEL --data text.jsonl\n\n",
+	      program.out);
 	wrap_print("See 'fp8conv help COMMAND' or the man page fp8conv-COMMAND(1) for "
 		   "more.",
 		   0, 0, width);
@@ -89,9 +137,8 @@ static int help(int argc, char **argv, struct err *err)
 	return 0;
 }
 
-int program_run(int argc, char **argv, const struct command **command, struct err *err)
+int program_run(int argc, char **argv, struct err *err)
 {
-	*command = NULL;
 	if (argc < 2)
 		return err_set(err, ERR_USAGE, "no command given (see 'fp8conv --help')");
 	if (!strcmp(argv[1], "help") || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
@@ -100,8 +147,10 @@ int program_run(int argc, char **argv, const struct command **command, struct er
 		fputs("fp8conv " FP8CONV_VERSION "\n", program.out);
 		return 0;
 	}
-	*command = command_find(argv[1]);
-	if (!*command)
+	if (wants_objects(argc, argv))
+		program_objects_on_err();
+	program.command = command_find(argv[1]);
+	if (!program.command)
 		return unknown_command(argv[1], err);
-	return (*command)->run(*command, argc - 1, argv + 1, err);
+	return program.command->run(program.command, argc - 1, argv + 1, err);
 }

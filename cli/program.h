@@ -15,22 +15,30 @@
 struct sample;
 
 struct program {
-	FILE *out, *err;	/* results; notes, summaries, progress */
-	bool terminal;		/* they are the standard streams, which may be terminals */
-	const atomic_int *stop; /* ends the run where it is not 0; NULL: signals do */
+	const struct command *command; /* NULL: none was found */
+	FILE *out, *err;	       /* results; notes, summaries, progress */
+	FILE *objects;		       /* notes, errors and progress as lines of JSON; NULL: none */
+	bool terminal;		       /* they are the standard streams, which may be terminals */
+	const atomic_int *stop;	       /* ends the run where it is not 0; NULL: signals do */
 	/* Shows a running job, from a thread of its own, in place of lines on err; or NULL. */
 	void (*progress)(void *caller, const struct sample *sample);
 	void *caller;
 };
 
-/* Of the run; set before program_run(), and not changed by it. */
+/* Of the run; set before program_run(), which sets command and objects. */
 extern struct program program;
 
 /* Is the descriptor, STDOUT_FILENO or STDERR_FILENO, a terminal that the run prints on? */
 bool program_on_terminal(int fd);
 
-/* Runs the command of argv.  Returns its exit status, or -1 with the failure.  *command becomes the
- * command, for messages; NULL where none was found. */
-int program_run(int argc, char **argv, const struct command **command, struct err *err);
+/* Makes standard error a stream of JSON lines, without any other text. */
+void program_objects_on_err(void);
+
+/* Writes JSON lines to the descriptor too, which stays the caller's.  Returns 0, or -1 with
+ * errno. */
+int program_objects_on(int fd);
+
+/* Runs the command of argv.  Returns its exit status, or -1 with the failure. */
+int program_run(int argc, char **argv, struct err *err);
 
 #endif

@@ -3,10 +3,13 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "cli/place.h"
 #include "cli/program.h"
+#include "cli/print/message.h"
 
 /* Processes whose engine does not speak MPI's protocol are one rank each. */
 static int check_engine(const struct group *group, struct err *err)
@@ -34,6 +37,7 @@ int ranks_open(struct ranks *ranks, bool wanted, struct run_settings *settings, 
 		return -1;
 	if (!group_leads(&ranks->group)) {
 		settings->quiet = true;
+		program.objects = NULL;
 		settings->json = false;
 	}
 	return 0;
@@ -59,15 +63,18 @@ bool ranks_print(const struct ranks *ranks)
 	return group_leads(ranks_group(ranks));
 }
 
-int ranks_close(struct ranks *ranks, const char *command, int rc, struct err *err)
+int ranks_close(struct ranks *ranks, int rc, struct err *err)
 {
 	struct group *group = &ranks->group;
 
 	if (!ranks->open)
 		return rc;
 	if (rc < 0 && !err->shared && group->n_ranks > 1) {
-		fprintf(program.err, "fp8conv %s: rank %d of %d on %s: %s\n", command, group->rank,
-			group->n_ranks, group->host, err->message);
+		char *text = xasprintf("rank %d of %d on %s: %s", group->rank, group->n_ranks,
+				       group->host, err->message);
+
+		message_error(text, (int)err->kind);
+		free(text);
 		group_mpi_abort(group, (int)err->kind);
 	}
 	if (rc < 0 && !group_leads(group))

@@ -36,6 +36,6 @@ bool ranks_print(const struct ranks *ranks);
 /* Leaves the group, and returns rc, of the command of that name.  Of a failure of all ranks the
  * leading one keeps its message, which the others clear.  Where this rank failed alone, prints the
  * message and ends all. */
-int ranks_close(struct ranks *ranks, const char *command, int rc, struct err *err);
+int ranks_close(struct ranks *ranks, int rc, struct err *err);
 
 #endif

@@ -8,6 +8,7 @@
 #include "cli/process.h"
 #include "cli/program.h"
 #include "cli/signals.h"
+#include "cli/print/message.h"
 
 #define MAX_MEMORY   ((uint64_t)192 << 20)
 #define LEAST_MEMORY ((uint64_t)8 << 20) /* bytes: eight blocks of one MiB */
@@ -69,7 +70,7 @@ uint64_t model_io_rest(const struct model_io *model, uint64_t max_memory)
 	return max_memory > model->memory ? max_memory - model->memory : max_memory ? 1 : 0;
 }
 
-void model_io_note(const struct model_io *model, const char *command)
+void model_io_note(const struct model_io *model)
 {
 	struct buf text = { 0 };
 
@@ -77,7 +78,7 @@ void model_io_note(const struct model_io *model, const char *command)
 		return;
 	units_size(&text, remote_bytes(model->remotes[0]) +
 				  (model->remotes[1] ? remote_bytes(model->remotes[1]) : 0));
-	fprintf(program.err, "fp8conv %s: note: read %s from the server\n", command, text.data);
+	message_note("read %s from the server", text.data);
 	buf_release(&text);
 }
 

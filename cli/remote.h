@@ -28,7 +28,7 @@ int model_io_open(struct model_io *model, const char *path, const char *source, 
 uint64_t model_io_rest(const struct model_io *model, uint64_t max_memory);
 
 /* Says on standard error how many bytes came from the server. */
-void model_io_note(const struct model_io *model, const char *command);
+void model_io_note(const struct model_io *model);
 void model_io_close(struct model_io *model);
 
 #endif

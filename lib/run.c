@@ -56,6 +56,8 @@ static void show(void *caller, const struct sample *sample)
 /* Ends the streams of a run.  Fails where what was printed did not fit into memory. */
 static int streams_close(int rc, struct err *err)
 {
+	if (program.objects)
+		fclose(program.objects);
 	if (program.err)
 		fclose(program.err);
 	if (program.out && fclose(program.out) && rc >= 0)
@@ -67,7 +69,6 @@ static int streams_close(int rc, struct err *err)
 static int run_program(int argc, const char *const *argv, struct fp8conv_run *run, struct err *err)
 {
 	struct log log = { .run = run };
-	const struct command *command = NULL;
 	char **words = xcalloc((size_t)argc + 1, sizeof *words); /* argp sorts them */
 	int rc;
 
@@ -81,12 +82,12 @@ static int run_program(int argc, const char *const *argv, struct fp8conv_run *ru
 	};
 	if (program.out && program.err) {
 		setvbuf(program.err, NULL, _IOLBF, BUFSIZ);
-		rc = program_run(argc, words, &command, err);
+		rc = program_run(argc, words, err);
 	} else {
 		rc = err_no_memory(err, "no memory for the streams of a command");
 	}
-	if (rc < 0 && command)
-		err_wrap(err, "%s", command->name);
+	if (rc < 0 && program.command)
+		err_wrap(err, "%s", program.command->name);
 	rc = streams_close(rc, err);
 	buf_release(&log.line);
 	free(words);

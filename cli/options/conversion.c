@@ -41,7 +41,7 @@ const struct option_row convert_options[] = {
 	  PLACE(params.restart) },
 	{ SECTION_RUNNING, "part", 0, "I/N",
 	  "Convert part I of N; 'auto': this task's part", read_part, PLACE(params) },
-	{ SECTION_REPORTING, "dry-run", 0, NULL, "Print the plan and exit", option_flag,
+	{ SECTION_REPORTING, "dry-run", 'n', NULL, "Print the plan and exit", option_flag,
 	  PLACE(dry_run) },
 	{ 0 },
 };

@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "cli/command.h"
+#include "cli/print/path.h"
 #include "cli/print/wrap.h"
 #include "cli/program.h"
 
@@ -74,6 +75,16 @@ static void print_section(const struct command *command, int section, size_t wid
 	}
 }
 
+static void print_examples(const char *const *examples, size_t width)
+{
+	if (examples[0])
+		fputs("\nExamples:\n", program.out);
+	for (; *examples; examples++) {
+		fputs("  ", program.out);
+		path_print_command(program.out, *examples, 2, 6, width);
+	}
+}
+
 void command_help(const struct command *command)
 {
 	size_t width = wrap_width(STDOUT_FILENO);
@@ -87,4 +98,5 @@ void command_help(const struct command *command)
 		if (section != SECTION_ALIAS)
 			print_section(command, section, width);
 	buf_release(&usage);
+	print_examples(command->examples, width);
 }

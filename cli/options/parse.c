@@ -12,6 +12,7 @@
 #include "base/words.h"
 #include "cli/command.h"
 #include "cli/options/values.h"
+#include "cli/peers.h"
 
 /* What reading a word returns beside 0 and -1: the next one was its value; or --help was given. */
 enum { VALUE_TAKEN = 1, HELP_WANTED };
@@ -119,12 +120,19 @@ static const struct option_row *find_short(const struct command *command, char k
 	return o;
 }
 
+static bool has_option(const struct command *command, const char *name)
+{
+	const struct option_row *found[2];
+
+	return find_long(command, name, strlen(name), found) == 1;
+}
+
 static int unknown_long(const struct command *command, const char *name, size_t n, struct err *err)
 {
 	const struct option_row *o = NULL;
 	char *given = xstrndup(name, n);
 	const char **names = NULL;
-	const char *nearest;
+	const char *nearest, *peer;
 	size_t n_names = 0;
 
 	while ((o = command_option_next(command, o))) {
@@ -134,6 +142,9 @@ static int unknown_long(const struct command *command, const char *name, size_t 
 	ARRAY_GROW(names, n_names);
 	names[n_names] = NULL;
 	nearest = words_nearest(given, names);
+	peer = peer_word(PEER_OPTION, given);
+	if (peer && has_option(command, peer))
+		nearest = peer;
 	if (command->gone && words_find(command->gone, given) >= 0)
 		err_set(err, ERR_USAGE, "option '--%s' is gone: %s", given, command->instead);
 	else if (nearest)
@@ -217,6 +228,10 @@ static int read_argument(struct parse *parse, const char *value)
 {
 	const struct option_row *row = parse->command->argument;
 
+	if (row && *value != '-' && parse->has_argument && !parse->command->many &&
+	    has_option(parse->command, "output"))
+		return err_set(parse->err, ERR_USAGE,
+			       "unexpected argument '%s' (give the output as -o %s)", value, value);
 	if (!row || (parse->has_argument && !parse->command->many))
 		return argument_unexpected(value, parse->err);
 	parse->has_argument = true;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/options/run.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,14 +10,32 @@
 #include "cli/place.h"
 #include "cli/process.h"
 #include "cli/program.h"
+#include "cli/print/message.h"
 
 #define PLACE(member) offsetof(struct run_settings, member)
+
+static int read_progress_fd(const struct option_row *option, const char *value, void *place,
+			    struct err *err)
+{
+	uint64_t fd;
+
+	(void)place;
+	if (option_number(option, value, 0, INT_MAX, &fd, err))
+		return -1;
+	if (!program_objects_on((int)fd))
+		return 0;
+	err_errno(err, "option '--%s': cannot write to descriptor %d", option->name, (int)fd);
+	err->kind = ERR_USAGE;
+	return -1;
+}
 
 /* clang-format off */
 const struct option_row report_options[] = {
 	{ SECTION_REPORTING, "json", 0, NULL, "Print one JSON object", option_flag, PLACE(json) },
 	{ SECTION_REPORTING, "progress", 0, PROGRESS_MODES,
 	  "Progress on standard error (default auto)", option_choice, PLACE(progress) },
+	{ SECTION_REPORTING, "progress-fd", 0, "N",
+	  "Progress, notes and errors as lines of JSON on descriptor N", read_progress_fd, 0 },
 	{ SECTION_REPORTING, "quiet", 'q', NULL, "Suppress progress, notes and summary",
 	  option_flag, PLACE(quiet) },
 	{ 0 },
@@ -30,10 +49,10 @@ const struct option_row device_options[] = {
 };
 
 const struct option_row run_options[] = {
-	{ SECTION_RUNNING, "threads", 0, "N", "Number of threads (default one per CPU)",
+	{ SECTION_RUNNING, "threads", 'j', "N", "Number of threads (default one per CPU)",
 	  option_count, PLACE(n_threads) },
 	{ SECTION_RUNNING, "max-memory", 0, "SIZE",
-	  "Memory for buffers, with K, M or G (default 192M)", option_size, PLACE(max_memory) },
+	  "Memory for buffers, with K, M, G or T (default 192M)", option_size, PLACE(max_memory) },
 	{ SECTION_RUNNING, "backend", 0, "BACKEND",
 	  "Backend: auto (default), cpu, or one that 'fp8conv version' lists", option_text,
 	  PLACE(backend) },
@@ -138,8 +157,7 @@ const struct backend *run_backend(const struct run_settings *settings, struct er
 	return backend && backend->on_device && take_device(err) ? NULL : backend;
 }
 
-const struct backend *run_forward_backend(const struct run_settings *settings, const char *command,
-					  struct err *err)
+const struct backend *run_forward_backend(const struct run_settings *settings, struct err *err)
 {
 	struct err refused;
 	const struct backend *backend;
@@ -153,13 +171,15 @@ const struct backend *run_forward_backend(const struct run_settings *settings, c
 		return NULL;
 	}
 	if (backend && refused.kind != ERR_NONE && !settings->quiet)
-		fprintf(program.err,
-			"fp8conv %s: note: a GPU failed its self-test and is not used: %s\n",
-			command, refused.message);
+		message_note("a GPU failed its self-test and is not used: %s", refused.message);
 	return backend;
 }
 
 enum progress_mode run_progress_mode(const struct run_settings *settings)
 {
+	if (settings->progress == PROGRESS_JSON)
+		program_objects_on_err();
+	if (program.objects)
+		return PROGRESS_JSON;
 	return settings->quiet ? PROGRESS_NONE : (enum progress_mode)settings->progress;
 }

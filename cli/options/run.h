@@ -46,10 +46,9 @@ const struct backend *run_backend(const struct run_settings *settings, struct er
 /* Returns the backend for forward passes on the devices of --devices, or else with one device in
  * the same way, and says on standard error for which reason a GPU is not used.  NULL as
  * backend_select_forward() returns it, and with ERR_USAGE for devices that are not there. */
-const struct backend *run_forward_backend(const struct run_settings *settings, const char *command,
-					  struct err *err);
+const struct backend *run_forward_backend(const struct run_settings *settings, struct err *err);
 
-/* Returns how to show progress; --quiet takes precedence. */
+/* Returns how to show progress: --quiet suppresses all but JSON. */
 enum progress_mode run_progress_mode(const struct run_settings *settings);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/options/values.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -10,8 +11,10 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/words.h"
+#include "cli/peers.h"
 #include "cli/place.h"
 #include "cli/ranks.h"
+#include "format/engine.h"
 #include "select/select.h"
 
 #define MAX_COUNT 1024
@@ -34,12 +37,28 @@ bool option_digits(const char *text, uint64_t *value, const char **end)
 	return p > text;
 }
 
+/* Multiplies by 10^K for "eK".  Returns false on overflow. */
+static bool power_of_ten(const char **end, uint64_t *value)
+{
+	const char *rest;
+	uint64_t power;
+
+	if ((**end | 0x20) != 'e' || !option_digits(*end + 1, &power, &rest))
+		return true;
+	*end = rest;
+	for (; power && *value; power--)
+		if (__builtin_mul_overflow(*value, 10, value))
+			return false;
+	return true;
+}
+
 int option_number(const struct option_row *option, const char *text, uint64_t min, uint64_t max,
 		  uint64_t *value, struct err *err)
 {
 	const char *end;
 
-	if (!option_digits(text, value, &end) || *end || *value < min || *value > max)
+	if (!option_digits(text, value, &end) || !power_of_ten(&end, value) || *end ||
+	    *value < min || *value > max)
 		return err_set(err, ERR_USAGE,
 			       "option '--%s': '%s' is not a number from %" PRIu64 " to %" PRIu64,
 			       option->name, text, min, max);
@@ -83,7 +102,7 @@ int option_positive(const struct option_row *option, const char *value, void *pl
 /* Returns the power of two that "K", "KB" or "KiB" multiplies by; -1 if the unit is unknown. */
 static int unit_shift(const char *unit)
 {
-	static const char letters[] = "KMG";
+	static const char letters[] = "KMGT";
 	const char *letter = *unit ? strchr(letters, *unit & ~0x20) : NULL;
 
 	if (!*unit)
@@ -97,16 +116,19 @@ static int unit_shift(const char *unit)
 
 int option_size(const struct option_row *option, const char *value, void *place, struct err *err)
 {
-	const char *end;
-	uint64_t n;
-	int shift = option_digits(value, &n, &end) ? unit_shift(end) : -1;
+	char *end;
+	double n = strtod(value, &end);
+	bool decimal = isdigit((unsigned char)*value) && !strpbrk(value, "xX");
+	int shift = decimal && n > 0 ? unit_shift(end) : -1;
+	double bytes = shift < 0 ? -1 : ldexp(n, shift);
 
-	if (shift < 0 || n == 0 || n > UINT64_MAX >> shift)
+	/* a fraction of a byte is a slip of the unit; 2^53: each integer below it is a double */
+	if (shift < 0 || (!shift && n != floor(n)) || !(bytes >= 1 && bytes <= 0x1p53))
 		return err_set(err, ERR_USAGE,
-			       "option '--%s': '%s' is not a size (bytes, or a number with K, M or "
-			       "G: 512M)",
+			       "option '--%s': '%s' is not a size (bytes, or a number with K, M, G "
+			       "or T: 512M, 1.5G)",
 			       option->name, value);
-	*(uint64_t *)place = n << shift;
+	*(uint64_t *)place = (uint64_t)bytes;
 	return 0;
 }
 
@@ -259,12 +281,37 @@ static int all_are_fp8(const struct option_row *option, const char *value, struc
 
 int option_recipe(const struct option_row *option, const char *value, void *place, struct err *err)
 {
-	*(const char **)place = value;
+	const char *peer = peer_word(PEER_RECIPE, value), *tool = peer_tool(value);
+	const char **name = place;
+
+	*name = peer ? peer : value;
 	if (!strcasecmp(value, "fp8") || !strcasecmp(value, "e4m3"))
 		return all_are_fp8(option, value, err);
-	if (!recipe_find(value, err))
-		return err_wrap(err, "option '--%s'", option->name);
-	return 0;
+	for (size_t i = 0; recipes[i]; i++)
+		if (!strcasecmp(recipes[i]->name, *name)) {
+			*name = recipes[i]->name;
+			return 0;
+		}
+	if (tool)
+		return err_set(err, ERR_USAGE,
+			       "option '--%s': '%s' is not FP8, which is all that fp8conv writes: "
+			       "use %s",
+			       option->name, value, tool);
+	recipe_find(value, err);
+	return err_wrap(err, "option '--%s'", option->name);
+}
+
+int option_target(const struct option_row *option, const char *value, void *place, struct err *err)
+{
+	const char *peer = peer_word(PEER_TARGET, value);
+	const char **name = place;
+
+	for (int i = ENGINE_VLLM; i < N_ENGINES; i++)
+		if (!strcasecmp(engine_name((enum engine)i), peer ? peer : value)) {
+			*name = engine_name((enum engine)i);
+			return 0;
+		}
+	return option_text(option, value, place, err);
 }
 
 /* Splits the value at the last '='. */

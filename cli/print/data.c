@@ -1,31 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/print/data.h"
 
-#include <stdio.h>
+#include "cli/print/message.h"
 
 #include "cli/print/units.h"
 #include "cli/process.h"
 #include "cli/program.h"
 
-void data_print_notes(const char *command, const struct dataset *data, const struct model *model)
+void data_print_notes(const struct dataset *data, const struct model *model)
 {
 	size_t n_towers = model_count_towers(model);
 
 	if (data->n_chats)
-		fprintf(program.err,
-			"fp8conv %s: note: the model's chat template was not applied to "
-			"messages: see \"Chat templates\" in fp8conv-calibrate(1)\n",
-			command);
+		message_note("the model's chat template was not applied to messages: see \"Chat "
+			     "templates\" in fp8conv-calibrate(1)");
 	if (data->invalid_name)
-		fprintf(program.err,
-			"fp8conv %s: note: '%s' is not UTF-8 at byte %zu: invalid bytes are read "
-			"as U+FFFD\n",
-			command, data->invalid_name, data->invalid_byte);
+		message_note("'%s' is not UTF-8 at byte %zu: invalid bytes are read as U+FFFD",
+			     data->invalid_name, data->invalid_byte);
 	if (n_towers)
-		fprintf(program.err,
-			"fp8conv %s: note: only text is read: the branches for images or audio "
-			"(%zu tensor%s) are not run\n",
-			command, n_towers, n_towers == 1 ? "" : "s");
+		message_note("only text is read: the branches for images or audio (%zu tensor%s) "
+			     "are not run",
+			     n_towers, n_towers == 1 ? "" : "s");
 }
 
 void data_print_memory(uint64_t bytes)

@@ -10,7 +10,7 @@
 
 /* Notes on standard error what the user may not expect: properties of the data; parts of the model
  * that are not run.  model is zeroed where none is run. */
-void data_print_notes(const char *command, const struct dataset *data, const struct model *model);
+void data_print_notes(const struct dataset *data, const struct model *model);
 
 /* Print the memory that a plan needs, on standard output, and the time and memory that a job took,
  * on standard error. */

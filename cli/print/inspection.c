@@ -15,6 +15,7 @@
 #include "source/fp8_source.h"
 #include "cli/print/wrap.h"
 #include "cli/program.h"
+#include "cli/print/message.h"
 
 static void cell(struct table *table, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
@@ -231,14 +232,13 @@ void inspect_print_note(const struct inspection *inspection)
 	const struct checkpoint *checkpoint = &inspection->checkpoint;
 
 	if (checkpoint->n_expected)
-		fprintf(program.err, "fp8conv inspect: note: unfinished: %zu of %zu files; %s\n",
-			checkpoint->n_found, checkpoint->n_expected, checkpoint_advice(checkpoint));
+		message_note("unfinished: %zu of %zu files; %s", checkpoint->n_found,
+			     checkpoint->n_expected, checkpoint_advice(checkpoint));
 	if (checkpoint->has_stale_index)
-		fprintf(program.err,
-			"fp8conv inspect: note: " INDEX_NAME " names files of another build, none "
-			"of which is there: '%s'%s read in their place; remove the index\n",
-			checkpoint->shards[0].name,
-			checkpoint->n_shards > 1 ? " and its set are" : " is");
+		message_note(INDEX_NAME " names files of another build, none of which is there: "
+					"'%s'%s read in their place; remove the index",
+			     checkpoint->shards[0].name,
+			     checkpoint->n_shards > 1 ? " and its set are" : " is");
 }
 
 void inspect_print_text(const struct shown *shown)

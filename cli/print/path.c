@@ -40,6 +40,8 @@ void path_print_output(const char *path)
 	buf_release(&text);
 }
 
+#define NEXT_INDENT 13
+
 /* Returns the length of the text up to the blank before its next option. */
 static size_t up_to_option(const char *text)
 {
@@ -57,33 +59,39 @@ static size_t up_to_option(const char *text)
 	return n;
 }
 
-void path_print_next(const char *command)
+void path_print_command(FILE *stream, const char *command, size_t column, size_t indent,
+			size_t columns)
 {
-	static const char head[] = "next       fp8conv ", indent[] = "             ";
-	size_t column = sizeof head - 1;
-	size_t columns =
-		program_on_terminal(STDERR_FILENO) ? wrap_columns(STDERR_FILENO) : SIZE_MAX;
-	struct buf text = { 0 };
 	const char *rest;
 	size_t n;
 
-	buf_puts(&text, command);
-	text_sanitize(text.data);
-	fputs(head, program.err);
-	for (rest = text.data; *rest; rest += n) {
+	for (rest = command; *rest; rest += n) {
 		bool more;
 
 		n = up_to_option(rest);
 		more = rest[n] != '\0';
-		if (rest != text.data && column + n + (more ? 2 : 0) > columns) {
-			fprintf(program.err, " \\\n%s", indent);
-			column = sizeof indent - 1;
+		if (rest != command && column + n + (more ? 2 : 0) > columns) {
+			fprintf(stream, " \\\n%*s", (int)indent, "");
+			column = indent;
 			rest++;
 			n--;
 		}
-		fprintf(program.err, "%.*s", (int)n, rest);
+		fprintf(stream, "%.*s", (int)n, rest);
 		column += n;
 	}
-	fputc('\n', program.err);
+	fputc('\n', stream);
+}
+
+void path_print_next(const char *command)
+{
+	static const char head[] = "next       fp8conv ";
+	struct buf text = { 0 };
+
+	buf_puts(&text, command);
+	text_sanitize(text.data);
+	fputs(head, program.err);
+	path_print_command(program.err, text.data, sizeof head - 1, NEXT_INDENT,
+			   program_on_terminal(STDERR_FILENO) ? wrap_columns(STDERR_FILENO)
+							      : SIZE_MAX);
 	buf_release(&text);
 }

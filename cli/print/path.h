@@ -5,6 +5,9 @@
 #ifndef FP8CONV_CLI_PRINT_PATH_H
 #define FP8CONV_CLI_PRINT_PATH_H
 
+#include <stddef.h>
+#include <stdio.h>
+
 #include "base/buf.h"
 
 /* Adds the path as a shell reads it, with quotes if needed. */
@@ -13,8 +16,12 @@ void path_put(struct buf *text, const char *path);
 /* Prints the line "output  PATH" on standard error. */
 void path_print_output(const char *path);
 
-/* Prints the line "next  fp8conv COMMAND" on standard error; on a terminal that is too narrow on
- * several lines, which a shell reads as one. */
+/* Prints the command and a newline, from `column` on; where it is wider than `columns` on several
+ * lines, which begin at `indent` and which a shell reads as one. */
+void path_print_command(FILE *stream, const char *command, size_t column, size_t indent,
+			size_t columns);
+
+/* Prints the line "next  fp8conv COMMAND" on standard error, as path_print_command(). */
 void path_print_next(const char *command);
 
 #endif

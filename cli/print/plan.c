@@ -13,6 +13,7 @@
 #include "cli/print/wrap.h"
 #include "cli/program.h"
 #include "execute/exactness.h"
+#include "cli/print/message.h"
 
 bool plan_quantizes(const struct plan *plan)
 {
@@ -47,12 +48,11 @@ void plan_head_json(struct json_out *out, const struct plan *plan)
 	json_out_text(out, "format", plan->format->name);
 }
 
-void notes_print(const char *command, const struct notes *notes, bool on_kernels)
+void notes_print(const struct notes *notes, bool on_kernels)
 {
 	for (size_t i = 0; i < notes->n; i++)
 		if (on_kernels || notes->list[i].kind != NOTE_SMALL_WEIGHTS)
-			fprintf(program.err, "fp8conv %s: note: %s\n", command,
-				notes->list[i].message);
+			message_note("%s", notes->list[i].message);
 }
 
 void notes_json(struct json_out *out, const struct notes *notes)

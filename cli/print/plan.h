@@ -16,7 +16,7 @@ void plan_print_json(const struct plan *plan, const struct convert_params *param
 
 /* Print notes: one line each on standard error (that on kernels only if on_kernels), or as the
  * member "notes". */
-void notes_print(const char *command, const struct notes *notes, bool on_kernels);
+void notes_print(const struct notes *notes, bool on_kernels);
 void notes_json(struct json_out *out, const struct notes *notes);
 
 /* Does the plan round numbers to codes?  Other plans keep codes or dequantize them. */

@@ -15,6 +15,7 @@
 #include "cli/print/table.h"
 #include "cli/process.h"
 #include "cli/program.h"
+#include "cli/print/message.h"
 
 /* Groups in the closing summary. */
 #define N_WORST 8
@@ -138,13 +139,11 @@ void sensitivity_note_unmeasured(const struct sensitivity_plan *plan)
 		const struct kld_recipe *recipe = &plan->table.recipes[r];
 
 		if (recipe->n_unmeasured)
-			fprintf(program.err,
-				"fp8conv sensitivity: note: not measured: %zu %s of recipe '%s', "
-				"which the forward pass does not take as stored, for example "
-				"'%s'\n",
-				recipe->n_unmeasured,
-				recipe->n_unmeasured == 1 ? "matrix" : "matrices", recipe->name,
-				recipe->unmeasured[0]);
+			message_note("not measured: %zu %s of recipe '%s', which the forward pass "
+				     "does not take as stored, for example '%s'",
+				     recipe->n_unmeasured,
+				     recipe->n_unmeasured == 1 ? "matrix" : "matrices",
+				     recipe->name, recipe->unmeasured[0]);
 	}
 }
 

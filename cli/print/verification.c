@@ -9,6 +9,7 @@
 #include "cli/print/low_bit.h"
 #include "cli/program.h"
 #include "source/fp8_source.h"
+#include "cli/print/message.h"
 
 static void compensated_json(struct json_out *out, const struct compensated_report *report)
 {
@@ -101,8 +102,7 @@ void verification_print_notes(const struct verification *verification)
 	for (size_t i = 0; i < verification->problems.n_notes; i++) {
 		const struct problem *note = &verification->problems.notes[i];
 
-		fprintf(program.err, "fp8conv verify: note: %s: %s\n",
-			problem_kind_name(note->kind), note->message);
+		message_note("%s: %s", problem_kind_name(note->kind), note->message);
 	}
 }
 

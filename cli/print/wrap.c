@@ -5,12 +5,15 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "cli/program.h"
 
 #define COLUMNS	  80
 #define WIDTH_MIN 60
+
+#define MESSAGE_INDENT 2
 
 size_t wrap_columns(int fd)
 {
@@ -28,7 +31,8 @@ size_t wrap_width(int fd)
 	return columns < WIDTH_MIN ? WIDTH_MIN : columns > COLUMNS ? COLUMNS : columns;
 }
 
-void wrap_print(const char *text, size_t column, size_t indent, size_t width)
+/* Prints text and a newline from `column` on; lines continue at `indent`. */
+static void print_words(FILE *stream, const char *text, size_t column, size_t indent, size_t width)
 {
 	size_t start = column;
 
@@ -38,14 +42,26 @@ void wrap_print(const char *text, size_t column, size_t indent, size_t width)
 		text += blanks;
 		n = strcspn(text, " ");
 		if (column + blanks + n > width && column > start) {
-			fprintf(program.out, "\n%*s", (int)indent, "");
+			fprintf(stream, "\n%*s", (int)indent, "");
 			start = column = indent;
 			blanks = 0;
 		}
-		fprintf(program.out, "%*s%.*s", (int)blanks, "", (int)n, text);
+		fprintf(stream, "%*s%.*s", (int)blanks, "", (int)n, text);
 		column += blanks + n;
 	}
-	fputc('\n', program.out);
+	fputc('\n', stream);
+}
+
+void wrap_print(const char *text, size_t column, size_t indent, size_t width)
+{
+	print_words(program.out, text, column, indent, width);
+}
+
+void wrap_message(const char *text)
+{
+	size_t columns = wrap_columns(STDERR_FILENO);
+
+	print_words(program.err, text, 0, MESSAGE_INDENT, columns < COLUMNS ? columns : COLUMNS);
 }
 
 void wrap_print_source(const char *text, const char *source, size_t column, size_t width)

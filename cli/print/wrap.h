@@ -17,6 +17,10 @@ size_t wrap_width(int fd);
  * words, and continue at column `indent`. */
 void wrap_print(const char *text, size_t column, size_t indent, size_t width);
 
+/* Prints text and a newline on standard error, in at most 80 columns of its terminal; further lines
+ * are indented by two. */
+void wrap_message(const char *text);
+
 /* Prints text and its source in brackets, at `column`; the source on a line of its own if both do
  * not fit one. */
 void wrap_print_source(const char *text, const char *source, size_t column, size_t width);

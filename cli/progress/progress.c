@@ -79,7 +79,7 @@ static size_t bar_width(void)
 static void tick(struct ticker *ticker)
 {
 	const struct watched *watched = &ticker->watched;
-	struct json_out out = { .stream = program.err };
+	struct json_out out = { .stream = program.objects };
 	struct buf text = { 0 };
 	struct sample sample = { 0 };
 	struct pace pace;
@@ -105,7 +105,7 @@ static void tick(struct ticker *ticker)
 	text_sanitize(sample.detail);
 	if (ticker->lines) {
 		progress_line(&text, &sample, &pace);
-		fprintf(program.err, "fp8conv %s: %s\n", ticker->command, text.data);
+		fprintf(program.err, "fp8conv %s: %s\n", program.command->name, text.data);
 	} else {
 		progress_bar(&text, &sample, &pace, bar_width());
 		signals_clear_line(true);
@@ -146,14 +146,12 @@ static bool can_redraw(void)
 	return program_on_terminal(STDERR_FILENO) && term && *term && strcmp(term, "dumb") != 0;
 }
 
-void ticker_start(struct ticker *ticker, const char *command, enum progress_mode mode,
-		  const struct watched *watched)
+void ticker_start(struct ticker *ticker, enum progress_mode mode, const struct watched *watched)
 {
 	pthread_condattr_t attributes;
 	double now = process_now();
 
-	*ticker = (struct ticker){ .command = command,
-				   .mode = mode,
+	*ticker = (struct ticker){ .mode = mode,
 				   .watched = *watched,
 				   .began = now,
 				   .rate = { .last = now },

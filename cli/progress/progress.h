@@ -59,7 +59,6 @@ struct rate {
 
 /* The thread that shows a job.  A zeroed struct does not run. */
 struct ticker {
-	const char *command;
 	enum progress_mode mode;
 	struct watched watched;
 	double began; /* process_now() */
@@ -75,8 +74,7 @@ struct ticker {
 /* Starts the thread.  Without a thread, progress is not shown; that is not an error.  PROGRESS_AUTO
  * shows the bar on a terminal (with TERM unset or "dumb": lines), else a line every 5 seconds from
  * the fifth second on. */
-void ticker_start(struct ticker *ticker, const char *command, enum progress_mode mode,
-		  const struct watched *watched);
+void ticker_start(struct ticker *ticker, enum progress_mode mode, const struct watched *watched);
 
 /* Stops the thread and clears the bar; the caller prints nothing else before.  With PROGRESS_JSON a
  * last object is printed.  Does nothing if the ticker does not run. */

@@ -11,6 +11,7 @@
 #include "cli/program.h"
 #include "cli/report/report.h"
 #include "cli/print/units.h"
+#include "cli/print/message.h"
 
 #define MAX_NOTES 3
 
@@ -51,7 +52,7 @@ void report_print_notes(const struct report_told *told)
 
 	for (size_t i = 0; i < n; i++) {
 		text_sanitize(notes[i]);
-		fprintf(program.err, "fp8conv report: note: %s\n", notes[i]);
+		message_note("%s", notes[i]);
 		free(notes[i]);
 	}
 }

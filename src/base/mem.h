@@ -21,6 +21,7 @@ char *xstrdup(const char *text);
 char *xstrndup(const char *text, size_t n);
 char *xvasprintf(const char *format, va_list args);
 char *xasprintf(const char *format, ...) __attribute__((format(printf, 1, 2)));
+char *xvasprintf(const char *format, va_list arguments) __attribute__((format(printf, 1, 0)));
 
 /* Allocates size bytes aligned to 4096, for tensor data; free() frees *p.  `what` names the use in
  * the message.  ERR_SYSTEM on failure. */

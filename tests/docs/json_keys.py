@@ -20,7 +20,8 @@ def fp8conv(*args, status=0):
     done = subprocess.run([FP8CONV, *args], capture_output=True, text=True)
     if done.returncode != status:
         wrong.append(f"fp8conv {' '.join(args)}: exit status {done.returncode}: {done.stderr}")
-    objects = [[line for line in text.splitlines() if line.startswith("{")] for text in (done.stdout, done.stderr)]
+    objects = [[line for line in text.splitlines() if line.startswith("{") and '"note": ' not in line]
+               for text in (done.stdout, done.stderr)]
     return [json.loads(lines[-1]) if lines else {} for lines in objects]
 
 

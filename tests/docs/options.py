@@ -69,8 +69,10 @@ def check_page(page, options, shared=None):
 
 def check_headings(page, text):
     """The page has the sections of --help ("Tensors (...):" is "Tensors"), in the same order."""
-    told = re.findall(r"^([A-Z][a-z]+)(?: \(.*\))?:$", text, re.M)
+    told = [name for name in re.findall(r"^([A-Z][a-z]+)(?: \(.*\))?:$", text, re.M) if name != "Examples"]
     written = re.findall(r"^\.SS (.*)$", section(plain((MAN / page).read_text()), "OPTIONS"), re.M)
+    if not section(plain((MAN / page).read_text()), "EXAMPLES"):
+        wrong.append(f"{page} has no EXAMPLES")
     if written and written != told:
         wrong.append(f"{page} has the headings {written}, --help {told}")
 

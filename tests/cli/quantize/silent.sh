@@ -42,7 +42,8 @@ json j 'list(j) == ["schema", "done", "total", "seconds", "bytes_per_second", "s
 	cat "$SAMPLES/tiny-moe/fused/model.safetensors"
 ) | "$FP8CONV" quantize - -o a.safetensors --progress json 2>lines
 [ "$(wc -l <lines)" -eq 2 ] || cat lines
-"$FP8CONV" quantize "$in" -o b --progress json --quiet
+"$FP8CONV" quantize "$in" -o b --progress json --quiet 2>j
+json j 'j["done"] == 920576'
 "$FP8CONV" quantize "$in" -o c --progress none
 "$FP8CONV" quantize "$in" -o d --progress auto
 # The bar is cleared before anything else is written.

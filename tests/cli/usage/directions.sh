@@ -78,7 +78,7 @@ cd then
 # What can be refused before the model is looked at: it does not exist.
 q=' quantize: '
 fails 2 "${q}option '--recipe': unknown recipe 'blokwise' (did you mean 'blockwise'?)" quantize in -o out --recipe blokwise
-fails 2 "${q}option '--recipe': unknown recipe 'int4' (see 'fp8conv recipes')" quantize in -o out --recipe int4
+fails 2 "${q}option '--recipe': 'int4' is not FP8, which is all that fp8conv writes: use llm-compressor" quantize in -o out --recipe int4
 fails 2 "${q}option '--tensor': unknown recipe 'mxfp' (did you mean 'mxfp8'?)" quantize in -o out --tensor 'a=b=mxfp'
 fails 2 "${q}unknown format 'compresed-tensors' (did you mean 'compressed-tensors'?)" quantize in -o out --format compresed-tensors
 fails 2 "${q}unknown format 'gguf' (see 'fp8conv formats')" quantize in -o out --format gguf

@@ -4,8 +4,8 @@
 # The list of commands.
 "$FP8CONV" --help
 # Every way to ask gives the same text, and every command that is listed has one.
-commands=$("$FP8CONV" help | sed -n 's/^  \([a-z]*\) .*/\1/p')
-[ "$(echo $commands)" = "calibrate merge sensitivity dequantize quantize repack eval inspect report verify families formats recipes version" ] || echo "listed are: $commands"
+commands=$("$FP8CONV" help | sed -n 's/^  \([a-z]*\)  *[A-Z].*/\1/p')
+[ "$(echo $commands)" = "dequantize quantize repack eval inspect report verify calibrate merge sensitivity families formats recipes version" ] || echo "listed are: $commands"
 for command in $commands; do
 	"$FP8CONV" help "$command" >a || echo "help $command: $?"
 	"$FP8CONV" "$command" --help >b || echo "$command --help: $?"
@@ -23,11 +23,6 @@ fails 2 " quantize: unknown option '--frobnicate' (see 'fp8conv quantize --help'
 #1> Usage: fp8conv COMMAND [OPTION...] [ARGUMENT...]
 #1> Convert LLM checkpoints (safetensors, Hugging Face layout) to FP8.
 #1>
-#1> Calibrating:
-#1>   calibrate   Run a model on data and record the amax of every matrix product
-#1>   merge       Merge amax histories
-#1>   sensitivity Measure what each group of matrices costs, and choose by it
-#1>
 #1> Converting:
 #1>   dequantize  Convert an FP8 checkpoint back to BF16, F16 or F32
 #1>   quantize    Write an FP8 checkpoint, each quantized tensor with its own scale
@@ -41,12 +36,22 @@ fails 2 " quantize: unknown option '--frobnicate' (see 'fp8conv quantize --help'
 #1>   report      Write a model card and a page with charts
 #1>   verify      Check an FP8 checkpoint for errors that make engines fail
 #1>
+#1> Calibrating:
+#1>   calibrate   Run a model on data and record the amax of every matrix product
+#1>   merge       Merge amax histories
+#1>   sensitivity Measure what each group of matrices costs, and choose by it
+#1>
 #1> Information:
 #1>   families    List what can be done with model families, and what they ask for
 #1>   formats     List the formats, the recipes that each can express and the
 #1>               engines that load them
 #1>   recipes     List the recipes
 #1>   version     Print version, compiler, CPU features, backends and libraries
+#1>
+#1> Examples:
+#1>   fp8conv quantize MODEL -o OUT --target vllm
+#1>   fp8conv verify OUT --source MODEL --target vllm
+#1>   fp8conv eval OUT --source MODEL --data text.jsonl
 #1>
 #1> See 'fp8conv help COMMAND' or the man page fp8conv-COMMAND(1) for more.
 #1> 'fp8conv --version' (-V) prints the version.

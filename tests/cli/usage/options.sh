@@ -24,7 +24,7 @@ fails 2 "${q}option '--dry-run' does not take a value ('')" quantize in --dry-ru
 fails 2 "${q}MODEL is missing (fp8conv quantize MODEL -o OUT)" quantize
 fails 2 "${q}MODEL is missing (fp8conv quantize MODEL -o OUT)" quantize -o out
 fails 2 "${q}option '--output' is missing: give an output (-o OUT), or --dry-run" quantize in
-fails 2 "${q}unexpected argument 'out'" quantize in out
+fails 2 "${q}unexpected argument 'out' (give the output as -o out)" quantize in out
 fails 2 "${q}unexpected argument '--dry-run'" quantize -- in --dry-run
 fails 2 " inspect: MODEL is missing (fp8conv inspect MODEL)" inspect
 fails 2 " inspect: unexpected argument 'b'" inspect a b

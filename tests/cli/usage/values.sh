@@ -7,16 +7,16 @@ value() {
 	fails 2 " quantize: option '$1': '$2' is $3" quantize "$1" "$2" in -o out
 }
 threads='not a number from 1 to 1024'
-for bad in 0 1025 -1 +1 1.0 1e1 0x10 ' 1' '1 ' 1x '' one 99999999999999999999 18446744073709551617; do
+for bad in 0 1025 -1 +1 1.0 1e5 1e 0x10 ' 1' '1 ' 1x '' one 99999999999999999999 18446744073709551617; do
 	value --threads "$bad" "$threads"
 	value --tp "$bad" "$threads"
 done
-size='not a size (bytes, or a number with K, M or G: 512M)'
-for bad in 0 0K 0KB -1 1T 1TB 1B 1iB 1Ki 1KBB 1kib2 1.5G M '' ' 1M' '1 M' 1MM 17179869184G 18446744073709551616 99999999999999999999999; do
+size='not a size (bytes, or a number with K, M, G or T: 512M, 1.5G)'
+for bad in 0 0K 0KB -1 16384T 1TBB 1B 1iB 1Ki 1KBB 1kib2 1.5 1,5G 0x10 0x1p4 inf nan .5G M '' ' 1M' '1 M' 1MM 17179869184G 18446744073709551616 99999999999999999999999; do
 	value --max-memory "$bad" "$size"
 done
 value --target vlm "not one of vllm, sglang, trtllm, transformers (did you mean 'vllm'?)"
-value --target tensorrt-llm 'not one of vllm, sglang, trtllm, transformers'
+value --target llama.cpp 'not one of vllm, sglang, trtllm, transformers'
 value --target '' 'not one of vllm, sglang, trtllm, transformers'
 value --target 'vllm|sglang' 'not one of vllm, sglang, trtllm, transformers'
 value --fp8-format e3m4 "not one of e4m3, e5m2 (did you mean 'e4m3'?)"
@@ -41,5 +41,5 @@ plan() {
 }
 plan 29360128 >bytes
 plan 28672K | cmp - bytes
-for size in 28M 28m 28MB 28mb 28MiB 28mib; do plan $size | cmp - bytes; done
+for size in 28M 28m 28MB 28mb 28MiB 28mib 0.02734375G 2.8e1M; do plan $size | cmp - bytes; done
 ! plan 28000000 | cmp -s - bytes || echo "--max-memory 28000000 has the plan of 28M"

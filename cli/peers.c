@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/peers.h"
+
+#include <ctype.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+static const struct peer {
+	enum peer_kind kind;
+	const char *word, *ours;
+} peers[] = {
+	{ PEER_COMMAND, "convert", "quantize" },
+	{ PEER_COMMAND, "compress", "quantize" },
+	{ PEER_COMMAND, "oneshot", "quantize" },
+	{ PEER_COMMAND, "decompress", "dequantize" },
+	{ PEER_COMMAND, "upcast", "dequantize" },
+	{ PEER_COMMAND, "check", "verify" },
+	{ PEER_COMMAND, "validate", "verify" },
+	{ PEER_COMMAND, "info", "inspect" },
+	{ PEER_COMMAND, "show", "inspect" },
+	{ PEER_COMMAND, "ls", "inspect" },
+	{ PEER_COMMAND, "perplexity", "eval" },
+	{ PEER_COMMAND, "ppl", "eval" },
+	{ PEER_COMMAND, "evaluate", "eval" },
+	{ PEER_COMMAND, "card", "report" },
+	{ PEER_COMMAND, "models", "families" },
+	{ PEER_OPTION, "scheme", "recipe" },
+	{ PEER_OPTION, "bits", "recipe" },
+	{ PEER_OPTION, "outtype", "recipe" },
+	{ PEER_OPTION, "qformat", "recipe" },
+	{ PEER_OPTION, "ignore", "exclude" },
+	{ PEER_OPTION, "skip", "exclude" },
+	{ PEER_OPTION, "targets", "include" },
+	{ PEER_OPTION, "output-dir", "output" },
+	{ PEER_OPTION, "outfile", "output" },
+	{ PEER_OPTION, "save-path", "output" },
+	{ PEER_OPTION, "export-path", "output" },
+	{ PEER_OPTION, "engine", "target" },
+	{ PEER_OPTION, "dataset", "data" },
+	{ PEER_OPTION, "num-calibration-samples", "passes" },
+	{ PEER_OPTION, "num-samples", "passes" },
+	{ PEER_OPTION, "calib-size", "passes" },
+	{ PEER_OPTION, "max-seq-length", "seq-len" },
+	{ PEER_OPTION, "ctx-size", "seq-len" },
+	{ PEER_OPTION, "tensor-parallel-size", "tp" },
+	{ PEER_OPTION, "kv-cache-dtype", "kv-cache" },
+	{ PEER_OPTION, "jobs", "threads" },
+	{ PEER_OPTION, "num-threads", "threads" },
+	{ PEER_OPTION, "overwrite", "restart" },
+	{ PEER_RECIPE, "fp8-block", "blockwise" },
+	{ PEER_RECIPE, "block", "blockwise" },
+	{ PEER_RECIPE, "deepseek", "blockwise" },
+	{ PEER_RECIPE, "fp8-pb-wo", "blockwise" },
+	{ PEER_RECIPE, "fp8-dynamic", "channelwise" },
+	{ PEER_RECIPE, "fp8-pc-pt", "channelwise" },
+	{ PEER_RECIPE, "per-channel", "channelwise" },
+	{ PEER_RECIPE, "channel", "channelwise" },
+	{ PEER_RECIPE, "per-tensor", "current" },
+	{ PEER_RECIPE, "fp8-static", "delayed" },
+	{ PEER_RECIPE, "static", "delayed" },
+	{ PEER_RECIPE, "mx", "mxfp8" },
+	{ PEER_TARGET, "tensorrt-llm", "trtllm" },
+	{ PEER_TARGET, "tensorrtllm", "trtllm" },
+	{ PEER_TARGET, "trt-llm", "trtllm" },
+	{ PEER_TARGET, "hf", "transformers" },
+	{ PEER_TARGET, "huggingface", "transformers" },
+};
+
+/* Kinds of weights that are not FP8, by how their names begin. */
+static const struct {
+	const char *begin, *tool;
+} tools[] = {
+	{ "nvfp4", "llm-compressor or ModelOpt" },
+	{ "mxfp4", "llm-compressor" },
+	{ "w4a", "llm-compressor" },
+	{ "w8a", "llm-compressor" },
+	{ "int", "llm-compressor" },
+	{ "awq", "llm-compressor" },
+	{ "gptq", "llm-compressor" },
+	{ "smoothquant", "llm-compressor" },
+	{ "gguf", "llama.cpp's convert_hf_to_gguf.py and llama-quantize" },
+	{ "q2", "llama.cpp's llama-quantize" },
+	{ "q3", "llama.cpp's llama-quantize" },
+	{ "q4", "llama.cpp's llama-quantize" },
+	{ "q5", "llama.cpp's llama-quantize" },
+	{ "q6", "llama.cpp's llama-quantize" },
+	{ "q8", "llama.cpp's llama-quantize" },
+	{ "iq", "llama.cpp's llama-quantize" },
+};
+
+/* Is it the known word, or, if not whole, does it begin so? */
+static bool same(const char *word, const char *known, bool whole)
+{
+	for (; *known; word++, known++)
+		if ((*word == '_' ? '-' : tolower((unsigned char)*word)) != *known)
+			return false;
+	return !whole || !*word;
+}
+
+const char *peer_word(enum peer_kind kind, const char *word)
+{
+	for (size_t i = 0; i < sizeof peers / sizeof *peers; i++)
+		if (peers[i].kind == kind && same(word, peers[i].word, true))
+			return peers[i].ours;
+	return NULL;
+}
+
+const char *peer_tool(const char *recipe)
+{
+	for (size_t i = 0; i < sizeof tools / sizeof *tools; i++)
+		if (same(recipe, tools[i].begin, false))
+			return tools[i].tool;
+	return NULL;
+}

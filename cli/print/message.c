@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/print/message.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "cli/print/json.h"
+#include "cli/print/wrap.h"
+#include "cli/program.h"
+
+static void print_text(const char *noun, const char *text)
+{
+	struct buf line = { 0 };
+
+	buf_printf(&line, "fp8conv%s%s: %s%s", program.command ? " " : "",
+		   program.command ? program.command->name : "", noun, text);
+	if (program_on_terminal(STDERR_FILENO))
+		wrap_message(line.data);
+	else
+		fprintf(program.err, "%s\n", line.data);
+	buf_release(&line);
+}
+
+void message_note(const char *format, ...)
+{
+	struct json_out out = { .stream = program.objects };
+	va_list arguments;
+	char *text;
+
+	va_start(arguments, format);
+	text = xvasprintf(format, arguments);
+	va_end(arguments);
+	print_text("note: ", text);
+	if (out.stream) {
+		json_out_begin(&out);
+		json_out_text(&out, "note", text);
+		json_out_end(&out);
+	}
+	free(text);
+}
+
+void message_error(const char *text, int status)
+{
+	struct json_out out = { .stream = program.objects };
+
+	print_text("", text);
+	if (out.stream) {
+		json_out_begin(&out);
+		json_out_text(&out, "error", text);
+		json_out_count(&out, "status", (uint64_t)status);
+		json_out_end(&out);
+	}
+}
