@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Words as getopt_long() reads them: options and arguments in any order, up to "--"; long options
- * by a beginning that no other has.  An error here names the option and the nearest valid one.
+ * argp parses, but does not print: an error here is one line that names the option and the nearest
+ * valid one, while argp's own error is two lines and names only the program.
  */
+#include <argp.h>
+#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,14 +16,11 @@
 #include "cli/options/values.h"
 #include "cli/peers.h"
 
-/* What reading a word returns beside 0 and -1: the next one was its value; or --help was given. */
-enum { VALUE_TAKEN = 1, HELP_WANTED };
-
 static int read_help(const struct option_row *option, const char *value, void *place,
 		     struct err *err)
 {
 	(void)option, (void)value, (void)place, (void)err;
-	return HELP_WANTED;
+	return ECANCELED;
 }
 
 static const struct option_row common_options[] = {
@@ -158,73 +157,129 @@ static int unknown_long(const struct command *command, const char *name, size_t 
 	return -1;
 }
 
-/* The words of a command, as they are read. */
+static int value_missing(const struct option_row *option, const char *written, struct err *err)
+{
+	return err_set(err, ERR_USAGE, "option '%s' needs a value (%s)", written, option->arg);
+}
+
+/* Diagnoses a word "--name" or "--name=value", followed by `next` (NULL: the last word).  Returns 1
+ * if it takes the next word as its value. */
+static int diagnose_long(const struct command *command, const char *word, const char *next,
+			 struct err *err)
+{
+	const char *name = word + 2;
+	size_t n = strcspn(name, "=");
+	const struct option_row *found[2];
+	size_t n_found = find_long(command, name, n, found);
+	char written[80];
+
+	if (n_found == 0 || n == 0)
+		return unknown_long(command, name, n, err);
+	if (n_found > 1)
+		return err_set(err, ERR_USAGE, "option '--%.*s' is ambiguous: '--%s' or '--%s'%s",
+			       (int)n, name, found[0]->name, found[1]->name,
+			       n_found > 2 ? ", and more" : "");
+	snprintf(written, sizeof written, "--%s", found[0]->name);
+	if (!found[0]->arg && name[n])
+		return err_set(err, ERR_USAGE, "option '%s' does not take a value ('%s')", written,
+			       name + n + 1);
+	if (!found[0]->arg || name[n])
+		return 0;
+	return next ? 1 : value_missing(found[0], written, err);
+}
+
+/* Diagnoses a word of short options, "-qo" or "-oOUT". */
+static int diagnose_short(const struct command *command, const char *word, const char *next,
+			  struct err *err)
+{
+	for (const char *key = word + 1; *key; key++) {
+		const struct option_row *option = find_short(command, *key);
+		char written[3] = { '-', *key };
+
+		if (!option)
+			return err_set(err, ERR_USAGE,
+				       "unknown option '-%c' (see 'fp8conv %s --help')", *key,
+				       command->name);
+		if (!option->arg)
+			continue;
+		if (key[1])
+			return 0;
+		return next ? 1 : value_missing(option, written, err);
+	}
+	return 0;
+}
+
+/* Finds the error of getopt, which argp does not report: reads the words again, in order, up to the
+ * first bad one. */
+static int diagnose(const struct command *command, int argc, char **argv, struct err *err)
+{
+	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+		const char *next = i + 1 < argc ? argv[i + 1] : NULL;
+		int taken = 0;
+
+		if (argv[i][0] == '-' && argv[i][1] == '-')
+			taken = diagnose_long(command, argv[i], next, err);
+		else if (argv[i][0] == '-' && argv[i][1])
+			taken = diagnose_short(command, argv[i], next, err);
+		if (taken < 0)
+			return -1;
+		i += taken;
+	}
+	return err_set(err, ERR_USAGE, "invalid arguments (see 'fp8conv %s --help')",
+		       command->name);
+}
+
+/* The table for argp, made of the command's rows: an option's key is its index in rows, after all
+ * letters.  Settings and errors belong to one parse. */
 struct parse {
 	const struct command *command;
 	void *settings;
 	struct err *err;
 	bool has_argument;
+	size_t n_rows, n_entries;
+	const struct option_row **rows;
+	struct argp_option *entries;
 };
 
-/* Reads an option, whose value is in its own word, or else (NULL) the next one. */
-static int read_option(struct parse *parse, const struct option_row *option, const char *written,
-		       const char *value, const char *next)
-{
-	bool takes_next = option->arg && !value;
-	int rc;
+enum { KEY_ROW = 256 };
 
-	if (takes_next && !next)
-		return err_set(parse->err, ERR_USAGE, "option '%s' needs a value (%s)", written,
-			       option->arg);
-	rc = option->read(option, takes_next ? next : value,
-			  option_place(parse->command, option, parse->settings), parse->err);
-	return rc ? rc : takes_next ? VALUE_TAKEN : 0;
+static void add_entry(struct parse *parse, const struct argp_option *entry)
+{
+	ARRAY_GROW(parse->entries, parse->n_entries);
+	parse->entries[parse->n_entries++] = *entry;
 }
 
-/* Reads a word "--name" or "--name=value". */
-static int read_long(struct parse *parse, const char *word, const char *next)
+static void parse_init(struct parse *parse, const struct command *command)
 {
-	const char *name = word + 2;
-	size_t n = strcspn(name, "=");
-	const struct option_row *found[2];
-	size_t n_found = find_long(parse->command, name, n, found);
-	char written[80];
+	const struct option_row *o = NULL;
 
-	if (n_found == 0 || n == 0)
-		return unknown_long(parse->command, name, n, parse->err);
-	if (n_found > 1)
-		return err_set(parse->err, ERR_USAGE,
-			       "option '--%.*s' is ambiguous: '--%s' or '--%s'%s", (int)n, name,
-			       found[0]->name, found[1]->name, n_found > 2 ? ", and more" : "");
-	snprintf(written, sizeof written, "--%s", found[0]->name);
-	if (!found[0]->arg && name[n])
-		return err_set(parse->err, ERR_USAGE, "option '%s' does not take a value ('%s')",
-			       written, name + n + 1);
-	return read_option(parse, found[0], written, name[n] ? name + n + 1 : NULL, next);
-}
+	while ((o = command_option_next(command, o))) {
+		int key = o->letter ? o->letter : KEY_ROW + (int)parse->n_rows;
 
-/* Reads a word of short options, "-qo" or "-oOUT". */
-static int read_short(struct parse *parse, const char *word, const char *next)
-{
-	int rc = 0;
-
-	for (const char *key = word + 1; *key && !rc; key++) {
-		const struct option_row *option = find_short(parse->command, *key);
-		const char written[3] = { '-', *key };
-
-		if (!option)
-			return err_set(parse->err, ERR_USAGE,
-				       "unknown option '-%c' (see 'fp8conv %s --help')", *key,
-				       parse->command->name);
-		rc = read_option(parse, option, written, option->arg && key[1] ? key + 1 : NULL,
-				 next);
-		if (option->arg)
-			break;
+		add_entry(parse,
+			  &(struct argp_option){
+				  .name = o->name, .key = key, .arg = o->arg, .doc = o->doc });
+		ARRAY_GROW(parse->rows, parse->n_rows);
+		parse->rows[parse->n_rows++] = o;
 	}
-	return rc;
+	add_entry(parse, &(struct argp_option){ 0 });
+	parse->command = command;
 }
 
-static int read_argument(struct parse *parse, const char *value)
+static void parse_release(struct parse *parse)
+{
+	free(parse->rows);
+	free(parse->entries);
+}
+
+static const struct option_row *find_row(const struct parse *parse, int key)
+{
+	if (key >= KEY_ROW && key < KEY_ROW + (int)parse->n_rows)
+		return parse->rows[key - KEY_ROW];
+	return key > 0 && key < 128 ? find_short(parse->command, (char)key) : NULL;
+}
+
+static int parse_argument(struct parse *parse, const char *value)
 {
 	const struct option_row *row = parse->command->argument;
 
@@ -238,33 +293,17 @@ static int read_argument(struct parse *parse, const char *value)
 	return row->read(row, value, (char *)parse->settings + row->offset, parse->err);
 }
 
-/* Reads the options; the words that are none change places with them, to the front; *n becomes
- * their number. */
-static int read_options(struct parse *parse, int argc, char **argv, int *n)
+static error_t parse_key(int key, char *value, struct argp_state *state)
 {
-	bool ended = false;
-	int rc = 0;
+	struct parse *parse = state->input;
+	const struct option_row *row = find_row(parse, key);
 
-	*n = 0;
-	for (int i = 1; i < argc; i++) {
-		const char *next = i + 1 < argc ? argv[i + 1] : NULL;
-		char *word = argv[i];
-
-		if (ended || word[0] != '-' || !word[1]) {
-			argv[i] = argv[++*n]; /* the caller may free them all */
-			argv[*n] = word;
-			continue;
-		}
-		ended = !strcmp(argv[i], "--");
-		if (!ended)
-			rc = (argv[i][1] == '-' ? read_long : read_short)(parse, argv[i], next);
-		if (rc == VALUE_TAKEN)
-			i++;
-		else if (rc)
-			return rc;
-		rc = 0;
-	}
-	return 0;
+	if (key == ARGP_KEY_ARG)
+		return parse_argument(parse, value);
+	if (!row)
+		return ARGP_ERR_UNKNOWN;
+	return row->read(row, value, option_place(parse->command, row, parse->settings),
+			 parse->err);
 }
 
 static int argument_missing(const struct command *command, struct err *err)
@@ -276,18 +315,26 @@ static int argument_missing(const struct command *command, struct err *err)
 int command_parse(const struct command *command, int argc, char **argv, void *settings,
 		  struct err *err)
 {
-	struct parse parse = { .command = command, .settings = settings, .err = err };
-	int n, rc = read_options(&parse, argc, argv, &n);
+	struct parse parse = { .settings = settings, .err = err };
+	struct argp argp = { .parser = parse_key };
+	error_t rc;
 
-	if (rc == HELP_WANTED) {
+	parse_init(&parse, command);
+	argp.options = parse.entries;
+	rc = argp_parse(&argp, argc, argv, ARGP_NO_ERRS | ARGP_NO_HELP | ARGP_NO_EXIT, NULL,
+			&parse);
+	parse_release(&parse);
+	if (rc == ECANCELED) {
 		command_help(command);
 		return 1;
 	}
-	for (int i = 1; i <= n && !rc; i++)
-		rc = read_argument(&parse, argv[i]);
+	if (rc == ENOMEM)
+		return err_set(err, ERR_SYSTEM, "out of memory for the arguments");
+	if (rc && err->kind == ERR_NONE)
+		return diagnose(command, argc, argv, err);
 	if (rc == 0 && command->argument && !command->optional && !parse.has_argument)
 		return argument_missing(command, err);
-	return rc;
+	return rc ? -1 : 0;
 }
 
 const struct option_row facts_options[] = {

@@ -19,7 +19,6 @@ void *xcalloc(size_t n, size_t size); /* zeroed; checks the product for overflow
 void *xreallocarray(void *p, size_t n, size_t size);
 char *xstrdup(const char *text);
 char *xstrndup(const char *text, size_t n);
-char *xvasprintf(const char *format, va_list args);
 char *xasprintf(const char *format, ...) __attribute__((format(printf, 1, 2)));
 char *xvasprintf(const char *format, va_list arguments) __attribute__((format(printf, 1, 0)));
 
