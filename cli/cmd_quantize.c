@@ -220,7 +220,7 @@ const struct command command_quantize = {
 	.summary = "Write an FP8 checkpoint, each quantized tensor with its own scale",
 	.examples = { "fp8conv quantize MODEL -o OUT --target vllm",
 		      "fp8conv quantize hf://ORG/NAME -o OUT --target sglang --dry-run",
-		      "fp8conv quantize MODEL -o OUT --recipe delayed --calibration S.amax --kv-cache",
+		      "fp8conv quantize MODEL -o OUT --recipe delayed --calibration S.amax",
 		      "fp8conv quantize MODEL -o OUT --rounding compensated --data text.jsonl" },
 	.group = GROUP_CONVERT,
 	.options = options,
