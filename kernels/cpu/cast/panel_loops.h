@@ -55,7 +55,7 @@ INLINE void row_amax(const void *x, size_t n, size_t tile_cols, void *maxima, bo
 		vec max[N_PARTS], other[N_PARTS] = { { 0 } };
 
 		UNROLL for (size_t part = 0; part < N_PARTS; part++) max[part] =
-			fresh ? (vec){ 0 } : vec_load(to + part * sizeof *max);
+			fresh ? other[part] : vec_load(to + part * sizeof *max);
 		for (; n_tile * size - i >= 4 * LANES_SIZE; i += 4 * LANES_SIZE)
 			UNROLL for (size_t k = 0; k < 4; k++)
 				lanes_raise(k % 2 ? other : max, from + i + k * LANES_SIZE, size);
