@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holds JSON OUTPUT of the man pages against the objects that the program prints: every key is described, and back."""
+"""Holds man/fp8conv-json.5 against the objects that the program prints: every key is described, and back."""
 import json
 import os
 import pathlib
@@ -37,16 +37,16 @@ def paths(value, path=""):
         yield path
 
 
-def page_keys(name, section="1"):
-    """{subsection: its tags} of JSON OUTPUT, and of fp8conv-convert(7) where the page refers to it; without a title: ""."""
-    page = pathlib.Path(f"man/fp8conv-{name}.{section}").read_text()
-    match = re.search(r"^\.SH JSON OUTPUT\n(.*?)(?=^\.SH )", page, re.M | re.S)
-    parts = re.split(r"^\.SS (.*)\n", match.group(1), flags=re.M) if match else [""]
-    titles = [""] + parts[1::2]
-    keys = {title: re.findall(r"^\.TP\n\.B (\S+)$", text, re.M) for title, text in zip(titles, parts[::2])}
-    for title, text in zip(titles, parts[::2]):
-        if "fp8conv\\-convert (7)" in text:
-            keys[title] += page_keys("convert", "7")[title]
+def page_keys(name):
+    """{subsection: its tags} of a command in fp8conv-json(5), and of CONVERSIONS where it refers to them; without a title: ""."""
+    page = pathlib.Path("man/fp8conv-json.5").read_text()
+    text = re.search(rf"^\.SH {name.upper()}\n(.*?)(?=^\.SH )", page, re.M | re.S).group(1)
+    parts = re.split(r"^\.SS (.*)\n", text, flags=re.M)
+    keys = {}
+    for title, part in zip([""] + parts[1::2], parts[::2]):
+        keys[title] = re.findall(r"^\.TP\n\.B (\S+)$", part, re.M)
+        if ".BR CONVERSIONS" in part:
+            keys[title] += page_keys("conversions")[title]
     return keys
 
 
@@ -59,6 +59,7 @@ def find_tag(path, tags):
 
 
 def check(name, tags, objects):
+    tags = ["schema", *tags]
     printed = {path for value in objects for path in paths(value)}
     described = {find_tag(path, tags) for path in printed}
     for value in objects:
@@ -66,13 +67,13 @@ def check(name, tags, objects):
             wrong.append(f"{name}: an object without schema 1: {str(value)[:80]}")
     for path in sorted(printed):
         if not find_tag(path, tags):
-            wrong.append(f"fp8conv-{name}.1 does not describe the key {path}")
+            wrong.append(f"fp8conv-json.5, {name}, does not describe the key {path}")
     for tag in tags:
         holds = any(path.startswith((tag.removesuffix("[]") + "[", tag + ".")) for path in printed)
         if tag not in described and not holds:
-            wrong.append(f"fp8conv-{name}.1 describes the key {tag}, which is not printed")
+            wrong.append(f"fp8conv-json.5, {name}, describes the key {tag}, which is not printed")
     if len(set(tags)) != len(tags):
-        wrong.append(f"fp8conv-{name}.1 describes a key twice")
+        wrong.append(f"fp8conv-json.5, {name}, describes a key twice")
 
 
 def check_conversion(name, model, out, *options, has=None):
