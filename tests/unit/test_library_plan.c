@@ -196,7 +196,7 @@ static void wrong_models_are_refused(void **state)
 		       FP8CONV_USAGE, "'exclude' is true");
 	expect_refusal(context, good, NULL, "{\"exclude\": [\"a\", true]}", FP8CONV_USAGE,
 		       "'exclude' is true");
-	expect_refusal(context, good, NULL, "{\"recipe\": \"block\"}", FP8CONV_USAGE, "block");
+	expect_refusal(context, good, NULL, "{\"recipe\": \"blok\"}", FP8CONV_USAGE, "blok");
 	expect_refusal(context, good, "{", NULL, FP8CONV_INPUT, "memory:");
 	expect_refusal(context, good, NULL, "{\"on-nonfinite\": \"skip\"}", FP8CONV_USAGE,
 		       "tensor 'a.b_proj.weight': its data are needed, and NULL");
