@@ -228,50 +228,47 @@ void sensitivity_report_text(const struct sensitivity_report *report)
 	print_next(report);
 }
 
-/* Writes "round 1/2 layer 19/30 36 of 120 groups". */
+/* Writes "round 1/2 layer 19/30". */
 static void put_place(char *text, size_t size, const struct watched_groups *watched)
 {
 	const struct sensitivity_progress *progress = watched->progress;
 	size_t layer = atomic_load(&progress->sweep.layer);
 	size_t n_layers = watched->plan->model.n_layers;
-	size_t begun = atomic_load(&progress->n_measured) + atomic_load(&progress->n_groups);
-	struct buf place = { 0 };
+	size_t round = atomic_load(&progress->round), n_rounds = atomic_load(&progress->n_rounds);
 
-	if (!layer)
-		return;
-	buf_printf(&place, "round %zu/%zu ", atomic_load(&progress->round),
-		   atomic_load(&progress->n_rounds));
 	if (layer > n_layers)
-		buf_puts(&place, "output head");
-	else
-		buf_printf(&place, "layer %zu/%zu", layer, n_layers);
-	snprintf(text, size, "%s, %zu of %zu groups", place.data, begun,
-		 watched->plan->table.n_groups);
-	buf_release(&place);
+		snprintf(text, size, "round %zu/%zu output head", round, n_rounds);
+	else if (layer)
+		snprintf(text, size, "round %zu/%zu layer %zu/%zu", round, n_rounds, layer,
+			 n_layers);
 }
 
 static void groups_sample(const void *context, struct sample *sample)
 {
 	const struct watched_groups *watched = context;
 	const struct sweep_progress *sweep = &watched->progress->sweep;
-	double n_stages = (double)watched->plan->model.n_layers + 1;
+	double total = (double)atomic_load(&sweep->total);
 
-	sample->unit = "tokens";
-	sample->done = floor((double)atomic_load(&sweep->done) / n_stages);
-	sample->total = (double)atomic_load(&sweep->total) / n_stages;
+	sample->unit = "groups";
+	sample->total = total > 0 ? (double)atomic_load(&watched->progress->n_left) : 0;
+	sample->done = total > 0 ? sample->total * (double)atomic_load(&sweep->done) / total : 0;
 	put_place(sample->detail, sizeof sample->detail, watched);
 }
 
+/* Tokens: those that went through all layers, summed over the model and all variants. */
 static void groups_json(const void *context, const struct sample *sample, const struct pace *pace,
 			struct json_out *out)
 {
 	const struct watched_groups *watched = context;
 	const struct sensitivity_progress *progress = watched->progress;
+	uint64_t token = atomic_load(&progress->sweep.token);
+	uint64_t total = token ? atomic_load(&progress->sweep.total) / token : 0;
+	double tokens = sample->total > 0 ? (double)total / sample->total : 0; /* of a group */
 
-	json_out_count(out, "done", (uint64_t)sample->done);
-	json_out_count(out, "total", (uint64_t)sample->total);
+	json_out_count(out, "done", (uint64_t)(sample->done * tokens));
+	json_out_count(out, "total", total);
 	json_out_real(out, "seconds", pace->seconds);
-	json_out_real(out, "tokens_per_second", isfinite(pace->rate) ? pace->rate : 0);
+	json_out_real(out, "tokens_per_second", isfinite(pace->rate) ? pace->rate * tokens : 0);
 	json_out_real(out, "seconds_left", pace->left);
 	json_out_count(out, "round", atomic_load(&progress->round));
 	json_out_count(out, "rounds", atomic_load(&progress->n_rounds));

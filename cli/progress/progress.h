@@ -91,7 +91,8 @@ struct watched_tokens {
 struct watched watch_tokens(const struct watched_tokens *tokens);
 
 /* Writes " 27% [=====>  ] 1.40/5.24 GB  1.00 GB/s  0:03  model-00002-of-00004" in at most `width`
- * columns.  Parts that do not fit are left out, the percentage last. */
+ * columns.  Parts that do not fit are left out, the percentage last; the item of a job in bytes
+ * before its bar, that of another, which says how far the answer is, after bar and rate. */
 void progress_bar(struct buf *text, const struct sample *sample, const struct pace *pace,
 		  size_t width);
 

@@ -28,13 +28,13 @@ static void put_amounts(struct buf *text, const struct sample *sample)
 	else if (!sample->unit)
 		units_size(text, (uint64_t)sample->done);
 	else
-		buf_printf(text, "%.0f/%.0f %s", sample->done, sample->total, sample->unit);
+		buf_printf(text, "%.0f/%.0f %s", floor(sample->done), sample->total, sample->unit);
 }
 
 static void put_rate(struct buf *text, const struct sample *sample, const struct pace *pace)
 {
 	if (sample->unit) {
-		buf_printf(text, "%.0f %s/s", pace->rate, sample->unit);
+		buf_printf(text, "%.*f %s/s", pace->rate < 9.95, pace->rate, sample->unit);
 	} else {
 		units_size(text, (uint64_t)pace->rate);
 		buf_puts(text, "/s");
@@ -99,6 +99,15 @@ static void take_part(struct line_part *part, size_t width, size_t *room)
 	*room -= n + 2;
 }
 
+/* Takes as much of the item as fits. */
+static void take_detail(struct line_part *part, size_t *room)
+{
+	if (!part->text.len || *room < DETAIL_MIN + 2)
+		return;
+	cut(&part->text, *room - 2);
+	take_part(part, 0, room);
+}
+
 static void put_part(struct buf *text, const struct line_part *part, size_t gap)
 {
 	if (part->width)
@@ -142,13 +151,13 @@ void progress_bar(struct buf *text, const struct sample *sample, const struct pa
 	put_detail(&detail.text, sample);
 	take_part(&amounts, 0, &room);
 	take_part(&left, 5, &room);
+	if (sample->unit)
+		take_detail(&detail, &room);
 	take_part(&rate, sample->unit ? 0 : 9, &room);
 	has_bar = has_total && room >= BAR_MIN + 3;
 	room -= has_bar ? BAR_MIN + 3 : 0;
-	if (detail.text.len && room >= DETAIL_MIN + 2) {
-		cut(&detail.text, room - 2);
-		take_part(&detail, 0, &room);
-	}
+	if (!sample->unit)
+		take_detail(&detail, &room);
 	if (has_bar)
 		put_bar(text, sample, BAR_MIN + room < BAR_MAX ? BAR_MIN + room : BAR_MAX);
 	put_part(text, &amounts, has_bar ? 1 : 2);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The progress of a pass through a model: tokens that went through all layers.
+ * The progress of a pass through a model: tokens that went through all layers, each in part by the
+ * work of the layers behind it.
  */
 #include <math.h>
 #include <stdio.h>
@@ -15,13 +16,15 @@ static double perplexity(const struct sweep_progress *progress)
 	return n ? exp(atomic_load(&progress->loss) / (double)n) : NAN;
 }
 
-/* Writes "sweep 1/2 layer 19/30 perplexity 17.312". */
+/* Writes "perplexity 17.312 sweep 1/2 layer 19/30". */
 static void put_place(char *text, size_t size, const struct watched_tokens *watched)
 {
 	const struct sweep_progress *progress = watched->progress;
 	size_t layer = atomic_load(&progress->layer), n_layers = watched->n_stages - 1;
 	struct buf place = { 0 };
 
+	if (isfinite(perplexity(progress)))
+		buf_printf(&place, "perplexity %.3f ", perplexity(progress));
 	if (layer)
 		buf_printf(&place, "sweep %zu/%zu ", atomic_load(&progress->sweep),
 			   atomic_load(&progress->n_sweeps));
@@ -29,8 +32,6 @@ static void put_place(char *text, size_t size, const struct watched_tokens *watc
 		buf_puts(&place, "output head ");
 	else if (layer)
 		buf_printf(&place, "layer %zu/%zu ", layer, n_layers);
-	if (isfinite(perplexity(progress)))
-		buf_printf(&place, "perplexity %.3f ", perplexity(progress));
 	if (place.len)
 		snprintf(text, size, "%.*s", (int)place.len - 1, place.data);
 	buf_release(&place);
@@ -39,11 +40,11 @@ static void put_place(char *text, size_t size, const struct watched_tokens *watc
 static void tokens_sample(const void *context, struct sample *sample)
 {
 	const struct watched_tokens *watched = context;
-	double n_stages = (double)watched->n_stages;
+	double token = fmax(1, (double)atomic_load(&watched->progress->token));
 
 	sample->unit = "tokens";
-	sample->done = floor((double)atomic_load(&watched->progress->done) / n_stages);
-	sample->total = (double)atomic_load(&watched->progress->total) / n_stages;
+	sample->done = floor((double)atomic_load(&watched->progress->done) / token);
+	sample->total = floor((double)atomic_load(&watched->progress->total) / token);
 	put_place(sample->detail, sizeof sample->detail, watched);
 }
 

@@ -211,7 +211,7 @@ static int run(struct calibration *calibration, const struct backend *backend, s
 	calibration->recorder = recorder_new(&sweep->runners[0], &plan->share, asked->histogram);
 	events.observers[0] = recorder_observer(calibration->recorder);
 	atomic_store(&progress->total,
-		     (plan->sweep.n_tokens - stats->n_tokens) * (plan->model.n_layers + 1));
+		     (plan->sweep.n_tokens - stats->n_tokens) * atomic_load(&progress->token));
 	if (sweep_run(sweep, share_sequences_of(&plan->share, stats->n_passes), &events, err) ||
 	    sweep_close(sweep, err))
 		return resume_failed(&calibration->file, stats, calibration->result->n_resumed,

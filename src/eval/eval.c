@@ -204,7 +204,7 @@ static int prepare(struct evaluation *evaluation, struct err *err)
 	evaluation->divergences = xcalloc((size_t)params->n_threads * plan->sweep.longest,
 					  sizeof *evaluation->divergences);
 	atomic_store(&evaluation->progress->total,
-		     plan->sweep.n_tokens * (plan->out.model.n_layers + 1));
+		     plan->sweep.n_tokens * atomic_load(&evaluation->progress->token));
 	if (cache_scales_send(&plan->caches, runner_stream(runner_of_out(evaluation)),
 			      &evaluation->cache_scales, err))
 		return -1;

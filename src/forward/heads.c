@@ -133,11 +133,8 @@ static int many_panel(const struct many *many, size_t first, const struct head_p
 /* Counts the share of a panel in the heads of m tokens. */
 static void many_count(const struct many *many, const struct head_panel *panel, size_t m)
 {
-	uint64_t all = many->n * m, n_cols = many->p->head.linear->weight.n;
-
 	if (many->done)
-		atomic_fetch_add(many->done, all * (panel->col + panel->n) / n_cols -
-						     all * panel->col / n_cols);
+		atomic_fetch_add(many->done, many->n * m * panel->n);
 }
 
 static int many_block(const struct many *many, size_t first, struct err *err)

@@ -52,7 +52,8 @@ static int run_item(void *context, int worker, size_t item, struct err *err)
 	if ((turn->begins && variant_begin(variant, worker, sequence, err)) ||
 	    variant_run(variant, turn->stage, worker, sequence, err))
 		return -1;
-	atomic_fetch_add(&round->progress->sweep.done, round->plan->data.sequences[sequence].len);
+	atomic_fetch_add(&round->progress->sweep.done,
+			 round->plan->data.sequences[sequence].len * round->sweep.work);
 	return 0;
 }
 
@@ -106,7 +107,8 @@ static int turn_run(struct variant_turn *turn, struct err *err)
 	if (n && pool_run(params->n_threads, (is_head ? head_shares(turn) : turn->n) * n,
 			  is_head ? run_heads : run_item, turn, params->stop, err))
 		return -1;
-	atomic_fetch_add(&round->progress->sweep.done, turn->n * round->others_tokens);
+	atomic_fetch_add(&round->progress->sweep.done,
+			 turn->n * round->others_tokens * round->sweep.work);
 	return 0;
 }
 

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/mem.h"
 #include "sensitivity/round.h"
 #include "sensitivity/saved.h"
 
@@ -75,14 +76,21 @@ static void show_total(const struct round *round, size_t first)
 {
 	const struct sensitivity_plan *plan = round->plan;
 	const struct kld_table *table = &plan->table;
-	size_t left = table->n_groups - first, n_stages = plan->model.n_layers + 1;
+	size_t left = table->n_groups - first, n_layers = plan->model.n_layers;
 	size_t n_rounds = (left + plan->n_at_once - 1) / plan->n_at_once;
-	uint64_t stages = n_rounds * n_stages;
+	uint64_t *from = xcalloc(n_layers + 1, sizeof *from), work;
 
-	for (size_t i = first; i < table->n_groups; i++)
-		stages +=
-			table->groups[i].layer == SIZE_MAX ? 1 : n_stages - table->groups[i].layer;
-	atomic_store(&round->progress->sweep.total, stages * plan->sweep.n_tokens);
+	for (size_t i = n_layers + 1; i--;)
+		from[i] = sweep_plan_work(&plan->sweep, i) + (i < n_layers ? from[i + 1] : 0);
+	work = n_rounds * from[0];
+	for (size_t i = first; i < table->n_groups; i++) {
+		size_t layer = table->groups[i].layer;
+
+		work += from[layer < n_layers ? layer : n_layers];
+	}
+	free(from);
+	atomic_store(&round->progress->sweep.total, work * plan->sweep.n_tokens);
+	atomic_store(&round->progress->n_left, left);
 	atomic_store(&round->progress->n_rounds, n_rounds);
 }
 

@@ -83,6 +83,7 @@ struct sensitivity_progress {
 	_Atomic size_t round, n_rounds; /* of this run, from 1 */
 	_Atomic size_t n_groups;	/* whose variants run now */
 	_Atomic size_t n_measured;	/* of all runs */
+	_Atomic size_t n_left;		/* to measure in this run */
 };
 
 /* Opens the model and the data, and finds the groups.  Fails as quantize_plan_make() does for any

@@ -22,19 +22,48 @@ static double multiplications_of(const struct linear_ref *linears, int n)
 	return sum;
 }
 
-/* Returns the multiplications of a token with weights; attention's are few beside them. */
-static double multiplications(const struct model *model)
+/* Returns the multiplications of a token with the weights of a stage. */
+static double multiplications(const struct model *model, size_t stage)
 {
-	double sum = multiplications_of(&model->head, 1);
+	const struct layer_ref *layer = &model->layers[stage];
+	double sum;
 
-	for (size_t i = 0; i < model->n_layers; i++) {
-		const struct layer_ref *layer = &model->layers[i];
+	if (stage == model->n_layers)
+		return multiplications_of(&model->head, 1);
+	sum = multiplications_of(layer->linear, N_LINEARS);
+	if (layer->n_experts)
+		sum += (double)model->routing.top_k *
+		       multiplications_of(layer->experts[0], N_EXPERT_ROLES);
+	return sum;
+}
 
-		sum += multiplications_of(layer->linear, N_LINEARS);
-		if (layer->n_experts)
-			sum += (double)model->routing.top_k *
-			       multiplications_of(layer->experts[0], N_EXPERT_ROLES);
-	}
+/* Returns those of a token, on average, with the keys and values of its sequence. */
+static double attention_multiplications(const struct sweep_plan *plan, size_t stage)
+{
+	const struct model *model = plan->params.models[0].model;
+	const struct layer_ref *layer = &model->layers[stage];
+	size_t n = plan->longest;
+
+	if (stage == model->n_layers || !layer_has_attention(layer))
+		return 0;
+	n = layer->window && layer->window < n ? 2 * layer->window : n;
+	return (double)(n * model->n_heads * (layer->head_dim + layer->value_dim)) / 2;
+}
+
+uint64_t sweep_plan_work(const struct sweep_plan *plan, size_t stage)
+{
+	const struct model *model = plan->params.models[0].model;
+	double all = multiplications(model, stage) + attention_multiplications(plan, stage);
+
+	return (uint64_t)(all / (double)model->hidden);
+}
+
+uint64_t sweep_plan_token_work(const struct sweep_plan *plan)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i <= plan->params.models[0].model->n_layers; i++)
+		sum += sweep_plan_work(plan, i);
 	return sum;
 }
 
@@ -56,11 +85,12 @@ static size_t first_passes(const struct sweep_plan *plan)
 	size_t threads = (size_t)params->n_threads * group_size(params->group);
 	size_t shared = (threads + params->batch - 1) / params->batch;
 	size_t worth = params->executor->tokens_per_load * n_places(plan) / pass;
-	double work = multiplications(params->models[0].model), minute;
 	size_t quick, min = shared > worth ? shared : worth;
+	double work = 0, minute;
 
-	for (size_t m = 1; m < params->n_models; m++)
-		work += multiplications(params->models[m].model);
+	for (size_t m = 0; m < params->n_models; m++)
+		for (size_t i = 0; i <= params->models[m].model->n_layers; i++)
+			work += multiplications(params->models[m].model, i);
 	minute = SLOW_MINUTE * (double)threads / (work * (double)pass);
 	quick = minute < (double)plan->n_passes ? (size_t)minute : plan->n_passes;
 	return quick > min ? quick : min;

@@ -10,8 +10,9 @@
 #include <stdint.h>
 
 struct sweep_progress {
-	_Atomic uint64_t done;	 /* tokens times stages (layers and the head) */
+	_Atomic uint64_t done;	 /* tokens times the work of stages, as sweep_plan_work() has it */
 	_Atomic uint64_t total;	 /* 0: unknown */
+	_Atomic uint64_t token;	 /* the work of a token in all stages */
 	_Atomic uint64_t tokens; /* tokens whose loss is known */
 	_Atomic double loss;	 /* the sum of their losses */
 	_Atomic size_t layer;	 /* the current one, from 1; n_layers + 1: the head; 0: none */

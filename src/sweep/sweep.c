@@ -58,6 +58,7 @@ int sweep_open(struct sweep *sweep, const struct sweep_plan *plan, const struct 
 	if (group_least(plan->params.group, &max, err))
 		return -1;
 	sweep_plan_limit(&sweep->plan, max);
+	atomic_store(&progress->token, sweep_plan_token_work(plan));
 	return 0;
 }
 
@@ -91,7 +92,8 @@ static int run_sequences(struct sweep *sweep, int worker, struct span sequences,
 		for (size_t m = 0; m < n_models(sweep) && !rc; m++)
 			rc = runner_run(&sweep->runners[m], worker, sequences, err);
 	for (size_t i = 0; i < sequences.n; i++)
-		atomic_fetch_add(&sweep->progress->done, all[sequences.first + i].n_tokens);
+		atomic_fetch_add(&sweep->progress->done,
+				 all[sequences.first + i].n_tokens * sweep->work);
 	return rc;
 }
 
@@ -223,6 +225,7 @@ static void show_stage(struct sweep *sweep, size_t i)
 		atomic_fetch_add(&progress->sweep, 1);
 	atomic_store(&progress->n_sweeps, atomic_load(&progress->sweep) + n - 1);
 	atomic_store(&progress->layer, i + 1);
+	sweep->work = sweep_plan_work(&sweep->plan, i);
 }
 
 static int stage_begin(struct sweep *sweep, size_t i, struct err *err)
@@ -264,7 +267,7 @@ static void show_others(struct sweep *sweep)
 
 	for (size_t i = 0; i < sweep->n_sequences; i++)
 		if (!all[i].residual)
-			atomic_fetch_add(&sweep->progress->done, all[i].n_tokens);
+			atomic_fetch_add(&sweep->progress->done, all[i].n_tokens * sweep->work);
 }
 
 static int sweep_stage(struct sweep *sweep, size_t i, struct err *err)

@@ -31,6 +31,7 @@ struct sweep {
 
 	/* The current sweep: sequences [first, first + n_sequences) of the data, */
 	size_t first, n_sequences;
+	uint64_t work;	    /* of a token in the current stage */
 	struct span step;   /* of which these make the current step, */
 	struct span *parts; /* by device: of which it runs these, */
 	size_t *groups;	    /* by device: so many at a time on a thread. */
