@@ -207,8 +207,8 @@ int forward_heads(const struct head_pass *p, const struct head_pass *q,
 
 /* The same for n models q, whose heads have one shape and which share one workspace: kl[i] becomes
  * the sum over the tokens of sum P ln(P / Q).  The logits of p are computed once; no losses are.
- * done: NULL, or grows by n for each logit of a token, a panel of the head at a time.  ERR_SYSTEM without
- * memory: forward_heads_size() bytes. */
+ * done: NULL, or grows by n for each logit of a token, a panel of the head at a time.  ERR_SYSTEM
+ * without memory: forward_heads_size() bytes. */
 int forward_heads_many(const struct head_pass *p, const struct head_pass *q, size_t n, double *kl,
 		       _Atomic uint64_t *done, struct err *err);
 uint64_t forward_heads_size(size_t n);

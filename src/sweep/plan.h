@@ -88,8 +88,8 @@ static inline size_t sweep_plan_lanes(const struct sweep_plan *plan)
 	return ((size_t)plan->params.n_threads + n - 1) / n;
 }
 
-/* Returns the work of a token in a stage, a layer or the head, of the first model: the multiply-adds
- * of matrices and attention in a sequence of the longest length, divided by the model's width. */
+/* Returns the work of a token in a stage, a layer or the head, of the first model: multiply-adds of
+ * matrices, and of attention in a sequence of the longest length, divided by the model's width. */
 uint64_t sweep_plan_work(const struct sweep_plan *plan, size_t stage);
 
 /* Returns its work in all stages. */

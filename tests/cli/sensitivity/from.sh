@@ -117,7 +117,7 @@ fails 2 "${c}options '--budget' and '--max-kld' cannot be combined" sensitivity 
 fails 2 "${c}options '--from' and '--exclude' cannot be combined: *" sensitivity --from S.json -o o --budget 10% --exclude x
 fails 2 "${c}option '--recipe': give the one of the job, *" sensitivity --from S.json -o o --budget 10% --recipe blockwise,mxfp8
 fails 2 "${c}MODEL is missing (*" sensitivity --data ids.jsonl -o o
-for value in 10 0% -1% 101% 1x% nan% '' %; do
+for value in 0.1 0% -1% 101% 1x% nan% '' %; do
 	fails 2 "${c}option '--budget': '$value' is not a percentage above 0 and up to 100, such as 10%" \
 		sensitivity --from S.json -o o --budget "$value"
 done
