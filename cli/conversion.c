@@ -64,8 +64,8 @@ static int convert(const struct convert_command *conversion, struct err *err)
 				 settings->run.verbose || settings->run.json);
 		if (ranks_print(&settings->ranks))
 			report_success(settings, &report);
-	} else if (err->kind == ERR_INTERRUPTED && !settings->dry_run)
-		conversion_interrupted(&report, err);
+	} else if (err->kind >= ERR_SYSTEM && !settings->dry_run)
+		conversion_ended(&report, err);
 	plan_release(&plan);
 	return rc;
 }
@@ -76,7 +76,7 @@ static int prepare(struct convert_settings *settings, struct model_io *model, st
 	struct convert_params *params = &settings->params;
 
 	if (convert_settings_finish(settings, err) ||
-	    model_io_open(model, params->input, NULL, params->max_memory, err))
+	    model_io_open(model, &params->input, NULL, &settings->run, err))
 		return -1;
 	params->io = model->io;
 	params->io_memory = model->memory;

@@ -164,29 +164,25 @@ void conversion_print_text(const struct conversion_report *report)
 	buf_release(&text);
 }
 
-void conversion_interrupted(const struct conversion_report *report, struct err *err)
+void conversion_ended(const struct conversion_report *report, struct err *err)
 {
 	const struct convert_params *params = report->params;
-	size_t n = report->result->shards_done + report->result->shards_found;
-	struct err signal = *err;
+	const struct convert_result *result = report->result;
+	size_t n = destination_of(params->output) == DESTINATION_DIRECTORY
+			   ? result->shards_done + result->shards_found
+			   : 0;
+	bool layers = !n && result->stages_done;
+	struct err reason = *err;
 
-	if (!n && report->result->stages_done) {
-		err_set(err, ERR_INTERRUPTED,
-			"%s: %zu of %zu layers are rounded: run the same command%s to continue",
-			signal.message, report->result->stages_done,
-			report->plan->rounding->plan.n_stages,
+	if (n || layers)
+		err_set(err, reason.kind, "%s: %zu of %zu %s: run the same command%s to continue",
+			reason.message, layers ? result->stages_done : n,
+			layers ? report->plan->rounding->plan.n_stages : report->plan->n_shards,
+			layers ? "layers are rounded" : "files are finished",
 			params->restart ? " without --restart" : "");
-		return;
-	}
-	if (destination_of(params->output) != DESTINATION_DIRECTORY || !n) {
-		err_set(err, ERR_INTERRUPTED, "%s: nothing was written", signal.message);
-		return;
-	}
-	err_set(err, ERR_INTERRUPTED,
-		"%s: %zu of %zu files are finished: run the same command%s to "
-		"continue",
-		signal.message, n, report->plan->n_shards,
-		params->restart ? " without --restart" : "");
+	else if (reason.kind == ERR_INTERRUPTED)
+		err_set(err, reason.kind, "%s: nothing was written", reason.message);
+	err->follows = reason.follows;
 }
 
 /* Prints the effect of rounding, if this run wrote all files. */

@@ -18,8 +18,9 @@ struct conversion_report {
 /* Prints the closing summary on standard error, with the output and the next command. */
 void conversion_print_text(const struct conversion_report *report);
 
-/* Adds to the message of an interrupted conversion what is finished and how to resume. */
-void conversion_interrupted(const struct conversion_report *report, struct err *err);
+/* Adds to the message of a conversion that another try may complete what is finished and how to
+ * resume. */
+void conversion_ended(const struct conversion_report *report, struct err *err);
 
 /* Prints the result on standard output (--json). */
 void conversion_print_json(const struct conversion_report *report);

@@ -152,6 +152,8 @@ int err_wrap(struct err *err, const char *format, ...)
 	va_list args;
 	char *text;
 
+	if (err->kind == ERR_INTERRUPTED)
+		return -1;
 	va_start(args, format);
 	text = format_text(format, args);
 	va_end(args);

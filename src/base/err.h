@@ -44,7 +44,8 @@ int err_no_memory(struct err *err, const char *format, ...) __attribute__((forma
  * is wrong (ENOENT, ENOTDIR, ELOOP, ENAMETOOLONG), else ERR_SYSTEM. */
 int err_errno(struct err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Puts "prefix: " in front of the existing message.  Returns -1. */
+/* Puts "prefix: " in front of the existing message, but for a signal: what was done when it came is
+ * not what failed.  Returns -1. */
 int err_wrap(struct err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Returns the offset of the first byte in text that a terminal might obey (C0, DEL, the C1 controls

@@ -86,7 +86,11 @@ static int remove_stale(const struct outdir *dir, const char *partial, struct er
 int writer_open(struct writer *writer, const struct outdir *dir, const char *name,
 		const struct buf *header, uint64_t size, struct err *err)
 {
-	writer_init(writer, dir->io, name, size);
+	char *path = xasprintf("%s/%s", dir->path, name);
+
+	writer_init(writer, dir->io, path, size);
+	free(path);
+	writer->final = writer->name + strlen(writer->name) - strlen(name);
 	writer->dir = dir;
 	writer->partial = outdir_partial_name(name);
 	if (remove_stale(dir, writer->partial, err)) {
@@ -232,7 +236,7 @@ int writer_commit(struct writer *writer, uint32_t *crc, struct err *err)
 		return err_errno(err, "cannot write '%s'", writer->name);
 	if (writer_close(writer, &writer->direct_fd, err) || writer_close(writer, &writer->fd, err))
 		return -1;
-	if (io->renameat(io, writer->dir->fd, writer->partial, writer->dir->fd, writer->name))
+	if (io->renameat(io, writer->dir->fd, writer->partial, writer->dir->fd, writer->final))
 		return err_errno(err, "cannot rename '%s' to '%s'", writer->partial, writer->name);
 	free(writer->partial);
 	writer->partial = NULL;

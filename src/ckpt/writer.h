@@ -29,7 +29,8 @@ struct writer_piece {
 struct writer {
 	const struct io *io;
 	const struct outdir *dir; /* NULL: an anonymous file in temp_dir, or no file */
-	char *name;		  /* final name; NULL: the writer is not open */
+	char *name;		  /* path for messages; NULL: the writer is not open */
+	const char *final;	  /* the name in dir, in it */
 	char *partial;
 	int fd;	       /* -1: bytes are counted, not written */
 	int direct_fd; /* the same file, O_DIRECT; -1 where the file system has no O_DIRECT */
