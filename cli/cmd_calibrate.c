@@ -208,7 +208,7 @@ static int prepare(struct settings *settings, struct err *err)
 	params->backend = run_forward_backend(&settings->run, err);
 	if (!params->backend)
 		return -1;
-	if (model_io_open(&settings->model, params->input, NULL, settings->run.max_memory, err))
+	if (model_io_open(&settings->model, &params->input, NULL, &settings->run, err))
 		return -1;
 	params->io = settings->model.io;
 	params->max_memory = model_io_rest(&settings->model, settings->run.max_memory);

@@ -48,7 +48,7 @@ static int read_model(struct model_config *config, const char *directory, struct
 	char *path;
 	int rc;
 
-	if (model_io_open(&model, directory, NULL, 0, err))
+	if (model_io_open(&model, &directory, NULL, NULL, err))
 		return -1;
 	path = xasprintf("%s/" CONFIG_NAME, directory);
 	if (model.io->fstatat(model.io, AT_FDCWD, directory, &status, 0) && errno == ENOENT)

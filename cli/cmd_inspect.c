@@ -69,7 +69,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 		return rc < 0 ? -1 : 0;
 	if (!strcmp(settings.path, "-") && isatty(STDIN_FILENO))
 		return err_set(err, ERR_USAGE, "standard input is a terminal, not a checkpoint");
-	if (model_io_open(&model, settings.path, NULL, 0, err))
+	if (model_io_open(&model, &settings.path, NULL, &settings.run, err))
 		return -1;
 	rc = inspect(&settings, model.io, &inspection, &stats, err);
 	if (rc == 0 && !settings.run.quiet) {

@@ -235,8 +235,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 	job.backend = run_backend(&settings.run, err);
 	if (!job.backend)
 		return -1;
-	if (model_io_open(&model, settings.path, settings.params.source, settings.run.max_memory,
-			  err))
+	if (model_io_open(&model, &settings.path, &settings.params.source, &settings.run, err))
 		return -1;
 	settings.params.io = model.io;
 	settings.max_memory = model_io_rest(&model, settings.run.max_memory);

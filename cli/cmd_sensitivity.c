@@ -271,8 +271,8 @@ static int prepare(struct settings *settings, struct err *err)
 	params->backend = run_forward_backend(&settings->run, err);
 	if (!params->backend)
 		return -1;
-	if (model_io_open(&settings->model, params->quantize.convert.input, NULL,
-			  settings->run.max_memory, err))
+	if (model_io_open(&settings->model, &params->quantize.convert.input, NULL, &settings->run,
+			  err))
 		return -1;
 	params->quantize.convert.io = settings->model.io;
 	complete(settings);
@@ -356,7 +356,7 @@ static int choose(struct settings *settings, struct err *err)
 	params->recipe = settings->recipes.n ? settings->recipes.names[0] : NULL;
 	params->as = settings->as.names;
 	params->n_as = settings->as.n;
-	if (model_io_open(&settings->model, params->model, NULL, settings->run.max_memory, err))
+	if (model_io_open(&settings->model, &params->model, NULL, &settings->run, err))
 		goto out;
 	params->io = settings->model.io;
 	if (choice_make(&choice, params, err))

@@ -124,8 +124,8 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 	settings.params.backend = run_backend(&settings.run, err);
 	if (!settings.params.backend)
 		return -1;
-	if (model_io_open(&model, settings.params.input, settings.params.source,
-			  settings.run.max_memory, err))
+	if (model_io_open(&model, &settings.params.input, &settings.params.source, &settings.run,
+			  err))
 		return -1;
 	settings.params.io = model.io;
 	settings.params.max_memory = model_io_rest(&model, settings.run.max_memory);

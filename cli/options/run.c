@@ -31,6 +31,9 @@ static int read_progress_fd(const struct option_row *option, const char *value, 
 
 /* clang-format off */
 const struct option_row report_options[] = {
+	{ SECTION_RUNNING, "retry-time", 0, "SECONDS",
+	  "How long a server that does not answer is tried again (default 300)", option_large,
+	  PLACE(retry_time) },
 	{ SECTION_REPORTING, "json", 0, NULL, "Print one JSON object", option_flag, PLACE(json) },
 	{ SECTION_REPORTING, "progress", 0, PROGRESS_MODES,
 	  "Progress on standard error (default auto)", option_choice, PLACE(progress) },

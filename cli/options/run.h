@@ -17,13 +17,15 @@
 struct run_settings {
 	int n_threads;	     /* 0: run_threads() decides */
 	uint64_t max_memory; /* bytes; 0: the command's default */
+	int retry_time;	     /* seconds for servers that do not answer; 0: five minutes */
 	const char *backend; /* NULL: auto */
 	struct device_list devices;
 	int progress; /* enum progress_mode, in the order of the option's values */
 	bool json, quiet, verbose;
 };
 
-/* Shared tables, for a struct run_settings: report_options has --json, --progress and --quiet,
+/* Shared tables, for a struct run_settings: report_options has --json, --progress, --quiet and
+ * --retry-time,
  * device_options --devices, run_options the others. */
 extern const struct option_row report_options[];
 extern const struct option_row device_options[];

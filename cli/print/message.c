@@ -10,11 +10,14 @@
 #include "cli/print/json.h"
 #include "cli/print/wrap.h"
 #include "cli/program.h"
+#include "cli/signals.h"
 
 static void print_text(const char *noun, const char *text)
 {
 	struct buf line = { 0 };
 
+	if (signals_clear_line(false))
+		fputs("\r\033[K", program.err);
 	buf_printf(&line, "fp8conv%s%s: %s%s", program.command ? " " : "",
 		   program.command ? program.command->name : "", noun, text);
 	if (program_on_terminal(STDERR_FILENO))
@@ -35,9 +38,11 @@ void message_note(const char *format, ...)
 	va_end(arguments);
 	print_text("note: ", text);
 	if (out.stream) {
+		flockfile(out.stream); /* a ticker may write its object now */
 		json_out_begin(&out);
 		json_out_text(&out, "note", text);
 		json_out_end(&out);
+		funlockfile(out.stream);
 	}
 	free(text);
 }

@@ -95,9 +95,11 @@ static void tick(struct ticker *ticker)
 	pace = rate_pace(&ticker->rate, &sample);
 	pace.seconds = now - ticker->began;
 	if (ticker->mode == PROGRESS_JSON) {
+		flockfile(out.stream);
 		json_out_begin(&out);
 		watched->json(watched->context, &sample, &pace, &out);
 		json_out_end(&out);
+		funlockfile(out.stream);
 		return;
 	}
 	if (!sample.doing && sample.total <= 0)

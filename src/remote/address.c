@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -135,10 +136,60 @@ static bool is_dots(const char *text, size_t n)
 	return (n == 1 || n == 2) && strspn(text, ".") >= n;
 }
 
+static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.";
+
+/* Returns what follows the origin of the Hub and a slash; NULL: url is elsewhere. */
+static const char *path_on_hub(const char *url, const char *endpoint)
+{
+	const char *hosts[] = { endpoint, "https://huggingface.co", "https://hf.co" };
+
+	for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++) {
+		size_t n = strlen(hosts[i]);
+
+		if (begins(url, hosts[i]) && url[n] == '/')
+			return url + n + 1;
+	}
+	return NULL;
+}
+
+char *address_of_page(const char *address, const char *endpoint)
+{
+	const char *repo = path_on_hub(address, endpoint), *rest;
+	struct buf out = { 0 };
+	size_t n_org = repo ? strspn(repo, plain) : 0, n_name;
+
+	if (!n_org || repo[n_org] != '/')
+		return NULL;
+	n_name = strspn(repo + n_org + 1, plain);
+	rest = repo + n_org + 1 + n_name;
+	buf_printf(&out, "%s%.*s", hub, (int)(rest - repo), repo);
+	rest += *rest == '/';
+	if (begins(rest, "tree/") || begins(rest, "blob/")) {
+		bool is_file = begins(rest, "blob/");
+
+		rest += strlen("tree/");
+		buf_putc(&out, '@');
+		for (; *rest && !strchr("/?#", *rest); rest++) {
+			char digits[3] = { rest[0] == '%' ? rest[1] : 0, 0, 0 };
+
+			digits[1] = isxdigit((unsigned char)digits[0]) ? rest[2] : 0;
+			if (!isxdigit((unsigned char)digits[1])) {
+				buf_putc(&out, *rest);
+				continue;
+			}
+			buf_putc(&out, (char)strtoul(digits, NULL, 16));
+			rest += 2;
+		}
+		rest = is_file ? "" : rest + (*rest == '/');
+	}
+	if (n_name && (!*rest || *rest == '?' || *rest == '#'))
+		return out.data;
+	buf_release(&out);
+	return NULL;
+}
+
 int address_split_hub(const char *address, char **repo, char **revision, struct err *err)
 {
-	static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
-				    "-_.";
 	const char *org = address + strlen(hub), *name, *at;
 	struct shown_address shown;
 	size_t n_org, n_name;

@@ -41,6 +41,9 @@ bool address_may_lead(const char *from, const char *to);
  * caller's.  ERR_INPUT, with NULL in both, if the address has another form. */
 int address_split_hub(const char *address, char **repo, char **revision, struct err *err);
 
+/* As remote_hub_page() of remote.h. */
+char *address_of_page(const char *address, const char *endpoint);
+
 /* Returns text with the bytes that a URL cannot contain as %XX; slashes stay if keep_slashes.  The
  * caller frees it. */
 char *address_escape(const char *text, bool keep_slashes);

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "remote/address.h"
 
 #define CONNECTIONS 8
@@ -60,6 +61,10 @@ static const char *const known_names[] = {
 	"NOTICE",
 	"USE_POLICY.md",
 };
+
+/* Those whose auto_map names Python files, as transformers reads them. */
+static const char with_code[] =
+	"config.json|tokenizer_config.json|processor_config.json|preprocessor_config.json";
 
 /* Is it a path below the model, without steps upward and not deeper than any model's? */
 static bool is_path(const char *name)
@@ -150,9 +155,9 @@ static bool has(const struct remote_files *files, const char *name)
 
 /* Adds the shards of an index, which may have millions of tensors, without a tree of it.  Text that
  * is no index adds none: the reader of checkpoints says what is wrong with it. */
-static int add_shards(struct remote_files *files, const char *base, struct json_text text,
-		      struct err *err)
+static int add_shards(struct remote_files *files, struct json_text text, struct err *err)
 {
+	const char *base = files->root;
 	struct json_members walk = { 0 };
 	struct json_member member;
 	struct remote_files shards = { 0 };
@@ -188,25 +193,58 @@ static int add_shards(struct remote_files *files, const char *base, struct json_
 	return rc;
 }
 
-/* Reads the index file number i, and asks for its shards. */
-static int list_index(struct remote_files *files, struct client *client, size_t i, struct err *err)
+/* Adds the file of a class "modeling_x.XModel", not one of another model ("ORG/NAME--..."). */
+static void add_class(struct remote_files *files, const json_t *value)
 {
-	struct remote_file *index = &files->list[i];
+	const char *class = json_string_value(value), *dot = class ? strchr(class, '.') : NULL;
+	char *name = dot ? xasprintf("%.*s.py", (int)(dot - class), class) : NULL;
+
+	if (name && is_path(name) && !strchr(name, '/') && !has(files, name))
+		add(files, name, files->root);
+	free(name);
+}
+
+/* Adds the Python files that the auto_map of a configuration names, of one class or several. */
+static int add_code(struct remote_files *files, struct json_text text, struct err *err)
+{
+	struct err ignored;
+	json_t *config = json_decode(text, &ignored), *value;
+	const char *key;
+	size_t i;
+
+	(void)err; /* what is wrong with the text is said by its reader */
+	json_object_foreach(json_object_get(config, "auto_map"), key, value)
+	{
+		add_class(files, value);
+		for (i = 0; i < json_array_size(value); i++)
+			add_class(files, json_array_get(value, i));
+	}
+	json_decref(config);
+	return 0;
+}
+
+/* Reads file number i, adds the files that it names, and asks for them. */
+static int list_named(struct remote_files *files, struct client *client, size_t i,
+		      int (*add_named)(struct remote_files *files, struct json_text text,
+				       struct err *err),
+		      struct err *err)
+{
+	struct remote_file *file = &files->list[i];
 	size_t first = files->n, n;
 	void *text;
 	int rc = 0;
 
-	if (index->size > INDEX_LIMIT)
+	if (file->size > INDEX_LIMIT)
 		return 0;
-	n = (size_t)index->size;
-	if (buffer_alloc(&text, n + 1, "the index", err))
+	n = (size_t)file->size;
+	if (buffer_alloc(&text, n + 1, file->name, err))
 		return -1;
-	memcpy(text, index->head, index->n_head);
-	if (n > index->n_head)
-		rc = range_read(client, index, index->n_head, n - index->n_head,
-				(char *)text + index->n_head, err);
+	memcpy(text, file->head, file->n_head);
+	if (n > file->n_head)
+		rc = range_read(client, file, file->n_head, n - file->n_head,
+				(char *)text + file->n_head, err);
 	if (!rc) {
-		rc = add_shards(files, files->root, (struct json_text){ text, n }, err);
+		rc = add_named(files, (struct json_text){ text, n }, err);
 		if (!rc)
 			rc = probe_from(files, client, first, err);
 	}
@@ -226,10 +264,11 @@ static int list_folder(struct remote_files *files, struct client *client, const 
 		return -1;
 	for (size_t i = 0, n = files->n; i < n; i++) {
 		const struct remote_file *file = &files->list[i];
+		bool is_index = !strcmp(file->name, index ? index : INDEX_NAME);
 
 		if (file->is_there && file->head &&
-		    !strcmp(file->name, index ? index : INDEX_NAME) &&
-		    list_index(files, client, i, err))
+		    (is_index || words_find(with_code, file->name) >= 0) &&
+		    list_named(files, client, i, is_index ? add_shards : add_code, err))
 			return -1;
 	}
 	settle(files);

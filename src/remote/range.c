@@ -11,11 +11,11 @@
 #include "remote/address.h"
 
 #define MAX_REDIRECTS 10
-#define TRIES_BUSY    8			   /* of a server that is busy (429, 5xx): half a minute */
-#define TRIES	      4			   /* of a server that fails otherwise */
+#define TRIES	      4			   /* of an answer that is wrong, or of an unknown host */
 #define FIRST_WAIT    0.25		   /* seconds; each wait is twice the one before */
+#define LAST_WAIT     16.0		   /* seconds; it grows no longer */
 #define MAX_WAIT      60.0		   /* seconds that one answer may ask for */
-#define MAX_WAITS     300.0		   /* seconds of all waits without progress between them */
+#define TELL_AFTER    2.0		   /* seconds without an answer before it is said */
 #define PROGRESS      ((uint64_t)64 << 10) /* bytes after which a cut connection is no failed try */
 #define SLICE	      50000000L		   /* nanoseconds between two looks at the signal */
 
@@ -25,7 +25,7 @@ struct range_read {
 	struct remote_file *file;
 	struct request request; /* what is still to come */
 	uint64_t got;		/* bytes since the last progress */
-	int tries;		/* since then */
+	int tries, wrong;	/* since then: all, and those with a wrong answer */
 	double waited;		/* seconds since then */
 	bool again;		/* the resolved address was dropped once */
 };
@@ -36,9 +36,14 @@ enum verdict { VERDICT_DONE, VERDICT_ABSENT, VERDICT_FAILED, VERDICT_MORE, VERDI
 static int wait_for_server(struct range_read *reading, long retry_after, struct err *err)
 {
 	double asked = (double)retry_after < MAX_WAIT ? (double)retry_after : MAX_WAIT;
-	double seconds = retry_after > 0 ? asked : FIRST_WAIT / 2 * (double)(1u << reading->tries);
-	long slices = (long)(seconds * 1e9 / (double)SLICE);
+	double grown = FIRST_WAIT / 2 * (double)(1u << (reading->tries < 16 ? reading->tries : 16));
+	double seconds = retry_after > 0 ? asked : grown < LAST_WAIT ? grown : LAST_WAIT;
+	double left = reading->client->retry_time - reading->waited;
+	long slices;
 
+	if (left > 0 && left < seconds)
+		seconds = left;
+	slices = (long)(seconds * 1e9 / (double)SLICE);
 	reading->waited += seconds;
 	for (long i = 0; i < slices; i++) {
 		if (progress_stopped(reading->client->stop, err))
@@ -132,19 +137,41 @@ static int check_version(struct range_read *reading, const struct answer *answer
 	return rc;
 }
 
-/* Counts a failed try.  VERDICT_AGAIN, or VERDICT_FAILED with the error after the last. */
-static enum verdict retry(struct range_read *reading, int limit, const char *what, struct err *err)
+/* Counts a try with a wrong answer.  VERDICT_AGAIN, or VERDICT_FAILED with the error after the
+ * last. */
+static enum verdict retry_wrong(struct range_read *reading, const char *what, struct err *err)
 {
-	if (++reading->tries < limit && reading->waited < MAX_WAITS)
+	reading->tries++;
+	if (++reading->wrong < TRIES)
 		return VERDICT_AGAIN;
 	err_set(err, ERR_SYSTEM, "cannot read '%s' at byte %" PRIu64 ": %s (after %d tries)",
 		reading->file->url, reading->request.first, what, reading->tries);
 	return VERDICT_FAILED;
 }
 
+/* Counts a try that the server did not answer, or was too busy for, in the same way: by time. */
+static enum verdict retry_lost(struct range_read *reading, const char *what, struct err *err)
+{
+	struct client *client = reading->client;
+
+	reading->tries++;
+	if (reading->waited >= client->retry_time) {
+		err_set(err, ERR_SYSTEM,
+			"cannot read '%s' at byte %" PRIu64 ": %s (%d tries in %.0f s: "
+			"--retry-time gives more)",
+			reading->file->url, reading->request.first, what, reading->tries,
+			reading->waited);
+		return VERDICT_FAILED;
+	}
+	if (reading->waited > TELL_AFTER && client->tell && !atomic_exchange(&client->told, true))
+		client->tell(reading->file->url, what, client->retry_time);
+	return VERDICT_AGAIN;
+}
+
 static enum verdict refused(const struct range_read *reading, long status, struct err *err)
 {
-	const char *what = status == 401 ? "a token is needed: set HF_TOKEN to one that may read it"
+	const char *what = status == 401   ? "a token that may read it is needed: run 'hf auth "
+					     "login', or set HF_TOKEN"
 			   : status == 403 ? "the server refuses access: accept the model's terms, "
 					     "or set HF_TOKEN to a token that may read it"
 					   : "check the address";
@@ -169,8 +196,12 @@ static enum verdict judge_transfer(struct range_read *reading, const struct answ
 	case CURLE_URL_MALFORMAT:
 		err_set(err, ERR_INPUT, "cannot read '%s': %s", reading->file->url, answer->reason);
 		return VERDICT_FAILED;
+	case CURLE_COULDNT_RESOLVE_HOST:
+		if (!atomic_load(&reading->client->answered)) /* the name may be wrong */
+			return retry_wrong(reading, answer->reason, err);
+		return retry_lost(reading, answer->reason, err);
 	default:
-		return retry(reading, TRIES, answer->reason, err);
+		return retry_lost(reading, answer->reason, err);
 	}
 }
 
@@ -185,7 +216,7 @@ static enum verdict judge_status(struct range_read *reading, const struct answer
 		return VERDICT_ABSENT;
 	snprintf(what, sizeof what, "the server answers with status %ld", status);
 	if (status == 429 || status == 408 || status >= 500)
-		return retry(reading, TRIES_BUSY, what, err);
+		return retry_lost(reading, what, err);
 	return refused(reading, status, err);
 }
 
@@ -217,9 +248,9 @@ static enum verdict judge_body(struct range_read *reading, const struct answer *
 		return VERDICT_FAILED;
 	}
 	if (answer->wrong_range || (answer->status == 206 && !answer->has_range))
-		return retry(reading, TRIES, "the server sends another range than asked for", err);
+		return retry_wrong(reading, "the server sends another range than asked for", err);
 	if (answer->too_long)
-		return retry(reading, TRIES, "the server sends more bytes than asked for", err);
+		return retry_wrong(reading, "the server sends more bytes than asked for", err);
 	if (encoded(file->url, answer, err) || check_version(reading, answer, err))
 		return VERDICT_FAILED;
 	/* The first request may ask for more than the file has. */
@@ -234,11 +265,11 @@ static enum verdict judge_body(struct range_read *reading, const struct answer *
 	reading->got += answer->got;
 	if (reading->got >= PROGRESS) { /* of a cut connection: goes on at once */
 		reading->got = 0;
-		reading->tries = 0;
+		reading->tries = reading->wrong = 0;
 		reading->waited = 0;
 		return VERDICT_MORE;
 	}
-	return retry(reading, TRIES, "the answer ends early", err);
+	return retry_wrong(reading, "the answer ends early", err);
 }
 
 /* Judges an answer with a whole text. */
@@ -290,6 +321,8 @@ static enum verdict try_once(struct range_read *reading, long *retry_after, stru
 		reading->again = true;
 		verdict = VERDICT_MORE;
 	} else {
+		if (!answer.status)
+			reading->waited += answer.seconds;
 		verdict = judge(reading, &answer, err);
 		if (answer.status == 206 && strcmp(url, reading->file->url) != 0)
 			keep_url(client, reading->file, url);

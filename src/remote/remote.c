@@ -392,6 +392,18 @@ bool remote_is_address(const char *path)
 	return address_is_remote(path);
 }
 
+bool remote_split_hub(const char *address, char **repo, char **revision)
+{
+	struct err ignored;
+
+	return !address_split_hub(address, repo, revision, &ignored);
+}
+
+char *remote_hub_page(const char *address, const char *endpoint)
+{
+	return address_of_page(address, endpoint);
+}
+
 static uint64_t largest(const struct remote_files *files)
 {
 	uint64_t size = 0;
@@ -415,8 +427,11 @@ int remote_open(struct remote **out, const struct io *below, const struct remote
 	remote->client = (struct client){
 		.endpoint = params->endpoint,
 		.token = params->token && *params->token ? params->token : NULL,
+		.token_name = params->token_name,
 		.ca_file = params->ca_file,
 		.stop = params->stop,
+		.retry_time = params->retry_time,
+		.tell = params->tell,
 	};
 	if (client_open(&remote->client, err) ||
 	    remote_files_list(&remote->files, &remote->client, params->address, err))

@@ -31,14 +31,27 @@ struct remote_params {
 	const char *address;	/* http(s)://..., hf://ORG/NAME[@REV] */
 	const char *endpoint;	/* of the Hub */
 	const char *token;	/* for the endpoint only; NULL or "": none */
+	const char *token_name; /* of the variable or the file that it is from */
 	const char *ca_file;	/* certificates to trust; NULL: the system's */
 	uint64_t memory;	/* bytes for blocks that are read ahead */
+	int retry_time;		/* seconds for which a server that does not answer is tried again */
+	/* Says that this is done, once until the next answer; any thread; NULL: nobody does. */
+	void (*tell)(const char *url, const char *reason, double seconds);
 	uint64_t now;		/* any number that no other run has */
 	const atomic_int *stop; /* a signal number in it ends every read */
 };
 
 /* Is the text an address, not a path? */
 bool remote_is_address(const char *path);
+
+/* Splits hf://ORG/NAME[@REV] into repo and revision, which the caller frees; false, with NULL in
+ * both, for any other text. */
+bool remote_split_hub(const char *address, char **repo, char **revision);
+
+/* Returns hf://ORG/NAME[@REV] for the address of a page of the Hub, as a browser shows it: the
+ * model's, that of a revision (/tree/REV) or of a file (/blob/REV/...), with or without a query.
+ * The caller frees it; NULL: it is no such address. */
+char *remote_hub_page(const char *address, const char *endpoint);
 
 /* Lists the files.  ERR_INPUT, ERR_SYSTEM (also without libcurl), ERR_INTERRUPTED. */
 int remote_open(struct remote **remote, const struct io *below, const struct remote_params *params,

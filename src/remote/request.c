@@ -23,22 +23,22 @@
 #define SMALL_BUFFER	((size_t)64 << 10) /* of short ranges, which every worker may read */
 
 /* A token is one word of ASCII: all else would end its line of the header, or begin another. */
-static int check_token(const char *token, struct err *err)
+static int check_token(const struct client *client, struct err *err)
 {
-	for (const char *p = token; *p; p++)
+	for (const char *p = client->token; *p; p++)
 		if (*p <= ' ' || *p > '~')
 			return err_set(err, ERR_USAGE,
-				       "HF_TOKEN has a byte that no token has (byte %zu: a space, "
+				       "%s has a byte that no token has (byte %zu: a space, "
 				       "an end of line or a control character): set it to the "
 				       "token alone",
-				       (size_t)(p - token));
+				       client->token_name, (size_t)(p - client->token));
 	return 0;
 }
 
 int client_open(struct client *client, struct err *err)
 {
 	pthread_mutex_init(&client->lock, NULL);
-	if (client->token && check_token(client->token, err))
+	if (client->token && check_token(client, err))
 		return -1;
 	return curl_library_open(&client->curl, err);
 }
@@ -305,6 +305,11 @@ static int perform(struct exchange *exchange, CURL *handle, struct curl_slist *h
 		return err_no_memory(err, "no memory for libcurl");
 	if (answer->code && !*answer->reason)
 		snprintf(answer->reason, sizeof answer->reason, "%s", curl->strerror(answer->code));
+	curl->getinfo(handle, CURLINFO_TOTAL_TIME, &answer->seconds);
+	if (answer->status && answer->status < 500 && answer->status != 429) {
+		atomic_store(&exchange->client->answered, true);
+		atomic_store(&exchange->client->told, false);
+	}
 	if (!curl->getinfo(handle, CURLINFO_REDIRECT_URL, &location) && location)
 		answer->location = xstrdup(location);
 	return 0;

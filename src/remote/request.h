@@ -20,10 +20,15 @@
 /* What all requests share.  The texts belong to the caller. */
 struct client {
 	struct curl_library curl;
-	const char *token;	       /* sent to the origin of `endpoint` only; NULL: none */
-	const char *endpoint;	       /* the Hub's URL */
-	const char *ca_file;	       /* certificates to trust; NULL: the system's */
-	const atomic_int *stop;	       /* a signal number ends requests; NULL: none does */
+	const char *token;	/* sent to the origin of `endpoint` only; NULL: none */
+	const char *token_name; /* of the variable or the file that it is from */
+	const char *endpoint;	/* the Hub's URL */
+	const char *ca_file;	/* certificates to trust; NULL: the system's */
+	const atomic_int *stop; /* a signal number ends requests; NULL: none does */
+	double retry_time;	/* seconds for which a server that does not answer is tried again */
+	/* Says, once until the next answer, that `url` is tried for so long; NULL: nobody does. */
+	void (*tell)(const char *url, const char *reason, double seconds);
+	atomic_bool told, answered;    /* answered: since the client was opened */
 	atomic_uint_least64_t n_bytes; /* of all bodies that came */
 	pthread_mutex_t lock;
 	CURL **idle; /* handles with their open connections */
@@ -49,6 +54,7 @@ struct answer {
 	uint64_t first, total, length; /* of Content-Range, and Content-Length */
 	bool has_length;
 	long retry_after; /* seconds; 0: not said */
+	double seconds;	  /* that the request took */
 	bool wrong_range; /* the body is not of the range that was asked for */
 	bool too_long;	  /* the body has more bytes than were asked for */
 	size_t got;	  /* bytes of the body that were taken */

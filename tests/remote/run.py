@@ -79,8 +79,9 @@ class Server:
 
 
 def environment(**more: str) -> dict:
-    unwanted = {"http_proxy", "https_proxy", "all_proxy", "no_proxy", "hf_token", "hf_endpoint", "ssl_cert_file"}
-    return {k: v for k, v in os.environ.items() if k.lower() not in unwanted} | more
+    unwanted = {"http_proxy", "https_proxy", "all_proxy", "no_proxy", "ssl_cert_file", "xdg_cache_home"}
+    kept = {k: v for k, v in os.environ.items() if k.lower() not in unwanted and not k.startswith("HF_")}
+    return kept | {"HF_HOME": "/nonexistent"} | more
 
 
 def run(*args: str, **env: str) -> subprocess.CompletedProcess:
@@ -114,7 +115,7 @@ def converts(name: str, address: str, work: Path, *args: str, **env: str) -> str
 
 def fails(name: str, address: str, work: Path, status: int, *words: str, **env: str) -> None:
     out = work / f"out-{name}"
-    result = run("quantize", address, "-o", str(out), "--quiet", *MEMORY, **env)
+    result = run("quantize", address, "-o", str(out), "--quiet", "--retry-time", "2", *MEMORY, **env)
     loadable = [n for n in ("config.json", "model.safetensors.index.json") if (out / n).exists()]
     check(name, result.returncode == status and result.stderr.count("\n") == 1 and not loadable
           and all(word in result.stderr for word in words) and "secret" not in result.stderr.lower(),
@@ -205,7 +206,8 @@ def test_refusals(server: Server, work: Path) -> None:
     fails("circle", f"{url}/circle/model", work, 3, "circle")
     fails("absent", f"{url}/good/nothing", work, 3, "found no model.safetensors.index.json")
     fails("absent-file", f"{url}/good/nothing.safetensors", work, 3, "no file")
-    fails("no-server", "http://127.0.0.1:9/x", work, 4, "after 4 tries")
+    fails("no-server", "http://127.0.0.1:9/x", work, 4, "tries in 2 s: --retry-time")
+    fails("no-host", "https://model.invalid/x", work, 4, "resolve host", "after 4 tries")
     fails("no-tls", "http://example.com/model", work, 3, "without TLS", "use https")
     fails("loopback-name", "http://127.0.0.1.example.com/model", work, 3, "without TLS")
     fails("user", "https://me:secret@127.0.0.1/model", work, 3, "user name")
@@ -255,6 +257,98 @@ def test_kill(server: Server, work: Path) -> None:
     converts("kill", address, work)
     again = [line for line in server.log()[before:] if "safetensors " in line[1] and int(line[-1]) > 100000]
     check("kill/finished", not again, again)
+
+
+def test_away(_: Server, work: Path) -> None:
+    """A server that is away for two seconds costs time; one that stays away ends the job, which goes on when it is back."""
+    away = Server(work, "away")
+    out = work / "out-away"
+    for seconds, status in (("1", 4), ("60", 0)):
+        before = len(list(out.glob("*.safetensors")))
+        process = subprocess.Popen([FP8CONV, "quantize", f"{away.url}/slow/model", "-o", str(out), "--retry-time", seconds, *MEMORY],
+                                   env=environment(), stderr=subprocess.PIPE, text=True)
+        while len(list(out.glob("*.safetensors"))) <= before and process.poll() is None:
+            time.sleep(0.01)
+        away.stop()
+        time.sleep(4)
+        if status:
+            said = process.communicate()[1]
+        away = Server(work, "away")
+        if not status:
+            said = process.communicate()[1]
+        check(f"away/{seconds}", process.returncode == status and (not status) == ("tried again for 60" in said)
+              and (not status or "files are finished: run the same command to continue" in said), said)
+    away.stop()
+    check("away/same", not same(out, work / "expected"), same(out, work / "expected"))
+
+
+def test_interrupted(server: Server, work: Path) -> None:
+    """A signal names no tensor, which has done nothing wrong."""
+    process = subprocess.Popen([FP8CONV, "quantize", f"{server.url}/slow/model", "-o", str(work / "out-interrupted"), *MEMORY],
+                               env=environment(), stderr=subprocess.PIPE, text=True)
+    while not list(work.glob("out-interrupted/*.safetensors")) and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate()[1]
+    check("interrupted", process.returncode == 130 and "quantize: interrupted by signal 2: 1 of 4 files" in said, said)
+
+
+def test_code(server: Server, work: Path) -> None:
+    """The Python files that an auto_map names come with a folder, of this model alone."""
+    shutil.copytree(work / "model", work / "code")
+    (work / "code/config.json").write_text(json.dumps({"model_type": "llama", "auto_map": {
+        "AutoConfig": "configuration_x.XConfig", "AutoModel": "org/other--modeling_y.YModel", "AutoModelForCausalLM": "../up.Up"}}))
+    (work / "code/tokenizer_config.json").write_text(json.dumps({"auto_map": {"AutoTokenizer": ["tokenization_x.XTokenizer", None]}}))
+    names = {"configuration_x.py", "tokenization_x.py"}
+    for name in (*names, "modeling_y.py", "unnamed.py"):
+        (work / "code" / name).write_text("pass\n")
+    result = run("quantize", f"{server.url}/good/code", "-o", str(work / "out-code"), *MEMORY)
+    found = {path.name for path in work.glob("out-code/*.py")}
+    check("code", not result.returncode and found == names, f"{found}, {result.stderr}")
+
+
+def test_cache(server: Server, work: Path) -> None:
+    """A snapshot in the Hub's cache that is whole is read, with no server; of one that lacks a shard nothing is."""
+    commit, home = "0123456789abcdef0123456789abcdef01234567", work / "home"
+    model = home / "hub/models--org--good"
+    (model / "refs/refs/pr").mkdir(parents=True)
+    for name in ("main", "refs/pr/1"):
+        (model / "refs" / name).write_text(commit)
+    shutil.copytree(work / "model", model / "blobs")
+    (model / "snapshots" / commit).mkdir(parents=True)
+    for path in [path.relative_to(model / "blobs") for path in (model / "blobs").rglob("*") if path.is_file()]:
+        link = model / "snapshots" / commit / path
+        link.parent.mkdir(exist_ok=True)
+        link.symlink_to(os.path.relpath(model / "blobs" / path, link.parent))
+    nowhere = {"HF_ENDPOINT": "http://127.0.0.1:9"}
+    places = {"HF_HOME": str(home)}, {"HF_HUB_CACHE": str(home / "hub")}, {"HF_HOME": "~/home", "HOME": str(work)}
+    addresses = "hf://org/good", "hf://org/good@refs/pr/1", f"hf://org/good@{commit}", "https://huggingface.co/org/good/tree/refs%2Fpr%2F1?x=y"
+    for i, (place, address) in enumerate([(place, addresses[0]) for place in places] + [(places[0], address) for address in addresses]):
+        converts(f"cache-{i}", address, work, **nowhere, **place)
+    result = run("inspect", "hf://org/good", **nowhere, **places[0])
+    check("cache/note", f"hf://org/good is read from the Hub's cache: {model}/snapshots/{commit}" in result.stderr, result.stderr)
+    for address in ("hf://org/good@other", "hf://org/good@../refs/main", "hf://org/other"):
+        result = run("inspect", address, "--retry-time", "1", **nowhere, **places[0])
+        check(f"cache/{address}", result.returncode == 4 and "cannot read" in result.stderr, result.stderr)
+    (model / "blobs" / f"model-00003-of-{SHARDS:05}.safetensors").unlink()
+    said = converts("cache-part", "hf://org/good", work, **places[0], HF_ENDPOINT=server.url)
+    check("cache/part", "cache" not in said, said)
+
+
+def test_login(server: Server, work: Path) -> None:
+    """The token of `hf auth login` goes to the Hub alone, and no message shows it."""
+    (work / "login").mkdir()
+    (work / "login/token").write_text("secret\n")
+    before = len(server.log())
+    for i, place in enumerate(({"HF_HOME": str(work / "login")}, {"HF_TOKEN_PATH": str(work / "login/token")})):
+        converts(f"login-{i}", "hf://private/good", work, HF_ENDPOINT=server.url, **place)
+        converts(f"login-page-{i}", f"{server.url}/private/good/blob/main/config.json", work, HF_ENDPOINT=server.url, **place)
+        converts(f"login-folder-{i}", f"{server.url}/good/model/model.safetensors.index.json", work, **place)
+    tokens = {(line[0], line[1].startswith(("/api/", "/private/")), line[3]) for line in server.log()[before:] if line[3] != "-"}
+    check("login/origin", tokens == {(str(server.port), True, "secret")}, tokens)
+    fails("login-before", "hf://private/good", work, 3, "HF_TOKEN", HF_ENDPOINT=server.url, HF_HOME=str(work / "login"), HF_TOKEN="wrong")
+    (work / "login/token").write_text("sec ret\n")
+    fails("login-lines", "hf://private/good", work, 2, "login/token has a byte", HF_ENDPOINT=server.url, HF_HOME=str(work / "login"))
 
 
 def test_memory(server: Server, work: Path) -> None:
@@ -360,8 +454,8 @@ def main() -> int:
                        check=True, capture_output=True)
         server, tls = Server(work, "port"), Server(work, "tls-port", cert, key)
         try:
-            for test in (test_headers, test_folder, test_other_commands, test_two_models, test_refusals, test_many_files, test_kill, test_memory, test_once, test_hub,
-                         test_no_library):
+            for test in (test_headers, test_folder, test_other_commands, test_two_models, test_refusals, test_many_files, test_kill, test_away, test_interrupted,
+                         test_code, test_cache, test_login, test_memory, test_once, test_hub, test_no_library):
                 test(server, work)
             test_tls(server, tls, work, cert)
             test_proxy(server, tls, work, cert)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A server of models for tests: ranges, and everything that servers do wrong.
 
-server.py DIRECTORY PORT_FILE [TLS_CERT TLS_KEY] serves the files of DIRECTORY below every /MODE/
+server.py DIRECTORY PORT_FILE [TLS_CERT TLS_KEY], at the ports in PORT_FILE if it is there, serves the files of DIRECTORY below every /MODE/
 and the files of DIRECTORY/model as the Hub's models ORG/MODE.  It logs each request to PORT_FILE.log.  Words of MODE, joined by '.':
 
 good            ranges, ETag
@@ -234,8 +234,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.close_connection = True
 
 
-def serve():
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+def serve(port):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
     server.daemon_threads = True
     server.handle_error = lambda *_: None  # a client that closes its connection
     if len(sys.argv) > 3:
@@ -247,7 +247,11 @@ def serve():
 
 if __name__ == "__main__":
     scheme = "https" if len(sys.argv) > 3 else "http"
-    servers = [serve(), serve()]
+    ports = [0, 0]
+    if os.path.exists(port_file):
+        with open(port_file, encoding="utf-8") as before:
+            ports = [int(port) for port in before.read().split()]
+    servers = [serve(port) for port in ports]
     other_port = servers[1].server_port
     threading.Thread(target=servers[1].serve_forever, daemon=True).start()
     with open(port_file + ".tmp", "w", encoding="utf-8") as text:

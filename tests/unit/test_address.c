@@ -124,6 +124,46 @@ static void only_tls_and_loopback_are_read(void **state)
 	}
 }
 
+/* The pages of huggingface.co: /ORG/NAME, /tree/REV[/FOLDER], /blob/REV/FILE, with REV escaped. */
+static void pages_of_the_hub_are_its_models(void **state)
+{
+	static const struct {
+		const char *url, *hub;
+	} rows[] = {
+		{ "https://huggingface.co/org/name", "hf://org/name" },
+		{ "https://huggingface.co/org/na-me_1.5/", "hf://org/na-me_1.5" },
+		{ "https://huggingface.co/org/name?show=a#b", "hf://org/name" },
+		{ "https://hf.co/org/name/tree/main", "hf://org/name@main" },
+		{ "HTTPS://HuggingFace.co/org/name/tree/v1/", "hf://org/name@v1" },
+		{ "https://huggingface.co/org/name/tree/refs%2Fpr%2F1?x=y",
+		  "hf://org/name@refs/pr/1" },
+		{ "https://huggingface.co/org/name/blob/v1/a/model.safetensors",
+		  "hf://org/name@v1" },
+		{ "https://mirror.example/org/name/tree/v1", "hf://org/name@v1" },
+		{ "https://huggingface.co/org/name/tree/v%2", "hf://org/name@v%2" },
+		{ "https://huggingface.co/org/name/tree/main/folder", NULL },
+		{ "https://huggingface.co/org/name/resolve/main", NULL },
+		{ "https://huggingface.co/org/name/resolve/main/model.safetensors", NULL },
+		{ "https://huggingface.co/datasets/org/name", NULL },
+		{ "https://huggingface.co/name", NULL },
+		{ "https://huggingface.co/org/", NULL },
+		{ "https://huggingface.co.example/org/name", NULL },
+		{ "https://huggingface.co:443/org/name", NULL },
+		{ "https://example.com/org/name", NULL },
+		{ "http://huggingface.co/org/name", NULL },
+		{ "hf://org/name", NULL },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		char *hub = address_of_page(rows[i].url, "https://mirror.example");
+
+		if (!hub || !rows[i].hub ? hub != rows[i].hub : strcmp(hub, rows[i].hub) != 0)
+			fail_msg("'%s': %s", rows[i].url, hub ? hub : "none");
+		free(hub);
+	}
+}
+
 static void long_addresses_are_read_or_refused_as_short_ones(void **state)
 {
 	size_t n = 100000;
@@ -351,6 +391,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(schemes_have_any_case_and_paths_are_not_addresses),
 		cmocka_unit_test(only_tls_and_loopback_are_read),
+		cmocka_unit_test(pages_of_the_hub_are_its_models),
 		cmocka_unit_test(long_addresses_are_read_or_refused_as_short_ones),
 		cmocka_unit_test(a_token_stays_at_its_origin),
 		cmocka_unit_test(addresses_are_shown_without_secrets),
