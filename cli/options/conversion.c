@@ -35,6 +35,9 @@ const struct option_row convert_output[] = {
 const struct option_row convert_options[] = {
 	{ SECTION_OUTPUT, "manifest", 0, NULL, "Record the SHA-256 of every input and output file",
 	  option_flag, PLACE(params.hashes) },
+	{ SECTION_OUTPUT, "max-shard-size", 0, "SIZE",
+	  "Files of at most SIZE bytes of weights: 5GB, 500MB", option_decimal_size,
+	  PLACE(params.max_shard_size) },
 	{ SECTION_RUNNING, "restart", 0, NULL, "Discard an unfinished or different job in OUT",
 	  option_flag, PLACE(params.restart) },
 	{ SECTION_ALIAS, "force", 'f', NULL, "The same as --restart", option_flag,

@@ -99,37 +99,50 @@ int option_positive(const struct option_row *option, const char *value, void *pl
 	return 0;
 }
 
-/* Returns the power of two that "K", "KB" or "KiB" multiplies by; -1 if the unit is unknown. */
-static int unit_shift(const char *unit)
+/* Returns what "K", "KB" or "KiB" multiplies by; -1 if the unit is unknown.  base: of all units
+ * that do not end in "iB". */
+static double unit_bytes(const char *unit, double base)
 {
 	static const char letters[] = "KMGT";
 	const char *letter = *unit ? strchr(letters, *unit & ~0x20) : NULL;
 
 	if (!*unit)
-		return 0;
+		return 1;
 	if (!letter || !*letter)
 		return -1;
 	if (unit[1] && strcasecmp(unit + 1, "b") != 0 && strcasecmp(unit + 1, "ib") != 0)
 		return -1;
-	return 10 * (int)(letter - letters + 1);
+	return pow(unit[1] && unit[2] ? 1024 : base, (double)(letter - letters + 1));
 }
 
-int option_size(const struct option_row *option, const char *value, void *place, struct err *err)
+static int read_size(const struct option_row *option, const char *value, double base,
+		     uint64_t *size, struct err *err)
 {
 	char *end;
 	double n = strtod(value, &end);
 	bool decimal = isdigit((unsigned char)*value) && !strpbrk(value, "xX");
-	int shift = decimal && n > 0 ? unit_shift(end) : -1;
-	double bytes = shift < 0 ? -1 : ldexp(n, shift);
+	double unit = decimal && n > 0 ? unit_bytes(end, base) : -1;
+	double bytes = n * unit;
 
 	/* a fraction of a byte is a slip of the unit; 2^53: each integer below it is a double */
-	if (shift < 0 || (!shift && n != floor(n)) || !(bytes >= 1 && bytes <= 0x1p53))
+	if (unit < 0 || (unit == 1 && n != floor(n)) || !(bytes >= 1 && bytes <= 0x1p53))
 		return err_set(err, ERR_USAGE,
 			       "option '--%s': '%s' is not a size (bytes, or a number with K, M, G "
 			       "or T: 512M, 1.5G)",
 			       option->name, value);
-	*(uint64_t *)place = (uint64_t)bytes;
+	*size = (uint64_t)bytes;
 	return 0;
+}
+
+int option_size(const struct option_row *option, const char *value, void *place, struct err *err)
+{
+	return read_size(option, value, 1024, place, err);
+}
+
+int option_decimal_size(const struct option_row *option, const char *value, void *place,
+			struct err *err)
+{
+	return read_size(option, value, 1000, place, err);
 }
 
 static int devices_refuse(const struct option_row *option, const char *value, struct err *err)

@@ -27,6 +27,8 @@ option_reader option_target;	  /* const char *: the name of an engine */
 option_reader option_append_rule; /* struct option_rules: appends RE=RECIPE or RE=skip */
 /* uint64_t: bytes, at least 1: "4096", "64K", "512M", "2G", "2GB", "2GiB" (all binary). */
 option_reader option_size;
+/* The same, but decimal, as Hugging Face reads them, unless the unit ends in "iB". */
+option_reader option_decimal_size;
 
 /* The most devices that an option lists. */
 #define MAX_DEVICES 64

@@ -9,10 +9,11 @@
 
 /* How a member is written as an option. */
 enum member_kind {
-	MEMBER_TEXT, /* --option TEXT, unless it is the default */
-	MEMBER_FLAG, /* --option where true */
-	MEMBER_LIST, /* --option TEXT for each element */
-	MEMBER_FILE, /* --option FILE, where it is not null: no record has a path */
+	MEMBER_TEXT,  /* --option TEXT, unless it is the default */
+	MEMBER_FLAG,  /* --option where true */
+	MEMBER_COUNT, /* --option N, where there is one */
+	MEMBER_LIST,  /* --option TEXT for each element */
+	MEMBER_FILE,  /* --option FILE, where it is not null: no record has a path */
 };
 
 struct recorded_option {
@@ -34,6 +35,7 @@ static const struct recorded_option members[] = {
 	{ "preserve_high_precision", MEMBER_FLAG, "preserve-high-precision DIR", NULL },
 	{ "kv_cache", MEMBER_FLAG, "kv-cache", NULL },
 	{ "calibration", MEMBER_FILE, "calibration", NULL },
+	{ "max_shard_size", MEMBER_COUNT, "max-shard-size", NULL },
 };
 
 void job_option_put(struct buf *out, const char *option, const char *value)
@@ -57,6 +59,11 @@ static void put_member(struct buf *out, const struct recorded_option *member, co
 	case MEMBER_FLAG:
 		if (json_is_true(value))
 			buf_printf(out, " --%s", member->option);
+		break;
+	case MEMBER_COUNT:
+		if (json_is_integer(value))
+			buf_printf(out, " --%s %" JSON_INTEGER_FORMAT, member->option,
+				   json_integer_value(value));
 		break;
 	case MEMBER_LIST:
 		json_array_foreach(value, i, item)

@@ -84,7 +84,7 @@ static int unit_dims(const struct unit *unit)
 /* Returns the first of the unit's outputs; *n becomes their number. */
 static const struct st_tensor *unit_tensors(const struct plan *plan, size_t u, size_t *n)
 {
-	const struct output_shard *shard = &plan->shards[plan->selection.units[u].source->shard];
+	const struct output_shard *shard = &plan->shards[plan->units[u].shard];
 	size_t first = plan->units[u].first_output;
 
 	for (*n = 0; first + *n < shard->n_tensors && shard->outputs[first + *n].unit == u;)
@@ -251,6 +251,8 @@ static void print_totals(const struct plan *plan)
 		plan_done(plan), plan->totals.n_kept);
 	print_size("input", plan->totals.input_bytes);
 	print_size("output", plan->totals.output_bytes);
+	if (plan->max_shard_size)
+		fprintf(program.out, "files     %zu\n", plan->n_shards);
 	print_size("disk", plan->totals.disk_bytes);
 	print_rounding(plan);
 	units_memory(&text, plan->totals.memory_bytes);

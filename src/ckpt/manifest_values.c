@@ -90,6 +90,7 @@ static const struct manifest_member members[] = {
 	TEXT("options.rounding", "data_sha256"),
 	LIST("options.rounding", "domains"),
 	TEXT("options", "tensors"),
+	COUNT("options", "max_shard_size"),
 	OBJECT("", "rounding"),
 	TEXT("rounding", "rounding"),
 	NUMBER("rounding", "shrink"),

@@ -169,12 +169,9 @@ static void count_work(const struct execution *execution)
 {
 	uint64_t bytes = 0;
 
-	for (size_t i = 0; i < execution->plan->n_shards; i++) {
-		const struct st_file *file = &execution->plan->source.shards[i].file;
-
+	for (size_t i = 0; i < execution->plan->n_shards; i++)
 		if (!execution->done[i] && resume_has_shard(execution, i))
-			bytes += file->identity.size - file->data_start;
-	}
+			bytes += execution->plan->shards[i].input_bytes;
 	progress_begin(execution->progress, PROGRESS_WORK, bytes);
 }
 

@@ -43,7 +43,7 @@ int output_check_not_input(const struct plan *plan, const char *directory, const
 	struct stat st;
 	int rc = 0;
 
-	for (size_t i = 0; !stat(path, &st) && i < plan->n_shards && !rc; i++) {
+	for (size_t i = 0; !stat(path, &st) && i < plan->source.n_shards && !rc; i++) {
 		const struct file_identity *id = &plan->source.shards[i].file.identity;
 
 		if (st.st_dev == id->device && st.st_ino == id->inode)
@@ -64,10 +64,8 @@ bool directory_same_path(const char *a, const char *b)
 int execution_shard(struct execution *execution, size_t i, struct writer *writer,
 		    struct writer *preserved, struct err *err)
 {
-	const struct st_file *source = &execution->plan->source.shards[i].file;
-
 	if (pipeline_shard(execution->pipeline, i, writer, preserved, err))
 		return -1;
-	execution->result->bytes += source->identity.size - source->data_start;
+	execution->result->bytes += execution->plan->shards[i].input_bytes;
 	return 0;
 }

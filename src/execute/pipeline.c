@@ -157,8 +157,7 @@ static void release_row_amax(struct pipeline *pipeline, const struct band_list *
  * done. */
 static void count_rest(struct pipeline *pipeline, size_t shard, const struct band_list *list)
 {
-	const struct st_file *file = &pipeline->plan->source.shards[shard].file;
-	uint64_t rest = file->identity.size - file->data_start;
+	uint64_t rest = pipeline->plan->shards[shard].input_bytes;
 
 	for (size_t e = 0; e < list->n_extents; e++)
 		rest -= list->extents[e].input_bytes < rest ? list->extents[e].input_bytes : rest;
@@ -168,14 +167,13 @@ static void count_rest(struct pipeline *pipeline, size_t shard, const struct ban
 /* A shard may be converted again, after a pass that wrote nothing. */
 static void forget_figures(struct pipeline *pipeline, size_t shard)
 {
-	const struct selection *selection = &pipeline->plan->selection;
-	size_t end = selection_shard_begin(selection, shard + 1);
+	const struct output_shard *out = &pipeline->plan->shards[shard];
 
 	pipeline->counts = (struct quant_stats){ 0 };
 	pipeline->n_compensated = pipeline->n_moved = 0;
-	for (size_t u = selection_shard_begin(selection, shard); u < end; u++) {
-		pipeline->errors[u] = (struct error_stats){ 0 };
-		pipeline->n_changed[u] = 0;
+	for (size_t i = 0; i < out->n_tensors; i++) {
+		pipeline->errors[out->outputs[i].unit] = (struct error_stats){ 0 };
+		pipeline->n_changed[out->outputs[i].unit] = 0;
 	}
 }
 
@@ -242,14 +240,15 @@ void pipeline_figures(const struct pipeline *pipeline, size_t shard, struct figu
 	const struct selection *selection = &pipeline->plan->selection;
 	const char *name = NULL;
 	double worst = INFINITY;
-	size_t end = selection_shard_begin(selection, shard + 1);
+	const struct output_shard *out = &pipeline->plan->shards[shard];
 
 	*figures = (struct figures){ .saturated = pipeline->counts.saturated,
 				     .nonfinite = pipeline->counts.nonfinite,
 				     .n_compensated = pipeline->n_compensated,
 				     .n_moved = pipeline->n_moved };
 
-	for (size_t u = selection_shard_begin(selection, shard); u < end; u++) {
+	for (size_t i = 0; i < out->n_tensors; i = output_unit_end(out, i)) {
+		size_t u = out->outputs[i].unit;
 		const struct error_stats *error = &pipeline->errors[u];
 
 		if (pipeline->n_changed[u] && !figures->n_inexact++)

@@ -20,7 +20,7 @@ static int shard_part(const struct plan *plan, size_t shard, int n_parts)
 	uint64_t before = 0, total = 0;
 
 	for (size_t i = 0; i < plan->n_shards; i++) {
-		uint64_t size = plan->source.shards[i].file.identity.size;
+		uint64_t size = plan->shards[i].input_bytes;
 
 		if (i < shard)
 			before += size;
@@ -84,6 +84,14 @@ static int resume_unpublish(struct execution *execution, struct err *err)
 
 /* A manifest may be false: removes nothing because of it that this job would not replace.  But
  * an engine would load weights of another job with the weights of this one: they are refused. */
+static bool has_shard(const struct plan *plan, const char *name)
+{
+	for (size_t i = 0; i < plan->n_shards; i++)
+		if (!strcmp(plan->shards[i].name, name))
+			return true;
+	return false;
+}
+
 static int check_foreign(const struct execution *execution, const json_t *manifest, struct err *err)
 {
 	size_t i;
@@ -94,8 +102,7 @@ static int check_foreign(const struct execution *execution, const json_t *manife
 		const char *name = json_string_value(json_object_get(shard, "name"));
 
 		if (name && !strchr(name, '/') && destination_of(name) == DESTINATION_FILE &&
-		    !checkpoint_has_shard(&execution->plan->source, name) &&
-		    outdir_has(&execution->out, name))
+		    !has_shard(execution->plan, name) && outdir_has(&execution->out, name))
 			return err_set(err, ERR_USAGE,
 				       "'%s' contains '%s' from another job: remove it, or choose "
 				       "another output",
@@ -416,15 +423,15 @@ static void add_unit(struct buf *text, const struct plan *plan, size_t u)
 
 uint32_t resume_plan(const struct plan *plan, size_t shard)
 {
-	size_t end = selection_shard_begin(&plan->selection, shard + 1);
+	const struct output_shard *out = &plan->shards[shard];
 	struct buf text = { 0 };
 	uint32_t crc;
 
-	output_shard_header(&plan->shards[shard], &text);
+	output_shard_header(out, &text);
 	crc = crc32_gzip_refl(0, (const unsigned char *)text.data, text.len);
-	for (size_t u = selection_shard_begin(&plan->selection, shard); u < end; u++) {
+	for (size_t i = 0; i < out->n_tensors; i = output_unit_end(out, i)) {
 		text.len = 0;
-		add_unit(&text, plan, u);
+		add_unit(&text, plan, out->outputs[i].unit);
 		crc = crc32_gzip_refl(crc, (const unsigned char *)text.data, text.len);
 	}
 	buf_release(&text);

@@ -212,8 +212,7 @@ static void bands_add_output(struct band_list *list, const struct plan *plan,
 	}
 }
 
-/* Returns the source bytes for `bytes` of the output, in proportion. */
-static uint64_t source_bytes(const struct output_shard *shard, size_t output, uint64_t bytes)
+uint64_t output_source_bytes(const struct output_shard *shard, size_t output, uint64_t bytes)
 {
 	const struct output *from = &shard->outputs[output];
 
@@ -286,7 +285,7 @@ void bands_cut_shard(struct band_list *list, const struct plan *plan, size_t sha
 				.first_band = b,
 				.n_bands = 1,
 				.begin = order[i].begin + (rect->row * cols + rect->col) * size,
-				.input_bytes = source_bytes(out, order[i].output, bytes),
+				.input_bytes = output_source_bytes(out, order[i].output, bytes),
 				.scattered = rect->n_cols != cols,
 			};
 

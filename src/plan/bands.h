@@ -65,6 +65,9 @@ bool unit_needs_amax(const struct unit *unit, const struct qspec *spec,
  * elements. */
 uint64_t output_element_size(const struct output_shard *shard, size_t output);
 
+/* Returns the source bytes for `bytes` of an output, in proportion. */
+uint64_t output_source_bytes(const struct output_shard *shard, size_t output, uint64_t bytes);
+
 /* Adds the bands of converted unit u to the list, with `output` in each. */
 void bands_add_unit(struct band_list *list, const struct plan *plan, size_t u,
 		    const struct band_limits *limits, size_t output);

@@ -87,19 +87,24 @@ static int check_request(const struct plan *plan, const struct convert_params *p
 			return err_set(err, ERR_USAGE,
 				       "'%s' has %zu shards: give a directory as output, not '%s'",
 				       params->input, plan->source.n_shards, params->output);
-		if (params->part || params->part_finish || params->hashes)
+		if (params->part || params->part_finish || params->hashes || params->max_shard_size)
 			return err_set(
 				err, ERR_USAGE,
-				"options '--part' and '--manifest' require a directory as output, "
-				"not '%s'",
+				"options '--part', '--manifest' and '--max-shard-size' require a "
+				"directory as output, not '%s'",
 				params->output);
 	}
+	if (params->max_shard_size && params->preserve)
+		return err_set(err, ERR_USAGE,
+			       "options '--max-shard-size' and '--preserve-high-precision' cannot "
+			       "be combined: preserved files are as the source's");
 	return 0;
 }
 
 int plan_open(struct plan *plan, const struct convert_params *params, struct progress *progress,
 	      struct err *err)
 {
+	plan->max_shard_size = params->max_shard_size;
 	if (open_source(plan, params, progress, err) || check_request(plan, params, err))
 		return -1;
 	return 0;
@@ -217,7 +222,7 @@ static uint64_t *output_shape(struct plan *plan, const struct output_shard *shar
 struct output *plan_add(struct plan *plan, size_t u, const struct output_decl *decl)
 {
 	const struct tensor_ref *own = plan->selection.units[u].source;
-	struct output_shard *shard = &plan->shards[own->shard];
+	struct output_shard *shard = &plan->shards[plan->units[u].shard];
 	struct st_tensor tensor = { .name = decl->name,
 				    .dtype = decl->dtype,
 				    .n_dims = decl->n_dims,
@@ -281,8 +286,11 @@ void plan_begin(struct plan *plan, size_t n_units, bool preserve)
 	for (size_t i = 0; i < plan->n_shards; i++) {
 		const struct shard *source = &plan->source.shards[i];
 
-		plan->shards[i] =
-			(struct output_shard){ .name = source->name, .source = &source->file };
+		plan->shards[i] = (struct output_shard){
+			.name = source->name,
+			.source = &source->file,
+			.input_bytes = source->file.identity.size - source->file.data_start,
+		};
 		if (preserve)
 			plan->preserved[i] = plan->shards[i];
 	}
@@ -292,6 +300,7 @@ void plan_unit_begin(struct plan *plan, size_t u)
 {
 	size_t shard = plan->selection.units[u].source->shard;
 
+	plan->units[u].shard = (uint32_t)shard;
 	plan->units[u].first_output = (uint32_t)plan->shards[shard].n_tensors;
 }
 
@@ -368,6 +377,8 @@ static int shards_layout(struct plan *plan, struct err *err)
 int plan_layout(struct plan *plan, struct err *err)
 {
 	plan->totals.input_bytes = plan->source.data_bytes;
+	if (plan->max_shard_size)
+		plan_cut_shards(plan);
 	if (shards_layout(plan, err) || plan_index(plan, err))
 		return -1;
 	return 0;
@@ -379,6 +390,9 @@ int plan_finish(struct plan *plan, struct progress *progress, struct err *err)
 				   plan->files.index_size + DISK_SLACK;
 	if (add_auxiliary(plan, err))
 		return -1;
+	if (plan->max_shard_size)
+		json_object_set_new(plan->options, "max_shard_size",
+				    json_integer((json_int_t)plan->max_shard_size));
 	progress_begin(progress, PROGRESS_WORK, plan->totals.input_bytes);
 	return 0;
 }

@@ -49,8 +49,9 @@ struct convert_params {
 
 	bool exact; /* --exact: change no value of a low-bit weight, or make nothing */
 	bool restart;
-	bool hashes; /* --manifest: SHA-256 of every input and output file */
-	int part;    /* I of --part I/N, from 1; 0: everything */
+	bool hashes;		 /* --manifest: SHA-256 of every input and output file */
+	uint64_t max_shard_size; /* bytes of an output file's tensors; 0: files as the source's */
+	int part;		 /* I of --part I/N, from 1; 0: everything */
 	int n_parts;
 	/* --part finish: write only index, config and auxiliary files, after every shard is
 	 * there */
@@ -84,13 +85,14 @@ struct output {
 };
 
 struct output_shard {
-	const char *name;	      /* as the input's */
-	const struct st_file *source; /* the input's */
+	const char *name;	      /* as the input's, unless plan.max_shard_size is set */
+	const struct st_file *source; /* the input's, or that of its first tensor */
 	size_t n_tensors;
 	struct st_tensor *tensors; /* with offsets; by unit, codes before scale */
 	struct output *outputs;	   /* contents of each tensor; NULL for preserved sources */
 	uint64_t header_size;	   /* bytes of output_shard_header() */
 	uint64_t data_size;	   /* bytes after the header */
+	uint64_t input_bytes;	   /* of the source's tensors: its share of totals.input_bytes */
 };
 
 /* Indices have 32 bits here: a plan has one plan_unit for each of perhaps a million units. */
@@ -99,7 +101,8 @@ struct output_shard {
 /* The plan's part of a unit of the selection. */
 struct plan_unit {
 	const struct qspec *spec; /* its own, or the plan's */
-	uint32_t first_output;	  /* in the shard of its source; the others follow */
+	uint32_t shard;		  /* of its outputs */
+	uint32_t first_output;	  /* in that shard; the others follow */
 	uint32_t preserved;	  /* index of its source in the preserved shard's tensors */
 	uint32_t next_in_group;	  /* the next unit of its scale group, or NO_UNIT */
 	float input_scale_inv;	  /* with static_input */
@@ -176,8 +179,9 @@ struct plan {
 	struct plan_caches caches;
 	struct arena texts; /* names and shapes of outputs, and specs */
 
+	uint64_t max_shard_size; /* bytes; 0: one output shard per source shard */
 	size_t n_shards;
-	struct output_shard *shards;	/* one per source shard */
+	struct output_shard *shards;
 	struct output_shard *preserved; /* the sources of quantized units; NULL: not requested */
 	struct plan_totals totals;
 	struct plan_texts files;
@@ -239,6 +243,14 @@ void plan_keep(struct plan *plan, size_t u);
 
 /* Adds a tensor to a shard; its name and shape must outlive the plan. */
 void output_shard_add(struct output_shard *shard, const struct st_tensor *tensor);
+
+/* shard_size.c: lays the outputs into files of at most plan.max_shard_size bytes of tensors, as
+ * Hugging Face's split_torch_state_dict_into_shards() does; the outputs of a unit stay together. */
+void plan_cut_shards(struct plan *plan);
+
+/* Returns the place of the first output after i, in a shard with outputs, that is of another unit:
+ * for (i = 0; i < n_tensors; i = output_unit_end(shard, i)) */
+size_t output_unit_end(const struct output_shard *shard, size_t i);
 
 /* Computes places, headers, index sizes and byte counts.  ERR_INPUT if two outputs have one
  * name. */

@@ -145,7 +145,8 @@ static int spread(struct source *source, const struct plan *plan, const struct b
 		  float *values, char *data, struct err *err)
 {
 	const struct unit *unit = &plan->selection.units[band->unit];
-	const struct output *output = &plan->shards[unit->source->shard].outputs[band->output];
+	const struct output *output =
+		&plan->shards[plan->units[band->unit].shard].outputs[band->output];
 	const struct weight_scale *from = &unit->source_scale;
 	const struct tile to = plan->units[band->unit].spec->tile;
 	uint64_t cols = tile_count(unit->cols, to.cols),
@@ -190,7 +191,7 @@ int rescale_band(struct source *source, const struct plan *plan, const struct ba
 		 const struct source_buffers *buffers, void *data, struct err *err)
 {
 	const struct unit *unit = &plan->selection.units[band->unit];
-	const struct output_shard *shard = &plan->shards[unit->source->shard];
+	const struct output_shard *shard = &plan->shards[plan->units[band->unit].shard];
 	const struct output *output = &shard->outputs[band->output];
 	const struct weight_scale *from = &unit->source_scale;
 	bool of_weight = output->source == from->scale;

@@ -59,7 +59,7 @@ static struct input_cast cast_of(const struct plan *plan, size_t u)
 /* Returns the bytes of the outputs of unit u. */
 static uint64_t output_size(const struct plan *plan, size_t u)
 {
-	const struct output_shard *shard = &plan->shards[plan->selection.units[u].source->shard];
+	const struct output_shard *shard = &plan->shards[plan->units[u].shard];
 	uint64_t size = 0;
 
 	for (size_t i = plan->units[u].first_output;

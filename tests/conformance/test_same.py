@@ -3,6 +3,7 @@
 run twice, and after kill -9 at any moment."""
 import contextlib
 import hashlib
+import json
 import pathlib
 import random
 import shutil
@@ -10,12 +11,17 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+
+from huggingface_hub import split_state_dict_into_shards_factory
+from safetensors import deserialize
 
 from cases import Case, plain, ragged
 from harness import FP8CONV, SMALL, finish, quantize, real_model, report, run, sample, scratch, silence
 
 CASES = [next(ragged()), plain("channelwise", "compressed-tensors"), plain("current", "compressed-tensors"),
          plain("mxfp8", "hf")]
+LAID = replace(CASES[0], options=("--max-shard-size", "20MB"))
 KILLS = 12
 
 
@@ -134,11 +140,43 @@ def kill_once(source: pathlib.Path, out: pathlib.Path, case: Case, delay: float)
         return process.returncode == -signal.SIGKILL
 
 
+def laid(source: pathlib.Path, case: Case, limit: int) -> Iterator[str]:
+    """--max-shard-size: the files of huggingface_hub's rule, where a weight and its scales are one; else nothing changes."""
+    arguments = [*case.arguments(), "--max-shard-size", str(limit)]
+    units = json.loads(run("quantize", source, "-o", "out", *arguments, "--dry-run", "--json").stdout)["tensors"]
+    with scratch() as tmp:
+        yield from silence(quantize(source, tmp / "whole", *case.arguments()))
+        yield from silence(quantize(source, tmp / "out", *arguments))
+        whole, found, files = tensors(tmp / "whole"), tensors(tmp / "out"), places(tmp / "out")
+        if whole != found:
+            yield f"{limit}: other tensors"
+        sizes = {unit["name"]: sum(len(whole[output["name"]][-1]) for output in unit["outputs"]) for unit in units}
+        split = split_state_dict_into_shards_factory(sizes, get_storage_size=lambda size: size, max_shard_size=limit,
+                                                     filename_pattern="model{suffix}.safetensors")
+        wanted = {output["name"]: split.tensor_to_filename[unit["name"]] for unit in units for output in unit["outputs"]}
+        yield from differences(f"files of {limit} bytes", files, wanted)
+        index = tmp / "out/model.safetensors.index.json"
+        if len(set(files.values())) > 1 and json.loads(index.read_text())["weight_map"] != wanted:
+            yield f"{limit}: another index"
+        yield from silence(run("verify", tmp / "out", "--source", source, "--quiet"))
+
+
+def places(folder: pathlib.Path) -> dict[str, str]:
+    return {name: path.name for path in folder.glob("*.safetensors") for name, _ in deserialize(path.read_bytes())}
+
+
+def tensors(folder: pathlib.Path) -> dict[str, tuple]:
+    return {name: (tensor["dtype"], tensor["shape"], bytes(tensor["data"])) for path in folder.glob("*.safetensors")
+            for name, tensor in deserialize(path.read_bytes())}
+
+
 def main() -> None:
     for name in SMALL:
         if folder := sample(name):
             for case in CASES:
                 report(f"same bytes {name}: {case}", every_way(folder, case))
+            for limit in (1, 20_000, 33_000, 10**9):
+                report(f"files of {limit} bytes {name}", laid(folder, CASES[1], limit))
     if folder := sample("tiny-llama"):
         for case in CASES:
             report(f"stream tiny-llama: {case}", streamed(folder, case))
@@ -150,6 +188,10 @@ def main() -> None:
     report(f"run twice smollm2 in 3 files: {CASES[0]}", twice(three, CASES[0]))
     for case in CASES[1:3]:
         report(f"in parts smollm2 in 3 files: {case}", in_parts(three, case))
+    for limit in (10**6, 20_000_000):
+        report(f"files of {limit} bytes smollm2 in 3 files", laid(three, CASES[1], limit))
+    report("in parts smollm2, files of 20 MB", in_parts(one, LAID))
+    report("kill -9 smollm2, files of 20 MB", killed(one, LAID, len(CASES)))
     finish()
 
 

@@ -114,3 +114,54 @@ for rank in 0 1; do
 done
 wait
 same wanted out
+
+# --max-shard-size: the files have other names and the same tensors, for all commands; the size is part of the job.
+need "$SAMPLES/tiny-llama"
+mkdir ../sizes
+cd ../sizes
+"$FP8CONV" quantize "$SAMPLES/tiny-llama" -o out --max-shard-size 0.1MB --quiet
+[ "$(echo out/*.safetensors | wc -w)" = 9 ] || ls out
+[ -e out/model-00009-of-00009.safetensors ] || ls out
+"$FP8CONV" verify out --source "$SAMPLES/tiny-llama" --quiet
+# Decimal, as Hugging Face's libraries read it, unless the unit is KiB; nothing is done again.
+snapshot out >before
+for size in 100000 100K 100kb 0.1MB 0.0001G 97.65625KiB 0.0000001TB; do
+	"$FP8CONV" quantize "$SAMPLES/tiny-llama" -o out --max-shard-size $size --quiet
+done
+snapshot out | cmp - before
+fails 2 " quantize: 'out' holds the output of another job: option 'max_shard_size' differs *" \
+	quantize "$SAMPLES/tiny-llama" -o out --max-shard-size 100KiB
+fails 2 " quantize: 'out' contains 'model-00001-of-00009.safetensors' from another job: *" \
+	quantize "$SAMPLES/tiny-llama" -o out --restart
+rm out/model-00004-of-00009.safetensors
+"$FP8CONV" quantize "$SAMPLES/tiny-llama" -o out --max-shard-size 100KB --quiet
+"$FP8CONV" quantize "$SAMPLES/tiny-llama" -o out --max-shard-size 100KB --restart --quiet
+for part in 3 1 2; do
+	"$FP8CONV" quantize "$SAMPLES/tiny-llama" -o parts --max-shard-size 100KB --quiet --part $part/3
+done
+same out parts
+"$FP8CONV" quantize "$SAMPLES/tiny-llama" -o whole --quiet
+"$FP8CONV" quantize "$SAMPLES/tiny-llama" -o one --max-shard-size 1TB --quiet
+same whole one
+"$FP8CONV" dequantize out -o values --max-shard-size 200KB --quiet
+"$FP8CONV" dequantize whole -o wanted --quiet
+"$FP8CONV" repack out -o repacked --format compressed-tensors --max-shard-size 1GB --quiet
+"$FP8CONV" repack whole -o rewhole --format compressed-tensors --quiet
+cmp repacked/model.safetensors rewhole/model.safetensors
+"$FP8CONV" dequantize values -o x --quiet 2>&1 | grep -q 'nothing to dequantize' || echo "values has FP8 weights"
+"$FP8CONV" quantize values -o twice --max-shard-size 1GB --quiet
+"$FP8CONV" quantize wanted -o twice-whole --quiet
+cmp twice/model.safetensors twice-whole/model.safetensors
+[ "$("$FP8CONV" quantize values -o x -n --max-shard-size 100KB | grep ^files)" = 'files     9' ] || echo "the plan has other files"
+"$FP8CONV" report out -o card --quiet
+grep -q -- '--max-shard-size 100000' card/README.md || cat card/README.md
+# The word before the numbers stays, where all names have it.
+mkdir mistral
+cp "$SAMPLES/tiny-llama/config.json" mistral
+ln -s "$SAMPLES/tiny-llama/model.safetensors" mistral/consolidated.safetensors
+"$FP8CONV" quantize mistral/consolidated.safetensors -o out2 --max-shard-size 500KB --quiet
+[ -e out2/consolidated-00002-of-00003.safetensors ] || ls out2
+fails 2 " quantize: options '--part', '--manifest' and '--max-shard-size' require a directory as output, not 'x.safetensors'" \
+	quantize "$SAMPLES/tiny-llama" -o x.safetensors --max-shard-size 1GB
+fails 2 " quantize: options '--max-shard-size' and '--preserve-high-precision' cannot be combined: *" \
+	quantize "$SAMPLES/tiny-llama" -o x --max-shard-size 1GB --preserve-high-precision kept

@@ -14,6 +14,7 @@ done
 size='not a size (bytes, or a number with K, M, G or T: 512M, 1.5G)'
 for bad in 0 0K 0KB -1 16384T 1TBB 1B 1iB 1Ki 1KBB 1kib2 1.5 1,5G 0x10 0x1p4 inf nan .5G M '' ' 1M' '1 M' 1MM 17179869184G 18446744073709551616 99999999999999999999999; do
 	value --max-memory "$bad" "$size"
+	value --max-shard-size "$bad" "$size"
 done
 value --target vlm "not one of vllm, sglang, trtllm, transformers (did you mean 'vllm'?)"
 value --target llama.cpp 'not one of vllm, sglang, trtllm, transformers'
