@@ -9,7 +9,18 @@
 
 void data_print_notes(const struct dataset *data, const struct model *model)
 {
-	size_t n_towers = model_count_towers(model);
+	size_t n_towers = model_count_towers(model), longest = 0;
+
+	for (size_t i = 0; i < data->n; i++)
+		longest = data->sequences[i].len > longest ? data->sequences[i].len : longest;
+	if (model->max_positions && longest > model->max_positions)
+		message_note("a sequence of %zu tokens is longer than max_position_embeddings of "
+			     "config.json (%zu): the model may not know the positions after it",
+			     longest, model->max_positions);
+	if (data->n_twice)
+		message_note("%zu document%s the token that the tokenizer puts before a text "
+			     "twice: leave it out of the text",
+			     data->n_twice, data->n_twice == 1 ? " begins with" : "s begin with");
 
 	if (data->n_chats)
 		message_note("the model's chat template was not applied to messages: see \"Chat "

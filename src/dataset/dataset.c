@@ -82,6 +82,8 @@ int dataset_add_text(const struct dataset_reader *reader, const char *text, size
 				"the tokenizer produced token id %u, which is outside the range of "
 				"the model (0 to %zu)",
 				ids->ids[i], params->vocab_size - 1);
+	reader->data->n_twice +=
+		tokenizer_repeats(params->tokenizer, ids->ids + begin, ids->n - begin);
 	return check_count(reader->data, err);
 }
 
@@ -310,6 +312,7 @@ int dataset_append(struct dataset *data, struct dataset *from, struct err *err)
 		data->sequences[data->n++] = moved;
 	}
 	data->n_chats += from->n_chats;
+	data->n_twice += from->n_twice;
 	if (!data->invalid_name) {
 		data->invalid_name = from->invalid_name;
 		data->invalid_byte = from->invalid_byte;

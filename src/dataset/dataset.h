@@ -45,6 +45,7 @@ struct dataset {
 	struct dataset_sequence *sequences;
 	size_t n;	/* at least 1 */
 	size_t n_chats; /* documents that were made of messages, without a chat template */
+	size_t n_twice; /* documents that begin with the tokenizer's first special token twice */
 	/* the first text that is not UTF-8, and the offset of its first invalid byte; else NULL */
 	char *invalid_name;
 	size_t invalid_byte;

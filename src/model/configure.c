@@ -59,6 +59,7 @@ static int configure_sizes(struct model *model, const struct model_config *confi
 	if (!model->n_layers)
 		model->n_layers = size[CONFIG_LAYERS];
 	model->vocab_size = size[CONFIG_VOCAB_SIZE];
+	model->max_positions = fact_count(facts, "max_position_embeddings", 0);
 	if (model->n_layers > model->checkpoint->n_tensors)
 		return err_set(
 			err, ERR_INPUT, "config.json has %zu layers, but '%s' has only %zu tensors",

@@ -334,6 +334,7 @@ struct model {
 	const char *advice; /* of model_open() */
 	bool first_expert;  /* of model_check(): of matrices of experts, only the first are found */
 	size_t hidden, n_layers, n_heads, vocab_size;
+	size_t max_positions; /* that the model was made for; 0: unknown */
 	/* of layers for which config.json states no others; layer_ref has each layer's */
 	size_t n_kv_heads;
 	size_t head_dim;     /* of q and k */

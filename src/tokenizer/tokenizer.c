@@ -239,6 +239,13 @@ static int encode_text(struct encoding *encoding, const char *text, size_t len, 
 	return encode_around(encoding, &encoding->tokenizer->added.raw, range, encode_raw, err);
 }
 
+bool tokenizer_repeats(const struct tokenizer *tokenizer, const uint32_t *ids, size_t n)
+{
+	size_t n_before = tokenizer->post.before.n;
+
+	return n_before && n > n_before && ids[n_before] == ids[0];
+}
+
 static void add_all(struct token_ids *out, const struct token_ids *list)
 {
 	for (size_t i = 0; i < list->n; i++)

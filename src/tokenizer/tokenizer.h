@@ -48,6 +48,10 @@ struct tokenizer_text {
 int tokenizer_encode(const struct tokenizer *tokenizer, const struct tokenizer_text *text,
 		     struct token_ids *out, struct err *err);
 
+/* Does a text of these ids, with the post-processor's, have the first special token twice, because
+ * the text itself begins with its name? */
+bool tokenizer_repeats(const struct tokenizer *tokenizer, const uint32_t *ids, size_t n);
+
 /* Returns the largest id that tokenizer_encode() can give, plus 1. */
 size_t tokenizer_vocab_size(const struct tokenizer *tokenizer);
 

@@ -81,3 +81,23 @@ for dtype in f32 f16 bf16; do
 done
 "$FP8CONV" calibrate fp8 --data ids.jsonl -o fp8.amax --quiet
 "$FP8CONV" inspect fp8.amax | cut -f 1,5 | cmp - f32.table
+
+python3 -c 'print(*range(513))' | sed 's/ /, /g; s/.*/{"input_ids": [&]}/' >long.jsonl
+"$FP8CONV" calibrate "$model" --data long.jsonl --passes 1 --dry-run >out 2>err
+echo "$note a sequence of 513 tokens is longer than max_position_embeddings of config.json (512): the model may not know the positions after it" | cmp - err
+# A tokenizer that puts a token before a text whose name the text begins with too.
+mkdir bos
+cp "$model"/*.safetensors "$model"/config.json bos
+python3 - "$model" <<'END'
+import json, sys
+tokenizer = json.load(open(sys.argv[1] + "/tokenizer.json"))
+token = tokenizer["added_tokens"][0]
+name, post = token["content"], tokenizer["post_processor"]
+post["single"].insert(0, {"SpecialToken": {"id": name, "type_id": 0}})
+post["special_tokens"] = {name: {"id": name, "ids": [token["id"]], "tokens": [name]}}
+json.dump(tokenizer, open("bos/tokenizer.json", "w"))
+for text in name + "one", "one" + name:
+    print(json.dumps({"text": text}), file=open("bos.jsonl", "a"))
+END
+"$FP8CONV" calibrate bos --data bos.jsonl --seq-len 1 --passes 4 --dry-run >out 2>err
+echo "$note 1 document begins with the token that the tokenizer puts before a text twice: leave it out of the text" | cmp - err
