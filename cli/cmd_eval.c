@@ -115,7 +115,8 @@ static int job_run(const struct eval_plan *plan, const struct settings *settings
 		report(settings, &(struct eval_report){ .params = &settings->params,
 							.plan = plan,
 							.result = &result,
-							.seconds = process_now() - began });
+							.seconds = process_now() - began,
+							.is_json = settings->run.json });
 	rc = settings->max_kld > 0 && !(result.quality.of[QUALITY_KLD].value <= settings->max_kld);
 	if (rc && ranks_print(&settings->ranks))
 		fprintf(program.err, "fp8conv eval: the mean KLD is %.6f, above --max-kld %g\n",

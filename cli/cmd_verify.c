@@ -66,7 +66,7 @@ static void report(const struct settings *settings, const struct verification *v
 	if (run->verbose && !run->json)
 		verification_print_checked(verification, has_source);
 	if (!run->quiet && program_on_terminal(STDERR_FILENO))
-		verification_print_verdict(verification, has_source);
+		verification_print_verdict(verification, &settings->params);
 }
 
 static int verify(const struct settings *settings, struct err *err)

@@ -90,7 +90,7 @@ void history_print_next(const char *model, const char *history)
 {
 	struct buf text = { 0 };
 
-	buf_puts(&text, "quantize ");
+	buf_puts(&text, "fp8conv quantize ");
 	path_put(&text, model);
 	buf_puts(&text, " -o DIR --recipe delayed --calibration ");
 	path_put(&text, history);
@@ -105,7 +105,7 @@ static void ranks_print_next(const struct calibrate_params *params)
 	char *output = xstrndup(params->output, n);
 	struct buf text = { 0 };
 
-	buf_puts(&text, "merge --ranks ");
+	buf_puts(&text, "fp8conv merge --ranks ");
 	path_put(&text, output);
 	buf_printf(&text, ".*-of-%d -o ", params->n_ranks);
 	path_put(&text, output);

@@ -113,7 +113,7 @@ void choice_print_next(const struct choice *choice, const char *model, const cha
 	struct buf text = { 0 };
 
 	path_print_output(output);
-	buf_puts(&text, "quantize ");
+	buf_puts(&text, "fp8conv quantize ");
 	path_put(&text, model ? model : "MODEL");
 	buf_puts(&text, " -o DIR");
 	job_option_put(&text, "recipe", choice_word(choice, 0));

@@ -38,10 +38,15 @@ static void by_recipe(const struct plan *plan, struct buf *text)
 
 static void sizes(const struct conversion_report *report, struct buf *text)
 {
-	units_size(text, report->plan->totals.input_bytes);
+	const struct plan_totals *totals = &report->plan->totals;
+
+	units_size(text, totals->input_bytes);
 	buf_puts(text, " in, ");
-	units_size(text, report->plan->totals.output_bytes);
+	units_size(text, totals->output_bytes);
 	buf_puts(text, " out");
+	if (totals->input_bytes)
+		buf_printf(text, " (%.0f %%)",
+			   100 * (double)totals->output_bytes / (double)totals->input_bytes);
 }
 
 static void speed(const struct conversion_report *report, struct buf *text)
@@ -69,7 +74,7 @@ static void print_next(const struct conversion_report *report)
 	}
 	if (report->plan->dtype)
 		return;
-	buf_puts(&text, "verify ");
+	buf_puts(&text, "fp8conv verify ");
 	path_put(&text, params->output);
 	if (plan_quantizes(report->plan) && strcmp(params->input, "-") != 0) {
 		buf_puts(&text, " --source ");

@@ -8,6 +8,7 @@
 
 #include "cli/print/data.h"
 #include "cli/print/json.h"
+#include "cli/print/path.h"
 #include "cli/print/table.h"
 #include "cli/print/wrap.h"
 #include "cli/process.h"
@@ -123,6 +124,31 @@ void eval_report_text(const struct eval_report *report)
 		print_layers(report->result);
 }
 
+/* Prints the numbers that decide, in one line, and the next command. */
+static void print_answer(const struct eval_report *report)
+{
+	const struct eval_params *params = report->params;
+	const struct estimate *of = report->result->quality.of;
+	struct buf text = { 0 };
+
+	fprintf(program.err, "perplexity %.4g", of[QUALITY_PERPLEXITY].value);
+	if (!report->result->quality.has_source) {
+		fputc('\n', program.err);
+		return;
+	}
+	fprintf(program.err, " (source %.4g, %+.1f %%), KLD %.3g, same top token %.1f %%\n",
+		of[QUALITY_SOURCE_PERPLEXITY].value, 100 * (of[QUALITY_RATIO].value - 1),
+		of[QUALITY_KLD].value, of[QUALITY_SAME_TOP].value);
+	buf_puts(&text, "fp8conv report ");
+	path_put(&text, params->input);
+	buf_puts(&text, " --source ");
+	path_put(&text, params->source);
+	buf_puts(&text, report->is_json ? " --eval E.json -o " : " -o ");
+	path_put(&text, params->input);
+	path_print_next(text.data);
+	buf_release(&text);
+}
+
 void eval_report_summary(const struct eval_report *report)
 {
 	uint64_t n = report->plan->sweep.n_tokens;
@@ -130,6 +156,7 @@ void eval_report_summary(const struct eval_report *report)
 	fprintf(program.err, "tokens     %" PRIu64 ", %.0f per second\n", n,
 		(double)n / report->seconds);
 	data_print_time(report->seconds);
+	print_answer(report);
 }
 
 /* Adds the numbers; an object has those that follow each other. */

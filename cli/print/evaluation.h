@@ -16,13 +16,14 @@ struct eval_report {
 	const struct eval_plan *plan;
 	const struct eval_result *result;
 	double seconds;
+	bool is_json;
 };
 
 /* Print the result on standard output. */
 void eval_report_text(const struct eval_report *report);
 void eval_report_json(const struct eval_report *report);
 
-/* Prints what the run took, on standard error. */
+/* Prints what the run took, the numbers that decide and the next command, on standard error. */
 void eval_report_summary(const struct eval_report *report);
 
 #endif

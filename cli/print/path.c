@@ -84,13 +84,12 @@ void path_print_command(FILE *stream, const char *command, size_t column, size_t
 
 void path_print_next(const char *command)
 {
-	static const char head[] = "next       fp8conv ";
 	struct buf text = { 0 };
 
 	buf_puts(&text, command);
 	text_sanitize(text.data);
-	fputs(head, program.err);
-	path_print_command(program.err, text.data, sizeof head - 1, NEXT_INDENT,
+	fputs("next       ", program.err);
+	path_print_command(program.err, text.data, NEXT_INDENT - 2, NEXT_INDENT,
 			   program_on_terminal(STDERR_FILENO) ? wrap_columns(STDERR_FILENO)
 							      : SIZE_MAX);
 	buf_release(&text);

@@ -21,7 +21,7 @@ void path_print_output(const char *path);
 void path_print_command(FILE *stream, const char *command, size_t column, size_t indent,
 			size_t columns);
 
-/* Prints the line "next  fp8conv COMMAND" on standard error, as path_print_command(). */
+/* Prints the line "next  COMMAND" on standard error, as path_print_command(). */
 void path_print_next(const char *command);
 
 #endif

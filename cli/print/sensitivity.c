@@ -210,7 +210,7 @@ static void print_next(const struct sensitivity_report *report)
 {
 	struct buf text = { 0 };
 
-	buf_puts(&text, "sensitivity");
+	buf_puts(&text, "fp8conv sensitivity");
 	job_option_put(&text, "from", report->params->output);
 	buf_puts(&text, " --budget 10% -o KEEP");
 	path_print_next(text.data);

@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "cli/print/low_bit.h"
+#include "cli/print/path.h"
 #include "cli/program.h"
 #include "source/fp8_source.h"
 #include "cli/print/message.h"
@@ -149,10 +150,26 @@ void verification_print_checked(const struct verification *verification, bool ha
 	}
 }
 
-void verification_print_verdict(const struct verification *verification, bool has_source)
+/* Prints the command that measures the checkpoint. */
+static void print_next(const struct verify_params *params)
+{
+	struct buf text = { 0 };
+
+	buf_puts(&text, "fp8conv eval ");
+	path_put(&text, params->input);
+	buf_puts(&text, " --source ");
+	path_put(&text, params->source);
+	buf_puts(&text, " --data FILE");
+	path_print_next(text.data);
+	buf_release(&text);
+}
+
+void verification_print_verdict(const struct verification *verification,
+				const struct verify_params *params)
 {
 	const struct compensated_report *compensated = &verification->compensated;
 	size_t n = verification->problems.n;
+	bool has_source = params->source;
 
 	if (n)
 		fprintf(program.err, "%zu problem%s in %zu tensors, %zu FP8 weights\n", n,
@@ -170,4 +187,6 @@ void verification_print_verdict(const struct verification *verification, bool ha
 			"%.1f dB\n",
 			100 * (double)compensated->n_moved / (double)compensated->n_codes,
 			compensated->sqnr, compensated->own_sqnr);
+	if (!n && has_source)
+		print_next(params);
 }

@@ -17,7 +17,9 @@ void verification_print_checked(const struct verification *verification, bool ha
 /* Prints a line on standard error for each note. */
 void verification_print_notes(const struct verification *verification);
 
-/* Prints one line on standard error: "OK" or the number of problems, and what was checked. */
-void verification_print_verdict(const struct verification *verification, bool has_source);
+/* Prints one line on standard error: "OK" or the number of problems, and what was checked; and the
+ * next command for what is in order. */
+void verification_print_verdict(const struct verification *verification,
+				const struct verify_params *params);
 
 #endif

@@ -12,7 +12,8 @@ printf '{"input_ids": [1, 2, 3, 4, 5, 6, 7, 8]}\n{"input_ids": [8, 7, 6, 5]}\n' 
 "$FP8CONV" eval out --data ids.jsonl --verbose >text 2>err
 diff plain text
 grep -qx 'tokens     12, [0-9]* per second' err && grep -qx 'time       .*, peak memory [0-9]* MiB' err &&
-	[ "$(wc -l <err)" = 2 ] || cat err
+	[ "$(sed -n 3p err)" = "perplexity $(sed -n 's/^Mean PPL(Q) *//p' plain | awk '{ printf "%.4g", $1 }')" ] &&
+	[ "$(wc -l <err)" = 3 ] || cat err
 "$FP8CONV" eval out --data ids.jsonl --verbose --quiet >text 2>err
 [ -s err ] && cat err
 for options in "" --dry-run; do

@@ -77,7 +77,7 @@ python3 "$CLI/terminal.py" "$FP8CONV" quantize "$in" -o c --quiet
 #1> ./original/params.json
 #1> ./tokenizer_config.json
 #1> tensors    26 blockwise, 12 kept
-#1> size       921 kB in, 495 kB out
+#1> size       921 kB in, 495 kB out (54 %)
 #1> time
 #1> worst SQNR N dB, TENSOR
 #1> saturated  0 values

@@ -19,7 +19,7 @@ def show(*arguments, status=0, columns=80):
         print(*arguments, "ended with", terminal.status, "not", status)
     lines = terminal.display()[1:]
     for line in lines:
-        if re.search(r"\d%|\[=|\x1b", line) and "--" not in line:
+        if re.search(r"^ *\d+%|\[=|\x1b", line) and "--" not in line:
             print(*arguments, "left on the screen:", line)
     return lines
 
@@ -30,7 +30,7 @@ def expect(what, lines, patterns):
         print(what, "shows:", *lines, sep="\n  ")
 
 
-summary = [r"tensors    26 blockwise, 12 kept", r"size       921 kB in, 495 kB out", r"time       .*, peak memory \d+ MiB",
+summary = [r"tensors    26 blockwise, 12 kept", r"size       921 kB in, 495 kB out \(54 %\)", r"time       .*, peak memory \d+ MiB",
            r"worst SQNR \d\d\.\d\d dB, model\..*", r"saturated  0 values"]
 place = [r"output     out"]
 
@@ -49,7 +49,14 @@ expect("dequantize", show("dequantize", "out", "-o", "it's", "--dtype", "bf16"),
        [r"tensors    26 bf16, .* kept", r"size .*", r"time .*", r"output     'it'\\''s'"])
 expect("verify", show("verify", "out"), [r"OK: 64 tensors, 26 FP8 weights; names, types, shapes, config, scales, codes"])
 expect("verify --source", show("verify", "out", "--source", "m"),
-       [r"OK: 64 tensors, 26 FP8 weights; every scale and code compared with the source"])
+       [r"OK: 64 tensors, 26 FP8 weights; every scale and code compared with the source",
+        r"next       fp8conv eval out --source m --data FILE"])
+expect("eval", show("eval", "out", "--source", "m", "--data", "text.txt", "--seq-len", "16", "--passes", "4")[-4:],
+       [r"tokens     64, \d+ per second", r"time .*",
+        r"perplexity \d+\.?\d* \(source \d+\.?\d*, [-+]\d+\.\d %\), KLD 0\.\d+, same top token \d+\.\d %",
+        r"next       fp8conv report out --source m -o out"])
+expect("eval without a source", show("eval", "m", "--data", "text.txt", "--seq-len", "16", "--passes", "4")[-1:], [r"perplexity \d+\.?\d*"])
+expect("report", show("report", "out", "-o", "out")[-1:], [r"next       hf upload ORG/NAME out"])
 expect("verify with problems", show("verify", "dense", status=1)[-1:], [r"1 problem in 38 tensors, 0 FP8 weights"])
 expect("verify --quiet", show("verify", "out", "--quiet"), [])
 expect("calibrate", show("calibrate", "dense", "--data", "text.txt", "--seq-len", "16", "--passes", "2", "--min-tokens", "1", "-o", "s.amax"),
