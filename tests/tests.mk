@@ -142,7 +142,7 @@ fuzz: deps
 		SANITIZE=fuzzer-no-link,address,undefined
 	@BUILD=build/fuzz SECONDS=$(SECONDS) MERGE=$(MERGE) sh tests/fuzz/run.sh $(TARGETS)
 
-## make bench        every figure of the README, as a ratio to a limit measured in the same run
+## make bench        the figures of bench/README.md, as ratios to limits measured in the same run
 .PHONY: bench
 bench: deps
 	@$(MAKE) --no-print-directory all $(patsubst %.c,$(BUILD)/%,$(wildcard bench/*.c)) \
