@@ -135,17 +135,24 @@ help:
 	@sed -n 's/^## //p' Makefile tests/tests.mk packaging/packaging.mk
 
 ## make              build build/fp8conv (MPI=1: with Open MPI, for --ranks mpi)
-## make demo         install what is missing, build, quantize a small model and show the result
+## make release      the same with all processors, for every kind of GPU
+## make demo         install what is missing, build for the GPU that is here, convert and measure a small model
 ## make check        the same set-up, then the tests
 ## make deps         install what building and testing need (Debian, Ubuntu), or name it (elsewhere)
 ## make clean        remove build/
-.PHONY: deps demo check clean
+.PHONY: deps release demo check clean
 deps:
 	@CC="$(CC)" sh deps.sh $(EXTRA)
 
+release:
+	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)) all
+
+# GPU code for the GPUs that are here: of a compute capability that is not in SM, for the first one of its generation.
+GPUS_HERE = $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | sed 's/\.//; /89/!s/.$$/0/')
+SM_HERE   = $(filter $(GPUS_HERE) $(GPUS_HERE:%=%a),$(SM))
 demo: deps
-	@$(MAKE) --no-print-directory all
-	@FP8CONV=$(BUILD)/fp8conv sh tests/demo.sh
+	@FP8CONV=$(BUILD)/fp8conv sh tests/demo.sh -j$(shell nproc) BUILD=$(BUILD) \
+		$(if $(filter command,$(firstword $(origin CUDA))),,$(if $(SM_HERE),SM="$(SM_HERE)" PTX=,CUDA=0))
 
 check: deps
 	@$(MAKE) --no-print-directory all $(UNIT) $(SIMT) $(BUILD)/simt/fp8conv $(FUZZ) \

@@ -1,31 +1,59 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# `make demo`: the main job on a small, really trained model.
+# `make demo`: builds, with a line a second, then does the whole job on a small, really trained model.
+#
+# demo.sh ARGUMENT...: the arguments of `make all`.  FP8CONV: the program that it makes.
 set -eu
 cd "$(dirname "$0")/.."
 model=sample_checkpoints/tiny-llama
 out=build/demo
+log=build/demo.log
 rm -rf "$out"
 mkdir -p "$out"
 
-# Commands are bold on a terminal.
-bold= plain=
-[ ! -t 1 ] || bold=$(printf '\033[1m') plain=$(printf '\033[0m')
+# Commands are bold on a terminal, where a line of the build is written over the one before.
+bold='' plain='' end='\n'
+[ ! -t 1 ] || bold=$(printf '\033[1m') plain=$(printf '\033[0m') end='\r'
+
+build() {
+	total=$(make -n all "$@" 2>"$log" | grep -cE 'echo "  (CC|NVCC) ' || true)
+	make all "$@" >"$log" 2>&1 &
+	job=$!
+	trap 'kill "$job" 2>/dev/null; exit 130' INT TERM
+	while kill -0 "$job" 2>/dev/null; do
+		[ "$total" -eq 0 ] || printf "building: %s of %s files$end" "$(grep -cE '^  (CC|NVCC)' "$log")" "$total"
+		sleep 1
+	done
+	trap - INT TERM
+	wait "$job" || {
+		tail -n 30 "$log"
+		exit 1
+	}
+	printf 'built %s\n' "$FP8CONV"
+}
 
 say() {
 	printf '\n%s$ %s%s\n' "$bold" "$*" "$plain"
 	"$@"
 }
 
-# show COMMAND...: of its output, the weight of one module and its scale.
-show() {
-	printf '\n%s$ %s | grep layers.0.self_attn.q_proj%s\n' "$bold" "$*" "$plain"
-	"$@" | grep layers.0.self_attn.q_proj
-}
+build "$@"
+say "$FP8CONV" quantize "$model" -o "$out/fp8" --target vllm --verbose
+printf '\n%s$ %s inspect %s | grep layers.0.self_attn.q_proj%s\n' "$bold" "$FP8CONV" "$out/fp8" "$plain"
+"$FP8CONV" inspect "$out/fp8" | grep layers.0.self_attn.q_proj
+say "$FP8CONV" verify "$out/fp8" --source "$model" --target vllm
 
-say "$FP8CONV" quantize "$model" --dry-run
-for recipe in blockwise channelwise mxfp8; do
-	say "$FP8CONV" quantize "$model" -o "$out/$recipe" --recipe "$recipe" --verbose
-	show "$FP8CONV" inspect "$out/$recipe"
-done
-printf '\nThe FP8 checkpoints lie in %s.\n' "$out"
+# Any text does to compare an output with its source.
+cp README.md "$out/text.txt"
+printf '\n%s$ %s eval %s --source %s --data %s --json > %s%s\n' "$bold" "$FP8CONV" "$out/fp8" "$model" "$out/text.txt" \
+	"$out/eval.json" "$plain"
+"$FP8CONV" eval "$out/fp8" --source "$model" --data "$out/text.txt" --json >"$out/eval.json"
+python3 - "$out/eval.json" <<'EOF'
+import json
+import sys
+found = json.load(open(sys.argv[1]))
+print(f"mean KLD {found['kld']['mean']:.4f}, perplexity {found['perplexity']['value']:.1f} (source {found['source_perplexity']['value']:.1f}), "
+      f"same top token {found['same_top']['value']:.1f} %")
+EOF
+say "$FP8CONV" report "$out/fp8" --source "$model" --eval "$out/eval.json" -o "$out/fp8" --verbose
+printf '\nOpen %s in a browser.  The next step with a model of your own: vllm serve %s\n' "$out/fp8/report.html" OUT
