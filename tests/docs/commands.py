@@ -2,8 +2,8 @@
 """Runs the command lines that README.md and the man pages show.
 
 In man pages: lines of examples that begin with "$ ".  In README.md: the lines of ```sh blocks, and commands in backquotes.
-MODEL and OUT stand for a sample and a place that is empty; what sets a machine up (git, make) is not run, but a target of
-make must exist.  A ```console block of README.md also shows what a terminal of 80 columns shows: that must be so, but for
+MODEL stands for a sample, OUT for what the first command of README.md makes of it; what sets a machine up (git, make) or
+serves is not run, but a target of make must exist.  README.md shows examples/release.sh, which is run too.  A ```console block of README.md also shows what a terminal of 80 columns shows: that must be so, but for
 the figures of a line that begins with "time".
 """
 import json
@@ -32,7 +32,7 @@ def run(line, where, folder):
     ran += 1
     # What takes seconds, on a slow machine or with sanitizers, tells its progress.
     # What an engine does not load is told too.
-    told = re.sub(r"^fp8conv \w+: ( *\d+%, .*|note: .*; see --target \w+)\n", "", done.stderr, flags=re.M)
+    told = re.sub(r"^fp8conv \w+: ( *\d+%, .*|note: (.*; see --target \w+|the data is enough for .*))\n", "", done.stderr, flags=re.M)
     if done.returncode or told:
         wrong.append(f"{where}: {line}\n  exit status {done.returncode}\n  {told}")
 
@@ -117,12 +117,36 @@ def check_console(readme):
     shutil.rmtree(folder)
 
 
+def check_release(text, folder):
+    """README.md shows the script, which makes a release of MODEL with its card and page."""
+    script = TOP / "examples/release.sh"
+    shown = re.search(r"^```bash\n(.*?)^```$", text, re.M | re.S).group(1)
+    if not script.read_text().endswith("\n" + shown):
+        wrong.append(f"README.md shows another script than {script.name}")
+    run(f"sh {script} MODEL RELEASE text.jsonl", script.name, folder)
+    for name in ("config.json", "README.md", "report.html"):
+        if not (folder / "RELEASE" / name).exists():
+            wrong.append(f"{script.name} makes no {name}")
+
+
+def check_links(page):
+    """What a page shows or points at is there; a picture has 150 kB at most."""
+    for link in re.findall(r"\]\(([^)#]+)", page.read_text()):
+        target = page.parent / link
+        if "://" not in link and not target.exists():
+            wrong.append(f"{page.name} points at {link}, which there is not")
+        elif target.suffix in (".png", ".svg") and target.stat().st_size > 150_000:
+            wrong.append(f"{link} has more than 150 kB")
+
+
 def run_readme(readme):
     makefile = "".join((TOP / name).read_text() for name in MAKEFILES)
     folder = folder_for_commands()
     (folder / "MODEL").symlink_to(MODEL)
+    check_release(readme.read_text(), folder)
+    run("fp8conv quantize MODEL -o OUT --target vllm", "README.md", folder)
     for line in readme_commands(readme.read_text()):
-        if line.split()[0] in ("git", "make", "sudo", "apt-get"):
+        if line.split()[0] in ("git", "make", "sudo", "apt-get", "vllm"):
             check_setup(line, makefile)
             continue
         if re.search(r"(-o|--output[ =]) ?OUT\b", line) and line.count("OUT") == 1 and "--dry-run" not in line:
@@ -142,6 +166,8 @@ def main():
     if (TOP / "README.md").exists():
         run_readme(TOP / "README.md")
         check_console(TOP / "README.md")
+        for page in (TOP / "README.md", TOP / "docs/cookbook.md", TOP / "examples/README.md", TOP / "bench/README.md"):
+            check_links(page)
     if ran < 10:
         wrong.append(f"only {ran} commands were found")
     print(*wrong, sep="\n", end="\n" if wrong else "")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holds the table in man/fp8conv-families.7 against the rows that the program has, and the words before it against theirs.
+"""Holds tables of man/fp8conv-families.7 and fp8conv-formats.7 against those of the program, and the words of rows against theirs.
 
-    families.py --write      writes the table anew, after a change of src/select/profile_rows.c
+    families.py --write      writes the tables anew, after a change of src/select/profile_rows.c, of a format or an architecture
 """
 import json
 import os
@@ -39,19 +39,43 @@ def table(rows):
         yield roff(f'{row["rule"]}: {row["source"]}') + "\n"
 
 
+def program(command):
+    shown = subprocess.run([os.environ.get("FP8CONV", "build/fp8conv"), command, "--json"], check=True, capture_output=True)
+    return json.loads(shown.stdout)
+
+
+def engines(formats):
+    """A line for each recipe and format: the engines that load it."""
+    lines = [f"{'recipe':<13}{'format':<20}engines"]
+    pairs = [(pair["recipe"], form["name"], pair) for form in formats for pair in form["recipes"]]
+    for recipe, form, pair in sorted(pairs, key=lambda p: p[:2]):
+        names = [name + " (dense)" * (name in pair["dense_only"]) for name in pair["engines"]]
+        lines.append(f"{recipe:<13}{form:<20}{', '.join(names)}")
+    return roff("\n".join(lines)) + "\n"
+
+
+def tables():
+    """(page, what stands before the table, the table that the program has)."""
+    families = program("families")
+    run = ", ".join(family["name"] for family in families["families"] if family["eval"])
+    yield PAGE, ".SH WHAT RUNS\n", roff(run) + ".\n"
+    yield PAGE, ".SH ROWS\n", "".join(table(families["rows"]))
+    yield pathlib.Path("man/fp8conv-formats.7"), ".SH ENGINES\n", engines(program("formats")["formats"])
+
+
 def main():
-    shown = subprocess.run([os.environ.get("FP8CONV", "build/fp8conv"), "families", "--json"], check=True, capture_output=True)
-    rows = json.loads(shown.stdout)["rows"]
-    page = PAGE.read_text()
-    before, rest = page.split(BEGIN)
-    written, after = rest.split(END)
-    wanted = "".join(table(rows))
-    if sys.argv[1:] == ["--write"]:
-        PAGE.write_text(before + BEGIN + wanted + END + after)
-        return 0
     wrong = []
-    if written != wanted:
-        wrong.append(f"{PAGE} has another table than the program: python3 tests/docs/families.py --write")
+    for path, heading, wanted in tables():
+        page = path.read_text()
+        start = page.index(BEGIN, page.index(heading)) + len(BEGIN)
+        end = page.index(END, start)
+        if sys.argv[1:] == ["--write"]:
+            path.write_text(page[:start] + wanted + page[end:])
+        elif page[start:end] != wanted:
+            wrong.append(f"{path} has another table than the program: python3 tests/docs/families.py --write")
+    rows = program("families")["rows"]
+    page = PAGE.read_text()
+    before = page[:page.index(BEGIN, page.index(".SH ROWS"))]
     words = {w.replace("\\-", "-") for w in re.findall(r"^\.TP\n\.B (\S+)$", before.split(".SH ROWS")[1], re.M)}
     wrong += [f"{PAGE} does not say what '{word}' means" for word in sorted({row["action"] for row in rows} - words)]
     if len(rows) < 40:

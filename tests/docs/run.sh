@@ -31,4 +31,5 @@ python3 "$here/options.py" || status=1
 python3 "$here/json_keys.py" || status=1
 python3 "$here/families.py" || status=1
 python3 "$here/commands.py" || status=1
+python3 "$here/cookbook.py" || status=1
 exit $status

@@ -328,6 +328,10 @@ case("llama_base", text("llama", architectures=["LlamaModel"]), [("embed_tokens.
      rules=[(r"layers\.0\..*[qkv]_proj", NB), REST], bonds=[qkv("layers.0.self_attn.")],
      engine_names={"vllm": {"layers.0.self_attn.%s_proj" % x: "model.layers.0.self_attn.%s_proj" % x for x in "qkv"}}, notes=IN_BLOCKS)
 
+# e5-mistral-7b-instruct: an embedding model saved without its head
+case("e5_mistral", text("mistral", architectures=["MistralModel"]), [("embed_tokens.weight", (V, H)), ("norm.weight", (H,))], attention("layers.0.self_attn."),
+     mlp("layers.0.mlp."), rules=[REST], bonds=[qkv("layers.0.self_attn.")], notes=IN_BLOCKS)
+
 # transformers conversion_mapping.py, of a checkpoint as the hub has it
 case("llava", {"model_type": "llava", "architectures": ["LlavaForConditionalGeneration"], "text_config": text("llama"), "vision_config": {"model_type": "clip_vision_model"}},
      ends(M[:-7], "language_model.lm_head.weight"), attention(M + "0.self_attn."), [("vision_tower.vision_model.encoder.layers.0.self_attn.k_proj.weight", (128, 128)),
