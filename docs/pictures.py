@@ -25,14 +25,14 @@ def shown(command, folder):
     """The lines that a terminal shows after a command that a user typed."""
     terminal = Terminal("bash", "-c", command, cwd=folder, lines=48).emulate()
     assert terminal.finish(1200) == 0, "\n".join(terminal.display())
-    return [f"$ {command}", *terminal.display()[1:]]
+    return [*f"$ {command}".split("\n"), *terminal.display()[1:]]
 
 
 def svg(lines):
-    """An SVG of the lines; a command, which begins with "$ ", is bold."""
+    """An SVG of the lines; a command is bold, with the lines that it goes on in."""
     rows = []
     for row, line in enumerate(lines):
-        weight = ' font-weight="bold"' if line.startswith("$ ") else ""
+        weight = ' font-weight="bold"' if line.startswith(("$ ", "    --")) else ""
         rows.append(f'<text x="{EDGE}" y="{EDGE + SIZE + row * LINE}"{weight} xml:space="preserve">{html.escape(line, False)}</text>')
     width, height = round(80 * CELL + 2 * EDGE), len(lines) * LINE + 2 * EDGE
     return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}">\n'
@@ -60,12 +60,10 @@ def main():
         os.environ["PATH"] = f"{folder}/bin:{os.environ['PATH']}"
         lines = []
         for command in (f"fp8conv quantize {model.name} -o OUT --recipe channelwise --target vllm",
-                        f"fp8conv verify OUT --source {model.name} --target vllm"):
+                        f"fp8conv verify OUT --source {model.name} --target vllm",
+                        f"fp8conv eval OUT --source {model.name} --data text.txt \\\n    --passes 16 --json > E.json"):
             lines += shown(command, folder)
         (HERE / "terminal.svg").write_text(svg(lines))
-        measured = subprocess.run(["fp8conv", "eval", "OUT", "--source", model.name, "--data", "text.txt", "--passes", "16", "--json"],
-                                  cwd=folder, check=True, stdout=subprocess.PIPE).stdout
-        (folder / "E.json").write_bytes(measured)
         subprocess.run(["fp8conv", "report", "OUT", "--source", model.name, "--eval", "E.json", "-o", "OUT"], cwd=folder, check=True)
         page(folder, HERE / "report.png")
 

@@ -45,15 +45,8 @@ say "$FP8CONV" verify "$out/fp8" --source "$model" --target vllm
 
 # Any text does to compare an output with its source.
 cp README.md "$out/text.txt"
-printf '\n%s$ %s eval %s --source %s --data %s --json > %s%s\n' "$bold" "$FP8CONV" "$out/fp8" "$model" "$out/text.txt" \
-	"$out/eval.json" "$plain"
-"$FP8CONV" eval "$out/fp8" --source "$model" --data "$out/text.txt" --json >"$out/eval.json"
-python3 - "$out/eval.json" <<'EOF'
-import json
-import sys
-found = json.load(open(sys.argv[1]))
-print(f"mean KLD {found['kld']['mean']:.4f}, perplexity {found['perplexity']['value']:.1f} (source {found['source_perplexity']['value']:.1f}), "
-      f"same top token {found['same_top']['value']:.1f} %")
-EOF
+printf '\n%s$ %s eval %s --source %s --data %s --json --verbose > %s%s\n' "$bold" "$FP8CONV" "$out/fp8" "$model" \
+	"$out/text.txt" "$out/eval.json" "$plain"
+"$FP8CONV" eval "$out/fp8" --source "$model" --data "$out/text.txt" --json --verbose >"$out/eval.json"
 say "$FP8CONV" report "$out/fp8" --source "$model" --eval "$out/eval.json" -o "$out/fp8" --verbose
 printf '\nOpen %s in a browser.  The next step with a model of your own: vllm serve %s\n' "$out/fp8/report.html" OUT
