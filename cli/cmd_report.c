@@ -22,6 +22,7 @@ struct settings {
 	const char *path;
 	struct report_params params; /* completed by run() */
 	const char *quantized_by;
+	struct option_list lm_eval, lm_eval_source;
 	struct run_settings run;
 	uint64_t max_memory; /* of run, without what is read ahead */
 	bool dry_run;
@@ -47,6 +48,10 @@ static const struct option_row options[] = {
 	  PLACE(params.source) },
 	{ SECTION_DATA, "eval", 0, "FILE", "Result of 'fp8conv eval --json' to show",
 	  option_text, PLACE(params.eval) },
+	{ SECTION_DATA, "lm-eval", 0, "FILE", "Result of lm_eval for OUT to show; may be repeated",
+	  option_append, PLACE(lm_eval) },
+	{ SECTION_DATA, "lm-eval-source", 0, "FILE", "The same for the source, to compare with",
+	  option_append, PLACE(lm_eval_source) },
 	{ SECTION_DATA, "calibration", 0, "S.amax", "Amax history to show", option_text,
 	  PLACE(params.calibration) },
 	{ SECTION_DATA, "base-model", 0, "ID",
@@ -177,6 +182,8 @@ static void tell(const struct report_state *job)
 					  .source = settings->params.source,
 					  .output = settings->params.output,
 					  .eval = settings->params.eval,
+					  .lm_eval = settings->lm_eval.n ? *settings->lm_eval.texts
+									 : NULL,
 					  .report = &job->report,
 					  .counts = report_count(&job->summary),
 					  .verification = job->sqnr ? &job->verification : NULL,
@@ -194,6 +201,8 @@ static void tell(const struct report_state *job)
 
 static void job_release(struct report_state *job)
 {
+	free(job->settings->lm_eval.texts);
+	free(job->settings->lm_eval_source.texts);
 	buf_release(&job->files.card);
 	buf_release(&job->files.page);
 	summary_values_release(&job->values);
@@ -215,6 +224,14 @@ static int check_settings(struct settings *settings, struct err *err)
 		return err_set(err, ERR_USAGE,
 			       "option '--output' is missing: give a directory for README.md and "
 			       "report.html (-o DIR), or --dry-run");
+	if (settings->lm_eval_source.n && !settings->lm_eval.n)
+		return err_set(err, ERR_USAGE,
+			       "option '--lm-eval-source' requires '--lm-eval': the result for "
+			       "'%s'",
+			       settings->path);
+	settings->params.benchmarks =
+		(struct benchmark_paths){ settings->lm_eval.texts, settings->lm_eval_source.texts,
+					  settings->lm_eval.n, settings->lm_eval_source.n };
 	settings->params.n_threads = run_threads(&settings->run);
 	return 0;
 }

@@ -323,6 +323,45 @@ static void put_measured(struct buf *out, const struct report *report)
 	put_data(out, &report->evaluation);
 }
 
+/* Adds a cell with a value and its standard error, as far as they are known. */
+static void put_value(struct buf *out, double value, double se)
+{
+	if (!isnan(value))
+		buf_printf(out, "%.4f", value);
+	if (!isnan(value) && !isnan(se))
+		buf_printf(out, " ± %.4f", se);
+	buf_puts(out, " | ");
+}
+
+static void put_benchmarks(struct buf *out, const struct benchmarks *benchmarks)
+{
+	if (!benchmarks->n)
+		return;
+	buf_puts(out, "## Benchmarks\n\n| Task | Metric | Source | FP8 | Recovery |\n"
+		      "|---|---|--:|--:|--:|\n");
+	for (size_t i = 0; i < benchmarks->n; i++) {
+		const struct benchmark *row = &benchmarks->list[i];
+
+		buf_puts(out, "| ");
+		escape_markdown_code(out, row->task);
+		if (row->shots >= 0)
+			buf_printf(out, ", %" JSON_INTEGER_FORMAT "-shot", row->shots);
+		buf_puts(out, " | ");
+		escape_markdown_code(out, row->metric);
+		buf_puts(out, " | ");
+		put_value(out, row->source, row->source_se);
+		put_value(out, row->value, row->se);
+		if (!isnan(row->recovery))
+			buf_printf(out, "%.1f %% ", row->recovery);
+		buf_puts(out, "|\n");
+	}
+	if (benchmarks->n_more)
+		buf_printf(out, "\n%zu more are left out.\n", benchmarks->n_more);
+	buf_puts(out,
+		 "\nBy lm-evaluation-harness; ± is its standard error. Recovery is the share of "
+		 "the source's result, inverted where less is better.\n\n");
+}
+
 /* --- commands --- */
 
 static void put_use(struct buf *out, const struct reported *reported)
@@ -374,5 +413,6 @@ void card_print(const struct reported *reported, struct buf *out)
 	card_put_precision(out, reported->summary);
 	put_sqnr(out, reported);
 	put_measured(out, reported->report);
+	put_benchmarks(out, &reported->report->benchmarks);
 	put_commands(out, reported);
 }

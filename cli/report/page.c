@@ -92,6 +92,28 @@ static void evaluation_json(struct json_out *out, const struct evaluation_file *
 	layers_json(out, evaluation);
 }
 
+static void benchmarks_json(struct json_out *out, const struct benchmarks *benchmarks)
+{
+	json_out_open(out, "benchmarks", '[');
+	for (size_t i = 0; i < benchmarks->n; i++) {
+		const struct benchmark *row = &benchmarks->list[i];
+
+		json_out_open(out, NULL, '{');
+		page_text(out, "task", row->task);
+		page_text(out, "metric", row->metric);
+		if (row->shots >= 0)
+			json_out_count(out, "shots", (uint64_t)row->shots);
+		json_out_real(out, "value", row->value);
+		json_out_real(out, "se", row->se);
+		json_out_real(out, "source", row->source);
+		json_out_real(out, "source_se", row->source_se);
+		json_out_real(out, "recovery", row->recovery);
+		json_out_close(out, '}');
+	}
+	json_out_close(out, ']');
+	json_out_count(out, "more_benchmarks", benchmarks->n_more);
+}
+
 static void points_json(struct json_out *out, const char *key, const float *points, size_t n)
 {
 	json_out_open(out, key, '[');
@@ -174,6 +196,8 @@ static void data_json(struct json_out *out, const struct reported *reported)
 	page_put_sqnr(out, reported);
 	if (report->has_evaluation)
 		evaluation_json(out, &report->evaluation);
+	if (report->benchmarks.n)
+		benchmarks_json(out, &report->benchmarks);
 	if (report->has_curves)
 		calibration_json(out, &report->curves);
 	page_put_tensors(out, reported, n_groups);

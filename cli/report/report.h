@@ -35,7 +35,7 @@ struct report_counts report_count(const struct summary *summary);
 /* What the command says: notes on standard error; with --json one object on standard output, else
  * with --dry-run some lines there, or a summary on standard error. */
 struct report_told {
-	const char *input, *source, *output, *eval; /* as given; NULL: not given */
+	const char *input, *source, *output, *eval, *lm_eval; /* as given; NULL: not given */
 	const struct report *report;
 	struct report_counts counts;
 	const struct verification *verification; /* NULL: no source, or a dry run */

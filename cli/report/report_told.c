@@ -13,18 +13,17 @@
 #include "cli/print/units.h"
 #include "cli/print/message.h"
 
-#define MAX_NOTES 3
+#define MAX_NOTES 4
 
 /* The note on an evaluation of a checkpoint with another name; NULL: none. */
-static char *note_of_evaluation(const struct report_told *told)
+static char *note_of_evaluation(const struct report_told *told, const char *file,
+				const char *evaluated)
 {
-	const struct report *report = told->report;
-	const char *evaluated = report->has_evaluation ? report->evaluation.model : NULL;
 	char *name = evaluated ? report_base_name(evaluated) : NULL, *note = NULL;
 
-	if (name && strcmp(name, report->name) != 0)
-		note = xasprintf("'%s' is the evaluation of '%s', not of '%s'", told->eval,
-				 evaluated, told->input);
+	if (name && strcmp(name, told->report->name) != 0)
+		note = xasprintf("'%s' is the evaluation of '%s', not of '%s'", file, evaluated,
+				 told->input);
 	free(name);
 	return note;
 }
@@ -40,7 +39,9 @@ static size_t list_notes(const struct report_told *told, char *notes[MAX_NOTES])
 		notes[n++] = xasprintf("'fp8conv verify' finds %zu problem%s in '%s'",
 				       told->verification->problems.n,
 				       told->verification->problems.n == 1 ? "" : "s", told->input);
-	notes[n] = note_of_evaluation(told);
+	notes[n] = note_of_evaluation(told, told->eval, told->report->evaluation.model);
+	n += notes[n] != NULL;
+	notes[n] = note_of_evaluation(told, told->lm_eval, told->report->benchmarks.model);
 	n += notes[n] != NULL;
 	return n;
 }

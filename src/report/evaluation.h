@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The file of `fp8conv eval --json`, read back.
+ * The file of `fp8conv eval --json`, read back, and the results that lm-evaluation-harness writes.
  */
 #ifndef FP8CONV_REPORT_EVALUATION_H
 #define FP8CONV_REPORT_EVALUATION_H
@@ -50,5 +50,40 @@ int evaluation_read(struct evaluation_file *evaluation, const struct io *io, con
 int evaluation_parse(struct evaluation_file *evaluation, const char *text, size_t n,
 		     const char *path, struct err *err);
 void evaluation_release(struct evaluation_file *evaluation);
+
+/* --- benchmarks --- */
+
+/* A metric of a task.  The texts are of the files. */
+struct benchmark {
+	const char *task;
+	const char *metric;	  /* with its filter: "exact_match,strict-match" */
+	json_int_t shots;	  /* -1: unknown */
+	double value, se;	  /* of the checkpoint; NAN: unknown */
+	double source, source_se; /* of its source; NAN: unknown */
+	double recovery;	  /* %; NAN: unknown */
+};
+
+#define BENCHMARKS_MAX 256
+
+struct benchmarks {
+	size_t n, n_more; /* the first ones, and how many are left out */
+	struct benchmark *list;
+	const char *model; /* that the first file is of; NULL: it does not say */
+	size_t n_files;
+	json_t **files; /* have the texts */
+};
+
+/* Paths of results_*.json of lm_eval: of a checkpoint, then of its source. */
+struct benchmark_paths {
+	const char *const *own, *const *source;
+	size_t n_own, n_source;
+};
+
+/* Reads the files.  A task of a group with a mean of its own is left out.  ERR_INPUT where a file
+ * is none of lm_eval, two have one task, or a task was not measured alike.  The caller releases
+ * benchmarks, also on failure.  Source: lm_eval/loggers/evaluation_tracker.py of lm-eval 0.4.13. */
+int benchmarks_read(struct benchmarks *benchmarks, const struct io *io,
+		    const struct benchmark_paths *paths, struct err *err);
+void benchmarks_release(struct benchmarks *benchmarks);
 
 #endif

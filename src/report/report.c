@@ -148,7 +148,8 @@ out:
 static int read_measurements(struct report *report, const struct report_params *params,
 			     struct err *err)
 {
-	if (params->eval && evaluation_read(&report->evaluation, params->io, params->eval, err))
+	if ((params->eval && evaluation_read(&report->evaluation, params->io, params->eval, err)) ||
+	    benchmarks_read(&report->benchmarks, params->io, &params->benchmarks, err))
 		return -1;
 	report->has_evaluation = params->eval != NULL;
 	if (!params->calibration)
@@ -221,6 +222,7 @@ void report_release(struct report *report)
 	json_decref(report->manifest);
 	card_release(&report->card);
 	evaluation_release(&report->evaluation);
+	benchmarks_release(&report->benchmarks);
 	curves_release(&report->curves);
 	kept_release(&report->kept);
 	free(report->name);

@@ -22,8 +22,9 @@
 
 struct report_params {
 	const struct io *io;
-	const char *source;	 /* MODEL that the checkpoint was made of; NULL: not given */
-	const char *eval;	 /* file of `eval --json`; NULL: none */
+	const char *source; /* MODEL that the checkpoint was made of; NULL: not given */
+	const char *eval;   /* file of `eval --json`; NULL: none */
+	struct benchmark_paths benchmarks;
 	const char *calibration; /* amax file; NULL: none */
 	const char *output;	 /* directory; NULL: nothing is written */
 	const char *base_model;	 /* its name on a hub; NULL: found */
@@ -39,6 +40,7 @@ struct report {
 	char *base_model;	   /* NULL: unknown */
 	bool has_evaluation, has_curves;
 	struct evaluation_file evaluation;
+	struct benchmarks benchmarks; /* n 0: none */
 	struct curves curves;
 	struct kept_reasons kept;
 };

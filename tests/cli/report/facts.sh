@@ -122,3 +122,83 @@ for variant in $(python3 "$CLI/fp8.py" variants); do
 	} | sed "s/^/$variant: /"
 	rm -rf in out
 done
+
+mkdir ../lm-eval
+cd ../lm-eval
+# Results of lm-eval 0.4.13, which its program wrote for its model "dummy" (without the configurations of tasks): a group of two
+# tasks, of which the group has the mean, and a metric of which less is better.
+cat >tiny.json <<'EOF'
+{"results": {
+"tiny_one": {"name": "tiny_one", "alias": "tiny_one", "sample_len": 20, "acc,none": 0.2, "acc_stderr,none": 0.0917662935482247, "acc_norm,none": 0.2, "acc_norm_stderr,none": 0.0917662935482247},
+"tiny_two": {"name": "tiny_two", "alias": "tiny_two", "sample_len": 20, "acc,none": 0.2, "acc_stderr,none": 0.09176629354822471, "acc_norm,none": 0.2, "acc_norm_stderr,none": 0.09176629354822471},
+"tiny_text": {"name": "tiny_text", "alias": "tiny_text", "sample_len": 20, "word_perplexity,none": 1.09225999096277, "word_perplexity_stderr,none": "N/A"},
+"tiny": {"alias": "tiny", "name": "tiny", "sample_len": 40, "acc,none": 0.2, "acc_stderr,none": 0.06488856845230502, "sample_count": {"acc,none": 40}}},
+"group_subtasks": {"tiny": ["tiny_one", "tiny_two"]},
+"versions": {"tiny": "1", "tiny_one": 1.0, "tiny_text": 2, "tiny_two": 1.0},
+"n-shot": {"tiny": 0, "tiny_one": 0, "tiny_text": 0, "tiny_two": 0},
+"higher_is_better": {"tiny": {"acc": true, "acc_norm": true}, "tiny_one": {"acc": true, "acc_norm": true}, "tiny_text": {"word_perplexity": false}, "tiny_two": {"acc": true, "acc_norm": true}},
+"n-samples": {"tiny_one": {"original": 20, "effective": 20}, "tiny_two": {"original": 20, "effective": 20}, "tiny_text": {"original": 20, "effective": 20}},
+"model_name": "./tiny-FP8",
+"lm_eval_version": "0.4.13"}
+EOF
+cat >base.json <<'EOF'
+{"results": {
+"tiny_one": {"name": "tiny_one", "alias": "tiny_one", "sample_len": 20, "acc,none": 0.4, "acc_stderr,none": 0.11239029738980327, "acc_norm,none": 0.4, "acc_norm_stderr,none": 0.11239029738980327},
+"tiny_two": {"name": "tiny_two", "alias": "tiny_two", "sample_len": 20, "acc,none": 0.2, "acc_stderr,none": 0.0917662935482247, "acc_norm,none": 0.2, "acc_norm_stderr,none": 0.0917662935482247},
+"tiny_text": {"name": "tiny_text", "alias": "tiny_text", "sample_len": 20, "word_perplexity,none": 1.0954697837162024, "word_perplexity_stderr,none": "N/A"},
+"tiny": {"alias": "tiny", "name": "tiny", "sample_len": 40, "acc,none": 0.3, "acc_stderr,none": 0.07254762501100116, "sample_count": {"acc,none": 40}}},
+"group_subtasks": {"tiny": ["tiny_one", "tiny_two"]},
+"versions": {"tiny": "1", "tiny_one": 1.0, "tiny_text": 2, "tiny_two": 1.0},
+"n-shot": {"tiny": 0, "tiny_one": 0, "tiny_text": 0, "tiny_two": 0},
+"higher_is_better": {"tiny": {"acc": true, "acc_norm": true}, "tiny_one": {"acc": true, "acc_norm": true}, "tiny_text": {"word_perplexity": false}, "tiny_two": {"acc": true, "acc_norm": true}},
+"n-samples": {"tiny_one": {"original": 20, "effective": 20}, "tiny_two": {"original": 20, "effective": 20}, "tiny_text": {"original": 20, "effective": 20}},
+"model_name": "org/tiny",
+"lm_eval_version": "0.4.13"}
+EOF
+"$FP8CONV" quantize "$SAMPLES/tiny-llama" -o tiny-FP8 --quiet
+"$FP8CONV" report tiny-FP8 --base-model org/tiny -o r --lm-eval tiny.json --lm-eval-source base.json
+python3 "$CLI/page.py" whole r
+sed -n 's/^| `tiny/&/p' r/README.md >rows
+# 100 * 1.0954697837162024 / 1.09225999096277 and 100 * 0.2 / 0.3
+diff - rows <<'EOF'
+| `tiny_text`, 0-shot | `word_perplexity,none` | 1.0955 | 1.0923 | 100.3 % |
+| `tiny`, 0-shot | `acc,none` | 0.3000 ± 0.0725 | 0.2000 ± 0.0649 | 66.7 % |
+EOF
+grep -q '"benchmarks": *\[ *{ *"task": *"tiny_text"' r/report.html || echo "the page has no benchmarks"
+# Without the source; and of a group without a mean, its tasks.
+sed 's/^"tiny": .*/"tiny": {"alias": "tiny", " ": " "}},/' tiny.json >parts.json
+"$FP8CONV" report tiny-FP8 --base-model org/tiny -o r2 --lm-eval parts.json
+cat >parts.rows <<'EOF'
+| `tiny_one`, 0-shot | `acc,none` |  | 0.2000 ± 0.0918 | |
+| `tiny_one`, 0-shot | `acc_norm,none` |  | 0.2000 ± 0.0918 | |
+EOF
+grep '^| `tiny_one' r2/README.md | cmp - parts.rows
+# Another model is noted.
+"$FP8CONV" report tiny-FP8 --base-model org/tiny -o r3 --lm-eval base.json 2>err
+echo "fp8conv report: note: 'base.json' is the evaluation of 'org/tiny', not of 'tiny-FP8'" | diff - err
+# What is refused.
+r=" report: 'bad.json'"
+bad() {
+	fails 3 "$1" report tiny-FP8 -o r4 --lm-eval bad.json --lm-eval-source base.json
+}
+sed 's/"n-shot": {"tiny": 0/"n-shot": {"tiny": 5/' tiny.json >bad.json
+bad "$r and 'base.json' differ in 'n-shot' of task 'tiny': measure both alike"
+sed '/^"n-samples"/s/20, "effective": 20/20, "effective": 10/3' tiny.json >bad.json
+bad "$r and 'base.json' differ in 'n-samples' of task 'tiny_text': measure both alike"
+for text in '[]' '{}' '{"results": 1}' '{"results": {}}' '{"results": []}'; do
+	echo "$text" >bad.json
+	bad "$r is no result of lm_eval: it has no 'results'"
+done
+echo '{"results": {"a": {"acc,none": 1}, "b": 1}}' >bad.json
+bad "$r is no result of lm_eval: task 'b' is not an object"
+echo '{"results": {"a": {"acc,none": NaN, "acc_stderr,none": 1, "alias": "a"}}, "group_subtasks": 1}' >bad.json
+bad "$r is no result of lm_eval: it has no metric"
+echo '{"results": {"a' >bad.json
+bad "$r is no result of lm_eval: *"
+fails 3 " report: 'tiny.json' and 'tiny.json' both have task 'tiny_text'" report tiny-FP8 -o r4 --lm-eval tiny.json --lm-eval tiny.json
+fails 2 " report: option '--lm-eval-source' requires '--lm-eval': the result for 'tiny-FP8'" \
+	report tiny-FP8 -o r4 --lm-eval-source base.json
+# Any text is only text.
+echo '{"results": {"<b>|`x": {"a|<i>,none": 1e300, "a|<i>_stderr,none": []}}, "n-shot": {"<b>|`x": -1}}' >odd.json
+"$FP8CONV" report tiny-FP8 --base-model x -o r5 --lm-eval odd.json
+python3 "$CLI/page.py" whole r5
