@@ -16,10 +16,12 @@
 
 void calibrate_print_text(const struct calibrate_plan *plan)
 {
+	size_t n_passes = share_n_passes(&plan->share), n_sequences = plan->share.own.n;
+
 	fprintf(program.out, "architecture %s, %zu layers, %zu modules\n", plan->model.arch->name,
 		plan->model.n_layers, plan->n_modules);
-	fprintf(program.out, "%zu passes, %zu sequences, %llu tokens\n",
-		share_n_passes(&plan->share), plan->share.own.n,
+	fprintf(program.out, "%zu pass%s, %zu sequence%s, %llu tokens\n", n_passes,
+		n_passes == 1 ? "" : "es", n_sequences, n_sequences == 1 ? "" : "s",
 		(unsigned long long)plan->sweep.n_tokens);
 	if (plan->fp8.n)
 		fprintf(program.out, "%s, %zu matrices in FP8\n", plan->fp8.recipe.name,
@@ -121,12 +123,13 @@ void calibrate_report_text(const struct calibrate_report *report)
 	fprintf(program.err, "passes     %llu", (unsigned long long)report->stats->n_passes);
 	if (result->n_resumed)
 		fprintf(program.err, ", %zu of them from earlier runs", result->n_resumed);
-	fputc('\n', program.err);
-	fprintf(program.err, "tokens     %llu, %.0f per second\n",
-		(unsigned long long)report->stats->n_tokens,
-		(double)result->n_tokens / report->seconds);
+	if (!result->n_passes)
+		fputs(": the file was finished", program.err);
+	fprintf(program.err, "\ntokens     %llu", (unsigned long long)report->stats->n_tokens);
 	if (result->n_passes)
-		fprintf(program.err, "perplexity %.4f\n", result->perplexity);
+		fprintf(program.err, ", %.0f per second\nperplexity %.4f",
+			(double)result->n_tokens / report->seconds, result->perplexity);
+	fputc('\n', program.err);
 	data_print_time(report->seconds);
 	path_print_output(report->params->output);
 	if (report->stats->rank.n)

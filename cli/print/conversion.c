@@ -95,6 +95,12 @@ static void print_low_bit(const struct conversion_report *report)
 			totals.n - report->result->figures.n_inexact, totals.n);
 }
 
+/* Are codes not the nearest, so that the error of weights is larger and that of outputs smaller? */
+static bool is_compensated(const struct conversion_report *report)
+{
+	return report->plan->rounding && !report->result->rounding.is_nearest;
+}
+
 /* Prints what compensated rounding did, if this run did it. */
 static void print_rounding(const struct conversion_report *report)
 {
@@ -115,8 +121,8 @@ static void print_rounding(const struct conversion_report *report)
 			100 * (double)figures->n_moved / (double)figures->n_compensated);
 	if (outcome->measured)
 		fprintf(program.err,
-			"KLD        %.5f on %zu held-out sequence%s; rounded to nearest %.5f "
-			"(weights only)\n",
+			"KLD        %.5f on %zu held-out sequence%s (to nearest %.5f; weights "
+			"only)\n",
 			outcome->kld[outcome->rho], planned->plan.n_held_out,
 			planned->plan.n_held_out == 1 ? "" : "s", outcome->nearest_kld);
 	if (planned->plan.n_outside)
@@ -151,16 +157,16 @@ void conversion_print_text(const struct conversion_report *report)
 	if (result->shards_found)
 		fprintf(program.err, "files      %zu written, %zu already finished\n",
 			result->shards_done, result->shards_found);
+	print_rounding(report);
 	text.len = 0;
 	if (result->has_figures && result->figures.worst) {
 		buf_puts(&text, result->figures.worst);
 		text_sanitize(text.data);
-		fprintf(program.err, "worst SQNR %.2f dB, %s\n", result->figures.worst_sqnr,
-			text.data);
+		fprintf(program.err, "worst SQNR %.2f dB, %s%s\n", result->figures.worst_sqnr,
+			text.data, is_compensated(report) ? " (lower by intention)" : "");
 	}
 	if (result->has_figures)
 		fprintf(program.err, "saturated  %" PRIu64 " values\n", result->figures.saturated);
-	print_rounding(report);
 	print_low_bit(report);
 	if (destination_of(report->params->output) != DESTINATION_STREAM) {
 		path_print_output(report->params->output);

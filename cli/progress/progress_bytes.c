@@ -26,7 +26,7 @@ static void bytes_sample(const void *context, struct sample *sample)
 	sample->total = (double)atomic_load(&progress->total);
 	if (sample->total > 0 && sample->done > sample->total)
 		sample->done = sample->total;
-	sample->doing = phases[sample->phase].doing;
+	sample->doing = atomic_load(&progress->syncing) ? "syncing" : phases[sample->phase].doing;
 	snprintf(sample->detail, sizeof sample->detail, "%s", name ? name : "");
 }
 

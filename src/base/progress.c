@@ -4,6 +4,7 @@
 void progress_begin(struct progress *progress, enum progress_phase phase, uint64_t total)
 {
 	atomic_store(&progress->name, NULL);
+	atomic_store(&progress->syncing, false);
 	atomic_store(&progress->total, total);
 	atomic_store(&progress->done, 0);
 	atomic_store(&progress->phase, phase);

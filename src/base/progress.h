@@ -7,6 +7,7 @@
 #define FP8CONV_BASE_PROGRESS_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,6 +30,7 @@ struct progress {
 	_Atomic uint64_t done;
 	_Atomic uint64_t total;	    /* 0: unknown */
 	_Atomic(const char *) name; /* of the current file, or NULL; outlives the reader */
+	_Atomic bool syncing;	    /* all bytes are written, and the storage has to store them */
 	const atomic_int
 		*stop; /* if not NULL, a signal number in it ends the job at the next chunk */
 };

@@ -187,9 +187,11 @@ static int convert_outputs(struct pipeline *pipeline, size_t shard, const struct
 	for (int w = 0; w < pipeline->n_workers; w++)
 		pipeline->workers[w].queue.writer = writer;
 	atomic_store(&pipeline->progress->name, pipeline->work.shard->name);
+	atomic_store(&pipeline->progress->syncing, false);
 	bands_cut_shard(list, pipeline->plan, shard, set, &pipeline->limits,
 			writer_is_direct(writer));
 	rc = convert_windows(pipeline, list, err);
+	atomic_store(&pipeline->progress->syncing, rc == 0);
 	release_row_amax(pipeline, list);
 	return source_close(&pipeline->source, rc, err);
 }

@@ -62,6 +62,16 @@ expect("verify --quiet", show("verify", "out", "--quiet"), [])
 expect("calibrate", show("calibrate", "dense", "--data", "text.txt", "--seq-len", "16", "--passes", "2", "--min-tokens", "1", "-o", "s.amax"),
        [r"passes     2", r"tokens     32, \d+ per second", r"perplexity \d+\.\d{4}", r"time .*", r"output     s\.amax",
         r"next       fp8conv quantize dense -o DIR --recipe delayed --calibration s\.amax"])
+expect("calibrate --resume of what is finished", show("calibrate", "dense", "--data", "text.txt", "--seq-len", "16", "--passes", "2", "-o",
+                                                      "s.amax", "--min-tokens", "1", "--resume")[:2],
+       [r"passes     2, 2 of them from earlier runs: the file was finished", r"tokens     32"])
+expect("calibrate of one pass", show("calibrate", "dense", "--data", "text.txt", "--seq-len", "16", "--passes", "1", "--dry-run")[1:2],
+       [r"1 pass, 1 sequence, 16 tokens"])
+expect("compensated", show("quantize", "dense", "-o", "c", "--recipe", "channelwise", "--rounding", "compensated", "--data", "text.txt",
+                           "--seq-len", "16", "--passes", "8")[3:6],
+       [r"rounding   compensated, shrink .* of codes are not the nearest",
+        r"KLD        0\.\d+ on 1 held-out sequence \(to nearest 0\.\d+; weights only\)",
+        r"worst SQNR \d\d\.\d\d dB, model\..* \(lower by intention\)"])
 # A command that is too long for a line goes on after a backslash, before an option and never within a name.
 expect("a long command", show("calibrate", "dense", "--data", "text.txt", "--seq-len", "16", "--passes", "1", "--min-tokens", "1", "-o",
                               "amax - of 'it' -x.amax")[-2:],
