@@ -7,8 +7,10 @@
 set -eu
 MODEL=$1 OUT=$2 TEXT=$3
 
-fp8conv quantize "$MODEL" -o "$OUT" --recipe "${RECIPE:-channelwise}" --target "${TARGET:-vllm}" --manifest
+fp8conv quantize "$MODEL" -o "$OUT" --manifest \
+	--recipe "${RECIPE:-channelwise}" --target "${TARGET:-vllm}"
 fp8conv verify "$OUT" --source "$MODEL" --target "${TARGET:-vllm}" --manifest
-fp8conv eval "$OUT" --source "$MODEL" --data "$TEXT" --passes 16 --max-kld "${MAX_KLD:-0.1}" --json > "$OUT.eval.json"
+fp8conv eval "$OUT" --source "$MODEL" --data "$TEXT" --passes 16 \
+	--max-kld "${MAX_KLD:-0.1}" --json > "$OUT.eval.json"
 fp8conv report "$OUT" --source "$MODEL" --eval "$OUT.eval.json" -o "$OUT"
 echo "ready: vllm serve $OUT, or: hf upload ORG/NAME $OUT"

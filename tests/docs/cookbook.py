@@ -24,7 +24,8 @@ def recipes(text):
     for part in re.split(r"^## ", text, flags=re.M)[1:]:
         title = part.split("\n", 1)[0]
         case = re.search(r"^<!-- case: (\S+) -->$", part, re.M).group(1)
-        commands = re.search(r"^```sh\n(.*?)^```$", part, re.M | re.S).group(1).splitlines()
+        block = re.search(r"^```sh\n(.*?)^```$", part, re.M | re.S).group(1)
+        commands = re.sub(r" \\\n +", " ", block).splitlines()
         rows = re.findall(r"^\| (`.*`) \| (.*) \|$", part, re.M)
         yield title, case, commands, [(re.findall(r"`([^`]+)`", globs), why) for globs, why in rows]
 
