@@ -21,6 +21,8 @@
 #include "verify/tensors.h"
 #include "verify/values/values.h"
 
+#define A_SCREEN 24 /* lines */
+
 /* Takes a "quantization" of params.json that names a quant_method: vLLM reads the configuration of
  * compressed-tensors in Mistral's own layout there. */
 static int read_params(const struct verify *verify, struct buf *text, struct err *err)
@@ -184,6 +186,23 @@ static void report_compensated(struct verify *verify)
 	report->own_sqnr = sqnr(stored.signal, own_noise);
 }
 
+/* Of a source that is another model, each tensor would be a problem, more than a screen of them. */
+static int check_source(const struct verify *verify, struct err *err)
+{
+	const struct verification *result = verify->result;
+	const size_t *n_of = result->problems.n_of;
+	size_t n = n_of[PROBLEM_TENSOR_MISSING] + n_of[PROBLEM_TENSOR_CHANGED];
+
+	if (!verify->params->source || n < A_SCREEN || 2 * n <= result->n_tensors)
+		return 0;
+	return err_set(
+		err, ERR_INPUT,
+		"'%s' is not the source of '%s': %zu tensors are in one of them alone, or have "
+		"another type or shape%s",
+		verify->params->source, verify->params->input, n,
+		result->detection.n_weights ? "" : " (are they swapped?)");
+}
+
 static int check(struct verify *verify, struct err *err)
 {
 	if (verify_files(verify, err))
@@ -198,6 +217,8 @@ static int check(struct verify *verify, struct err *err)
 	if (verify_values(verify, err) ||
 	    (verify->params->hashes && verify_manifest(verify, err)) ||
 	    verify_companions(verify, err))
+		return -1;
+	if (check_source(verify, err))
 		return -1;
 	list_reports(verify);
 	report_low_bit(verify);

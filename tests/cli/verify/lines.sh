@@ -92,6 +92,12 @@ fails 3 " verify: 'short.safetensors' is empty: copy or download it again" verif
 fails 2 " verify: OUT is missing (fp8conv verify OUT)" verify
 fails 2 " verify: option '--target': 'vlm' is not one of *(did you mean 'vllm'?)" verify empty --target vlm
 fails 3 " verify: cannot open 'nowhere': No such file or directory" verify "$SAMPLES/tiny-llama" --source nowhere
+# Another model, and swapped arguments, are one line and not one for each tensor.
+"$FP8CONV" quantize "$SAMPLES/tiny-llama" -o tiny-fp8 --recipe channelwise --quiet
+fails 3 " verify: '$SAMPLES/odd-shapes' is not the source of 'tiny-fp8': * tensors are in one of them alone, or have another type or shape" \
+	verify tiny-fp8 --source "$SAMPLES/odd-shapes"
+fails 3 " verify: 'tiny-fp8' is not the source of '$SAMPLES/tiny-llama': 28 tensors * (are they swapped?)" \
+	verify "$SAMPLES/tiny-llama" --source tiny-fp8
 
 #1> model.safetensors: dtype-mismatch: weight 'model.layers.0.mlp.up_proj.weight' is F8_E4M3, but no engine quantizes its module, or the configuration excludes it: vLLM reads the bytes as the type in the configuration
 #1> model.safetensors: input-scale-missing: weight 'model.layers.0.mlp.up_proj.weight' has no input_scale, but the configuration declares static scales of activations: engines use uninitialized memory
