@@ -174,13 +174,14 @@ static void print_totals(const struct inspection *inspection)
 	}
 	table_print(&table, program.out, true);
 	table_release(&table);
-	fputc('\n', program.out);
 }
 
-static void print_head(const struct inspection *inspection)
+/* Prints what the checkpoint is behind its tensors, where a terminal shows it. */
+static void print_summary(const struct inspection *inspection)
 {
 	const struct detection *detection = &inspection->detection;
 
+	fputc('\n', program.out);
 	if (detection->format)
 		fprintf(program.out, "FP8: recipe %s, format %s, scales %s\n",
 			fp8_source_recipe(detection), detection->format, detection->scale_fmt);
@@ -216,13 +217,13 @@ static void print_terminal(const struct shown *shown)
 	for (size_t i = 0; i < checkpoint->n_tensors; i++)
 		order[i] = i;
 	qsort_r(order, checkpoint->n_tensors, sizeof *order, by_name, checkpoint->tensors);
-	print_head(shown->inspection);
 	for (size_t i = 0; shown->stats && i < sizeof headings / sizeof *headings; i++)
 		table_cell(&table, headings[i]);
 	for (size_t i = 0; i < checkpoint->n_tensors; i++)
 		tensor_cells_terminal(&table, shown, order[i]);
 	table_fit(&table, shown->stats ? stats_choices : choices, wrap_columns(STDOUT_FILENO));
 	table_print(&table, program.out, true);
+	print_summary(shown->inspection);
 	table_release(&table);
 	free(order);
 }

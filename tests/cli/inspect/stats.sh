@@ -101,15 +101,6 @@ done
 #1> c.weight	BF16		3				
 #1> d	I64						
 #1> e.weight	F32		inf				
-#1> FP8: recipe blockwise, format hf, scales float
-#1> 7 tensors, 65.6 kB, in 1 file
-#1> 65542 parameters, 8.00 bits each
-#1> 1  I64          8 B
-#1> 3  F32         24 B
-#1> 1  BF16         6 B
-#1> 1  F8_E4M3  32.8 kB
-#1> 1  F8_E5M2  32.8 kB
-#1>
 #1> tensor              amax  min scale  max scale  saturated  est. SQNR
 #1> a.weight             224       0.25        0.5    0.003 %   33.22 dB
 #1> a.weight_scale_inv   0.5
@@ -118,6 +109,7 @@ done
 #1> c.weight               3
 #1> d
 #1> e.weight             inf
+#1>
 #1> FP8: recipe blockwise, format hf, scales float
 #1> 7 tensors, 65.6 kB, in 1 file
 #1> 65542 parameters, 8.00 bits each
@@ -126,7 +118,6 @@ done
 #1> 1  BF16         6 B
 #1> 1  F8_E4M3  32.8 kB
 #1> 1  F8_E5M2  32.8 kB
-#1>
 #1> a.weight            F8_E4M3  [128, 256]  32.8 kB  multiplies F32 128x128
 #1> a.weight_scale_inv  F32      [1, 2]          8 B
 #1> b.weight            F8_E5M2  [128, 256]  32.8 kB  multiplies F32 128x128
@@ -134,6 +125,15 @@ done
 #1> c.weight            BF16     [3]             6 B
 #1> d                   I64      [1]             8 B
 #1> e.weight            F32      [2]             8 B
+#1>
+#1> FP8: recipe blockwise, format hf, scales float
+#1> 7 tensors, 65.6 kB, in 1 file
+#1> 65542 parameters, 8.00 bits each
+#1> 1  I64          8 B
+#1> 3  F32         24 B
+#1> 1  BF16         6 B
+#1> 1  F8_E4M3  32.8 kB
+#1> 1  F8_E5M2  32.8 kB
 #1>      28 mxfp8 multiplies E8M0 1x32
 #1>       8 current multiplies F32 128x128
 #1>       8 current multiplies F32 128x256
