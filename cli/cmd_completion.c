@@ -13,6 +13,7 @@
 #include "backend/backend.h"
 #include "base/buf.h"
 #include "cli/command.h"
+#include "cli/family.h"
 #include "cli/options/values.h"
 #include "cli/program.h"
 #include "format/format.h"
@@ -126,6 +127,24 @@ static const struct option_row *option_at(const struct command *command, char **
 	return name > 0 ? find_option(command, words[name], strlen(words[name])) : NULL;
 }
 
+/* Offers the families; a directory is still completed where none of them begins as it does. */
+static void offer_families(const struct cursor *cursor)
+{
+	struct families families = { 0 };
+	bool found = false;
+
+	families_all(&families);
+	for (size_t i = 0; i < families.n; i++) {
+		const char *name = families.list[i].name;
+
+		found |= !strncmp(name, cursor->value, cursor->n_value);
+		offer_text(cursor, name, "");
+	}
+	if (!found)
+		fputs(":\n", program.out);
+	families_release(&families);
+}
+
 static void offer_of_command(const struct command *command, char **words, int n,
 			     struct cursor *cursor)
 {
@@ -137,7 +156,9 @@ static void offer_of_command(const struct command *command, char **words, int n,
 		return;
 	}
 	if (*cursor->value != '-') {
-		if (command->argument)
+		if (command->argument && !strcmp(command->argument->name, "FAMILY"))
+			offer_families(cursor);
+		else if (command->argument)
 			fputs(":\n", program.out);
 		return;
 	}

@@ -164,7 +164,7 @@ static void print_families(const struct families *families, bool aligned)
 		if (family->refusing)
 			put_names(&convert, "not for ", engine_names(family->refusing));
 		else if (family->has_rows)
-			buf_puts(&convert, " by rows");
+			buf_puts(&convert, " by own rules");
 		table_cell(&table, family->name);
 		table_cell(&table, convert.data);
 		table_cell(&table, family->arch ? "calibrate" : "calibrate in torch");

@@ -170,9 +170,12 @@ char *address_of_page(const char *address, const char *endpoint)
 		rest += strlen("tree/");
 		buf_putc(&out, '@');
 		for (; *rest && !strchr("/?#", *rest); rest++) {
-			char digits[3] = { rest[0] == '%' ? rest[1] : 0, 0, 0 };
+			char digits[3] = { 0 };
 
-			digits[1] = isxdigit((unsigned char)digits[0]) ? rest[2] : 0;
+			if (rest[0] == '%' && isxdigit((unsigned char)rest[1])) {
+				digits[0] = rest[1];
+				digits[1] = rest[2];
+			}
 			if (!isxdigit((unsigned char)digits[1])) {
 				buf_putc(&out, *rest);
 				continue;

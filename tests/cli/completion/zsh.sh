@@ -28,4 +28,5 @@ python3 "$CLI/complete.py" zsh script <"$CLI/completion/lines"
 #1> fp8conv formats --j| --json
 #1> fp8conv families --j| --json
 #1> fp8conv families mo| model.safetensors models/
+#1> fp8conv families qwen3_n| qwen3_next
 #1> fp8conv merge -o c.amax mo| model.safetensors models/

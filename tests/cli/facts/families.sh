@@ -12,7 +12,7 @@ json j 'all(list(f) == ["name", "convert", "refused_by", "calibrate", "eval"] fo
 	'{n for r in j["rows"] for n in r["families"] if r["action"] not in ("name", "entry")} == {f["name"] for f in j["families"] if f["convert"] == "rows"}' \
 	'all(f["eval"] == (f["calibrate"] == "text") for f in j["families"])' \
 	'"".join("\t".join([f["name"],
-	         "convert" + (" not for " + " or ".join(f["refused_by"]) if f["refused_by"] else " by rows" if f["convert"] == "rows" else ""),
+	         "convert" + (" not for " + " or ".join(f["refused_by"]) if f["refused_by"] else " by own rules" if f["convert"] == "rows" else ""),
 	         "calibrate" if f["calibrate"] == "text" else "calibrate in torch", "eval" if f["eval"] else "-"]) + "\n"
 	         for f in j["families"]) == open("can").read()'
 # Architectures are those that calibrate names when it has none.
@@ -77,7 +77,7 @@ json j 'list(j) == ["schema", "recipes"]' \
 	'[r["name"] for r in j["recipes"]] == ["blockwise", "channelwise", "current", "delayed", "mxfp8"]' \
 	'all(list(r) == ["name", "summary", "origin", "needs_history"] for r in j["recipes"])' \
 	'[r["name"] for r in j["recipes"] if r["needs_history"]] == ["delayed"]'
-#1> step3p7	convert by rows	calibrate in torch	-
+#1> step3p7	convert by own rules	calibrate in torch	-
 #1>
 #1> step3p5 step3p7	*.moe.{gate,up,down}_proj	stack	engine			sglang models/step3p5.py
 #1> step3p5 step3p7	*.layers.*	keep	vendor		only routed experts are FP8 in the release	TensorRT-LLM #14759
@@ -87,7 +87,7 @@ json j 'list(j) == ["schema", "recipes"]' \
 #1> step3p7 dots3_note	^model.layers=model.language_model.layers	name	engine	in compressed-tensors for transformers		transformers conversion_mapping
 #1> step3p7	*.share_expert.*	entry	engine	in compressed-tensors or hf for transformers	re:.*\.mlp\.shared_experts\..*	transformers conversion_mapping
 #1> cosmos3_edge cosmos3_omni dots3_note ernie4_5_vl_moe hyperclovax_vision_v2 inkling_mm_model kimi_k25 lfm3_vl minimax_m3_vl mistral_large4 molmo2 nemo_speechlm nemotron_h_omni qianfan_ocr shieldgemma2 step3p7 unlimited_ocr vibevoice_asr	*.{vis*,perception,acoustic*,blocks}.*	entry	engine	in compressed-tensors or hf for transformers	re:(model\.)?(vis|audio|word|acoustic|semantic|resam|.*projector).*	transformers conversion_mapping
-#1> NemotronH_Nano_VL_V2	convert by rows
+#1> NemotronH_Nano_VL_V2	convert by own rules
 #1>
 #1> nemotron_h nemotron_h_omni NemotronH_*	*.mtp.*
 #1> nemotron_h nemotron_h_omni NemotronH_*	*.mixer.in_proj
@@ -99,16 +99,16 @@ json j 'list(j) == ["schema", "recipes"]' \
 #1>
 #1> llama mistral qwen2 qwen3 gemma2 gemma3_text	^layers=model.layers	name	engine	for vllm		vllm registry.py
 #1> llama mistral qwen2 qwen3 gemma2 gemma3_text cohere2 deepseek_v3 laguna	^fc=model.fc	name	engine	for vllm		vllm llama_eagle3.py
-#1> pixtral	convert by rows
+#1> pixtral	convert by own rules
 #1>
 #1> gigachat35 gigachat3_5	*.self_attn.g_proj
 #1> gigachat35 gigachat3_5	*.gate_{up,down}_lowrank
-#1> convert by rows
+#1> convert by own rules
 #1>
 #1> *.mlp.gate.*
 #1> smollm3	convert	calibrate	eval
 #1> xyz	convert	calibrate in torch	-
-#1> gpt_oss  convert by rows  calibrate  eval
+#1> gpt_oss  convert by own rules  calibrate  eval
 #1>
 #1> gpt_oss
 #1>   not-loaded *.experts.*
