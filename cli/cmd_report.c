@@ -9,6 +9,7 @@
 
 #include "backend/dispatch.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/options/run.h"
 #include "cli/options/values.h"
@@ -79,6 +80,17 @@ struct report_state {
 	struct summary_values values;
 	struct report_files files;
 };
+
+/* Is it the name of a page, or of a card, where a directory is wanted? */
+static int check_output(const char *output, struct err *err)
+{
+	if (!output || (!text_ends(output, ".html") && !text_ends(output, ".md")))
+		return 0;
+	return err_set(err, ERR_USAGE,
+		       "option '--output': '%s' is the name of a file: give the directory for "
+		       "README.md and report.html",
+		       output);
+}
 
 static int open_checkpoint(struct report_state *job, struct err *err)
 {
@@ -233,7 +245,7 @@ static int check_settings(struct settings *settings, struct err *err)
 		(struct benchmark_paths){ settings->lm_eval.texts, settings->lm_eval_source.texts,
 					  settings->lm_eval.n, settings->lm_eval_source.n };
 	settings->params.n_threads = run_threads(&settings->run);
-	return 0;
+	return check_output(settings->params.output, err);
 }
 
 static int run(const struct command *command, int argc, char **argv, struct err *err)

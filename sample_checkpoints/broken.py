@@ -45,7 +45,7 @@ def sizes():
     yield "file-7-bytes", b"\0" * 7, "'{path}' is 7 bytes long, too short for a safetensors file (8)"
     for i in range(1, 9):
         yield (f"size-2-64-minus-{i}", safetensors("{}", b"", TWO_64 - i),
-               f"header of '{{path}}' is {TWO_64 - i} bytes long, past the end of the file (10)")
+               f"'{{path}}' is not a safetensors file: its header would be {TWO_64 - i} bytes long, of a file of 10")
     yield ("size-past-end-by-1", safetensors("{}", b"", 3),
            "header of '{path}' is 3 bytes long, past the end of the file (10)")
     yield "size-0", safetensors("", b"{}"), "header of '{path}': bad JSON at byte 8: expected '{{'"

@@ -27,7 +27,7 @@ const struct option_row convert_argument = {
 /* clang-format off */
 const struct option_row convert_output[] = {
 	{ SECTION_OUTPUT, "output", 'o', "OUT",
-	  "A directory, a .safetensors file, or - for stdout", option_text,
+	  "A directory, a .safetensors file, or - for stdout", option_output,
 	  PLACE(params.output) },
 	{ 0 },
 };

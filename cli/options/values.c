@@ -248,10 +248,22 @@ int option_text(const struct option_row *option, const char *value, void *place,
 	return strchr(option->arg, '|') ? option_choice(option, value, &index, err) : 0;
 }
 
+int option_output(const struct option_row *option, const char *value, void *place, struct err *err)
+{
+	*(const char **)place = value;
+	if (strncmp(value, "~/", 2) != 0)
+		return 0;
+	return err_set(err, ERR_USAGE,
+		       "option '--%s': '%s' would be in a directory named '~', which the shell "
+		       "replaces at the start of a word only: give '--%s %s', or $HOME",
+		       option->name, value, option->name, value);
+}
+
 int option_new_file(const struct option_row *option, const char *value, void *place,
 		    struct err *err)
 {
-	*(const char **)place = value;
+	if (option_output(option, value, place, err))
+		return -1;
 	return strcmp(value, "-") ? 0
 				  : err_set(err, ERR_USAGE,
 					    "option '--%s': '-' (standard output) is not supported "

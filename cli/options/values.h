@@ -15,7 +15,8 @@ struct select_rule;
 
 /* Each comment gives the type of *place, and the result. */
 option_reader option_text;	  /* const char *: the text; one of "a|b|c" if arg lists them */
-option_reader option_new_file;	  /* const char *: the path to write, not "-" */
+option_reader option_output;	  /* const char *: the path to write */
+option_reader option_new_file;	  /* const char *: the same, not "-" */
 option_reader option_choice;	  /* int: the index in "a|b|c" */
 option_reader option_flag;	  /* bool: true */
 option_reader option_count;	  /* int: from 1 to 1024 */

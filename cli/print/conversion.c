@@ -168,6 +168,11 @@ void conversion_print_text(const struct conversion_report *report)
 	if (result->has_figures)
 		fprintf(program.err, "saturated  %" PRIu64 " values\n", result->figures.saturated);
 	print_low_bit(report);
+	if (plan_quantizes(report->plan) &&
+	    destination_of(report->params->output) == DESTINATION_FILE)
+		fputs("config     none: a directory as output gets the config.json with the "
+		      "quantization_config\n",
+		      program.err);
 	if (destination_of(report->params->output) != DESTINATION_STREAM) {
 		path_print_output(report->params->output);
 		print_next(report);

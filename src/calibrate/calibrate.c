@@ -11,6 +11,11 @@
 #include "calibrate/resume.h"
 #include "sweep/sweep.h"
 
+/* Bytes of the file, to see before the sweep whether it has room: of a site in the header, with two
+ * tensors; and of a pass in a site, three fp32 and an int64. */
+#define SITE_HEADER ((uint64_t)256)
+#define ROW	    ((uint64_t)20)
+
 /* The state of a running calibration. */
 struct calibration {
 	const struct calibrate_plan *plan;
@@ -143,6 +148,9 @@ static int check_resumed(const struct calibration *calibration, struct err *err)
 	const struct calibrate_plan *plan = calibration->plan;
 	const struct amax_stats *stats = calibration->stats;
 	struct amax_stats expected;
+	uint64_t n_rows = calibration->file.n_passes < stats->history_len
+				  ? calibration->file.n_passes
+				  : stats->history_len;
 	int rc;
 
 	amax_stats_init(&expected, stats->model, stats->precision, stats->backend,
@@ -156,6 +164,9 @@ static int check_resumed(const struct calibration *calibration, struct err *err)
 	}
 	count_data(&expected, plan, 0, share_sequences_of(&plan->share, stats->n_passes));
 	rc = resume_check(&calibration->file, stats, &expected, err);
+	if (!rc && group_leads(plan->sweep.params.group))
+		rc = outdir_check_space(&calibration->file.place.dir,
+					expected.n_sites * (SITE_HEADER + n_rows * ROW), err);
 	amax_stats_release(&expected);
 	return rc;
 }

@@ -144,7 +144,12 @@ static int directory_open(struct outdir *dir, struct err *err)
 		return err_errno(err, "cannot create directory '%s'", dir->path);
 	dir->fd = io_openat(dir->io, AT_FDCWD, dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
 	if (dir->fd < 0)
-		return err_errno(err, "cannot open directory '%s'", dir->path);
+		return errno == ENOTDIR
+			       ? err_set(err, ERR_INPUT,
+					 "output '%s' is a file, not a directory: give another "
+					 "name",
+					 dir->path)
+			       : err_errno(err, "cannot open directory '%s'", dir->path);
 	return dir->created ? sync_above(dir->io, dir->fd, dir->path, err) : 0;
 }
 
@@ -369,16 +374,21 @@ int outdir_sync(const struct outdir *dir, struct err *err)
 int outdir_check_space(const struct outdir *dir, uint64_t bytes, struct err *err)
 {
 	struct statvfs fs;
+	const char *name;
+	double unit;
 	uint64_t free_bytes;
 
 	if (fstatvfs(dir->fd, &fs))
 		return err_errno(err, "cannot read the free space of '%s'", dir->path);
+	unit = bytes >= 1000000000 ? 1e9 : bytes >= 1000000 ? 1e6 : 1;
+	name = unit > 1e6 ? "GB" : unit > 1 ? "MB" : "bytes";
 	free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
 	if (bytes > free_bytes)
 		return err_set(err, ERR_SYSTEM,
-			       "not enough space in '%s': %" PRIu64 " bytes needed, %" PRIu64
-			       " free, %" PRIu64 " missing",
-			       dir->path, bytes, free_bytes, bytes - free_bytes);
+			       "not enough space in '%s': %.2f %s needed, %.2f %s free, %.2f %s "
+			       "missing",
+			       dir->path, (double)bytes / unit, name, (double)free_bytes / unit,
+			       name, (double)(bytes - free_bytes) / unit, name);
 	return 0;
 }
 

@@ -26,6 +26,11 @@ static int check_header_size(const char *path, uint64_t n, uint64_t file_size, s
 			       "'%s' is %" PRIu64
 			       " bytes long, too short for a safetensors file (8)",
 			       path, file_size);
+	if (n > file_size - 8 && n > ST_MAX_HEADER)
+		return err_set(err, ERR_INPUT,
+			       "'%s' is not a safetensors file: its header would be %" PRIu64
+			       " bytes long, of a file of %" PRIu64,
+			       path, n, file_size);
 	if (n > file_size - 8)
 		return err_set(err, ERR_INPUT,
 			       "header of '%s' is %" PRIu64

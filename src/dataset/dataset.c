@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "ckpt/mistaken.h"
 #include "dataset/steps.h"
 
@@ -225,14 +226,25 @@ static int read_copied_array(const struct dataset_reader *reader, struct stream 
 	return rc;
 }
 
+static bool is_table(const char *path)
+{
+	return text_ends(path, ".parquet") || text_ends(path, ".csv") || text_ends(path, ".tsv") ||
+	       text_ends(path, ".arrow");
+}
+
 static int read_stream(const struct dataset_reader *reader, const char *extension,
 		       struct stream *stream, struct err *err)
 {
-	if (!extension && stream->is_file && !stream->unpacker)
+	if (!extension && stream->is_file && !stream->unpacker &&
+	    strncmp(reader->path, "/dev/", 5) != 0)
 		return err_set(err, ERR_INPUT,
 			       "'%s' is not a .txt, .jsonl, .json or .npy file (also "
-			       ".gz or .zst)",
-			       reader->path);
+			       ".gz or .zst)%s",
+			       reader->path,
+			       is_table(reader->path)
+				       ? ": convert it, as load_dataset(...).to_json(...) of the "
+					 "Python package datasets does"
+				       : "");
 	if (!extension)
 		extension = detect(stream, err);
 	if (!extension)

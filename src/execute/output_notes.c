@@ -203,6 +203,11 @@ void output_notes_add(struct plan *plan, const struct convert_params *params, bo
 			  "output '%s' lies inside the model '%s': an upload or a copy of the "
 			  "model takes both",
 			  params->output, directory);
+	else if (directory && lies_inside(params->io, directory, params->output))
+		notes_add(notes, NOTE_OUTPUT_INSIDE, NULL,
+			  "the model '%s' lies inside output '%s': an upload or a copy of the "
+			  "output takes both",
+			  directory, params->output);
 	/* Engines that find an index load its files only. */
 	foreign = plan->files.index_size ? NULL : find_foreign(plan, params);
 	if (foreign)

@@ -33,25 +33,20 @@ static uint64_t smaller(uint64_t n, uint64_t max)
 	return n < max ? n : max;
 }
 
-int band_limits_fit(struct band_limits *limits, uint64_t memory, uint64_t band, struct err *err)
+/* Sets limits for `memory` bytes a worker and a backend that works best on `band` bytes (0: a
+ * CPU). */
+static void limits_fit(struct band_limits *limits, uint64_t memory, uint64_t band)
 {
 	uint64_t extent = band ? band / 2 : EXTENT_TARGET;
 	uint64_t max = smaller(memory / 4, band > 4 * MIB ? band : 4 * MIB);
 
 	max &= ~(WRITER_ALIGN - (uint64_t)1);
-	if (max < BAND_MIN)
-		return err_set(err, ERR_USAGE,
-			       "option '--max-memory' leaves %" PRIu64
-			       " bytes for each thread, but a thread needs %" PRIu64
-			       ": increase --max-memory or reduce --threads",
-			       memory, 4 * BAND_MIN);
 	*limits = (struct band_limits){
 		.target = smaller(band ? band : BAND_TARGET, max),
 		.max = max,
 		.extent = smaller(extent, max),
 		.extent_direct = smaller(extent > EXTENT_DIRECT ? extent : EXTENT_DIRECT, max),
 	};
-	return 0;
 }
 
 uint64_t band_limits_memory(const struct band_limits *limits)
@@ -65,8 +60,13 @@ int band_limits_plan(const struct convert_params *params, struct band_limits *li
 	uint64_t max = params->max_memory ? params->max_memory : DEFAULT_MAX_MEMORY;
 	uint64_t n = (uint64_t)params->n_threads, base = BASE_MEMORY + params->io_memory;
 
-	if (band_limits_fit(limits, max > base ? (max - base) / n : 0, params->backend->band, err))
-		return -1;
+	if (max < base + n * 4 * BAND_MIN)
+		return err_set(err, ERR_USAGE,
+			       "option '--max-memory': %" PRIu64 " byte%s are too few for %" PRIu64
+			       " thread%s: give at least %" PRIu64 "K, or reduce --threads",
+			       max, max == 1 ? "" : "s", n, n == 1 ? "" : "s",
+			       (base + n * 4 * BAND_MIN + KIB - 1) / KIB);
+	limits_fit(limits, (max - base) / n, params->backend->band);
 	*bytes = base + n * band_limits_memory(limits);
 	return 0;
 }

@@ -4,7 +4,7 @@
  * one unit, made of whole tiles wherever a tile fits.  An extent is a list of bands whose bytes are
  * contiguous in the output file and are written at once, across tensor borders.
  *
- * Order: band_limits_fit(); bands_cut_shard() for each shard, or bands_add_unit() for units;
+ * Order: band_limits_plan(); bands_cut_shard() for each shard, or bands_add_unit() for units;
  * band_list_release().
  */
 #ifndef FP8CONV_PLAN_BANDS_H
@@ -44,10 +44,6 @@ struct band_list {
 	size_t n_extents;
 	struct extent *extents;
 };
-
-/* Sets limits for `memory` bytes a worker and a backend that works best on `band` bytes (0: a CPU).
- * ERR_USAGE if that is too little memory. */
-int band_limits_fit(struct band_limits *limits, uint64_t memory, uint64_t band, struct err *err);
 
 /* Returns the bytes that one worker needs at most for any unit of the plan. */
 uint64_t band_limits_memory(const struct band_limits *limits);

@@ -124,6 +124,8 @@ static int refuse_empty(const struct selection *selection, const char *hint, str
 	}
 	if (!kept)
 		return err_set(err, ERR_USAGE, "nothing to quantize: the input has no tensors");
+	if (kept->linear && !strcmp(kept->reason, "adapter"))
+		hint = "merge it into its base model first (merge_and_unload() of peft)";
 	return err_set(err, ERR_USAGE,
 		       "nothing to quantize: all %zu tensors are kept, %zu of them linear "
 		       "weights, for example '%s': %s%s%s",

@@ -131,8 +131,8 @@ static void sizes_that_disagree_are_refused(void **state)
 		{ 0, 0, "'-' is empty: copy or download it again" },
 		{ 2, 9, "header of '-' is 2 bytes long, past the end of the file (9)" },
 		{ SIZE_MAX, 10,
-		  "header of '-' is 18446744073709551615 bytes long, past the end of the file "
-		  "(10)" },
+		  "'-' is not a safetensors file: its header would be 18446744073709551615 bytes "
+		  "long, of a file of 10" },
 		{ ST_MAX_HEADER + 1, UINT64_MAX,
 		  "header of '-' is 100000001 bytes long, more than the limit (100000000)" },
 		{ 2, UINT64_MAX,

@@ -6,6 +6,11 @@ need "$SAMPLES/tiny-llama"
 model=$SAMPLES/tiny-llama
 c=" calibrate: "
 printf 'a word\n' >short.txt
+touch a.parquet
+fails 3 "${c}'a.parquet' is not a .txt, .jsonl, .json or .npy file (also .gz or .zst): convert it, as load_dataset(...).to_json(...) *" \
+	calibrate "$model" --data a.parquet -o s.amax
+rm a.parquet
+fails 3 "${c}'/dev/stdin' contains 5 tokens, *: give more data or a smaller --seq-len" calibrate "$model" --data /dev/stdin -o s.amax <short.txt
 fails 2 "${c}MODEL is missing (fp8conv calibrate MODEL --data FILE -o S.amax)" calibrate
 fails 2 "${c}option '--data' is missing: *" calibrate "$model" -o s.amax
 fails 2 "${c}option '--output' is missing: *" calibrate "$model" --data short.txt

@@ -72,5 +72,5 @@ for variant in $(python3 "$CLI/fp8.py" variants); do
 	done
 	rm -rf in wanted
 done
-fails 2 " dequantize: option '--max-memory' leaves * bytes for each thread, but a thread needs *" \
+fails 2 " dequantize: option '--max-memory': 25951232 bytes are too few for 3 threads: give at least 25344K, or reduce --threads" \
 	dequantize "$SAMPLES/tiny-llama" --dry-run --threads 3 --max-memory 25343K

@@ -17,6 +17,13 @@ json j 'j["totals"]["quantized"] == 1'
 	echo "the plan begins with something else"
 "$FP8CONV" quantize in.safetensors -o c.safetensors --dry-run --quiet --recipe channelwise | head -n 1 | grep -qx "recipe    channelwise" ||
 	echo "a plan without the note begins with it"
+# What is no model is called what it is.
+python3 "$CLI/checkpoint.py" make adapter.safetensors base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight=BF16:128x128
+fails 2 " quantize: nothing to quantize: *: adapter; merge it into its base model first (merge_and_unload() of peft)" \
+	quantize adapter.safetensors -o d.safetensors
+echo "a text of more than eight bytes" >text.txt
+fails 3 " quantize: 'text.txt' is not a safetensors file: its header would be * bytes long, of a file of 32" quantize text.txt -o d
+fails 3 " quantize: output 'text.txt' is a file, not a directory: give another name" quantize in.safetensors -o text.txt
 # Where nothing is left to quantize it is an error.
 fails 2 " quantize: nothing to quantize*" quantize in.safetensors -o d.safetensors --exclude 1.mlp
 # The example is one that was asked for, if any.

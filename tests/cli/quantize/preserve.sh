@@ -42,6 +42,11 @@ note_is "$(inside quantize m/a/../mx "$PWD/m")"
 json j 'len(j["notes"]) == 1' '"lies inside" in j["notes"][0]["message"]'
 "$FP8CONV" dequantize m/fp8 -o m/fp8/back 2>err
 note_is "$(inside dequantize m/fp8/back m/fp8)"
+mkdir around
+mv m around
+"$FP8CONV" quantize around/m -o around 2>err
+grep -qx "fp8conv quantize: note: the model 'around/m' lies inside output 'around': .*" err || cat err
+mv around/m .
 "$FP8CONV" quantize m -o beside
 "$FP8CONV" quantize m -o m/quiet --quiet
 rm -r m/fp8/back m/quiet

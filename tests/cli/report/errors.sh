@@ -14,7 +14,7 @@ fails 3 "${c}'$model' has no FP8 weights: give a checkpoint that 'fp8conv quanti
 fails 3 "${c}*none*" report out --source none -o r
 fails 3 "${c}cannot open 'none': No such file or directory" report out --eval none -o r
 fails 3 "${c}cannot open 'none': No such file or directory" report out --calibration none -o r
-fails 3 "${c}header of '$model/config.json' is *" report out --calibration "$model/config.json" -o r
+fails 3 "${c}'$model/config.json' is not a safetensors file: *" report out --calibration "$model/config.json" -o r
 echo '{"perplexity": {"value": 1, "se": 1' >cut.json
 fails 3 "${c}'cut.json' is not a result of 'fp8conv eval --json': *" report out --eval cut.json -o r
 echo '[]' >list.json
@@ -58,6 +58,7 @@ fails 2 "${c}'page' contains 'report.html', which is not as fp8conv wrote it: ch
 mkdir -p folder/README.md
 fails 2 "${c}'folder' contains 'README.md', which is not as fp8conv wrote it: *" report out -o folder
 fails 4 "${c}*'folder/README.md'*" report out -o folder --restart --quiet
+fails 2 "${c}option '--output': 'r.html' is the name of a file: give the directory for README.md and report.html" report out -o r.html
 "$FP8CONV" report out -o mine --restart --quiet
 python3 "$CLI/page.py" whole mine
 

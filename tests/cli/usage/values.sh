@@ -40,6 +40,8 @@ need "$SAMPLES/tiny-llama"
 plan() {
 	"$FP8CONV" quantize "$SAMPLES/tiny-llama" --dry-run --json --threads 1 --max-memory "$1"
 }
+fails 2 " quantize: option '--output': '~/x' would be in a directory named '~', *: give '--output ~/x', or \$HOME" \
+	quantize "$SAMPLES/tiny-llama" "--output=~/x"
 plan 29360128 >bytes
 plan 28672K | cmp - bytes
 for size in 28M 28m 28MB 28mb 28MiB 28mib 0.02734375G 2.8e1M; do plan $size | cmp - bytes; done
