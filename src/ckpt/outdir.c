@@ -376,19 +376,22 @@ int outdir_check_space(const struct outdir *dir, uint64_t bytes, struct err *err
 	struct statvfs fs;
 	const char *name;
 	double unit;
+	int digits;
 	uint64_t free_bytes;
 
 	if (fstatvfs(dir->fd, &fs))
 		return err_errno(err, "cannot read the free space of '%s'", dir->path);
 	unit = bytes >= 1000000000 ? 1e9 : bytes >= 1000000 ? 1e6 : 1;
+	digits = unit > 1 ? 2 : 0;
 	name = unit > 1e6 ? "GB" : unit > 1 ? "MB" : "bytes";
 	free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
 	if (bytes > free_bytes)
 		return err_set(err, ERR_SYSTEM,
-			       "not enough space in '%s': %.2f %s needed, %.2f %s free, %.2f %s "
+			       "not enough space in '%s': %.*f %s needed, %.*f %s free, %.*f %s "
 			       "missing",
-			       dir->path, (double)bytes / unit, name, (double)free_bytes / unit,
-			       name, (double)(bytes - free_bytes) / unit, name);
+			       dir->path, digits, (double)bytes / unit, name, digits,
+			       (double)free_bytes / unit, name, digits,
+			       (double)(bytes - free_bytes) / unit, name);
 	return 0;
 }
 

@@ -16,6 +16,19 @@ same wanted out
 
 mkdir next
 cd next
+# A file that is larger than any may be fails as one for which a disk has no room: the finished one stays.  The limit, in
+# blocks of 512 bytes, lies between the sizes of the two.
+need "$SAMPLES/odd-shapes"
+(
+	ulimit -f 1320
+	fails 4 " quantize: *'out/model-00002-of-00002.safetensors'*: 1 of 2 files are finished: run the same command to continue" \
+		quantize "$SAMPLES/odd-shapes" -o out --recipe channelwise --threads 1
+)
+"$FP8CONV" quantize "$SAMPLES/odd-shapes" -o out --recipe channelwise --json >j 2>err
+json j 'j["files_found"] == 1' 'j["files_written"] == 1'
+
+mkdir next
+cd next
 # Where it may not write: status 4, and nothing is left.  Root may write anywhere, so it becomes somebody else.
 need "$SAMPLES/tiny-moe"
 mkdir closed
