@@ -63,7 +63,8 @@
 	FAULT(PROBLEM_CACHE_SCALE_VALUE, "scale-value", \
 	     "engines use 1.0, or what they cache is wrong") \
 	FAULT(PROBLEM_TP_SPLIT, "tp-split", "engines refuse to load it") \
-	FAULT(PROBLEM_PARTIAL_BLOCKS, "partial-blocks", NULL) \
+	FAULT(PROBLEM_PARTIAL_BLOCKS, "partial-blocks", \
+	     "quantize without --ragged, or by channelwise") \
 	FAULT(PROBLEM_NOT_LOADED, "not-loaded", NULL) \
 	FAULT(PROBLEM_CONFIG_KEY, "config-key", NULL) \
 	FAULT(PROBLEM_CONFIG_IGNORE, "config-ignore", NULL) \
