@@ -373,7 +373,7 @@ out:
 
 static int run(const struct command *command, int argc, char **argv, struct err *err)
 {
-	struct settings settings = { 0 };
+	struct settings settings = { .params = { .now = process_now } };
 	int rc = command_parse(command, argc, argv, &settings, err);
 
 	if (rc || check_choice(&settings, err)) {

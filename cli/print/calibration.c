@@ -26,6 +26,7 @@ void calibrate_print_text(const struct calibrate_plan *plan)
 	if (plan->fp8.n)
 		fprintf(program.out, "%s, %zu matrices in FP8\n", plan->fp8.recipe.name,
 			plan->fp8.n);
+	fputs("finished sweeps are kept: --resume continues\n", program.out);
 	data_print_memory(plan->memory_bytes);
 }
 

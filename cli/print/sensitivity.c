@@ -68,8 +68,8 @@ void sensitivity_print_text(const struct sensitivity_plan *plan)
 	table_release(&lines);
 	fprintf(program.out, "\narchitecture %s, %zu layers\n", plan->model.arch->name,
 		plan->model.n_layers);
-	fprintf(program.out, "%zu groups, %zu at once, rounds %zu\n", table->n_groups,
-		plan->n_at_once, n_rounds(plan));
+	fprintf(program.out, "%zu groups, at most %zu at once\n", table->n_groups, plan->n_at_once);
+	fputs("finished rounds are kept: the same command continues\n", program.out);
 	fprintf(program.out, "sequences %zu, tokens %" PRIu64 "\n", plan->data.n,
 		plan->sweep.n_tokens);
 	data_print_memory(plan->memory_bytes);

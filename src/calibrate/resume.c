@@ -243,7 +243,7 @@ int resume_failed(const struct history_file *file, const struct amax_stats *stat
 		return -1;
 	if (stats->n_passes == 0)
 		return err_set(err, ERR_INTERRUPTED,
-			       "interrupted before the first sweep ended: nothing was written");
+			       "interrupted before the first sweep ended: nothing was kept");
 	return err_set(err, ERR_INTERRUPTED,
 		       "interrupted after %" PRIu64
 		       " of %zu passes, which are in '%s': run the same command with "

@@ -155,6 +155,7 @@ static int run_new(struct round *round, struct err *err)
 static int stage_begins(void *context, struct sweep *sweep, struct err *err)
 {
 	struct round *round = context;
+	double (*now)(void) = round->params->now, began = now ? now() : 0;
 	size_t stage = current_stage(round);
 
 	(void)sweep;
@@ -166,6 +167,7 @@ static int stage_begins(void *context, struct sweep *sweep, struct err *err)
 			return -1;
 		atomic_store(&round->progress->n_groups, round->begun);
 	}
+	round->seconds += now ? now() - began : 0;
 	return 0;
 }
 
@@ -286,6 +288,7 @@ int round_run(struct round *round, size_t first, size_t n, struct err *err)
 
 	round->first = first;
 	round->n = n;
+	round->seconds = 0;
 	memset(round->sums, 0, n * n_sequences(round) * sizeof *round->sums);
 	rc = sweep_run(&round->sweep, 0, &events, err);
 	variants_end(round);

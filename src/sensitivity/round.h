@@ -30,6 +30,7 @@ struct round {
 	size_t first, n;
 	struct model_variant *list; /* (n): variants [begun, n) have no streams yet */
 	size_t begun;
+	double seconds;		      /* of the variants in this pass; 0 without params->now */
 	double *sums;		      /* (n, sequences): of the divergences of a sequence; 0
 					 where another rank runs it, until the end of the pass */
 	struct worker_values *values; /* by worker */

@@ -6,6 +6,9 @@
 #include "base/mem.h"
 #include "sensitivity/round.h"
 #include "sensitivity/saved.h"
+#include "sweep/length.h"
+
+#define N_FIRST 4 /* groups of the first round */
 
 static size_t n_measured(const struct kld_table *table)
 {
@@ -70,14 +73,16 @@ static int take_leading(struct sensitivity_plan *plan, const struct group *group
 	return take_divergences(&plan->table, group, err);
 }
 
-/* Sets the work that is left: the unquantized model goes through every stage in each round, a
- * variant through those from its own on. */
-static void show_total(const struct round *round, size_t first)
+/* Shows a round of n groups, and the work that is left with rounds of n_later after it: the
+ * unquantized model goes through every stage in each round, a variant through those from its own
+ * on. */
+static void show_round(const struct round *round, size_t first, size_t n, size_t n_later)
 {
+	struct sensitivity_progress *progress = round->progress;
 	const struct sensitivity_plan *plan = round->plan;
 	const struct kld_table *table = &plan->table;
 	size_t left = table->n_groups - first, n_layers = plan->model.n_layers;
-	size_t n_rounds = (left + plan->n_at_once - 1) / plan->n_at_once;
+	size_t n_rounds = 1 + (left - n + n_later - 1) / n_later;
 	uint64_t *from = xcalloc(n_layers + 1, sizeof *from), work;
 
 	for (size_t i = n_layers + 1; i--;)
@@ -89,9 +94,14 @@ static void show_total(const struct round *round, size_t first)
 		work += from[layer < n_layers ? layer : n_layers];
 	}
 	free(from);
-	atomic_store(&round->progress->sweep.total, work * plan->sweep.n_tokens);
-	atomic_store(&round->progress->n_left, left);
-	atomic_store(&round->progress->n_rounds, n_rounds);
+	work = work * plan->sweep.n_tokens + atomic_load(&progress->sweep.done);
+	if (!atomic_load(&progress->round))
+		atomic_store(&progress->n_left, left);
+	atomic_store(&progress->sweep.total, work);
+	atomic_store(&progress->n_rounds, atomic_load(&progress->round) + n_rounds);
+	atomic_store(&progress->n_measured, first);
+	atomic_store(&progress->n_groups, 0);
+	atomic_fetch_add(&progress->round, 1);
 }
 
 /* The leading rank saves the table. */
@@ -103,24 +113,47 @@ static int save(const struct round *round, const struct saved *saved, struct err
 	return group_settle(group, rc, err);
 }
 
+/* Returns the groups of the first round: few, but enough for all threads; without a clock as many
+ * as fit. */
+static size_t rounds_begin(const struct round *round, struct sweep_length *length)
+{
+	const struct sensitivity_plan *plan = round->plan;
+	size_t n_threads = (size_t)round->params->n_threads;
+	size_t shared = (n_threads + plan->data.n - 1) / plan->data.n;
+
+	*length = (struct sweep_length){ .now = round->params->now, .step = shared };
+	length->first = !length->now ? plan->n_at_once : shared > N_FIRST ? shared : N_FIRST;
+	return sweep_length_begin(length, plan->n_at_once);
+}
+
+/* Returns the groups of the round after one of n. */
+static size_t rounds_next(const struct round *round, struct sweep_length *length, size_t n)
+{
+	int n_threads = round->params->n_threads;
+
+	sweep_length_loaded(length, length->began + round->seconds, n_threads);
+	return sweep_length_next(length, n, n_threads);
+}
+
 static int run_rounds(struct round *round, const struct saved *saved, struct err *err)
 {
 	const struct sensitivity_plan *plan = round->plan;
-	struct sensitivity_progress *progress = round->progress;
-	size_t first = n_measured(&plan->table), n;
+	struct sweep_length length;
+	size_t first = n_measured(&plan->table), n, next = rounds_begin(round, &length);
+	size_t later = plan->n_at_once;
 
-	show_total(round, first);
 	if (first == plan->table.n_groups) /* of a table that another program wrote */
 		return save(round, saved, err);
 	for (; first < plan->table.n_groups; first += n) {
 		size_t left = plan->table.n_groups - first;
 
-		n = left < plan->n_at_once ? left : plan->n_at_once;
-		atomic_store(&progress->n_measured, first);
-		atomic_store(&progress->n_groups, 0);
-		atomic_fetch_add(&progress->round, 1);
+		if (group_least(round->params->group, &next, err))
+			return -1;
+		n = left < next ? left : next;
+		show_round(round, first, n, later);
 		if (round_run(round, first, n, err))
 			return -1;
+		later = next = rounds_next(round, &length, n);
 		if (first + n == plan->table.n_groups && sweep_close(&round->sweep, err))
 			return -1;
 		if (save(round, saved, err))
@@ -136,7 +169,8 @@ static int interrupted(const struct round *round, const struct sensitivity_param
 
 	if (!n)
 		return err_set(err, ERR_INTERRUPTED,
-			       "interrupted before the first round ended: nothing was saved");
+			       "interrupted before the first round of groups ended: nothing was "
+			       "kept");
 	return err_set(err, ERR_INTERRUPTED,
 		       "interrupted after %zu of %zu groups, which are saved beside '%s': run the "
 		       "same command again to continue",

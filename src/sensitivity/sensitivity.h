@@ -7,8 +7,9 @@
  * failure.
  *
  * In one pass through the layers (a round), the variants of a range of groups begin in their layers
- * and go through those that follow: about half a forward pass for each group.  After each round the
- * numbers are saved, and a later run goes on from there.
+ * and go through those that follow: about half a forward pass for each group.  After each round, of
+ * a minute or of what makes the unquantized model's pass a quarter, the numbers are saved, and a
+ * later run goes on from there.
  */
 #ifndef FP8CONV_SENSITIVITY_SENSITIVITY_H
 #define FP8CONV_SENSITIVITY_SENSITIVITY_H
@@ -36,6 +37,7 @@ struct sensitivity_params {
 	int n_threads;	     /* >= 1 */
 	uint64_t max_memory; /* bytes, besides two layers; 0: 1 GiB */
 	const atomic_int *stop;
+	double (*now)(void); /* seconds, so that a round takes about a minute; NULL: all fit */
 	/* ranks that share the sequences: all call sensitivity_run() and have the same numbers and
 	 * failures, and the leading one writes the output; NULL: one process */
 	const struct group *group;
@@ -73,7 +75,7 @@ struct sensitivity_plan {
 	struct kld_table table;		     /* without any divergence */
 	struct sensitivity_members *members; /* by group of the table */
 	struct sweep_plan sweep;
-	size_t n_at_once;      /* groups of a round */
+	size_t n_at_once;      /* groups of a round, at most */
 	uint64_t memory_bytes; /* of everything */
 };
 

@@ -141,6 +141,34 @@ static void ranks_write_the_bytes_of_one_process(void **state)
 	rank_files_free(&files);
 }
 
+/* Time passes from the first look of a pair to the second: while variants run. */
+static double slow_clock(void)
+{
+	static int n_looks;
+
+	return 100.0 * (n_looks++ / 2);
+}
+
+/* Where a round takes long the groups are measured, and saved, in more of them. */
+static void slow_rounds_have_fewer_groups(void **state)
+{
+	struct rank_files files = rank_files_new(N_SEQUENCES);
+	const char *const data[] = { files.data };
+	struct run one = { .params = params_of(data, files.one) };
+	struct run slow = { .params = params_of(data, files.many) };
+
+	(void)state;
+	slow.params.now = slow_clock;
+	rank_run(&(struct rank_job){ NULL, &one });
+	rank_run(&(struct rank_job){ NULL, &slow });
+	assert_int_equal(one.n_rounds, 1);
+	assert_true(slow.n_rounds > 2);
+	check_ranks(&slow, 1, &one);
+	assert_same_file(files.one, files.many);
+	free(one.text);
+	rank_files_free(&files);
+}
+
 /* A table that has the divergences of its first groups: all others' are measured. */
 static void ranks_go_on_from_an_unfinished_table(void **state)
 {
@@ -257,6 +285,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ranks_write_the_bytes_of_one_process),
+		cmocka_unit_test(slow_rounds_have_fewer_groups),
 		cmocka_unit_test(ranks_go_on_from_an_unfinished_table),
 		cmocka_unit_test(a_rank_holds_its_own_sequences),
 		cmocka_unit_test(the_failure_of_a_rank_is_that_of_all),
