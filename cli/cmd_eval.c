@@ -109,6 +109,12 @@ static int job_run(const struct eval_plan *plan, const struct settings *settings
 	ticker_start(&ticker, run_progress_mode(&settings->run), &watched);
 	rc = eval_run(plan, &settings->params, &progress, &result, err);
 	ticker_stop(&ticker);
+	if (rc && err->kind == ERR_INTERRUPTED) {
+		struct err signal = *err;
+
+		err_set(err, ERR_INTERRUPTED, "%s: nothing is kept of an evaluation",
+			signal.message);
+	}
 	if (rc)
 		return -1;
 	if (ranks_print(&settings->ranks))
