@@ -148,7 +148,8 @@ static void texts_become_sequences(void **state)
 		  "'a.safetensors' is not a .txt, .jsonl, .json or .npy file (also .gz or .zst)" },
 		{ "a.csv", "1,2", 2, ALL,
 		  "'a.csv' is not a .txt, .jsonl, .json or .npy file (also .gz or .zst): "
-		  "convert it, as load_dataset(...).to_json(...) of the Python package datasets does" },
+		  "convert it, as load_dataset(...).to_json(...) of the Python package datasets "
+		  "does" },
 	};
 
 	(void)state;
