@@ -213,8 +213,6 @@ static void tell(const struct report_state *job)
 
 static void job_release(struct report_state *job)
 {
-	free(job->settings->lm_eval.texts);
-	free(job->settings->lm_eval_source.texts);
 	buf_release(&job->files.card);
 	buf_release(&job->files.page);
 	summary_values_release(&job->values);
@@ -248,28 +246,25 @@ static int check_settings(struct settings *settings, struct err *err)
 	return check_output(settings->params.output, err);
 }
 
-static int run(const struct command *command, int argc, char **argv, struct err *err)
+static int check_and_report(struct settings *settings, struct err *err)
 {
-	struct settings settings = { 0 };
 	struct model_io model = { 0 };
-	struct report_state job = { .settings = &settings };
+	struct report_state job = { .settings = settings };
 	struct watched watched = watch_bytes(&job.progress);
 	struct ticker ticker;
-	int rc = command_parse(command, argc, argv, &settings, err);
+	int rc;
 
-	if (rc)
-		return rc < 0 ? -1 : 0;
-	if (check_settings(&settings, err))
+	if (check_settings(settings, err))
 		return -1;
-	job.backend = run_backend(&settings.run, err);
+	job.backend = run_backend(&settings->run, err);
 	if (!job.backend)
 		return -1;
-	if (model_io_open(&model, &settings.path, &settings.params.source, &settings.run, err))
+	if (model_io_open(&model, &settings->path, &settings->params.source, &settings->run, err))
 		return -1;
-	settings.params.io = model.io;
-	settings.max_memory = model_io_rest(&model, settings.run.max_memory);
+	settings->params.io = model.io;
+	settings->max_memory = model_io_rest(&model, settings->run.max_memory);
 	job.progress.stop = signals_watch();
-	ticker_start(&ticker, run_progress_mode(&settings.run), &watched);
+	ticker_start(&ticker, run_progress_mode(&settings->run), &watched);
 	rc = work(&job, err);
 	ticker_stop(&ticker);
 	if (rc == 0)
@@ -277,6 +272,18 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 	job_release(&job);
 	model_io_close(&model);
 	return rc;
+}
+
+static int run(const struct command *command, int argc, char **argv, struct err *err)
+{
+	struct settings settings = { 0 };
+	int rc = command_parse(command, argc, argv, &settings, err);
+
+	if (!rc)
+		rc = check_and_report(&settings, err);
+	free(settings.lm_eval.texts);
+	free(settings.lm_eval_source.texts);
+	return rc < 0 ? -1 : 0;
 }
 
 const struct command command_report = {
