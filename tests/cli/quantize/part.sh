@@ -108,7 +108,10 @@ need "$SAMPLES/tiny-moe"
 model=$SAMPLES/tiny-moe/per-expert
 "$FP8CONV" quantize "$model" -o wanted --quiet
 rm -rf out
-RANK=1 WORLD_SIZE=2 sh -c "timeout -s KILL 0.01 '$FP8CONV' quantize '$model' -o out --part auto --quiet; :" 2>killed
+RANK=1 WORLD_SIZE=2 "$FP8CONV" quantize "$model" -o out --part auto --quiet &
+sleep 0.01
+kill -KILL $! 2>killed
+wait $! 2>killed
 for rank in 0 1; do
 	RANK=$rank WORLD_SIZE=2 "$FP8CONV" quantize "$model" -o out --part auto --quiet &
 done
