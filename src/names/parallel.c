@@ -125,6 +125,11 @@ static bool rows_fit(const struct tp_split *split, const struct model_config *co
 	return true;
 }
 
+const char *dimension_noun(char dimension)
+{
+	return dimension == 'N' ? "rows" : "columns";
+}
+
 bool tp_split_fits(const struct tp_split *split, const struct model_config *config, uint64_t tp,
 		   char *dimension)
 {

@@ -55,6 +55,9 @@ struct tp_split {
 	bool ends_fused_set; /* last of its set: on one device its last tile may be partial */
 };
 
+/* Returns what a dimension counts: "rows" for N, "columns" for K. */
+const char *dimension_noun(char dimension);
+
 /* Whether the weight can be split over tp devices.  If not, *dimension becomes the one that cannot:
  * 'N' (rows) or 'K' (columns). */
 bool tp_split_fits(const struct tp_split *split, const struct model_config *config, uint64_t tp,

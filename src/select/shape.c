@@ -33,7 +33,8 @@ static bool whole(uint64_t n, size_t tile)
 
 static void keep_ragged(struct candidate *c, char dimension, uint64_t n, size_t tile)
 {
-	candidate_keep(c, "%c %" PRIu64 " is not a multiple of %zu", dimension, n, tile);
+	candidate_keep(c, "%" PRIu64 " %s are not a multiple of %zu", n, dimension_noun(dimension),
+		       tile);
 	c->by_shape = true;
 	c->rule = RULE_SHAPE;
 }
@@ -197,7 +198,7 @@ static void check_parts(const struct select *select, struct candidate *c)
 	int n = parallel_sections(c->facts.parallel, &select->config, c->rows, sections);
 
 	if (n == 0 && tile > 1) {
-		candidate_keep(c, "N %" PRIu64 " is fused of parts of unknown sizes", c->rows);
+		candidate_keep(c, "%" PRIu64 " rows are fused of parts of unknown sizes", c->rows);
 		c->by_shape = true;
 		c->rule = RULE_SHAPE;
 		return;
@@ -206,8 +207,8 @@ static void check_parts(const struct select *select, struct candidate *c)
 		if (whole(sections[i].rows, tile))
 			continue;
 		candidate_keep(c,
-			       "N %" PRIu64 " is fused of parts, and %" PRIu64
-			       " is not a multiple of %zu",
+			       "%" PRIu64 " rows are fused of parts, and %" PRIu64
+			       " are not a multiple of %zu",
 			       c->rows, sections[i].rows, tile);
 		c->by_shape = true;
 		c->rule = RULE_SHAPE;
@@ -230,8 +231,9 @@ static void check_seams(const struct select *select, struct candidate *c,
 	if (!c->recipe || !after || n == 0 || whole(sections[n - 1].rows, tile))
 		return;
 	name = module_name(after);
-	candidate_keep(c, "N %" PRIu64 " is not a multiple of %zu, and engines fuse it with %.*s",
-		       c->rows, tile, (int)name.n, name.text);
+	candidate_keep(
+		c, "%" PRIu64 " rows are not a multiple of %zu, and engines fuse them with %.*s",
+		c->rows, tile, (int)name.n, name.text);
 	c->by_shape = true;
 	c->rule = RULE_SHAPE;
 }

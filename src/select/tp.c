@@ -24,9 +24,9 @@ void selection_put_obstacle(struct buf *text, const struct unit *unit)
 	bool by_rows = unit->obstacle == 'N';
 
 	buf_printf(text,
-		   "%c %" PRIu64 " does not divide into whole blocks of %zu, as merged weights and "
+		   "%" PRIu64 " %s do not divide into whole blocks of %zu, as merged weights and "
 		   "experts must",
-		   unit->obstacle, by_rows ? unit_matrix_rows(unit) : unit->cols,
+		   by_rows ? unit_matrix_rows(unit) : unit->cols, dimension_noun(unit->obstacle),
 		   by_rows ? tile.rows : tile.cols);
 }
 
@@ -80,14 +80,14 @@ static int refuse(const struct selection *selection, int tp, const struct obstac
 			obstacle->n, obstacle->heads, tp, sizes.data);
 	else if (obstacle->tile > 1)
 		err_set(err, ERR_USAGE,
-			"tensor '%s': %c %" PRIu64
-			" does not split over --tp %d in multiples of %zu; %s",
-			c->source->tensor->name, obstacle->dimension, obstacle->n, tp,
-			obstacle->tile, sizes.data);
+			"tensor '%s': %" PRIu64
+			" %s do not split over --tp %d in multiples of %zu; %s",
+			c->source->tensor->name, obstacle->n, dimension_noun(obstacle->dimension),
+			tp, obstacle->tile, sizes.data);
 	else
-		err_set(err, ERR_USAGE,
-			"tensor '%s': %c %" PRIu64 " does not split over --tp %d; %s",
-			c->source->tensor->name, obstacle->dimension, obstacle->n, tp, sizes.data);
+		err_set(err, ERR_USAGE, "tensor '%s': %" PRIu64 " %s do not split over --tp %d; %s",
+			c->source->tensor->name, obstacle->n, dimension_noun(obstacle->dimension),
+			tp, sizes.data);
 	buf_release(&sizes);
 	return -1;
 }

@@ -189,9 +189,9 @@ static void report(struct verify *verify, const struct verify_weight *weight, ui
 			      unit->name, unit->rows, tile.rows, tile.cols, misread);
 	else if (verify->params->tp || target == ENGINE_VLLM || target == ENGINE_SGLANG)
 		verify_report(verify, PROBLEM_TP_SPLIT, unit->source,
-			      "%c %" PRIu64 " of '%s' does not split over %" PRIu64 " device%s%s",
-			      dimension, dimension == 'N' ? unit->rows : unit->cols, unit->name, tp,
-			      tp == 1 ? "" : "s", multiples);
+			      "%" PRIu64 " %s of '%s' do not split over %" PRIu64 " device%s%s",
+			      dimension == 'N' ? unit->rows : unit->cols, dimension_noun(dimension),
+			      unit->name, tp, tp == 1 ? "" : "s", multiples);
 }
 
 static void check_heads(struct verify *verify, uint64_t tp)

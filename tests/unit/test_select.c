@@ -208,7 +208,8 @@ static void an_empty_selection_is_refused(void **state)
 		"a.1.x_up.weight BF16 128 576\n",
 		"blockwise", NO_OPTIONS, ERR_USAGE,
 		"nothing to quantize: all 3 tensors are kept, 3 of them linear weights, for "
-		"example 'a.0.x_up.weight': K 576 is not a multiple of 128; --recipe channelwise "
+		"example 'a.0.x_up.weight': 576 columns are not a multiple of 128; --recipe "
+		"channelwise "
 		"accepts any shape, --ragged allows partial blocks");
 	selection_refuses(
 		"a.norm.weight BF16 128\nb.norm.bias BF16 128\n", "blockwise", NO_OPTIONS,
@@ -280,14 +281,16 @@ static void other_quantized_sources_are_refused(void **state)
 		"a.0.up_proj.weight F8_E4M3 200 128\na.0.up_proj.weight_scale_inv F32 2 1\n"
 		"a.0.down_proj.weight BF16 128 256\n",
 		"blockwise", requantize, ERR_USAGE,
-		"tensor 'a.0.up_proj.weight' is F8_E4M3 and would be kept (N 200 is not a multiple "
+		"tensor 'a.0.up_proj.weight' is F8_E4M3 and would be kept (200 rows are not a "
+		"multiple "
 		"of 128), but FP8 tensors can only be quantized again: use --recipe channelwise, "
 		"which takes its shape, or 'fp8conv dequantize' first");
 	selection_refuses(
 		"a.0.up_proj.weight_packed U8 200 64\na.0.up_proj.weight_scale U8 200 4\n"
 		"a.0.down_proj.weight BF16 128 256\n",
 		"blockwise", requantize, ERR_USAGE,
-		"tensor 'a.0.up_proj.weight' is MXFP4 and would be kept (N 200 is not a multiple "
+		"tensor 'a.0.up_proj.weight' is MXFP4 and would be kept (200 rows are not a "
+		"multiple "
 		"of 128), but low-bit tensors can only be quantized again: use --recipe mxfp8, "
 		"which takes its shape, or 'fp8conv dequantize' first");
 	selection_refuses_config(HF_CONFIG, "a.0.experts.down_proj F8_E4M3 2 2 64 128\n",

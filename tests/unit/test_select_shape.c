@@ -27,10 +27,10 @@ static void blocks_must_be_whole(void **state)
 
 	(void)state;
 	selection_gives(tensors, "blockwise", NO_OPTIONS,
-			"a.0.o_proj.weight: K 576 is not a multiple of 128\n"
-			"a.0.down_proj.weight: N 200 is not a multiple of 128\n"
+			"a.0.o_proj.weight: 576 columns are not a multiple of 128\n"
+			"a.0.down_proj.weight: 200 rows are not a multiple of 128\n"
 			"a.1.down_proj.weight blockwise\n"
-			"a.0.x_proj2.weight: K 40 is not a multiple of 128\n");
+			"a.0.x_proj2.weight: 40 columns are not a multiple of 128\n");
 	selection_gives(tensors, "blockwise", ragged,
 			"a.0.o_proj.weight blockwise\n"
 			"a.0.down_proj.weight blockwise\n"
@@ -40,13 +40,13 @@ static void blocks_must_be_whole(void **state)
 			"a.0.o_proj.weight mxfp8\n"
 			"a.0.down_proj.weight mxfp8\n"
 			"a.1.down_proj.weight mxfp8\n"
-			"a.0.x_proj2.weight: K 40 is not a multiple of 32\n");
+			"a.0.x_proj2.weight: 40 columns are not a multiple of 32\n");
 	/* --ragged is about blocks: an MX scale is a byte for 32 columns */
 	selection_gives(tensors, "mxfp8", ragged,
 			"a.0.o_proj.weight mxfp8\n"
 			"a.0.down_proj.weight mxfp8\n"
 			"a.1.down_proj.weight mxfp8\n"
-			"a.0.x_proj2.weight: K 40 is not a multiple of 32\n");
+			"a.0.x_proj2.weight: 40 columns are not a multiple of 32\n");
 	selection_gives(tensors, "channelwise", NO_OPTIONS,
 			"a.0.o_proj.weight channelwise\n"
 			"a.0.down_proj.weight channelwise\n"
@@ -71,13 +71,14 @@ static void rows_of_some_modules_may_be_ragged(void **state)
 	selection_gives(tensors, "blockwise", NO_OPTIONS,
 			"a.0.kv_a_proj_with_mqa.weight blockwise\n"
 			"layers.0.attention.wkv_a_with_mqa.weight blockwise\n"
-			"model.layers.0.conv.in_proj.weight: N 832 is not a multiple of 128\n"
+			"model.layers.0.conv.in_proj.weight: 832 rows are not a multiple of 128\n"
 			"a.0.kv_b_proj.weight blockwise\n");
 	selection_gives(tensors, "blockwise",
 			(struct select_options){ .target = ENGINE_TRANSFORMERS },
-			"a.0.kv_a_proj_with_mqa.weight: N 576 is not a multiple of 128\n"
-			"layers.0.attention.wkv_a_with_mqa.weight: N 576 is not a multiple of 128\n"
-			"model.layers.0.conv.in_proj.weight: N 832 is not a multiple of 128\n"
+			"a.0.kv_a_proj_with_mqa.weight: 576 rows are not a multiple of 128\n"
+			"layers.0.attention.wkv_a_with_mqa.weight: 576 rows are not a multiple "
+			"of 128\n"
+			"model.layers.0.conv.in_proj.weight: 832 rows are not a multiple of 128\n"
 			"a.0.kv_b_proj.weight blockwise\n");
 }
 
@@ -95,7 +96,7 @@ static void parts_of_a_mixer_are_whole_blocks(void **state)
 	(void)state;
 	selection_gives_config(narrow, tensors, "blockwise", NO_OPTIONS,
 			       "layers.0.mamba.in_proj.weight: "
-			       "N 768 is fused of parts, and 64 is not a multiple of 128\n"
+			       "768 rows are fused of parts, and 64 are not a multiple of 128\n"
 			       "layers.0.mamba.out_proj.weight blockwise\n");
 	selection_gives_config(narrow, tensors, "channelwise", NO_OPTIONS,
 			       "layers.0.mamba.in_proj.weight channelwise\n"
@@ -129,7 +130,7 @@ static void seams_must_lie_between_blocks(void **state)
 			"blockwise", NO_OPTIONS,
 			"a.0.q_proj.weight: fused with 'a.0.v_proj.weight', which is kept\n"
 			"a.0.k_proj.weight: fused with 'a.0.v_proj.weight', which is kept\n"
-			"a.0.v_proj.weight: N 200 is not a multiple of 128\n"
+			"a.0.v_proj.weight: 200 rows are not a multiple of 128\n"
 			"a.1.q_proj.weight blockwise\n");
 	selection_gives(
 		"a.0.v_proj.weight BF16 256 128\n"
@@ -139,9 +140,9 @@ static void seams_must_lie_between_blocks(void **state)
 		"a.0.o_proj.weight BF16 256 128\n",
 		"blockwise", NO_OPTIONS,
 		"a.0.v_proj.weight: fused with 'a.0.k_proj.weight', which is kept\n"
-		"a.0.k_proj.weight: N 200 is not a multiple of 128, and engines fuse it with "
+		"a.0.k_proj.weight: 200 rows are not a multiple of 128, and engines fuse them with "
 		"v_proj\n"
-		"a.0.q_proj.weight: N 200 is not a multiple of 128, and engines fuse it with "
+		"a.0.q_proj.weight: 200 rows are not a multiple of 128, and engines fuse them with "
 		"k_proj\n"
 		"a.0.o_proj.weight blockwise\n");
 }
@@ -154,9 +155,10 @@ static void small_fused_weights_keep_their_seams(void **state)
 	(void)state;
 	selection_gives(
 		gate_up, "blockwise", NO_OPTIONS,
-		"a.0.gate_proj.weight: N 200 is not a multiple of 128, and engines fuse it with "
+		"a.0.gate_proj.weight: 200 rows are not a multiple of 128, and engines fuse them "
+		"with "
 		"up_proj\n"
-		"a.0.up_proj.weight: N 200 is not a multiple of 128\n"
+		"a.0.up_proj.weight: 200 rows are not a multiple of 128\n"
 		"a.0.down_proj.weight blockwise\n");
 	selection_gives(gate_up, "blockwise", ragged,
 			"a.0.gate_proj.weight blockwise\na.0.up_proj.weight blockwise\n"
@@ -184,14 +186,15 @@ static void merged_weights_have_seams_inside(void **state)
 		"a.0.qkv_proj.weight BF16 512 128\na.1.qkv_proj.weight BF16 1024 128\n",
 		"blockwise", NO_OPTIONS,
 		"a.0.gate_up_proj.weight blockwise\n"
-		"a.1.gate_up_proj.weight: N 400 is fused of parts, and 200 is not a multiple "
+		"a.1.gate_up_proj.weight: 400 rows are fused of parts, and 200 are not a multiple "
 		"of 128\n"
 		"a.0.qkv_proj.weight blockwise\n"
 		"a.1.qkv_proj.weight blockwise\n");
 	selection_gives_config(
 		config, "a.0.qkv_proj.weight BF16 256 128\na.1.up_proj.weight BF16 256 128\n",
 		"blockwise", NO_OPTIONS,
-		"a.0.qkv_proj.weight: N 256 is fused of parts, and 64 is not a multiple of 128\n"
+		"a.0.qkv_proj.weight: 256 rows are fused of parts, and 64 are not a multiple of "
+		"128\n"
 		"a.1.up_proj.weight blockwise\n");
 	selection_gives("a.0.qkv_proj.weight BF16 256 128\na.0.o_proj.weight BF16 128 128\n",
 			"blockwise", NO_OPTIONS,
@@ -239,7 +242,7 @@ static void parts_follow_from_each_dialect_of_config(void **state)
 		memory_checkpoint_init(&checkpoint, rows[i].config, tensors);
 		assert_int_equal(selection_make(&selection, &checkpoint, &options, &err), 0);
 		selected = selection_text(&selection);
-		assert_int_equal(strstr(selected, "is fused of parts") != NULL, rows[i].seam);
+		assert_int_equal(strstr(selected, "are fused of parts") != NULL, rows[i].seam);
 		free(selected);
 		free(tensors);
 		selection_release(&selection);
@@ -260,7 +263,8 @@ static void merged_weights_may_have_two_sizes_of_heads(void **state)
 	(void)state;
 	selection_gives_config(config, tensors, "blockwise", NO_OPTIONS,
 			       "a.0.qkv_proj.weight blockwise\n"
-			       "a.1.qkv_proj.weight: N 1280 is fused of parts of unknown sizes\n");
+			       "a.1.qkv_proj.weight: 1280 rows are fused of parts of unknown "
+			       "sizes\n");
 	selection_gives_config(config, tensors, "channelwise", NO_OPTIONS,
 			       "a.0.qkv_proj.weight channelwise\n"
 			       "a.1.qkv_proj.weight channelwise\n");
@@ -268,7 +272,8 @@ static void merged_weights_may_have_two_sizes_of_heads(void **state)
 	selection_gives_config(
 		narrow, "a.0.qkv_proj.weight BF16 1088 128\na.1.up_proj.weight BF16 256 128\n",
 		"blockwise", NO_OPTIONS,
-		"a.0.qkv_proj.weight: N 1088 is fused of parts, and 192 is not a multiple of 128\n"
+		"a.0.qkv_proj.weight: 1088 rows are fused of parts, and 192 are not a multiple "
+		"of 128\n"
 		"a.1.up_proj.weight blockwise\n");
 }
 
@@ -328,8 +333,8 @@ static void experts_of_a_layer_go_together(void **state)
 
 	(void)state;
 	selection_gives(tensors, "blockwise", NO_OPTIONS,
-			"a.0.experts.0.up_proj.weight: N 192 is not a multiple of 128\n"
-			"a.0.experts.0.down_proj.weight: K 192 is not a multiple of 128\n"
+			"a.0.experts.0.up_proj.weight: 192 rows are not a multiple of 128\n"
+			"a.0.experts.0.down_proj.weight: 192 columns are not a multiple of 128\n"
 			"a.1.experts.0.up_proj.weight blockwise\n"
 			"a.1.experts.0.down_proj.weight blockwise\n");
 	selection_gives(
@@ -340,9 +345,9 @@ static void experts_of_a_layer_go_together(void **state)
 		"a.experts.0.w1.weight BF16 128 128\n/\na.experts.1.w1.weight BF16 200 128\n"
 		"a.experts.0.w2.weight BF16 128 128\nb.experts.0.w2.weight BF16 128 128\n",
 		"blockwise", NO_OPTIONS,
-		"a.experts.0.w1.weight: N 200 is not a multiple of 128\n"
-		"a.experts.1.w1.weight: N 200 is not a multiple of 128\n"
-		"a.experts.0.w2.weight: N 200 is not a multiple of 128\n"
+		"a.experts.0.w1.weight: 200 rows are not a multiple of 128\n"
+		"a.experts.1.w1.weight: 200 rows are not a multiple of 128\n"
+		"a.experts.0.w2.weight: 200 rows are not a multiple of 128\n"
 		"b.experts.0.w2.weight blockwise\n");
 	selection_gives(
 		tensors, "blockwise",

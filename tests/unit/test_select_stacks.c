@@ -122,9 +122,9 @@ static void halves_are_whole_blocks(void **state)
 	(void)state;
 	assert_int_equal(make(&checkpoint, &selection, GRANITE, tensors, "blockwise", &err), 0);
 	selection_assert(&selection, "a.0.block_sparse_moe.input_linear.weight: "
-				     "N 192 is not a multiple of 128\n"
+				     "192 rows are not a multiple of 128\n"
 				     "a.0.block_sparse_moe.output_linear.weight: "
-				     "K 192 is not a multiple of 128\n"
+				     "192 columns are not a multiple of 128\n"
 				     "a.0.o_proj.weight blockwise\n");
 	selection_release(&selection);
 	memory_checkpoint_release(&checkpoint);

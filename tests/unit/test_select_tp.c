@@ -86,16 +86,16 @@ static void sizes_that_cut_blocks_are_refused(void **state)
 			"a.0.down_proj.weight blockwise\n");
 	selection_refuses(
 		down, "blockwise", (struct select_options){ .tp = 8 }, ERR_USAGE,
-		"tensor 'a.0.down_proj.weight': K 1536 does not split over --tp 8 in multiples "
+		"tensor 'a.0.down_proj.weight': 1536 columns do not split over --tp 8 in multiples "
 		"of 128; sizes that load: 1, 2, 4");
 	selection_refuses(
 		down, "channelwise", (struct select_options){ .tp = 5 }, ERR_USAGE,
-		"tensor 'a.0.down_proj.weight': K 1536 does not split over --tp 5; sizes that "
+		"tensor 'a.0.down_proj.weight': 1536 columns do not split over --tp 5; sizes that "
 		"load: 1, 2, 4, 8, 16, 32, 64");
 	selection_refuses(
 		"a.experts.0.w1.weight BF16 192 128\n", "blockwise",
 		(struct select_options){ .tp = 1, .ragged = true }, ERR_USAGE,
-		"tensor 'a.experts.0.w1.weight': N 192 does not split over --tp 1 in multiples "
+		"tensor 'a.experts.0.w1.weight': 192 rows do not split over --tp 1 in multiples "
 		"of 128; no size loads");
 }
 

@@ -106,8 +106,8 @@ static void experts_that_cannot_be_split_are_kept_or_refused(void **state)
 
 	(void)state;
 	selection_gives(odd, "blockwise", NO_OPTIONS,
-			"a.experts.gate_up_proj: N 192 is not a multiple of 128\n"
-			"a.experts.down_proj: K 192 is not a multiple of 128\n"
+			"a.experts.gate_up_proj: 192 rows are not a multiple of 128\n"
+			"a.experts.down_proj: 192 columns are not a multiple of 128\n"
 			"a.o_proj.weight blockwise\n");
 	selection_refuses_config(
 		"{\"hidden_size\": 256}", square, "blockwise", NO_OPTIONS, ERR_INPUT,
@@ -385,14 +385,16 @@ static void a_note_says_that_most_bytes_are_kept(void **state)
 		  "a.0.down_proj.weight BF16 640 1536\n",
 		  "blockwise", NOTE_MOSTLY_KEPT,
 		  "blockwise keeps 57 % of the weight bytes in high precision, as "
-		  "'a.0.o_proj.weight': K 576 is not a multiple of 128; --recipe channelwise "
+		  "'a.0.o_proj.weight': 576 columns are not a multiple of 128; --recipe "
+		  "channelwise "
 		  "takes 100 %");
 	/* with all that goes with them: 256 * (200 + 128) of 256 * (200 + 128 + 128) */
 	notes_are("a.0.gate_proj.weight BF16 256 200\na.0.up_proj.weight BF16 256 128\n"
 		  "a.0.down_proj.weight BF16 128 256\n",
 		  "blockwise", NOTE_MOSTLY_KEPT,
 		  "blockwise keeps 72 % of the weight bytes in high precision, as "
-		  "'a.0.gate_proj.weight': K 200 is not a multiple of 128; --recipe channelwise "
+		  "'a.0.gate_proj.weight': 200 columns are not a multiple of 128; --recipe "
+		  "channelwise "
 		  "takes 100 %");
 	/* half is not most, and heads do not count */
 	notes_are("a.0.o_proj.weight BF16 256 192\na.1.o_proj.weight BF16 192 256\n"

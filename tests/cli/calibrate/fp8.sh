@@ -119,8 +119,8 @@ json.dump({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden
 END
 printf '{"input_ids": [1, 2, 3, 4, 5, 6, 7, 8]}\n' >ids.jsonl
 set -- calibrate odd --data ids.jsonl -o odd.amax --fp8-forward --quiet
-fails 2 "${c}nothing to quantize: *K 48 is not a multiple of 32; --recipe channelwise accepts any shape" "$@" --recipe mxfp8
-fails 2 "${c}nothing to quantize: *K 48 is not a multiple of 128; *--ragged*" "$@"
+fails 2 "${c}nothing to quantize: *48 columns are not a multiple of 32; --recipe channelwise accepts any shape" "$@" --recipe mxfp8
+fails 2 "${c}nothing to quantize: *48 columns are not a multiple of 128; *--ragged*" "$@"
 "$FP8CONV" "$@" --ragged
 "$FP8CONV" "$@" --recipe channelwise --restart
 rm -r ./*

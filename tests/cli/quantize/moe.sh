@@ -107,7 +107,7 @@ python3 "$CLI/checkpoint.py" list moe | diff wanted -
 rm -rf m
 python3 "$CLI/experts.py" granite m 2 128 192
 fails 2 " quantize: nothing to quantize: all 2 tensors are kept, 2 of them linear weights, for example \
-'model.layers.0.block_sparse_moe.input_linear.weight': N 192 is not a multiple of 128; --recipe channelwise accepts any shape*" \
+'model.layers.0.block_sparse_moe.input_linear.weight': 192 rows are not a multiple of 128; --recipe channelwise accepts any shape*" \
 	quantize m/stack -o halves
 
 mkdir next

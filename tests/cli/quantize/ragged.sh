@@ -4,12 +4,12 @@
 need "$SAMPLES/odd-shapes"
 # Without it, weights of partial blocks are kept, in either dimension; most of these are, which a note says.
 "$FP8CONV" quantize "$SAMPLES/odd-shapes" --dry-run --json >a 2>note
-grep -qx "fp8conv quantize: note: blockwise keeps [0-9]* % of the weight bytes in high precision, as .*: N 16 is not a multiple of 128; --recipe channelwise takes 100 %" note || cat note
+grep -qx "fp8conv quantize: note: blockwise keeps [0-9]* % of the weight bytes in high precision, as .*: 16 rows are not a multiple of 128; --recipe channelwise takes 100 %" note || cat note
 "$FP8CONV" quantize "$SAMPLES/odd-shapes" --dry-run --json --ragged >b 2>note
 json a '[t["reason"] for t in j["tensors"] if t["name"] == "model.layers.0.self_attn.q_proj.weight"] ==
-	["K 300 is not a multiple of 128"]' \
+	["300 columns are not a multiple of 128"]' \
 	'[t["reason"] for t in j["tensors"] if t["name"] == "model.layers.3.mlp.down_proj.weight"] ==
-	["N 993 is not a multiple of 128"]'
+	["993 rows are not a multiple of 128"]'
 json b '[t["outputs"][1]["shape"] for t in j["tensors"] if t["name"] == "model.layers.0.self_attn.q_proj.weight"] == [[3, 3]]'
 "$FP8CONV" quantize "$SAMPLES/odd-shapes" -o out --ragged 2>note2
 python3 "$CLI/checkpoint.py" list out | grep -c F8_E4M3 | while read -r n; do
@@ -18,19 +18,19 @@ done
 
 # gate and up are merged, so the last block of gate must be whole: SGLang refuses it, and vLLM reads hf with other scales,
 # silently, which quantize notes, verify finds and the card says.  transformers reads partial blocks wrong.
-echo "fp8conv quantize: note: 'model.layers.0.mlp.gate_proj.weight' does not load in vllm: N 305 does not divide into whole blocks of 128, as merged weights and experts must; nor in sglang; see --target vllm
+echo "fp8conv quantize: note: 'model.layers.0.mlp.gate_proj.weight' does not load in vllm: 305 rows do not divide into whole blocks of 128, as merged weights and experts must; nor in sglang; see --target vllm
 fp8conv quantize: note: 19 weights end in a partial block, as 'model.layers.2.mlp.faint_proj.weight' [16, 128]: transformers reads such weights wrong where it dequantizes; --target transformers without --ragged keeps them
 fp8conv quantize: note: 3 files of the source are not in the output: 'consolidated.safetensors', 'original/consolidated.00.pth', 'pytorch_model.bin'; copy what the model needs" >wanted
 diff wanted note && diff wanted note2
 json b '[(n["kind"], n["tensor"]) for n in j["notes"]] == [("not-loaded", "model.layers.0.mlp.gate_proj.weight"),
 	("partial-blocks", "model.layers.2.mlp.faint_proj.weight"), ("files-left-out", None)]' 'j["tp"] == []'
 for engine in vllm sglang; do
-	fails 2 " quantize: 'model.layers.0.mlp.gate_proj.weight' does not load in $engine: N 305 does not divide into whole blocks of 128, as merged weights and experts must; use --recipe channelwise, which accepts any shape, or omit --ragged" \
+	fails 2 " quantize: 'model.layers.0.mlp.gate_proj.weight' does not load in $engine: 305 rows do not divide into whole blocks of 128, as merged weights and experts must; use --recipe channelwise, which accepts any shape, or omit --ragged" \
 		quantize "$SAMPLES/odd-shapes" -o out2 --ragged --target $engine
 	"$FP8CONV" verify out --target $engine >told && echo "verify --target $engine accepts blocks that are not whole"
 	case $engine in
 	vllm) said="partial-blocks: weight 'model.layers.0.mlp.gate_proj.weight' has 305 rows, of which a part ends in a partial block of 128 x 128: vLLM merges it" ;;
-	*) said="tp-split: N 305 of 'model.layers.0.mlp.gate_proj.weight' does not split over 1 device in multiples of 128" ;;
+	*) said="tp-split: 305 rows of 'model.layers.0.mlp.gate_proj.weight' do not split over 1 device in multiples of 128" ;;
 	esac
 	grep -q "$said" told || cat told
 done
@@ -42,7 +42,7 @@ python3 "$CLI/checkpoint.py" make seam/model.safetensors model.layers.0.self_att
 echo '{"model_type": "llama"}' >seam/config.json
 "$FP8CONV" quantize seam -o merged --ragged -q
 "$FP8CONV" report merged -o card -q
-grep -c "does not load this layout: .*proj.weight.* N [0-9]* does not divide into whole blocks of 128, as merged weights and experts must\.$" card/README.md | grep -qx 2 || cat card/README.md
+grep -c "does not load this layout: .*proj.weight.* [0-9]* rows do not divide into whole blocks of 128, as merged weights and experts must\.$" card/README.md | grep -qx 2 || cat card/README.md
 grep "vllm serve\|launch_server" card/README.md && echo "the card serves what no engine loads"
 
 # transformers finds the height of a block by a division, and so reads partial blocks wrong: neither written for it nor
