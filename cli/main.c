@@ -10,11 +10,9 @@
 #include <stdio.h>
 #include <stdio_ext.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "cli/print/json.h"
 #include "cli/print/message.h"
 #include "cli/program.h"
 #include "cli/signals.h"
@@ -98,23 +96,6 @@ static int exit_status(const struct err *err)
 	return 128 + (signals_caught() ? signals_caught() : SIGTERM); /* another rank caught it */
 }
 
-/* Where --json was given, a script reads standard output: {"error": TEXT, "status": N}. */
-static void print_error_json(int argc, char **argv, const struct err *err)
-{
-	struct json_out out = { .stream = program.out };
-	bool wanted = false;
-
-	for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++)
-		wanted = wanted || !strcmp(argv[i], "--json");
-	if (!wanted)
-		return;
-	json_out_begin(&out);
-	json_out_text(&out, "error", err->message);
-	json_out_count(&out, "status", (uint64_t)exit_status(err));
-	json_out_end(&out);
-	fflush(program.out);
-}
-
 int main(int argc, char **argv)
 {
 	struct err err = { 0 };
@@ -134,9 +115,10 @@ int main(int argc, char **argv)
 		return status;
 	/* the reader closed the pipe: `| head`; or another rank has the message */
 	if (output.failed != EPIPE && err.message[0]) {
-		message_error(err.message, exit_status(&err));
-		if (!output.used && !__fpending(program.out))
-			print_error_json(argc, argv, &err);
+		bool empty = !output.used && !__fpending(program.out);
+
+		message_error(err.message, exit_status(&err),
+			      empty && program_has_word(argc, argv, "--json") ? program.out : NULL);
 	}
 	return exit_status(&err);
 }

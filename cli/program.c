@@ -46,15 +46,28 @@ int program_objects_on(int fd)
 	return 0;
 }
 
-/* Was --progress=json given?  An error of the other options is an object, too. */
-static bool wants_objects(int argc, char **argv)
+/* Returns the index of an option as it is written, before any "--"; 0: it is not there. */
+static int find_word(int argc, char **argv, const char *word)
 {
 	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
-		if (!strcmp(argv[i], "--progress=json") ||
-		    (!strcmp(argv[i], "--progress") && i + 1 < argc &&
-		     !strcmp(argv[i + 1], "json")))
-			return true;
-	return false;
+		if (!strcmp(argv[i], word))
+			return i;
+	return 0;
+}
+
+bool program_has_word(int argc, char **argv, const char *word)
+{
+	return find_word(argc, argv, word) != 0;
+}
+
+/* Was --progress=json given?  run_progress_mode() finds every other spelling, but not before the
+ * command line was read. */
+static bool wants_objects(int argc, char **argv)
+{
+	int apart = find_word(argc, argv, "--progress");
+
+	return find_word(argc, argv, "--progress=json") ||
+	       (apart && apart + 1 < argc && !strcmp(argv[apart + 1], "json"));
 }
 
 const struct command *command_find(const char *name)

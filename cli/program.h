@@ -38,6 +38,9 @@ void program_objects_on_err(void);
  * errno. */
 int program_objects_on(int fd);
 
+/* Is it one of the words before any "--"?  For errors, which may be of the command line itself. */
+bool program_has_word(int argc, char **argv, const char *word);
+
 /* Runs the command of argv.  Returns its exit status, or -1 with the failure. */
 int program_run(int argc, char **argv, struct err *err);
 

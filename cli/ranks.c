@@ -73,7 +73,7 @@ int ranks_close(struct ranks *ranks, int rc, struct err *err)
 		char *text = xasprintf("rank %d of %d on %s: %s", group->rank, group->n_ranks,
 				       group->host, err->message);
 
-		message_error(text, (int)err->kind);
+		message_error(text, (int)err->kind, NULL);
 		free(text);
 		group_mpi_abort(group, (int)err->kind);
 	}

@@ -47,15 +47,22 @@ void message_note(const char *format, ...)
 	free(text);
 }
 
-void message_error(const char *text, int status)
+static void print_error(FILE *stream, const char *text, int status)
 {
-	struct json_out out = { .stream = program.objects };
+	struct json_out out = { .stream = stream };
 
+	if (!stream)
+		return;
+	json_out_begin(&out);
+	json_out_text(&out, "error", text);
+	json_out_count(&out, "status", (uint64_t)status);
+	json_out_end(&out);
+	fflush(stream);
+}
+
+void message_error(const char *text, int status, FILE *result)
+{
 	print_text("", text);
-	if (out.stream) {
-		json_out_begin(&out);
-		json_out_text(&out, "error", text);
-		json_out_count(&out, "status", (uint64_t)status);
-		json_out_end(&out);
-	}
+	print_error(program.objects, text, status);
+	print_error(result, text, status);
 }

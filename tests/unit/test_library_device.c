@@ -11,7 +11,6 @@
 #include <cmocka.h>
 
 #include <fp8conv.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +29,7 @@
 extern struct simt_counts simt_counts __attribute__((weak));
 
 /* Bytes that were copied from the device, where it counts them. */
-static uint64_t copied_out(void)
+static size_t copied_out(void)
 {
 	return &simt_counts ? simt_counts.n_bytes_out : 0;
 }
@@ -325,7 +324,7 @@ static void plan_tensor_equals(struct fp8conv_plan *plan, const struct held *hel
 	struct fp8conv_entry entry = { .size = sizeof entry };
 	struct fp8conv_error error = { 0 };
 	struct outputs o;
-	uint64_t copied;
+	size_t copied;
 
 	assert_int_equal(fp8conv_plan_entry(plan, i, &entry, NULL), 0);
 	outputs_init(&o, &entry, by_columns);
@@ -355,7 +354,7 @@ static void plan_tensor_equals(struct fp8conv_plan *plan, const struct held *hel
 		fail_msg("%s: %s", held->items[i].name, error.message);
 	/* kernels read the weights where they are: only the count of NaN comes out */
 	if (by_kernels && !before && copied_out() - copied > sizeof(uint64_t))
-		fail_msg("%s: %" PRIu64 " bytes went through the host", held->items[i].name,
+		fail_msg("%s: %zu bytes went through the host", held->items[i].name,
 			 copied_out() - copied);
 	for (size_t k = 0; k < entry.n_outputs; k++) {
 		same(&o.there[k], &o.here[k], entry.outputs[k].name);
