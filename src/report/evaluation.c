@@ -359,6 +359,8 @@ static void add_benchmark(struct benchmarks *benchmarks, const json_t *file, con
 	better = less_is_better(file, name, metric) ? row->source : row->value;
 	worse = less_is_better(file, name, metric) ? row->value : row->source;
 	row->recovery = better >= 0 && worse > 0 ? 100 * better / worse : NAN;
+	if (isinf(row->recovery))
+		row->recovery = NAN;
 }
 
 /* ERR_INPUT where a task of two files was not measured alike. */

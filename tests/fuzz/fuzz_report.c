@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * card_parse(), evaluation_parse() and all of report/escape.h: the input is a model card, a NUL
- * byte, a result of `eval`.  Text of both is escaped, and a YAML scalar is read again.
+ * card_parse(), evaluation_parse(), benchmarks_read() and all of report/escape.h: the input is a
+ * model card, a result of `eval`, results of lm_eval for the checkpoint and for its source, with
+ * NUL bytes between.  Text of all is escaped, and a YAML scalar is read again.
  */
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include "base/io.h"
 #include "report/card.h"
 #include "report/escape.h"
 #include "report/evaluation.h"
@@ -91,12 +95,51 @@ static void look_at_result(struct json_text text)
 	evaluation_release(&evaluation);
 }
 
+/* Returns a file of the text, and its path. */
+static int file_of(struct json_text text, char path[32])
+{
+	int fd = memfd_create("results", MFD_CLOEXEC);
+
+	FUZZ_CHECK(fd >= 0 && write(fd, text.data, text.len) == (ssize_t)text.len);
+	snprintf(path, 32, "/proc/self/fd/%d", fd);
+	return fd;
+}
+
+static void look_at_benchmarks(struct json_text own, struct json_text source)
+{
+	char paths[2][32];
+	const char *const own_path = paths[0], *const source_path = paths[1];
+	int fds[2] = { file_of(own, paths[0]), file_of(source, paths[1]) };
+	struct benchmark_paths both = { &own_path, &source_path, 1, source.len != 0 };
+	struct benchmarks benchmarks;
+	struct err err = { 0 };
+
+	if (benchmarks_read(&benchmarks, &io_system, &both, &err)) {
+		fuzz_check_error(&err);
+		FUZZ_CHECK(err.kind == ERR_INPUT);
+	}
+	FUZZ_CHECK(benchmarks.n <= BENCHMARKS_MAX);
+	for (size_t i = 0; i < benchmarks.n; i++) {
+		check_escapes(benchmarks.list[i].task);
+		check_escapes(benchmarks.list[i].metric);
+		FUZZ_CHECK(!isinf(benchmarks.list[i].recovery));
+	}
+	if (benchmarks.model)
+		check_escapes(benchmarks.model);
+	benchmarks_release(&benchmarks);
+	close(fds[0]);
+	close(fds[1]);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct json_text card = fuzz_part(&data, &size);
 	struct json_text result = fuzz_part(&data, &size);
+	struct json_text own = fuzz_part(&data, &size), source = fuzz_part(&data, &size);
 
 	look_at_card(card);
 	look_at_result(result);
+	if (own.len)
+		look_at_benchmarks(own, source);
 	return 0;
 }

@@ -72,6 +72,12 @@ CARDS = ["license: apache-2.0\nlanguage:\n- en\n- 'no'\npipeline_tag: text-gener
          "license: \"a \\\"b\\\" \\\\\" # comment", "license: &x |\n  a\nbase_model:\n  - Org/Name", "license_name: {a: b}\r\n# x",
          "library_name: !!str x\nbase_model_relation: quantized\nlicense_link: https://x/y"]
 COUNTS = {"tokens": 8, "targets": 7, "sequences": 1, "seq_len": 8, "data_sha256": "0" * 64}
+# Results of lm_eval, as its program writes them: of a checkpoint, and of its source.
+BENCHMARKS = [[{"results": {"t": {"alias": "t", "acc,none": value, "acc_stderr,none": 0.09, "ppl,none": 1.5, "ppl_stderr,none": "N/A"},
+                            "g": {"alias": "g", "acc,none": value, "acc_stderr,none": 0.06}},
+                "group_subtasks": {"g": ["t"]}, "versions": {"t": 1.0}, "n-shot": {"t": 0, "g": 0},
+                "higher_is_better": {"t": {"acc": True, "ppl": False}}, "n-samples": {"t": {"original": 20, "effective": 20}},
+                "model_name": "m"} for value in pair] for pair in ((0.2, 0.4), (0, 0), (1e308, 1e-308))]
 RESULTS = [
     {"schema": 1, "perplexity": {"value": 2.5, "se": None}, **COUNTS},
     {"perplexity": {"value": 2.5, "se": 0.1}, "source_perplexity": {"value": 2}, "correlation": 0.9, "kld": {"mean": 0.1, "p99_9": 1},
@@ -228,6 +234,8 @@ def main():
         put("keep", json.dumps(table) + " ")
     for result in RESULTS:
         put("report", "---\nlicense: mit\n---\n", json.dumps(result))
+    for own, source in BENCHMARKS:
+        put("report", "", "", json.dumps(own), json.dumps(source))
 
 
 main()
