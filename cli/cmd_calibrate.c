@@ -242,7 +242,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 	rc = rc ? rc
 		: ranks_open(&settings.ranks, settings.rank[0] == RANKS_MPI, &settings.run, err);
 	rc = rc ? rc : check_and_run(&settings, err);
-	rc = ranks_close(&settings.ranks, rc, err);
+	rc = ranks_end(&settings.ranks, rc, err);
 	model_io_close(&settings.model);
 	free(settings.data.texts);
 	free(settings.include.texts);

@@ -384,7 +384,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 		rc = ranks_open(&settings.ranks, settings.mpi, &settings.run, err);
 		rc = rc ? rc : check_and_run(&settings, err);
 	}
-	rc = ranks_close(&settings.ranks, rc, err);
+	rc = ranks_end(&settings.ranks, rc, err);
 	model_io_close(&settings.model);
 	selection_settings_release(&settings.selection);
 	free(settings.data.texts);

@@ -109,5 +109,5 @@ int conversion_run(const struct convert_command *conversion, const struct comman
 		return rc < 0 ? -1 : 0;
 	rc = ranks_open(&settings->ranks, settings->mpi, &settings->run, err);
 	rc = rc ? rc : prepare_and_convert(conversion, err);
-	return ranks_close(&settings->ranks, rc, err);
+	return ranks_end(&settings->ranks, rc, err);
 }

@@ -63,7 +63,7 @@ bool ranks_print(const struct ranks *ranks)
 	return group_leads(ranks_group(ranks));
 }
 
-int ranks_close(struct ranks *ranks, int rc, struct err *err)
+int ranks_end(struct ranks *ranks, int rc, struct err *err)
 {
 	struct group *group = &ranks->group;
 
@@ -79,7 +79,5 @@ int ranks_close(struct ranks *ranks, int rc, struct err *err)
 	}
 	if (rc < 0 && !group_leads(group))
 		err->message[0] = '\0';
-	group_mpi_close(group);
-	ranks->open = false;
 	return rc;
 }

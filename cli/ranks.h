@@ -2,7 +2,7 @@
  *
  * The ranks of a command with `--ranks mpi`, of which the leading one prints.
  *
- * Order: ranks_open() after the options are read; ranks_close() at the end of the command, whatever
+ * Order: ranks_open() after the options are read; ranks_end() at the end of the command, whatever
  * came before.
  */
 #ifndef FP8CONV_CLI_RANKS_H
@@ -33,9 +33,8 @@ int ranks_check_data(const char *const *data, size_t n, struct err *err);
 /* Is this the process that prints? */
 bool ranks_print(const struct ranks *ranks);
 
-/* Leaves the group, and returns rc, of the command of that name.  Of a failure of all ranks the
- * leading one keeps its message, which the others clear.  Where this rank failed alone, prints the
- * message and ends all. */
-int ranks_close(struct ranks *ranks, int rc, struct err *err);
+/* Returns rc.  Of a failure of all ranks the leading one keeps its message, which the others clear.
+ * Where this rank failed alone, prints the message and ends all. */
+int ranks_end(struct ranks *ranks, int rc, struct err *err);
 
 #endif

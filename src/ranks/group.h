@@ -5,8 +5,8 @@
  * terms are united, and each rank adds them in the order of one process.  A kind of group is one
  * row.
  *
- * Order: group_mpi_open(); reductions, by all ranks in the same order; group_mpi_close().  Where a
- * rank can fail alone, group_settle() comes before the next reduction.
+ * Order: group_mpi_open(); reductions, by all ranks in the same order.  Where a rank can fail alone,
+ * group_settle() comes before the next reduction.
  */
 #ifndef FP8CONV_RANKS_GROUP_H
 #define FP8CONV_RANKS_GROUP_H
@@ -86,12 +86,12 @@ void group_combine(enum group_op op, void *into, const void *values, size_t n);
 size_t group_value_size(enum group_op op); /* bytes of a value */
 
 /* Makes the group of all processes that the engine started.  Once in a process; the thread that
- * calls it makes all reductions.  ERR_USAGE in a build without MPI. */
+ * calls it makes all reductions.  exit() waits for the other ranks: mpirun kills them at the first
+ * status that is not 0, and what they print must come before.  ERR_USAGE in a build without MPI. */
 int group_mpi_open(struct group *group, struct err *err);
 
-/* Waits for all ranks.  The other one ends their processes with that status, for a rank that failed
- * where the others do not wait for group_settle(). */
-void group_mpi_close(struct group *group);
+/* Ends the processes of all ranks with that status, for a rank that failed where the others do not
+ * wait for group_settle(). */
 void group_mpi_abort(struct group *group, int status);
 
 #endif

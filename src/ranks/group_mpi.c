@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <mpi.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Values of one call: MPI counts by int. */
@@ -53,6 +54,14 @@ const struct group_kind group_mpi = {
 	.reduce = mpi_reduce,
 };
 
+static bool aborted; /* MPI_Abort() may call exit() */
+
+static void leave(void)
+{
+	if (!aborted)
+		MPI_Finalize();
+}
+
 int group_mpi_open(struct group *group, struct err *err)
 {
 	char host[MPI_MAX_PROCESSOR_NAME + 1] = "";
@@ -63,6 +72,7 @@ int group_mpi_open(struct group *group, struct err *err)
 	    provided < MPI_THREAD_FUNNELED)
 		return err_set(err, ERR_SYSTEM,
 			       "this MPI does not take a process with several threads");
+	atexit(leave);
 	MPI_Comm_rank(MPI_COMM_WORLD, &group->rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &group->n_ranks);
 	MPI_Get_processor_name(host, &len);
@@ -70,15 +80,10 @@ int group_mpi_open(struct group *group, struct err *err)
 	return 0;
 }
 
-void group_mpi_close(struct group *group)
-{
-	(void)group;
-	MPI_Finalize();
-}
-
 void group_mpi_abort(struct group *group, int status)
 {
 	(void)group;
+	aborted = true;
 	MPI_Abort(MPI_COMM_WORLD, status);
 }
 #else
@@ -87,11 +92,6 @@ int group_mpi_open(struct group *group, struct err *err)
 	*group = (struct group){ 0 };
 	return err_set(err, ERR_USAGE,
 		       "this fp8conv was built without MPI: build it with 'make MPI=1'");
-}
-
-void group_mpi_close(struct group *group)
-{
-	(void)group;
 }
 
 void group_mpi_abort(struct group *group, int status)

@@ -111,6 +111,21 @@ ranks 2 sh -c '[ "$OMPI_COMM_WORLD_RANK" = 1 ] || exec fp8conv-mpi "$@" --data c
 grep -q "^fp8conv calibrate: rank 1 of 2 on .*: cannot open 'missing'" openmpi/err || fail "$(cat openmpi/err)"
 [ "$(grep -c '^fp8conv' openmpi/err)" = 1 ] || fail "not one message: $(cat openmpi/err)"
 
+# mpirun ends the job with the first status; the message comes before, whatever time the terminal of the leading rank takes.
+cat >openmpi/slow.sh <<'END'
+[ "$OMPI_COMM_WORLD_RANK" = 0 ] || exec fp8conv-mpi "$@"
+{
+	yes '' | head -c 65536 >&2 # fills the pipe
+	fp8conv-mpi "$@"
+} 2>&1 >/dev/null | {
+	sleep 4
+	cat >openmpi/slow.err
+}
+END
+ranks 2 sh openmpi/slow.sh calibrate missing --data calibration.jsonl -o openmpi/none --ranks mpi 2>openmpi/err
+[ $? = 3 ] || fail "not the status of bad input"
+grep -q "^fp8conv calibrate: cannot open 'missing" openmpi/slow.err || fail "no message: $(cat openmpi/err)"
+
 # Tasks of an engine that does not speak MPI would each be a job of one rank.
 RANK=0 WORLD_SIZE=2 fp8conv-mpi calibrate model --data calibration.jsonl -o openmpi/none --ranks mpi 2>openmpi/err
 [ $? = 2 ] && grep -q "torchrun says that there are 2 tasks, but MPI knows only this one" openmpi/err || fail "$(cat openmpi/err)"
