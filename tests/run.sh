@@ -35,7 +35,7 @@ suites() {
 	done
 	for source in tests/fuzz/fuzz_*.c; do
 		target=$(basename "$source" .c)
-		echo "fuzz/$target $BUILD/tests/fuzz/$target tests/fuzz/corpus/${target#fuzz_}.tar"
+		echo "fuzz/$target $BUILD/tests/fuzz/$target tests/fuzz/corpus.tar ${target#fuzz_}"
 	done
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the fuzz targets share.  A target is one file fuzz_<name>.c; `make fuzz` links it to
- * libFuzzer, `make check` to replay.c, which runs the inputs in corpus/<name>/.
+ * libFuzzer, `make check` to replay.c, which runs the inputs in <name>/ of corpus.tar.
  */
 #ifndef FP8CONV_TESTS_FUZZ_H
 #define FP8CONV_TESTS_FUZZ_H

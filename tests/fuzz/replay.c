@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs a target over the inputs in the tar archives that are named, for machines without libFuzzer.
+ * replay ARCHIVE FOLDER: runs a target over the inputs in a folder of a tar archive, for machines
+ * without libFuzzer.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,56 +17,50 @@
 #define TAR_NAME      100u
 #define TAR_SIZE_AT   124u /* 11 octal digits */
 
-/* Runs the member at this offset of an archive.  Returns the offset of the next one, or 0 if it is
- * damaged. */
-static size_t run_member(const char *archive, const struct buf *text, size_t at)
+static void run_input(const char *header, const char *data, size_t n)
 {
-	const char *header = text->data + at;
-	size_t begin = at + TAR_BLOCK;
-	size_t n = strtoul(header + TAR_SIZE_AT, NULL, 8);
 	uint8_t *input; /* a block of its own, so that a sanitizer sees where it ends */
 
-	if (n > text->len - begin)
-		return 0;
 	/* the last one printed is the one that failed: tar -xOf ARCHIVE NAME */
-	printf("%s %.*s\n", archive, (int)TAR_NAME, header);
+	printf("%.*s\n", (int)TAR_NAME, header);
 	fflush(stdout);
 	alarm(20);
 	input = xmalloc(n);
-	memcpy(input, text->data + begin, n);
+	memcpy(input, data, n);
 	LLVMFuzzerTestOneInput(input, n);
 	free(input);
-	return begin + (n + TAR_BLOCK - 1) / TAR_BLOCK * TAR_BLOCK;
 }
 
-static int run_archive(const char *path)
+static int run_archive(const char *path, const char *folder)
 {
+	size_t n_folder = strlen(folder), at = 0, begin, n, n_inputs = 0;
 	struct buf text = { 0 };
 	struct err err;
-	size_t at = 0;
 	bool whole;
 
 	if (io_read_file(&io_system, AT_FDCWD, path, ARCHIVE_LIMIT, &text, &err)) {
 		printf("%s\n", err.message);
 		return -1;
 	}
-	while (at + TAR_BLOCK <= text.len && text.data[at]) {
-		at = run_member(path, &text, at);
-		if (!at)
+	for (; at + TAR_BLOCK <= text.len && text.data[at];
+	     at = begin + (n + TAR_BLOCK - 1) / TAR_BLOCK * TAR_BLOCK) {
+		begin = at + TAR_BLOCK;
+		n = strtoul(text.data + at + TAR_SIZE_AT, NULL, 8);
+		if (n > text.len - begin)
 			break;
+		if (strncmp(text.data + at, folder, n_folder) || text.data[at + n_folder] != '/')
+			continue;
+		run_input(text.data + at, text.data + begin, n);
+		n_inputs++;
 	}
-	whole = at > 0 && at + TAR_BLOCK <= text.len; /* ends in a block of zeros */
+	whole = at + TAR_BLOCK <= text.len && !text.data[at]; /* ends in a block of zeros */
 	buf_release(&text);
-	if (!whole)
-		printf("'%s' is damaged, or holds no inputs\n", path);
-	return whole ? 0 : -1;
+	if (!whole || !n_inputs)
+		printf("'%s' is damaged, or holds no inputs of %s\n", path, folder);
+	return whole && n_inputs ? 0 : -1;
 }
 
 int main(int argc, char **argv)
 {
-	int rc = 0;
-
-	for (int i = 1; i < argc; i++)
-		rc |= run_archive(argv[i]);
-	return rc || argc < 2 ? 1 : 0;
+	return argc == 3 && !run_archive(argv[1], argv[2]) ? 0 : 1;
 }

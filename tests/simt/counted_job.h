@@ -22,7 +22,7 @@
 #include "tests/simt/counts.h"
 #include "tests/simt/cublaslt.h"
 #include "tests/simt/device.h"
-#include "tests/unit/support/scratch.h"
+#include "tests/unit/support/folders.h"
 
 /* An eighth of a layer of Llama-3-8B (4096 x 14336, 32 heads, 8 of keys): all bytes except
  * attention's sums are in proportion. */

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "tests/unit/support/scratch.h"
+#include "tests/unit/support/folders.h"
 
 #define HISTORY_MOST ((size_t)1 << 24) /* bytes */
 

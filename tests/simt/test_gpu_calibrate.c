@@ -18,7 +18,7 @@
 #include "base/mem.h"
 #include "calibrate/calibrate.h"
 #include "tests/simt/device.h"
-#include "tests/unit/support/scratch.h"
+#include "tests/unit/support/folders.h"
 
 static const char *const models[] = { "sample_checkpoints/tiny-llama",
 				      "sample_checkpoints/tiny-moe/per-expert" };

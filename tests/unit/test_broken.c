@@ -19,7 +19,7 @@
 
 #include "base/mem.h"
 #include "ckpt/checkpoint.h"
-#include "support/scratch.h"
+#include "support/folders.h"
 
 static void expect_refused(const char *path, const char *message)
 {

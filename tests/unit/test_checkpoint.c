@@ -20,7 +20,7 @@
 
 #include "base/mem.h"
 #include "ckpt/checkpoint.h"
-#include "support/model_folder.h"
+#include "support/folders.h"
 
 #define A "model-00001-of-00002.safetensors"
 #define B "model-00002-of-00002.safetensors"

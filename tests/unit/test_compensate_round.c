@@ -16,8 +16,7 @@
 #include "backend/matrix.h"
 #include "base/mem.h"
 #include "compensate/round.h"
-#include "support/hessian_sample.h"
-#include "support/kernel_sample.h"
+#include "support/kernel_parity.h"
 
 /* clang-format off */
 static const struct qspec specs[] = {

@@ -19,7 +19,7 @@
 
 #include "base/mem.h"
 #include "dataset/dataset.h"
-#include "support/data_folder.h"
+#include "support/folders.h"
 
 #define HINT "give more data or a smaller --seq-len"
 

@@ -14,7 +14,7 @@
 
 #include "num/scale.h"
 #include "quantizer/history.h"
-#include "support/golden_text.h"
+#include "support/golden.h"
 
 /* The columns of delayed.txt are the slots of two states; one more is never touched, and must stay
  * so. */

@@ -22,7 +22,7 @@
 #include "ckpt/checkpoint.h"
 #include "ckpt/file_set.h"
 #include "ckpt/listing.h"
-#include "support/model_folder.h"
+#include "support/folders.h"
 
 #define A "model-00001-of-00002.safetensors"
 #define B "model-00002-of-00002.safetensors"

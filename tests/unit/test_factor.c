@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "support/hessian_sample.h"
+#include "support/kernel_parity.h"
 
 static const size_t sizes[] = { 1, 2, 3, 15, 16, 17, 40, 64, 65, 100, 131, 200, 277 };
 #define N_SIZES (sizeof sizes / sizeof *sizes)

@@ -14,8 +14,8 @@
 
 #include "backend/dispatch.h"
 #include "num/scale.h"
-#include "support/golden_text.h"
-#include "support/skipped.h"
+#include "support/golden.h"
+#include "support/kernel_parity.h"
 
 #define N_AMAX_MAX 4096
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The golden vectors of matrices, on every backend: what an independent implementation says of
- * whole tensors, whose inputs golden_input.h makes, and of the way back.  Run from the root.
+ * whole tensors, whose inputs golden.h makes, and of the way back.  Run from the root.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,9 +13,8 @@
 #include <cmocka.h>
 
 #include "backend/dispatch.h"
-#include "support/golden_input.h"
-#include "support/golden_text.h"
-#include "support/skipped.h"
+#include "support/golden.h"
+#include "support/kernel_parity.h"
 
 /* --- tensor.txt --- */
 

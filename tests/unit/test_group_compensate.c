@@ -20,7 +20,7 @@
 #include "plan/quantize.h"
 #include "tests/fault/faulty_io.h"
 #include "tests/unit/support/rank_job.h"
-#include "tests/unit/support/scratch.h"
+#include "tests/unit/support/folders.h"
 
 #define MOE   "sample_checkpoints/tiny-moe/per-expert"
 #define DENSE "sample_checkpoints/tiny-llama"

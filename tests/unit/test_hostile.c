@@ -21,7 +21,7 @@
 #include "plan/quantize.h"
 #include "names/config.h"
 #include "support/memory_checkpoint.h"
-#include "support/scratch.h"
+#include "support/folders.h"
 #include "support/selection_check.h"
 
 #define N_ROWS(rows) (sizeof(rows) / sizeof *(rows))

@@ -19,7 +19,7 @@
 
 #include "base/io.h"
 #include "base/mem.h"
-#include "support/scratch.h"
+#include "support/folders.h"
 
 /* A device that holds 64 bytes and moves at most 3 of them a call, every other call being
  * interrupted. */

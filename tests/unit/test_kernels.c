@@ -13,7 +13,6 @@
 
 #include "backend/dispatch.h"
 #include "support/kernel_parity.h"
-#include "support/skipped.h"
 
 #define N_RANDOM_CASES 2000
 

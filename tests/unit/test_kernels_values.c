@@ -14,7 +14,6 @@
 
 #include "backend/dispatch.h"
 #include "support/kernel_parity.h"
-#include "support/skipped.h"
 
 /* The scales of amaxes around all that is special about one: 1x1 tiles of zeros, whose amax is said
  * to be that. */

@@ -17,9 +17,9 @@
 #include <string.h>
 
 #include "num/scale_grid.h"
-#include "support/golden_slot.h"
+#include "support/golden.h"
 #include "support/library_use.h"
-#include "support/skipped.h"
+#include "support/kernel_parity.h"
 
 static void golden_copy(const struct text *g, const struct both *b, bool columnwise)
 {

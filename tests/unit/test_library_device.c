@@ -19,8 +19,8 @@
 #include "backend/dispatch.h"
 #include "num/scale_grid.h"
 #include "support/library_use.h"
-#include "support/scratch.h"
-#include "support/skipped.h"
+#include "support/folders.h"
+#include "support/kernel_parity.h"
 #include "tests/simt/counts.h"
 
 #define N_TENSORS 256

@@ -18,7 +18,7 @@
 #include "backend/dispatch.h"
 #include "ckpt/checkpoint.h"
 #include "support/library_use.h"
-#include "support/scratch.h"
+#include "support/folders.h"
 
 #define SAMPLES "sample_checkpoints/"
 

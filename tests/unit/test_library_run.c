@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "support/scratch.h"
+#include "support/folders.h"
 
 #define MODEL "sample_checkpoints/tiny-llama"
 

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/golden_input.h"
+#include "support/golden.h"
 #include "support/library_use.h"
 
 /* TransformerEngine's delayed scaling of one slot, from its documentation: "the scaling factor is

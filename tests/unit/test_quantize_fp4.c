@@ -16,7 +16,6 @@
 #include "num/e8m0.h"
 #include "num/fp4.h"
 #include "support/kernel_parity.h"
-#include "support/skipped.h"
 
 /* What the groups of a matrix have. */
 enum groups {

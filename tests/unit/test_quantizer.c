@@ -14,9 +14,8 @@
 
 #include "backend/dispatch.h"
 #include "quantizer/state.h"
-#include "support/golden_input.h"
-#include "support/golden_slot.h"
-#include "support/skipped.h"
+#include "support/golden.h"
+#include "support/kernel_parity.h"
 
 static void run_quantize(const void *args, const struct backend *backend, const struct quantizer *q,
 			 struct quantized_tensor *t, struct quant_stats *stats)

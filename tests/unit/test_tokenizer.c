@@ -17,7 +17,7 @@
 #include "base/io.h"
 #include "base/pool.h"
 #include "tokenizer/tokenizer.h"
-#include "support/token_ids_text.h"
+#include "support/folders.h"
 
 #define FOLDER	  "tests/golden/"
 #define MAX_TEXTS 256

@@ -18,7 +18,7 @@
 #include "base/mem.h"
 #include "num/float16.h"
 #include "support/fp8_values.h"
-#include "support/scratch.h"
+#include "support/folders.h"
 #include "sweep/weights.h"
 
 #define HIDDEN	  1024

@@ -16,7 +16,7 @@
 
 #include "base/mem.h"
 #include "ckpt/write_queue.h"
-#include "support/scratch.h"
+#include "support/folders.h"
 
 #define FILE_SIZE  ((size_t)1 << 20)
 #define QUEUE_SIZE (64 * 1024)

@@ -16,7 +16,7 @@
 #include "kernels/cpu/cpu.h"
 #include "num/bits.h"
 #include "num/exp.h"
-#include "tests/unit/support/skipped.h"
+#include "tests/unit/support/kernel_parity.h"
 
 #define N_SIDES_MAX 8
 

@@ -9,7 +9,7 @@
 
 #include "ckpt/checkpoint.h"
 #include "source/source.h"
-#include "tests/unit/support/golden_input.h"
+#include "tests/unit/support/golden.h"
 
 struct fp8conv_tensor tensor(void *data, int dtype, size_t rows, size_t columns);
 struct fp8conv_tensor input_tensor(const struct input *in);

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "tests/unit/support/scratch.h"
+#include "tests/unit/support/folders.h"
 
 #define MOST_BYTES ((size_t)1 << 22)
 
