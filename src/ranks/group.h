@@ -5,8 +5,8 @@
  * terms are united, and each rank adds them in the order of one process.  A kind of group is one
  * row.
  *
- * Order: group_mpi_open(); reductions, by all ranks in the same order.  Where a rank can fail alone,
- * group_settle() comes before the next reduction.
+ * Order: group_mpi_open(); reductions, by all ranks in the same order.  Where a rank can fail
+ * alone, group_settle() comes before the next reduction.
  */
 #ifndef FP8CONV_RANKS_GROUP_H
 #define FP8CONV_RANKS_GROUP_H
