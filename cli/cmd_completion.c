@@ -5,7 +5,7 @@
  * fp8conv completion words WORD...: answers such a function, from the tables that the parser uses,
  * for the words of a line but the program, up to the one in which the cursor is.  A line for each
  * word that can stand there, with a tab and what it is; one that ends in '=' is not whole.  Or one
- * line with ':': a path.
+ * line with ':': a path; or ":.EXT": a directory or a file whose name ends so.
  */
 #include <stdio.h>
 #include <string.h>
@@ -74,12 +74,13 @@ static void offer_values(const struct cursor *cursor, const char *arg)
 	} else if (!strpbrk(arg, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") || strchr(arg, '|')) {
 		offer_choices(cursor, arg);
 	} else {
-		bool path = strstr(arg, ".amax");
+		const char *extension = strrchr(arg, '.');
+		bool path = extension;
 
 		for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
 			path |= !strcmp(arg, paths[i]);
 		if (path)
-			fputs(":\n", program.out);
+			fprintf(program.out, ":%s\n", extension ? extension : "");
 	}
 }
 
@@ -159,7 +160,7 @@ static void offer_of_command(const struct command *command, char **words, int n,
 		if (command->argument && !strcmp(command->argument->name, "FAMILY"))
 			offer_families(cursor);
 		else if (command->argument)
-			fputs(":\n", program.out);
+			offer_values(cursor, command->argument->arg);
 		return;
 	}
 	while ((o = command_option_next(command, o))) {
@@ -195,6 +196,12 @@ static const char bash[] =
 	"\tmapfile -t lines < <(\"$1\" completion words \"${COMP_WORDS[@]:1:COMP_CWORD}\" "
 	"2>/dev/null)\n"
 	"\t[[ ${lines[0]} != : ]] || return\n"
+	"\tif [[ ${lines[0]} == :* ]]; then\n"
+	"\t\tcompopt -o filenames 2>/dev/null\n"
+	"\t\tmapfile -t COMPREPLY < <(compgen -f -X \"!*${lines[0]:1}\" -o plusdirs -- "
+	"\"$2\")\n"
+	"\t\treturn\n"
+	"\tfi\n"
 	"\tcompopt +o default 2>/dev/null\n"
 	"\tCOMPREPLY=(\"${lines[@]%%$'\\t'*}\")\n"
 	"\t[[ ${COMPREPLY[*]} != *= ]] || compopt -o nospace 2>/dev/null\n"
@@ -207,9 +214,9 @@ static const char zsh[] =
 	"\tlocal -a lines open whole\n"
 	"\tlines=(\"${(@f)$($words[1] completion words \"${(@Q)words[2,CURRENT-1]}\" \"$PREFIX\" "
 	"2>/dev/null)}\")\n"
-	"\tif [[ $lines[1] == : ]]; then\n"
+	"\tif [[ $lines[1] == :* ]]; then\n"
 	"\t\t[[ $PREFIX != --*=* ]] || compset -P '*='\n"
-	"\t\t_files\n"
+	"\t\t_files -g \"*${lines[1]#:}\"\n"
 	"\t\treturn\n"
 	"\tfi\n"
 	"\topen=(${(M)lines:#*=$'\\t'*})\n"
@@ -225,10 +232,12 @@ static const char fish[] =
 	"\tset -l words (commandline -opc)\n"
 	"\tset -l current (commandline -ct)\n"
 	"\tset -l lines ($words[1] completion words $words[2..-1] \"$current\" 2>/dev/null)\n"
-	"\tif test \"$lines[1]\" = :\n"
+	"\tif string match -q ':*' -- \"$lines[1]\"\n"
 	"\t\tset -l parts (string match -r '^(--[^=]*=|)(.*)$' -- \"$current\")\n"
+	"\t\tset -l end (string escape --style=regex -- (string sub -s 2 -- \"$lines[1]\"))\n"
 	"\t\tfor path in (__fish_complete_path \"$parts[3]\")\n"
-	"\t\t\techo \"$parts[2]$path\"\n"
+	"\t\t\tstring match -qr -- \"(/|$end)(\\t|\\$)\" \"$path\"\n"
+	"\t\t\tand echo \"$parts[2]$path\"\n"
 	"\t\tend\n"
 	"\telse\n"
 	"\t\tprintf '%s\\n' $lines\n"

@@ -60,6 +60,9 @@ static const struct option_row options[] = {
 	  "Input type of matrix products (default bf16)", option_text, PLACE(params.precision) },
 	{ SECTION_CHECKS, "max-kld", 0, "X", "Exit with 1 if the mean KLD is above X",
 	  option_positive, PLACE(max_kld) },
+	{ SECTION_RUNNING, "resume", 0, "FILE",
+	  "Keep in FILE what is measured, and continue from what it has", option_new_file,
+	  PLACE(params.resume) },
 	{ SECTION_RUNNING, "max-memory", 0, "SIZE",
 	  "Memory for sequences in flight, in addition to one layer of each model (default 1G)",
 	  option_size, PLACE(run.max_memory) },
@@ -109,12 +112,6 @@ static int job_run(const struct eval_plan *plan, const struct settings *settings
 	ticker_start(&ticker, run_progress_mode(&settings->run), &watched);
 	rc = eval_run(plan, &settings->params, &progress, &result, err);
 	ticker_stop(&ticker);
-	if (rc && err->kind == ERR_INTERRUPTED) {
-		struct err signal = *err;
-
-		err_set(err, ERR_INTERRUPTED, "%s: nothing is kept of an evaluation",
-			signal.message);
-	}
 	if (rc)
 		return -1;
 	if (ranks_print(&settings->ranks))

@@ -37,7 +37,7 @@ static int read_input(const struct option_row *option, const char *value, void *
 #define PLACE(member) offsetof(struct settings, member)
 
 static const struct option_row argument = {
-	.name = "A.amax", .arg = "FILE", .read = read_input, .offset = PLACE(params)
+	.name = "A.amax", .arg = "A.amax", .read = read_input, .offset = PLACE(params)
 };
 
 static const struct option_row options[] = {

@@ -92,7 +92,7 @@ static const struct option_row options[] = {
 	  "Save the original values of quantized tensors in DIR", option_text,
 	  PLACE(convert.params.preserve) },
 
-	{ SECTION_NUMBERS, "calibration", 0, "FILE", "Amax history for static scales",
+	{ SECTION_NUMBERS, "calibration", 0, "S.amax", "Amax history for static scales",
 	  option_text, PLACE(params.calibration.path) },
 	{ SECTION_NUMBERS, "amax-algo", 0, STATIC_ALGOS,
 	  "How to reduce the amax history (default max; P is a percentage)", read_algo,

@@ -159,7 +159,7 @@ static const struct option_row options[] = {
 	  PLACE(params.seq_len) },
 	{ SECTION_DATA, "passes", 0, "N", "Maximum number of sequences (default 4)",
 	  option_large, PLACE(params.passes) },
-	{ SECTION_NUMBERS, "calibration", 0, "FILE", "Amax history for static scales",
+	{ SECTION_NUMBERS, "calibration", 0, "S.amax", "Amax history for static scales",
 	  option_text, PLACE(params.quantize.calibration.path) },
 	{ SECTION_NUMBERS, "precision", 0, "bf16|f32",
 	  "Input type of matrix products (default f32)", option_text, PLACE(params.precision) },

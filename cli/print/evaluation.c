@@ -151,10 +151,19 @@ static void print_answer(const struct eval_report *report)
 
 void eval_report_summary(const struct eval_report *report)
 {
-	uint64_t n = report->plan->sweep.n_tokens;
+	const struct eval_plan *plan = report->plan;
+	size_t n_resumed = report->result->n_resumed;
+	uint64_t n = plan->sweep.n_tokens, n_earlier = 0;
 
-	fprintf(program.err, "tokens     %" PRIu64 ", %.0f per second\n", n,
-		(double)n / report->seconds);
+	for (size_t i = 0; i < n_resumed; i++)
+		n_earlier += plan->data.sequences[i].len;
+	fprintf(program.err, "tokens     %" PRIu64, n);
+	if (n_resumed)
+		fprintf(program.err, ", %" PRIu64 " of them from earlier runs", n_earlier);
+	if (n_earlier < n)
+		fprintf(program.err, ", %.0f per second",
+			(double)(n - n_earlier) / report->seconds);
+	fputc('\n', program.err);
 	data_print_time(report->seconds);
 	print_answer(report);
 }

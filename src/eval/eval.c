@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "eval/unfinished.h"
 #include "sweep/sweep.h"
 
 /* The state of a running evaluation.  The source, if there is one, is the first model. */
@@ -16,6 +17,7 @@ struct evaluation {
 	struct sweep_progress *progress;
 	struct sweep sweep;
 	struct samples samples;
+	struct unfinished unfinished;
 	struct layers *layers;		/* NULL without --by-layer */
 	float *cache_scales;		/* of OUT, in the executor's memory; NULL: none */
 	struct divergence *divergences; /* by worker: (longest sequence) */
@@ -173,7 +175,7 @@ static int compute_quality(struct evaluation *evaluation, struct quality *qualit
 				   : 0;
 }
 
-/* Updates the perplexity that is shown. */
+/* Keeps what is measured, and updates the perplexity that is shown. */
 static int sweep_ends(void *context, const struct sweep *sweep, struct err *err)
 {
 	struct evaluation *evaluation = context;
@@ -188,7 +190,7 @@ static int sweep_ends(void *context, const struct sweep *sweep, struct err *err)
 		loss += samples->loss_q[i];
 	atomic_store(&evaluation->progress->loss, loss);
 	atomic_store(&evaluation->progress->tokens, n);
-	return 0;
+	return unfinished_put(&evaluation->unfinished, sweep->first + sweep->n_sequences, err);
 }
 
 static int prepare(struct evaluation *evaluation, struct err *err)
@@ -203,13 +205,34 @@ static int prepare(struct evaluation *evaluation, struct err *err)
 				sizeof *evaluation->outputs[m]);
 	evaluation->divergences = xcalloc((size_t)params->n_threads * plan->sweep.longest,
 					  sizeof *evaluation->divergences);
-	atomic_store(&evaluation->progress->total,
-		     plan->sweep.n_tokens * atomic_load(&evaluation->progress->token));
 	if (cache_scales_send(&plan->caches, runner_stream(runner_of_out(evaluation)),
 			      &evaluation->cache_scales, err))
 		return -1;
 	return samples_init(&evaluation->samples, &plan->data, plan->first_counted,
 			    plan->has_source, err);
+}
+
+/* Takes what an earlier run has measured, and shows what is left. */
+static int resume(struct evaluation *evaluation, struct eval_result *result, struct err *err)
+{
+	const struct eval_plan *plan = evaluation->plan;
+	struct sweep_progress *progress = evaluation->progress;
+	struct runner *runners = evaluation->sweep.runners;
+	struct source *const sources[SWEEP_MODELS] = { &runners[0].weights.source,
+						       &runners[1].weights.source };
+	uint64_t n_tokens = plan->sweep.n_tokens;
+
+	evaluation->unfinished = (struct unfinished){ .plan = plan,
+						      .params = evaluation->params,
+						      .samples = &evaluation->samples,
+						      .result = result };
+	if (unfinished_open(&evaluation->unfinished, sources, err))
+		return -1;
+	result->n_resumed = evaluation->unfinished.n;
+	for (size_t i = 0; i < result->n_resumed; i++)
+		n_tokens -= plan->data.sequences[i].len;
+	atomic_store(&progress->total, n_tokens * atomic_load(&progress->token));
+	return 0;
 }
 
 static int run(struct evaluation *evaluation, struct eval_result *result, struct err *err)
@@ -235,8 +258,12 @@ static int run(struct evaluation *evaluation, struct eval_result *result, struct
 		result->layers = xcalloc(result->n_layers, sizeof *result->layers);
 		evaluation->layers = layers_new(sweep, result->layers);
 	}
-	if (sweep_run(sweep, 0, &events, err) || sweep_close(sweep, err))
+	if (resume(evaluation, result, err))
 		return -1;
+	if (sweep_run(sweep, result->n_resumed, &events, err) || sweep_close(sweep, err))
+		return err->kind == ERR_INTERRUPTED
+			       ? unfinished_interrupted(&evaluation->unfinished, err)
+			       : -1;
 	dataset_sha256(&evaluation->plan->data, result->data_sha256);
 	return group_settle(params->group, compute_quality(evaluation, &result->quality, err), err);
 }
@@ -251,6 +278,7 @@ int eval_run(const struct eval_plan *plan, const struct eval_params *params,
 	rc = run(&evaluation, result, err);
 	if (rc)
 		eval_result_release(result);
+	unfinished_close(&evaluation.unfinished);
 	samples_release(&evaluation.samples);
 	layers_free(evaluation.layers);
 	if (evaluation.cache_scales)

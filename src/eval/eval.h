@@ -33,6 +33,7 @@ struct eval_params {
 	const struct backend *backend;
 	int n_threads;		/* >= 1 */
 	uint64_t max_memory;	/* bytes, besides one layer of each model; 0: 1 GiB */
+	const char *resume;	/* file that keeps what is measured, to continue; NULL: none */
 	const atomic_int *stop; /* NULL, or a signal number in it ends the job at the next step */
 	double (*now)(void);	/* seconds, with any origin */
 	/* ranks that share the sequences: all call eval_run(), and have the same result and
@@ -64,6 +65,7 @@ struct eval_result {
 	char data_sha256[SHA256_HEX]; /* of the token ids of the data, 4 bytes each */
 	struct layer_quality *layers; /* (n_layers); NULL without --by-layer */
 	size_t n_layers;
+	size_t n_resumed; /* sequences that were in params->resume */
 };
 
 /* Opens the models and the data.  ERR_INPUT if one of them cannot be used, or if the models are not
@@ -71,7 +73,8 @@ struct eval_result {
 int eval_plan_make(struct eval_plan *plan, const struct eval_params *params, struct err *err);
 void eval_plan_release(struct eval_plan *plan);
 
-/* Runs the plan.  ERR_INTERRUPTED after a signal.  ERR_INPUT with the first module whose output is
+/* Runs the plan, from what params->resume has on.  ERR_INTERRUPTED after a signal, with what is
+ * kept.  ERR_USAGE where params->resume is of another evaluation.  ERR_INPUT with the first module whose output is
  * not finite. */
 int eval_run(const struct eval_plan *plan, const struct eval_params *params,
 	     struct sweep_progress *progress, struct eval_result *result, struct err *err);

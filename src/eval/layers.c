@@ -34,13 +34,29 @@ struct layers {
 	size_t n_modules;	   /* of it */
 };
 
+/* Makes a row for each matrix of a layer that has a weight. */
+static void list_modules(const struct layer_ref *layer, struct layer_quality *row)
+{
+	for (size_t i = 0; i < layer_n_linears(layer); i++) {
+		const struct linear_ref *ref = layer_linear_ref(layer, i);
+
+		if (!ref->weight)
+			continue;
+		ARRAY_GROW(row->modules, row->n_modules);
+		row->modules[row->n_modules++] = (struct module_quality){ .ref = ref };
+	}
+}
+
 struct layers *layers_new(struct sweep *sweep, struct layer_quality *list)
 {
 	struct layers *layers = xcalloc(1, sizeof *layers);
+	const struct model *model = sweep->plan.params.models[1].model;
 
 	*layers = (struct layers){ .sweep = sweep, .list = list };
 	layers->lanes = xcalloc((size_t)sweep->plan.params.n_threads, sizeof *layers->lanes);
 	layers->residuals = xcalloc(sweep->plan.max_sequences, sizeof *layers->residuals);
+	for (size_t i = 0; i < model->n_layers; i++)
+		list_modules(&model->layers[i], &list[i]);
 	return layers;
 }
 
@@ -243,18 +259,12 @@ static void noise_join(struct noise *to, const struct noise *from)
 static void module_end(const struct layers *layers, size_t place, struct layer_quality *row)
 {
 	const struct linear_ref *ref = layer_linear(layers->layer, place)->ref;
-	struct module_quality *module;
-	size_t m = 0;
+	struct module_quality *module = row->modules;
 
 	if (!has_linear(layers->layer, place))
 		return;
-	while (m < row->n_modules && row->modules[m].ref != ref)
-		m++;
-	if (m == row->n_modules) {
-		ARRAY_GROW(row->modules, row->n_modules);
-		row->modules[row->n_modules++] = (struct module_quality){ .ref = ref };
-	}
-	module = &row->modules[m];
+	while (module->ref != ref)
+		module++;
 	for (size_t s = 0; s < layers->sweep->n_sequences; s++) {
 		const struct module_sums *sums = &layers->sums[s * layers->n_modules + place];
 

@@ -76,9 +76,9 @@ def bash(script: str, lines: list[str]) -> list[str]:
 
 
 def zsh(script: str, lines: list[str]) -> list[str]:
-    Path("functions").mkdir()
-    Path("functions/_fp8conv").write_text(Path(script).read_text())
-    Path(".zshrc").write_text(f"fpath=({shlex.quote(os.getcwd())}/functions $fpath)\n" + ZSH)
+    Path(".functions").mkdir()
+    Path(".functions/_fp8conv").write_text(Path(script).read_text())
+    Path(".zshrc").write_text(f"fpath=({shlex.quote(os.getcwd())}/.functions $fpath)\n" + ZSH)
     return in_terminal(["zsh", "-d", "-i"], {"ZDOTDIR": os.getcwd()}, lines)
 
 

@@ -98,6 +98,7 @@ static const struct command commands[] = {
 	{ "merge", .run = run_merge },
 	{ "calibrate", .run = run_calibrate },
 	{ "eval", .run = run_eval, .of_fp8 = true, .reads_only = true },
+	{ "evaluation", .run = run_kept_eval, .of_fp8 = true },
 	{ "sensitivity", .run = run_sensitivity },
 	{ "report", .run = run_report, .of_fp8 = true, .reads_only = true },
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A job that writes nothing: its numbers are put into a file, so that they can be compared.
+ * A job that writes nothing: its numbers are put into a file, so that they can be compared.  And the
+ * same with a file that it continues from.
  */
 #ifndef FP8CONV_TESTS_FAULT_EVALUATIONS_H
 #define FP8CONV_TESTS_FAULT_EVALUATIONS_H
@@ -40,35 +41,59 @@ static inline void make_short_ids(void)
 	tree_write("short.jsonl", text, sizeof text - 1);
 }
 
-/* Of fp8, against llama, of which it was made. */
-static int run_eval(const struct io *io, const struct place *place, bool other, bool half,
-		    const atomic_int *stop, struct err *err)
+/* Of fp8, against llama, of which it was made.  resume: where it continues; NULL: its numbers are
+ * written. */
+static int evaluate(const struct io *io, const struct place *place, const char *resume,
+		    const struct eval_params *options, struct err *err)
 {
 	static const char *const data[] = { "short.jsonl" };
-	const struct eval_params params = { .io = io,
-					    .input = "fp8",
-					    .source = "llama",
-					    .data = data,
-					    .n_data = 1,
-					    .by_layer = true,
-					    .backend = backends[0],
-					    .n_threads = place->n_threads,
-					    .stop = stop };
+	struct eval_params params = *options;
 	struct sweep_progress progress = { 0 };
 	struct eval_result result;
 	struct eval_plan plan;
 	int rc;
 
-	(void)other, (void)half;
+	params.io = io;
+	params.input = "fp8";
+	params.source = "llama";
+	params.data = data;
+	params.n_data = 1;
+	params.by_layer = true;
+	params.resume = resume;
+	params.backend = backends[0];
+	params.n_threads = place->n_threads;
 	if (eval_plan_make(&plan, &params, err))
 		return -1;
 	rc = eval_run(&plan, &params, &progress, &result, err);
-	if (!rc) {
+	if (!rc && !resume)
 		numbers_write(place->output, &result);
+	if (!rc)
 		eval_result_release(&result);
-	}
 	eval_plan_release(&plan);
 	return rc;
+}
+
+static int run_eval(const struct io *io, const struct place *place, bool other, bool half,
+		    const atomic_int *stop, struct err *err)
+{
+	const struct eval_params options = { .stop = stop };
+
+	(void)other, (void)half;
+	return evaluate(io, place, NULL, &options, err);
+}
+
+/* half: of the first sequence alone.  restart: the file is removed, as a message says. */
+static int run_kept_eval(const struct io *io, const struct place *place, bool other, bool half,
+			 const atomic_int *stop, struct err *err)
+{
+	static const char file[] = "out/s.eval";
+	const struct eval_params options = { .stop = stop,
+					     .passes = half,
+					     .precision = other ? "f32" : "bf16" };
+
+	if (place->restart && !other)
+		unlink(file);
+	return evaluate(io, place, file, &options, err);
 }
 
 #endif

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 . "$CLI/lib.sh"
-# What eval refuses, and the gate of --max-kld.
+# What eval refuses, the gate of --max-kld, and what --resume keeps.
 need "$SAMPLES/tiny-llama"
 c=" eval: "
 model=$SAMPLES/tiny-llama
@@ -95,3 +95,89 @@ fails 3 "$c*" eval out --source wide --data ids.jsonl
 [ $? = 1 ] || echo "no gate"
 grep -qx 'fp8conv eval: the mean KLD is [0-9.]*, above --max-kld 1e-09' err || cat err
 diff text gated
+
+mkdir resume
+cd resume
+# --resume: what is interrupted ends with the numbers of one run, to the bit (they are the bytes of the file), with any memory.
+python3 -c "
+import random
+random.seed(1)
+for i in range(8000):
+    print(random.choice(['a word', 'some more', 'and then', 'the end', 'of it']), i)" >text.txt
+# numbers JSON: without the time and the memory.
+numbers() {
+	sed 's/, "seconds": [^}]*//' "$1"
+}
+# So little memory that what is there is kept often.
+set -- ../out --source "$model" --data text.txt --seq-len 128 --passes 60 --by-layer --json --threads 1
+"$FP8CONV" eval "$@" >plain.json
+"$FP8CONV" eval "$@" --resume whole >whole.json
+numbers plain.json >wanted
+numbers whole.json | cmp wanted -
+for signal in TERM INT KILL; do
+	env --default-signal=TERM,INT "$FP8CONV" eval "$@" --resume part --max-memory 6M --progress none >out.json 2>err &
+	job=$!
+	until [ -e part ] || ! kill -0 $job 2>/dev/null; do sleep 0.02; done
+	kill -$signal $job 2>/dev/null
+	wait $job 2>/dev/null
+	case $?-$signal in
+	143-TERM | 130-INT)
+		grep -q "^fp8conv eval: interrupted after [0-9]* of 60 sequences, which are in 'part': run the same command again to continue$" err || cat err
+		;;
+	0-* | 137-KILL) ;;
+	*) echo "$signal: exit status $?" ;;
+	esac
+	"$FP8CONV" eval "$@" --resume part --quiet >part.json
+	numbers part.json | cmp wanted -
+	cmp part whole
+	rm -f part .*.partial
+done
+# More sequences continue; the finished file answers again, and nothing is computed (no layer is read).
+"$FP8CONV" eval "$@" --passes 7 --resume more >out.json
+"$FP8CONV" eval "$@" --passes 60 --resume more --verbose >more.json 2>err
+grep -qx "tokens     7680, 896 of them from earlier runs, [0-9]* per second" err || cat err
+cmp more whole
+"$FP8CONV" eval "$@" --resume more --verbose >more.json 2>err
+grep -qx "tokens     7680, 7680 of them from earlier runs" err || cat err
+numbers more.json | cmp wanted -
+# Without the source there is less to keep.
+"$FP8CONV" eval ../out --data text.txt --seq-len 128 --passes 9 --resume alone >one
+"$FP8CONV" eval ../out --data text.txt --seq-len 128 --passes 9 --resume alone >two
+cmp one two
+# What is of another evaluation is refused, and stays as it is.
+refused() {
+	what=$1
+	shift
+	fails 2 "${c}'whole' was begun with another $what: repeat the first command, or give --resume another file" \
+		eval "$@" --resume whole
+}
+cp whole before
+"$FP8CONV" quantize "$model" -o other --recipe mxfp8 2>err
+refused OUT other --source "$model" --data text.txt --seq-len 128 --passes 60 --by-layer
+refused --source ../out --data text.txt --seq-len 128 --passes 60
+refused --by-layer ../out --source "$model" --data text.txt --seq-len 128 --passes 60
+refused --precision "$@" --precision f32
+refused --activations "$@" --activations bf16
+refused --stride "$@" --stride 64
+refused --seq-len "$@" --seq-len 127
+sed 's/word/ward/' text.txt >other.txt
+refused --data ../out --source "$model" --data other.txt --seq-len 128 --passes 60 --by-layer
+cp -r ../out config
+sed -i 's/"rms_norm_eps": [^,]*/"rms_norm_eps": 0.5/' config/config.json
+refused config.json config --source "$model" --data text.txt --seq-len 128 --passes 60 --by-layer
+fails 2 "${c}'whole' holds 60 sequences, but only 59 are requested: give --resume another file" eval "$@" --passes 59 --resume whole
+fails 2 "${c}'text.txt' exists and is not of an evaluation: give --resume another file" eval "$@" --resume text.txt
+fails 2 "${c}*'-'*" eval "$@" --resume -
+cmp whole before
+# A file that was damaged is named, wherever the damage is.
+python3 - <<'END'
+whole = open("whole", "rb").read()
+for i, at in enumerate((len(whole) - 1, len(whole) - 90, len(whole) // 2)):
+    open(f"damaged{i}", "wb").write(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1:])
+    open(f"cut{i}", "wb").write(whole[:at])
+open("longer", "wb").write(whole + b"\n")
+open("none", "wb").write(b"fp8conv_eval 1 0\n")
+END
+for damaged in damaged0 damaged1 damaged2 cut0 cut1 cut2 longer none; do
+	fails 3 "${c}'$damaged' is damaged: remove it, and run the same command again" eval "$@" --resume $damaged
+done

@@ -24,6 +24,9 @@ asked saturate quantize --on-nonfinite =
 asked : quantize ''
 asked : quantize -o ''
 asked : quantize --tensor a = ''
+asked :.amax quantize --calibration ''
+asked :.amax merge ''
+asked :.json sensitivity --from ''
 for line in 'version ' 'quantize --tp ' 'help inspect ' 'unknown ' 'completion '; do
 	"$FP8CONV" completion words ${line% } ''
 done
