@@ -23,7 +23,7 @@ static void transfer(struct transfer *transfer, void *data, size_t n)
 
 	if (!transfer->takes)
 		buf_add(transfer->bytes, data, n);
-	else if (transfer->at <= bytes->len && n <= bytes->len - transfer->at)
+	else if (bytes->data && transfer->at <= bytes->len && n <= bytes->len - transfer->at)
 		memcpy(data, bytes->data + transfer->at, n);
 	transfer->at += n;
 }
