@@ -74,8 +74,8 @@ int eval_plan_make(struct eval_plan *plan, const struct eval_params *params, str
 void eval_plan_release(struct eval_plan *plan);
 
 /* Runs the plan, from what params->resume has on.  ERR_INTERRUPTED after a signal, with what is
- * kept.  ERR_USAGE where params->resume is of another evaluation.  ERR_INPUT with the first module whose output is
- * not finite. */
+ * kept.  ERR_USAGE where params->resume is of another evaluation.  ERR_INPUT with the first module
+ * whose output is not finite. */
 int eval_run(const struct eval_plan *plan, const struct eval_params *params,
 	     struct sweep_progress *progress, struct eval_result *result, struct err *err);
 void eval_result_release(struct eval_result *result);

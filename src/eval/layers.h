@@ -33,8 +33,8 @@ struct layer_quality {
 
 struct layers;
 
-/* The sweep's first model is the source, the second the checkpoint.  Fills list (n_layers), which is
- * zeroed and outlives the layers, with rows for all modules, and adds to them. */
+/* The sweep's first model is the source, the second the checkpoint.  Fills list (n_layers), which
+ * is zeroed and outlives the layers, with rows for all modules, and adds to them. */
 struct layers *layers_new(struct sweep *sweep, struct layer_quality *list);
 void layers_free(struct layers *layers); /* accepts NULL */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A job that writes nothing: its numbers are put into a file, so that they can be compared.  And the
+ * A job that writes nothing: its numbers are put into a file, so that they can be compared.  The
  * same with a file that it continues from.
  */
 #ifndef FP8CONV_TESTS_FAULT_EVALUATIONS_H
