@@ -24,23 +24,32 @@ static void add_block(struct arena *arena, size_t size)
 	arena->n_free = size;
 }
 
+static void make_room(struct arena *arena, size_t size)
+{
+	if (size > arena->n_free)
+		add_block(arena, size > BLOCK_SIZE ? size : BLOCK_SIZE);
+}
+
 void *arena_alloc(struct arena *arena, size_t size)
 {
 	char *p;
 
 	size = ((size ? size : 1) + 7) & ~(size_t)7;
-	if (size > arena->n_free)
-		add_block(arena, size > BLOCK_SIZE ? size : BLOCK_SIZE);
+	make_room(arena, size);
 	p = arena->free;
 	arena->free += size;
 	arena->n_free -= size;
 	return p;
 }
 
+/* From the end of the block, where no byte is lost to alignment. */
 char *arena_text(struct arena *arena, const char *text, size_t n)
 {
-	char *copy = arena_alloc(arena, n + 1);
+	char *copy;
 
+	make_room(arena, n + 1);
+	arena->n_free -= n + 1;
+	copy = arena->free + arena->n_free;
 	memcpy(copy, text, n);
 	copy[n] = '\0';
 	return copy;

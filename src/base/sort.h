@@ -12,6 +12,10 @@
 /* As qsort(), but stable: n elements that are k ascending runs cost n log k. */
 void sort(void *array, size_t n, size_t size, int (*compare)(const void *, const void *));
 
+/* The same, of elements that mean something in a context, such as indices. */
+typedef int compare_in_fn(const void *a, const void *b, const void *context);
+void sort_in(void *array, size_t n, size_t size, compare_in_fn *compare_in, const void *context);
+
 /* Compares elements that begin with a uint64_t by it. */
 static inline int compare_u64(const void *a, const void *b)
 {

@@ -111,6 +111,8 @@ static int finish(struct execution *execution, struct err *err)
 {
 	const struct plan *plan = execution->plan;
 
+	pipeline_free(execution->pipeline); /* its memory is the index's now */
+	execution->pipeline = NULL;
 	if (copies_make(execution, err) ||
 	    outdir_put_text(&execution->out, PARAMS_NAME, &plan->files.params, err) ||
 	    compensated_inherit(execution, err) ||

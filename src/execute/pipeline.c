@@ -49,8 +49,8 @@ static void known_amax_init(struct known_amax *amax, const struct plan *plan)
 int pipeline_new(struct pipeline **out, const struct plan *plan,
 		 const struct convert_params *params, struct progress *progress, struct err *err)
 {
-	size_t n_units = plan->selection.n_units;
 	struct pipeline *pipeline = xcalloc(1, sizeof *pipeline);
+	size_t n_outputs = 0;
 	uint64_t bytes;
 
 	*out = NULL;
@@ -64,8 +64,10 @@ int pipeline_new(struct pipeline **out, const struct plan *plan,
 	source_init(&pipeline->source, params->io, &plan->source, pipeline->backend,
 		    plan->stream_fd);
 	pipeline->source.check_scales = true;
-	pipeline->errors = xcalloc(n_units, sizeof *pipeline->errors);
-	pipeline->n_changed = xcalloc(n_units, sizeof *pipeline->n_changed);
+	for (size_t i = 0; i < plan->n_shards; i++)
+		if (n_outputs < plan->shards[i].n_tensors)
+			n_outputs = plan->shards[i].n_tensors;
+	pipeline->outputs = xcalloc(n_outputs, sizeof *pipeline->outputs);
 	known_amax_init(&pipeline->amax, plan);
 	pipeline->workers = xcalloc((size_t)params->n_threads, sizeof *pipeline->workers);
 	for (; pipeline->n_workers < params->n_threads; pipeline->n_workers++) {
@@ -88,8 +90,7 @@ void pipeline_free(struct pipeline *pipeline)
 	source_release(&pipeline->source);
 	pthread_mutex_destroy(&pipeline->lock);
 	free(pipeline->workers);
-	free(pipeline->errors);
-	free(pipeline->n_changed);
+	free(pipeline->outputs);
 	free(pipeline->amax.units);
 	free(pipeline->amax.groups);
 	free(pipeline->amax.has_group);
@@ -167,14 +168,10 @@ static void count_rest(struct pipeline *pipeline, size_t shard, const struct ban
 /* A shard may be converted again, after a pass that wrote nothing. */
 static void forget_figures(struct pipeline *pipeline, size_t shard)
 {
-	const struct output_shard *out = &pipeline->plan->shards[shard];
-
 	pipeline->counts = (struct quant_stats){ 0 };
 	pipeline->n_compensated = pipeline->n_moved = 0;
-	for (size_t i = 0; i < out->n_tensors; i++) {
-		pipeline->errors[out->outputs[i].unit] = (struct error_stats){ 0 };
-		pipeline->n_changed[out->outputs[i].unit] = 0;
-	}
+	for (size_t i = 0; i < pipeline->plan->shards[shard].n_tensors; i++)
+		pipeline->outputs[i] = (struct output_figures){ 0 };
 }
 
 static int convert_outputs(struct pipeline *pipeline, size_t shard, const struct output_set *set,
@@ -250,16 +247,17 @@ void pipeline_figures(const struct pipeline *pipeline, size_t shard, struct figu
 				     .n_moved = pipeline->n_moved };
 
 	for (size_t i = 0; i < out->n_tensors; i = output_unit_end(out, i)) {
-		size_t u = out->outputs[i].unit;
-		const struct error_stats *error = &pipeline->errors[u];
+		const struct output_figures *output = &pipeline->outputs[i];
+		const struct error_stats *error = &output->error;
+		const char *unit = selection->units[out->outputs[i].unit].name;
 
-		if (pipeline->n_changed[u] && !figures->n_inexact++)
-			figures->inexact = selection->units[u].name;
-		figures->n_changed += pipeline->n_changed[u];
+		if (output->n_changed && !figures->n_inexact++)
+			figures->inexact = unit;
+		figures->n_changed += output->n_changed;
 		if (error->noise <= 0 || error->signal / error->noise >= worst)
 			continue;
 		worst = error->signal / error->noise;
-		name = selection->units[u].name;
+		name = unit;
 	}
 	figures->worst = name;
 	figures->worst_sqnr = name ? 10 * log10(worst) : 0;

@@ -44,6 +44,11 @@ struct known_amax {
 	float **units; /* by unit: of rows longer than a band; NULL: unknown */
 };
 
+struct output_figures {
+	struct error_stats error;
+	uint64_t n_changed; /* values of a low-bit weight that are not exact */
+};
+
 struct pipeline {
 	const struct plan *plan;
 	const struct convert_params *params;
@@ -54,10 +59,9 @@ struct pipeline {
 	int n_workers;
 	struct pipeline_worker *workers;
 	struct shard_work work;
-	pthread_mutex_t lock;	    /* of the members below */
-	struct error_stats *errors; /* by unit */
-	uint64_t *n_changed;	    /* by unit: values of a low-bit weight that are not exact */
-	struct quant_stats counts;  /* of the shard */
+	pthread_mutex_t lock;		/* of the members below */
+	struct output_figures *outputs; /* of the shard */
+	struct quant_stats counts;	/* of the shard */
 	struct known_amax amax;
 	struct store *store;		  /* of compensated codes; NULL: none */
 	const struct store_place *places; /* by unit: in the store */

@@ -135,8 +135,8 @@ static void band_stats(struct pipeline *pipeline, const struct band *band,
 			rows_error(pipeline->backend, rounded, row, 1, &error);
 	}
 	pthread_mutex_lock(&pipeline->lock);
-	pipeline->errors[band->unit].signal += error.signal;
-	pipeline->errors[band->unit].noise += error.noise;
+	pipeline->outputs[band->output].error.signal += error.signal;
+	pipeline->outputs[band->output].error.noise += error.noise;
 	pipeline->counts.saturated += rounded->out->stats->saturated;
 	pipeline->counts.nonfinite += rounded->out->stats->nonfinite;
 	pthread_mutex_unlock(&pipeline->lock);
@@ -145,7 +145,7 @@ static void band_stats(struct pipeline *pipeline, const struct band *band,
 static void add_changed(struct pipeline *pipeline, const struct band *band, uint64_t n_changed)
 {
 	pthread_mutex_lock(&pipeline->lock);
-	pipeline->n_changed[band->unit] += n_changed;
+	pipeline->outputs[band->output].n_changed += n_changed;
 	pthread_mutex_unlock(&pipeline->lock);
 }
 

@@ -230,7 +230,7 @@ struct output *plan_add(struct plan *plan, size_t u, const struct output_decl *d
 
 	ARRAY_GROW(shard->outputs, shard->n_tensors);
 	shard->outputs[shard->n_tensors] = (struct output){
-		.unit = u, .kind = decl->kind, .source = decl->source ? decl->source : own
+		.unit = (uint32_t)u, .kind = decl->kind, .source = decl->source ? decl->source : own
 	};
 	output_shard_add(shard, &tensor);
 	return &shard->outputs[shard->n_tensors - 1];

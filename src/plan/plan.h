@@ -76,8 +76,9 @@ enum output_kind {
 	OUTPUT_RESCALED, /* scales in another type, for other tiles or of a part (rescale.h) */
 };
 
+/* Indices have 32 bits here: a plan may have millions of them. */
 struct output {
-	size_t unit; /* in selection.units */
+	uint32_t unit; /* in selection.units */
 	enum output_kind kind;
 	bool is_scale;			 /* its values are checked as scales */
 	float value;			 /* OUTPUT_VALUE */
@@ -95,7 +96,6 @@ struct output_shard {
 	uint64_t input_bytes;	   /* of the source's tensors: its share of totals.input_bytes */
 };
 
-/* Indices have 32 bits here: a plan has one plan_unit for each of perhaps a million units. */
 #define NO_UNIT UINT32_MAX
 
 /* The plan's part of a unit of the selection. */

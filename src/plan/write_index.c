@@ -11,50 +11,56 @@
 
 #define PIECE ((size_t)256 << 10) /* bytes */
 
-struct name {
-	const char *tensor;
-	const char *file;
+struct place {
+	uint32_t shard, tensor;
 };
 
 /* The state of writing the text. */
 struct index_text {
+	const struct output_shard *shards;
 	size_t n;
-	struct name *names; /* of the tensors of all shards, sorted */
-	uint64_t total;	    /* bytes of tensors */
-	size_t at;	    /* names already written */
+	struct place *places; /* of the tensors of all shards, sorted by name */
+	uint64_t total;	      /* bytes of tensors */
+	size_t at;	      /* names already written */
 	bool ended;
 };
 
-static int compare_names(const void *a, const void *b)
+static const char *name_at(const struct output_shard *shards, const struct place *place)
 {
-	const struct name *x = a, *y = b;
+	return shards[place->shard].tensors[place->tensor].name;
+}
 
-	return strcmp(x->tensor, y->tensor);
+static int compare_names(const void *a, const void *b, const void *shards)
+{
+	return strcmp(name_at(shards, a), name_at(shards, b));
 }
 
 static void index_text_init(struct index_text *text, const struct output_shard *shards,
 			    size_t n_shards)
 {
-	struct name *name;
+	struct place *place;
 
-	*text = (struct index_text){ 0 };
+	*text = (struct index_text){ .shards = shards };
 	for (size_t i = 0; i < n_shards; i++) {
 		text->n += shards[i].n_tensors;
 		text->total += shards[i].data_size;
 	}
-	name = text->names = xreallocarray(NULL, text->n, sizeof *name);
-	for (size_t i = 0; i < n_shards; i++)
-		for (size_t k = 0; k < shards[i].n_tensors; k++)
-			*name++ = (struct name){ shards[i].tensors[k].name, shards[i].name };
-	sort(text->names, text->n, sizeof *text->names, compare_names);
+	place = text->places = xreallocarray(NULL, text->n, sizeof *place);
+	for (uint32_t i = 0; i < n_shards; i++)
+		for (uint32_t k = 0; k < shards[i].n_tensors; k++)
+			*place++ = (struct place){ i, k };
+	sort_in(text->places, text->n, sizeof *place, compare_names, shards);
 }
 
-static void add_name(struct buf *piece, const struct name *name, bool first)
+static void add_name(struct buf *piece, const struct index_text *text, size_t i)
 {
-	buf_puts(piece, first ? "\n    " : ",\n    ");
-	config_add_json_string(piece, name->tensor, strlen(name->tensor));
+	const char *name = name_at(text->shards, &text->places[i]);
+	const char *file = text->shards[text->places[i].shard].name;
+
+	buf_puts(piece, i ? ",\n    " : "\n    ");
+	config_add_json_string(piece, name, strlen(name));
 	buf_puts(piece, ": ");
-	config_add_json_string(piece, name->file, strlen(name->file));
+	config_add_json_string(piece, file, strlen(file));
 }
 
 /* An outdir_piece_fn. */
@@ -70,7 +76,7 @@ static void next_piece(void *context, struct buf *piece)
 			   "\n  },\n  \"weight_map\": {",
 			   text->total);
 	for (; text->at < text->n && piece->len < PIECE; text->at++)
-		add_name(piece, &text->names[text->at], !text->at);
+		add_name(piece, text, text->at);
 	text->ended = text->at == text->n;
 	if (text->ended)
 		buf_puts(piece, text->n ? "\n  }\n}\n" : "}\n}\n");
@@ -84,7 +90,7 @@ int output_index_put(const struct output_shard *shards, size_t n, const struct o
 
 	index_text_init(&text, shards, n);
 	rc = outdir_put_pieces(dir, INDEX_NAME, next_piece, &text, err);
-	free(text.names);
+	free(text.places);
 	return rc;
 }
 
@@ -92,12 +98,12 @@ int output_index_put(const struct output_shard *shards, size_t n, const struct o
 static int check_names(const struct index_text *text, struct err *err)
 {
 	for (size_t i = 1; i < text->n; i++)
-		if (!strcmp(text->names[i - 1].tensor, text->names[i].tensor))
+		if (!compare_names(&text->places[i - 1], &text->places[i], text->shards))
 			return err_set(
 				err, ERR_INPUT,
 				"the output would have two tensors '%s': the source already has "
 				"one",
-				text->names[i].tensor);
+				name_at(text->shards, &text->places[i]));
 	return 0;
 }
 
@@ -117,6 +123,6 @@ int plan_index(struct plan *plan, struct err *err)
 		}
 	}
 	buf_release(&piece);
-	free(text.names);
+	free(text.places);
 	return rc;
 }

@@ -46,7 +46,7 @@ static void add_low_bit(struct selection *selection, const struct low_bit_weight
 	struct unit unit = { .name = weight->tensor.name,
 			     .source = &weight->ref,
 			     .low_bit = weight,
-			     .next_joint = selection->n_units };
+			     .next_joint = (uint32_t)selection->n_units };
 
 	low_bit_layout(&unit);
 	selection->n_quantized++;
@@ -60,7 +60,7 @@ static int add_unit(struct selection *selection, const struct detection *detecti
 	const struct st_tensor *tensor = ref->tensor;
 	struct unit unit = { .name = tensor->name,
 			     .source = ref,
-			     .next_joint = selection->n_units };
+			     .next_joint = (uint32_t)selection->n_units };
 	const char *method = json_string_value(json_object_get(detection->config, "quant_method"));
 
 	if (fp8_source_check_type(detection->checkpoint, tensor, is_packed(detection, tensor),

@@ -38,11 +38,11 @@ static bool is_kept_slice(const struct unit *unit)
 
 /* Joins the kept slices of each source, which are adjacent, into one unit.  places[i]: the new
  * index of unit i. */
-static void join_slices(struct selection *selection, size_t *places)
+static void join_slices(struct selection *selection, uint32_t *places)
 {
 	struct unit *units = selection->units;
 	const struct tensor_ref *joined = NULL;
-	size_t n = 0;
+	uint32_t n = 0;
 
 	for (size_t i = 0; i < selection->n_units; i++) {
 		struct unit *unit = &units[i];
@@ -63,10 +63,10 @@ static void join_slices(struct selection *selection, size_t *places)
 
 int selection_settle(struct selection *selection, struct err *err)
 {
-	size_t *places = xcalloc(selection->n_units, sizeof *places);
+	uint32_t *places = xcalloc(selection->n_units, sizeof *places);
 
 	join_slices(selection, places);
-	for (size_t i = 0; i < selection->n_units; i++) {
+	for (uint32_t i = 0; i < selection->n_units; i++) {
 		struct unit *unit = &selection->units[i];
 
 		if (unit->recipe || unit->part) {

@@ -123,12 +123,12 @@ static bool in_joint_set(const struct unit *unit)
 /* Turns the numbers of sets into rings of units. */
 static void close_rings(struct selection *selection, size_t n_sets)
 {
-	size_t *first = xmalloc(n_sets * sizeof *first), *last = xmalloc(n_sets * sizeof *last);
+	uint32_t *first = xmalloc(n_sets * sizeof *first), *last = xmalloc(n_sets * sizeof *last);
 
 	for (size_t b = 0; b < n_sets; b++)
 		first[b] = NONE;
-	for (size_t i = 0; i < selection->n_units; i++) {
-		size_t joint_set = selection->units[i].next_joint;
+	for (uint32_t i = 0; i < selection->n_units; i++) {
+		uint32_t joint_set = selection->units[i].next_joint;
 
 		if (!in_joint_set(&selection->units[i])) {
 			selection->units[i].next_joint = i;

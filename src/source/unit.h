@@ -41,18 +41,18 @@ struct unit {
 	/* kept: a phrase such as "router gate"; quantized: why by another recipe, or NULL */
 	char *reason;
 	const char *rule_source; /* of a vendor's or engine's rule: "TensorRT-LLM #14759" */
-	enum unit_rule rule;
-	bool passed; /* kept: a low-bit weight or a part of one, as the source has it */
-	bool part;   /* kept: a vector of its source, of rows elements, with a name of its own */
-	uint64_t rows, cols; /* converted: [out, in] */
-	uint64_t stack;	     /* of a stack of matrices: the rows of each; else 0 */
-	struct slice slice;  /* converted: its place in the source */
+	uint64_t rows, cols;	 /* converted: [out, in] */
+	uint64_t stack;		 /* of a stack of matrices: the rows of each; else 0 */
+	struct slice slice;	 /* converted: its place in the source */
 	/* quantized: units with the same number share a per-tensor scale; matrix i of a stack has
 	 * number scale_group + i */
 	size_t scale_group;
 	/* quantized: the next unit of its joint set, in which all are quantized or none; a ring */
-	size_t next_joint;
-	bool table; /* converted: an embedding, or a part of one, whose parts share one scale */
+	uint32_t next_joint;
+	enum unit_rule rule : 8;
+	bool passed; /* kept: a low-bit weight or a part of one, as the source has it */
+	bool part;   /* kept: a vector of its source, of rows elements, with a name of its own */
+	bool table;  /* converted: an embedding, or a part of one, whose parts share one scale */
 	bool static_input; /* quantized: the file has a scale of its input */
 	/* quantized: the dimension, N or K, that is no whole tiles where vLLM and SGLang need them
 	 * even on one device; 0: none */

@@ -33,16 +33,22 @@ static void pieces_are_aligned_and_apart(void **state)
 {
 	struct arena arena = { 0 };
 	unsigned char *pieces[N_PIECES];
+	char *texts[N_PIECES];
 
 	(void)state;
 	for (size_t i = 0; i < N_PIECES; i++) {
 		pieces[i] = arena_alloc(&arena, size_of(i));
 		assert_int_equal((uintptr_t)pieces[i] % _Alignof(uint64_t), 0);
 		memset(pieces[i], (int)(i % 251), size_of(i));
+		texts[i] = arena_text(&arena, "model.layers.0", i % 15);
 	}
 	for (size_t i = 0; i < N_PIECES; i++)
 		for (size_t k = 0; k < size_of(i); k++)
 			assert_int_equal(pieces[i][k], i % 251);
+	for (size_t i = 0; i < N_PIECES; i++) {
+		assert_int_equal(strlen(texts[i]), i % 15);
+		assert_memory_equal(texts[i], "model.layers.0", i % 15);
+	}
 	arena_release(&arena);
 	assert_null(arena.blocks);
 	assert_non_null(arena_alloc(&arena, 0)); /* empty again, it can be used again */
