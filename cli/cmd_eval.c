@@ -6,12 +6,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/mem.h"
 #include "cli/command.h"
 #include "cli/options/run.h"
 #include "cli/options/values.h"
 #include "cli/print/calibration.h"
 #include "cli/print/data.h"
 #include "cli/print/evaluation.h"
+#include "cli/print/message.h"
 #include "cli/process.h"
 #include "cli/program.h"
 #include "cli/ranks.h"
@@ -77,15 +79,25 @@ static const struct option_row options[] = {
 };
 /* clang-format on */
 
-/* Notes properties of the data that the user may not expect. */
+static bool has_fp8(const struct checkpoint *checkpoint)
+{
+	for (size_t i = 0; i < checkpoint->n_tensors; i++)
+		if (dtype_is_fp8(checkpoint->tensors[i].tensor->dtype))
+			return true;
+	return false;
+}
+
+/* Notes what the user may not expect: properties of the data, models in the wrong order. */
 static void note_data(const struct eval_plan *plan, const struct eval_params *params)
 {
 	size_t asked = (size_t)params->passes;
 
 	if (plan->data.n < asked)
-		fprintf(program.err,
-			"fp8conv eval: note: the data is enough for %zu of %zu sequences\n",
-			plan->data.n, asked);
+		message_note("the data is enough for %zu of %zu sequences", plan->data.n, asked);
+	if (plan->has_source && has_fp8(&plan->source.checkpoint) &&
+	    !has_fp8(&plan->out.checkpoint))
+		message_note("'%s' has no FP8 tensor, but its source '%s' has: are they swapped?",
+			     params->input, params->source);
 	data_print_notes(&plan->data, &plan->out.model);
 }
 
@@ -97,6 +109,14 @@ static void report(const struct settings *settings, const struct eval_report *re
 		return;
 	if (settings->run.verbose || program_on_terminal(STDERR_FILENO))
 		eval_report_summary(report);
+}
+
+static void report_gate(double kld, double max_kld)
+{
+	char *text = xasprintf("the mean KLD is %.6f, above --max-kld %g", kld, max_kld);
+
+	message_error(text, 1, NULL);
+	free(text);
 }
 
 static int job_run(const struct eval_plan *plan, const struct settings *settings, struct err *err)
@@ -122,8 +142,7 @@ static int job_run(const struct eval_plan *plan, const struct settings *settings
 							.is_json = settings->run.json });
 	rc = settings->max_kld > 0 && !(result.quality.of[QUALITY_KLD].value <= settings->max_kld);
 	if (rc && ranks_print(&settings->ranks))
-		fprintf(program.err, "fp8conv eval: the mean KLD is %.6f, above --max-kld %g\n",
-			result.quality.of[QUALITY_KLD].value, settings->max_kld);
+		report_gate(result.quality.of[QUALITY_KLD].value, settings->max_kld);
 	eval_result_release(&result);
 	return rc;
 }

@@ -21,7 +21,7 @@
 struct settings {
 	const char *path;
 	struct run_settings run;
-	bool stats;
+	bool stats, summary;
 };
 
 static const struct option_row argument = { .name = "MODEL",
@@ -33,6 +33,8 @@ static const struct option_row options[] = {
 	{ SECTION_NONE, "stats", 0, NULL,
 	  "Read all values: amax, range of scales, saturated codes, expected SQNR", option_flag,
 	  offsetof(struct settings, stats) },
+	{ SECTION_NONE, "summary", 0, NULL, "Print the recipe, the sizes and the types alone",
+	  option_flag, offsetof(struct settings, summary) },
 	{ 0 },
 };
 
@@ -78,6 +80,8 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 	}
 	if (rc == 0 && settings.run.json)
 		inspect_print_json(&(struct shown){ &inspection, stats });
+	else if (rc == 0 && settings.summary && !inspection.is_amax)
+		inspect_print_summary(&inspection);
 	else if (rc == 0 && inspection.is_amax)
 		amax_print_text(&inspection.amax, program_on_terminal(STDOUT_FILENO));
 	else if (rc == 0)
@@ -92,8 +96,8 @@ const struct command command_inspect = {
 	.name = "inspect",
 	.args = "MODEL",
 	.summary = "Show the tensors, types, scales and sizes of a checkpoint, or an amax history",
-	.examples = { "fp8conv inspect OUT --stats", "fp8conv inspect hf://ORG/NAME",
-		      "fp8conv inspect S.amax" },
+	.examples = { "fp8conv inspect OUT --summary", "fp8conv inspect OUT --stats",
+		      "fp8conv inspect hf://ORG/NAME", "fp8conv inspect S.amax" },
 	.group = GROUP_INSPECT,
 	.options = options,
 	.shared = { { report_options, offsetof(struct settings, run) } },

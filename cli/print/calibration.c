@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "cli/print/data.h"
 #include "cli/print/json.h"
+#include "cli/print/message.h"
 #include "cli/print/path.h"
 #include "cli/process.h"
 #include "cli/program.h"
@@ -146,8 +147,7 @@ void calibrate_report_uncovered(const struct calibrate_report *report)
 	for (size_t i = 0; i < report->stats->n_sites; i++)
 		n += is_uncovered(report->stats->sites[i], report->min_tokens);
 	if (n)
-		fprintf(program.err,
-			"fp8conv calibrate: note: %zu modules saw fewer than %d tokens "
-			"(--json lists them): use more data, or 'quantize --uncovered'\n",
-			n, report->min_tokens);
+		message_note("%zu modules saw fewer than %d tokens (--json lists them): use more "
+			     "data, or 'quantize --uncovered'",
+			     n, report->min_tokens);
 }

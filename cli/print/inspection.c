@@ -176,12 +176,10 @@ static void print_totals(const struct inspection *inspection)
 	table_release(&table);
 }
 
-/* Prints what the checkpoint is behind its tensors, where a terminal shows it. */
-static void print_summary(const struct inspection *inspection)
+void inspect_print_summary(const struct inspection *inspection)
 {
 	const struct detection *detection = &inspection->detection;
 
-	fputc('\n', program.out);
 	if (detection->format)
 		fprintf(program.out, "FP8: recipe %s, format %s, scales %s\n",
 			fp8_source_recipe(detection), detection->format, detection->scale_fmt);
@@ -223,7 +221,8 @@ static void print_terminal(const struct shown *shown)
 		tensor_cells_terminal(&table, shown, order[i]);
 	table_fit(&table, shown->stats ? stats_choices : choices, wrap_columns(STDOUT_FILENO));
 	table_print(&table, program.out, true);
-	print_summary(shown->inspection);
+	fputc('\n', program.out); /* a terminal shows what comes last */
+	inspect_print_summary(shown->inspection);
 	table_release(&table);
 	free(order);
 }

@@ -47,4 +47,7 @@ void inspect_print_note(const struct inspection *inspection);
 void inspect_print_json(const struct shown *shown);
 void inspect_print_text(const struct shown *shown);
 
+/* Prints the totals alone. */
+void inspect_print_summary(const struct inspection *inspection);
+
 #endif

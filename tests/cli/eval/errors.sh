@@ -95,6 +95,17 @@ fails 3 "$c*" eval out --source wide --data ids.jsonl
 [ $? = 1 ] || echo "no gate"
 grep -qx 'fp8conv eval: the mean KLD is [0-9.]*, above --max-kld 1e-09' err || cat err
 diff text gated
+# Objects alone where the progress is JSON.
+"$FP8CONV" eval out --source "$model" --data ids.jsonl --max-kld 1e-9 --passes 3 --progress json >gated 2>err
+python3 -c '
+import json
+found = [json.loads(line) for line in open("err")]
+assert {"note", "error"} <= {key for line in found for key in line}, found
+assert [line["status"] for line in found if "error" in line] == [1], found'
+# Swapped arguments.
+"$FP8CONV" eval "$model" --source out --data ids.jsonl >swapped 2>err
+echo "fp8conv eval: note: '$model' has no FP8 tensor, but its source 'out' has: are they swapped?" | diff - err
+"$FP8CONV" eval out --source out --data ids.jsonl >same
 
 mkdir resume
 cd resume

@@ -5,6 +5,9 @@ need "$SAMPLES/tiny-moe"
 python3 "$CLI/terminal.py" "$FP8CONV" inspect "$SAMPLES/tiny-moe/fused" >t
 tail -n 4 t | head -n 3
 grep 'layers.0.mlp.gate.weight\|layers.0.mlp.experts.gate_up' t
+# The end alone, in a pipe too.
+"$FP8CONV" inspect "$SAMPLES/tiny-moe/fused" --summary >summary
+sed -n '/^not FP8/,$p' t | sed 's/ *$//' | diff - summary
 
 mkdir next
 cd next
