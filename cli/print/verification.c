@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "cli/print/low_bit.h"
@@ -11,6 +12,8 @@
 #include "cli/program.h"
 #include "source/fp8_source.h"
 #include "cli/print/message.h"
+
+#define MAX_ON_TERMINAL 5 /* problems of a kind */
 
 static void compensated_json(struct json_out *out, const struct compensated_report *report)
 {
@@ -88,14 +91,26 @@ static void print_name(const char *name, const char *end)
 
 void verification_print_problems(const struct verification *verification)
 {
-	for (size_t i = 0; i < verification->problems.n; i++) {
-		const struct problem *problem = &verification->problems.list[i];
+	const struct problems *problems = &verification->problems;
+	bool is_terminal = program_on_terminal(STDOUT_FILENO);
+	size_t n_of[N_PROBLEM_KINDS] = { 0 };
 
+	for (size_t i = 0; i < problems->n; i++) {
+		const struct problem *problem = &problems->list[i];
+
+		if (is_terminal && n_of[problem->kind]++ >= MAX_ON_TERMINAL)
+			continue;
 		if (problem->file)
 			print_name(problem->file, ": ");
 		fprintf(program.out, "%s: %s\n", problem_kind_name(problem->kind),
 			problem->message);
 	}
+	for (size_t kind = 0; kind < N_PROBLEM_KINDS; kind++)
+		if (n_of[kind] > MAX_ON_TERMINAL)
+			fprintf(program.out,
+				"%s: %zu more of this kind (a pipe and --json have them)\n",
+				problem_kind_name((enum problem_kind)kind),
+				problems->n_of[kind] - MAX_ON_TERMINAL);
 }
 
 void verification_print_notes(const struct verification *verification)

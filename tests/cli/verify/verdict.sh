@@ -37,6 +37,17 @@ printf 'x' | dd of=other/model-00001-of-00002.safetensors bs=1 seek=200000 conv=
 echo "status $?"
 json j '{p["kind"] for p in j["problems"]} - {"config-key", "index-total-size"} <= {"code-mismatch", "scale-mismatch", "tensor-changed"}' \
 	'len(j["problems"]) >= 3'
+# A terminal shows five problems of a kind, and counts the others; a pipe has all.
+"$FP8CONV" quantize "$SAMPLES/tiny-llama" -o many
+python3 - <<'END'
+import checkpoint
+tensors = checkpoint.read("many/model.safetensors")
+checkpoint.write("many/model.safetensors", {name: tensor for name, tensor in tensors.items() if "scale_inv" not in name})
+END
+"$FP8CONV" verify many >lines
+python3 "$CLI/terminal.py" "$FP8CONV" verify many >screen
+[ "$(grep -c 'scale-missing: ' lines) $(grep -c 'scale-missing: ' screen)" = "28 6" ] || head lines screen
+tr -d '\r' <screen | grep -qx "scale-missing: 23 more of this kind (a pipe and --json have them)" || cat screen
 
 #1> status 1, 2 lines
 #1> model.safetensors.index.json: index-total-size
