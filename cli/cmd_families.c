@@ -15,6 +15,7 @@
 #include "ckpt/mistaken.h"
 #include "cli/command.h"
 #include "cli/family.h"
+#include "cli/options/run.h"
 #include "cli/options/values.h"
 #include "cli/print/families.h"
 #include "cli/program.h"
@@ -25,7 +26,7 @@
 
 struct settings {
 	const char *family; /* or a model; NULL: all families */
-	bool json;
+	struct run_settings run;
 };
 
 static const struct option_row argument = { .name = "FAMILY",
@@ -40,7 +41,8 @@ static bool is_directory(const char *path)
 	return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-static int read_model(struct model_config *config, const char *directory, struct err *err)
+static int read_model(struct model_config *config, const char *directory,
+		      const struct run_settings *run, struct err *err)
 {
 	struct model_io model;
 	struct buf text = { 0 };
@@ -48,7 +50,7 @@ static int read_model(struct model_config *config, const char *directory, struct
 	char *path;
 	int rc;
 
-	if (model_io_open(&model, &directory, NULL, NULL, err))
+	if (model_io_open(&model, &directory, NULL, run, err))
 		return -1;
 	path = xasprintf("%s/" CONFIG_NAME, directory);
 	if (model.io->fstatat(model.io, AT_FDCWD, directory, &status, 0) && errno == ENOENT)
@@ -64,8 +66,9 @@ static int read_model(struct model_config *config, const char *directory, struct
 }
 
 /* Takes a family; a model, if no table has a family of that name. */
-static int take_one(struct families *families, const char *name, struct err *err)
+static int take_one(struct families *families, const struct settings *settings, struct err *err)
 {
+	const char *name = settings->family;
 	struct model_config config;
 
 	families_one(families, name);
@@ -73,7 +76,7 @@ static int take_one(struct families *families, const char *name, struct err *err
 	    !(strchr(name, '/') || is_directory(name)))
 		return 0;
 	families_release(families);
-	if (read_model(&config, name, err))
+	if (read_model(&config, name, &settings->run, err))
 		return -1;
 	families_of_model(families, &config);
 	model_config_release(&config);
@@ -90,10 +93,10 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 		return rc < 0 ? -1 : 0;
 	if (!settings.family)
 		families_all(&families);
-	else if (take_one(&families, settings.family, err))
+	else if (take_one(&families, &settings, err))
 		return -1;
-	(settings.json ? families_print_json : families_print_text)(&families);
-	if (!families.profile.n && !families.list[0].arch)
+	(settings.run.json ? families_print_json : families_print_text)(&families);
+	if (!settings.run.quiet && !families.profile.n && !families.list[0].arch)
 		message_note("no table names '%s': the general rules decide", settings.family);
 	families_release(&families);
 	return 0;
@@ -105,7 +108,7 @@ const struct command command_families = {
 	.summary = "List what can be done with model families, and what they ask for",
 	.examples = { "fp8conv families", "fp8conv families qwen3_moe" },
 	.group = GROUP_INFORMATION,
-	.shared = { { facts_options, offsetof(struct settings, json) } },
+	.shared = { { report_options, offsetof(struct settings, run) } },
 	.argument = &argument,
 	.optional = true,
 	.run = run,

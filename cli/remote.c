@@ -217,12 +217,10 @@ static int open_address(struct model_io *model, const char *address, const struc
 int model_io_open(struct model_io *model, const char **path, const char **source,
 		  const struct run_settings *run, struct err *err)
 {
-	static const struct run_settings usual;
 	bool has_path, has_source;
 	uint64_t memory;
 
 	*model = (struct model_io){ .io = &io_system };
-	run = run ? run : &usual;
 	has_path = settle_path(model, 0, path, run->quiet);
 	has_source = settle_path(model, 1, source, run->quiet);
 	memory =

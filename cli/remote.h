@@ -25,8 +25,7 @@ struct model_io {
  * Hub becomes its hf:// address, and a revision that the Hub's cache on this machine has whole the
  * directory of its snapshot, which a note says: *path and *source point to `model` then.  Addresses
  * share a third of run->max_memory (0: of 192 MiB) for what they read ahead; each has 8 MiB at
- * least.  run NULL: all is as by default.  ERR_INPUT, ERR_SYSTEM, ERR_INTERRUPTED as of
- * remote_open(). */
+ * least.  ERR_INPUT, ERR_SYSTEM, ERR_INTERRUPTED as of remote_open(). */
 int model_io_open(struct model_io *model, const char **path, const char **source,
 		  const struct run_settings *run, struct err *err);
 

@@ -207,6 +207,8 @@ def test_refusals(server: Server, work: Path) -> None:
     fails("absent", f"{url}/good/nothing", work, 3, "found no model.safetensors.index.json")
     fails("absent-file", f"{url}/good/nothing.safetensors", work, 3, "no file")
     fails("no-server", "http://127.0.0.1:9/x", work, 4, "tries in 2 s: --retry-time")
+    result = run("families", "http://127.0.0.1:9/x", "--retry-time", "1", "--quiet")
+    check("families/no-server", result.returncode == 4 and "tries in 1 s: --retry-time" in result.stderr, result.stderr)
     fails("no-host", "https://model.invalid/x", work, 4, "resolve host", "after 4 tries")
     fails("no-tls", "http://example.com/model", work, 3, "without TLS", "use https")
     fails("loopback-name", "http://127.0.0.1.example.com/model", work, 3, "without TLS")
