@@ -10,7 +10,6 @@
 #include "cli/conversion.h"
 #include "cli/quantize.h"
 #include "cli/options/values.h"
-#include "cli/options/recipe.h"
 #include "cli/options/selection.h"
 #include "cli/signals.h"
 #include "execute/execute.h"

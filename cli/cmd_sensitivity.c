@@ -10,11 +10,9 @@
 
 #include "base/mem.h"
 #include "cli/command.h"
-#include "cli/options/recipe.h"
 #include "cli/options/run.h"
 #include "cli/options/selection.h"
 #include "cli/options/values.h"
-#include "cli/print/choice.h"
 #include "cli/print/data.h"
 #include "cli/print/plan.h"
 #include "cli/print/sensitivity.h"

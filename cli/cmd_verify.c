@@ -14,7 +14,7 @@
 #include "cli/print/verification.h"
 #include "cli/remote.h"
 #include "cli/signals.h"
-#include "cli/options/recipe.h"
+#include "cli/options/selection.h"
 #include "verify/verify.h"
 #include "format/engine.h"
 

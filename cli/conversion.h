@@ -6,7 +6,40 @@
 #define FP8CONV_CLI_CONVERSION_H
 
 #include "cli/command.h"
-#include "cli/options/conversion.h"
+#include <stdbool.h>
+#include "base/err.h"
+#include "cli/options/run.h"
+#include "cli/ranks.h"
+#include "execute/execute.h"
+
+/* The first member of the settings of each such command.  Begins zeroed.  Texts belong to argv. */
+struct convert_settings {
+	struct convert_params params;
+	struct run_settings run;
+	bool dry_run;
+	bool mpi; /* of commands that ranks may share */
+	struct ranks ranks;
+};
+
+/* The .argument of the commands' rows, and two shared tables, all for a struct convert_settings.
+ * CONVERT_OUTPUT is the first table: --output is listed first, a command's own options follow it.
+ * CONVERT_SHARED is the second one and the rows of its member run.  Both are for settings that
+ * begin with this struct. */
+extern const struct option_row convert_argument;
+extern const struct option_row convert_output[], convert_options[];
+#define CONVERT_RUN offsetof(struct convert_settings, run)
+#define CONVERT_OUTPUT            \
+	{                         \
+		convert_output, 0 \
+	}
+#define CONVERT_SHARED                                           \
+	{ convert_options, 0 }, { report_options, CONVERT_RUN }, \
+	{                                                        \
+		run_options, CONVERT_RUN                         \
+	}
+
+/* Checks the options against each other, and fills in defaults.  ERR_USAGE. */
+int convert_settings_finish(struct convert_settings *settings, struct err *err);
 
 /* The parts of such a command that its row does not have. */
 struct convert_command {

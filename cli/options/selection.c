@@ -3,9 +3,33 @@
 
 #include <stdlib.h>
 
-#define PLACE(member) offsetof(struct selection_settings, member)
+#include "cli/options/values.h"
+#include "recipe/recipe.h"
+
+#define PLACE(member) offsetof(struct recipe_tuning, member)
 
 /* clang-format off */
+const struct option_row tuning_options[] = {
+	{ SECTION_NUMBERS, "fp8-format", 0, FP8_FORMAT_WORDS,
+	  "FP8 type of the codes (default e4m3)",
+	  option_text, PLACE(fp8_format) },
+	{ SECTION_NUMBERS, "scale-fmt", 0, "ue8m0|float", "Scales: powers of two, or any float",
+	  option_text, PLACE(scale_fmt) },
+	{ SECTION_NUMBERS, "scale-arith", 0, SCALE_ARITH_WORDS,
+	  "Division rule for float scales (default te)", option_text, PLACE(scale_arith) },
+	{ SECTION_NUMBERS, "mx-scale", 0, MX_RULE_WORDS,
+	  "Rounding of MX exponents (default up)", option_text, PLACE(mx_scale) },
+	{ SECTION_NUMBERS, "amax-epsilon", 0, "X", "Smallest amax (default 0)",
+	  option_text, PLACE(amax_epsilon) },
+	{ SECTION_NUMBERS, "margin", 0, "N", "Make scales 2^N smaller than necessary (default 0)",
+	  option_text,
+	  PLACE(margin) },
+	{ 0 },
+};
+
+#undef PLACE
+#define PLACE(member) offsetof(struct selection_settings, member)
+
 const struct option_row selection_options[] = {
 	{ SECTION_TENSORS, "include", 0, "RE", "Quantize only matching tensors", option_append,
 	  PLACE(include) },

@@ -25,4 +25,7 @@ void selection_settings_take(const struct selection_settings *settings,
 			     struct quantize_params *params);
 void selection_settings_release(struct selection_settings *settings);
 
+/* A shared table, for a struct recipe_tuning. */
+extern const struct option_row tuning_options[];
+
 #endif

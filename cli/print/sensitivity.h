@@ -7,6 +7,8 @@
 
 #include "cli/progress/progress.h"
 #include "sensitivity/sensitivity.h"
+#include <stdio.h>
+#include "sensitivity/choose.h"
 
 /* Print the plan (--dry-run) on standard output. */
 void sensitivity_print_text(const struct sensitivity_plan *plan);
@@ -32,5 +34,15 @@ struct watched_groups {
 	const struct sensitivity_plan *plan;
 };
 struct watched watch_groups(const struct watched_groups *groups);
+
+/* Prints the sets that change, most divergence per byte first, and what is predicted. */
+void choice_print_text(FILE *stream, const struct choice *choice);
+
+/* Prints one object.  output: the list; NULL: none was written. */
+void choice_print_json(const struct choice *choice, const char *output);
+
+/* Prints the output, and the command that obeys the list, on standard error.  model: NULL: not
+ * known. */
+void choice_print_next(const struct choice *choice, const char *model, const char *output);
 
 #endif

@@ -3,7 +3,7 @@
  * Reads fp8conv-amax(5).  st_open_fd() has checked names, offsets and sizes against the file, so
  * this allocates at most twice the file's size.
  */
-#include "amax/tensors.h"
+#include "amax/amax.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "amax/tensors.h"
+#include "amax/amax.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

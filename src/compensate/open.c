@@ -6,10 +6,218 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "compensate/jobs.h"
+#include "base/sort.h"
+#include "compensate/compensate.h"
 #include "compensate/memory.h"
 #include "compensate/ranks.h"
 #include "tokenizer/tokenizer.h"
+
+/* The units that have a spec, by tensor of the source. */
+struct unit_list {
+	const struct unit **units;
+	size_t n;
+};
+
+static int compare_units(const void *one, const void *other)
+{
+	const struct unit *a = *(const struct unit *const *)one,
+			  *b = *(const struct unit *const *)other;
+
+	if (a->source->tensor != b->source->tensor)
+		return a->source->tensor < b->source->tensor ? -1 : 1;
+	return a < b ? -1 : a > b;
+}
+
+static void list_units(struct unit_list *list, const struct compensate_units *units)
+{
+	const struct selection *selection = units->selection;
+
+	list->units = xcalloc(selection->n_units + 1, sizeof *list->units);
+	for (size_t u = 0; u < selection->n_units; u++)
+		if (units->specs[u])
+			list->units[list->n++] = &selection->units[u];
+	sort(list->units, list->n, sizeof *list->units, compare_units);
+}
+
+/* Returns the first unit of a tensor, or of one behind it. */
+static size_t first_of(const struct unit_list *list, const struct st_tensor *tensor)
+{
+	size_t low = 0, high = list->n;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (list->units[middle]->source->tensor < tensor)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* Finds the rows that a unit and a matrix of one tensor share: all rows of the one that lies within
+ * the other.  Returns false where neither does. */
+static bool share_rows(const struct unit *unit, const struct linear_ref *linear,
+		       struct compensate_job *job)
+{
+	const struct slice *a = &unit->slice, *b = &linear->slice;
+
+	if (unit->cols != linear->k || a->col_stride != b->col_stride || !a->row_stride ||
+	    !b->row_stride)
+		return false;
+	job->linear_step = 1;
+	if (unit->rows > linear->n) { /* a stack of experts, of which this is one */
+		job->first_row = (b->first - a->first) / a->row_stride;
+		job->n_rows = linear->n;
+		return b->first >= a->first && a->row_stride == b->row_stride &&
+		       a->first + job->first_row * a->row_stride == b->first &&
+		       job->first_row + job->n_rows <= unit->rows;
+	}
+	job->n_rows = unit->rows;
+	job->linear_step = a->row_stride / b->row_stride;
+	job->linear_row = (a->first - b->first) / b->row_stride;
+	return a->first >= b->first && b->first + job->linear_row * b->row_stride == a->first &&
+	       job->linear_step && job->linear_step * b->row_stride == a->row_stride &&
+	       job->linear_row + (job->n_rows - 1) * job->linear_step < linear->n;
+}
+
+/* Adds the jobs of a matrix to its group. */
+static void add_jobs(struct compensate_group *group, const struct unit_list *list,
+		     const struct selection *selection, const struct linear_ref *linear)
+{
+	const struct st_tensor *tensor = linear->weight->tensor;
+
+	for (size_t i = first_of(list, tensor);
+	     i < list->n && list->units[i]->source->tensor == tensor; i++) {
+		struct compensate_job job = { .unit = (size_t)(list->units[i] - selection->units),
+					      .linear = linear };
+
+		if (!share_rows(list->units[i], linear, &job))
+			continue;
+		ARRAY_GROW(group->jobs, group->n_jobs);
+		group->jobs[group->n_jobs++] = job;
+	}
+}
+
+static void make_stage(struct compensate_plan *plan, const struct unit_list *list, size_t i)
+{
+	const struct model *model = &plan->model;
+	struct compensate_stage *stage = &plan->stages[i];
+	struct input_group head = input_group_of_head(&model->head), *inputs = &head;
+	size_t n = 1;
+
+	if (i < model->n_layers)
+		input_groups_make(&model->layers[i], &inputs, &n);
+	stage->groups = xcalloc(n, sizeof *stage->groups);
+	for (size_t g = 0; g < n; g++) {
+		struct compensate_group group = { .input = inputs[g] };
+
+		for (size_t l = 0; l < group.input.n; l++)
+			add_jobs(&group, list, plan->units.selection, group.input.linears[l]);
+		if (group.n_jobs)
+			stage->groups[stage->n_groups++] = group;
+	}
+	if (inputs != &head)
+		free(inputs);
+}
+
+/* Counts by unit the rows that jobs have; more than the unit has: two matrices share it. */
+static uint64_t *count_rows(const struct compensate_plan *plan)
+{
+	uint64_t *n_rows = xcalloc(plan->units.selection->n_units, sizeof *n_rows);
+
+	for (size_t i = 0; i <= plan->model.n_layers; i++)
+		for (size_t g = 0; g < plan->stages[i].n_groups; g++)
+			for (size_t j = 0; j < plan->stages[i].groups[g].n_jobs; j++) {
+				const struct compensate_job *job =
+					&plan->stages[i].groups[g].jobs[j];
+
+				n_rows[job->unit] += job->n_rows;
+			}
+	return n_rows;
+}
+
+/* Scales of whole tensors are of all units of a group: marks the groups of which a unit is not
+ * covered by jobs. */
+static bool *broken_groups(const struct compensate_plan *plan, const uint64_t *n_rows)
+{
+	const struct selection *selection = plan->units.selection;
+	bool *broken = xcalloc(selection->n_scale_groups + 1, sizeof *broken);
+
+	for (size_t u = 0; u < selection->n_units; u++)
+		if (selection->units[u].recipe && n_rows[u] != selection->units[u].rows)
+			broken[selection->units[u].scale_group] = true;
+	return broken;
+}
+
+/* Drops jobs of units that are not covered, and gives the others places in the store. */
+static void place_stage(struct compensate_plan *plan, size_t i, const bool *keep)
+{
+	struct compensate_stage *stage = &plan->stages[i];
+	size_t n_groups = 0;
+
+	for (size_t g = 0; g < stage->n_groups; g++) {
+		struct compensate_group *group = &stage->groups[g];
+		size_t n_jobs = 0;
+
+		for (size_t j = 0; j < group->n_jobs; j++) {
+			size_t u = group->jobs[j].unit;
+			struct store_place *place = &plan->places[u];
+
+			if (!keep[u])
+				continue;
+			if (place->stage == STORE_NONE) {
+				const struct unit *unit = &plan->units.selection->units[u];
+
+				*place = (struct store_place){ (uint32_t)i, plan->n_codes[i] };
+				plan->n_codes[i] += unit->rows * unit->cols;
+				plan->n_units++;
+			}
+			group->jobs[n_jobs++] = group->jobs[j];
+		}
+		group->n_jobs = n_jobs;
+		if (!n_jobs)
+			free(group->jobs);
+		else
+			stage->groups[n_groups++] = *group;
+	}
+	stage->n_groups = n_groups;
+}
+
+/* Fills plan->stages, n_codes, places, n_units and n_outside. */
+static void compensate_find_jobs(struct compensate_plan *plan)
+{
+	const struct selection *selection = plan->units.selection;
+	size_t n_stages = plan->model.n_layers + 1;
+	bool *keep = xcalloc(selection->n_units + 1, sizeof *keep), *broken;
+	struct unit_list list = { 0 };
+	uint64_t *n_rows;
+
+	plan->stages = xcalloc(n_stages, sizeof *plan->stages);
+	plan->n_codes = xcalloc(n_stages, sizeof *plan->n_codes);
+	plan->places = xmalloc((selection->n_units + 1) * sizeof *plan->places);
+	list_units(&list, &plan->units);
+	for (size_t i = 0; i < n_stages; i++)
+		make_stage(plan, &list, i);
+	n_rows = count_rows(plan);
+	broken = broken_groups(plan, n_rows);
+	for (size_t u = 0; u < selection->n_units; u++) {
+		const struct unit *unit = &selection->units[u];
+
+		plan->places[u].stage = STORE_NONE;
+		if (!plan->units.specs[u])
+			continue;
+		keep[u] = n_rows[u] == unit->rows &&
+			  (plan->units.specs[u]->tile.rows != WHOLE || !broken[unit->scale_group]);
+		plan->n_outside += !keep[u];
+	}
+	for (size_t i = 0; i < n_stages; i++)
+		place_stage(plan, i, keep);
+	free(list.units);
+	free(n_rows);
+	free(broken);
+	free(keep);
+}
 
 #define DEFAULT_SEQ_LEN 512
 #define DEFAULT_PASSES	64

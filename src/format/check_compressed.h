@@ -7,7 +7,7 @@
 #ifndef FP8CONV_FORMAT_CHECK_COMPRESSED_H
 #define FP8CONV_FORMAT_CHECK_COMPRESSED_H
 
-#include "format/check_config.h"
+#include "format/member.h"
 
 /* Reports what these loaders refuse or misread. */
 void check_compressed_tensors(const struct config_check *check);

@@ -132,7 +132,7 @@ struct format {
 	/* Reads a configuration that has one of the methods (read_config.h). */
 	void (*read)(const json_t *config, struct declaration *said);
 
-	/* Reports the keys of a configuration that loaders refuse or misread (check_config.h);
+	/* Reports the keys of a configuration that loaders refuse or misread (member.h);
 	 * NULL: no checks. */
 	void (*check)(const struct config_check *check);
 };

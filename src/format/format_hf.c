@@ -7,7 +7,6 @@
 #include <strings.h>
 
 #include "base/text.h"
-#include "format/check_config.h"
 #include "format/member.h"
 #include "format/read_config.h"
 #include "format/write_config.h"

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "format/check_config.h"
 #include "format/member.h"
 #include "format/read_config.h"
 #include "format/write_config.h"

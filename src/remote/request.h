@@ -15,7 +15,21 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "remote/library.h"
+#include <curl/curl.h>
+
+/* The functions that are used, by their names without curl_easy_ and curl_. */
+struct curl_library {
+	CURLcode (*global_init)(long flags);
+	CURL *(*init)(void);
+	void (*reset)(CURL *handle);
+	CURLcode (*setopt)(CURL *handle, CURLoption option, ...);
+	CURLcode (*perform)(CURL *handle);
+	CURLcode (*getinfo)(CURL *handle, CURLINFO info, ...);
+	void (*cleanup)(CURL *handle);
+	const char *(*strerror)(CURLcode code);
+	struct curl_slist *(*slist_append)(struct curl_slist *list, const char *text);
+	void (*slist_free_all)(struct curl_slist *list);
+};
 
 /* What all requests share.  The texts belong to the caller. */
 struct client {

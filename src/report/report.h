@@ -16,7 +16,12 @@
 #include "report/evaluation.h"
 #include "report/curves.h"
 #include "report/kept.h"
-#include "report/place.h"
+#include "ckpt/outdir.h"
+
+struct report_place {
+	struct outdir dir;
+	bool restart; /* replace files of others too */
+};
 
 #define REPORT_PAGE_NAME "report.html"
 

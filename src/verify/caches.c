@@ -8,7 +8,7 @@
 #include "base/intern.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "format/check_config.h"
+#include "format/member.h"
 #include "format/scale_names.h"
 #include "names/cached.h"
 #include "names/tensor_name.h"

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "num/scale.h"
-#include "quantizer/history.h"
+#include "quantizer/state.h"
 #include "support/golden.h"
 
 /* The columns of delayed.txt are the slots of two states; one more is never touched, and must stay

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "format/check_config.h"
+#include "format/member.h"
 
 #define ARGS(more)   "{'num_bits': 8, 'type': 'float', 'symmetric': true" more "}"
 #define CHANNEL	     ", 'strategy': 'channel', 'dynamic': false"
