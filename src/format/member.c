@@ -75,8 +75,8 @@ static bool has_word(const struct member *row, const char *text)
 	if (n >= sizeof word)
 		return false;
 	for (size_t i = 0; i <= n; i++)
-		word[i] = row->types & MEMBER_ANY_CASE ? (char)tolower((unsigned char)text[i])
-						       : text[i];
+		word[i] = (char)(row->types & MEMBER_ANY_CASE ? tolower((unsigned char)text[i])
+							      : text[i]);
 	return words_find(row->words, word) >= 0;
 }
 

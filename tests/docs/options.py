@@ -122,7 +122,7 @@ def main():
             wrong.append(f"there is no {page}")
     check_names("fp8conv-recipes.7", [line.split("\t")[0] for line in fp8conv("recipes").splitlines()])
     check_names("fp8conv-formats.7", sorted({line.split("\t")[0] for line in fp8conv("formats").splitlines()}))
-    notes = re.findall(r'^\tX\(NOTE_\w+, "(.*)"\)', pathlib.Path("src/select/notes.h").read_text(), re.M)
+    notes = re.findall(r'^\tX\(NOTE_\w+, "(.*)"\)', pathlib.Path("src/select/select.h").read_text(), re.M)
     check_names("fp8conv-convert.7", notes)
     if len(commands) < 5 or len(notes) < 10:
         wrong.append(f"found only {len(commands)} commands and {len(notes)} kinds of notes")
