@@ -64,7 +64,7 @@ $(BUILD)/src/ranks/group_mpi.o: CPPFLAGS += -DFP8CONV_MPI $(shell pkg-config --c
 endif
 
 # verify reads at the speed of memory: gcc keeps the lanes of a loop in registers at -O3 alone.
-$(BUILD)/src/verify/scan.o: CFLAGS += -O3
+$(BUILD)/src/verify/values/scan.o: CFLAGS += -O3
 
 LIB_SRC := $(wildcard src/*/*.c src/*/*/*.c kernels/*.c kernels/cpu/*/*.c)
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o) $(CUDA_OBJ) \
