@@ -2,6 +2,7 @@
 #include "remote/files.h"
 
 #include <jansson.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -193,15 +194,44 @@ static int add_shards(struct remote_files *files, struct json_text text, struct 
 	return rc;
 }
 
+/* Adds the file of a Python module. */
+static void add_module(struct remote_files *files, const char *module, size_t n)
+{
+	char *name = xasprintf("%.*s.py", n < NAME_MAX ? (int)n : 0, module);
+
+	if (*name != '.' && is_path(name) && !strchr(name, '/') && files->n < MAX_SHARDS &&
+	    !has(files, name))
+		add(files, name, files->root);
+	free(name);
+}
+
+/* Adds the modules of lines "from .x import y", as transformers looks for them. */
+static int add_imports(struct remote_files *files, struct json_text text, struct err *err)
+{
+	static const char blanks[] = " \t";
+	char *code = xstrndup(text.data, text.len);
+
+	(void)err;
+	for (const char *p = code; p; p = strchr(p, '\n')) {
+		p += *p == '\n';
+		p += strspn(p, blanks);
+		if (strncmp(p, "from", 4) != 0)
+			continue;
+		p += 4 + strspn(p + 4, blanks);
+		if (*p == '.')
+			add_module(files, p + 1, strcspn(p + 1, " \t\r\n"));
+	}
+	free(code);
+	return 0;
+}
+
 /* Adds the file of a class "modeling_x.XModel", not one of another model ("ORG/NAME--..."). */
 static void add_class(struct remote_files *files, const json_t *value)
 {
 	const char *class = json_string_value(value), *dot = class ? strchr(class, '.') : NULL;
-	char *name = dot ? xasprintf("%.*s.py", (int)(dot - class), class) : NULL;
 
-	if (name && is_path(name) && !strchr(name, '/') && !has(files, name))
-		add(files, name, files->root);
-	free(name);
+	if (dot)
+		add_module(files, class, (size_t)(dot - class));
 }
 
 /* Adds the Python files that the auto_map of a configuration names, of one class or several. */
@@ -223,11 +253,12 @@ static int add_code(struct remote_files *files, struct json_text text, struct er
 	return 0;
 }
 
+/* Adds the files that a text names. */
+typedef int named_fn(struct remote_files *files, struct json_text text, struct err *err);
+
 /* Reads file number i, adds the files that it names, and asks for them. */
 static int list_named(struct remote_files *files, struct client *client, size_t i,
-		      int (*add_named)(struct remote_files *files, struct json_text text,
-				       struct err *err),
-		      struct err *err)
+		      named_fn *add_named, struct err *err)
 {
 	struct remote_file *file = &files->list[i];
 	size_t first = files->n, n;
@@ -262,13 +293,15 @@ static int list_folder(struct remote_files *files, struct client *client, const 
 		add(files, index, files->root);
 	if (probe_from(files, client, 0, err))
 		return -1;
-	for (size_t i = 0, n = files->n; i < n; i++) {
+	for (size_t i = 0; i < files->n; i++) {
 		const struct remote_file *file = &files->list[i];
-		bool is_index = !strcmp(file->name, index ? index : INDEX_NAME);
+		named_fn *add_named = !strcmp(file->name, index ? index : INDEX_NAME) ? add_shards
+				      : words_find(with_code, file->name) >= 0	      ? add_code
+				      : text_ends(file->name, ".py")		      ? add_imports
+										      : NULL;
 
-		if (file->is_there && file->head &&
-		    (is_index || words_find(with_code, file->name) >= 0) &&
-		    list_named(files, client, i, is_index ? add_shards : add_code, err))
+		if (file->is_there && file->head && add_named &&
+		    list_named(files, client, i, add_named, err))
 			return -1;
 	}
 	settle(files);

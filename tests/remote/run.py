@@ -296,14 +296,18 @@ def test_interrupted(server: Server, work: Path) -> None:
 
 
 def test_code(server: Server, work: Path) -> None:
-    """The Python files that an auto_map names come with a folder, of this model alone."""
+    """The Python files that an auto_map names come with a folder, of this model alone, and those that they import
+    (transformers 5.23, get_relative_import_files)."""
     shutil.copytree(work / "model", work / "code")
     (work / "code/config.json").write_text(json.dumps({"model_type": "llama", "auto_map": {
         "AutoConfig": "configuration_x.XConfig", "AutoModel": "org/other--modeling_y.YModel", "AutoModelForCausalLM": "../up.Up"}}))
     (work / "code/tokenizer_config.json").write_text(json.dumps({"auto_map": {"AutoTokenizer": ["tokenization_x.XTokenizer", None]}}))
-    names = {"configuration_x.py", "tokenization_x.py"}
+    imports = {"configuration_x.py": "import os\ntry:\n    from .a import (\n        b)\nexcept ImportError:\n\tfrom\t.c\timport d\n",
+               "a.py": "from .a import e\nfrom .f import g\n" + "# from .unnamed import x\n" * 2000 + "from .late import h", "c.py": "",
+               "f.py": "from . import unnamed\nfrom ..f import up\nfrom .gone import i\n", "late.py": "pass", "tokenization_x.py": "pass"}
+    names = set(imports)
     for name in (*names, "modeling_y.py", "unnamed.py"):
-        (work / "code" / name).write_text("pass\n")
+        (work / "code" / name).write_text(imports.get(name, "pass\n"))
     result = run("quantize", f"{server.url}/good/code", "-o", str(work / "out-code"), *MEMORY)
     found = {path.name for path in work.glob("out-code/*.py")}
     check("code", not result.returncode and found == names, f"{found}, {result.stderr}")
