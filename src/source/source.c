@@ -17,6 +17,8 @@
 #include "num/float16.h"
 #include "num/fp8.h"
 
+#define MAX_OPEN 64 /* files at once: some systems let a process have 256 */
+
 /* Read at once of elements that lie apart: a column of most experts. */
 #define SPREAD_BYTES 16384
 
@@ -28,9 +30,24 @@ void source_init(struct source *source, const struct io *io, const struct checkp
 				   .backend = backend,
 				   .stream_fd = stream_fd,
 				   .lock = PTHREAD_MUTEX_INITIALIZER };
-	source->fds = xcalloc(checkpoint->n_shards, sizeof *source->fds);
+	source->files = xcalloc(checkpoint->n_shards, sizeof *source->files);
 	for (size_t i = 0; i < checkpoint->n_shards; i++)
-		source->fds[i] = -1;
+		source->files[i].fd = -1;
+}
+
+/* Closes a shard that is open.  rc as in source_close(). */
+static int close_shard(struct source *source, size_t shard, int rc, struct err *err)
+{
+	const struct st_file *file = &source->checkpoint->shards[shard].file;
+	struct source_file *open = &source->files[shard];
+
+	if (!rc)
+		rc = io_check_unchanged(&(struct file){ source->io, open->fd, file->path },
+					&file->identity, err);
+	source->io->close(source->io, open->fd);
+	open->fd = -1;
+	source->n_open--;
+	return rc;
 }
 
 static int source_open_shard(struct source *source, size_t shard, struct err *err)
@@ -39,6 +56,10 @@ static int source_open_shard(struct source *source, size_t shard, struct err *er
 	struct file_identity identity;
 	int fd;
 
+	for (size_t i = 0; source->n_open >= MAX_OPEN && i < source->checkpoint->n_shards; i++)
+		if (source->files[i].fd >= 0 && !source->files[i].n_users &&
+		    close_shard(source, i, 0, err))
+			return -1;
 	if (io_open_regular(source->io, AT_FDCWD, file->path, &fd, &identity, err))
 		return -1;
 	if (!file_identity_equal(&identity, &file->identity)) {
@@ -46,22 +67,30 @@ static int source_open_shard(struct source *source, size_t shard, struct err *er
 		return err_set(err, ERR_INPUT, "'%s' changed while it was read", file->path);
 	}
 	source->io->fadvise(source->io, fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-	source->fds[shard] = fd;
+	source->files[shard].fd = fd;
+	source->n_open++;
 	return 0;
 }
 
-static int source_shard_fd(struct source *source, size_t shard, int *fd, struct err *err)
+/* Finds the descriptor of a shard, which stays open until source_done(). */
+static int source_use(struct source *source, size_t shard, int *fd, struct err *err)
 {
 	int rc = 0;
 
-	if (source->stream_fd >= 0) {
-		*fd = source->stream_fd;
-		return 0;
-	}
 	pthread_mutex_lock(&source->lock);
-	if (source->fds[shard] < 0)
+	if (source->stream_fd < 0 && source->files[shard].fd < 0)
 		rc = source_open_shard(source, shard, err);
-	*fd = source->fds[shard];
+	*fd = source->stream_fd < 0 ? source->files[shard].fd : source->stream_fd;
+	source->files[shard].n_users += !rc;
+	pthread_mutex_unlock(&source->lock);
+	return rc;
+}
+
+/* Returns rc. */
+static int source_done(struct source *source, size_t shard, int rc)
+{
+	pthread_mutex_lock(&source->lock);
+	source->files[shard].n_users--;
 	pthread_mutex_unlock(&source->lock);
 	return rc;
 }
@@ -84,25 +113,26 @@ int source_codes(struct source *source, const struct unit *unit, const struct re
 int source_read_file(struct source *source, size_t shard, uint64_t offset, size_t n, void *data,
 		     struct err *err)
 {
-	int fd;
+	const char *path = source->checkpoint->shards[shard].file.path;
+	int fd, rc;
 
-	if (source_shard_fd(source, shard, &fd, err))
+	if (source_use(source, shard, &fd, err))
 		return -1;
-	return io_pread_full(
-		&(struct file){ source->io, fd, source->checkpoint->shards[shard].file.path }, data,
-		n, offset, err);
+	rc = io_pread_full(&(struct file){ source->io, fd, path }, data, n, offset, err);
+	return source_done(source, shard, rc);
 }
 
 int source_read_bytes(struct source *source, const struct tensor_ref *ref, uint64_t offset,
 		      size_t n, void *data, struct err *err)
 {
 	const struct st_file *file = &source->checkpoint->shards[ref->shard].file;
-	int fd;
+	int fd, rc;
 
-	if (source_shard_fd(source, ref->shard, &fd, err))
+	if (source_use(source, ref->shard, &fd, err))
 		return -1;
-	if (io_pread_full(&(struct file){ source->io, fd, file->path }, data, n,
-			  file->data_start + ref->tensor->begin + offset, err))
+	rc = io_pread_full(&(struct file){ source->io, fd, file->path }, data, n,
+			   file->data_start + ref->tensor->begin + offset, err);
+	if (source_done(source, ref->shard, rc))
 		return err_wrap(err, "tensor '%s'", ref->tensor->name);
 	return 0;
 }
@@ -392,18 +422,19 @@ int source_read_ahead(struct source *source, const struct tensor_ref *ref, uint6
 	const struct st_file *file = &source->checkpoint->shards[ref->shard].file;
 	int fd;
 
-	if (source_shard_fd(source, ref->shard, &fd, err))
+	if (source_use(source, ref->shard, &fd, err))
 		return -1;
 	source->io->fadvise(source->io, fd, (off_t)(file->data_start + ref->tensor->begin + offset),
 			    (off_t)n, POSIX_FADV_WILLNEED);
-	return 0;
+	return source_done(source, ref->shard, 0);
 }
 
 void source_drop_cache(struct source *source)
 {
 	for (size_t i = 0; i < source->checkpoint->n_shards; i++) {
-		if (source->fds[i] >= 0)
-			source->io->fadvise(source->io, source->fds[i], 0, 0, POSIX_FADV_DONTNEED);
+		if (source->files[i].fd >= 0)
+			source->io->fadvise(source->io, source->files[i].fd, 0, 0,
+					    POSIX_FADV_DONTNEED);
 	}
 }
 
@@ -414,18 +445,9 @@ int source_close(struct source *source, int rc, struct err *err)
 		rc = io_check_unchanged(&(struct file){ source->io, source->stream_fd,
 							source->checkpoint->shards[0].file.path },
 					&source->checkpoint->shards[0].file.identity, err);
-	for (size_t i = 0; i < source->checkpoint->n_shards; i++) {
-		const struct st_file *file = &source->checkpoint->shards[i].file;
-
-		if (source->fds[i] < 0)
-			continue;
-		if (!rc)
-			rc = io_check_unchanged(
-				&(struct file){ source->io, source->fds[i], file->path },
-				&file->identity, err);
-		source->io->close(source->io, source->fds[i]);
-		source->fds[i] = -1;
-	}
+	for (size_t i = 0; i < source->checkpoint->n_shards; i++)
+		if (source->files[i].fd >= 0)
+			rc = close_shard(source, i, rc, err);
 	return rc;
 }
 
@@ -433,10 +455,10 @@ void source_release(struct source *source)
 {
 	struct err ignored;
 
-	if (!source->fds)
+	if (!source->files)
 		return;
 	source_close(source, 0, &ignored);
 	pthread_mutex_destroy(&source->lock);
-	free(source->fds);
-	source->fds = NULL;
+	free(source->files);
+	source->files = NULL;
 }

@@ -16,7 +16,13 @@
 #include "ckpt/writer.h"
 #include "source/unit.h"
 
-/* The files of a checkpoint, each opened at its first use.  Thread-safe. */
+struct source_file {
+	int fd;		/* -1: not open */
+	size_t n_users; /* reads that use it now */
+};
+
+/* The files of a checkpoint, each opened at its first use; of many the first ones are closed until
+ * they are used again.  Thread-safe. */
 struct source {
 	const struct io *io;
 	const struct checkpoint *checkpoint;
@@ -24,7 +30,8 @@ struct source {
 	int stream_fd;		       /* if not -1, the only shard, which the caller closes */
 	bool check_scales; /* refuse FP8 weights whose scales source_check_scales() refuses */
 	pthread_mutex_t lock;
-	int *fds; /* by shard; -1: not open */
+	struct source_file *files; /* by shard */
+	size_t n_open;
 };
 
 /* A rectangle of a unit. */

@@ -158,6 +158,22 @@ cmp twice/model.safetensors twice-whole/model.safetensors
 [ "$("$FP8CONV" quantize values -o x -n --max-shard-size 100KB | grep ^files)" = 'files     9' ] || echo "the plan has other files"
 "$FP8CONV" report out -o card --quiet
 grep -q -- '--max-shard-size 100000' card/README.md || cat card/README.md
+# A source of more files than a process may open.
+python3 - <<'END'
+import pathlib, checkpoint
+pathlib.Path("files").mkdir()
+checkpoint.write_shards(pathlib.Path("files"), [{f"model.layers.{i}.mlp.up_proj.weight": ("BF16", [128, 128], bytes([i + 1, 0x3f]) * 128 * 128)}
+                                                for i in range(120)])
+pathlib.Path("files/config.json").write_text('{"model_type": "llama"}')
+END
+(
+	ulimit -n 90
+	"$FP8CONV" quantize files -o joined --max-shard-size 1TB --quiet
+	"$FP8CONV" verify joined --source files --quiet
+	[ "$("$FP8CONV" inspect files --stats | wc -l)" = 120 ] || echo "not all tensors"
+)
+"$FP8CONV" quantize files -o unlimited --max-shard-size 1TB --quiet
+same joined unlimited
 # The word before the numbers stays, where all names have it.
 mkdir mistral
 cp "$SAMPLES/tiny-llama/config.json" mistral
