@@ -124,7 +124,7 @@ class Run(Struct):
 def _load() -> c.CDLL:
     """The library beside this module, or where `make install` puts it from here; else by the loader."""
     here = pathlib.Path(__file__).resolve()
-    for folder in (here.parent, *here.parents[3:4]):
+    for folder in (here.parent, *list(here.parents)[3:4]):
         if (folder / "libfp8conv.so.1").is_file():
             return c.CDLL(os.fspath(folder / "libfp8conv.so.1"))
     return c.CDLL("libfp8conv.so.1")
