@@ -51,6 +51,24 @@ deb: all
 	@BUILD=$(BUILD) VERSION=$(VERSION) CC="$(CC)" WITH_CUDA=$(WITH_CUDA) \
 		LIB_DIR=$(DEB_LIB_DIR) PYTHON_DIR=$(DEB_PYTHON_DIR) sh packaging/deb.sh
 
+## make wheel        a wheel of Python with all that it needs (as root, by debootstrap; ONEDNN=0: quickly, without oneDNN)
+## make wheel-check  it in chroots with Python alone: the bytes of the program that is built here
+## make sdist        the sources, for pip to build
+WHEEL_CHECK ?= bullseye bookworm trixie
+.PHONY: wheel wheel-check sdist
+wheel:
+	@mkdir -p $(BUILD); rm -f $(BUILD)/*.whl
+	@BUILD=$(BUILD) VERSION=$(VERSION) CUDA_HOME=$(if $(WITH_CUDA),$(CUDA_HOME)) ONEDNN=$(ONEDNN) \
+		sh tests/distro.sh bullseye wheel
+	@ls -l $(BUILD)/*.whl
+
+wheel-check: all
+	@set -e; for release in $(WHEEL_CHECK); do BUILD=$(BUILD) ONEDNN=$(ONEDNN) sh tests/distro.sh $$release wheel-check; done
+
+sdist:
+	@mkdir -p $(BUILD)
+	@python3 packaging/pack.py sources $(VERSION) $(BUILD)
+
 ## make gpu-bundle   one archive to run the tests and benchmarks of `make gpu` where nothing is installed
 .PHONY: gpu-bundle
 gpu-bundle: deps

@@ -1,13 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# distro.sh bookworm|trixie [quick|packages]: the program on a fresh Debian, as a new user has it.  As root.
+# distro.sh RELEASE [quick|packages|wheel|wheel-check]: the program on a fresh Debian, as a new user has it.  As root.
 #
 # A chroot is made by debootstrap from the mirror that this machine's apt uses; in it a user with sudo
 # gets an archive of the sources at HEAD, without git, and types `make demo && make check`.  quick: the
 # demo, the unit tests, the tests that read the sources, the command-line tests that look at what is
 # printed, and a calibration whose result other commands read.  packages: nothing is built there: what
 # `make deb` made here, for this release, is installed, and the program, the example and the module of
-# Python run.
+# Python run.  wheel: packaging/wheel.sh makes the wheel there (`make wheel`).  wheel-check: with Python
+# and pip alone, that wheel gives the bytes of the program that `make` made here.
+#
+# RELEASE: bookworm or trixie; of a wheel bullseye too.
 #
 # FP8CONV_CHROOTS keeps the base of each release and the packages that were downloaded; without it
 # that is ${XDG_CACHE_HOME:-$HOME/.cache}/fp8conv/chroots, where the chroot lies too while this runs.
@@ -24,8 +27,10 @@ release=${1-}
 what=${2-all}
 case $release:$what in
 bookworm:all | bookworm:quick | bookworm:packages | trixie:all | trixie:quick | trixie:packages) ;;
-*) fail "usage: tests/distro.sh bookworm|trixie [quick|packages]" ;;
+bullseye:wheel* | bookworm:wheel* | trixie:wheel*) ;;
+*) fail "usage: tests/distro.sh bullseye|bookworm|trixie [quick|packages|wheel|wheel-check]" ;;
 esac
+build=${BUILD:-build}
 [ "$(id -u)" = 0 ] || fail "a chroot needs root: run 'sudo sh tests/distro.sh $*'"
 for command in debootstrap unshare git; do
 	command -v $command >/dev/null || fail "no $command: install the package that has it"
@@ -92,9 +97,9 @@ for file in /usr/local/share/ca-certificates/*.crt; do
 done
 chroot "$root" update-ca-certificates >/dev/null 2>&1
 
-mkdir "$root/home/user/fp8conv"
-git archive HEAD | tar -C "$root/home/user/fp8conv" -x
-chroot "$root" chown -R user: /home/user/fp8conv
+tree=$root/home/user/fp8conv
+mkdir "$tree"
+git archive HEAD | tar -C "$tree" -x
 
 all='make demo && make check'
 # shellcheck disable=SC2016
@@ -126,11 +131,43 @@ w = numpy.eye(256, dtype=numpy.float32)
 assert (fp8conv.dequantize(*fp8conv.quantize(w), numpy.float32) == w).all()"
 sudo apt-get -qy remove fp8conv
 ./a.out'
-commands=$all
-[ "$what" != quick ] || commands=$quick
-if [ "$what" = packages ]; then
+# shellcheck disable=SC2016
+wheel_check='sudo apt-get -q update
+sudo apt-get -qy --no-install-recommends install python3-venv
+python3 -m venv ../venv
+PATH=$HOME/venv/bin:$PATH
+export PIP_CERT=/etc/ssl/certs/ca-certificates.crt PIP_DISABLE_PIP_VERSION_CHECK=1
+pip install -q build/*.whl numpy
+sh packaging/wheel.sh use fp8conv build/wheel
+diff -r build/source build/wheel
+sh packaging/wheel.sh python build/wheel'
+
+mounts=
+case $what in
+all) commands=$all ;;
+quick) commands=$quick ;;
+packages)
 	commands=$packages
-	cp "${BUILD:-build}"/*.deb "$root/home/user/fp8conv" || fail "no packages: run make deb"
+	cp "$build"/*.deb "$tree" || fail "no packages: run make deb"
+	;;
+wheel)
+	cp /usr/share/keyrings/debian-archive-keyring.gpg "$root/etc/apt/trusted.gpg.d/" # of later releases too
+	commands="export VERSION=${VERSION:?} EPOCH=$(git log -1 --format=%ct) MIRROR='$mirror' ONEDNN='${ONEDNN-}'
+		export KEPT=/var/cache/apt/archives CUDA_HOME='${CUDA_HOME-}'
+		sh packaging/wheel.sh build"
+	mounts=${CUDA_HOME-}
+	;;
+wheel-check)
+	commands="export ONEDNN='${ONEDNN-}'
+$wheel_check"
+	mkdir "$tree/build"
+	cp "$build"/*.whl "$tree/build" || fail "no wheel: run make wheel"
+	;;
+esac
+chroot "$root" chown -R user: /home/user/fp8conv
+if [ "$what" = wheel-check ]; then # after chown: manifests record the state of files
+	program=$(realpath "$build/fp8conv")
+	(cd "$tree" && sh packaging/wheel.sh use "$program" build/source)
 fi
 
 echo "distro.sh: $release ($what), $(git rev-parse --short HEAD)"
@@ -140,9 +177,14 @@ contained sh -ec '
 	mount --rbind /dev "$1/dev"
 	mount -t proc proc "$1/proc"
 	mount --bind "$2" "$1/var/cache/apt/archives"
+	for folder in $4; do
+		mkdir -p "$1$folder"
+		mount --bind "$folder" "$1$folder"
+	done
 	chroot "$1" su -l user -c "export MAKEFLAGS=-j$(nproc); set -e; cd fp8conv; $3"
-' sh "$root" "$cache/$release-packages" "$commands" || {
+' sh "$root" "$cache/$release-packages" "$commands" "$mounts" || {
 	echo "distro.sh: $release ($what) failed with status $status" >&2
 	exit "$status"
 }
+[ "$what" != wheel ] || cp "$tree"/build/*.whl "$build/"
 echo "distro.sh: $release ($what) passed"
