@@ -18,7 +18,7 @@
 #include "base/buf.h"
 #include "cli/command.h"
 #include "cli/print/json.h"
-#include "cli/print/table.h"
+#include "cli/print/wrap.h"
 #include "cli/program.h"
 
 #define TEXT(x)		#x
@@ -30,6 +30,7 @@
 #endif
 
 #define MAX_FEATURES 16
+#define VALUE_COLUMN 14
 
 struct features {
 	const char *name[MAX_FEATURES];
@@ -96,10 +97,14 @@ static void libraries(struct library library[N_LIBRARIES])
 	snprintf(library[5].version, sizeof library[0].version, "%s", zlibVersion());
 }
 
-static void fact(struct table *table, const char *name, const char *value)
+static void fact(const char *name, const char *value)
 {
-	table_cell(table, name);
-	table_cell(table, value);
+	if (!program_on_terminal(STDOUT_FILENO)) {
+		fprintf(program.out, "%s\t%s\n", name, value);
+		return;
+	}
+	fprintf(program.out, "%-*s", VALUE_COLUMN, name);
+	wrap_print(value, VALUE_COLUMN, VALUE_COLUMN, wrap_width(STDOUT_FILENO));
 }
 
 /* Is it the first backend with its executor?  Several backends share one. */
@@ -125,8 +130,7 @@ static void executor_json(struct json_out *out, const struct executor_ops *execu
 	json_out_close(out, '}');
 }
 
-static void executor_fact(struct table *table, struct buf *text,
-			  const struct executor_ops *executor)
+static void executor_fact(struct buf *text, const struct executor_ops *executor)
 {
 	struct err why = { 0 };
 	char library[64];
@@ -135,7 +139,7 @@ static void executor_fact(struct table *table, struct buf *text,
 	text->len = 0;
 	buf_printf(text, "%s: %s%s", executor->name,
 		   usable ? "" : "not usable: ", usable ? library : why.message);
-	fact(table, "calibrate", text->data);
+	fact("calibrate", text->data);
 }
 
 static void backend_json(struct json_out *out, const struct backend *backend)
@@ -192,36 +196,33 @@ static const char *taken_by(const struct backend *backend, const struct backend 
 
 static void print_table(void)
 {
-	struct table table = { .columns = "ll" };
 	const struct features features = cpu_features();
 	const struct backend *best = backend_select(NULL, NULL);
 	struct library library[N_LIBRARIES];
 	struct buf text = { 0 };
 
 	libraries(library);
-	fact(&table, "fp8conv", FP8CONV_VERSION);
-	fact(&table, "compiler", COMPILER);
-	fact(&table, "CUDA", built_with_cuda() ? "built" : "not built");
+	fact("fp8conv", FP8CONV_VERSION);
+	fact("compiler", COMPILER);
+	fact("CUDA", built_with_cuda() ? "built" : "not built");
 	buf_puts(&text, "");
 	for (size_t i = 0; i < features.n; i++)
 		buf_printf(&text, "%s%s", i ? " " : "", features.name[i]);
-	fact(&table, "CPU features", text.data);
+	fact("CPU features", text.data);
 	for (size_t i = 0; backends[i]; i++) {
 		const char *why = backends[i]->unusable();
 
 		text.len = 0;
 		buf_printf(&text, "%s: %s%s", backends[i]->name, why ? "not usable: " : "usable",
 			   why ? why : taken_by(backends[i], best));
-		fact(&table, "backend", text.data);
+		fact("backend", text.data);
 	}
 	for (size_t i = 0; backends[i]; i++)
 		if (is_first_of_executor(i))
-			executor_fact(&table, &text, backends[i]->executor);
+			executor_fact(&text, backends[i]->executor);
 	for (size_t i = 0; i < N_LIBRARIES; i++)
-		fact(&table, library[i].name, library[i].version);
-	table_print(&table, program.out, program_on_terminal(STDOUT_FILENO));
+		fact(library[i].name, library[i].version);
 	buf_release(&text);
-	table_release(&table);
 }
 
 const struct command command_version = {

@@ -84,10 +84,15 @@ static int unknown_command(const char *name, struct err *err)
 	const char **names = NULL;
 	size_t n = 0;
 
+	if (*name == '-')
+		return err_set(err, ERR_USAGE, "unknown option '%s' (see 'fp8conv --help')", name);
 	if (peer)
 		return err_set(err, ERR_USAGE, "unknown command '%s' (did you mean '%s'?)", name,
 			       peer);
-
+	if (!access(name, F_OK))
+		return err_set(err, ERR_USAGE,
+			       "unknown command '%s' (did you mean 'quantize %s -o OUT'?)", name,
+			       name);
 	for (size_t i = 0; commands[i]; i++) {
 		if (!commands[i]->group)
 			continue;
@@ -133,13 +138,18 @@ static void print_usage(void)
 	fputs("'fp8conv --version' (-V) prints the version.\n", program.out);
 }
 
+static bool is_help(const char *word)
+{
+	return !strcmp(word, "help") || !strcmp(word, "--help") || !strcmp(word, "-h");
+}
+
 static int help(int argc, char **argv, struct err *err)
 {
 	const struct command *command;
 
 	if (argc > 2)
 		return argument_unexpected(argv[2], err);
-	if (argc < 2) {
+	if (argc < 2 || is_help(argv[1])) {
 		print_usage();
 		return 0;
 	}
@@ -154,7 +164,7 @@ int program_run(int argc, char **argv, struct err *err)
 {
 	if (argc < 2)
 		return err_set(err, ERR_USAGE, "no command given (see 'fp8conv --help')");
-	if (!strcmp(argv[1], "help") || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
+	if (is_help(argv[1]))
 		return help(argc - 1, argv + 1, err);
 	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
 		fputs("fp8conv " FP8CONV_VERSION "\n", program.out);

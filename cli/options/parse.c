@@ -131,7 +131,7 @@ static int unknown_long(const struct command *command, const char *name, size_t 
 	const struct option_row *o = NULL;
 	char *given = xstrndup(name, n);
 	const char **names = NULL;
-	const char *nearest, *peer;
+	const char *nearest, *peer, *advice = peer_word(PEER_ADVICE, given);
 	size_t n_names = 0;
 
 	while ((o = command_option_next(command, o))) {
@@ -146,6 +146,8 @@ static int unknown_long(const struct command *command, const char *name, size_t 
 		nearest = peer;
 	if (command->gone && words_find(command->gone, given) >= 0)
 		err_set(err, ERR_USAGE, "option '--%s' is gone: %s", given, command->instead);
+	else if (advice)
+		err_set(err, ERR_USAGE, "unknown option '--%s' (%s)", given, advice);
 	else if (nearest)
 		err_set(err, ERR_USAGE, "unknown option '--%s' (did you mean '--%s'?)", given,
 			nearest);
@@ -235,6 +237,7 @@ struct parse {
 	const struct command *command;
 	void *settings;
 	struct err *err;
+	char **words; /* of the command line; NULL after the last */
 	bool has_argument;
 	size_t n_rows, n_entries;
 	const struct option_row **rows;
@@ -279,14 +282,26 @@ static const struct option_row *find_row(const struct parse *parse, int key)
 	return key > 0 && key < 128 ? find_short(parse->command, (char)key) : NULL;
 }
 
+/* Does the command have the option, which is not given? */
+static bool lacks(const struct parse *parse, const char *name, const char *written)
+{
+	for (char **word = parse->words; *word; word++)
+		if (!strncmp(*word, name, 4) || !strncmp(*word, written, strlen(written)))
+			return false;
+	return has_option(parse->command, name + 2);
+}
+
 static int parse_argument(struct parse *parse, const char *value)
 {
 	const struct option_row *row = parse->command->argument;
+	const char *meant = lacks(parse, "--source", "--source") ? "--source"
+			    : lacks(parse, "--output", "-o")	 ? "-o"
+								 : NULL;
 
-	if (row && *value != '-' && parse->has_argument && !parse->command->many &&
-	    has_option(parse->command, "output"))
+	if (row && meant && *value != '-' && parse->has_argument && !parse->command->many)
 		return err_set(parse->err, ERR_USAGE,
-			       "unexpected argument '%s' (give the output as -o %s)", value, value);
+			       "unexpected argument '%s' (did you mean '%s %s'?)", value, meant,
+			       value);
 	if (!row || (parse->has_argument && !parse->command->many))
 		return argument_unexpected(value, parse->err);
 	parse->has_argument = true;
@@ -315,7 +330,7 @@ static int argument_missing(const struct command *command, struct err *err)
 int command_parse(const struct command *command, int argc, char **argv, void *settings,
 		  struct err *err)
 {
-	struct parse parse = { .settings = settings, .err = err };
+	struct parse parse = { .settings = settings, .err = err, .words = argv };
 	struct argp argp = { .parser = parse_key };
 	error_t rc;
 

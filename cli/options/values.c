@@ -225,10 +225,11 @@ int option_choice(const struct option_row *option, const char *value, void *plac
 {
 	char *storage;
 	const char **names = choices_split(option->arg, &storage);
+	const char *peer = peer_word(PEER_VALUE, value);
 	int rc = -1;
 
 	for (int i = 0; names[i] && rc; i++) {
-		if (strcmp(names[i], value) != 0)
+		if (strcmp(names[i], peer ? peer : value) != 0)
 			continue;
 		*(int *)place = i;
 		rc = 0;
@@ -242,16 +243,19 @@ int option_choice(const struct option_row *option, const char *value, void *plac
 
 int option_text(const struct option_row *option, const char *value, void *place, struct err *err)
 {
+	const char *peer = strchr(option->arg, '|') ? peer_word(PEER_VALUE, value) : NULL;
 	int index;
 
-	*(const char **)place = value;
+	*(const char **)place = peer ? peer : value;
 	return strchr(option->arg, '|') ? option_choice(option, value, &index, err) : 0;
 }
 
 int option_output(const struct option_row *option, const char *value, void *place, struct err *err)
 {
 	*(const char **)place = value;
-	if (strncmp(value, "~/", 2) != 0)
+	if (!*value)
+		return err_set(err, ERR_USAGE, "option '--%s' is empty: give a name", option->name);
+	if (strcmp(value, "~") != 0 && strncmp(value, "~/", 2) != 0)
 		return 0;
 	return err_set(err, ERR_USAGE,
 		       "option '--%s': '%s' would be in a directory named '~', which the shell "
@@ -310,7 +314,8 @@ int option_recipe(const struct option_row *option, const char *value, void *plac
 	const char **name = place;
 
 	*name = peer ? peer : value;
-	if (!strcasecmp(value, "fp8") || !strcasecmp(value, "e4m3"))
+	if (!strcasecmp(value, "fp8") || !strcasecmp(value, "e4m3") ||
+	    !strcasecmp(value, "fp8_e4m3"))
 		return all_are_fp8(option, value, err);
 	for (size_t i = 0; recipes[i]; i++)
 		if (!strcasecmp(recipes[i]->name, *name)) {

@@ -239,5 +239,9 @@ void families_print_text(const struct families *families)
 	print_families(families, terminal);
 	if (families->profile.n)
 		fputc('\n', program.out);
+	if (terminal && families->n > 1) {
+		fputs("'fp8conv families FAMILY' lists the rules of one.\n", program.out);
+		return;
+	}
 	(terminal ? print_prose : print_lines)(&families->profile);
 }

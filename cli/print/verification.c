@@ -10,6 +10,7 @@
 #include "cli/print/low_bit.h"
 #include "cli/print/path.h"
 #include "cli/program.h"
+#include "model/model.h"
 #include "source/fp8_source.h"
 #include "cli/print/message.h"
 
@@ -165,16 +166,32 @@ void verification_print_checked(const struct verification *verification, bool ha
 	}
 }
 
-/* Prints the command that measures the checkpoint. */
-static void print_next(const struct verify_params *params)
+/* Can eval run the model? */
+static bool is_runnable(const struct checkpoint *checkpoint)
 {
+	struct model_config config;
+	bool runnable;
+
+	if (model_config_read(&config, &checkpoint->config, &(struct err){ 0 }))
+		return false;
+	runnable = arch_of(&config);
+	model_config_release(&config);
+	return runnable;
+}
+
+/* Prints the command that measures the checkpoint, or else describes it. */
+static void print_next(const struct verification *verification, const struct verify_params *params)
+{
+	bool runnable = is_runnable(&verification->checkpoint);
 	struct buf text = { 0 };
 
-	buf_puts(&text, "fp8conv eval ");
+	buf_puts(&text, runnable ? "fp8conv eval " : "fp8conv report ");
 	path_put(&text, params->input);
 	buf_puts(&text, " --source ");
 	path_put(&text, params->source);
-	buf_puts(&text, " --data FILE");
+	buf_puts(&text, runnable ? " --data FILE" : " -o ");
+	if (!runnable)
+		path_put(&text, params->input);
 	path_print_next(text.data);
 	buf_release(&text);
 }
@@ -203,5 +220,5 @@ void verification_print_verdict(const struct verification *verification,
 			100 * (double)compensated->n_moved / (double)compensated->n_codes,
 			compensated->sqnr, compensated->own_sqnr);
 	if (!n && has_source)
-		print_next(params);
+		print_next(verification, params);
 }

@@ -71,7 +71,7 @@ static unsigned distance(const char *a, size_t n_a, const char *b, size_t n_b)
 const char *words_nearest(const char *word, const char *const *names)
 {
 	size_t n = strlen(word);
-	unsigned best = n / 3 > 2 ? (unsigned)(n / 3) : 2;
+	unsigned best = n > 3 ? (unsigned)(n / 3) : 1;
 	const char *found = NULL;
 
 	if (n > LENGTH_MAX)
@@ -80,6 +80,8 @@ const char *words_nearest(const char *word, const char *const *names)
 		size_t n_name = strlen(*names);
 		unsigned d = n_name > LENGTH_MAX ? LENGTH_MAX : distance(word, n, *names, n_name);
 
+		if (n > 2 && !strncmp(word, *names, n))
+			return *names;
 		/* A name that needs as many edits as either text has bytes is not near. */
 		if (d < n && d < n_name && (d < best || (d == best && !found))) {
 			best = d;

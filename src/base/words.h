@@ -21,8 +21,8 @@ int words_find(const char *words, const char *word);
 const char *words_get(const char *words, int index, char word[WORD_SIZE]);
 
 /* Returns the name (names ends in NULL) that needs the fewest insertions, deletions, substitutions
- * and swaps of neighbors to become `word`, the first of equals.  NULL where all need more than a
- * third of wanted's length, at least 2. */
+ * and swaps of neighbors to become `word`, the first of equals, or that begins with `word`, of 3
+ * letters or more.  NULL where all need more than a third of its length, at least 1. */
 const char *words_nearest(const char *word, const char *const *names);
 
 /* Fails with ERR_USAGE: "unknown NOUN 'WORD'", and the nearest of names (which ends in NULL), or

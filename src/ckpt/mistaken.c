@@ -91,8 +91,7 @@ int mistaken_name(const char *path, struct err *err)
 			path);
 	if (is_hub_name(path))
 		return err_set(err, ERR_INPUT,
-			       "no file or directory '%s' (for a model on the Hub, run "
-			       "'hf download %s' and give the directory that it prints)",
+			       "no file or directory '%s' (for a model on the Hub give hf://%s)",
 			       path, path);
 	errno = ENOENT;
 	return err_errno(err, "cannot open '%s'", path);

@@ -193,8 +193,14 @@ void output_notes_add(struct plan *plan, const struct convert_params *params, bo
 
 	note_index(plan);
 	note_gaps(plan);
-	if (params->output && destination_of(params->output) != DESTINATION_DIRECTORY)
+	if (params->output && destination_of(params->output) != DESTINATION_DIRECTORY) {
+		if (plan->source.config.len && plan->conversion != CONVERT_DEQUANTIZE)
+			notes_add(notes, NOTE_NO_CONFIG, NULL,
+				  "'%s' has no config.json, where engines read how it is quantized: "
+				  "give a directory as output",
+				  params->output);
 		return;
+	}
 	note_left_out(plan, all);
 	if (!params->output)
 		return;

@@ -57,7 +57,6 @@ const struct arch *arch_named(const char *family)
 static int arch_find(struct model *model, const struct model_config *config, struct err *err)
 {
 	const char *expected = config->architecture;
-	struct buf known = { 0 };
 
 	if (!expected)
 		return err_set(err, ERR_INPUT,
@@ -66,14 +65,10 @@ static int arch_find(struct model *model, const struct model_config *config, str
 	model->arch = arch_of(config);
 	if (model->arch)
 		return 0;
-	for (size_t i = 0; archs[i]; i++)
-		buf_printf(&known, "%s%s", i ? ", " : "", archs[i]->name);
-	err_set(err, ERR_INPUT,
-		"architecture '%s' in config.json of '%s' is not supported "
-		"(supported: %s)%s",
-		expected, model->checkpoint->path, known.data, model->advice);
-	buf_release(&known);
-	return -1;
+	return err_set(err, ERR_INPUT,
+		       "architecture '%s' in config.json of '%s' is not supported "
+		       "(see 'fp8conv families')%s",
+		       expected, model->checkpoint->path, model->advice);
 }
 
 /* Returns the object of the language model in config.json: root or a nested one. */

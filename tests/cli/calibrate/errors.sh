@@ -55,7 +55,7 @@ changed() {
 	END
 }
 changed architectures '["RwkvForCausalLM"]'
-fails 3 "${c}architecture 'RwkvForCausalLM' in config.json of 'changed' is not supported (supported: *llama*): record its history in torch (man 7 fp8conv-python)" \
+fails 3 "${c}architecture 'RwkvForCausalLM' in config.json of 'changed' is not supported (see 'fp8conv families'): record its history in torch (man 7 fp8conv-python)" \
 	calibrate changed --data ok.jsonl -o s.amax
 changed hidden_size 17
 fails 3 "${c}tensor 'model.embed_tokens.weight' has shape *, but config.json implies \[*, 17]" \

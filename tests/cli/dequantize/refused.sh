@@ -10,7 +10,7 @@ fails 2 " dequantize: MODEL is missing (fp8conv dequantize MODEL -o OUT)" dequan
 fails 2 " dequantize: option '--output' is missing*" dequantize x
 fails 2 " dequantize: option '--dtype': 'fp16' is not one of bf16, f16, f32 (did you mean 'f16'?)" dequantize x -o y --dtype fp16
 fails 2 " dequantize: unknown option '--recipe' *" dequantize x -o y --recipe mxfp8
-fails 2 " dequantize: unexpected argument 'b' (give the output as -o b)" dequantize a b
+fails 2 " dequantize: unexpected argument 'b' (did you mean '-o b'?)" dequantize a b
 fails 3 " dequantize: *none*" dequantize none -o out
 
 # bytes FILE JSON COUNT: a file of that header and so many zero bytes.

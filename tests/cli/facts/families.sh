@@ -15,13 +15,8 @@ json j 'all(list(f) == ["name", "convert", "refused_by", "calibrate", "eval"] fo
 	         "convert" + (" not for " + " or ".join(f["refused_by"]) if f["refused_by"] else " by own rules" if f["convert"] == "rows" else ""),
 	         "calibrate" if f["calibrate"] == "text" else "calibrate in torch", "eval" if f["eval"] else "-"]) + "\n"
 	         for f in j["families"]) == open("can").read()'
-# Architectures are those that calibrate names when it has none.
-mkdir unknown
-python3 "$CLI/checkpoint.py" make unknown/model.safetensors w=F32:2x2
-echo '{"architectures": ["NoSuchForCausalLM"], "model_type": "nosuch"}' >unknown/config.json
-"$FP8CONV" calibrate unknown --data ids.npy -o h 2>said
-sed 's/.*(supported: //; s/).*//; s/, /\n/g' said >archs
-json j '[f["name"] for f in j["families"]][:len(open("archs").read().split())] == open("archs").read().split()'
+# Architectures are those that calibrate runs.
+json j '[f["name"] for f in j["families"]][:51] == list(__import__("json").load(open("'"$CLI"'/architectures.json")))'
 json j 'list(j) == ["schema", "families", "rows"]' 'len(j["rows"]) > 40' \
 	'all(list(r) == ["families", "pattern", "action", "rule", "recipes", "formats", "engines", "said", "source"] for r in j["rows"])' \
 	'all(r["families"] and r["pattern"] and r["source"] and r["rule"] in ("vendor", "engine") for r in j["rows"])' \

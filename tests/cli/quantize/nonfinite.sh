@@ -93,8 +93,8 @@ fails 3 " quantize: 'hub' is the Hub's cache: give a snapshot of one of its mode
 cp -r "$model"/. hub/models--org--name/snapshots/beef
 "$FP8CONV" quantize hub/models--org--name/snapshots/beef -o of-cache
 rm -r zip.safetensors old.bin empty.safetensors pickles ggufs nothing pipeline hub of-cache sized.safetensors sized-fp8.safetensors
-fails 3 " quantize: no file or directory 'org/model' (for a model on the Hub, run 'hf download org/model*" quantize org/model -o out
-fails 3 " families: no file or directory 'org/model' (for a model on the Hub, run 'hf download org/model*" families org/model
+fails 3 " quantize: no file or directory 'org/model' (for a model on the Hub give hf://org/model)" quantize org/model -o out
+fails 3 " families: no file or directory 'org/model' (for a model on the Hub give hf://org/model)" families org/model
 fails 3 " verify: 's3://bucket/model' is not an address of a model that is read here: give https://... or hf://ORG/NAME as the model or its source, or download it, as 'hf download ORG/NAME' does, and give the directory" \
 	verify s3://bucket/model
 fails 3 " quantize: '$model/config.json' is the configuration of a model: give its directory" quantize "$model/config.json" -o out

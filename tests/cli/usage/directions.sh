@@ -119,7 +119,7 @@ fails 2 ": unknown command 'quantise' (did you mean 'quantize'?)" quantise
 fails 2 ": unknown command 'inspct' (did you mean 'inspect'?)" inspct MODEL
 fails 2 ": unknown command 'frobnicate' (see 'fp8conv --help')" frobnicate
 fails 2 ": unknown command 'quantise' (did you mean 'quantize'?)" help quantise
-fails 2 ": unknown command '--recipe' (see 'fp8conv --help')" --recipe
+fails 2 ": unknown option '--recipe' (see 'fp8conv --help')" --recipe
 fails 2 ": unknown command '' (see 'fp8conv --help')" ''
 fails 2 ": unexpected argument 'inspect'" help quantize inspect
 fails 2 ": unknown command 'a?b' (see 'fp8conv --help')" 'a

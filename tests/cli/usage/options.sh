@@ -25,7 +25,7 @@ fails 2 "${q}option '--dry-run' does not take a value ('')" quantize in --dry-ru
 fails 2 "${q}MODEL is missing (fp8conv quantize MODEL -o OUT)" quantize
 fails 2 "${q}MODEL is missing (fp8conv quantize MODEL -o OUT)" quantize -o out
 fails 2 "${q}option '--output' is missing: give an output (-o OUT), or --dry-run" quantize in
-fails 2 "${q}unexpected argument 'out' (give the output as -o out)" quantize in out
+fails 2 "${q}unexpected argument 'out' (did you mean '-o out'?)" quantize in out
 fails 2 "${q}unexpected argument '--dry-run'" quantize -- in --dry-run
 fails 2 " inspect: MODEL is missing (fp8conv inspect MODEL)" inspect
 fails 2 " inspect: unexpected argument 'b'" inspect a b
@@ -60,7 +60,7 @@ done
 fails 2 " verify: unknown option '--ignore' (see 'fp8conv verify --help')" verify out --ignore
 fails 2 ": unknown command 'convert' (did you mean 'quantize'?)" convert in out
 fails 2 ": unknown command 'perplexity' (did you mean 'eval'?)" perplexity in
-fails 2 "${q}unexpected argument 'fp8' (give the output as -o fp8)" quantize in fp8
+fails 2 "${q}unexpected argument 'fp8' (did you mean '-o fp8'?)" quantize in fp8
 
 mkdir "$top/stdout"
 cd "$top/stdout"
@@ -128,3 +128,27 @@ for words in ("--help", "help quantize", "quantize --help", "recipes", "recipes 
             print(f"{words}: {limit} of {size} bytes: status {result.returncode}, {said}")
 PYTHON
 python3 cut.py
+for word in activation-scheme=recipe ignore-patterns=exclude kv_cache_qformat=kv-cache tp-size=tp device=backend; do
+	fails 2 "${q}unknown option '--${word%=*}' (did you mean '--${word#*=}'?)" quantize in -o out "--${word%=*}"
+done
+fails 2 "${q}unknown option '--revision' (give the model as hf://ORG/NAME@REVISION)" quantize in -o out --revision main
+fails 2 "${q}unknown option '--pyt_ckpt_path' (give the model alone, without an option)" quantize --pyt_ckpt_path in
+# Another argument is the source or the output, where these are missing.
+fails 2 " verify: unexpected argument 'in' (did you mean '--source in'?)" verify out in
+fails 2 " verify: unexpected argument 'in'" verify out --source in in
+fails 2 "${q}unexpected argument 'fp8'" quantize in -o out --kv-cache fp8
+fails 2 "${q}unexpected argument 'sglang'" quantize in --target vllm sglang --output=out
+fails 2 ": unknown command 'quant' (did you mean 'quantize'?)" quant in
+fails 2 ": unknown command 'serve' (see 'fp8conv --help')" serve in
+fails 2 ": unknown command 'out' (did you mean 'quantize out -o OUT'?)" out -o new
+fails 2 ": unknown option '-rav' (see 'fp8conv --help')" -rav in out
+for dtype in bfloat16=bf16 float16=f16 fp32=f32; do
+	"$FP8CONV" dequantize out -nq --dtype ${dtype%=*} | grep -q "  ${dtype#*=}$" || echo "$dtype"
+done
+"$FP8CONV" help help >/dev/null || echo "help help: $?"
+for output in '' '~'; do
+	"$FP8CONV" quantize "$SAMPLES/tiny-llama" -o "$output" 2>said && echo "-o '$output' is taken"
+	cut -c 1-48 said
+done
+#1> fp8conv quantize: option '--output' is empty: gi
+#1> fp8conv quantize: option '--output': '~' would b

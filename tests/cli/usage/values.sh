@@ -21,7 +21,7 @@ value --target vlm "not one of vllm, sglang, trtllm, transformers (did you mean 
 value --target llama.cpp 'not one of vllm, sglang, trtllm, transformers'
 value --target '' 'not one of vllm, sglang, trtllm, transformers'
 value --target 'vllm|sglang' 'not one of vllm, sglang, trtllm, transformers'
-value --fp8-format e3m4 "not one of e4m3, e5m2 (did you mean 'e4m3'?)"
+value --fp8-format e3m4 "not one of e4m3, e5m2"
 value --scale-fmt ue8m1 "not one of ue8m0, float (did you mean 'ue8m0'?)"
 value --scale-arith deepseak "not one of te, deepseek, deepgemm (did you mean 'deepseek'?)"
 value --mx-scale floot "not one of up, floor, even (did you mean 'floor'?)"
