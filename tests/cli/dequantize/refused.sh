@@ -8,7 +8,7 @@ fails 2 " dequantize: nothing to dequantize: '$SAMPLES/tiny-llama' has neither F
 	dequantize "$SAMPLES/tiny-llama" -o out
 fails 2 " dequantize: MODEL is missing (fp8conv dequantize MODEL -o OUT)" dequantize
 fails 2 " dequantize: option '--output' is missing*" dequantize x
-fails 2 " dequantize: option '--dtype': 'fp16' is not one of bf16, f16, f32 (did you mean 'f16'?)" dequantize x -o y --dtype fp16
+fails 2 " dequantize: option '--dtype': 'fp17' is not one of bf16, f16, f32" dequantize x -o y --dtype fp17
 fails 2 " dequantize: unknown option '--recipe' *" dequantize x -o y --recipe mxfp8
 fails 2 " dequantize: unexpected argument 'b' (did you mean '-o b'?)" dequantize a b
 fails 3 " dequantize: *none*" dequantize none -o out

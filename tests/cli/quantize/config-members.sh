@@ -98,6 +98,9 @@ END
 done
 "$FP8CONV" quantize "$model/model.safetensors" -o one.safetensors
 
+"$FP8CONV" quantize "$model" -o one.safetensors --json >j 2>err
+json j '[n["kind"] for n in j["notes"]] == ["no-config"]'
+
 cp -r "$model" in
 echo '# A model' >in/README.md
 "$FP8CONV" quantize in -o out --json >j 2>err

@@ -19,7 +19,7 @@ printf '%s\t%s\t%s\n' a.input_scale F32 1 a.weight_scale F32 1 model.layers.0.se
 grep -q '"kv_cache_scheme": {' ct/config.json || cat ct/config.json
 fails 2 " repack: format 'hf' does not support KV-cache scale 'model.layers.0.self_attn.k_scale': *" \
 	repack in -o out --format hf
-"$FP8CONV" repack in -o c.safetensors --format compressed-tensors
+"$FP8CONV" repack in -o c.safetensors --format compressed-tensors --quiet
 # What the target needs and the source has not.
 python3 "$CLI/fp8.py" make hf-tensor dynamic
 fails 2 " repack: no engine loads recipe 'current' in format 'modelopt': it needs static input scales*" \

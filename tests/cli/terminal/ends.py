@@ -51,6 +51,14 @@ expect("verify", show("verify", "out"), [r"OK: 64 tensors, 26 FP8 weights; names
 expect("verify --source", show("verify", "out", "--source", "m"),
        [r"OK: 64 tensors, 26 FP8 weights; every scale and code compared with the source",
         r"next       fp8conv eval out --source m --data FILE"])
+# A model that eval does not run is not to be measured.
+pathlib.Path("encoder").mkdir()
+for name, text in (("config.json", pathlib.Path("dense/config.json").read_text().replace("LlamaForCausalLM", "LlamaModel")),
+                   ("model.safetensors", None)):
+    pathlib.Path("encoder", name).write_bytes(text.encode() if text else pathlib.Path("dense", name).read_bytes())
+show("quantize", "encoder", "-o", "e8", "-q")
+expect("verify of an encoder", show("verify", "e8", "--source", "encoder")[-1:], [r"next       fp8conv report e8 --source encoder -o e8"])
+expect("families", show("families")[-1:], [r"'fp8conv families FAMILY' lists the rules of one\."])
 expect("eval", show("eval", "out", "--source", "m", "--data", "text.txt", "--seq-len", "16", "--passes", "4")[-4:],
        [r"tokens     64, \d+ per second", r"time .*",
         r"perplexity \d+\.?\d* \(source \d+\.?\d*, [-+]\d+\.\d %\), KLD 0\.\d+, same top token \d+\.\d %",
