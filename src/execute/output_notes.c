@@ -196,8 +196,8 @@ void output_notes_add(struct plan *plan, const struct convert_params *params, bo
 	if (params->output && destination_of(params->output) != DESTINATION_DIRECTORY) {
 		if (plan->source.config.len && plan->conversion != CONVERT_DEQUANTIZE)
 			notes_add(notes, NOTE_NO_CONFIG, NULL,
-				  "'%s' has no config.json, where engines read how it is quantized: "
-				  "give a directory as output",
+				  "'%s' has no config.json, where engines read how it is "
+				  "quantized: give a directory as output",
 				  params->output);
 		return;
 	}
