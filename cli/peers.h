@@ -7,9 +7,17 @@
 #define FP8CONV_CLI_PEERS_H
 
 /* Where a word stands; PEER_ADVICE is an option that has another form here. */
-enum peer_kind { PEER_COMMAND, PEER_OPTION, PEER_ADVICE, PEER_RECIPE, PEER_TARGET, PEER_VALUE };
+enum peer_kind {
+	PEER_COMMAND,
+	PEER_OPTION,
+	PEER_ADVICE,
+	PEER_RECIPE,
+	PEER_TARGET,
+	PEER_VALUE,
+};
 
-/* Returns the word of fp8conv for it, or what to do, or NULL.  Case does not count, and '_' is '-'. */
+/* Returns the word of fp8conv for it, or what to do, or NULL.  Case does not count, and '_' is
+ * '-'. */
 const char *peer_word(enum peer_kind kind, const char *word);
 
 /* Returns which tool makes it, for a recipe or format of another kind than FP8; NULL: unknown. */
