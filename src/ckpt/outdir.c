@@ -215,7 +215,7 @@ int outdir_parent(const struct outdir *dir, const char *name, bool create, int *
 /* A file that appears under its name when it is whole. */
 struct put {
 	const struct outdir *dir;
-	const char *name;
+	char *path; /* for messages */
 	const char *base;
 	char *partial;
 	int parent;
@@ -224,17 +224,17 @@ struct put {
 
 static int put_open(struct put *put, const struct outdir *dir, const char *name, struct err *err)
 {
-	*put = (struct put){ .dir = dir, .name = name, .parent = -1, .fd = -1 };
+	*put = (struct put){ .dir = dir, .parent = -1, .fd = -1 };
+	put->path = xasprintf("%s/%s", dir->path, name);
 	if (outdir_parent(dir, name, true, &put->parent, &put->base, err))
 		return -1;
 	put->partial = outdir_partial_name(put->base);
 	if (dir->io->unlinkat(dir->io, put->parent, put->partial, 0) && errno != ENOENT)
-		return err_errno(err, "cannot remove the unfinished file of '%s/%s'", dir->path,
-				 name);
+		return err_errno(err, "cannot remove the unfinished file of '%s'", put->path);
 	put->fd = io_openat(dir->io, put->parent, put->partial,
 			    O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
 	if (put->fd < 0)
-		return err_errno(err, "cannot create '%s/%s'", dir->path, name);
+		return err_errno(err, "cannot create '%s'", put->path);
 	return 0;
 }
 
@@ -244,12 +244,12 @@ static int put_commit(struct put *put, struct err *err)
 	int fd = put->fd;
 
 	if (io->fsync(io, fd))
-		return err_errno(err, "cannot write '%s/%s'", put->dir->path, put->name);
+		return err_errno(err, "cannot write '%s'", put->path);
 	put->fd = -1;
 	if (io->close(io, fd) ||
 	    io->renameat(io, put->parent, put->partial, put->parent, put->base) ||
 	    io->fsync(io, put->parent))
-		return err_errno(err, "cannot write '%s/%s'", put->dir->path, put->name);
+		return err_errno(err, "cannot write '%s'", put->path);
 	return 0;
 }
 
@@ -263,6 +263,7 @@ static void put_release(struct put *put)
 	if (put->parent >= 0)
 		put->dir->io->close(put->dir->io, put->parent);
 	free(put->partial);
+	free(put->path);
 }
 
 int outdir_put(const struct outdir *dir, const char *name, const void *data, size_t n,
@@ -272,7 +273,7 @@ int outdir_put(const struct outdir *dir, const char *name, const void *data, siz
 	int rc = -1;
 
 	if (put_open(&put, dir, name, err) ||
-	    io_write_full(&(struct file){ dir->io, put.fd, name }, data, n, err) ||
+	    io_write_full(&(struct file){ dir->io, put.fd, put.path }, data, n, err) ||
 	    put_commit(&put, err))
 		goto out;
 	rc = 0;
@@ -291,8 +292,8 @@ int outdir_put_pieces(const struct outdir *dir, const char *name, outdir_piece_f
 	if (put_open(&put, dir, name, err))
 		goto out;
 	for (next(context, &piece); piece.len; next(context, &piece)) {
-		if (io_write_full(&(struct file){ dir->io, put.fd, name }, piece.data, piece.len,
-				  err))
+		if (io_write_full(&(struct file){ dir->io, put.fd, put.path }, piece.data,
+				  piece.len, err))
 			goto out;
 		piece.len = 0;
 	}
@@ -309,8 +310,8 @@ int outdir_put_text(const struct outdir *dir, const char *name, const struct buf
 	return text->len ? outdir_put(dir, name, text->data, text->len, err) : 0;
 }
 
-static int copy_bytes(const struct io *io, int from, int to, const char *name,
-		      const atomic_int *stop, struct err *err)
+static int copy_bytes(const struct file *from, const struct file *to, const atomic_int *stop,
+		      struct err *err)
 {
 	void *chunk = xmalloc(COPY_CHUNK);
 	size_t got = COPY_CHUNK;
@@ -319,10 +320,9 @@ static int copy_bytes(const struct io *io, int from, int to, const char *name,
 	while (!rc && got == COPY_CHUNK) {
 		rc = progress_stopped(stop, err);
 		if (!rc)
-			rc = io_read_full(&(struct file){ io, from, name }, chunk, COPY_CHUNK, &got,
-					  err);
+			rc = io_read_full(from, chunk, COPY_CHUNK, &got, err);
 		if (!rc)
-			rc = io_write_full(&(struct file){ io, to, name }, chunk, got, err);
+			rc = io_write_full(to, chunk, got, err);
 	}
 	free(chunk);
 	return rc;
@@ -338,7 +338,9 @@ int outdir_copy(const struct outdir *dir, const char *from_dir, const char *name
 	int rc = -1;
 
 	if (io_open_regular(dir->io, AT_FDCWD, from, &fd, &identity, err) ||
-	    put_open(&put, dir, name, err) || copy_bytes(dir->io, fd, put.fd, name, stop, err) ||
+	    put_open(&put, dir, name, err) ||
+	    copy_bytes(&(struct file){ dir->io, fd, from },
+		       &(struct file){ dir->io, put.fd, put.path }, stop, err) ||
 	    io_check_unchanged(&(struct file){ dir->io, fd, from }, &identity, err) ||
 	    put_commit(&put, err))
 		goto out;
