@@ -255,6 +255,14 @@ static void put_sqnr(struct buf *out, const struct reported *reported)
 	buf_putc(out, '\n');
 }
 
+/* Returns the decimals that show two digits of an error. */
+static int decimals(double error)
+{
+	int n = error > 0 ? 1 - (int)floor(log10(error)) : 6;
+
+	return n < 0 ? 0 : n > 6 ? 6 : n;
+}
+
 static void number_row(struct buf *out, const struct evaluation_file *evaluation,
 		       enum quality_number number)
 {
@@ -264,18 +272,19 @@ static void number_row(struct buf *out, const struct evaluation_file *evaluation
 	if (isnan(estimate->value))
 		return;
 	if (isnan(estimate->se))
-		row(out, what->title, "%.6f%s", estimate->value, what->unit);
+		row(out, what->title, "%.3g%s", estimate->value, what->unit);
 	else
-		row(out, what->title, "%.6f ± %.6f%s", estimate->value, estimate->se, what->unit);
+		row(out, what->title, "%.*f ± %.*f%s", decimals(estimate->se), estimate->value,
+		    decimals(estimate->se), estimate->se, what->unit);
 }
 
 static void put_spread(struct buf *out, const struct evaluation_file *evaluation)
 {
 	const struct estimate *kld = evaluation->of + QUALITY_KLD_SPREAD;
 
-	row(out, "KLD, median / 90 % / 99 % / 99.9 %", "%.6f / %.6f / %.6f / %.6f", kld[5].value,
+	row(out, "KLD, median / 90 % / 99 % / 99.9 %", "%.3g / %.3g / %.3g / %.3g", kld[5].value,
 	    kld[4].value, kld[2].value, kld[1].value);
-	row(out, "Maximum KLD", "%.6f", kld[0].value);
+	row(out, "Maximum KLD", "%.3g", kld[0].value);
 }
 
 static void put_data(struct buf *out, const struct evaluation_file *evaluation)

@@ -122,7 +122,8 @@ static void print_facts(FILE *stream, const struct report_told *told)
 		return;
 	buf_puts(&text, told->report->base_model);
 	text_sanitize(text.data);
-	fprintf(stream, "base model %s\n", text.data);
+	fprintf(stream, "base model %s%s\n", text.data,
+		strchr(text.data, '/') ? "" : " (the Hub needs --base-model ORG/NAME)");
 	buf_release(&text);
 }
 

@@ -39,7 +39,7 @@ has e3/README.md "| Perplexity | 9.5"
 
 # A dry run writes nothing, and says the rest.
 "$FP8CONV" report out --source "$model" -o dry --dry-run >plan.txt
-printf 'tensors    24 FP8, 14 kept\nbase model tiny-llama\noutput     dry/README.md\noutput     dry/report.html\n' | diff - plan.txt
+printf 'tensors    24 FP8, 14 kept\nbase model tiny-llama (the Hub needs --base-model ORG/NAME)\noutput     dry/README.md\noutput     dry/report.html\n' | diff - plan.txt
 "$FP8CONV" report out --source "$model" --dry-run --json >plan.json
 json plan.json 'j["output"] is None' 'j["worst"] is None' 'j["files"][0]["bytes"] is None'
 [ -e dry ] && echo "a dry run made a directory"

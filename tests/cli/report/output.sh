@@ -53,6 +53,7 @@ echo '{"perplexity": {"value": 9.5, "se": 0.5}, "kld": {"mean": 0.25, "max": 1.5
 	"seq_len": 8, "data": ["t<b>"], "data_sha256": "'"$(printf %064d 0)"'", "precision": "f32", "activations": "bf16",
 	"model": "out", "layers": [{"layer": 3, "modules": [{"module": "model.layers.3.<i>", "local": {"sqnr_db": 30.5}}]}]}' >eval.json
 "$FP8CONV" report out --source "$model" --eval eval.json --calibration "$SAMPLES/amax/tiny-llama-1.amax" -o r --quiet
+grep -qx '| Perplexity | 9.50 ± 0.50 |' r/README.md || grep Perplexity r/README.md
 node "$CLI/page.js" r/report.html >page.txt
 while read -r line; do
 	grep -qxF -- "$line" page.txt || echo "the page does not say: $line"
