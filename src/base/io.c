@@ -15,6 +15,8 @@
 
 #include "base/mem.h"
 
+#define PIECE ((size_t)1 << 20) /* bytes of one comparison */
+
 #define SYSTEM(type, name, parameters, arguments) \
 	static type system_##name parameters      \
 	{                                         \
@@ -310,5 +312,31 @@ out:
 	if (rc)
 		buf_release(buf);
 	io->close(io, file.fd);
+	return rc;
+}
+
+int io_compare(const struct file files[2], const uint64_t sizes[2], uint64_t *at, struct err *err)
+{
+	uint64_t end = sizes[0] < sizes[1] ? sizes[0] : sizes[1];
+	char *pieces = xmalloc(2 * PIECE);
+	int rc = 0;
+
+	*at = UINT64_MAX;
+	for (uint64_t begin = 0; begin < end && *at == UINT64_MAX; begin += PIECE) {
+		size_t n = end - begin < PIECE ? (size_t)(end - begin) : PIECE, i = 0;
+
+		rc = io_pread_full(&files[0], pieces, n, begin, err);
+		if (!rc)
+			rc = io_pread_full(&files[1], pieces + PIECE, n, begin, err);
+		if (rc)
+			break;
+		while (i < n && pieces[i] == pieces[PIECE + i])
+			i++;
+		if (i < n)
+			*at = begin + i;
+	}
+	if (*at == UINT64_MAX && sizes[0] != sizes[1])
+		*at = end;
+	free(pieces);
 	return rc;
 }

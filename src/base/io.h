@@ -140,6 +140,10 @@ int io_identity(const struct io *io, int fd, struct file_identity *identity, con
 int io_check_unchanged(const struct file *file, const struct file_identity *identity,
 		       struct err *err);
 
+/* Compares two open files of these sizes.  *at becomes the first byte that differs, the size of the
+ * shorter one where the longer one begins with it, UINT64_MAX where they are equal. */
+int io_compare(const struct file files[2], const uint64_t sizes[2], uint64_t *at, struct err *err);
+
 bool file_identity_equal(const struct file_identity *a, const struct file_identity *b);
 
 #endif

@@ -21,16 +21,7 @@ void fp8_unit_layout(struct unit *unit)
 	unit->slice = (struct slice){ .row_stride = unit->cols, .col_stride = 1 };
 }
 
-/* Is it an integer tensor of another scheme's weights?  Such a tensor has a scale beside it, or a
- * telling name.  Other integers are no weights. */
-static bool is_packed(const struct detection *detection, const struct st_tensor *tensor)
-{
-	return foreign_tool(detection->checkpoint, tensor) ||
-	       scale_beside(detection->checkpoint, tensor->name);
-}
-
-/* Rows are outputs; in an output that has them as columns, the weight is read transposed. */
-static void low_bit_layout(struct unit *unit)
+void fp8_unit_low_bit(struct unit *unit)
 {
 	fp8_unit_layout(unit);
 	if (!unit->low_bit->packing->transposed)
@@ -41,6 +32,14 @@ static void low_bit_layout(struct unit *unit)
 	unit->slice = (struct slice){ .row_stride = 1, .col_stride = unit->stack };
 }
 
+/* Is it an integer tensor of another scheme's weights?  Such a tensor has a scale beside it, or a
+ * telling name.  Other integers are no weights. */
+static bool is_packed(const struct detection *detection, const struct st_tensor *tensor)
+{
+	return foreign_tool(detection->checkpoint, tensor) ||
+	       scale_beside(detection->checkpoint, tensor->name);
+}
+
 static void add_low_bit(struct selection *selection, const struct low_bit_weight *weight)
 {
 	struct unit unit = { .name = weight->tensor.name,
@@ -48,7 +47,7 @@ static void add_low_bit(struct selection *selection, const struct low_bit_weight
 			     .low_bit = weight,
 			     .next_joint = (uint32_t)selection->n_units };
 
-	low_bit_layout(&unit);
+	fp8_unit_low_bit(&unit);
 	selection->n_quantized++;
 	ARRAY_GROW(selection->units, selection->n_units);
 	selection->units[selection->n_units++] = unit;

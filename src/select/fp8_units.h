@@ -23,4 +23,8 @@ void fp8_units_note(struct notes *notes, const struct tensor_ref *first, size_t 
  * stacked. */
 void fp8_unit_layout(struct unit *unit);
 
+/* The same of the low-bit weight unit->low_bit, as models have it: rows are outputs, and where a
+ * file in high precision has them as columns, the weight is read transposed. */
+void fp8_unit_low_bit(struct unit *unit);
+
 #endif

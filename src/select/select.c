@@ -163,6 +163,25 @@ out:
 	return rc;
 }
 
+void selection_make_all(struct selection *selection, const struct checkpoint *checkpoint)
+{
+	struct err ignored;
+	struct model_config config;
+	struct profile profile;
+	struct select_options options = { .recipe = recipe_find("channelwise", &ignored),
+					  .requantize = true,
+					  .profile = &profile };
+
+	*selection = (struct selection){ 0 };
+	if (model_config_read(&config, &checkpoint->config, &ignored))
+		return;
+	profile_make(&profile, &config, PROFILE_ENGINE);
+	if (selection_make(selection, checkpoint, &options, &ignored))
+		*selection = (struct selection){ 0 };
+	profile_release(&profile);
+	model_config_release(&config);
+}
+
 size_t selection_shard_begin(const struct selection *selection, size_t shard)
 {
 	size_t begin = 0, end = selection->n_units;

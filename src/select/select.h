@@ -132,6 +132,10 @@ struct selection {
 int selection_make(struct selection *selection, const struct checkpoint *checkpoint,
 		   const struct select_options *options, struct err *err);
 
+/* Selects all linear weights by the recipe that accepts any shape, so that fused experts are cut
+ * into units as engines have them.  The selection is empty where that is not possible. */
+void selection_make_all(struct selection *selection, const struct checkpoint *checkpoint);
+
 /* Keeps unit i for `reason`, and its joint set: the weights that engines merge with it, all experts
  * of its layer.  Indices stay.  selection_settle() must follow before the units are used. */
 void selection_keep(struct selection *selection, size_t i, const char *reason);

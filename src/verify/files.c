@@ -87,7 +87,6 @@ int verify_files(struct verify *verify, struct err *err)
 	return check_beside(verify, err);
 }
 
-#define PIECE	   ((size_t)1 << 20)  /* bytes of one comparison */
 #define JSON_LIMIT ((size_t)64 << 20) /* bytes of a file that is compared as JSON */
 
 /* What must be the same in a file that was written anew. */
@@ -142,55 +141,24 @@ static json_t *decode(const struct buf *text)
 	return json_decode_python((struct json_text){ text->data, text->len }, &(struct err){ 0 });
 }
 
-/* An opened file of one side. */
-struct side {
-	char *path;
-	int fd;
-	struct file_identity identity;
-};
-
-static int side_open(struct side *side, const struct io *io, const char *directory,
-		     const char *name, struct err *err)
+/* Opens the file of one side, below its directory.  file->name is the caller's to free. */
+static int side_open(struct file *file, uint64_t *size, const char *directory, const char *name,
+		     struct err *err)
 {
-	*side = (struct side){ .path = xasprintf("%s/%s", directory, name), .fd = -1 };
-	return io_open_regular(io, AT_FDCWD, side->path, &side->fd, &side->identity, err);
-}
+	struct file_identity identity = { 0 };
+	char *path = xasprintf("%s/%s", directory, name);
+	int rc = io_open_regular(file->io, AT_FDCWD, path, &file->fd, &identity, err);
 
-static void side_close(struct side *side, const struct io *io)
-{
-	if (side->path && side->fd >= 0)
-		io->close(io, side->fd);
-	free(side->path);
-}
-
-/* Sets *at to the first byte that differs; UINT64_MAX: none does. */
-static int compare_sides(const struct io *io, const struct side sides[2], uint64_t *at,
-			 struct err *err)
-{
-	uint64_t size = sides[0].identity.size, other = sides[1].identity.size;
-	uint64_t end = size < other ? size : other;
-	char *pieces = xmalloc(2 * PIECE);
-	int rc = -1;
-
-	*at = UINT64_MAX;
-	for (uint64_t begin = 0; begin < end && *at == UINT64_MAX; begin += PIECE) {
-		size_t n = end - begin < PIECE ? (size_t)(end - begin) : PIECE, i = 0;
-
-		for (int s = 0; s < 2; s++)
-			if (io_pread_full(&(struct file){ io, sides[s].fd, sides[s].path },
-					  pieces + (size_t)s * PIECE, n, begin, err))
-				goto out;
-		while (i < n && pieces[i] == pieces[PIECE + i])
-			i++;
-		if (i < n)
-			*at = begin + i;
-	}
-	if (*at == UINT64_MAX && size != other)
-		*at = end;
-	rc = 0;
-out:
-	free(pieces);
+	file->name = path;
+	*size = identity.size;
 	return rc;
+}
+
+static void side_close(const struct file *file)
+{
+	if (file->name && file->fd >= 0)
+		file->io->close(file->io, file->fd);
+	free((char *)file->name);
 }
 
 /* Returns a file as JSON; NULL where it is not. */
@@ -254,27 +222,28 @@ static int compare_file(const struct companions *companions, const char *name, s
 	struct verify *verify = companions->verify;
 	const struct io *io = verify->params->io;
 	const char *base = text_after(name, '/');
-	struct side sides[2] = { 0 };
+	struct file sides[2] = { { io, -1, NULL }, { io, -1, NULL } };
+	uint64_t sizes[2];
 	json_t *was = NULL, *is = NULL;
 	uint64_t at;
 	int rc = -1;
 
-	if (side_open(&sides[1], io, verify->opened.checkpoint->directory, name, err)) {
+	if (side_open(&sides[1], &sizes[1], verify->opened.checkpoint->directory, name, err)) {
 		rc = err->kind == ERR_INPUT ? 0 : -1;
 		if (!rc)
 			problem_add(&verify->result->problems, PROBLEM_FILE_INVALID, NULL, name,
 				    "%s", err->message);
 		goto out;
 	}
-	if (side_open(&sides[0], io, companions->source->directory, name, err) ||
-	    compare_sides(io, sides, &at, err))
+	if (side_open(&sides[0], &sizes[0], companions->source->directory, name, err) ||
+	    io_compare(sides, sizes, &at, err))
 		goto out;
 	rc = 0;
 	if (at == UINT64_MAX)
 		goto out;
 	if (is_json(base)) {
-		was = read_json(io, sides[0].path);
-		is = read_json(io, sides[1].path);
+		was = read_json(io, sides[0].name);
+		is = read_json(io, sides[1].name);
 		if (compare_json(companions, base, was, is))
 			goto out;
 	}
@@ -283,12 +252,12 @@ static int compare_file(const struct companions *companions, const char *name, s
 	problem_add(&verify->result->problems, PROBLEM_FILE_CHANGED, NULL, name,
 		    "'%s' is not the source's: byte %" PRIu64 " differs (%" PRIu64
 		    " bytes, %" PRIu64 " in the source)",
-		    name, at, sides[1].identity.size, sides[0].identity.size);
+		    name, at, sizes[1], sizes[0]);
 out:
 	json_decref(was);
 	json_decref(is);
-	side_close(&sides[0], io);
-	side_close(&sides[1], io);
+	side_close(&sides[0]);
+	side_close(&sides[1]);
 	return rc;
 }
 

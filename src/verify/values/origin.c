@@ -105,26 +105,6 @@ static void list_origins(struct verify *verify, struct origin *origin)
 	}
 }
 
-/* Selects all linear weights of the source, by the recipe that accepts any shape.  The profile says
- * which experts are cut. */
-static void select_all(struct origin *origin)
-{
-	struct err ignored;
-	struct model_config config;
-	struct profile profile;
-	struct select_options options = { .recipe = recipe_find("channelwise", &ignored),
-					  .requantize = true,
-					  .profile = &profile };
-
-	if (model_config_read(&config, &origin->checkpoint.config, &ignored))
-		return;
-	profile_make(&profile, &config, PROFILE_ENGINE);
-	if (selection_make(&origin->selection, &origin->checkpoint, &options, &ignored))
-		origin->selection = (struct selection){ 0 };
-	profile_release(&profile);
-	model_config_release(&config);
-}
-
 /* --- copied tensors --- */
 
 static bool same_type(const struct st_tensor *a, const struct st_tensor *b)
@@ -403,7 +383,7 @@ int origin_find(struct verify *verify, const struct cuts *cuts, struct err *err)
 	if (checkpoint_open(&origin->checkpoint, verify->params->io, verify->params->source,
 			    verify->params->n_threads, err))
 		return -1;
-	select_all(origin);
+	selection_make_all(&origin->selection, &origin->checkpoint);
 	sort_units(origin);
 	source_init(&origin->files, verify->params->io, &origin->checkpoint, verify->run.backend,
 		    -1);
