@@ -130,6 +130,16 @@ def main():
     check("verify", keys["Result"], [good, packed_good, moved, noted, bad])
     check("verify", keys[progress], [told])
 
+    keys = page_keys("diff")
+    (folder / "copy").mkdir()
+    for file in pathlib.Path(dense).iterdir():
+        if not file.name.startswith("tokenizer"):
+            shutil.copy(file, folder / "copy" / file.name)
+    differing, told = fp8conv("diff", moe, str(folder / "repacked"), "--json", "--progress=json", status=1)
+    files, _ = fp8conv("diff", dense, str(folder / "copy"), "--json", status=1)
+    check("diff", keys["Result"], [differing, files])
+    check("diff", keys[progress], [told])
+
     keys = page_keys("inspect")
     stats, told = fp8conv("inspect", str(folder / "repacked"), "--stats", "--json", "--progress=json")
     packed, _ = fp8conv("inspect", packed, "--json")

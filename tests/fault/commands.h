@@ -101,6 +101,7 @@ static const struct command commands[] = {
 	{ "evaluation", .run = run_kept_eval, .of_fp8 = true },
 	{ "sensitivity", .run = run_sensitivity },
 	{ "report", .run = run_report, .of_fp8 = true, .reads_only = true },
+	{ "diff", .run = run_diff, .of_fp8 = true, .reads_only = true },
 };
 
 #define N_COMMANDS (sizeof commands / sizeof *commands)

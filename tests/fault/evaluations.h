@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A job that writes nothing: its numbers are put into a file, so that they can be compared.  The
- * same with a file that it continues from.
+ * Jobs that write nothing: their numbers are put into a file, so that they can be compared.  One of
+ * them also with a file that it continues from.
  */
 #ifndef FP8CONV_TESTS_FAULT_EVALUATIONS_H
 #define FP8CONV_TESTS_FAULT_EVALUATIONS_H
 
 #include "backend/backend.h"
+#include "diff/diff.h"
 #include "eval/eval.h"
 #include "tests/fault/histories.h"
 
@@ -94,6 +95,31 @@ static int run_kept_eval(const struct io *io, const struct place *place, bool ot
 	if (place->restart && !other)
 		unlink(file);
 	return evaluate(io, place, file, &options, err);
+}
+
+/* Of fp8, against llama. */
+static int run_diff(const struct io *io, const struct place *place, bool other, bool half,
+		    const atomic_int *stop, struct err *err)
+{
+	const struct diff_params params = { .io = io,
+					    .paths = { "llama", "fp8" },
+					    .backend = backends[0],
+					    .n_threads = place->n_threads };
+	struct progress progress = { .stop = stop };
+	struct difference difference;
+	struct buf text = { 0 };
+	int rc = diff_run(&difference, &params, &progress, err);
+
+	(void)other, (void)half;
+	for (size_t i = 0; !rc && i < difference.n_tensors; i++)
+		buf_printf(&text, "%s %s %a %zu\n", difference.tensors[i].name,
+			   diff_kind_name(difference.tensors[i].kind),
+			   difference.tensors[i].found.noise, difference.n_keys);
+	if (!rc)
+		tree_write(place->output, text.data, text.len);
+	buf_release(&text);
+	diff_release(&difference);
+	return rc;
 }
 
 #endif

@@ -5,7 +5,7 @@
 "$FP8CONV" --help
 # Every way to ask gives the same text, and every command that is listed has one.
 commands=$("$FP8CONV" help | sed -n 's/^  \([a-z]*\)  *[A-Z].*/\1/p')
-[ "$(echo $commands)" = "dequantize quantize repack eval inspect report verify calibrate merge sensitivity families formats recipes version" ] || echo "listed are: $commands"
+[ "$(echo $commands)" = "dequantize quantize repack diff eval inspect report verify calibrate merge sensitivity families formats recipes version" ] || echo "listed are: $commands"
 for command in $commands; do
 	"$FP8CONV" help "$command" >a || echo "help $command: $?"
 	"$FP8CONV" "$command" --help >b || echo "$command --help: $?"
@@ -30,6 +30,7 @@ fails 2 " quantize: unknown option '--frobnicate' (see 'fp8conv quantize --help'
 #1>               be lost
 #1>
 #1> Inspecting:
+#1>   diff        Show what differs between two checkpoints of any format
 #1>   eval        Measure perplexity, and the divergence from the source
 #1>   inspect     Show the tensors, types, scales and sizes of a checkpoint, or an
 #1>               amax history
