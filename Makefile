@@ -132,7 +132,8 @@ $(BUILD)/%.cu.o: %.cu
 
 .PHONY: help
 help:
-	@sed -n 's/^## //p' Makefile tests/tests.mk packaging/packaging.mk
+	@sed -n 's/^## //p' Makefile tests/tests.mk packaging/packaging.mk | fold -s -w 80 | \
+		sed '/^make /!s/^/                  /'
 
 ## make              build build/fp8conv (MPI=1: with Open MPI, for --ranks mpi)
 ## make release      the same with all processors, for every kind of GPU

@@ -32,21 +32,28 @@ build() {
 	printf 'built %s\n' "$FP8CONV"
 }
 
+# Prints a command as it can be typed, on lines of 80 columns.
+show() {
+	printf '\n%s' "$bold"
+	echo "$ $*" | fold -s -w 74 | sed '$!s/$/\\/; 1!s/^/    /'
+	printf '%s' "$plain"
+}
+
 say() {
-	printf '\n%s$ %s%s\n' "$bold" "$*" "$plain"
+	show "$@"
 	"$@"
 }
 
 build "$@"
 say "$FP8CONV" quantize "$model" -o "$out/fp8" --target vllm --verbose
-printf '\n%s$ %s inspect %s | grep layers.0.self_attn.q_proj%s\n' "$bold" "$FP8CONV" "$out/fp8" "$plain"
-"$FP8CONV" inspect "$out/fp8" | grep layers.0.self_attn.q_proj
+show "$FP8CONV" inspect "$out/fp8" "| cut -f 1-3 | grep layers.0.self_attn.q_proj"
+"$FP8CONV" inspect "$out/fp8" | cut -f 1-3 | grep layers.0.self_attn.q_proj
 say "$FP8CONV" verify "$out/fp8" --source "$model" --target vllm
 
 # Any text does to compare an output with its source.
 cp README.md "$out/text.txt"
-printf '\n%s$ %s eval %s --source %s --data %s --json --verbose > %s%s\n' "$bold" "$FP8CONV" "$out/fp8" "$model" \
-	"$out/text.txt" "$out/eval.json" "$plain"
+show "$FP8CONV" eval "$out/fp8" --source "$model" --data "$out/text.txt" --json --verbose ">" "$out/eval.json"
 "$FP8CONV" eval "$out/fp8" --source "$model" --data "$out/text.txt" --json --verbose >"$out/eval.json"
 say "$FP8CONV" report "$out/fp8" --source "$model" --eval "$out/eval.json" -o "$out/fp8" --verbose
-printf '\nOpen %s in a browser.  The next step with a model of your own: vllm serve %s\n' "$out/fp8/report.html" OUT
+printf '\nOpen %s in a browser.\n' "$out/fp8/report.html"
+echo 'The next step with a model of your own: vllm serve OUT'

@@ -255,6 +255,10 @@ int option_output(const struct option_row *option, const char *value, void *plac
 	*(const char **)place = value;
 	if (!*value)
 		return err_set(err, ERR_USAGE, "option '--%s' is empty: give a name", option->name);
+	if (!strncmp(value, "--", 2))
+		return err_set(err, ERR_USAGE,
+			       "option '--%s': '%s' is an option, not a name (or give ./%s)",
+			       option->name, value, value);
 	if (strcmp(value, "~") != 0 && strncmp(value, "~/", 2) != 0)
 		return 0;
 	return err_set(err, ERR_USAGE,

@@ -150,5 +150,6 @@ for output in '' '~'; do
 	"$FP8CONV" quantize "$SAMPLES/tiny-llama" -o "$output" 2>said && echo "-o '$output' is taken"
 	cut -c 1-48 said
 done
+fails 2 "${q}option '--output': '--json' is an option, not a name (or give ./--json)" quantize in -o --json
 #1> fp8conv quantize: option '--output' is empty: gi
 #1> fp8conv quantize: option '--output': '~' would b
