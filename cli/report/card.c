@@ -81,8 +81,7 @@ static void row(struct buf *out, const char *name, const char *format, ...)
 	buf_printf(out, "| %s | %s |\n", name, text);
 }
 
-/* Returns the bytes of the source's weights, as the manifest records them; 0: unknown. */
-static uint64_t source_bytes(const struct report *report)
+uint64_t report_source_bytes(const struct report *report)
 {
 	const json_t *inputs = json_object_get(report->manifest, "inputs"), *input;
 	uint64_t bytes = 0;
@@ -99,7 +98,7 @@ static uint64_t source_bytes(const struct report *report)
 static void put_size(struct buf *out, const struct reported *reported)
 {
 	const struct checkpoint *checkpoint = &reported->inspection->checkpoint;
-	uint64_t before = source_bytes(reported->report);
+	uint64_t before = report_source_bytes(reported->report);
 	uint64_t n_parameters = report_count(reported->summary).n_parameters;
 
 	buf_puts(out, "| Size | ");

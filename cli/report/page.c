@@ -165,6 +165,7 @@ static void overview_json(struct json_out *out, const struct reported *reported)
 	const struct checkpoint *checkpoint = &reported->inspection->checkpoint;
 	const struct detection *detection = &reported->inspection->detection;
 	const struct report_counts counts = report_count(reported->summary);
+	uint64_t source = report_source_bytes(reported->report);
 	struct buf text = { 0 };
 
 	page_text(out, "name", reported->report->name);
@@ -179,6 +180,9 @@ static void overview_json(struct json_out *out, const struct reported *reported)
 	json_out_count(out, "kept", counts.n_kept);
 	units_size(&text, checkpoint->data_bytes);
 	page_buf(out, "size", &text);
+	if (source)
+		units_size(&text, source);
+	page_buf(out, "source_size", &text);
 	json_out_real(out, "bits",
 		      8 * (double)checkpoint->data_bytes / (double)counts.n_parameters);
 	verification_json(out, reported->verification);

@@ -54,6 +54,9 @@ void report_put_tile(struct buf *out, const struct tensor_group *group);
 /* Adds "BF16", "FP8 (E4M3)" or "MXFP4". */
 void report_put_type(struct buf *out, const struct tensor_group *group);
 
+/* Returns the bytes of the source's weights, as the manifest records them; 0: unknown. */
+uint64_t report_source_bytes(const struct report *report);
+
 /* Returns the version of fp8conv in the manifest; NULL without one. */
 const char *report_version(const struct report *report);
 

@@ -38,7 +38,7 @@ for (const file of process.argv.slice(2)) {
 		createElement: name => new Element(name),
 		createElementNS: (_, name) => new Element(name),
 	}
-	vm.runInNewContext(parts[2], { document })
+	vm.runInNewContext(parts[2], { document, ResizeObserver: class { observe() {} } })
 	body.print()
 	const input = body.find('input')[0]
 	input.value = 'no such tensor'

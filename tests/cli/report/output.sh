@@ -55,6 +55,7 @@ echo '{"perplexity": {"value": 9.5, "se": 0.5}, "kld": {"mean": 0.25, "max": 1.5
 "$FP8CONV" report out --source "$model" --eval eval.json --calibration "$SAMPLES/amax/tiny-llama-1.amax" -o r --quiet
 grep -qx '| Perplexity | 9.50 ± 0.50 |' r/README.md || grep Perplexity r/README.md
 node "$CLI/page.js" r/report.html >page.txt
+grep -qx "size (source $(stat -c %s "$model/model.safetensors" | awk '{ printf "%.2f", $1 / 1e6 }') MB)" page.txt || grep size page.txt
 while read -r line; do
 	grep -qxF -- "$line" page.txt || echo "the page does not say: $line"
 done <<'END'
