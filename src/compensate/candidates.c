@@ -144,7 +144,7 @@ static int run_item(void *context, int worker, size_t item, struct err *err)
 	struct model_variant *variant = &job->candidates[trial->candidate];
 	int rc = variant_run(variant, trial->stages, worker, variant->sequences[item].index, err);
 
-	atomic_fetch_add(&job->progress->done, job->work);
+	atomic_fetch_add(&job->progress->done, job->candidate_work);
 	return rc;
 }
 
@@ -173,7 +173,7 @@ static int run_heads(void *context, int worker, size_t item, struct err *err)
 				       plan->model.head.module, plan->held[held]);
 		job->kld[c * plan->n_held_out + held] = kl[c] / (double)sequence->n_tokens;
 	}
-	atomic_fetch_add(&job->progress->done, job->work * job->n_candidates);
+	atomic_fetch_add(&job->progress->done, job->candidate_work * job->n_candidates);
 	return 0;
 }
 

@@ -288,6 +288,21 @@ static int run_stage(struct compensation *job, struct err *err)
 	return rc ? rc : candidates_stage(job, err);
 }
 
+/* Sets the progress of a sequence in the current stage. */
+static void count_work(struct compensation *job)
+{
+	const struct compensate_plan *plan = job->plan;
+	const struct compensate_stage *stage = &plan->stages[job->stage];
+
+	job->candidate_work = sweep_plan_work(&plan->sweep, job->stage) * job->work_unit;
+	job->work = job->stage < plan->model.n_layers || stage->n_groups ? job->candidate_work : 0;
+	for (size_t g = 0; g < stage->n_groups; g++) {
+		uint64_t k = stage->groups[g].input.k;
+
+		job->work += k * k / plan->model.hidden * job->work_unit;
+	}
+}
+
 static int run_stages(struct compensation *job, struct err *err)
 {
 	const struct model *model = &job->plan->model;
@@ -297,6 +312,7 @@ static int run_stages(struct compensation *job, struct err *err)
 
 		if (ranks_settle(job, rc, err))
 			return -1;
+		count_work(job);
 		atomic_store(&job->progress->name, job->stage < model->n_layers
 							   ? model->layers[job->stage].mixer_module
 							   : model->head.module);
@@ -314,16 +330,21 @@ static int embed_item(void *context, int worker, size_t item, struct err *err)
 	return runner_embed(&job->runner, worker, item, err);
 }
 
-/* Progress counts the source's bytes of the stages, in equal shares for the run of every sequence
- * of this rank. */
+/* Progress counts the source's bytes, in shares by the multiplications of every sequence of this
+ * rank: through a stage, and of its inputs with themselves for the Hessians. */
 static void begin_progress(struct compensation *job)
 {
 	const struct compensate_plan *plan = job->plan;
-	uint64_t n_runs = plan->own.n + (1 + plan->n_rhos) * plan->n_own_held_out;
+	uint64_t total = 0;
 
-	job->work = plan->params.checkpoint->data_bytes / (n_runs * (plan->model.n_layers + 1)) + 1;
-	progress_begin(job->progress, PROGRESS_ROUND,
-		       job->work * n_runs * (plan->model.n_layers + 1));
+	job->work_unit = 1;
+	for (job->stage = 0; job->stage <= plan->model.n_layers; job->stage++) {
+		count_work(job);
+		total += job->work * plan->own.n +
+			 job->candidate_work * (1 + plan->n_rhos) * plan->n_own_held_out;
+	}
+	job->work_unit = plan->params.checkpoint->data_bytes / (total + 1) + 1;
+	progress_begin(job->progress, PROGRESS_ROUND, total * job->work_unit);
 }
 
 /* Opens all that stages need, and embeds the sequences. */

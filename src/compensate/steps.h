@@ -34,7 +34,9 @@ struct compensation {
 
 	/* The current stage. */
 	size_t stage;
-	uint64_t work; /* bytes of progress for each sequence that runs */
+	/* bytes of progress for each sequence that runs, and for a candidate's */
+	uint64_t work, candidate_work;
+	uint64_t work_unit; /* bytes of progress for `hidden` multiplications of a token */
 };
 
 /* The Hessian of a group. */
