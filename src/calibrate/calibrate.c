@@ -226,7 +226,7 @@ static int run(struct calibration *calibration, const struct backend *backend, s
 	if (sweep_run(sweep, share_sequences_of(&plan->share, stats->n_passes), &events, err) ||
 	    sweep_close(sweep, err))
 		return resume_failed(&calibration->file, stats, calibration->result->n_resumed,
-				     err);
+				     sweep_length_taken(&sweep->length), err);
 	return 0;
 }
 

@@ -231,7 +231,7 @@ int resume_open(struct history_file *file, struct source *source, const char *ba
 }
 
 int resume_failed(const struct history_file *file, const struct amax_stats *stats, size_t n_resumed,
-		  struct err *err)
+		  double lost, struct err *err)
 {
 	struct err ignored;
 
@@ -243,10 +243,12 @@ int resume_failed(const struct history_file *file, const struct amax_stats *stat
 		return -1;
 	if (stats->n_passes == 0)
 		return err_set(err, ERR_INTERRUPTED,
-			       "interrupted before the first sweep ended: nothing was kept");
+			       "interrupted before the first sweep ended: nothing was kept "
+			       "(lost: %.0f s of work)",
+			       lost);
 	return err_set(err, ERR_INTERRUPTED,
 		       "interrupted after %" PRIu64
-		       " of %zu passes, which are in '%s': run the same command with "
-		       "--resume to continue",
-		       stats->n_passes, file->n_passes, file->params->output);
+		       " of %zu passes, which are in '%s' (lost: %.0f s of work): run the "
+		       "same command with --resume to continue",
+		       stats->n_passes, file->n_passes, file->params->output, lost);
 }

@@ -38,8 +38,9 @@ int resume_check(const struct history_file *file, const struct amax_stats *stats
 		 const struct amax_stats *expected, struct err *err);
 
 /* Handles a failed sweep.  After bad input it removes the file, if the history began in this run
- * (n_resumed is 0); after a signal it puts the saved passes into the message.  Returns -1. */
+ * (n_resumed is 0); after a signal it puts the saved passes into the message, and the
+ * seconds that were lost.  Returns -1. */
 int resume_failed(const struct history_file *file, const struct amax_stats *stats, size_t n_resumed,
-		  struct err *err);
+		  double lost, struct err *err);
 
 #endif

@@ -262,7 +262,8 @@ static int run(struct evaluation *evaluation, struct eval_result *result, struct
 		return -1;
 	if (sweep_run(sweep, result->n_resumed, &events, err) || sweep_close(sweep, err))
 		return err->kind == ERR_INTERRUPTED
-			       ? unfinished_interrupted(&evaluation->unfinished, err)
+			       ? unfinished_interrupted(&evaluation->unfinished,
+							sweep_length_taken(&sweep->length), err)
 			       : -1;
 	dataset_sha256(&evaluation->plan->data, result->data_sha256);
 	return group_settle(params->group, compute_quality(evaluation, &result->quality, err), err);

@@ -226,7 +226,7 @@ int unfinished_put(struct unfinished *unfinished, size_t n, struct err *err)
 	return rc;
 }
 
-int unfinished_interrupted(const struct unfinished *unfinished, struct err *err)
+int unfinished_interrupted(const struct unfinished *unfinished, double lost, struct err *err)
 {
 	const char *name = unfinished->params->resume;
 
@@ -236,11 +236,13 @@ int unfinished_interrupted(const struct unfinished *unfinished, struct err *err)
 			       "can continue");
 	if (!unfinished->n)
 		return err_set(err, ERR_INTERRUPTED,
-			       "interrupted before the first sweep ended: nothing was kept");
+			       "interrupted before the first sweep ended: nothing was kept "
+			       "(lost: %.0f s of work)",
+			       lost);
 	return err_set(err, ERR_INTERRUPTED,
-		       "interrupted after %zu of %zu sequences, which are in '%s': run the same "
-		       "command again to continue",
-		       unfinished->n, unfinished->plan->data.n, name);
+		       "interrupted after %zu of %zu sequences, which are in '%s' "
+		       "(lost: %.0f s of work): run the same command again to continue",
+		       unfinished->n, unfinished->plan->data.n, name, lost);
 }
 
 void unfinished_close(struct unfinished *unfinished)

@@ -33,8 +33,8 @@ int unfinished_open(struct unfinished *unfinished, struct source *const sources[
 /* Keeps the numbers of the first n sequences. */
 int unfinished_put(struct unfinished *unfinished, size_t n, struct err *err);
 
-/* Says after a signal what is kept.  Returns -1. */
-int unfinished_interrupted(const struct unfinished *unfinished, struct err *err);
+/* Says after a signal what is kept, and that `lost` seconds of work are not.  Returns -1. */
+int unfinished_interrupted(const struct unfinished *unfinished, double lost, struct err *err);
 void unfinished_close(struct unfinished *unfinished);
 
 #endif

@@ -24,6 +24,7 @@ struct round {
 	const struct sensitivity_params *params;
 	struct sensitivity_progress *progress;
 	struct sweep sweep;
+	struct sweep_length length; /* of rounds, in groups */
 	struct variants variants;
 	struct span own;	/* the sequences that this rank runs */
 	uint64_t others_tokens; /* of those that other ranks run */

@@ -256,8 +256,9 @@ static int save(const struct round *round, const struct saved *saved, struct err
 
 /* Returns the groups of the first round: few, but enough for all threads; without a clock as many
  * as fit. */
-static size_t rounds_begin(const struct round *round, struct sweep_length *length)
+static size_t rounds_begin(struct round *round)
 {
+	struct sweep_length *length = &round->length;
 	const struct sensitivity_plan *plan = round->plan;
 	size_t n_threads = (size_t)round->params->n_threads;
 	size_t shared = (n_threads + plan->data.n - 1) / plan->data.n;
@@ -268,8 +269,9 @@ static size_t rounds_begin(const struct round *round, struct sweep_length *lengt
 }
 
 /* Returns the groups of the round after one of n. */
-static size_t rounds_next(const struct round *round, struct sweep_length *length, size_t n)
+static size_t rounds_next(struct round *round, size_t n)
 {
+	struct sweep_length *length = &round->length;
 	int n_threads = round->params->n_threads;
 
 	sweep_length_loaded(length, length->began + round->seconds, n_threads);
@@ -279,8 +281,7 @@ static size_t rounds_next(const struct round *round, struct sweep_length *length
 static int run_rounds(struct round *round, const struct saved *saved, struct err *err)
 {
 	const struct sensitivity_plan *plan = round->plan;
-	struct sweep_length length;
-	size_t first = n_measured(&plan->table), n, next = rounds_begin(round, &length);
+	size_t first = n_measured(&plan->table), n, next = rounds_begin(round);
 	size_t later = plan->n_at_once;
 
 	if (first == plan->table.n_groups) /* of a table that another program wrote */
@@ -294,7 +295,7 @@ static int run_rounds(struct round *round, const struct saved *saved, struct err
 		show_round(round, first, n, later);
 		if (round_run(round, first, n, err))
 			return -1;
-		later = next = rounds_next(round, &length, n);
+		later = next = rounds_next(round, n);
 		if (first + n == plan->table.n_groups && sweep_close(&round->sweep, err))
 			return -1;
 		if (save(round, saved, err))
@@ -307,15 +308,18 @@ static int interrupted(const struct round *round, const struct sensitivity_param
 		       struct err *err)
 {
 	size_t n = n_measured(&round->plan->table);
+	double lost = sweep_length_taken(&round->length);
 
 	if (!n)
-		return err_set(err, ERR_INTERRUPTED,
-			       "interrupted before the first round of groups ended: nothing was "
-			       "kept");
+		return err_set(
+			err, ERR_INTERRUPTED,
+			"interrupted before the first round of groups ended: nothing was kept "
+			"(lost: %.0f s of work)",
+			lost);
 	return err_set(err, ERR_INTERRUPTED,
-		       "interrupted after %zu of %zu groups, which are saved beside '%s': run the "
-		       "same command again to continue",
-		       n, round->plan->table.n_groups, params->output);
+		       "interrupted after %zu of %zu groups, which are saved beside '%s' "
+		       "(lost: %.0f s of work): run the same command again to continue",
+		       n, round->plan->table.n_groups, params->output, lost);
 }
 
 /* The leading rank opens the output; all go on from what it has. */

@@ -11,6 +11,11 @@ double sweep_length_now(const struct sweep_length *length)
 	return length->now ? length->now() : 0;
 }
 
+double sweep_length_taken(const struct sweep_length *length)
+{
+	return sweep_length_now(length) - length->began;
+}
+
 static size_t within(const struct sweep_length *length, size_t n)
 {
 	size_t step = length->step ? length->step : 1,

@@ -25,6 +25,10 @@ size_t sweep_length_begin(struct sweep_length *length, size_t max);
 /* Returns the time; its result before a loading goes to sweep_length_loaded() after it.  n_threads
  * threads did only this loading meanwhile. */
 double sweep_length_now(const struct sweep_length *length);
+
+/* Returns the seconds since the current sweep began; 0 without a clock. */
+double sweep_length_taken(const struct sweep_length *length);
+
 void sweep_length_loaded(struct sweep_length *length, double since, int n_threads);
 
 /* Ends a sweep of n passes, whose loading n_threads threads shared, and begins the next one.

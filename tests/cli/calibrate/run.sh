@@ -91,7 +91,7 @@ for signal in TERM INT KILL; do
 	wait $job 2>/dev/null
 	status=$?
 	case $status-$signal in
-	143-TERM | 130-INT) grep -q "^fp8conv calibrate: interrupted after [0-9]* of 200 passes, which are in 's.amax': run the same command with --resume to continue$" err || cat err ;;
+	143-TERM | 130-INT) grep -q "^fp8conv calibrate: interrupted after [0-9]* of 200 passes, which are in 's.amax' (lost: [0-9]* s of work): run the same command with --resume to continue$" err || cat err ;;
 	0-* | 137-KILL) ;;
 	*) echo "$signal: exit status $status" ;;
 	esac

@@ -133,7 +133,7 @@ for signal in TERM INT KILL; do
 	wait $job 2>/dev/null
 	case $?-$signal in
 	143-TERM | 130-INT)
-		grep -q "^fp8conv eval: interrupted after [0-9]* of 60 sequences, which are in 'part': run the same command again to continue$" err || cat err
+		grep -q "^fp8conv eval: interrupted after [0-9]* of 60 sequences, which are in 'part' (lost: [0-9]* s of work): run the same command again to continue$" err || cat err
 		;;
 	0-* | 137-KILL) ;;
 	*) echo "$signal: exit status $?" ;;
