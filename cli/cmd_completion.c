@@ -58,7 +58,7 @@ static void offer_choices(const struct cursor *cursor, const char *choices)
 /* Offers the values of an option. */
 static void offer_values(const struct cursor *cursor, const char *arg)
 {
-	static const char *const paths[] = { "DIR", "FILE", "MODEL", "OUT" };
+	static const char *const paths[] = { "DIR", "FILE", "KEY", "MODEL", "OUT" };
 
 	if (!strcmp(arg, "RECIPE")) {
 		for (size_t i = 0; recipes[i]; i++)

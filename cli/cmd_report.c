@@ -10,10 +10,12 @@
 #include "backend/dispatch.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "ckpt/signature.h"
 #include "cli/command.h"
 #include "cli/options/run.h"
 #include "cli/options/values.h"
 #include "cli/program.h"
+#include "cli/print/message.h"
 #include "cli/report/report.h"
 #include "cli/process.h"
 #include "cli/remote.h"
@@ -171,7 +173,12 @@ static int write_files(struct report_state *job, struct err *err)
 	card_print(&reported, &job->files.card);
 	if (page_print(&reported, &job->files.page, err))
 		return -1;
-	return report_write(&job->report, &job->files, &job->progress, err);
+	if (report_write(&job->report, &job->files, &job->progress, err))
+		return -1;
+	if (outdir_has(&job->report.place.dir, SIGNATURE_NAME))
+		message_note("the signature " SIGNATURE_NAME " does not cover these files: the "
+			     "command that wrote it, with --sign KEY, signs the directory again");
+	return 0;
 }
 
 static int work(struct report_state *job, struct err *err)

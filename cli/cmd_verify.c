@@ -14,6 +14,7 @@
 #include "cli/print/verification.h"
 #include "cli/remote.h"
 #include "cli/signals.h"
+#include "ckpt/signature.h"
 #include "cli/options/selection.h"
 #include "verify/verify.h"
 #include "format/engine.h"
@@ -21,6 +22,7 @@
 struct settings {
 	struct verify_params params;
 	struct run_settings run;
+	const char *key; /* file of the public key; NULL: no signature is checked */
 };
 
 #define PLACE(member) offsetof(struct settings, member)
@@ -42,6 +44,9 @@ static const struct option_row options[] = {
 	{ SECTION_CHECKS, "manifest", 0, NULL,
 	  "Compare the SHA-256 of every file with the record of 'quantize --manifest'", option_flag,
 	  PLACE(params.hashes) },
+	{ SECTION_CHECKS, "key", 0, "KEY",
+	  "Check the signature of every file with this public key, of a PEM file", option_text,
+	  PLACE(key) },
 	{ SECTION_CHECKS, "recipe", 0, "RECIPE",
 	  "With --source: expect this recipe instead of detecting it",
 	  option_recipe, PLACE(params.recipe) },
@@ -114,6 +119,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 {
 	struct settings settings = { 0 };
 	struct model_io model = { 0 };
+	struct signing_key *key = NULL;
 	int rc = command_parse(command, argc, argv, &settings, err);
 
 	if (rc)
@@ -130,8 +136,12 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 	settings.params.io = model.io;
 	settings.params.max_memory = model_io_rest(&model, settings.run.max_memory);
 	settings.params.n_threads = run_threads(&settings.run);
-	rc = verify(&settings, err);
+	if (settings.key && signing_key_open(&key, settings.key, false, err))
+		rc = err_wrap(err, "option '--key'");
+	settings.params.key = key;
+	rc = rc ? rc : verify(&settings, err);
 	model_io_close(&model);
+	signing_key_close(key);
 	return rc;
 }
 

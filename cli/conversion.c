@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "backend/dispatch.h"
+#include "ckpt/signature.h"
 #include "cli/options/values.h"
 #include "cli/print/conversion.h"
 #include "cli/print/data.h"
@@ -73,12 +74,24 @@ static int convert(const struct convert_command *conversion, struct err *err)
 	return rc;
 }
 
+/* Opens the key that signs, before any work. */
+static int open_key(struct convert_settings *settings, struct err *err)
+{
+	if (!settings->sign)
+		return 0;
+	settings->params.hashes = true;
+	if (signing_key_open(&settings->key, settings->sign, true, err))
+		return err_wrap(err, "option '--sign'");
+	settings->params.sign = settings->key;
+	return 0;
+}
+
 /* Completes the settings, and opens the model's I/O. */
 static int prepare(struct convert_settings *settings, struct model_io *model, struct err *err)
 {
 	struct convert_params *params = &settings->params;
 
-	if (convert_settings_finish(settings, err) ||
+	if (convert_settings_finish(settings, err) || open_key(settings, err) ||
 	    model_io_open(model, &params->input, NULL, &settings->run, err))
 		return -1;
 	params->io = model->io;
@@ -99,6 +112,7 @@ static int prepare_and_convert(const struct convert_command *conversion, struct 
 	if (!rc && !settings->run.quiet && (settings->run.verbose || settings->dry_run))
 		model_io_note(&model);
 	model_io_close(&model);
+	signing_key_close(settings->key);
 	return rc;
 }
 
@@ -141,6 +155,8 @@ const struct option_row convert_output[] = {
 const struct option_row convert_options[] = {
 	{ SECTION_OUTPUT, "manifest", 0, NULL, "Record the SHA-256 of every input and output file",
 	  option_flag, PLACE(params.hashes) },
+	{ SECTION_OUTPUT, "sign", 0, "KEY", "Sign every file with the private key of a PEM file",
+	  option_text, PLACE(sign) },
 	{ SECTION_OUTPUT, "max-shard-size", 0, "SIZE",
 	  "Files of at most SIZE bytes of weights: 5GB, 500MB", option_decimal_size,
 	  PLACE(params.max_shard_size) },

@@ -19,6 +19,8 @@ struct convert_settings {
 	bool dry_run;
 	bool mpi; /* of commands that ranks may share */
 	struct ranks ranks;
+	const char *sign; /* file of the key that signs the output; NULL: none */
+	struct signing_key *key;
 };
 
 /* The .argument of the commands' rows, and two shared tables, all for a struct convert_settings.

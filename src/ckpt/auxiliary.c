@@ -18,6 +18,7 @@
 #include "ckpt/listing.h"
 #include "ckpt/manifest.h"
 #include "ckpt/mistaken.h"
+#include "ckpt/signature.h"
 
 #define ADAPTER_CONFIG	"adapter_config.json"
 #define ADAPTER_WEIGHTS "adapter_model.safetensors"
@@ -34,11 +35,11 @@ static bool matches(const char *name, const char *const *patterns, size_t n)
 	return false;
 }
 
-/* Is it a file at the top that this program writes? */
+/* Is it a file at the top that this program writes, or that is only right for the source? */
 static bool is_written(const char *name)
 {
 	static const char *const ours[] = { CONFIG_NAME, HF_QUANT_CONFIG_NAME, INDEX_NAME,
-					    "fp8conv*" };
+					    SIGNATURE_NAME, "fp8conv*" };
 
 	return matches(name, ours, COUNT(ours));
 }

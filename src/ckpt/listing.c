@@ -59,16 +59,16 @@ int listing_names(struct listing *listing, const struct directory *directory,
 struct walk {
 	const struct io *io;
 	int dirfd;
-	const char *path, *except;
+	const char *path;
+	listing_skips_fn *skips;
 	struct listing *files;
 	struct listing directories; /* to be read: "" or "original/" */
 };
 
-static bool is_in_walk(const void *context, const char *name)
+static bool is_entry(const void *context, const char *name)
 {
-	const struct walk *walk = context;
-
-	return name[0] != '.' && strcmp(name, walk->except) != 0;
+	(void)context;
+	return strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
 }
 
 /* Takes what lies at a path below the top, and frees the path. */
@@ -79,10 +79,12 @@ static int take_path(struct walk *walk, char *path, struct err *err)
 
 	if (walk->io->fstatat(walk->io, walk->dirfd, path, &st, AT_SYMLINK_NOFOLLOW))
 		rc = io_failed(walk->io, err, "cannot read the state of '%s/%s'", walk->path, path);
-	else if (S_ISREG(st.st_mode))
-		listing_add(walk->files, xstrdup(path));
+	else if (walk->skips(path, st.st_mode & S_IFMT))
+		rc = 0;
 	else if (S_ISDIR(st.st_mode))
 		listing_add(&walk->directories, xasprintf("%s/", path));
+	else
+		listing_add(walk->files, xstrdup(path));
 	free(path);
 	return rc;
 }
@@ -93,7 +95,7 @@ static int list_directory(struct walk *walk, const char *below, struct err *err)
 	const struct directory directory = { walk->io, walk->dirfd, *below ? below : ".",
 					     *below ? below : walk->path };
 	struct listing names = { 0 };
-	int rc = listing_names(&names, &directory, is_in_walk, walk, err);
+	int rc = listing_names(&names, &directory, is_entry, NULL, err);
 
 	for (size_t i = 0; i < names.n && !rc; i++)
 		rc = take_path(walk, xasprintf("%s%s", below, names.items[i]), err);
@@ -101,11 +103,11 @@ static int list_directory(struct walk *walk, const char *below, struct err *err)
 	return rc;
 }
 
-int listing_files(const struct io *io, int dirfd, const char *path, const char *except,
+int listing_files(const struct io *io, int dirfd, const char *path, listing_skips_fn *skips,
 		  struct listing *listing, struct err *err)
 {
 	struct walk walk = {
-		.io = io, .dirfd = dirfd, .path = path, .except = except, .files = listing
+		.io = io, .dirfd = dirfd, .path = path, .skips = skips, .files = listing
 	};
 	int rc = 0;
 

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/stat.h>
 
 #include "base/err.h"
 #include "base/io.h"
@@ -23,10 +24,13 @@ int listing_names(struct listing *listing, const struct directory *directory,
 		  bool (*wanted)(const void *context, const char *name), const void *context,
 		  struct err *err);
 
-/* Lists all regular files of the open directory dirfd and of its subdirectories, sorted bytewise.
- * Leaves out links, names that begin with a dot, and the path `except`. path is for messages.  The
- * caller zeroes listing before, and releases it, also on failure. */
-int listing_files(const struct io *io, int dirfd, const char *path, const char *except,
+/* Is the path left out?  type: S_IFREG, S_IFLNK, S_IFDIR ... */
+typedef bool listing_skips_fn(const char *path, mode_t type);
+
+/* Lists all files of the open directory dirfd and of its subdirectories, sorted bytewise, links and
+ * others too, but for the paths that `skips` leaves out, with all below them. path is for messages.
+ * The caller zeroes listing before, and releases it, also on failure. */
+int listing_files(const struct io *io, int dirfd, const char *path, listing_skips_fn *skips,
 		  struct listing *listing, struct err *err);
 
 /* Lists the names in a directory that end in .safetensors and do not begin with a dot, sorted

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "ckpt/checksum.h"
 #include "ckpt/listing.h"
+#include "ckpt/signature.h"
 
 json_t *manifest_job(const char *version, const char *command, json_t *options, json_t *inputs)
 {
@@ -379,11 +380,20 @@ static uint64_t bytes_to_hash(const struct outdir *dir, const struct listing *fi
 	return bytes;
 }
 
+bool manifest_leaves_out(const char *path, mode_t type)
+{
+	const char *name = strrchr(path, '/');
+
+	name = name ? name + 1 : path;
+	return name[0] == '.' || !(type == S_IFREG || type == S_IFDIR) ||
+	       !strcmp(path, MANIFEST_NAME) || !strcmp(path, SIGNATURE_NAME);
+}
+
 static int hash_all(json_t *manifest, const struct outdir *dir, const struct checkpoint *source,
 		    struct progress *progress, struct err *err)
 {
 	struct listing files = { 0 };
-	int rc = listing_files(dir->io, dir->fd, dir->path, MANIFEST_NAME, &files, err);
+	int rc = listing_files(dir->io, dir->fd, dir->path, manifest_leaves_out, &files, err);
 
 	if (!rc) {
 		progress_begin(progress, PROGRESS_HASH, bytes_to_hash(dir, &files, source));

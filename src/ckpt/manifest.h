@@ -115,6 +115,9 @@ int manifest_add_member(const struct outdir *dir, const char *key, json_t *value
 int manifest_add_files(const struct outdir *dir, const char *const *names, size_t n,
 		       struct progress *progress, struct err *err);
 
+/* Is it a path that "files" does not list: hidden, a link, the manifest or its signature? */
+bool manifest_leaves_out(const char *path, mode_t type);
+
 /* Writes the manifest. */
 int manifest_save(const json_t *manifest, const struct outdir *dir, struct err *err);
 

@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "ckpt/manifest.h"
+#include "ckpt/signature.h"
 #include "execute/compensated.h"
 #include "execute/copies.h"
 #include "execute/execution.h"
@@ -107,6 +108,21 @@ static int open_places(struct execution *execution, struct err *err)
 	return 0;
 }
 
+static int sign_output(const struct execution *execution, struct err *err)
+{
+	json_t *manifest;
+	int rc;
+
+	if (!execution->params->sign)
+		return 0;
+	if (manifest_load(&manifest, &execution->out, err))
+		return -1;
+	rc = signature_put(&execution->out, execution->params->sign,
+			   json_object_get(manifest, "files"), execution->progress, err);
+	json_decref(manifest);
+	return rc;
+}
+
 static int finish(struct execution *execution, struct err *err)
 {
 	const struct plan *plan = execution->plan;
@@ -124,7 +140,8 @@ static int finish(struct execution *execution, struct err *err)
 	     output_index_put(plan->shards, plan->n_shards, &execution->out, err)) ||
 	    outdir_put_text(&execution->out, CONFIG_NAME, &plan->files.config, err) ||
 	    manifest_finish(&execution->out, execution->identity, &plan->source,
-			    execution->params->hashes, execution->progress, err))
+			    execution->params->hashes, execution->progress, err) ||
+	    sign_output(execution, err))
 		return -1;
 	execution->result->complete = true;
 	return 0;

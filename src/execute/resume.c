@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "ckpt/checksum.h"
 #include "ckpt/manifest.h"
+#include "ckpt/signature.h"
 #include "execute/copies.h"
 #include "execute/execution.h"
 
@@ -68,7 +69,8 @@ int resume_check_space(struct execution *execution, struct err *err)
  * A config.json that this job does not write is the user's. */
 static int resume_unpublish(struct execution *execution, struct err *err)
 {
-	if ((execution->plan->files.config.len &&
+	if (outdir_remove(&execution->out, SIGNATURE_NAME, err) ||
+	    (execution->plan->files.config.len &&
 	     outdir_remove(&execution->out, CONFIG_NAME, err)) ||
 	    outdir_remove(&execution->out, INDEX_NAME, err) ||
 	    outdir_remove(&execution->out, HF_QUANT_CONFIG_NAME, err) ||
@@ -226,12 +228,13 @@ static int resume_touch(const struct execution *execution, const json_t *manifes
 	return manifest_save(manifest, &execution->out, err);
 }
 
-/* Are all files that make the directory a checkpoint there? */
+/* Are all files that make the directory a checkpoint there?  One to be signed is finished again: a
+ * file may have been added. */
 static bool is_complete(const struct execution *execution, const json_t *manifest)
 {
 	const struct plan_texts *files = &execution->plan->files;
 
-	return manifest_finished(manifest, execution->params->hashes) &&
+	return !execution->params->sign && manifest_finished(manifest, execution->params->hashes) &&
 	       text_is_there(execution, CONFIG_NAME, files->config.len) &&
 	       text_is_there(execution, INDEX_NAME, files->index_size) &&
 	       text_is_there(execution, HF_QUANT_CONFIG_NAME, files->hf_quant_config.len);

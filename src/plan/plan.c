@@ -73,8 +73,8 @@ static int check_request(const struct plan *plan, const struct convert_params *p
 			 struct err *err)
 {
 	if (params->hashes && plan->stream_fd >= 0)
-		return err_set(err, ERR_USAGE,
-			       "option '--manifest' requires files as input, not '-'");
+		return err_set(err, ERR_USAGE, "option '--%s' requires files as input, not '-'",
+			       params->sign ? "sign" : "manifest");
 	if (params->output && destination_of(params->output) == DESTINATION_DIRECTORY &&
 	    looks_like_file(params->output))
 		return err_set(
@@ -90,8 +90,8 @@ static int check_request(const struct plan *plan, const struct convert_params *p
 		if (params->part || params->part_finish || params->hashes || params->max_shard_size)
 			return err_set(
 				err, ERR_USAGE,
-				"options '--part', '--manifest' and '--max-shard-size' require a "
-				"directory as output, not '%s'",
+				"options '--part', '--manifest', '--sign' and '--max-shard-size' "
+				"require a directory as output, not '%s'",
 				params->output);
 	}
 	if (params->max_shard_size && params->preserve)

@@ -49,7 +49,8 @@ struct convert_params {
 
 	bool exact; /* --exact: change no value of a low-bit weight, or make nothing */
 	bool restart;
-	bool hashes;		 /* --manifest: SHA-256 of every input and output file */
+	bool hashes;			/* --manifest: SHA-256 of every input and output file */
+	const struct signing_key *sign; /* --sign, with hashes; NULL: no signature */
 	uint64_t max_shard_size; /* bytes of an output file's tensors; 0: files as the source's */
 	int part;		 /* I of --part I/N, from 1; 0: everything */
 	int n_parts;

@@ -13,6 +13,7 @@
 #include "ckpt/checksum.h"
 #include "ckpt/listing.h"
 #include "ckpt/manifest.h"
+#include "ckpt/signature.h"
 #include "recipe/recipe.h"
 #include "verify/values/origin.h"
 
@@ -98,7 +99,7 @@ struct recorded {
 	const char *name;
 	char *path;
 	const char *sha256;
-	uint64_t size; /* bytes, as recorded */
+	json_int_t size; /* bytes, as recorded; 0: unknown */
 	bool of_source;
 	bool missing;
 	struct sha256 found;
@@ -106,6 +107,9 @@ struct recorded {
 
 struct records {
 	struct verify *verify;
+	const char *where, *file; /* "the manifest", and its name */
+	listing_skips_fn *skips;
+	const json_t *ignored; /* more paths that are left out; NULL: none */
 	struct recorded *list;
 	size_t n;
 };
@@ -140,17 +144,16 @@ static int add_records(struct records *records, const json_t *list, const char *
 		if (!name || !sha256 || !is_below(name))
 			return err_set(
 				err, ERR_INPUT,
-				"'%s/" MANIFEST_NAME
-				"' has an invalid record of '%s': it needs a SHA-256 and a path "
-				"inside the directory",
-				records->verify->opened.checkpoint->directory,
+				"'%s/%s' has an invalid record of '%s': it needs a SHA-256 and a "
+				"path inside the directory",
+				records->verify->opened.checkpoint->directory, records->file,
 				name ? name : "a file");
 		ARRAY_GROW(records->list, records->n);
 		records->list[records->n++] = (struct recorded){
 			.name = name,
 			.path = xasprintf("%s/%s", directory, name),
 			.sha256 = sha256,
-			.size = (uint64_t)json_integer_value(json_object_get(record, "size")),
+			.size = json_integer_value(json_object_get(record, "size")),
 			.of_source = of_source,
 		};
 	}
@@ -173,25 +176,43 @@ static int hash_record(void *context, int worker, size_t item, struct err *err)
 	return checksum_sha256(io, AT_FDCWD, record->path, &unwatched, &record->found, err);
 }
 
-static void tell_record(struct verify *verify, const struct recorded *record)
+static void tell_record(const struct records *records, const struct recorded *record)
 {
-	struct problems *problems = &verify->result->problems;
+	struct problems *problems = &records->verify->result->problems;
 	const char *whose = record->of_source ? "the source's " : "";
+	uint64_t size = record->found.identity.size;
 
 	if (record->missing)
 		problem_add(problems, PROBLEM_FILE_MISSING, NULL, record->name,
-			    "%s'%s' is in the manifest, but is not a file", whose, record->path);
-	else if (record->size != record->found.identity.size)
+			    "%s'%s' is in %s, but is not a file", whose, record->path,
+			    records->where);
+	else if (record->size && (uint64_t)record->size != size)
 		problem_add(problems, PROBLEM_FILE_CHANGED, NULL, record->name,
-			    "%s'%s' has %" PRIu64 " bytes, but %" PRIu64 " in the manifest", whose,
-			    record->path, record->found.identity.size, record->size);
+			    "%s'%s' has %" PRIu64 " bytes, but %" PRIu64 " in %s", whose,
+			    record->path, size, (uint64_t)record->size, records->where);
 	else if (strcmp(record->sha256, record->found.hex) != 0)
 		problem_add(problems, PROBLEM_FILE_CHANGED, NULL, record->name,
-			    "%s'%s' has SHA-256 %.16s..., but %.16s... in the manifest", whose,
-			    record->path, record->found.hex, record->sha256);
+			    "%s'%s' has SHA-256 %.16s..., but %.16s... in %s", whose, record->path,
+			    record->found.hex, record->sha256, records->where);
 }
 
-/* Reports files of the directory that the manifest does not list. */
+/* Is it one of the paths, or below one? */
+static bool is_among(const json_t *paths, const char *name)
+{
+	const json_t *path;
+	size_t i;
+
+	json_array_foreach(paths, i, path)
+	{
+		size_t n = json_string_length(path);
+
+		if (n && !strncmp(name, json_string_value(path), n) && (!name[n] || name[n] == '/'))
+			return true;
+	}
+	return false;
+}
+
+/* Reports files of the directory that are in no record. */
 static int find_unlisted(const struct records *records, struct err *err)
 {
 	struct verify *verify = records->verify;
@@ -211,12 +232,13 @@ static int find_unlisted(const struct records *records, struct err *err)
 		if (!records->list[i].of_source)
 			names[n++] = records->list[i].name;
 	qsort(names, n, sizeof *names, text_compare);
-	rc = listing_files(io, dirfd, directory, MANIFEST_NAME, &files, err);
+	rc = listing_files(io, dirfd, directory, records->skips, &files, err);
 	for (size_t i = 0; !rc && i < files.n; i++)
-		if (!bsearch(&files.items[i], names, n, sizeof *names, text_compare))
+		if (!bsearch(&files.items[i], names, n, sizeof *names, text_compare) &&
+		    !is_among(records->ignored, files.items[i]))
 			problem_add(&verify->result->problems, PROBLEM_FILE_UNLISTED, NULL,
-				    files.items[i], "the manifest does not list '%s/%s'", directory,
-				    files.items[i]);
+				    files.items[i], "%s does not list '%s/%s'", records->where,
+				    directory, files.items[i]);
 out:
 	if (dirfd >= 0)
 		io->close(io, dirfd);
@@ -270,23 +292,64 @@ static int list_records(struct records *records, struct err *err)
 			   source->directory, true, err);
 }
 
+/* Reads the files of the records, and reports what differs. */
+static int check_records(struct records *records, struct err *err)
+{
+	struct verify *verify = records->verify;
+
+	if (pool_run(verify->params->n_threads, records->n, hash_record, records,
+		     verify->progress->stop, err))
+		return -1;
+	for (size_t i = 0; i < records->n; i++)
+		tell_record(records, &records->list[i]);
+	return find_unlisted(records, err);
+}
+
+static void records_release(struct records *records)
+{
+	for (size_t i = 0; i < records->n; i++)
+		free(records->list[i].path);
+	free(records->list);
+}
+
 int verify_manifest(struct verify *verify, struct err *err)
 {
-	struct records records = { .verify = verify };
-	int rc = -1;
+	struct records records = { .verify = verify,
+				   .where = "the manifest",
+				   .file = MANIFEST_NAME,
+				   .skips = manifest_leaves_out };
+	int rc = list_records(&records, err);
 
-	if (list_records(&records, err) ||
-	    pool_run(verify->params->n_threads, records.n, hash_record, &records,
-		     verify->progress->stop, err))
-		goto out;
-	for (size_t i = 0; i < records.n; i++)
-		tell_record(verify, &records.list[i]);
-	rc = find_unlisted(&records, err);
-	if (!rc)
-		rc = find_new_inputs(verify, err);
-out:
-	for (size_t i = 0; i < records.n; i++)
-		free(records.list[i].path);
-	free(records.list);
+	rc = rc ? rc : check_records(&records, err);
+	rc = rc ? rc : find_new_inputs(verify, err);
+	records_release(&records);
+	return rc;
+}
+
+int verify_signature(struct verify *verify, struct err *err)
+{
+	struct records records = { .verify = verify,
+				   .where = "the signature",
+				   .file = SIGNATURE_NAME,
+				   .skips = signature_leaves_out };
+	const char *directory = verify->opened.checkpoint->directory;
+	struct signed_files is_signed = { 0 };
+	int rc;
+
+	if (!directory)
+		return err_set(err, ERR_USAGE, "option '--key' requires a directory, not '%s'",
+			       verify->params->input);
+	if (signature_read(&is_signed, verify->params->io, directory, verify->params->key, err)) {
+		rc = err->kind == ERR_INPUT ? 0 : -1;
+		if (!rc)
+			problem_add(&verify->result->problems, PROBLEM_SIGNATURE, NULL,
+				    SIGNATURE_NAME, "%s", err->message);
+	} else {
+		records.ignored = is_signed.ignored;
+		rc = add_records(&records, is_signed.files, directory, false, err);
+		rc = rc ? rc : check_records(&records, err);
+	}
+	records_release(&records);
+	signed_files_release(&is_signed);
 	return rc;
 }

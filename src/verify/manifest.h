@@ -19,4 +19,8 @@ int recorded_read(struct verify *verify, struct err *err);
  * no SHA-256. */
 int verify_manifest(struct verify *verify, struct err *err);
 
+/* Checks that params.key signed all files of the directory, and no others are there.  ERR_USAGE
+ * where the checkpoint is no directory. */
+int verify_signature(struct verify *verify, struct err *err);
+
 #endif

@@ -96,7 +96,8 @@
 	FAULT(PROBLEM_FILE_INVALID, "file-invalid", NULL) \
 	FAULT(PROBLEM_FILE_CHANGED, "file-changed", NULL) \
 	FAULT(PROBLEM_FILE_MISSING, "file-missing", NULL) \
-	FAULT(PROBLEM_FILE_UNLISTED, "file-unlisted", NULL)
+	FAULT(PROBLEM_FILE_UNLISTED, "file-unlisted", NULL) \
+	FAULT(PROBLEM_SIGNATURE, "signature", NULL)
 
 enum problem_kind { PROBLEMS(WORDS_ID, WORDS_ID) N_PROBLEM_KINDS };
 /* clang-format on */

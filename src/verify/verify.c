@@ -216,6 +216,7 @@ static int check(struct verify *verify, struct err *err)
 	verify_tp(verify);
 	if (verify_values(verify, err) ||
 	    (verify->params->hashes && verify_manifest(verify, err)) ||
+	    (verify->params->key && verify_signature(verify, err)) ||
 	    verify_companions(verify, err))
 		return -1;
 	if (check_source(verify, err))

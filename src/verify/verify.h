@@ -21,8 +21,9 @@ struct verify_params {
 	const char *target; /* an engine whose rules must hold too; NULL: the common rules */
 	int tp;		    /* a tensor-parallel size that must load; 0: not checked */
 	bool hashes;	    /* compare the SHA-256 of every file with the manifest */
-	const char *recipe; /* with source: the recipe to expect; NULL: detect it */
-	struct recipe_tuning tuning; /* with recipe: its options */
+	const struct signing_key *key; /* that signed every file; NULL: not checked */
+	const char *recipe;	       /* with source: the recipe to expect; NULL: detect it */
+	struct recipe_tuning tuning;   /* with recipe: its options */
 	bool sqnr; /* with source: compute the SQNR of each weight, for 1/3 more time */
 	const struct backend *backend;
 	int n_threads;	     /* >= 1 */

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Signatures: model_signing of PyPI verifies those of fp8conv, fp8conv verifies its, and both refuse the same damages."""
+import pathlib
+import shutil
+import subprocess
+from collections.abc import Iterator
+
+from harness import FP8CONV, finish, report, run, sample, scratch, skip
+
+HERE = pathlib.Path(__file__).resolve().parent
+CURVES = ("prime256v1", "secp384r1", "secp521r1")
+
+
+def keys(folder: pathlib.Path, curve: str) -> tuple[pathlib.Path, pathlib.Path]:
+    private, public = folder / f"{curve}.pem", folder / f"{curve}.pub"
+    subprocess.run(["openssl", "ecparam", "-name", curve, "-genkey", "-noout", "-out", private], check=True)
+    subprocess.run(["openssl", "pkey", "-in", private, "-pubout", "-out", public], check=True)
+    return private, public
+
+
+def theirs(python: str, *arguments) -> subprocess.CompletedProcess:
+    return subprocess.run([python, "-m", "model_signing", *map(str, arguments)], capture_output=True, text=True)
+
+
+def accepted(python: str, model: pathlib.Path, public: pathlib.Path) -> tuple[bool, bool]:
+    """By fp8conv, by model_signing."""
+    ours = subprocess.run([FP8CONV, "verify", model, "--key", public], capture_output=True, text=True)
+    other = theirs(python, "verify", "key", model, "--public_key", public, "--signature", model / "model.sig")
+    return ours.returncode == 0 and not ours.stdout, other.returncode == 0
+
+
+def damages(model: pathlib.Path) -> Iterator[str]:
+    """Does one damage after the other, and undoes it."""
+    for name in ("model.safetensors", "config.json", "fp8conv-manifest.json"):
+        data = (model / name).read_bytes()
+        (model / name).write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+        yield f"a bit of {name}"
+        (model / name).unlink()
+        yield f"{name} is gone"
+        (model / name).write_bytes(data)
+    for name in ("extra.bin", ".hidden", "more/file"):
+        (model / name).parent.mkdir(exist_ok=True)
+        (model / name).write_text("x")
+        yield f"{name} is new"
+        (model / name).unlink()
+    (model / "link").symlink_to("config.json")
+    yield "a link is new"
+    (model / "link").unlink()
+    (model / "tokenizer.json").rename(model / "tokenizer2.json")
+    yield "a file has another name"
+    (model / "tokenizer2.json").rename(model / "tokenizer.json")
+
+
+def check(python: str, folder: pathlib.Path, source: pathlib.Path, curve: str) -> Iterator[str]:
+    model = folder / curve
+    private, public = keys(folder, curve)
+    other = keys(folder, CURVES[CURVES.index(curve) - 1])[1]
+    run("quantize", source, "-o", model, "--recipe", "channelwise", "--sign", private)
+    for signer in ("fp8conv", "model_signing"):
+        if signer == "model_signing":
+            signed = theirs(python, "sign", "key", model, "--private_key", private, "--signature", model / "model.sig")
+            if signed.returncode:
+                yield f"model_signing does not sign: {signed.stdout}{signed.stderr}"
+        if accepted(python, model, public) != (True, True):
+            yield f"signed by {signer}: accepted {accepted(python, model, public)}"
+        if accepted(python, model, other) != (False, False):
+            yield f"signed by {signer}: another key: accepted {accepted(python, model, other)}"
+        for damage in damages(model) if curve == CURVES[0] else ():
+            if accepted(python, model, public) != (False, False):
+                yield f"signed by {signer}: {damage}: accepted {accepted(python, model, public)}"
+        if accepted(python, model, public) != (True, True):
+            yield f"signed by {signer}: not accepted after the damages were undone"
+
+
+def left_out(python: str, folder: pathlib.Path, source: pathlib.Path) -> Iterator[str]:
+    """Paths that the signer leaves out may change; lists of parts of files are named as what fp8conv does not read."""
+    model = folder / "left_out"
+    private, public = keys(folder, CURVES[0])
+    shutil.copytree(source, model)
+    (model / "notes").mkdir()
+    (model / "notes" / "a").write_text("a")
+    (model / ".gitattributes").write_text("*.safetensors filter=lfs\n")
+    theirs(python, "sign", "key", model, "--private_key", private, "--signature", model / "model.sig", "--ignore-paths", model / "notes")
+    (model / "notes" / "b").write_text("b")
+    (model / ".gitattributes").write_text("")
+    ran = subprocess.run([FP8CONV, "verify", model, "--key", public], capture_output=True, text=True)
+    if "signature" in ran.stdout:
+        yield ran.stdout
+    parts = ("import model_signing as m, sys; m.signing.Config().use_elliptic_key_signer(private_key=sys.argv[1])"
+             ".set_hashing_config(m.hashing.Config().use_shard_serialization()).sign(sys.argv[2], sys.argv[3])")
+    subprocess.run([python, "-c", parts, private, model, model / "model.sig"], check=True, capture_output=True)
+    ran = subprocess.run([FP8CONV, "verify", model, "--key", public], capture_output=True, text=True)
+    if ran.returncode != 1 or "'method' is 'shards'" not in ran.stdout:
+        yield f"parts of files: {ran.stdout}{ran.stderr}"
+
+
+made = subprocess.run(["sh", HERE / "venv.sh", HERE / "model_signing.txt"], capture_output=True, text=True)
+source = sample("tiny-llama")
+if made.returncode:
+    skip("signatures", made.stderr.strip().splitlines()[-1])
+elif source:
+    interpreter = made.stdout.strip() + "/bin/python"
+    with scratch() as work:
+        for name in CURVES:
+            report(f"signatures of {name}", check(interpreter, work, source, name))
+        report("what a signature leaves out", left_out(interpreter, work, source))
+finish()
