@@ -110,9 +110,8 @@ static int read_key(struct signing_key *key, bool is_private, struct err *err)
 			err, ERR_INPUT, "'%s' is not a %s key in PEM%s: %s", key->path,
 			is_private ? "private" : "public",
 			is_private ? ", or the pass phrase is wrong" : "",
-			is_private
-				? "'openssl ecparam -name prime256v1 -genkey -noout' makes one"
-				: "'openssl pkey -in PRIVATE -pubout' prints that of a private key");
+			is_private ? "'openssl ecparam -name prime256v1 -genkey -noout' makes one"
+				   : "'openssl pkey -in PRIVATE -pubout' prints it");
 	key->curve = find_curve(key->key);
 	if (!key->curve || make_hint(key))
 		return err_set(err, ERR_INPUT,

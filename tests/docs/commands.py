@@ -47,6 +47,8 @@ def folder_for_commands():
     text = "".join(json.dumps({"text": f"Document {n} of the text that a model is calibrated with. " * 8}) + "\n"
                    for n in range(8))
     (folder / "text.jsonl").write_text(text)
+    subprocess.run(["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", folder / "private.pem"], check=True)
+    subprocess.run(["openssl", "pkey", "-in", folder / "private.pem", "-pubout", "-out", folder / "public.pem"], check=True)
     return folder
 
 
