@@ -78,7 +78,7 @@ static const struct option_row options[] = {
 	  "Choose the numeric recipe (see 'fp8conv recipes'; default blockwise)", option_recipe,
 	  PLACE(params.recipe) },
 	{ SECTION_OUTPUT, "format", 0, "FORMAT",
-	  "Choose the checkpoint format (see 'fp8conv formats')", option_text,
+	  "Choose the checkpoint format (see 'fp8conv formats')", option_format,
 	  PLACE(params.format) },
 	{ SECTION_OUTPUT, "target", 0, ENGINE_WORDS,
 	  "Require that this engine loads the result", option_target, PLACE(params.target) },

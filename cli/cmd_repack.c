@@ -15,7 +15,7 @@ struct settings {
 
 static const struct option_row options[] = {
 	{ SECTION_OUTPUT, "format", 0, "FORMAT",
-	  "Target format (see 'fp8conv formats'; default by --target)", option_text,
+	  "Target format (see 'fp8conv formats'; default by --target)", option_format,
 	  offsetof(struct settings, params.format) },
 	{ SECTION_OUTPUT, "target", 0, ENGINE_WORDS, "Require that this engine loads the result",
 	  option_target, offsetof(struct settings, params.target) },

@@ -141,7 +141,7 @@ static const struct option_row options[] = {
 	  read_recipes,
 	  PLACE(recipes) },
 	{ SECTION_OUTPUT, "format", 0, "FORMAT",
-	  "Checkpoint format, as for 'fp8conv quantize'", option_text,
+	  "Checkpoint format, as for 'fp8conv quantize'", option_format,
 	  PLACE(params.quantize.format) },
 	{ SECTION_OUTPUT, "target", 0, ENGINE_WORDS,
 	  "Engine that must load the result, as for 'fp8conv quantize'", option_target,

@@ -259,6 +259,11 @@ int option_output(const struct option_row *option, const char *value, void *plac
 		return err_set(err, ERR_USAGE,
 			       "option '--%s': '%s' is an option, not a name (or give ./%s)",
 			       option->name, value, value);
+	if (strstr(value, "://"))
+		return err_set(err, ERR_USAGE,
+			       "option '--%s': '%s' is an address: name a directory or file here, "
+			       "and copy it there ('hf upload')",
+			       option->name, value);
 	if (strcmp(value, "~") != 0 && strncmp(value, "~/", 2) != 0)
 		return 0;
 	return err_set(err, ERR_USAGE,
@@ -296,7 +301,7 @@ int option_append(const struct option_row *option, const char *value, void *plac
 	return 0;
 }
 
-/* Fails for "fp8" as the name of a recipe, which many users try first. */
+/* Fails for a kind of FP8 as the name of a recipe, which many users try first. */
 static int all_are_fp8(const struct option_row *option, const char *value, struct err *err)
 {
 	struct buf list = { 0 };
@@ -312,27 +317,45 @@ static int all_are_fp8(const struct option_row *option, const char *value, struc
 	return -1;
 }
 
+static int other_than_fp8(const struct option_row *option, const char *value, struct err *err)
+{
+	return err_set(err, ERR_USAGE,
+		       "option '--%s': '%s' is not FP8, which is all that fp8conv writes: use %s",
+		       option->name, value, peer_tool(value));
+}
+
 int option_recipe(const struct option_row *option, const char *value, void *place, struct err *err)
 {
-	const char *peer = peer_word(PEER_RECIPE, value), *tool = peer_tool(value);
+	const char *peer = peer_word(PEER_RECIPE, value);
 	const char **name = place;
 
 	*name = peer ? peer : value;
-	if (!strcasecmp(value, "fp8") || !strcasecmp(value, "e4m3") ||
-	    !strcasecmp(value, "fp8_e4m3"))
-		return all_are_fp8(option, value, err);
 	for (size_t i = 0; recipes[i]; i++)
 		if (!strcasecmp(recipes[i]->name, *name)) {
 			*name = recipes[i]->name;
 			return 0;
 		}
-	if (tool)
-		return err_set(err, ERR_USAGE,
-			       "option '--%s': '%s' is not FP8, which is all that fp8conv writes: "
-			       "use %s",
-			       option->name, value, tool);
+	if (peer_tool(value))
+		return other_than_fp8(option, value, err);
+	if (strcasestr(value, "fp8") || strcasestr(value, "float8") || strcasestr(value, "e4m3"))
+		return all_are_fp8(option, value, err);
 	recipe_find(value, err);
 	return err_wrap(err, "option '--%s'", option->name);
+}
+
+int option_format(const struct option_row *option, const char *value, void *place, struct err *err)
+{
+	const char *peer = peer_word(PEER_FORMAT, value);
+
+	*(const char **)place = peer ? peer : value;
+	if (peer_tool(value))
+		return other_than_fp8(option, value, err);
+	for (int i = ENGINE_VLLM; i < N_ENGINES; i++)
+		if (!strcasecmp(engine_name((enum engine)i), value))
+			return err_set(err, ERR_USAGE,
+				       "option '--%s': '%s' is an engine: give --target %s",
+				       option->name, value, engine_name((enum engine)i));
+	return 0;
 }
 
 int option_target(const struct option_row *option, const char *value, void *place, struct err *err)

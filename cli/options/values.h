@@ -24,6 +24,7 @@ option_reader option_large;	  /* int: from 1 to a billion */
 option_reader option_positive;	  /* double: a finite number above 0 */
 option_reader option_append;	  /* struct option_list: appends a text */
 option_reader option_recipe;	  /* const char *: the name of an existing recipe */
+option_reader option_format;	  /* const char *: a format, existing or not; no engine */
 option_reader option_target;	  /* const char *: the name of an engine */
 option_reader option_append_rule; /* struct option_rules: appends RE=RECIPE or RE=skip */
 /* uint64_t: bytes, at least 1: "4096", "64K", "512M", "2G", "2GB", "2GiB" (all binary). */

@@ -101,7 +101,10 @@ int index_read(struct weight_index *index, struct json_text text, const char *pa
 	if (json_find(text, "weight_map", &walk.text, err))
 		return err_wrap(err, "index '%s'", path);
 	if (!walk.text.len)
-		return err_set(err, ERR_INPUT, "index '%s' has no weight_map", path);
+		return err_set(
+			err, ERR_INPUT,
+			"'%s' has no weight_map, as an index of a model has: give its directory",
+			path);
 	walk.base = (size_t)(walk.text.data - text.data);
 	if (read_entries(index, &walk, path, err))
 		goto out;

@@ -150,6 +150,13 @@ for output in '' '~'; do
 	"$FP8CONV" quantize "$SAMPLES/tiny-llama" -o "$output" 2>said && echo "-o '$output' is taken"
 	cut -c 1-48 said
 done
+fails 2 "${q}option '--recipe': 'fbgemm_fp8' is not a recipe (every recipe makes FP8): *" quantize in -o out --recipe fbgemm_fp8
+fails 2 "${q}option '--format': 'VLLM' is an engine: give --target vllm" quantize in -o out --format VLLM
+fails 2 "${q}option '--format': 'gguf' is not FP8, *" quantize in -o out --format gguf
+"$FP8CONV" quantize "$SAMPLES/tiny-llama" -nq --format Compressed_Tensors | grep -q '^format  *compressed-tensors$' || echo "no format"
+fails 2 " eval: unknown option '--base' (did you mean '--source'?)" eval out --base in
+fails 2 "${q}option '--output': 'hf://ORG/out' is an address: *" quantize in -o hf://ORG/out
+fails 3 "${q}'$SAMPLES/tiny-llama/tokenizer.json' has no weight_map, *" quantize "$SAMPLES/tiny-llama/tokenizer.json" -o new
 fails 2 "${q}option '--output': '--json' is an option, not a name (or give ./--json)" quantize in -o --json
 #1> fp8conv quantize: option '--output' is empty: gi
 #1> fp8conv quantize: option '--output': '~' would b
