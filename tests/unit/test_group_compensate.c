@@ -55,6 +55,23 @@ static char *data_new(const char *name, int n, int least, int more)
 	return path;
 }
 
+/* Files that note the progress of rounding whenever one is closed. */
+static struct {
+	struct io io;
+	const struct progress *progress;
+	uint64_t done, total;
+} watched;
+
+static int watched_close(const struct io *io, int fd)
+{
+	(void)io;
+	if (watched.progress && atomic_load(&watched.progress->phase) == PROGRESS_ROUND) {
+		watched.done = atomic_load(&watched.progress->done);
+		watched.total = atomic_load(&watched.progress->total);
+	}
+	return io_system.close(&io_system, fd);
+}
+
 static struct quantize_params params_of(const char *model, const char *const *data, size_t n_data)
 {
 	struct err err;
@@ -82,6 +99,8 @@ static void *rank_run(void *context)
 	struct plan plan;
 	int rc;
 
+	if (run->params.convert.io == &watched.io)
+		watched.progress = &progress;
 	run->params.convert.group = rank->group;
 	rc = quantize_plan_make(&plan, &run->params, &progress, &run->err);
 	run->rc = group_settle(rank->group, rc, &run->err);
@@ -187,6 +206,28 @@ static void ranks_write_the_bytes_of_one_process(void **state)
 		params.recipe = n_data == 1 ? "current" : "mxfp8";
 		compare(params, false);
 	}
+}
+
+/* What runs is what was planned, in layers and at the head, with candidates and without. */
+static void progress_ends_at_its_total(void **state)
+{
+	const char *const data[] = { files.a };
+	const char *const models[] = { MOE, DENSE };
+
+	(void)state;
+	watched.io = io_system;
+	watched.io.close = watched_close;
+	for (int i = 0; i < 4; i++) {
+		struct quantize_params params = params_of(models[i / 2], data, 1);
+
+		params.convert.io = &watched.io;
+		params.compensate.shrink = i % 2 ? 0.5f : -1;
+		watched.total = 0;
+		run_one(params);
+		assert_true(watched.total > 0);
+		assert_int_equal(watched.done, watched.total);
+	}
+	watched.progress = NULL;
 }
 
 /* A rank that has memory for one group at a time decides for all how many groups a turn has, and
@@ -361,6 +402,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ranks_write_the_bytes_of_one_process),
+		cmocka_unit_test(progress_ends_at_its_total),
 		cmocka_unit_test(the_least_memory_decides),
 		cmocka_unit_test(a_rank_holds_its_own_sequences),
 		cmocka_unit_test(the_failure_of_a_rank_is_that_of_all),
