@@ -59,7 +59,7 @@ def page_commands(page):
             yield line[2:].replace("\\-", "-").replace("\\e", "\\").replace("\\(aq", "'")
 
 
-def readme_commands(text):
+def markdown_commands(text):
     inside = False
     for line in text.splitlines():
         if line.startswith("```"):
@@ -142,13 +142,15 @@ def check_links(page):
             wrong.append(f"{link} has more than 150 kB")
 
 
-def run_readme(readme):
+def run_markdown(page):
+    """The commands of a page, in one folder, in their order."""
     makefile = "".join((TOP / name).read_text() for name in MAKEFILES)
     folder = folder_for_commands()
     (folder / "MODEL").symlink_to(MODEL)
-    check_release(readme.read_text(), folder)
-    run("fp8conv quantize MODEL -o OUT --target vllm", "README.md", folder)
-    for line in readme_commands(readme.read_text()):
+    if page.name == "README.md":
+        check_release(page.read_text(), folder)
+        run("fp8conv quantize MODEL -o OUT --target vllm", page.name, folder)
+    for line in markdown_commands(page.read_text()):
         if line.split()[0] in ("git", "make", "sudo", "apt-get", "vllm"):
             check_setup(line, makefile)
             continue
@@ -156,7 +158,7 @@ def run_readme(readme):
             shutil.rmtree(folder / "OUT", ignore_errors=True)
         if "calibrate" in line:
             (folder / "stats.amax").unlink(missing_ok=True)
-        run(line, "README.md", folder)
+        run(line, page.name, folder)
     shutil.rmtree(folder)
 
 
@@ -167,7 +169,8 @@ def main():
     for page in sorted((TOP / "man").glob("*.[157]")):
         run_page(page)
     if (TOP / "README.md").exists():
-        run_readme(TOP / "README.md")
+        run_markdown(TOP / "README.md")
+        run_markdown(TOP / "skills/fp8conv/SKILL.md")
         check_console(TOP / "README.md")
         for page in (TOP / "README.md", TOP / "docs/cookbook.md", TOP / "examples/README.md", TOP / "bench/README.md"):
             check_links(page)
