@@ -81,7 +81,7 @@ fails 2 "${q}option '--recipe': unknown recipe 'blokwise' (did you mean 'blockwi
 fails 2 "${q}option '--recipe': 'int4' is not FP8, which is all that fp8conv writes: use llm-compressor" quantize in -o out --recipe int4
 fails 2 "${q}option '--tensor': unknown recipe 'mxfp' (did you mean 'mxfp8'?)" quantize in -o out --tensor 'a=b=mxfp'
 fails 2 "${q}unknown format 'compresed-tensors' (did you mean 'compressed-tensors'?)" quantize in -o out --format compresed-tensors
-fails 2 "${q}unknown format 'gguf' (see 'fp8conv formats')" quantize in -o out --format gguf
+fails 2 "${q}option '--format': 'gguf' is not FP8, *" quantize in -o out --format gguf
 fails 2 "${q}unknown backend 'avx1024' (see 'fp8conv version')" quantize in -o out --backend avx1024
 for option in --recipe=delayed '--tensor=x=delayed'; do
 	fails 2 "${q}recipe 'delayed' needs an amax history: run 'fp8conv calibrate MODEL --data FILE -o stats.amax' and give \
