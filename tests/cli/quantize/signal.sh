@@ -18,7 +18,7 @@ for signal in TERM:143 HUP:129; do
 	env --default-signal=HUP,TERM "$FP8CONV" quantize - -o out.safetensors <pipe 2>err &
 	job=$!
 	# It reads: what has come so far is in a file without a name.
-	until ls -l /proc/$job/fd 2>/dev/null | grep -q "$TMPDIR/"; do sleep 0.1; done
+	until ls -l /proc/$job/fd 2>/dev/null | grep -q "$TMPDIR/" || ! kill -0 $job 2>/dev/null; do sleep 0.1; done
 	kill -"${signal%:*}" $job
 	wait $job
 	[ $? -eq "${signal#*:}" ] || echo "${signal%:*}: not ${signal#*:}"
