@@ -75,3 +75,9 @@ gpu-bundle: deps
 	@$(MAKE) --no-print-directory gpu-targets CUDA=1 BUILD=$(BUILD)/gpu
 	@BUILD=$(BUILD)/gpu PARITY="$(PARITY)" CC="$(CC)" OUTPUT=$(BUILD)/fp8conv-gpu.tar \
 		sh packaging/gpu_bundle.sh
+
+## make site         README.md, what it links, and the manual as HTML in $(BUILD)/site
+.PHONY: site
+site:
+	@$(MAKE) --no-print-directory deps EXTRA=cmark-gfm
+	python3 packaging/site.py $(BUILD)/site
