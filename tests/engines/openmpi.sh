@@ -28,7 +28,7 @@ for n in 2 4; do
 	shared "openmpi/mpi.$n" --batch 3 --fp8-forward --recipe delayed --ragged -- ranks "$n"
 done
 
-# `eval` prints what one process prints, but for its time and memory.
+# `eval` prints what one process prints, but for its time and memory; it goes on from what one process kept, and keeps that.
 evaluated() {
 	python3 -c 'import json, sys
 told = json.load(sys.stdin)
@@ -39,11 +39,20 @@ for options in "" "--source model" "--source model --by-layer"; do
 	# shellcheck disable=SC2086
 	fp8conv eval wanted --data calibration.jsonl --threads 1 --json --quiet $options | evaluated >openmpi/eval.one
 	grep -q '"perplexity"' openmpi/eval.one || fail "one process failed"
+	rm -f openmpi/kept.*
+	# shellcheck disable=SC2086
+	fp8conv eval wanted --data calibration.jsonl --threads 1 --json --quiet $options --resume openmpi/kept.one >/dev/null
 	for n in 2 4; do
 		# shellcheck disable=SC2086
 		ranks "$n" fp8conv-mpi eval wanted --data calibration.jsonl --threads 1 --json --quiet --ranks mpi $options |
 			evaluated >openmpi/eval.mpi
 		diff openmpi/eval.one openmpi/eval.mpi || fail "eval $options by $n ranks differs from one process"
+		# shellcheck disable=SC2086
+		fp8conv eval wanted --data calibration.jsonl --passes 3 --quiet $options --resume "openmpi/kept.$n" >/dev/null
+		# shellcheck disable=SC2086
+		ranks "$n" fp8conv-mpi eval wanted --data calibration.jsonl --threads 1 --json --quiet --ranks mpi $options \
+			--resume "openmpi/kept.$n" | evaluated | diff openmpi/eval.one - || fail "eval $options --resume by $n ranks differs"
+		cmp openmpi/kept.one "openmpi/kept.$n" || fail "eval $options by $n ranks keeps other numbers"
 	done
 done
 
