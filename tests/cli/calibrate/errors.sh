@@ -16,8 +16,8 @@ fails 2 "${c}option '--data' is missing: *" calibrate "$model" -o s.amax
 fails 2 "${c}option '--output' is missing: *" calibrate "$model" --data short.txt
 fails 2 "${c}option '--activations' is gone: record the amaxes while torch runs the model, as fp8conv-python(7) shows" \
 	calibrate "$model" --activations dumps -o s.amax
-fails 2 "${c}option '--precision': 'fp32' is not one of bf16, f32 (did you mean 'f32'?)" \
-	calibrate "$model" --data short.txt -o s.amax --precision fp32
+fails 2 "${c}option '--precision': 'fp16' is not one of bf16, f32" \
+	calibrate "$model" --data short.txt -o s.amax --precision fp16
 fails 2 "${c}option '--devices': '0,x' is not a list of devices (numbers below 64, such as 0,1,3, or all)" \
 	calibrate "$model" --data short.txt -o s.amax --devices 0,x
 fails 2 "${c}option '--devices': duplicate device 1: give each one once" \
