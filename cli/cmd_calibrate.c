@@ -27,7 +27,7 @@
 
 struct settings {
 	struct calibrate_params params; /* completed by run() */
-	struct option_list data, include, exclude;
+	struct texts data;
 	struct run_settings run;
 	int rank[2]; /* of [1]; 0: one process, or RANKS_MPI */
 	struct ranks ranks;
@@ -78,10 +78,10 @@ static const struct option_row options[] = {
 	  "Scales for --fp8-forward: powers of two, or any float", option_text,
 	  PLACE(params.fp8.scale_fmt) },
 	{ SECTION_TENSORS, "include", 0, "RE", "Use FP8 only for matching tensors", option_append,
-	  PLACE(include) },
+	  PLACE(params.fp8.select.include) },
 	{ SECTION_TENSORS, "exclude", 0, "RE", "Keep matching tensors in high precision",
 	  option_append,
-	  PLACE(exclude) },
+	  PLACE(params.fp8.select.exclude) },
 	{ SECTION_TENSORS, "ragged", 0, NULL,
 	  "Allow partial blocks at the edges", option_flag,
 	  PLACE(params.fp8.select.ragged) },
@@ -188,13 +188,9 @@ static int prepare(struct settings *settings, struct err *err)
 
 	params->rank = settings->rank[0];
 	params->n_ranks = settings->rank[1];
-	params->data = settings->data.texts;
+	params->data = settings->data.list;
 	params->n_data = settings->data.n;
 	params->stop = signals_watch();
-	params->fp8.select.include = settings->include.texts;
-	params->fp8.select.n_include = settings->include.n;
-	params->fp8.select.exclude = settings->exclude.texts;
-	params->fp8.select.n_exclude = settings->exclude.n;
 	if (!params->data)
 		return err_set(err, ERR_USAGE,
 			       "option '--data' is missing: give text or token ids to run the "
@@ -244,9 +240,9 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 	rc = rc ? rc : check_and_run(&settings, err);
 	rc = ranks_end(&settings.ranks, rc, err);
 	model_io_close(&settings.model);
-	free(settings.data.texts);
-	free(settings.include.texts);
-	free(settings.exclude.texts);
+	free(settings.data.list);
+	free(settings.params.fp8.select.include.list);
+	free(settings.params.fp8.select.exclude.list);
 	return rc < 0 ? -1 : 0;
 }
 

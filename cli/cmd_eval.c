@@ -22,7 +22,7 @@
 
 struct settings {
 	struct eval_params params; /* completed by run() */
-	struct option_list data;
+	struct texts data;
 	struct run_settings run;
 	struct ranks ranks;
 	struct model_io model;
@@ -172,7 +172,7 @@ static int prepare(struct settings *settings, struct err *err)
 {
 	struct eval_params *params = &settings->params;
 
-	params->data = settings->data.texts;
+	params->data = settings->data.list;
 	params->n_data = settings->data.n;
 	params->stop = signals_watch();
 	if (!params->n_data)
@@ -213,7 +213,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 	}
 	rc = ranks_end(&settings.ranks, rc, err);
 	model_io_close(&settings.model);
-	free(settings.data.texts);
+	free(settings.data.list);
 	return rc;
 }
 

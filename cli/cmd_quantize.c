@@ -20,10 +20,7 @@
 struct settings {
 	struct convert_settings convert;
 	struct quantize_params params; /* completed by make_plan() */
-	struct selection_settings selection;
-	int on_nonfinite; /* enum on_nonfinite, in the order of the option's values */
-	int rounding;	  /* enum rounding, in that order too */
-	struct option_list data;
+	struct texts data;
 };
 
 #define PLACE(member) offsetof(struct settings, member)
@@ -105,12 +102,12 @@ static const struct option_row options[] = {
 	{ SECTION_NUMBERS, "on-nonfinite", 0, "error|saturate|skip",
 	  "Tensors with NaN or inf: refuse (default), saturate, or keep the tensor in high "
 	  "precision",
-	  option_choice, PLACE(on_nonfinite) },
+	  option_choice, PLACE(convert.params.on_nonfinite) },
 
 	{ SECTION_NUMBERS, "rounding", 0, ROUNDING_WORDS,
 	  "Round to the nearest code (default), or so that errors compensate each other on "
 	  "--data",
-	  option_choice, PLACE(rounding) },
+	  option_choice, PLACE(params.rounding) },
 	{ SECTION_NUMBERS, "shrink", 0, "auto|R",
 	  "Shrink the Hessian toward its diagonal: 0 not at all, 1 rounds to nearest (default "
 	  "auto: try 0.3, 0.6 and 0.8)",
@@ -153,8 +150,7 @@ static int finish_rounding(struct settings *settings, struct err *err)
 			    : settings->convert.mpi ? "ranks"
 						    : NULL;
 
-	settings->params.rounding = (enum rounding)settings->rounding;
-	params->data = settings->data.texts;
+	params->data = settings->data.list;
 	params->n_data = settings->data.n;
 	if (settings->params.rounding == ROUNDING_NEAREST)
 		return given ? err_set(err, ERR_USAGE,
@@ -177,8 +173,6 @@ static int make_plan(struct plan *plan, void *place, struct progress *progress, 
 
 	if (finish_rounding(settings, err))
 		return -1;
-	selection_settings_take(&settings->selection, &settings->params);
-	settings->convert.params.on_nonfinite = (enum on_nonfinite)settings->on_nonfinite;
 	settings->params.convert = settings->convert.params;
 	settings->params.skip_nonfinite = execute_skip_nonfinite;
 	return quantize_plan_make(plan, &settings->params, progress, err);
@@ -186,8 +180,8 @@ static int make_plan(struct plan *plan, void *place, struct progress *progress, 
 
 static void settings_release(struct settings *settings)
 {
-	selection_settings_release(&settings->selection);
-	free(settings->data.texts);
+	select_options_release(&settings->params.select);
+	free(settings->data.list);
 }
 
 int quantize_plan_words(struct plan *plan, struct convert_params *params, int argc, char **argv,
@@ -224,7 +218,7 @@ const struct command command_quantize = {
 	.group = GROUP_CONVERT,
 	.options = options,
 	.shared = { CONVERT_OUTPUT,
-		    { selection_options, PLACE(selection) },
+		    { selection_options, PLACE(params) },
 		    { list_options, 0 },
 		    CONVERT_SHARED,
 		    { tuning_options, PLACE(params.tuning) } },

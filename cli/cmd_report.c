@@ -25,7 +25,7 @@ struct settings {
 	const char *path;
 	struct report_params params; /* completed by run() */
 	const char *quantized_by;
-	struct option_list lm_eval, lm_eval_source;
+	struct texts lm_eval, lm_eval_source;
 	struct run_settings run;
 	uint64_t max_memory; /* of run, without what is read ahead */
 	bool dry_run;
@@ -201,7 +201,7 @@ static void tell(const struct report_state *job)
 					  .source = settings->params.source,
 					  .output = settings->params.output,
 					  .eval = settings->params.eval,
-					  .lm_eval = settings->lm_eval.n ? *settings->lm_eval.texts
+					  .lm_eval = settings->lm_eval.n ? *settings->lm_eval.list
 									 : NULL,
 					  .report = &job->report,
 					  .counts = report_count(&job->summary),
@@ -247,7 +247,7 @@ static int check_settings(struct settings *settings, struct err *err)
 			       "'%s'",
 			       settings->path);
 	settings->params.benchmarks =
-		(struct benchmark_paths){ settings->lm_eval.texts, settings->lm_eval_source.texts,
+		(struct benchmark_paths){ settings->lm_eval.list, settings->lm_eval_source.list,
 					  settings->lm_eval.n, settings->lm_eval_source.n };
 	settings->params.n_threads = run_threads(&settings->run);
 	return check_output(settings->params.output, err);
@@ -288,8 +288,8 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 
 	if (!rc)
 		rc = check_and_report(&settings, err);
-	free(settings.lm_eval.texts);
-	free(settings.lm_eval_source.texts);
+	free(settings.lm_eval.list);
+	free(settings.lm_eval_source.list);
 	return rc < 0 ? -1 : 0;
 }
 

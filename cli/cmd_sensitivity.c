@@ -35,8 +35,7 @@ struct recipe_names {
 
 struct settings {
 	struct sensitivity_params params; /* completed by prepare() */
-	struct option_list data;
-	struct selection_settings selection;
+	struct texts data;
 	struct recipe_names recipes, as;
 	struct choice_params choice; /* table, budget, max_kld; completed by choose() */
 	struct run_settings run;
@@ -236,11 +235,10 @@ static void complete(struct settings *settings)
 	params->recipes = settings->recipes.names;
 	params->n_recipes = settings->recipes.n;
 	params->by_expert = settings->by;
-	params->data = settings->data.texts;
+	params->data = settings->data.list;
 	params->n_data = settings->data.n;
 	params->max_memory = model_io_rest(&settings->model, settings->run.max_memory);
 	params->n_threads = run_threads(&settings->run);
-	selection_settings_take(&settings->selection, quantize);
 	quantize->convert.backend = params->backend;
 	quantize->convert.n_threads = params->n_threads;
 }
@@ -291,7 +289,7 @@ static int check_and_run(struct settings *settings, struct err *err)
 static int check_choice(const struct settings *settings, struct err *err)
 {
 	const struct choice_params *choice = &settings->choice;
-	const struct selection_settings *selection = &settings->selection;
+	const struct select_options *select = &settings->params.quantize.select;
 	const char *alone = choice->budget > 0	  ? "--budget"
 			    : choice->max_kld > 0 ? "--max-kld"
 			    : settings->as.n	  ? "--as"
@@ -300,9 +298,9 @@ static int check_choice(const struct settings *settings, struct err *err)
 				: settings->params.quantize.format	     ? "--format"
 				: settings->params.quantize.target	     ? "--target"
 				: settings->params.quantize.calibration.path ? "--calibration"
-				: selection->include.n			     ? "--include"
-				: selection->exclude.n			     ? "--exclude"
-				: selection->rules.n			     ? "--tensor"
+				: select->include.n			     ? "--include"
+				: select->exclude.n			     ? "--exclude"
+				: select->rules.n			     ? "--tensor"
 									     : NULL;
 
 	if (!choice->table)
@@ -384,8 +382,8 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 	}
 	rc = ranks_end(&settings.ranks, rc, err);
 	model_io_close(&settings.model);
-	selection_settings_release(&settings.selection);
-	free(settings.data.texts);
+	select_options_release(&settings.params.quantize.select);
+	free(settings.data.list);
 	return rc;
 }
 
@@ -399,7 +397,7 @@ const struct command command_sensitivity = {
 	.group = GROUP_CALIBRATE,
 	.options = options,
 	.shared = { { tuning_options, PLACE(params.quantize.tuning) },
-		    { selection_options, PLACE(selection) },
+		    { selection_options, PLACE(params.quantize) },
 		    { report_options, PLACE(run) },
 		    { run_options, PLACE(run) } },
 	.argument = &argument,

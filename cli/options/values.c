@@ -293,11 +293,11 @@ int option_flag(const struct option_row *option, const char *value, void *place,
 
 int option_append(const struct option_row *option, const char *value, void *place, struct err *err)
 {
-	struct option_list *list = place;
+	struct texts *texts = place;
 
 	(void)option, (void)err;
-	ARRAY_GROW(list->texts, list->n);
-	list->texts[list->n++] = value;
+	ARRAY_GROW(texts->list, texts->n);
+	texts->list[texts->n++] = value;
 	return 0;
 }
 
@@ -375,7 +375,7 @@ int option_target(const struct option_row *option, const char *value, void *plac
 int option_append_rule(const struct option_row *option, const char *value, void *place,
 		       struct err *err)
 {
-	struct option_rules *list = place;
+	struct select_rules *rules = place;
 	const char *equals = strrchr(value, '=');
 	struct select_rule rule = { 0 };
 	const char *recipe;
@@ -389,8 +389,8 @@ int option_append_rule(const struct option_row *option, const char *value, void 
 		rule.recipe = recipe_find(recipe, err);
 	}
 	rule.pattern = xstrndup(value, (size_t)(equals - value));
-	ARRAY_GROW(list->rules, list->n);
-	list->rules[list->n++] = rule;
+	ARRAY_GROW(rules->list, rules->n);
+	rules->list[rules->n++] = rule;
 	return 0;
 }
 

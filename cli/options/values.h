@@ -11,8 +11,6 @@
 
 #include "cli/options/option.h"
 
-struct select_rule;
-
 /* Each comment gives the type of *place, and the result. */
 option_reader option_text;	  /* const char *: the text; one of "a|b|c" if arg lists them */
 option_reader option_output;	  /* const char *: the path to write */
@@ -22,11 +20,11 @@ option_reader option_flag;	  /* bool: true */
 option_reader option_count;	  /* int: from 1 to 1024 */
 option_reader option_large;	  /* int: from 1 to a billion */
 option_reader option_positive;	  /* double: a finite number above 0 */
-option_reader option_append;	  /* struct option_list: appends a text */
+option_reader option_append;	  /* struct texts: appends a text, which belongs to argv */
 option_reader option_recipe;	  /* const char *: the name of an existing recipe */
 option_reader option_format;	  /* const char *: a format, existing or not; no engine */
 option_reader option_target;	  /* const char *: the name of an engine */
-option_reader option_append_rule; /* struct option_rules: appends RE=RECIPE or RE=skip */
+option_reader option_append_rule; /* struct select_rules: appends RE=RECIPE or RE=skip */
 /* uint64_t: bytes, at least 1: "4096", "64K", "512M", "2G", "2GB", "2GiB" (all binary). */
 option_reader option_size;
 /* The same, but decimal, as Hugging Face reads them, unless the unit ends in "iB". */
@@ -43,19 +41,6 @@ struct device_list {
 
 /* struct device_list: "all", or different numbers below MAX_DEVICES with commas between them. */
 option_reader option_devices;
-
-/* The values of an option that may be repeated, in order.  The texts belong to argv; the caller
- * frees the list. */
-struct option_list {
-	const char **texts;
-	size_t n;
-};
-
-/* The same for rules; the caller also frees their patterns. */
-struct option_rules {
-	struct select_rule *rules;
-	size_t n;
-};
 
 /* Reads decimal digits; *end becomes the text after them.  Returns false if there are none, or more
  * than 64 bits. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Comparisons of texts.
+ * Comparisons of texts, and lists of them.
  */
 #ifndef FP8CONV_BASE_TEXT_H
 #define FP8CONV_BASE_TEXT_H
@@ -8,6 +8,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
+
+/* Texts of somebody else.  A zeroed list is empty; list is freed by free(). */
+struct texts {
+	const char **list;
+	size_t n;
+};
 
 /* Do the first n bytes of a text end so? */
 static inline bool text_n_ends(const char *text, size_t n, const char *end)

@@ -30,13 +30,13 @@ static int check_history(const struct recipe *recipe, const struct quantize_para
 /* Returns the i-th recipe that rules and the list of tensors ask for; NULL: to keep tensors. */
 static const struct recipe *asked_recipe(const struct select_options *select, size_t i)
 {
-	return i < select->n_rules ? select->rules[i].recipe
-				   : select->named->lines[i - select->n_rules].recipe;
+	return i < select->rules.n ? select->rules.list[i].recipe
+				   : select->named->lines[i - select->rules.n].recipe;
 }
 
 static size_t n_asked(const struct select_options *select)
 {
-	return select->n_rules + (select->named ? select->named->names.n : 0);
+	return select->rules.n + (select->named ? select->named->names.n : 0);
 }
 
 /* ERR_USAGE for a calibration without any effect. */

@@ -21,35 +21,29 @@ static const char passed[] = "in 4 bits, as in the source";
 struct recorded_options {
 	struct select_options select;
 	struct profile profile;
-	const char **include, **exclude;
-	struct select_rule *rules;
 };
 
-/* Returns the texts of a list; *n becomes their number. */
-static const char **texts_of(const json_t *list, size_t *n)
+static void take_texts(struct texts *texts, const json_t *list)
 {
-	const char **texts = xcalloc(json_array_size(list), sizeof *texts);
 	const json_t *item;
 	size_t i;
 
-	*n = 0;
+	texts->list = xcalloc(json_array_size(list), sizeof *texts->list);
 	json_array_foreach(list, i, item)
 	{
 		if (json_string_value(item))
-			texts[(*n)++] = json_string_value(item);
+			texts->list[texts->n++] = json_string_value(item);
 	}
-	return texts;
 }
 
 /* Takes rules "RE=RECIPE" and "RE=skip". */
-static void take_rules(struct recorded_options *recorded, const json_t *list, struct arena *texts)
+static void take_rules(struct select_rules *rules, const json_t *list, struct arena *texts)
 {
-	struct select_options *select = &recorded->select;
 	struct err ignored;
 	const json_t *item;
 	size_t i;
 
-	recorded->rules = xcalloc(json_array_size(list), sizeof *recorded->rules);
+	rules->list = xcalloc(json_array_size(list), sizeof *rules->list);
 	json_array_foreach(list, i, item)
 	{
 		const char *text = json_string_value(item);
@@ -57,14 +51,13 @@ static void take_rules(struct recorded_options *recorded, const json_t *list, st
 
 		if (!equals)
 			continue;
-		recorded->rules[select->n_rules++] = (struct select_rule){
+		rules->list[rules->n++] = (struct select_rule){
 			.pattern = arena_text(texts, text, (size_t)(equals - text)),
 			.recipe = strcmp(equals + 1, "skip") != 0
 					  ? recipe_find(equals + 1, &ignored)
 					  : NULL,
 		};
 	}
-	select->rules = recorded->rules;
 }
 
 static void take_options(struct recorded_options *recorded, const json_t *options,
@@ -73,11 +66,9 @@ static void take_options(struct recorded_options *recorded, const json_t *option
 	struct select_options *select = &recorded->select;
 	struct err ignored;
 
-	recorded->include = texts_of(json_object_get(options, "include"), &select->n_include);
-	recorded->exclude = texts_of(json_object_get(options, "exclude"), &select->n_exclude);
-	select->include = recorded->include;
-	select->exclude = recorded->exclude;
-	take_rules(recorded, json_object_get(options, "tensor"), texts);
+	take_texts(&select->include, json_object_get(options, "include"));
+	take_texts(&select->exclude, json_object_get(options, "exclude"));
+	take_rules(&select->rules, json_object_get(options, "tensor"), texts);
 	select->ragged = json_is_true(json_object_get(options, "ragged"));
 	if (engine_find(json_member_text(options, "target"), &select->target, &ignored))
 		select->target = ENGINE_ANY;
@@ -104,9 +95,9 @@ static void take_profile(struct recorded_options *recorded, const struct checkpo
 static void recorded_release(struct recorded_options *recorded)
 {
 	profile_release(&recorded->profile);
-	free(recorded->include);
-	free(recorded->exclude);
-	free(recorded->rules);
+	free(recorded->select.include.list);
+	free(recorded->select.exclude.list);
+	free(recorded->select.rules.list);
 }
 
 /* --- reasons --- */

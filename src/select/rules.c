@@ -13,66 +13,65 @@
 #include "select/skip_list.h"
 #include "select/steps.h"
 
-struct patterns {
-	size_t n_rules, n_include, n_exclude;
-	struct pattern *rules, *include, *exclude;
+struct pattern_list {
+	struct pattern *list;
+	size_t n;
 };
 
-static int compile(struct pattern **patterns, size_t *n_done, const char *option,
-		   const char *const *texts, size_t n, struct err *err)
+struct patterns {
+	struct pattern_list rules, include, exclude;
+};
+
+static int compile(struct pattern_list *patterns, const char *option, const char *text,
+		   struct err *err)
 {
-	*patterns = xcalloc(n, sizeof **patterns);
-	for (; *n_done < n; ++*n_done)
-		if (pattern_compile(&(*patterns)[*n_done], option, texts[*n_done], err))
-			return -1;
+	ARRAY_GROW(patterns->list, patterns->n);
+	if (pattern_compile(&patterns->list[patterns->n], option, text, err))
+		return -1;
+	patterns->n++;
 	return 0;
 }
 
 static int patterns_compile(struct patterns *patterns, const struct select_options *options,
 			    struct err *err)
 {
-	const char **texts = xcalloc(options->n_rules, sizeof *texts);
-	int rc;
+	int rc = 0;
 
-	for (size_t i = 0; i < options->n_rules; i++)
-		texts[i] = options->rules[i].pattern;
-	rc = compile(&patterns->rules, &patterns->n_rules, "--tensor", texts, options->n_rules,
-		     err);
-	free(texts);
-	if (rc || compile(&patterns->include, &patterns->n_include, "--include", options->include,
-			  options->n_include, err))
-		return -1;
-	return compile(&patterns->exclude, &patterns->n_exclude, "--exclude", options->exclude,
-		       options->n_exclude, err);
+	for (size_t i = 0; i < options->rules.n && !rc; i++)
+		rc = compile(&patterns->rules, "--tensor", options->rules.list[i].pattern, err);
+	for (size_t i = 0; i < options->include.n && !rc; i++)
+		rc = compile(&patterns->include, "--include", options->include.list[i], err);
+	for (size_t i = 0; i < options->exclude.n && !rc; i++)
+		rc = compile(&patterns->exclude, "--exclude", options->exclude.list[i], err);
+	return rc;
 }
 
-static void release_all(struct pattern *patterns, size_t n)
+static void release_all(struct pattern_list *patterns)
 {
-	for (size_t i = 0; i < n; i++)
-		pattern_release(&patterns[i]);
-	free(patterns);
+	for (size_t i = 0; i < patterns->n; i++)
+		pattern_release(&patterns->list[i]);
+	free(patterns->list);
 }
 
 static void patterns_release(struct patterns *patterns)
 {
-	release_all(patterns->rules, patterns->n_rules);
-	release_all(patterns->include, patterns->n_include);
-	release_all(patterns->exclude, patterns->n_exclude);
+	release_all(&patterns->rules);
+	release_all(&patterns->include);
+	release_all(&patterns->exclude);
 }
 
-/* Finds the last of n patterns that matches; *which is NONE if none does. */
-static int match_last(const struct pattern *patterns, size_t n, const char *name, size_t *which,
+/* Finds the last pattern that matches; *which is NONE if none does. */
+static int match_last(const struct pattern_list *patterns, const char *name, size_t *which,
 		      struct err *err)
 {
 	bool matches = false;
 
-	for (*which = NONE; n-- > 0;) {
-		if (pattern_match(&patterns[n], name, &matches, err))
+	*which = NONE;
+	for (size_t n = patterns->n; n-- > 0 && *which == NONE;) {
+		if (pattern_match(&patterns->list[n], name, &matches, err))
 			return -1;
-		if (matches) {
+		if (matches)
 			*which = n;
-			return 0;
-		}
 	}
 	return 0;
 }
@@ -174,11 +173,11 @@ static int apply_rules(struct candidate *c, const struct select_options *options
 		obey(c, options->named->lines[named].recipe, "--tensors");
 		return 0;
 	}
-	if (match_last(patterns->rules, patterns->n_rules, c->source->tensor->name, &rule, err))
+	if (match_last(&patterns->rules, c->source->tensor->name, &rule, err))
 		return -1;
 	*decided = rule != NONE;
 	if (*decided)
-		obey(c, options->rules[rule].recipe, "--tensor");
+		obey(c, options->rules.list[rule].recipe, "--tensor");
 	return 0;
 }
 
@@ -187,13 +186,13 @@ static int apply_lists(struct candidate *c, const struct patterns *patterns, str
 	const char *name = c->source->tensor->name;
 	size_t which;
 
-	if (patterns->n_include) {
-		if (match_last(patterns->include, patterns->n_include, name, &which, err))
+	if (patterns->include.n) {
+		if (match_last(&patterns->include, name, &which, err))
 			return -1;
 		if (which == NONE)
 			candidate_keep(c, NOT_INCLUDED);
 	}
-	if (match_last(patterns->exclude, patterns->n_exclude, name, &which, err))
+	if (match_last(&patterns->exclude, name, &which, err))
 		return -1;
 	if (which != NONE)
 		candidate_keep(c, "excluded");
@@ -466,13 +465,13 @@ int select_patterns(const struct select *select, struct notes *notes, struct err
 	int rc = select->options->named ? check_named(select, notes, err) : 0;
 
 	rc = rc ? rc : patterns_compile(&patterns, select->options, err);
-	for (size_t p = 0; p < patterns.n_rules && !rc; p++)
-		rc = note_pattern(select, &patterns.rules[p],
-				  select->options->rules[p].recipe != NULL, notes, err);
-	for (size_t p = 0; p < patterns.n_include && !rc; p++)
-		rc = note_pattern(select, &patterns.include[p], true, notes, err);
-	for (size_t p = 0; p < patterns.n_exclude && !rc; p++)
-		rc = note_pattern(select, &patterns.exclude[p], false, notes, err);
+	for (size_t p = 0; p < patterns.rules.n && !rc; p++)
+		rc = note_pattern(select, &patterns.rules.list[p],
+				  select->options->rules.list[p].recipe != NULL, notes, err);
+	for (size_t p = 0; p < patterns.include.n && !rc; p++)
+		rc = note_pattern(select, &patterns.include.list[p], true, notes, err);
+	for (size_t p = 0; p < patterns.exclude.n && !rc; p++)
+		rc = note_pattern(select, &patterns.exclude.list[p], false, notes, err);
 	patterns_release(&patterns);
 	return rc;
 }

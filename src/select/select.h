@@ -22,6 +22,7 @@
 #include "select/named.h"
 #include "select/profile.h"
 #include "source/unit.h"
+#include "base/text.h"
 #include "base/words.h"
 
 /* clang-format off */
@@ -91,16 +92,17 @@ struct select_rule {
 	const struct recipe *recipe; /* NULL: keep */
 };
 
+struct select_rules {
+	struct select_rule *list;
+	size_t n;
+};
+
 struct select_options {
 	const struct recipe *recipe; /* of tensors that no rule matches */
-	/* patterns; if there are any, only matching tensors are quantized */
-	const char *const *include;
-	size_t n_include;
-	const char *const *exclude; /* patterns; matching tensors are kept ("excluded") */
-	size_t n_exclude;
+	struct texts include; /* patterns; if there are any, only matching tensors are quantized */
+	struct texts exclude; /* patterns; matching tensors are kept ("excluded") */
 	/* --tensor; the last match wins, and overrides lists and roles (not shapes) */
-	const struct select_rule *rules;
-	size_t n_rules;
+	struct select_rules rules;
 	const struct named *named; /* --tensors, which comes before all of these; NULL: none */
 	bool ragged;	 /* blockwise also if a dimension is not a multiple of the block */
 	bool requantize; /* read FP8 and low-bit weights of the source through their scales */

@@ -19,8 +19,8 @@ static int check_unused(const struct fp8_params *params, struct err *err)
 	} options[] = {
 		{ "--recipe", params->recipe },
 		{ "--scale-fmt", params->scale_fmt },
-		{ "--include", params->select.n_include },
-		{ "--exclude", params->select.n_exclude },
+		{ "--include", params->select.include.n },
+		{ "--exclude", params->select.exclude.n },
 		{ "--ragged", params->select.ragged },
 	};
 
@@ -183,9 +183,9 @@ char *fp8_select_precision(const struct fp8_params *params, const char *precisio
 		buf_printf(&text, " --scale-fmt %s", params->scale_fmt);
 	if (params->select.ragged)
 		buf_puts(&text, " --ragged");
-	for (size_t i = 0; i < params->select.n_include; i++)
-		buf_printf(&text, " --include '%s'", params->select.include[i]);
-	for (size_t i = 0; i < params->select.n_exclude; i++)
-		buf_printf(&text, " --exclude '%s'", params->select.exclude[i]);
+	for (size_t i = 0; i < params->select.include.n; i++)
+		buf_printf(&text, " --include '%s'", params->select.include.list[i]);
+	for (size_t i = 0; i < params->select.exclude.n; i++)
+		buf_printf(&text, " --exclude '%s'", params->select.exclude.list[i]);
 	return text.data;
 }

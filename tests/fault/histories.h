@@ -112,16 +112,15 @@ static inline void table_halve(struct kld_table *table, const char *output)
 static int run_sensitivity(const struct io *io, const struct place *place, bool other, bool half,
 			   const atomic_int *stop, struct err *err)
 {
-	static const char *const data[] = { "ids.jsonl" }, *const include[] = {
-		"layers\\.[23]\\."
-	};
+	static const char *const data[] = { "ids.jsonl" };
+	static const char *include[] = { "layers\\.[23]\\." };
 	static const char *const names[] = { "blockwise" };
 	const struct sensitivity_params params = {
 		.quantize = { .convert = { .io = io,
 					   .input = "llama",
 					   .backend = backends[0],
 					   .n_threads = place->n_threads },
-			      .select = { .include = include, .n_include = 1 } },
+			      .select = { .include = { include, 1 } } },
 		.recipes = names,
 		.n_recipes = 1,
 		.data = data,

@@ -67,23 +67,20 @@ static void include_and_exclude_are_applied(void **state)
 {
 	(void)state;
 	selection_gives(MLP, "channelwise",
-			(struct select_options){ .exclude = LIST("^x", "mlp\\."), .n_exclude = 2 },
+			(struct select_options){ .exclude = { LIST("^x", "mlp\\."), 2 } },
 			"a.0.mlp.gate.weight: excluded\n"
 			"a.0.mlp.down_proj.weight: excluded\n"
 			"a.0.self_attn.o_proj.weight channelwise\n"
 			"lm_head.weight: lm_head\n");
-	selection_gives(
-		MLP, "channelwise",
-		(struct select_options){ .include = LIST("self_attn", "lm_head"), .n_include = 2 },
-		"a.0.mlp.gate.weight: not included\n"
-		"a.0.mlp.down_proj.weight: not included\n"
-		"a.0.self_attn.o_proj.weight channelwise\n"
-		"lm_head.weight: lm_head\n");
 	selection_gives(MLP, "channelwise",
-			(struct select_options){ .include = LIST("proj"),
-						 .n_include = 1,
-						 .exclude = LIST("o_proj"),
-						 .n_exclude = 1 },
+			(struct select_options){ .include = { LIST("self_attn", "lm_head"), 2 } },
+			"a.0.mlp.gate.weight: not included\n"
+			"a.0.mlp.down_proj.weight: not included\n"
+			"a.0.self_attn.o_proj.weight channelwise\n"
+			"lm_head.weight: lm_head\n");
+	selection_gives(MLP, "channelwise",
+			(struct select_options){ .include = { LIST("proj"), 1 },
+						 .exclude = { LIST("o_proj"), 1 } },
 			"a.0.mlp.gate.weight: not included\n"
 			"a.0.mlp.down_proj.weight channelwise\n"
 			"a.0.self_attn.o_proj.weight: excluded\n"
@@ -93,7 +90,7 @@ static void include_and_exclude_are_applied(void **state)
 /* The last rule that matches wins; rules override lists and roles, but not what a tensor is. */
 static void the_last_matching_rule_wins(void **state)
 {
-	const struct select_rule rules[] = {
+	struct select_rule rules[] = {
 		{ "proj", recipe_named("mxfp8") },
 		{ "o_proj", NULL },
 		{ "mlp\\.gate", recipe_named("current") },
@@ -105,10 +102,8 @@ static void the_last_matching_rule_wins(void **state)
 			    "model.embed_tokens.weight BF16 512 128\n"
 			    "a.0.mlp.down_proj.bias BF16 128\n",
 			"blockwise",
-			(struct select_options){ .rules = rules,
-						 .n_rules = 4,
-						 .exclude = LIST("down_proj"),
-						 .n_exclude = 1 },
+			(struct select_options){ .rules = { rules, 4 },
+						 .exclude = { LIST("down_proj"), 1 } },
 			"a.0.mlp.gate.weight current\n"
 			"a.0.mlp.down_proj.weight mxfp8\n"
 			"a.0.self_attn.o_proj.weight: skipped by --tensor\n"
@@ -120,27 +115,25 @@ static void the_last_matching_rule_wins(void **state)
 
 static void bad_patterns_are_refused(void **state)
 {
-	const struct select_rule rule = { "(", NULL };
+	struct select_rule rule = { "(", NULL };
 
 	(void)state;
 	selection_refuses(
-		MLP, "blockwise",
-		(struct select_options){ .include = LIST("ok", "a[b"), .n_include = 2 }, ERR_USAGE,
+		MLP, "blockwise", (struct select_options){ .include = { LIST("ok", "a[b"), 2 } },
+		ERR_USAGE,
 		"--include 'a[b': missing terminating ] for character class at character 4");
 	selection_refuses(
-		MLP, "blockwise", (struct select_options){ .exclude = LIST("*"), .n_exclude = 1 },
-		ERR_USAGE,
+		MLP, "blockwise", (struct select_options){ .exclude = { LIST("*"), 1 } }, ERR_USAGE,
 		"--exclude '*': quantifier does not follow a repeatable item at character 1 (a "
 		"pattern is a regular expression: '.*' matches any text)");
-	selection_refuses(MLP, "blockwise", (struct select_options){ .rules = &rule, .n_rules = 1 },
+	selection_refuses(MLP, "blockwise", (struct select_options){ .rules = { &rule, 1 } },
 			  ERR_USAGE, "--tensor '(': missing closing parenthesis at character 2");
 	selection_refuses(
 		"a.0."
 		"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 		".weight BF16 128 128\n",
 		"blockwise",
-		(struct select_options){ .exclude = LIST("(a+)+(a+)+(a+)+(a+)+(a+)+$"),
-					 .n_exclude = 1 },
+		(struct select_options){ .exclude = { LIST("(a+)+(a+)+(a+)+(a+)+(a+)+$"), 1 } },
 		ERR_USAGE,
 		"--exclude '(a+)+(a+)+(a+)+(a+)+(a+)+$' on tensor "
 		"'a.0.aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.weight': match limit "
@@ -182,8 +175,8 @@ static void a_tied_head_is_refused(void **state)
 {
 	static const char tensors[] = "h.0.o_proj.weight BF16 128 128\n"
 				      "lm_head.weight BF16 256 128\n";
-	const struct select_rule rule = { "lm_head", recipe_named("blockwise") };
-	const struct select_options options = { .rules = &rule, .n_rules = 1 };
+	struct select_rule rule = { "lm_head", recipe_named("blockwise") };
+	const struct select_options options = { .rules = { &rule, 1 } };
 
 	(void)state;
 	selection_gives_config("{}", tensors, "blockwise", options,
@@ -271,8 +264,7 @@ static void other_quantized_sources_are_refused(void **state)
 	(void)state;
 	selection_refuses_config(
 		HF_CONFIG, FP8_MODEL, "channelwise",
-		(struct select_options){
-			.requantize = true, .exclude = LIST("up_proj"), .n_exclude = 1 },
+		(struct select_options){ .requantize = true, .exclude = { LIST("up_proj"), 1 } },
 		ERR_USAGE,
 		"tensor 'a.0.up_proj.weight' is F8_E4M3 and would be kept (excluded), but "
 		"FP8 tensors can only be quantized again: use 'fp8conv dequantize' first");
@@ -408,10 +400,10 @@ static void scales_of_high_precision_are_refused(void **state)
 
 		for (size_t r = 0; r < sizeof by / sizeof *by; r++)
 			selection_refuses(tensors, by[r], NO_OPTIONS, ERR_INPUT, message);
-		selection_gives(beside, "blockwise",
-				(struct select_options){ .exclude = LIST("a.0.up_proj.weight$"),
-							 .n_exclude = 1 },
-				kept);
+		selection_gives(
+			beside, "blockwise",
+			(struct select_options){ .exclude = { LIST("a.0.up_proj.weight$"), 1 } },
+			kept);
 		free(tensors);
 		free(message);
 		free(kept);

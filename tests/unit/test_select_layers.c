@@ -53,12 +53,12 @@ static void a_model_may_have_no_layers(void **state)
 
 static void a_user_decides(void **state)
 {
-	const struct select_rule rule = { "custom", recipe_named("current") };
+	struct select_rule rule = { "custom", recipe_named("current") };
 
 	(void)state;
 	selection_gives("model.layers.0.o_proj.weight BF16 128 128\n"
 			"custom_text_proj.weight BF16 128 128\n",
-			"blockwise", (struct select_options){ .rules = &rule, .n_rules = 1 },
+			"blockwise", (struct select_options){ .rules = { &rule, 1 } },
 			"model.layers.0.o_proj.weight blockwise\n"
 			"custom_text_proj.weight current\n");
 }

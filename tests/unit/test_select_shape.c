@@ -290,8 +290,7 @@ static void a_fused_set_is_selected_whole_or_not_at_all(void **state)
 			"a.0.o_proj.weight channelwise\n");
 	selection_gives("a.0.w1.weight BF16 128 128\na.0.w3.weight BF16 128 128\n"
 			"a.1.w1.weight BF16 128 128\na.1.w3.weight BF16 128 128\n",
-			"current",
-			(struct select_options){ .exclude = LIST("0.w3"), .n_exclude = 1 },
+			"current", (struct select_options){ .exclude = { LIST("0.w3"), 1 } },
 			"a.0.w1.weight: fused with 'a.0.w3.weight', which is kept\n"
 			"a.0.w3.weight: excluded\n"
 			"a.1.w1.weight current\na.1.w3.weight current\n");
@@ -299,27 +298,27 @@ static void a_fused_set_is_selected_whole_or_not_at_all(void **state)
 
 static void a_fused_set_has_one_recipe(void **state)
 {
-	const struct select_rule rules[] = { { "k_proj", recipe_named("mxfp8") },
-					     { "experts\\.1\\.", recipe_named("mxfp8") },
-					     { "[qkv]_proj", recipe_named("mxfp8") } };
+	struct select_rule rules[] = { { "k_proj", recipe_named("mxfp8") },
+				       { "experts\\.1\\.", recipe_named("mxfp8") },
+				       { "[qkv]_proj", recipe_named("mxfp8") } };
 
 	(void)state;
 	selection_refuses(
 		"a.0.q_proj.weight BF16 128 128\na.0.k_proj.weight BF16 128 128\n", "blockwise",
-		(struct select_options){ .rules = rules, .n_rules = 1 }, ERR_USAGE,
+		(struct select_options){ .rules = { rules, 1 } }, ERR_USAGE,
 		"engines fuse 'a.0.q_proj.weight' (blockwise) with 'a.0.k_proj.weight' (mxfp8), "
 		"which needs one recipe: use --tensor to give both one recipe");
 	selection_refuses(
 		"a.experts.0.up_proj.weight BF16 128 128\na.experts.1.up_proj.weight BF16 128 "
 		"128\n",
-		"blockwise", (struct select_options){ .rules = rules, .n_rules = 2 }, ERR_USAGE,
+		"blockwise", (struct select_options){ .rules = { rules, 2 } }, ERR_USAGE,
 		"engines fuse 'a.experts.0.up_proj.weight' (blockwise) with "
 		"'a.experts.1.up_proj.weight' (mxfp8), which needs one recipe: use --tensor to "
 		"give both one recipe");
 	selection_gives(
 		"a.0.q_proj.weight BF16 128 128\na.0.k_proj.weight BF16 128 128\n"
 		"a.0.o_proj.weight BF16 128 128\n",
-		"blockwise", (struct select_options){ .rules = &rules[2], .n_rules = 1 },
+		"blockwise", (struct select_options){ .rules = { &rules[2], 1 } },
 		"a.0.q_proj.weight mxfp8\na.0.k_proj.weight mxfp8\na.0.o_proj.weight blockwise\n");
 }
 
@@ -351,8 +350,7 @@ static void experts_of_a_layer_go_together(void **state)
 		"b.experts.0.w2.weight blockwise\n");
 	selection_gives(
 		tensors, "blockwise",
-		(struct select_options){
-			.exclude = LIST("1.experts.0.up"), .n_exclude = 1, .ragged = true },
+		(struct select_options){ .exclude = { LIST("1.experts.0.up"), 1 }, .ragged = true },
 		"a.0.experts.0.up_proj.weight blockwise\na.0.experts.0.down_proj.weight blockwise\n"
 		"a.1.experts.0.up_proj.weight: excluded\n"
 		"a.1.experts.0.down_proj.weight: fused with 'a.1.experts.0.up_proj.weight', which "

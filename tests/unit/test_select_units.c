@@ -102,7 +102,7 @@ static void experts_that_cannot_be_split_are_kept_or_refused(void **state)
 		"a.o_proj.weight BF16 128 128\n";
 	const char *square =
 		"a.experts.gate_up_proj BF16 2 256 256\na.o_proj.weight BF16 128 128\n";
-	const struct select_options exclude = { .exclude = LIST("experts"), .n_exclude = 1 };
+	const struct select_options exclude = { .exclude = { LIST("experts"), 1 } };
 
 	(void)state;
 	selection_gives(odd, "blockwise", NO_OPTIONS,
@@ -197,10 +197,9 @@ static void experts_with_biases_interleave(void **state)
 
 static void biases_stay_with_their_experts(void **state)
 {
-	const struct select_options exclude = { .exclude = LIST("experts"), .n_exclude = 1 };
+	const struct select_options exclude = { .exclude = { LIST("experts"), 1 } };
 	const struct select_options keep_biases = { .recipe = recipe_named("blockwise"),
-						    .exclude = LIST("_bias"),
-						    .n_exclude = 1 };
+						    .exclude = { LIST("_bias"), 1 } };
 	struct checkpoint checkpoint;
 	struct selection selection;
 	struct err err = { 0 };

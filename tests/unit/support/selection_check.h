@@ -9,10 +9,10 @@
 #include "select/select.h"
 
 #define NO_OPTIONS ((struct select_options){ 0 })
-#define LIST(...)             \
-	(const char *const[]) \
-	{                     \
-		__VA_ARGS__   \
+#define LIST(...)           \
+	(const char *[])    \
+	{                   \
+		__VA_ARGS__ \
 	}
 
 /* The recipe of that name; the test fails if there is none. */
