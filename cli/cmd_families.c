@@ -18,7 +18,6 @@
 #include "cli/options/run.h"
 #include "cli/options/values.h"
 #include "cli/print/families.h"
-#include "cli/program.h"
 #include "cli/remote.h"
 #include "cli/print/message.h"
 

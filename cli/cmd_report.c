@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backend/dispatch.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "ckpt/signature.h"

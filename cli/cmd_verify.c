@@ -5,7 +5,6 @@
  */
 #include <unistd.h>
 
-#include "backend/dispatch.h"
 #include "cli/command.h"
 #include "cli/options/run.h"
 #include "cli/options/values.h"

@@ -4,7 +4,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backend/dispatch.h"
 #include "ckpt/signature.h"
 #include "cli/options/values.h"
 #include "cli/print/conversion.h"

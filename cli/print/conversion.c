@@ -13,7 +13,6 @@
 #include "cli/print/units.h"
 #include "cli/process.h"
 #include "cli/program.h"
-#include "execute/exactness.h"
 
 static double bytes_per_second(const struct conversion_report *report)
 {

@@ -12,7 +12,6 @@
 #include "cli/print/units.h"
 #include "cli/print/wrap.h"
 #include "cli/program.h"
-#include "execute/exactness.h"
 #include "cli/print/message.h"
 
 bool plan_quantizes(const struct plan *plan)

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/mem.h"
 #include "cli/report/card.h"
 #include "cli/print/units.h"
 #include "report/escape.h"

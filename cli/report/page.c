@@ -12,7 +12,6 @@
 #include "base/intern.h"
 #include "base/mem.h"
 #include "cli/print/units.h"
-#include "report/escape.h"
 #include "source/fp8_source.h"
 
 #define MAX_PATTERNS 64 /* kinds of modules of an evaluation; others have no cells */

@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "backend/dispatch.h"
 #include "base/mem.h"
 #include "calibrate/recorder.h"
 #include "calibrate/resume.h"

@@ -9,9 +9,7 @@
 #include <isa-l/crc.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/buf.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "ckpt/checksum.h"

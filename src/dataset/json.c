@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "base/mem.h"
 #include "dataset/steps.h"
 
 #define MAX_OBJECT ((size_t)64 << 20) /* bytes */

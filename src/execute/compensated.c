@@ -9,7 +9,6 @@
 
 #include "base/buf.h"
 #include "base/json.h"
-#include "base/mem.h"
 #include "ckpt/manifest.h"
 #include "execute/execution.h"
 #include "execute/resume.h"

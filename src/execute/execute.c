@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/mem.h"
 #include "ckpt/outfile.h"
 #include "execute/compensated.h"
 #include "execute/directory.h"

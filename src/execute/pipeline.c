@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "backend/dispatch.h"
 #include "base/mem.h"
 #include "base/pool.h"
 

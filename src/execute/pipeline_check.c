@@ -6,7 +6,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "backend/matrix.h"
 #include "execute/pipeline.h"
 #include "num/fp8.h"
 

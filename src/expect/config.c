@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "base/mem.h"
 #include "expect/steps.h"
 
 #define MAX_DEPTH  2 /* objects in the object of the language model */

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/text.h"
 #include "expect/steps.h"
 
 /* What some families lack, or have of another size, though their other layers or config.json say

@@ -13,7 +13,6 @@
 #include "base/text.h"
 #include "base/words.h"
 #include "format/member.h"
-#include "format/read_config.h"
 #include "format/write_config.h"
 
 #define VLLM	     ENGINE_BIT(ENGINE_VLLM)

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "format/variant.h"
 
 /* Whether configurations state two schemes in the same words. */
 static bool same_words(const struct scheme *a, const struct scheme *b)

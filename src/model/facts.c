@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
-#include "base/json.h"
 #include "model/fact_types.h"
 
 /* What all architectures read. */

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "base/mem.h"
 #include "names/role_cache.h"
 #include "model/steps.h"
 

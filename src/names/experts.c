@@ -4,7 +4,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "base/buf.h"
 #include "base/mem.h"
 #include "names/tensor_name.h"
 

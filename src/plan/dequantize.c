@@ -7,7 +7,6 @@
 
 #include <string.h>
 
-#include "base/mem.h"
 #include "format/edit_config.h"
 #include "plan/bands.h"
 #include "select/fp8_units.h"

@@ -5,7 +5,6 @@
 #include <openssl/sha.h>
 
 #include "base/buf.h"
-#include "base/mem.h"
 #include "base/words.h"
 #include "plan/rounding.h"
 #include "plan/quantize.h"

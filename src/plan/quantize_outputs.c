@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/mem.h"
 #include "plan/quantize.h"
 #include "plan/repack.h"
 #include "num/fp8.h"

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/mem.h"
 #include "plan/bands.h"
 #include "plan/rescale.h"
 #include "format/scale_names.h"

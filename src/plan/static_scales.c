@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/dispatch.h"
 #include "base/mem.h"
 #include "names/experts.h"
 #include "names/tensor_name.h"

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/mem.h"
 #include "plan/static_scales.h"
 #include "names/experts.h"
 

@@ -8,7 +8,6 @@
 
 #include "base/err.h"
 #include "base/json.h"
-#include "base/mem.h"
 
 #define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #define DIGITS	"0123456789"

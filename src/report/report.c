@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/json.h"
 #include "base/mem.h"
 #include "ckpt/checksum.h"
 #include "ckpt/manifest.h"

@@ -6,7 +6,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "base/mem.h"
 #include "select/fp8_units.h"
 #include "select/skip_list.h"
 #include "select/steps.h"

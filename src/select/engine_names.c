@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/mem.h"
 
 /* OLD found in a name. */
 struct found {

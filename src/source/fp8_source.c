@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/json.h"
 #include "base/mem.h"

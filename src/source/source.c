@@ -11,10 +11,8 @@
 #include "backend/matrix.h"
 #include "base/mem.h"
 #include "base/transpose.h"
-#include "source/fp8_source.h"
 #include "source/unpack.h"
 #include "num/e8m0.h"
-#include "num/float16.h"
 #include "num/fp8.h"
 
 #define MAX_OPEN 64 /* files at once: some systems let a process have 256 */

@@ -6,7 +6,6 @@
 
 #include "base/mem.h"
 #include "num/bits.h"
-#include "num/float16.h"
 
 int vector_read(struct weights *weights, const struct floats_request *request, float **values,
 		struct err *err)

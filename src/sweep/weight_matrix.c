@@ -9,7 +9,6 @@
 #include "backend/matrix.h"
 #include "base/mem.h"
 #include "source/fp8_source.h"
-#include "num/float16.h"
 
 #define BAND_SIZE ((uint64_t)4 << 20) /* bytes as fp32, unless a tile is larger */
 #define LINES	  128 /* lines of a band are a multiple, so that readable tiles are whole */

@@ -10,7 +10,6 @@
 #include <unicase.h>
 #include <uninorm.h>
 
-#include "base/mem.h"
 #include "tokenizer/unicode.h"
 
 void steps_release(struct steps *steps)

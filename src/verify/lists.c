@@ -8,7 +8,6 @@
 #include "format/part_set.h"
 #include "format/read_config.h"
 #include "format/skip_match.h"
-#include "names/tensor_name.h"
 #include "select/engine_names.h"
 #include "select/skip_list.h"
 #include "verify/matchers.h"

@@ -15,7 +15,6 @@
 #include "num/scale_grid.h"
 #include "verify/values/diagnose.h"
 #include "verify/values/origin.h"
-#include "verify/values/values.h"
 
 #define BF16_SLACK (1.0f / 128) /* two roundings of 8 bits each */
 

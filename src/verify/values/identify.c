@@ -15,7 +15,6 @@
 #include "verify/values/diagnose.h"
 #include "verify/values/origin.h"
 #include "verify/tensors.h"
-#include "verify/values/values.h"
 
 #define N_PROBES     16
 #define PROBE_CODES  ((uint64_t)32 << 10)
