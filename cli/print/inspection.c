@@ -74,13 +74,9 @@ static void stats_cells(struct table *table, const struct tensor_stats *stats, b
 
 static void name_cells(struct table *table, const struct st_tensor *tensor)
 {
-	struct buf shape = { 0 };
-
-	st_shape_format(&shape, tensor->shape, tensor->n_dims);
 	table_cell(table, tensor->name);
 	table_cell(table, dtype_name(tensor->dtype));
-	table_cell(table, shape.data);
-	buf_release(&shape);
+	table_cell(table, st_shape(tensor).text);
 }
 
 /* Adds the file of the tensor, and its scale. */

@@ -167,17 +167,13 @@ static int check_form(const struct st_file *file, const struct st_tensor *tensor
 {
 	const struct amax_tensor *row = &amax_tensors[part];
 	bool good = tensor->dtype == row->dtype && tensor->n_dims == row->n_dims;
-	struct buf shape = { 0 };
 
 	for (int i = 0; good && i < row->n_dims; i++)
 		good = !row->shape[i] || tensor->shape[i] == row->shape[i];
 	if (good)
 		return 0;
-	st_shape_format(&shape, tensor->shape, tensor->n_dims);
-	err_set(err, ERR_INPUT, "tensor '%s' in '%s' is %s %s, not %s", tensor->name, file->path,
-		dtype_name(tensor->dtype), shape.data, row->text);
-	buf_release(&shape);
-	return -1;
+	return err_set(err, ERR_INPUT, "tensor '%s' in '%s' is %s %s, not %s", tensor->name,
+		       file->path, dtype_name(tensor->dtype), st_shape(tensor).text, row->text);
 }
 
 /* Reads rows of row_size bytes into memory that ARRAY_GROW() can extend. */

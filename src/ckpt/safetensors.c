@@ -162,3 +162,14 @@ void st_shape_format(struct buf *buf, const uint64_t *shape, int n_dims)
 	}
 	buf_putc(buf, ']');
 }
+
+struct st_shape_text st_shape(const struct st_tensor *tensor)
+{
+	struct st_shape_text shape;
+	struct buf text = { 0 };
+
+	st_shape_format(&text, tensor->shape, tensor->n_dims);
+	memcpy(shape.text, text.data, text.len + 1);
+	buf_release(&text);
+	return shape;
+}

@@ -77,6 +77,12 @@ uint64_t *st_shape_copy(struct arena *arena, const uint64_t *shape, int n_dims);
 /* Appends a shape as "[1536, 576]" to buf. */
 void st_shape_format(struct buf *buf, const uint64_t *shape, int n_dims);
 
+/* The same as a value: st_shape(tensor).text lives until the end of the expression. */
+struct st_shape_text {
+	char text[ST_MAX_DIMS * sizeof "18446744073709551615, "];
+};
+struct st_shape_text st_shape(const struct st_tensor *tensor);
+
 /* Computes the layout of a file to write.  Fills in tensors[i].begin and end; the array keeps its
  * order.  The file has *header_size + *data_size bytes.  metadata is written with sorted keys
  * ({"format":"pt"} is the caller's choice); with none there is no __metadata__.  The caller checks

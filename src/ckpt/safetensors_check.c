@@ -105,27 +105,23 @@ static int check_place(const struct st_file *file, size_t i, uint64_t data_size,
 static int bad_size(const struct st_file *file, const struct st_tensor *tensor,
 		    const uint64_t *bits, struct err *err)
 {
-	struct buf type = { 0 };
-	int rc;
+	const struct st_shape_text shape = st_shape(tensor);
+	const char *type = dtype_name(tensor->dtype);
 
-	buf_printf(&type, "%s ", dtype_name(tensor->dtype));
-	st_shape_format(&type, tensor->shape, tensor->n_dims);
 	if (!bits)
-		rc = err_set(err, ERR_INPUT, "tensor '%s' in '%s' has more than 2^64-1 bits: %s",
-			     tensor->name, file->path, type.data);
-	else if (*bits % 8)
-		rc = err_set(err, ERR_INPUT,
-			     "tensor '%s' in '%s' does not fill whole bytes: %s is %" PRIu64
-			     " bits",
-			     tensor->name, file->path, type.data, *bits);
-	else
-		rc = err_set(err, ERR_INPUT,
-			     "tensor '%s' in '%s' has %" PRIu64 " bytes at byte %" PRIu64
-			     ", but %s needs %" PRIu64,
-			     tensor->name, file->path, tensor->end - tensor->begin, tensor->begin,
-			     type.data, *bits / 8);
-	buf_release(&type);
-	return rc;
+		return err_set(err, ERR_INPUT,
+			       "tensor '%s' in '%s' has more than 2^64-1 bits: %s %s", tensor->name,
+			       file->path, type, shape.text);
+	if (*bits % 8)
+		return err_set(err, ERR_INPUT,
+			       "tensor '%s' in '%s' does not fill whole bytes: %s %s is %" PRIu64
+			       " bits",
+			       tensor->name, file->path, type, shape.text, *bits);
+	return err_set(err, ERR_INPUT,
+		       "tensor '%s' in '%s' has %" PRIu64 " bytes at byte %" PRIu64
+		       ", but %s %s needs %" PRIu64,
+		       tensor->name, file->path, tensor->end - tensor->begin, tensor->begin, type,
+		       shape.text, *bits / 8);
 }
 
 /* Checks the tensor's size by its type and shape.  Multiplies in the order of the reference: a 0

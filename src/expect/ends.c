@@ -182,13 +182,9 @@ static bool is_vocab(const json_t *object, uint64_t size, int depth)
 static void report_shape(struct expect *expect, const struct st_tensor *tensor, const char *key,
 			 uint64_t size)
 {
-	struct buf shape = { 0 };
-
-	st_shape_format(&shape, tensor->shape, tensor->n_dims);
 	expect_add(expect, EXPECT_SHAPE, tensor->name, 1,
-		   "'%s' is %s, but %s of config.json is %" PRIu64, tensor->name, shape.data, key,
-		   size);
-	buf_release(&shape);
+		   "'%s' is %s, but %s of config.json is %" PRIu64, tensor->name,
+		   st_shape(tensor).text, key, size);
 }
 
 /* Checks an embedding, head or last norm. */

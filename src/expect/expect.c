@@ -151,17 +151,14 @@ int expect_elements(const struct checkpoint *checkpoint, struct err *err)
 {
 	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
 		const struct st_tensor *tensor = checkpoint->tensors[i].tensor;
-		struct buf shape = { 0 };
 
 		if (tensor->end > tensor->begin || !tensor->n_dims || !is_parameter(tensor))
 			continue;
-		st_shape_format(&shape, tensor->shape, tensor->n_dims);
-		err_set(err, ERR_INPUT,
+		return err_set(
+			err, ERR_INPUT,
 			"weight '%s' is %s, without elements, as a ZeRO-3 rank saves it: gather "
 			"the weights first, by zero_to_fp32.py",
-			tensor->name, shape.data);
-		buf_release(&shape);
-		return -1;
+			tensor->name, st_shape(tensor).text);
 	}
 	return 0;
 }

@@ -38,15 +38,9 @@ static const struct st_tensor *tensor_of(const struct expect *expect, uint32_t t
 static void report(struct expect *expect, const struct st_tensor *odd, const struct st_tensor *like,
 		   const char *of)
 {
-	struct buf a = { 0 }, b = { 0 };
-
-	st_shape_format(&a, odd->shape, odd->n_dims);
-	st_shape_format(&b, like->shape, like->n_dims);
 	expect_add(expect, EXPECT_SHAPE, odd->name, 1,
-		   "'%s' is %s, but '%s' and the same tensor of %s are %s", odd->name, a.data,
-		   like->name, of, b.data);
-	buf_release(&a);
-	buf_release(&b);
+		   "'%s' is %s, but '%s' and the same tensor of %s are %s", odd->name,
+		   st_shape(odd).text, like->name, of, st_shape(like).text);
 }
 
 /* Compares n tensors of one name, at least one. */

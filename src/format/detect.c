@@ -46,8 +46,6 @@ enum granularity weight_scale_granularity(const struct weight_scale *scale)
 int detection_scale(const struct detection *detection, const struct tensor_ref *weight,
 		    struct weight_scale *scale, struct err *err)
 {
-	struct buf shapes = { 0 };
-
 	*scale = (struct weight_scale){
 		.scale = scale_beside(detection->checkpoint, weight->tensor->name),
 		.inverted = detection->inverted,
@@ -58,13 +56,11 @@ int detection_scale(const struct detection *detection, const struct tensor_ref *
 	if (scale_tile(weight->tensor, scale->scale->tensor, detection->declared_tile, &scale->tile,
 		       &scale->scale_type))
 		return 0;
-	st_shape_format(&shapes, scale->scale->tensor->shape, scale->scale->tensor->n_dims);
-	buf_puts(&shapes, ", which does not fit any tiling of ");
-	st_shape_format(&shapes, weight->tensor->shape, weight->tensor->n_dims);
-	err_set(err, ERR_INPUT, "scale '%s' is %s %s of '%s'", scale->scale->tensor->name,
-		dtype_name(scale->scale->tensor->dtype), shapes.data, weight->tensor->name);
-	buf_release(&shapes);
-	return -1;
+	return err_set(err, ERR_INPUT,
+		       "scale '%s' is %s %s, which does not fit any tiling of %s of '%s'",
+		       scale->scale->tensor->name, dtype_name(scale->scale->tensor->dtype),
+		       st_shape(scale->scale->tensor).text, st_shape(weight->tensor).text,
+		       weight->tensor->name);
 }
 
 static void sort_weight(const struct detection *detection, const struct tensor_ref *weight,

@@ -52,13 +52,9 @@ const char *search_fused_name(const struct search *search, bool down)
 
 int search_bad_shape(const struct tensor_ref *ref, const char *expected, struct err *err)
 {
-	struct buf shape = { 0 };
-
-	st_shape_format(&shape, ref->tensor->shape, ref->tensor->n_dims);
 	err_set(err, ERR_INPUT, MISFIT_BEGIN "%s' has shape %s, but config.json implies %s",
-		ref->tensor->name, shape.data, expected);
+		ref->tensor->name, st_shape(ref->tensor).text, expected);
 	err->detail = MISFIT_SHAPE;
-	buf_release(&shape);
 	return -1;
 }
 

@@ -188,18 +188,15 @@ static void note_mostly_kept(const struct select *select, const struct survey *s
 static void note_unknown_experts(const struct noted *experts, struct notes *notes)
 {
 	const struct candidate *first = experts->first;
-	struct buf shape = { 0 };
 	size_t n = experts->n;
 
 	if (!n)
 		return;
-	st_shape_format(&shape, first->source->tensor->shape, 3);
 	notes_add(notes, NOTE_EXPERTS_UNKNOWN, first->source->tensor->name,
 		  "%zu %s of an unknown layout, as '%s' %s: kept in high precision, and named in "
 		  "the skip list",
 		  n, n == 1 ? "tensor holds experts" : "tensors hold experts",
-		  first->source->tensor->name, shape.data);
-	buf_release(&shape);
+		  first->source->tensor->name, st_shape(first->source->tensor).text);
 }
 
 /* --- the profile --- */

@@ -33,17 +33,12 @@ struct stacked_layer {
 
 static int refuse_pair(const struct candidate *a, const struct candidate *b, struct err *err)
 {
-	struct buf text = { 0 };
+	const struct st_tensor *x = a->source->tensor, *y = b->source->tensor;
 
-	st_shape_format(&text, a->source->tensor->shape, 3);
-	buf_printf(&text, " and '%s' ", b->source->tensor->name);
-	st_shape_format(&text, b->source->tensor->shape, 3);
-	err_set(err, ERR_INPUT,
-		"experts '%s' %s do not fit each other: use --exclude to keep the experts "
-		"unchanged",
-		a->source->tensor->name, text.data);
-	buf_release(&text);
-	return -1;
+	return err_set(err, ERR_INPUT,
+		       "experts '%s' %s and '%s' %s do not fit each other: use --exclude to keep "
+		       "the experts unchanged",
+		       x->name, st_shape(x).text, y->name, st_shape(y).text);
 }
 
 static int layer_add(struct stacked_layer *layer, struct candidate *c, struct err *err)

@@ -51,7 +51,6 @@ static void check_tile(struct verify *verify, const struct tensor_ref *ref,
 	const struct tensor_ref *scale = of->scale;
 	const struct tile *tile = &of->tile;
 	char words[SCHEME_NAME_SIZE];
-	struct buf shape = { 0 };
 
 	if (!verify->opened.detection->declared ||
 	    (weight_scale_granularity(of) == scheme->granularity &&
@@ -59,11 +58,9 @@ static void check_tile(struct verify *verify, const struct tensor_ref *ref,
 	      (tile->rows == scheme->tile.rows && tile->cols == scheme->tile.cols))))
 		return;
 	scheme_name(scheme, words);
-	st_shape_format(&shape, scale->tensor->shape, scale->tensor->n_dims);
 	verify_report(verify, PROBLEM_SCALE_SHAPE, scale,
 		      "scale '%s' of '%s' is %s, but the configuration states %s",
-		      scale->tensor->name, ref->tensor->name, shape.data, words);
-	buf_release(&shape);
+		      scale->tensor->name, ref->tensor->name, st_shape(scale->tensor).text, words);
 }
 
 /* How a scale compares with the variants of the format. */
@@ -173,17 +170,15 @@ static void check_input_name(struct verify *verify, const struct tensor_ref *ref
 static void report_shape(struct verify *verify, const struct tensor_ref *ref,
 			 const struct tensor_ref *scale, const struct scheme *scheme)
 {
-	struct buf shape = { 0 };
 	char words[SCHEME_NAME_SIZE];
 
 	scheme_name(scheme, words);
-	st_shape_format(&shape, scale->tensor->shape, scale->tensor->n_dims);
-	buf_puts(&shape, " for a weight of ");
-	st_shape_format(&shape, ref->tensor->shape, ref->tensor->n_dims);
-	verify_report(verify, PROBLEM_SCALE_SHAPE, scale,
-		      "scale '%s' is %s, which is not the shape that format '%s' has for %s",
-		      scale->tensor->name, shape.data, verify->opened.format->name, words);
-	buf_release(&shape);
+	verify_report(
+		verify, PROBLEM_SCALE_SHAPE, scale,
+		"scale '%s' is %s for a weight of %s, which is not the shape that format '%s' has "
+		"for %s",
+		scale->tensor->name, st_shape(scale->tensor).text, st_shape(ref->tensor).text,
+		verify->opened.format->name, words);
 }
 
 void verify_scale(struct verify *verify, const struct tensor_ref *ref,

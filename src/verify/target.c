@@ -25,15 +25,13 @@ static void check_weight(struct verify *verify, const struct verify_weight *weig
 	const struct scheme scheme = scheme_of(weight);
 	const char *refused = engine_refuses_partial(verify->opened.target, verify->opened.format,
 						     &scheme, unit->rows, unit->cols);
-	struct buf shape = { 0 };
 
 	if (!refused)
 		return;
-	st_shape_format(&shape, unit->source->tensor->shape, unit->source->tensor->n_dims);
 	verify_report(verify, PROBLEM_PARTIAL_BLOCKS, unit->source,
 		      "weight '%s' %s ends in a partial block of %zu x %zu: %s", unit->name,
-		      shape.data, scheme.tile.rows, scheme.tile.cols, refused);
-	buf_release(&shape);
+		      st_shape(unit->source->tensor).text, scheme.tile.rows, scheme.tile.cols,
+		      refused);
 }
 
 /* Returns the first FP8 weight that the pattern of a row matches, or NULL. */

@@ -184,13 +184,9 @@ static void check_codes(struct verify *verify, const struct tensor_ref *ref, con
 static void report_stray(struct verify *verify, const struct tensor_ref *ref,
 			 const struct tensor_ref *weight, const char *why)
 {
-	struct buf shape = { 0 };
-
-	st_shape_format(&shape, weight->tensor->shape, weight->tensor->n_dims);
 	verify_report(verify, PROBLEM_SCALE_STRAY, ref, "scale '%s' belongs to '%s' (%s %s), %s",
 		      ref->tensor->name, weight->tensor->name, dtype_name(weight->tensor->dtype),
-		      shape.data, why);
-	buf_release(&shape);
+		      st_shape(weight->tensor).text, why);
 }
 
 /* DeepSeek-V4's "hc_attn_scale" ends as scales of fused experts do, and scales no weight. */

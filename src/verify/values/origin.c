@@ -141,15 +141,9 @@ static struct st_tensor copied(const struct copy *copy)
 static void report_type(struct verify *verify, const struct tensor_ref *ref,
 			const struct st_tensor *original)
 {
-	struct buf shape = { 0 }, original_shape = { 0 };
-
-	st_shape_format(&shape, ref->tensor->shape, ref->tensor->n_dims);
-	st_shape_format(&original_shape, original->shape, original->n_dims);
 	verify_report(verify, PROBLEM_TENSOR_CHANGED, ref, "'%s' is %s %s, but %s %s in the source",
-		      ref->tensor->name, dtype_name(ref->tensor->dtype), shape.data,
-		      dtype_name(original->dtype), original_shape.data);
-	buf_release(&shape);
-	buf_release(&original_shape);
+		      ref->tensor->name, dtype_name(ref->tensor->dtype), st_shape(ref->tensor).text,
+		      dtype_name(original->dtype), st_shape(original).text);
 }
 
 /* Notes a tensor that the source has under no name.  The head of a tied model is a copy. */
