@@ -9,7 +9,6 @@
 
 #include "base/mem.h"
 #include "cli/print/calibration.h"
-#include "cli/print/data.h"
 #include "cli/print/plan.h"
 #include "cli/command.h"
 #include "cli/options/run.h"

@@ -11,7 +11,6 @@
 #include "cli/options/run.h"
 #include "cli/options/values.h"
 #include "cli/print/calibration.h"
-#include "cli/print/data.h"
 #include "cli/print/evaluation.h"
 #include "cli/print/message.h"
 #include "cli/process.h"

@@ -13,7 +13,7 @@
 #include "cli/options/run.h"
 #include "cli/options/selection.h"
 #include "cli/options/values.h"
-#include "cli/print/data.h"
+#include "cli/print/calibration.h"
 #include "cli/print/plan.h"
 #include "cli/print/sensitivity.h"
 #include "cli/process.h"

@@ -7,7 +7,7 @@
 #include "ckpt/signature.h"
 #include "cli/options/values.h"
 #include "cli/print/conversion.h"
-#include "cli/print/data.h"
+#include "cli/print/calibration.h"
 #include "cli/print/plan.h"
 #include "cli/process.h"
 #include "cli/program.h"

@@ -9,7 +9,7 @@
 
 #include <fp8conv.h>
 
-#include "base/arena.h"
+#include "base/mem.h"
 #include "base/io.h"
 #include "ckpt/safetensors.h"
 

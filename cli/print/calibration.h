@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The output of `calibrate`: its plan and its result.
+ * The output of `calibrate`: its plan and its result; and what all commands that run a model on a
+ * dataset say about both, and about their cost.
  */
 #ifndef FP8CONV_CLI_PRINT_CALIBRATION_H
 #define FP8CONV_CLI_PRINT_CALIBRATION_H
 
 #include "calibrate/calibrate.h"
+#include "dataset/dataset.h"
+#include "model/model.h"
 
 /* Print the plan (--dry-run) on standard output. */
 void calibrate_print_text(const struct calibrate_plan *plan);
@@ -29,5 +32,14 @@ void history_print_next(const char *model, const char *history);
 
 /* Prints the result on standard output (--json). */
 void calibrate_report_json(const struct calibrate_report *report);
+
+/* Notes on standard error what the user may not expect: properties of the data; parts of the model
+ * that are not run.  model is zeroed where none is run. */
+void data_print_notes(const struct dataset *data, const struct model *model);
+
+/* Print the memory that a plan needs, on standard output, and the time and memory that a job took,
+ * on standard error. */
+void data_print_memory(uint64_t bytes);
+void data_print_time(double seconds);
 
 #endif

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "cli/print/data.h"
+#include "cli/print/calibration.h"
 #include "cli/print/json.h"
 #include "cli/print/path.h"
 #include "cli/print/table.h"

@@ -8,7 +8,7 @@
 
 #include "base/mem.h"
 #include "base/sort.h"
-#include "cli/print/data.h"
+#include "cli/print/calibration.h"
 #include "cli/print/job_options.h"
 #include "cli/print/json.h"
 #include "cli/print/message.h"

@@ -18,7 +18,7 @@
 
 #include "base/err.h"
 #include "base/io.h"
-#include "ckpt/outfile.h"
+#include "ckpt/outdir.h"
 #include "ckpt/safetensors.h"
 #include "num/amax_bin.h"
 #include "num/dtype.h"

@@ -2,7 +2,7 @@
  *
  * Two kinds of memory.  Small metadata (names, tables) never fails: the x*() functions end the
  * program in one place.  Tensor-sized memory may fail, with the wanted size in the message; the
- * caller that plans it counts it.
+ * caller that plans it counts it.  An arena has small metadata that is freed all at once.
  */
 #ifndef FP8CONV_BASE_MEM_H
 #define FP8CONV_BASE_MEM_H
@@ -45,5 +45,24 @@ void buffer_release(struct buffer *buffer);
 			(array) = xreallocarray((array), (n) ? 2 * (size_t)(n) : 1, \
 						sizeof *(array));                   \
 	} while (0)
+
+/* The names and shapes of the tensors of a file or a plan.  A zeroed struct is empty.  Growth never
+ * fails. */
+struct arena {
+	struct arena_block *blocks;
+	char *free;    /* next free byte, in the first block */
+	size_t n_free; /* bytes from `free` to the end of that block */
+};
+
+/* Returns size bytes, not zeroed, aligned for uint64_t, valid until arena_release(). */
+void *arena_alloc(struct arena *arena, size_t size);
+
+/* Returns a copy of the n bytes of a text, with a NUL added. */
+char *arena_text(struct arena *arena, const char *text, size_t n);
+
+/* The same for an allocated text, which it frees. */
+char *arena_take(struct arena *arena, char *text);
+
+void arena_release(struct arena *arena);
 
 #endif

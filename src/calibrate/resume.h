@@ -13,7 +13,7 @@
 #define FP8CONV_CALIBRATE_RESUME_H
 
 #include "calibrate/calibrate.h"
-#include "ckpt/outfile.h"
+#include "ckpt/outdir.h"
 #include "source/source.h"
 
 /* The place of a history, and the origin of its passes.  A zeroed struct is safe to close. */

@@ -7,7 +7,7 @@
 
 #include <stddef.h>
 
-#include "base/arena.h"
+#include "base/mem.h"
 #include "base/err.h"
 #include "base/json.h"
 #include "ckpt/defect.h"

@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/arena.h"
+#include "base/mem.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/io.h"

@@ -18,7 +18,6 @@
 #include "ckpt/index.h"
 #include "ckpt/listing.h"
 #include "ckpt/mistaken.h"
-#include "ckpt/unfinished.h"
 
 #define CONFIG_LIMIT (16u << 20)  /* bytes; its tree takes up to fifty times as many */
 #define INDEX_LIMIT  (512u << 20) /* bytes; a million tensors with names of 400 */

@@ -9,7 +9,7 @@
 #ifndef FP8CONV_EVAL_UNFINISHED_H
 #define FP8CONV_EVAL_UNFINISHED_H
 
-#include "ckpt/outfile.h"
+#include "ckpt/outdir.h"
 #include "eval/eval.h"
 #include "source/source.h"
 

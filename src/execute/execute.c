@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "ckpt/outfile.h"
+#include "ckpt/outdir.h"
 #include "execute/compensated.h"
 #include "execute/directory.h"
 #include "execute/exactness.h"

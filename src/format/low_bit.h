@@ -12,7 +12,7 @@
 
 #include <stdbool.h>
 
-#include "base/arena.h"
+#include "base/mem.h"
 #include "base/err.h"
 #include "ckpt/checkpoint.h"
 #include "num/dtype.h"

@@ -10,7 +10,7 @@
 #ifndef FP8CONV_INSPECT_SUMMARY_H
 #define FP8CONV_INSPECT_SUMMARY_H
 
-#include "base/arena.h"
+#include "base/mem.h"
 #include "format/scale_names.h"
 #include "inspect/inspect.h"
 #include "inspect/stats.h"

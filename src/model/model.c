@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "names/role_cache.h"
+#include "names/role.h"
 #include "model/steps.h"
 
 static bool is_one_of(const char *name, const char *const *names, size_t n)

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/intern.h"
 #include "base/words.h"
 #include "names/parallel.h"
 
@@ -75,5 +76,23 @@ void role_of_name(struct role_facts *facts, const char *name);
 /* Returns the reason to keep tensors of the role ("router gate"), or NULL for roles that are
  * quantized. */
 const char *role_reason(enum role role);
+
+/* Roles by name, each computed once for all names that differ only in numbers: a checkpoint of
+ * 100,000 tensors has perhaps 50 of them.  Zeroed: empty.  For one thread. */
+struct role_cache {
+	struct intern names;	  /* without their numbers */
+	struct role_facts *facts; /* by name */
+	char *key;		  /* scratch */
+	size_t key_size;
+};
+
+/* Returns the number of the name in cache->facts: equal for names that differ only in numbers, and
+ * new ones follow without gaps. */
+size_t role_cache_add(struct role_cache *cache, const char *name);
+
+/* Returns what role_of_name() makes of the name. */
+struct role_facts role_cache_find(struct role_cache *cache, const char *name);
+
+void role_cache_release(struct role_cache *cache);
 
 #endif

@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/words.h"
-#include "names/role_cache.h"
+#include "names/role.h"
 #include "select/select.h"
 #include "source/fp8_source.h"
 

@@ -8,7 +8,7 @@
 
 #include <jansson.h>
 
-#include "base/arena.h"
+#include "base/mem.h"
 #include "format/detect.h"
 
 /* The reasons.  A zeroed struct is empty. */

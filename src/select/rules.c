@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "names/role_cache.h"
+#include "names/role.h"
 #include "select/skip_list.h"
 #include "select/steps.h"
 

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/arena.h"
+#include "base/mem.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "ckpt/checkpoint.h"

@@ -11,7 +11,7 @@
 #ifndef FP8CONV_SELECT_SKIP_LIST_H
 #define FP8CONV_SELECT_SKIP_LIST_H
 
-#include "base/arena.h"
+#include "base/mem.h"
 #include "base/intern.h"
 #include "ckpt/safetensors.h"
 #include "format/format.h"

@@ -8,7 +8,7 @@
 
 #include "base/intern.h"
 #include "base/mem.h"
-#include "ckpt/outfile.h"
+#include "ckpt/outdir.h"
 #include "plan/plan.h"
 #include "names/experts.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "ckpt/outfile.h"
+#include "ckpt/outdir.h"
 #include "sensitivity/round.h"
 #include "sweep/length.h"
 

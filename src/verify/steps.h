@@ -27,7 +27,7 @@
 #include "format/part_set.h"
 #include "format/low_bit.h"
 #include "names/config.h"
-#include "names/role_cache.h"
+#include "names/role.h"
 #include "select/profile.h"
 #include "source/source.h"
 #include "verify/values/arithmetic.h"

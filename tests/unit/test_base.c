@@ -14,7 +14,6 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "base/arena.h"
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/pool.h"

@@ -13,7 +13,7 @@
 #include "names/cached.h"
 #include "names/experts.h"
 #include "names/fusion.h"
-#include "names/role_cache.h"
+#include "names/role.h"
 #include "support/memory_checkpoint.h"
 
 /* Linear weights that are quantized, and how tensor parallelism cuts them. */
