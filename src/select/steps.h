@@ -110,8 +110,8 @@ void select_layers(struct select *select);
 /* experts.c: finds the layouts of fused experts.  ERR_INPUT if shapes fit several. */
 int select_experts(struct select *select, struct err *err);
 
-/* experts.c: gives a tensor of all experts the role that its name has in a family where such tensors
- * are written in this mode. */
+/* experts.c: gives a tensor of all experts the role that its name has in a family where such
+ * tensors are written in this mode. */
 void candidate_stack(struct candidate *candidate, enum stack_mode mode);
 
 /* experts.c: finds the sizes of stacks that stay whole.  ERR_INPUT if two stacks of a layer do
