@@ -18,7 +18,7 @@
 #include "cli/signals.h"
 
 struct settings {
-	struct option_list models, include, exclude;
+	struct texts models, include, exclude;
 	struct run_settings run;
 	bool all;
 };
@@ -80,9 +80,9 @@ static int compare(const struct settings *settings, const struct diff_params *pa
 static int open_and_compare(const struct settings *settings, struct err *err)
 {
 	struct model_io model = { 0 };
-	struct diff_params params = { .include = settings->include.texts,
+	struct diff_params params = { .include = settings->include.list,
 				      .n_include = settings->include.n,
-				      .exclude = settings->exclude.texts,
+				      .exclude = settings->exclude.list,
 				      .n_exclude = settings->exclude.n,
 				      .backend = run_backend(&settings->run, err),
 				      .n_threads = run_threads(&settings->run) };
@@ -93,8 +93,8 @@ static int open_and_compare(const struct settings *settings, struct err *err)
 	if (settings->models.n != 2)
 		return err_set(err, ERR_USAGE, "2 models are compared, but %zu given: give A and B",
 			       settings->models.n);
-	params.paths[0] = settings->models.texts[0];
-	params.paths[1] = settings->models.texts[1];
+	params.paths[0] = settings->models.list[0];
+	params.paths[1] = settings->models.list[1];
 	if (!model_io_open(&model, &params.paths[0], &params.paths[1], &settings->run, err)) {
 		params.io = model.io;
 		params.max_memory = model_io_rest(&model, settings->run.max_memory);
@@ -113,9 +113,9 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 		rc = open_and_compare(&settings, err);
 	else if (rc > 0)
 		rc = 0;
-	free(settings.models.texts);
-	free(settings.include.texts);
-	free(settings.exclude.texts);
+	free(settings.models.list);
+	free(settings.include.list);
+	free(settings.exclude.list);
 	return rc;
 }
 

@@ -46,7 +46,7 @@ static int setup(void **state)
 static struct outcome job_run(const struct job *job, const struct backend *backend)
 {
 	struct outcome outcome = { 0 };
-	const char *path = data;
+	const char *path = data, *kept = job->kept;
 	const struct calibrate_params params = {
 		.io = &io_system,
 		.input = job->model,
@@ -61,8 +61,7 @@ static struct outcome job_run(const struct job *job, const struct backend *backe
 			 .recipe = job->recipe,
 			 .scale_fmt = job->scale_fmt,
 			 .select = { .ragged = !strcmp(job->recipe, "blockwise"),
-				     .exclude = &job->kept,
-				     .n_exclude = job->kept ? 1 : 0 } }
+				     .exclude = { &kept, kept ? 1 : 0 } } }
 	};
 	struct sweep_progress progress = { 0 };
 	struct calibrate_result result = { 0 };
