@@ -126,6 +126,8 @@ void words_add(struct command_words *words, char *word)
 {
 	ARRAY_GROW(words->list, words->n);
 	words->list[words->n++] = word;
+	ARRAY_GROW(words->list, words->n);
+	words->list[words->n] = NULL; /* as argv ends */
 }
 
 void words_release(struct command_words *words)
