@@ -25,11 +25,6 @@ static const char *side_name(int s)
 	return s ? "B" : "A";
 }
 
-static enum dtype type_of(const struct unit *unit)
-{
-	return unit->source->tensor->dtype;
-}
-
 /* Returns the tensor of the unit's scales, or NULL. */
 static const struct st_tensor *scale_of(const struct unit *unit)
 {
@@ -111,7 +106,7 @@ static void put_stored(struct buf *text, const struct diff_tensor *tensor)
 static void put_types(struct buf *text, const struct diff_tensor *tensor)
 {
 	struct unit *const *units = tensor->units;
-	bool same = units[0] && units[1] && type_of(units[0]) == type_of(units[1]);
+	bool same = units[0] && units[1] && diff_type(units[0]) == diff_type(units[1]);
 
 	if (same && tensor->kind == DIFF_STORED) {
 		put_stored(text, tensor);
@@ -324,7 +319,7 @@ static void unit_json(struct json_out *out, const struct difference *difference,
 		      difference->sides[s].checkpoint.shards[unit->source->shard].name);
 	json_out_text(out, "tensor",
 		      (unit->low_bit ? unit->low_bit->packed : unit->source)->tensor->name);
-	json_out_text(out, "dtype", dtype_name(type_of(unit)));
+	json_out_text(out, "dtype", dtype_name(diff_type(unit)));
 	json_out_counts(out, "shape", unit->source->tensor->shape,
 			(size_t)unit->source->tensor->n_dims);
 	json_out_text(out, "scale", scale ? scale->name : NULL);

@@ -102,6 +102,80 @@ static int side_open(struct diff_side *side, const struct diff_params *params, c
 	return 0;
 }
 
+/* --- what can be compared --- */
+
+/* Is the tensor read as rows and columns?  Others are read as one row. */
+static bool is_matrix(const struct unit *unit)
+{
+	return unit->slice.col_stride != 0;
+}
+
+static void lay_flat(struct unit *unit)
+{
+	const struct st_tensor *tensor = unit->source->tensor;
+
+	if (!unit->part) {
+		unit->slice = (struct slice){ .row_stride = 1 };
+		unit->rows = st_tensor_size(tensor) / diff_element_size(tensor->dtype);
+	}
+	unit->cols = unit->rows;
+	unit->rows = 1;
+	unit->slice.col_stride = unit->slice.row_stride;
+	unit->slice.row_stride = unit->cols;
+}
+
+/* Gives both units of a tensor the same rows and columns.  Returns false if the shapes differ. */
+static bool lay_out(const struct diff_tensor *tensor)
+{
+	struct unit *const *units = tensor->units;
+	bool flat = !tensor->has_values || (!is_matrix(units[0]) && !is_matrix(units[1]));
+
+	if (flat && !units[0]->part && !units[1]->part &&
+	    !st_same_shape(units[0]->source->tensor, units[1]->source->tensor))
+		return false;
+	for (int s = 0; s < 2; s++) {
+		if (flat)
+			lay_flat(units[s]);
+		else if (!is_matrix(units[s]) && (units[s]->source->tensor->n_dims | 1) == 3)
+			fp8_unit_layout(units[s]);
+	}
+	return units[0]->rows == units[1]->rows && units[0]->cols == units[1]->cols &&
+	       units[0]->stack == units[1]->stack;
+}
+
+/* Can the unit be read as numbers? */
+static bool is_readable(const struct unit *unit)
+{
+	return unit->source_scale.scale || dtype_is_float(diff_type(unit)) || unit->low_bit;
+}
+
+/* Are the elements of one type?  A matrix of packed experts is no whole number of their bytes. */
+static bool has_same_elements(const struct unit *a, const struct unit *b)
+{
+	if (!a->low_bit && !b->low_bit)
+		return diff_type(a) == diff_type(b);
+	return a->low_bit && b->low_bit && a->low_bit->packing == b->low_bit->packing &&
+	       !unit_is_cut(a) && !unit_is_cut(b);
+}
+
+static void classify(struct diff_tensor *tensor)
+{
+	struct unit **units = tensor->units;
+
+	if (!units[0] || !units[1]) {
+		tensor->kind = units[0] ? DIFF_ONLY_A : DIFF_ONLY_B;
+		return;
+	}
+	tensor->kind = DIFF_NONE;
+	tensor->has_values = is_readable(units[0]) && is_readable(units[1]);
+	tensor->has_codes = has_same_elements(units[0], units[1]);
+	if (!lay_out(tensor))
+		tensor->kind = DIFF_SHAPE;
+	else if (!tensor->has_values && !tensor->has_codes)
+		tensor->kind = DIFF_TYPE;
+	tensor->n_elements = units[0]->rows * units[0]->cols;
+}
+
 /* --- pairs --- */
 
 static void add_tensor(struct difference *difference, const char *name, struct unit *a,
@@ -232,7 +306,11 @@ static int pair_tensors(struct difference *difference, const struct diff_params 
 		sort(difference->tensors, difference->n_tensors, sizeof *difference->tensors,
 		     text_compare);
 	}
-	return filter(difference, params, err);
+	if (filter(difference, params, err))
+		return -1;
+	for (size_t i = 0; i < difference->n_tensors; i++)
+		classify(&difference->tensors[i]);
+	return 0;
 }
 
 /* --- the whole --- */

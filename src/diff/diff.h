@@ -68,6 +68,18 @@ struct diff_entry {
 	char *values[2]; /* JSON; "1234 bytes"; NULL: the side has none */
 };
 
+/* Returns the type of the elements. */
+static inline enum dtype diff_type(const struct unit *unit)
+{
+	return unit->source->tensor->dtype;
+}
+
+/* Returns the bytes of an element; types of less than a byte are compared byte by byte. */
+static inline size_t diff_element_size(enum dtype dtype)
+{
+	return dtype_bits(dtype) < 8 ? 1 : dtype_bits(dtype) / 8;
+}
+
 struct diff_side {
 	struct checkpoint checkpoint;
 	struct detection detection;

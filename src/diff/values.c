@@ -18,6 +18,7 @@
 
 #define ITEM_ELEMENTS  ((uint64_t)16 << 20)
 #define PIECE_ELEMENTS ((uint64_t)256 << 10)
+#define LANES	       8
 #define TILE	       128 /* rows and columns of a piece that is a part of whole tiles */
 
 /* Bytes of one array of a piece: of values, or of elements of the widest type. */
@@ -43,91 +44,6 @@ struct diff_job {
 	struct arrays (*arrays)[2]; /* by worker */
 };
 
-/* --- what can be compared --- */
-
-static enum dtype unit_type(const struct unit *unit)
-{
-	return unit->source->tensor->dtype;
-}
-
-/* Is the tensor read as rows and columns?  Others are read as one row. */
-static bool is_matrix(const struct unit *unit)
-{
-	return unit->slice.col_stride != 0;
-}
-
-/* Returns the bytes of an element; types of less than a byte are compared byte by byte. */
-static size_t element_size(enum dtype dtype)
-{
-	return dtype_bits(dtype) < 8 ? 1 : dtype_bits(dtype) / 8;
-}
-
-static void lay_flat(struct unit *unit)
-{
-	const struct st_tensor *tensor = unit->source->tensor;
-
-	if (!unit->part) {
-		unit->slice = (struct slice){ .row_stride = 1 };
-		unit->rows = st_tensor_size(tensor) / element_size(tensor->dtype);
-	}
-	unit->cols = unit->rows;
-	unit->rows = 1;
-	unit->slice.col_stride = unit->slice.row_stride;
-	unit->slice.row_stride = unit->cols;
-}
-
-/* Gives both units of a tensor the same rows and columns.  Returns false if the shapes differ. */
-static bool lay_out(const struct diff_tensor *tensor)
-{
-	struct unit *const *units = tensor->units;
-	bool flat = !tensor->has_values || (!is_matrix(units[0]) && !is_matrix(units[1]));
-
-	if (flat && !units[0]->part && !units[1]->part &&
-	    !st_same_shape(units[0]->source->tensor, units[1]->source->tensor))
-		return false;
-	for (int s = 0; s < 2; s++) {
-		if (flat)
-			lay_flat(units[s]);
-		else if (!is_matrix(units[s]) && (units[s]->source->tensor->n_dims | 1) == 3)
-			fp8_unit_layout(units[s]);
-	}
-	return units[0]->rows == units[1]->rows && units[0]->cols == units[1]->cols &&
-	       units[0]->stack == units[1]->stack;
-}
-
-/* Can the unit be read as numbers? */
-static bool is_readable(const struct unit *unit)
-{
-	return unit->source_scale.scale || dtype_is_float(unit_type(unit)) || unit->low_bit;
-}
-
-/* Are the elements of one type?  A matrix of packed experts is no whole number of their bytes. */
-static bool has_same_elements(const struct unit *a, const struct unit *b)
-{
-	if (!a->low_bit && !b->low_bit)
-		return unit_type(a) == unit_type(b);
-	return a->low_bit && b->low_bit && a->low_bit->packing == b->low_bit->packing &&
-	       !unit_is_cut(a) && !unit_is_cut(b);
-}
-
-static void classify(struct diff_tensor *tensor)
-{
-	struct unit **units = tensor->units;
-
-	if (!units[0] || !units[1]) {
-		tensor->kind = units[0] ? DIFF_ONLY_A : DIFF_ONLY_B;
-		return;
-	}
-	tensor->kind = DIFF_NONE;
-	tensor->has_values = is_readable(units[0]) && is_readable(units[1]);
-	tensor->has_codes = has_same_elements(units[0], units[1]);
-	if (!lay_out(tensor))
-		tensor->kind = DIFF_SHAPE;
-	else if (!tensor->has_values && !tensor->has_codes)
-		tensor->kind = DIFF_TYPE;
-	tensor->n_elements = units[0]->rows * units[0]->cols;
-}
-
 /* --- elements and values --- */
 
 /* Returns the largest magnitude, as bits, of a number of the type; 0: not a floating-point type. */
@@ -149,19 +65,25 @@ static uint64_t max_magnitude(enum dtype dtype)
 	}
 }
 
-static uint64_t element_at(const void *data, size_t size, size_t i)
+static inline uint64_t element_at(const void *data, size_t size, size_t i)
 {
-	uint64_t element = 0;
-
-	memcpy(&element, (const char *)data + i * size, size);
-	return element;
+	switch (size) {
+	case 1:
+		return ((const uint8_t *)data)[i];
+	case 2:
+		return ((const uint16_t *)data)[i];
+	case 4:
+		return ((const uint32_t *)data)[i];
+	default:
+		return ((const uint64_t *)data)[i];
+	}
 }
 
 /* Counts elements of one type that differ, and the steps between them. */
 static void compare_elements(const void *a, const void *b, size_t n, enum dtype dtype,
 			     struct diff_counts *found)
 {
-	size_t size = element_size(dtype);
+	size_t size = diff_element_size(dtype);
 	uint64_t max = max_magnitude(dtype), sign = UINT64_C(1) << (8 * size - 1);
 
 	if (!memcmp(a, b, n * size))
@@ -182,28 +104,51 @@ static void compare_elements(const void *a, const void *b, size_t n, enum dtype 
 	}
 }
 
-static void compare_values(const float *a, const float *b, size_t n, struct diff_counts *found)
+/* Adds values of which some are not finite. */
+static void add_nonfinite(const float *a, const float *b, size_t n, struct diff_counts *found)
 {
-	double signal = 0, noise = 0, most = 0;
-
-	found->n_values += values_changed(a, b, n);
 	for (size_t i = 0; i < n; i++) {
 		double error = (double)a[i] - b[i];
 
-		if (isfinite(error)) {
-			signal += (double)a[i] * a[i];
-			noise += error * error;
-			most = fmax(most, fabs(error));
-			continue;
-		}
 		found->n_nan[0] += isnan(a[i]) != 0;
 		found->n_nan[1] += isnan(b[i]) != 0;
 		found->n_inf[0] += isinf(a[i]) != 0;
 		found->n_inf[1] += isinf(b[i]) != 0;
+		if (!isfinite(error))
+			continue;
+		found->signal += (double)a[i] * a[i];
+		found->noise += error * error;
+		found->max_error = fmax(found->max_error, fabs(error));
 	}
-	found->signal += signal;
-	found->noise += noise;
-	found->max_error = fmax(found->max_error, most);
+}
+
+/* Adds values in lanes.  A square of fp32 is finite in fp64, so that the sums show whether all
+ * values are. */
+static void compare_values(const float *a, const float *b, size_t n, struct diff_counts *found)
+{
+	double signal[LANES] = { 0 }, noise[LANES] = { 0 }, most[LANES] = { 0 }, sum = 0;
+	size_t whole = n / LANES * LANES;
+
+	found->n_values += values_changed(a, b, n);
+	for (size_t i = 0; i < whole; i += LANES) {
+		for (size_t lane = 0; lane < LANES; lane++) {
+			double x = a[i + lane], error = fabs(x - b[i + lane]);
+
+			signal[lane] += x * x;
+			noise[lane] += error * error;
+			most[lane] = error > most[lane] ? error : most[lane];
+		}
+	}
+	for (size_t lane = 0; lane < LANES; lane++)
+		sum += signal[lane] + noise[lane];
+	if (!isfinite(sum))
+		whole = 0;
+	for (size_t lane = 0; lane < LANES && whole; lane++) {
+		found->signal += signal[lane];
+		found->noise += noise[lane];
+		found->max_error = fmax(found->max_error, most[lane]);
+	}
+	add_nonfinite(a + whole, b + whole, n - whole, found);
 }
 
 /* --- an item --- */
@@ -241,7 +186,7 @@ static int compare_piece(struct diff_job *job, const struct diff_tensor *tensor,
 		struct diff_side *side = &job->difference->sides[s];
 		const struct unit *unit = tensor->units[s];
 
-		size = element_size(unit_type(unit));
+		size = diff_element_size(diff_type(unit));
 		elements[s] = arrays[s].matrix;
 		if (tensor->has_values
 			    ? read_values(side, unit, rect, &arrays[s], &elements[s], err)
@@ -250,7 +195,7 @@ static int compare_piece(struct diff_job *job, const struct diff_tensor *tensor,
 			return -1;
 	}
 	if (tensor->has_codes && !tensor->units[0]->low_bit)
-		compare_elements(elements[0], elements[1], n, unit_type(tensor->units[0]), found);
+		compare_elements(elements[0], elements[1], n, diff_type(tensor->units[0]), found);
 	if (tensor->has_values)
 		compare_values(arrays[0].values, arrays[1].values, n, found);
 	return backend_failed(job->difference->sides[0].files.backend, tensor->name, err);
@@ -267,7 +212,7 @@ static bool has_tall_tiles(const struct unit *unit)
 static uint64_t rect_bytes(const struct diff_tensor *tensor, const struct rect *rect)
 {
 	return rect->n_rows * rect->n_cols *
-	       (dtype_bits(unit_type(tensor->units[0])) + dtype_bits(unit_type(tensor->units[1]))) /
+	       (dtype_bits(diff_type(tensor->units[0])) + dtype_bits(diff_type(tensor->units[1]))) /
 	       8;
 }
 
@@ -422,7 +367,7 @@ static bool is_stored_otherwise(const struct diff_tensor *tensor)
 	const struct unit *a = tensor->units[0], *b = tensor->units[1];
 	const struct tensor_ref *x = a->source_scale.scale, *y = b->source_scale.scale;
 
-	return unit_type(a) != unit_type(b) || tensor->found.n_codes || tensor->scales_off ||
+	return diff_type(a) != diff_type(b) || tensor->found.n_codes || tensor->scales_off ||
 	       strcmp(a->source->tensor->name, b->source->tensor->name) != 0 || !x != !y ||
 	       (x && (x->tensor->dtype != y->tensor->dtype ||
 		      strcmp(x->tensor->name, y->tensor->name) != 0 || !has_same_scales(a, b)));
@@ -478,10 +423,8 @@ int diff_values(struct difference *difference, const struct diff_params *params,
 
 	if (params->max_memory && most < (uint64_t)n_threads)
 		n_threads = most ? (int)most : 1;
-	for (size_t i = 0; i < difference->n_tensors; i++) {
-		classify(&difference->tensors[i]);
+	for (size_t i = 0; i < difference->n_tensors; i++)
 		add_items(&job, i);
-	}
 	for (size_t i = 0; i < job.n_items; i++)
 		n_bytes +=
 			rect_bytes(&difference->tensors[job.items[i].tensor], &job.items[i].rect);
