@@ -8,7 +8,8 @@
 #include "source/fingerprint.h"
 
 #define MAGIC "fp8conv_eval 1 "
-#define LIMIT ((size_t)8 << 30) /* bytes of a file: the numbers of 2^28 tokens */
+/* Bytes of a file, for numbers of `size` bytes; it may have those of more sequences. */
+#define LIMIT(size) (16 * (size) + (1 << 20))
 
 /* Bytes that are appended to a buf, or are taken from it. */
 struct transfer {
@@ -182,10 +183,10 @@ static int open_file(struct unfinished *unfinished, struct buf *bytes, struct er
 
 	if (outfile_open(&unfinished->file, params->io, params->resume, err))
 		return -1;
-	if (outdir_has(dir, unfinished->file.name))
-		return io_read_file(params->io, dir->fd, unfinished->file.name, LIMIT, bytes, err);
 	transfer_numbers(unfinished, unfinished->plan->data.n, &all);
-	return outdir_check_space(dir, all.at, err);
+	if (!outdir_has(dir, unfinished->file.name))
+		return outdir_check_space(dir, all.at, err);
+	return io_read_file(params->io, dir->fd, unfinished->file.name, LIMIT(all.at), bytes, err);
 }
 
 int unfinished_open(struct unfinished *unfinished, struct source *const sources[SWEEP_MODELS],
