@@ -137,7 +137,9 @@ sudo apt-get -qy --no-install-recommends install python3-venv
 python3 -m venv ../venv
 PATH=$HOME/venv/bin:$PATH
 export PIP_CERT=/etc/ssl/certs/ca-certificates.crt PIP_DISABLE_PIP_VERSION_CHECK=1
-pip install -q build/*.whl numpy
+pip install -q build/*.whl numpy auditwheel uv
+auditwheel show build/*.whl | grep -E "tag: .manylinux_2_([0-9]|1[0-9]|2[0-8])_"
+uvx --offline --from build/*.whl fp8conv --help | head -n 1
 sh packaging/wheel.sh use fp8conv build/wheel
 diff -r build/source build/wheel
 sh packaging/wheel.sh python build/wheel'
