@@ -213,7 +213,8 @@ def index_text():
     yield case("empty-file", "", "index '{index}': bad JSON at byte 0: expected '{{'")
     yield case("open", '{"weight_map": {', "index '{index}': bad JSON at byte 16: unexpected end")
     yield case("list", "[]", "index '{index}': bad JSON at byte 0: expected '{{'")
-    yield case("without-weight_map", '{"metadata": {}}', "'{index}' has no weight_map, as an index of a model has: give its directory")
+    yield case("without-weight_map", '{"metadata": {}}',
+               "'{index}' has no weight_map, as an index of a model has: give its directory")
     yield case("weight_map-twice", '{"weight_map": {}, "weight_map": {}}',
                "index '{index}': duplicate member 'weight_map'")
     yield case("weight_map-empty", '{"weight_map": {}}', "weight_map of index '{index}' is empty")

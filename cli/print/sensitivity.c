@@ -341,19 +341,18 @@ void sensitivity_report_text(const struct sensitivity_report *report)
 	print_next(report);
 }
 
-/* Writes "round 1/2 layer 19/30". */
+/* Writes "round 2 layer 19/30": how many rounds come depends on their speed. */
 static void put_place(char *text, size_t size, const struct watched_groups *watched)
 {
 	const struct sensitivity_progress *progress = watched->progress;
 	size_t layer = atomic_load(&progress->sweep.layer);
 	size_t n_layers = watched->plan->model.n_layers;
-	size_t round = atomic_load(&progress->round), n_rounds = atomic_load(&progress->n_rounds);
+	size_t round = atomic_load(&progress->round);
 
 	if (layer > n_layers)
-		snprintf(text, size, "round %zu/%zu output head", round, n_rounds);
+		snprintf(text, size, "round %zu output head", round);
 	else if (layer)
-		snprintf(text, size, "round %zu/%zu layer %zu/%zu", round, n_rounds, layer,
-			 n_layers);
+		snprintf(text, size, "round %zu layer %zu/%zu", round, layer, n_layers);
 }
 
 static void groups_sample(const void *context, struct sample *sample)
