@@ -14,6 +14,7 @@ import base64
 import gzip
 import hashlib
 import io
+import json
 import os
 import pathlib
 import re
@@ -22,27 +23,56 @@ import sys
 import sysconfig
 import tarfile
 import time
+import urllib.parse
 import zipfile
 
 LICENSE = "Apache-2.0"
 BUNDLED = "BSD-2-Clause AND BSD-3-Clause AND MIT AND Zlib AND LGPL-3.0-or-later AND GPL-3.0-or-later WITH GCC-exception-3.1"
 CUDA = "LicenseRef-NVIDIA-CUDA"
 
-# Where the copyright of each part stands.
+# What is linked in: where its license stands in WORK, its identifier, and a file of Debian whose name has the version.
 PARTS = {
-    "jansson": "src/jansson/LICENSE",
-    "pcre2": "usr/share/doc/libpcre2-dev/copyright",
-    "libunistring": "usr/share/doc/libunistring-dev/copyright",
-    "openssl": "usr/share/doc/libssl-dev/copyright",
-    "isa-l": "src/libisal/LICENSE",
-    "zlib": "usr/share/doc/zlib1g-dev/copyright",
-    "zstd": "usr/share/doc/libzstd-dev/copyright",
-    "onednn": "src/onednn/LICENSE",
+    "jansson": ("src/jansson/LICENSE", "MIT", "src/jansson_*.dsc"),
+    "pcre2": ("usr/share/doc/libpcre2-dev/copyright", "BSD-3-Clause", "debs/libpcre2-dev_*.deb"),
+    "libunistring": ("usr/share/doc/libunistring-dev/copyright", "LGPL-3.0-or-later", "debs/libunistring-dev_*.deb"),
+    "openssl": ("usr/share/doc/libssl-dev/copyright", "Apache-2.0", "debs/libssl-dev_*.deb"),
+    "isa-l": ("src/libisal/LICENSE", "BSD-3-Clause", "src/libisal_*.dsc"),
+    "zlib": ("usr/share/doc/zlib1g-dev/copyright", "Zlib", "debs/zlib1g-dev_*.deb"),
+    "zstd": ("usr/share/doc/libzstd-dev/copyright", "BSD-3-Clause", "debs/libzstd-dev_*.deb"),
+    "onednn": ("src/onednn/LICENSE", "Apache-2.0", "src/onednn_*.dsc"),
+}
+TEXTS = {
     "onednn.third-party": "src/onednn/THIRD-PARTY-PROGRAMS",
     "gcc": "/usr/share/doc/gcc-10-base/copyright",
     "lgpl-3": "/usr/share/common-licenses/LGPL-3",
     "gpl-3": "/usr/share/common-licenses/GPL-3",
 }
+
+
+def sbom(work: pathlib.Path, version: str, epoch: int, files: dict[str, bytes]) -> bytes:
+    """Returns the list of what is inside, in SPDX 2.3."""
+    def package(name: str, version: str, license: str) -> dict:
+        return {"name": name, "SPDXID": f"SPDXRef-{name}", "versionInfo": version, "licenseConcluded": license,
+                "licenseDeclared": license, "copyrightText": "NOASSERTION", "downloadLocation": "NOASSERTION", "filesAnalyzed": False}
+
+    def relation(a: str, kind: str, b: str) -> dict:
+        return {"spdxElementId": f"SPDXRef-{a}", "relationshipType": kind, "relatedSpdxElement": f"SPDXRef-{b}"}
+
+    packages, relations = [package("fp8conv", version, LICENSE)], [relation("DOCUMENT", "DESCRIBES", "fp8conv")]
+    for name, (_, license, pattern) in PARTS.items():
+        if name == "onednn" and not (work / "libdnnl.so.3").is_file():
+            continue
+        found = urllib.parse.unquote(next(work.glob(pattern)).name.removesuffix(".dsc").split("_")[1])
+        packages.append(package(name, found, license))
+        relations.append(relation("fp8conv", "DYNAMIC_LINK" if name == "onednn" else "STATIC_LINK", name))
+    if os.environ.get("CUDA_HOME"):
+        packages.append(package("cuda-runtime", "NOASSERTION", "NOASSERTION"))
+        relations.append(relation("fp8conv", "STATIC_LINK", "cuda-runtime"))
+    digest = hashlib.sha256(b"".join(files.values())).hexdigest()
+    return json.dumps({"spdxVersion": "SPDX-2.3", "dataLicense": "CC0-1.0", "SPDXID": "SPDXRef-DOCUMENT", "name": f"fp8conv-{version}",
+                       "documentNamespace": f"urn:fp8conv:{version}:{digest}", "packages": packages, "relationships": relations,
+                       "creationInfo": {"created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(epoch)),
+                                        "creators": ["Tool: packaging/pack.py"]}}, indent=1).encode()
 
 
 def metadata(version: str, license: str, files: list[str], extras: dict[str, str]) -> bytes:
@@ -91,13 +121,16 @@ def wheel(work: pathlib.Path, version: str, platform: str, epoch: int, out: path
     onednn = work / "libdnnl.so.3"
     if bundled:
         license += f" AND {BUNDLED}"
-        licenses.update({f"parts/{name}": (work / path).read_bytes() for name, path in PARTS.items()})
+        texts = {name: path for name, (path, _, _) in PARTS.items()} | TEXTS
+        licenses.update({f"parts/{name}": (work / path).read_bytes() for name, path in texts.items()})
     if onednn.is_file():
         files[f"{data}/data/libexec/fp8conv/{onednn.name}"] = onednn.read_bytes()
     if os.environ.get("CUDA_HOME"):
         license += f" AND {CUDA}"
         licenses["parts/cuda"] = pathlib.Path("packaging/copyright.cuda").read_bytes()
         extras["cuda"] = "nvidia-cublas>=13"
+    if bundled:
+        files[f"{info}/sboms/fp8conv.spdx.json"] = sbom(work, version, epoch, files)
     files.update({f"{info}/licenses/{name}": text for name, text in licenses.items()})
     files[f"{info}/METADATA"] = metadata(version, license, list(licenses), extras)
     files[f"{info}/WHEEL"] = f"Wheel-Version: 1.0\nGenerator: fp8conv\nRoot-Is-Purelib: false\nTag: py3-none-{platform}\n".encode()
