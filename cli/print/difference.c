@@ -89,11 +89,16 @@ static void put_unit(struct buf *text, const struct diff_tensor *tensor, int s)
 	st_shape_format(text, source->shape, source->n_dims);
 }
 
-/* Adds the difference between the scales of equal values of one type. */
+/* Adds in what equal values of one type differ. */
 static void put_stored(struct buf *text, const struct diff_tensor *tensor)
 {
 	const struct st_tensor *a = scale_of(tensor->units[0]), *b = scale_of(tensor->units[1]);
 
+	for (int s = 0; s < 2; s++)
+		if (strcmp(tensor->name, tensor->units[s]->source->tensor->name) != 0)
+			buf_printf(text, "in one tensor with others in %s", side_name(s));
+	if (text->len)
+		return;
 	if (tensor->found.n_codes || tensor->scales_off || !a || !b)
 		buf_puts(text, "other codes");
 	else if (a->dtype != b->dtype)
@@ -168,14 +173,15 @@ static void print_kind(const struct diff_tensor *list, size_t n, bool all)
 	char shown[N_TITLES + 1] = "xx";
 
 	fprintf(program.out, "\n%zu tensor%s %s\n", n, n == 1 ? "" : "s", headings[list->kind]);
-	if (has_values)
-		fputs("values, codes, scales: how many differ; ULP: most steps between two codes\n",
-		      program.out);
 	add_rows(&table, list, n_rows);
+	/* Columns without a number have no title. */
+	for (size_t i = 2; has_values && i < N_TITLES; i++)
+		shown[i] = table.width[i] ? 'x' : '-';
 	if (has_values) {
-		/* Columns without a number have no title. */
-		for (size_t i = 2; i < N_TITLES; i++)
-			shown[i] = table.width[i] ? 'x' : '-';
+		fprintf(program.out, "%s\n",
+			shown[4] == 'x' ? "values, codes, scales: how many differ; "
+					  "ULP: most steps between two codes"
+					: "values: how many differ");
 		table_clear(&table);
 		for (size_t i = 0; i < N_TITLES; i++)
 			table_cell(&table, titles[i]);
@@ -222,8 +228,8 @@ static void print_side(const struct difference *difference, int s)
 	const char *recipe = fp8_source_recipe(&side->detection);
 	struct buf text = { 0 };
 
-	buf_printf(&text, "%s  %s: %zu tensors, ", side_name(s), side->checkpoint.path,
-		   side->checkpoint.n_tensors);
+	buf_printf(&text, "%s  %s: %zu tensor%s, ", side_name(s), side->checkpoint.path,
+		   side->checkpoint.n_tensors, side->checkpoint.n_tensors == 1 ? "" : "s");
 	units_size(&text, side->checkpoint.data_bytes);
 	if (recipe && side->detection.known)
 		buf_printf(&text, ", %s %s", recipe, side->detection.format);

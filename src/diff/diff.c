@@ -283,6 +283,10 @@ static int filter(struct difference *difference, const struct diff_params *param
 		if (in && !out)
 			difference->tensors[n++] = tensor;
 	}
+	if (!rc && !n && difference->n_tensors && n_all)
+		rc = err_set(err, ERR_USAGE,
+			     "options '--include' and '--exclude' leave no tensor to compare: "
+			     "'fp8conv inspect' lists the names");
 	if (!rc)
 		difference->n_tensors = n;
 	for (size_t i = 0; i < n_all; i++)

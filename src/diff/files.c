@@ -14,6 +14,9 @@
 
 /* --- config.json --- */
 
+/* Bytes of the names that precede a key's own: a hostile file has long names with many keys. */
+#define PATH_LENGTH 200
+
 struct key_pair {
 	char *path; /* "" or "text_config." */
 	const json_t *values[2];
@@ -36,7 +39,7 @@ static void add_key(struct difference *difference, const char *path, const char 
 {
 	ARRAY_GROW(difference->keys, difference->n_keys);
 	difference->keys[difference->n_keys++] =
-		(struct diff_entry){ .name = xasprintf("%s%s", path, key),
+		(struct diff_entry){ .name = xasprintf("%.*s%s", PATH_LENGTH, path, key),
 				     .values = { json_as_text(values[0]),
 						 json_as_text(values[1]) } };
 }
@@ -49,8 +52,9 @@ static void compare_key(struct difference *difference, struct key_pairs *pairs,
 
 	if (json_is_object(values[0]) && json_is_object(values[1])) {
 		ARRAY_GROW(pairs->list, pairs->n);
-		pairs->list[pairs->n++] = (struct key_pair){ xasprintf("%s%s.", in->path, key),
-							     { values[0], values[1] } };
+		pairs->list[pairs->n++] =
+			(struct key_pair){ xasprintf("%.*s%s.", PATH_LENGTH, in->path, key),
+					   { values[0], values[1] } };
 	} else if (json_is_number(values[0]) && json_is_number(values[1])) {
 		if (json_number_value(values[0]) != json_number_value(values[1]))
 			add_key(difference, in->path, key, values);
