@@ -17,6 +17,7 @@ static const struct peer {
 	{ PEER_COMMAND, "upcast", "dequantize" },
 	{ PEER_COMMAND, "check", "verify" },
 	{ PEER_COMMAND, "validate", "verify" },
+	{ PEER_COMMAND, "compare", "diff" },
 	{ PEER_COMMAND, "info", "inspect" },
 	{ PEER_COMMAND, "show", "inspect" },
 	{ PEER_COMMAND, "ls", "inspect" },
