@@ -32,13 +32,13 @@
 static const char *const ignored[] = { ".git", ".gitattributes", ".github", ".gitignore",
 				       SIGNATURE_NAME };
 
-struct curve {
+struct nist_curve {
 	unsigned char oid[10]; /* DER of its object identifier (RFC 5480) */
 	size_t n;	       /* bytes of that */
 	const EVP_MD *(*digest)(void);
 };
 
-static const struct curve curves[] = {
+static const struct nist_curve curves[] = {
 	{ { 0x06, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7 }, 10, EVP_sha256 }, /* P-256 */
 	{ { 0x06, 5, 0x2b, 0x81, 4, 0, 0x22 }, 7, EVP_sha384 },			/* P-384 */
 	{ { 0x06, 5, 0x2b, 0x81, 4, 0, 0x23 }, 7, EVP_sha512 },			/* P-521 */
@@ -47,7 +47,7 @@ static const struct curve curves[] = {
 struct signing_key {
 	const char *path;
 	EVP_PKEY *key;
-	const struct curve *curve;
+	const struct nist_curve *curve;
 	char hint[SHA256_HEX]; /* SHA-256 of the public key's PEM text */
 };
 
@@ -60,11 +60,11 @@ static void sha256_text(char hex[SHA256_HEX], const void *data, size_t n)
 }
 
 /* The head of the public key names its curve. */
-static const struct curve *find_curve(EVP_PKEY *key)
+static const struct nist_curve *find_curve(EVP_PKEY *key)
 {
 	unsigned char *der = NULL;
 	int n = i2d_PUBKEY(key, &der);
-	const struct curve *found = NULL;
+	const struct nist_curve *found = NULL;
 
 	for (size_t i = 0; n > 0 && i < COUNT(curves); i++)
 		if (memmem(der, n < 32 ? (size_t)n : 32, curves[i].oid, curves[i].n))
