@@ -43,7 +43,8 @@ bool diff_is_none(const struct difference *difference)
 static const struct tensor_ref *set_unit(const struct diff_side *side, size_t i, struct unit *unit)
 {
 	const struct tensor_ref *ref = &side->checkpoint.tensors[i];
-	const struct low_bit_weight *low_bit = low_bit_of(&side->low_bit, i);
+	const struct low_bit_weight *low_bit =
+		low_bit_is_part(&side->low_bit, i) ? NULL : low_bit_of(&side->low_bit, i);
 	struct err ignored;
 
 	*unit = (struct unit){ .name = ref->tensor->name, .source = ref };
@@ -72,9 +73,8 @@ static void list_units(struct diff_side *side)
 	struct unit unit;
 
 	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
-		if (low_bit_is_part(&side->low_bit, i))
-			belongs[i] = true;
-		else if ((scale = set_unit(side, i, &unit)))
+		scale = set_unit(side, i, &unit);
+		if (scale)
 			belongs[low_bit_index(checkpoint, scale)] = true;
 	}
 	side->units = xcalloc(checkpoint->n_tensors, sizeof *side->units);
@@ -247,6 +247,17 @@ static void pair_experts(struct difference *difference, int s)
 	free(paired);
 }
 
+/* Does the tensor only describe a packed weight, which the other side has in another way? */
+static bool is_description(const struct difference *difference, const struct diff_tensor *tensor)
+{
+	int s = tensor->units[0] ? 0 : 1;
+	const struct diff_side *side = &difference->sides[s];
+	const struct unit *unit = tensor->units[s];
+
+	return !tensor->units[!s] && !unit->low_bit &&
+	       low_bit_is_part(&side->low_bit, low_bit_index(&side->checkpoint, unit->source));
+}
+
 static int match_any(const struct pattern *patterns, size_t n, const char *name, bool *matches,
 		     struct err *err)
 {
@@ -273,7 +284,7 @@ static int filter(struct difference *difference, const struct diff_params *param
 	for (size_t i = 0; i < difference->n_tensors && !rc; i++) {
 		const struct diff_tensor tensor = difference->tensors[i];
 
-		if (!tensor.units[0] && !tensor.units[1])
+		if ((!tensor.units[0] && !tensor.units[1]) || is_description(difference, &tensor))
 			continue;
 		if (params->n_include)
 			rc = match_any(patterns, params->n_include, tensor.name, &in, err);

@@ -102,6 +102,21 @@ END
 "$FP8CONV" diff x y
 [ $? -eq 1 ] || echo "exit status"
 
+# Of a packed weight everything is compared: codes, scales, and what describes it; in high precision nothing is missing.
+for packing in ct-int4 ct-nvfp4; do
+	python3 "$CLI/low_bit.py" finite $packing $packing
+	"$FP8CONV" dequantize $packing -o $packing-f32 --dtype f32
+	differs $packing $packing-f32
+	json j 'j["totals"]["stored"] == len(j["tensors"]) == 6'
+	for part in weight_packed weight_scale $([ $packing = ct-int4 ] || echo weight_global_scale input_global_scale); do
+		rm -rf changed
+		cp -r $packing changed
+		python3 "$CLI/checkpoint.py" flip changed/model.safetensors model.layers.0.mlp.experts.1.up_proj.$part
+		differs $packing changed
+		json j 'len(j["tensors"]) == (2 if "'$part'" == "weight_global_scale" else 1)'
+	done
+done
+
 mkdir next
 cd next
 # What is no pair of checkpoints.
