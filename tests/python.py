@@ -242,7 +242,7 @@ class Plans(unittest.TestCase):
         codes, scale_inv = expected(w, "blockwise")
         np.testing.assert_array_equal(got[name].view(np.uint8), codes)
         np.testing.assert_array_equal(got[f"{name}_scale_inv"], scale_inv)
-        with self.assertRaisesRegex(fp8conv.Error, "unknown recipe 'fp4'"):
+        with self.assertRaisesRegex(fp8conv.Error, "'fp4' is not FP8"):
             fp8conv.Plan(config, {name: w}, recipe="fp4")
         with self.assertRaisesRegex(TypeError, "dtype is"):
             fp8conv.Plan(config, {name: ((1, 1), "real")})

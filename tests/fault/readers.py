@@ -127,7 +127,7 @@ def signals(job: Job, golden: Golden, n: int) -> None:
         if result.status == -number:                          # before it could know of signals
             check((result.out, result.err) == (b"", ""), f"{job.name}: {result}")
         else:
-            check_end(f"{job.name}, {number.name}", result, golden, (128 + number,), "interrupted by signal")
+            check_end(f"{job.name}, {number.name}", result, golden, (128 + number,), "interrupted")
 
 
 def starved(job: Job, golden: Golden, few: bool) -> None:

@@ -180,7 +180,7 @@ cp "$SAMPLES/tiny-llama/config.json" mistral
 ln -s "$SAMPLES/tiny-llama/model.safetensors" mistral/consolidated.safetensors
 "$FP8CONV" quantize mistral/consolidated.safetensors -o out2 --max-shard-size 500KB --quiet
 [ -e out2/consolidated-00002-of-00003.safetensors ] || ls out2
-fails 2 " quantize: options '--part', '--manifest' and '--max-shard-size' require a directory as output, not 'x.safetensors'" \
+fails 2 " quantize: options '--part', '--manifest', '--sign' and '--max-shard-size' require a directory as output, not 'x.safetensors'" \
 	quantize "$SAMPLES/tiny-llama" -o x.safetensors --max-shard-size 1GB
 fails 2 " quantize: options '--max-shard-size' and '--preserve-high-precision' cannot be combined: *" \
 	quantize "$SAMPLES/tiny-llama" -o x --max-shard-size 1GB --preserve-high-precision kept
