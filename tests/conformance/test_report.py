@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`fp8conv report`: its front matter by pyyaml and huggingface_hub, its Markdown by markdown-it, every number by numpy and torch."""
 import json
+import math
 import pathlib
 import re
 import subprocess
@@ -124,12 +125,23 @@ def numbers(page: str, out: pathlib.Path, source: pathlib.Path) -> Iterator[str]
             yield f"{kind}: {int((shown[kind] != counts[kind]).sum())} codes are not as numpy counts them"
 
 
+def in_card(value: float, error: float | None) -> str:
+    """A number as people write one: two digits of its error, else three digits of it."""
+    if error is None:
+        return f"{value:.3g}"
+    decimals = min(max(1 - math.floor(math.log10(error)), 0), 6) if error else 6
+    return f"{value:.{decimals}f} ± {error:.{decimals}f}"
+
+
 def measured(text: str, page: str, result: dict) -> Iterator[str]:
-    for value in (result["perplexity"]["value"], result["kld"]["mean"], result["kld"]["p99_9"], result["same_top"]["value"],
-                  result["source_perplexity"]["value"], result["delta_p"]["rms"]):
-        for name, where in ("card", text), ("page", page):
-            if f"{value:.6f}" not in where:
-                yield f"the {name} does not have {value:.6f}"
+    kld = result["kld"]
+    numbers = [(kld["mean"], kld["se"]), (kld["p99_9"], None), (result["delta_p"]["rms"], None)]
+    numbers += [(result[name]["value"], result[name]["se"]) for name in ("perplexity", "same_top", "source_perplexity")]
+    for value, error in numbers:
+        if in_card(value, error) not in text:
+            yield f"the card does not have {in_card(value, error)}"
+        if f"{value:.6f}" not in page:
+            yield f"the page does not have {value:.6f}"
     for word in result["data_sha256"], "ids.jsonl", "does not rank benchmark scores":
         if word not in text or word not in page:
             yield f"{word} is missing"
