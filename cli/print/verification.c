@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "ckpt/signature.h"
 #include "cli/print/low_bit.h"
 #include "cli/print/path.h"
 #include "cli/program.h"
@@ -219,6 +220,11 @@ void verification_print_verdict(const struct verification *verification,
 			"%.1f dB\n",
 			100 * (double)compensated->n_moved / (double)compensated->n_codes,
 			compensated->sqnr, compensated->own_sqnr);
+	if (!n && params->hashes)
+		fputs("manifest   every file has the recorded SHA-256\n", program.err);
+	if (!n && params->key)
+		fprintf(program.err, "signature  every file is signed with the key of %s\n",
+			signing_key_path(params->key));
 	if (!n && has_source)
 		print_next(verification, params);
 }

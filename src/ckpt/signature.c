@@ -132,6 +132,11 @@ int signing_key_open(struct signing_key **key, const char *path, bool is_private
 	return -1;
 }
 
+const char *signing_key_path(const struct signing_key *key)
+{
+	return key->path;
+}
+
 /* What DSSE signs for a payload ("pre-authentication encoding"). */
 static void put_signed_bytes(struct buf *out, const void *payload, size_t n)
 {

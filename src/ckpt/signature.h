@@ -27,6 +27,9 @@ struct signing_key;
 int signing_key_open(struct signing_key **key, const char *path, bool is_private, struct err *err);
 void signing_key_close(struct signing_key *key);
 
+/* Returns the path that it was opened by. */
+const char *signing_key_path(const struct signing_key *key);
+
 /* Signs all files of the directory, and writes model.sig.  files: their records in the manifest,
  * whose sums are taken; the others are read.  ERR_INPUT for a symbolic link. */
 int signature_put(const struct outdir *dir, const struct signing_key *key, const json_t *files,

@@ -51,6 +51,11 @@ expect("verify", show("verify", "out"), [r"OK: 64 tensors, 26 FP8 weights; names
 expect("verify --source", show("verify", "out", "--source", "m"),
        [r"OK: 64 tensors, 26 FP8 weights; every scale and code compared with the source",
         r"next       fp8conv eval out --source m --data FILE"])
+for command in (["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", "k.pem"], ["pkey", "-in", "k.pem", "-pubout", "-out", "k.pub"]):
+    subprocess.run(["openssl", *command], check=True)
+show("quantize", "m", "-o", "signed", "-q", "--sign", "k.pem")
+expect("verify --manifest --key", show("verify", "signed", "--manifest", "--key", "k.pub")[1:],
+       [r"manifest   every file has the recorded SHA-256", r"signature  every file is signed with the key of k\.pub"])
 # A model that eval does not run is not to be measured.
 pathlib.Path("encoder").mkdir()
 for name, text in (("config.json", pathlib.Path("dense/config.json").read_text().replace("LlamaForCausalLM", "LlamaModel")),
