@@ -2,12 +2,13 @@
  *
  * fp8conv inspect: describes a checkpoint or an amax file.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "backend/dispatch.h"
-#include "cli/print/amax.h"
+#include "base/mem.h"
 #include "cli/command.h"
 #include "cli/print/inspection.h"
 #include "cli/options/run.h"
@@ -15,11 +16,15 @@
 #include "cli/program.h"
 #include "cli/progress/progress.h"
 #include "cli/process.h"
+#include "cli/quantize.h"
 #include "cli/remote.h"
 #include "cli/signals.h"
+#include "execute/losses.h"
+#include "recipe/static_amax.h"
 
 struct settings {
 	const char *path;
+	const char *recipe, *amax_algo;
 	struct run_settings run;
 	bool stats, summary;
 };
@@ -33,14 +38,160 @@ static const struct option_row options[] = {
 	{ SECTION_NONE, "stats", 0, NULL,
 	  "Read all values: amax, range of scales, saturated codes, expected SQNR", option_flag,
 	  offsetof(struct settings, stats) },
+	{ SECTION_NONE, "recipe", 0, "RECIPE",
+	  "Print what this recipe loses: underflow, overflow and SQNR of inputs in an amax "
+	  "history, or with --stats of a model's weights",
+	  option_recipe, offsetof(struct settings, recipe) },
+	{ SECTION_NONE, "amax-algo", 0, STATIC_ALGOS,
+	  "With --recipe: how to reduce the amax history (default max; P is a percentage)",
+	  option_amax_algo, offsetof(struct settings, amax_algo) },
 	{ SECTION_NONE, "summary", 0, NULL, "Print the recipe, the sizes and the types alone",
 	  option_flag, offsetof(struct settings, summary) },
 	{ 0 },
 };
 
+/* What is printed. */
+struct facts_found {
+	struct inspection inspection;
+	struct tensor_stats *stats; /* by tensor; NULL: not requested */
+	struct losses losses;	    /* recipe NULL: not requested */
+	struct plan plan;	    /* of --recipe, which has the names of weights */
+};
+
+/* Adds the loss of a module's inputs. */
+static int add_inputs(struct losses *losses, const struct settings *settings,
+		      const struct recipe *recipe, const struct amax_site *site, struct err *err)
+{
+	struct static_history history = { &site->history[0][AMAX_X], site->n_passes, 3,
+					  &site->histogram[0][0], 2 };
+	struct static_choice choice = { 0 };
+	struct static_loss loss;
+	float amax;
+
+	if (settings->amax_algo &&
+	    static_choice_read(&choice, "--amax-algo", settings->amax_algo, err))
+		return -1;
+	amax = static_amax(&choice, &history, &recipe->input);
+	static_loss(&history, &recipe->input, amax, &loss);
+	if (isinf(amax))
+		return err_set(err, ERR_INPUT,
+			       "amax of x of module '%s' in '%s' is infinite: it overflowed in the "
+			       "forward pass",
+			       site->name, settings->path);
+	ARRAY_GROW(losses->list, losses->n);
+	losses->list[losses->n++] = (struct loss){ site->name,	  loss.n,      loss.underflow,
+						   loss.overflow, loss.signal, loss.noise };
+	return 0;
+}
+
+/* Finds what the recipe loses of the inputs of all modules. */
+static int lose_inputs(struct facts_found *found, const struct settings *settings, struct err *err)
+{
+	const struct amax_stats *amax = &found->inspection.amax;
+	const struct recipe *recipe = recipe_find(settings->recipe, err);
+
+	if (recipe->input.tile.rows != WHOLE || recipe->input.tile.cols != WHOLE)
+		return err_set(err, ERR_USAGE,
+			       "option '--recipe': '%s' has scales of parts of an input, and a "
+			       "histogram has only its values: take current or delayed",
+			       settings->recipe);
+	for (size_t i = 0; i < amax->n_sites; i++) {
+		const struct amax_site *site = amax->sites[i];
+
+		if (site->kind != AMAX_GEMM || !site->n_passes)
+			continue;
+		if (!site->histogram)
+			return err_set(err, ERR_USAGE,
+				       "option '--recipe' needs histograms, and module '%s' in "
+				       "'%s' has none: calibrate with --histogram",
+				       site->name, settings->path);
+		if (add_inputs(&found->losses, settings, recipe, site, err))
+			return -1;
+	}
+	return 0;
+}
+
+/* Finds what the recipe loses of the weights that `quantize` converts. */
+static int lose_weights(struct facts_found *found, const struct settings *settings,
+			struct progress *progress, struct err *err)
+{
+	char *words[] = { "quantize", "--requantize",	     "--recipe", (char *)settings->recipe,
+			  "--",	      (char *)settings->path };
+	struct convert_params params = { .io = found->inspection.io,
+					 .temp_dir = process_temp_dir(),
+					 .backend = backend_select(NULL, err),
+					 .n_threads = process_cpus() };
+	struct unit_loss *losses = NULL;
+	int rc = quantize_plan_words(&found->plan, &params, sizeof words / sizeof *words, words,
+				     err);
+
+	rc = rc ? rc : execute_losses(&found->plan, &params, progress, &losses, err);
+	for (size_t u = 0; rc == 0 && u < found->plan.selection.n_units; u++) {
+		const struct unit_loss *loss = &losses[u];
+
+		if (!loss->n)
+			continue;
+		ARRAY_GROW(found->losses.list, found->losses.n);
+		found->losses.list[found->losses.n++] =
+			(struct loss){ found->plan.selection.units[u].name,
+				       loss->n,
+				       (double)loss->underflow,
+				       (double)loss->overflow,
+				       loss->error.signal,
+				       loss->error.noise };
+	}
+	free(losses);
+	return rc;
+}
+
+/* Checks that --recipe and --amax-algo go with the input. */
+static int check_recipe(const struct settings *settings, bool is_amax, struct err *err)
+{
+	const struct recipe *recipe = settings->recipe ? recipe_find(settings->recipe, err) : NULL;
+
+	if (settings->amax_algo && (!recipe || !is_amax))
+		return err_set(err, ERR_USAGE,
+			       "option '--amax-algo' requires '--recipe' and an amax history");
+	if (!recipe || is_amax)
+		return 0;
+	if (!settings->stats)
+		return err_set(err, ERR_USAGE,
+			       "option '--recipe' of a model requires '--stats', which reads all "
+			       "values");
+	if (!strcmp(settings->path, "-"))
+		return err_set(err, ERR_USAGE,
+			       "option '--recipe' reads the model twice: give its path, not '-'");
+	if (recipe->needs_history)
+		return err_set(err, ERR_USAGE,
+			       "option '--recipe': '%s' rounds weights as 'current' does: take "
+			       "that, or give an amax history, whose inputs it rounds",
+			       recipe->name);
+	return 0;
+}
+
+static int find_values(struct facts_found *found, const struct settings *settings,
+		       struct progress *progress, struct err *err)
+{
+	const struct stats_params params = { .backend = backend_select(NULL, err),
+					     .n_threads = process_cpus(),
+					     .progress = progress };
+	bool is_amax = found->inspection.is_amax;
+
+	if (check_recipe(settings, is_amax, err))
+		return -1;
+	found->losses.recipe = settings->recipe;
+	if (settings->recipe && is_amax)
+		return lose_inputs(found, settings, err);
+	if (settings->recipe && lose_weights(found, settings, progress, err))
+		return -1;
+	if (!settings->stats || (settings->recipe && !settings->run.json))
+		return 0;
+	return inspect_stats(&found->inspection, &params, &found->stats, err);
+}
+
 /* Reads the requested facts, with progress. */
-static int inspect(const struct settings *settings, const struct io *io,
-		   struct inspection *inspection, struct tensor_stats **stats, struct err *err)
+static int inspect(const struct settings *settings, const struct io *io, struct facts_found *found,
+		   struct err *err)
 {
 	struct progress progress = { .stop = signals_watch() };
 	struct watched watched = watch_bytes(&progress);
@@ -48,23 +199,36 @@ static int inspect(const struct settings *settings, const struct io *io,
 	int rc;
 
 	ticker_start(&ticker, run_progress_mode(&settings->run), &watched);
-	rc = inspect_make(inspection, io, settings->path, process_temp_dir(), &progress, err);
-	if (rc == 0 && settings->stats)
-		rc = inspect_stats(inspection,
-				   &(struct stats_params){ .backend = backend_select(NULL, err),
-							   .n_threads = process_cpus(),
-							   .progress = &progress },
-				   stats, err);
+	rc = inspect_make(&found->inspection, io, settings->path, process_temp_dir(), &progress,
+			  err);
+	if (rc == 0)
+		rc = find_values(found, settings, &progress, err);
 	ticker_stop(&ticker);
 	return rc;
+}
+
+static void print(const struct settings *settings, const struct facts_found *found)
+{
+	const struct inspection *inspection = &found->inspection;
+	const struct shown shown = { inspection, found->stats, &found->losses };
+
+	if (settings->run.json)
+		inspect_print_json(&shown);
+	else if (found->losses.recipe)
+		losses_print_text(&found->losses);
+	else if (inspection->is_amax)
+		amax_print_text(&inspection->amax, program_on_terminal(STDOUT_FILENO));
+	else if (settings->summary)
+		inspect_print_summary(inspection);
+	else
+		inspect_print_text(&shown);
 }
 
 static int run(const struct command *command, int argc, char **argv, struct err *err)
 {
 	struct settings settings = { 0 };
-	struct inspection inspection = { 0 };
+	struct facts_found found = { .plan.stream_fd = -1 };
 	struct model_io model = { 0 };
-	struct tensor_stats *stats = NULL;
 	int rc = command_parse(command, argc, argv, &settings, err);
 
 	if (rc)
@@ -73,21 +237,17 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 		return err_set(err, ERR_USAGE, "standard input is a terminal, not a checkpoint");
 	if (model_io_open(&model, &settings.path, NULL, &settings.run, err))
 		return -1;
-	rc = inspect(&settings, model.io, &inspection, &stats, err);
+	rc = inspect(&settings, model.io, &found, err);
 	if (rc == 0 && !settings.run.quiet) {
-		inspect_print_note(&inspection);
+		inspect_print_note(&found.inspection);
 		model_io_note(&model);
 	}
-	if (rc == 0 && settings.run.json)
-		inspect_print_json(&(struct shown){ &inspection, stats });
-	else if (rc == 0 && settings.summary && !inspection.is_amax)
-		inspect_print_summary(&inspection);
-	else if (rc == 0 && inspection.is_amax)
-		amax_print_text(&inspection.amax, program_on_terminal(STDOUT_FILENO));
-	else if (rc == 0)
-		inspect_print_text(&(struct shown){ &inspection, stats });
-	free(stats);
-	inspect_release(&inspection);
+	if (rc == 0)
+		print(&settings, &found);
+	free(found.losses.list);
+	free(found.stats);
+	plan_release(&found.plan);
+	inspect_release(&found.inspection);
 	model_io_close(&model);
 	return rc;
 }
@@ -97,7 +257,8 @@ const struct command command_inspect = {
 	.args = "MODEL",
 	.summary = "Show the tensors, types, scales and sizes of a checkpoint, or an amax history",
 	.examples = { "fp8conv inspect OUT --summary", "fp8conv inspect OUT --stats",
-		      "fp8conv inspect hf://ORG/NAME", "fp8conv inspect S.amax" },
+		      "fp8conv inspect hf://ORG/NAME",
+		      "fp8conv inspect S.amax --recipe delayed --amax-algo percentile=99.99" },
 	.group = GROUP_INSPECT,
 	.options = options,
 	.shared = { { report_options, offsetof(struct settings, run) } },

@@ -24,16 +24,6 @@ struct settings {
 
 #define PLACE(member) offsetof(struct settings, member)
 
-static int read_algo(const struct option_row *option, const char *value, void *place,
-		     struct err *err)
-{
-	struct static_choice choice;
-
-	(void)option;
-	*(const char **)place = value;
-	return static_choice_read(&choice, "--amax-algo", value, err);
-}
-
 static int read_uncovered(const struct option_row *option, const char *value, void *place,
 			  struct err *err)
 {
@@ -90,7 +80,7 @@ static const struct option_row options[] = {
 	{ SECTION_NUMBERS, "calibration", 0, "S.amax", "Amax history for static scales",
 	  option_text, PLACE(params.calibration.path) },
 	{ SECTION_NUMBERS, "amax-algo", 0, STATIC_ALGOS,
-	  "How to reduce the amax history (default max; P is a percentage)", read_algo,
+	  "How to reduce the amax history (default max; P is a percentage)", option_amax_algo,
 	  PLACE(params.calibration.amax_algo) },
 	{ SECTION_NUMBERS, "uncovered", 0, UNCOVERED_WORDS,
 	  "What to do with modules below --min-tokens (default error)", read_uncovered,

@@ -15,6 +15,7 @@
 #include "cli/place.h"
 #include "cli/ranks.h"
 #include "format/engine.h"
+#include "recipe/static_amax.h"
 #include "select/select.h"
 
 #define MAX_COUNT 1024
@@ -369,6 +370,16 @@ int option_target(const struct option_row *option, const char *value, void *plac
 			return 0;
 		}
 	return option_text(option, value, place, err);
+}
+
+int option_amax_algo(const struct option_row *option, const char *value, void *place,
+		     struct err *err)
+{
+	struct static_choice choice;
+
+	(void)option;
+	*(const char **)place = value;
+	return static_choice_read(&choice, "--amax-algo", value, err);
 }
 
 /* Splits the value at the last '='. */

@@ -24,6 +24,7 @@ option_reader option_append;	  /* struct texts: appends a text, which belongs to
 option_reader option_recipe;	  /* const char *: the name of an existing recipe */
 option_reader option_format;	  /* const char *: a format, existing or not; no engine */
 option_reader option_target;	  /* const char *: the name of an engine */
+option_reader option_amax_algo;	  /* const char *: one of STATIC_ALGOS */
 option_reader option_append_rule; /* struct select_rules: appends RE=RECIPE or RE=skip */
 /* uint64_t: bytes, at least 1: "4096", "64K", "512M", "2G", "2GB", "2GiB" (all binary). */
 option_reader option_size;

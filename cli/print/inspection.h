@@ -5,6 +5,8 @@
 #ifndef FP8CONV_CLI_PRINT_INSPECTION_H
 #define FP8CONV_CLI_PRINT_INSPECTION_H
 
+#include "cli/print/amax.h"
+#include "cli/print/losses.h"
 #include "inspect/inspect.h"
 #include "inspect/stats.h"
 
@@ -12,6 +14,7 @@
 struct shown {
 	const struct inspection *inspection;
 	const struct tensor_stats *stats;
+	const struct losses *losses; /* recipe NULL without --recipe */
 };
 
 /* The description of the scale of an FP8 or low-bit weight. */

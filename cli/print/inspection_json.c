@@ -231,5 +231,7 @@ void inspect_print_json(const struct shown *shown)
 	json_out_close(&out, ']');
 	if (shown->inspection->is_amax)
 		amax_print_json(&out, &shown->inspection->amax);
+	if (shown->losses->recipe)
+		losses_print_json(&out, shown->losses);
 	json_out_end(&out);
 }

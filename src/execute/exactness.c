@@ -45,34 +45,19 @@ void exactness_note(struct plan *plan, const struct convert_result *result)
 	free(sentence);
 }
 
-static int check_shard(struct execution *execution, size_t i, struct figures *sum, struct err *err)
-{
-	struct writer writer = { 0 };
-	struct figures figures;
-	int rc = -1;
-
-	if (output_shard_open_nowhere(&execution->plan->shards[i], &writer, execution->params->io,
-				      err) ||
-	    pipeline_shard(execution->pipeline, i, &writer, NULL, err))
-		goto out;
-	pipeline_figures(execution->pipeline, i, &figures);
-	figures_add(sum, &figures);
-	rc = 0;
-out:
-	writer_release(&writer);
-	return rc;
-}
-
 int execution_check_exact(struct execution *execution, struct err *err)
 {
 	const struct plan *plan = execution->plan;
-	struct figures figures = { 0 };
+	struct figures figures = { 0 }, of_shard;
 	char *sentence;
 
 	progress_begin(execution->progress, PROGRESS_CHECK, plan->totals.input_bytes);
-	for (size_t i = 0; i < plan->n_shards; i++)
-		if (check_shard(execution, i, &figures, err))
+	for (size_t i = 0; i < plan->n_shards; i++) {
+		if (pipeline_shard_nowhere(execution->pipeline, i, err))
 			return -1;
+		pipeline_figures(execution->pipeline, i, &of_shard);
+		figures_add(&figures, &of_shard);
+	}
 	progress_begin(execution->progress, PROGRESS_WORK, plan->totals.input_bytes);
 	sentence = sentence_make(plan, &figures);
 	if (!sentence)

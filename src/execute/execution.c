@@ -24,14 +24,18 @@ int output_shard_open(const struct output_shard *shard, struct writer *writer,
 	return rc;
 }
 
-int output_shard_open_nowhere(const struct output_shard *shard, struct writer *writer,
-			      const struct io *io, struct err *err)
+int pipeline_shard_nowhere(struct pipeline *pipeline, size_t shard, struct err *err)
 {
+	const struct output_shard *out = &pipeline->plan->shards[shard];
+	struct writer writer = { 0 };
 	struct buf header = { 0 };
 	int rc;
 
-	output_shard_header(shard, &header);
-	rc = writer_open_nowhere(writer, io, shard->name, &header, output_shard_size(shard), err);
+	output_shard_header(out, &header);
+	rc = writer_open_nowhere(&writer, pipeline->params->io, out->name, &header,
+				 output_shard_size(out), err);
+	rc = rc ? rc : pipeline_shard(pipeline, shard, &writer, NULL, err);
+	writer_release(&writer);
 	buf_release(&header);
 	return rc;
 }

@@ -37,9 +37,8 @@ uint64_t output_shard_size(const struct output_shard *shard);
 int output_shard_open(const struct output_shard *shard, struct writer *writer,
 		      const struct outdir *dir, const char *name, struct err *err);
 
-/* The same without a file, for the checksum. */
-int output_shard_open_nowhere(const struct output_shard *shard, struct writer *writer,
-			      const struct io *io, struct err *err);
+/* pipeline_shard() without a file, for the figures. */
+int pipeline_shard_nowhere(struct pipeline *pipeline, size_t shard, struct err *err);
 
 /* ERR_USAGE if directory/name (with directory NULL: name) is one of the source's files, by device
  * and inode. */

@@ -46,7 +46,9 @@ struct known_amax {
 
 struct output_figures {
 	struct error_stats error;
-	uint64_t n_changed; /* values of a low-bit weight that are not exact */
+	uint64_t n_changed;   /* values of a low-bit weight that are not exact */
+	uint64_t n_overflow;  /* values beyond the largest code */
+	uint64_t n_underflow; /* values that become zero; with every_row */
 };
 
 struct pipeline {
@@ -63,6 +65,7 @@ struct pipeline {
 	struct output_figures *outputs; /* of the shard */
 	struct quant_stats counts;	/* of the shard */
 	struct known_amax amax;
+	bool every_row;			  /* figures are of all rows, not of some */
 	struct store *store;		  /* of compensated codes; NULL: none */
 	const struct store_place *places; /* by unit: in the store */
 	uint64_t n_compensated, n_moved;  /* codes of the shard; see struct figures */

@@ -113,19 +113,43 @@ static void rows_error(const struct backend *backend, const struct rounded *roun
 }
 
 /* Returns the distance of the measured rows; odd, so that it follows no period of the model. */
-static uint64_t sqnr_step(const struct unit *unit)
+static uint64_t sqnr_step(const struct pipeline *pipeline, const struct unit *unit)
 {
 	uint64_t n = unit->rows * unit->cols;
 
-	return n <= SQNR_ALL ? 1 : n / SQNR_SAMPLE | 1;
+	return n <= SQNR_ALL || pipeline->every_row ? 1 : n / SQNR_SAMPLE | 1;
+}
+
+/* Returns the number of values of a band other than zero whose code is zero. */
+static uint64_t count_underflow(const struct rounded *rounded)
+{
+	const struct matrix *x = &rounded->x;
+	const size_t size = dtype_bits(x->dtype) / 8;
+	const uint32_t sign = 1u << (8 * size - 1);
+	uint64_t n = 0;
+
+	for (size_t row = 0; row < x->rows; row++) {
+		const uint8_t *codes = rounded->out->codes + row * rounded->out->stride;
+		const char *values = (const char *)x->data + row * x->stride * size;
+
+		for (size_t col = 0; col < x->cols; col++) {
+			uint32_t bits = 0;
+
+			memcpy(&bits, values + col * size, size);
+			n += !(codes[col] & 0x7F) && (bits & ~sign);
+		}
+	}
+	return n;
 }
 
 static void band_stats(struct pipeline *pipeline, const struct band *band,
 		       const struct rounded *rounded)
 {
-	uint64_t step = sqnr_step(&pipeline->plan->selection.units[band->unit]);
+	uint64_t step = sqnr_step(pipeline, &pipeline->plan->selection.units[band->unit]);
 	size_t n_rows = rounded->x.rows;
+	struct output_figures *figures = &pipeline->outputs[band->output];
 	struct error_stats error = { 0 };
+	uint64_t n_underflow = 0;
 
 	if (step == 1) {
 		rows_error(pipeline->backend, rounded, 0, n_rows, &error);
@@ -134,9 +158,13 @@ static void band_stats(struct pipeline *pipeline, const struct band *band,
 		     row += step)
 			rows_error(pipeline->backend, rounded, row, 1, &error);
 	}
+	if (pipeline->every_row)
+		n_underflow = count_underflow(rounded);
 	pthread_mutex_lock(&pipeline->lock);
-	pipeline->outputs[band->output].error.signal += error.signal;
-	pipeline->outputs[band->output].error.noise += error.noise;
+	figures->error.signal += error.signal;
+	figures->error.noise += error.noise;
+	figures->n_underflow += n_underflow;
+	figures->n_overflow += rounded->out->stats->saturated;
 	pipeline->counts.saturated += rounded->out->stats->saturated;
 	pipeline->counts.nonfinite += rounded->out->stats->nonfinite;
 	pthread_mutex_unlock(&pipeline->lock);

@@ -121,29 +121,71 @@ static float percentile(const struct static_history *history, uint32_t share, fl
 	return max;
 }
 
+/* A scale, and a bound of the values that are counted. */
+struct counted_scale {
+	const struct qspec *spec;
+	struct scaling scaling;
+	float max;
+};
+
+/* Adds the values that a bin counts, as if they were spread evenly in it up to the bound. */
+static void add_bin(const struct static_history *history, const struct counted_scale *scale,
+		    unsigned b, struct static_loss *loss)
+{
+	const double n = (double)count_of(history, b) / MSE_POINTS;
+	double signal = 0, noise = 0;
+	int underflow = 0, overflow = 0;
+
+	for (unsigned i = 0; i < MSE_POINTS; i++) {
+		float x = smaller(
+			f32_from_bits(b << AMAX_BIN_BITS | (2 * i + 1) << (AMAX_BIN_BITS - 4)),
+			scale->max);
+		float scaled = scaling_apply(scale->scaling, x);
+		uint8_t code = fp8_from_f32(scale->spec->format, scaled);
+		double error = (double)x - (double)fp8_to_f32(scale->spec->format, code) *
+						   (double)scale->scaling.scale_inv;
+
+		signal += (double)x * (double)x;
+		noise += error * error;
+		underflow += code == 0;
+		overflow += fp8_saturates(scale->spec->format, scaled);
+	}
+	loss->signal += n * signal;
+	loss->noise += n * noise;
+	loss->underflow += b ? n * underflow : 0; /* bin 0 has the zeros */
+	loss->overflow += n * overflow;
+}
+
+/* Adds all finite values if amax decides the scale. */
+static void add_bins(const struct static_history *history, const struct qspec *spec, float amax,
+		     float max, struct static_loss *loss)
+{
+	struct counted_scale scale = { spec, scaling_from_amax(spec, amax, F32_MAX), F32_MAX };
+
+	for (unsigned b = 0; b < AMAX_BIN_INF; b++) {
+		if (!count_of(history, b))
+			continue;
+		scale.max = b == amax_bin(max) ? max : F32_MAX;
+		add_bin(history, &scale, b, loss);
+	}
+}
+
+void static_loss(const struct static_history *history, const struct qspec *spec, float amax,
+		 struct static_loss *loss)
+{
+	*loss = (struct static_loss){ .overflow = (double)count_of(history, AMAX_BIN_INF) };
+	for (unsigned b = 0; b <= AMAX_BIN_INF; b++)
+		loss->n += count_of(history, b);
+	add_bins(history, spec, amax, maximum(history), loss);
+}
+
 /* Returns the sum of squared errors of all counted values if amax decides the scale. */
 static double error_of(const struct static_history *history, const struct qspec *spec, float amax)
 {
-	struct scaling scaling = scaling_from_amax(spec, amax, F32_MAX);
-	double sum = 0;
+	struct static_loss loss = { 0 };
 
-	for (unsigned b = 0; b < AMAX_BIN_INF; b++) {
-		double squares = 0;
-
-		if (!count_of(history, b))
-			continue;
-		for (unsigned i = 0; i < MSE_POINTS; i++) {
-			float x = f32_from_bits(b << AMAX_BIN_BITS |
-						(2 * i + 1) << (AMAX_BIN_BITS - 4));
-			uint8_t code = fp8_from_f32(spec->format, scaling_apply(scaling, x));
-			double error = (double)x - (double)fp8_to_f32(spec->format, code) *
-							   (double)scaling.scale_inv;
-
-			squares += error * error;
-		}
-		sum += (double)count_of(history, b) / MSE_POINTS * squares;
-	}
-	return sum;
+	add_bins(history, spec, amax, F32_MAX, &loss);
+	return loss.noise;
 }
 
 /* Returns the maximum or the edge of a bin below it, whichever has the smallest error; of equal

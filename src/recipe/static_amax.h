@@ -46,6 +46,20 @@ struct static_history {
 float static_amax(const struct static_choice *choice, const struct static_history *history,
 		  const struct qspec *spec);
 
+/* What a scale loses of the values that a histogram counts. */
+struct static_loss {
+	uint64_t n;	      /* values */
+	double underflow;     /* of these, values other than zero whose code is zero */
+	double overflow;      /* values beyond the largest code: it takes their place */
+	double signal, noise; /* of finite values: SQNR = 10 log10(signal / noise) dB */
+};
+
+/* Computes the loss by the scale of that amax.  The values of a bin count as spread evenly in it,
+ * so that underflow and overflow are off by at most the counts of the two bins at their limits.
+ * history has counts. */
+void static_loss(const struct static_history *history, const struct qspec *spec, float amax,
+		 struct static_loss *loss);
+
 /* Returns the scale_inv of that amax, for inputs and caches, whose codes an engine will write.
  * Source: the rounding of spec (num/scale.h). */
 float static_scale_inv(const struct qspec *spec, float amax);

@@ -177,6 +177,36 @@ static void least_squares_equals_the_independent_one(void **state)
 	}
 }
 
+/* With amax 448 a value is its own scaled value.  A bin has eight: (edge, next edge) in sixteenths
+ * 1, 3 .. 15 of its width.  Below 2^-10 all become zero; from 2^-10 on none does.  [448, 480) has
+ * four points above the tie of 464, unless the history says that no value is above 448. */
+static void losses_follow_from_the_points_of_a_bin(void **state)
+{
+	static uint64_t counts[AMAX_BINS][2];
+	static const struct {
+		float at, most;
+		uint64_t n;
+		double underflow, overflow;
+	} rows[] = {
+		{ 0x1p-11f, 448, 80, 80, 0 }, { 0x1p-10f, 448, 80, 0, 0 },  { 448, 480, 80, 0, 40 },
+		{ 448, 448, 80, 0, 0 },	      { 480, 500, 80, 0, 80 },	    { 1, 448, 80, 0, 0 },
+		{ 0, 448, 80, 0, 0 },	      { INFINITY, 448, 80, 0, 80 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct static_history history = { &rows[i].most, 1, 3, &counts[0][0], 2 };
+		struct static_loss loss;
+
+		memset(counts, 0, sizeof counts);
+		counts[amax_bin(rows[i].at)][0] = rows[i].n;
+		static_loss(&history, &spec, 448, &loss);
+		assert_true(loss.n == rows[i].n);
+		assert_true(loss.underflow == rows[i].underflow);
+		assert_true(loss.overflow == rows[i].overflow);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -185,6 +215,7 @@ int main(void)
 		cmocka_unit_test(a_static_amax_follows_its_algorithm),
 		cmocka_unit_test(percentiles_follow_the_histogram),
 		cmocka_unit_test(least_squares_equals_the_independent_one),
+		cmocka_unit_test(losses_follow_from_the_points_of_a_bin),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
