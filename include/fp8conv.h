@@ -41,7 +41,7 @@ struct fp8conv_error {
 	char message[1024];
 };
 
-/* Returns the version of the library: "0.1.0". */
+/* Returns the version of the library: "MAJOR.MINOR.PATCH". */
 const char *fp8conv_version(void);
 
 /* -- Context -------------------------------------------------------------- */

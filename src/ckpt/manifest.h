@@ -4,7 +4,7 @@
  * files), its finished shards, and at the end that all are finished.  A rerun makes the missing
  * shards; another job is refused.
  *
- *     { "tool": "fp8conv", "version": "0.1.0", "command": "quantize",
+ *     { "tool": "fp8conv", "version": "1.2.3", "command": "quantize",
  *       "options": { "recipe": "blockwise", ... },
  *       "inputs": [ { "name", "size", "mtime", "header_crc32", "state" [, "sha256"] },  weights
  *                   { "name", "size", "sha256" } ],                             all other files
