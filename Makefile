@@ -17,7 +17,7 @@ HARDEN := -fstack-protector-strong -fPIC $(if $(SANITIZE),,-D_FORTIFY_SOURCE=2)
 SAN    := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=all)
 CPPFLAGS += -Iinclude -Isrc -I. -D_GNU_SOURCE -DFP8CONV_VERSION='"$(VERSION)"' -MMD -MP
 C      = $(CC) -std=gnu11 $(CPPFLAGS) $(WARN) $(FP) $(HARDEN) $(HIDDEN) $(SAN) $(CFLAGS) -pthread
-LINK   = $(CC) -pie -Wl,-z,relro,-z,now,-z,noexecstack $(SAN) $(LDFLAGS) -pthread
+LINK   = $(CC) -pie -Wl,-z,relro,-z,now,-z,noexecstack,--build-id=none $(SAN) $(LDFLAGS) -pthread
 LIBS   = $(CUDA_LIBS) $(MPI_LIBS) -ljansson -lpcre2-8 -lunistring -lcrypto -lisal -lz -lzstd -lm -ldl
 
 # Instruction sets: files of their own with flags of their own, chosen at run time.
@@ -114,6 +114,12 @@ $(BUILD)/gen/page_html.c: cli/report/page.html
 	@mkdir -p $(@D)
 	$(Q)(echo 'const char page_html[] ='; sed 's/[\\"]/\\&/g; s/^/"/; s/$$/\\n"/' $<; echo ';') > $@
 
+# Rebuilt when the version changes.
+VERSION_BUILT := $(BUILD)/gen/version-$(VERSION)
+$(VERSION_BUILT):
+	@mkdir -p $(@D); rm -f $(@D)/version-*; touch $@
+$(patsubst %.c,$(BUILD)/%.o,$(shell grep -rl --include='*.c' FP8CONV_VERSION src cli lib)): $(VERSION_BUILT)
+
 # Rebuilt when MPI comes or goes.
 MPI_BUILT := $(BUILD)/gen/mpi-$(if $(filter 1,$(MPI)),1,0)
 $(MPI_BUILT):
@@ -135,18 +141,14 @@ help:
 	@sed -n 's/^## //p' Makefile tests/tests.mk packaging/packaging.mk | fold -s -w 80 | \
 		sed '/^make /!s/^/                  /'
 
-## make              build build/fp8conv (MPI=1: with Open MPI, for --ranks mpi)
-## make release      the same with all processors, for every kind of GPU
+## make              build build/fp8conv, for every kind of GPU (-j8: by 8 processors; MPI=1: with Open MPI)
 ## make demo         install what is missing, build for the GPU that is here, convert and measure a small model
 ## make check        the same set-up, then the tests
 ## make deps         install what building and testing need (Debian, Ubuntu), or name it (elsewhere)
 ## make clean        remove build/
-.PHONY: deps release demo check clean
+.PHONY: deps demo check clean
 deps:
 	@CC="$(CC)" sh deps.sh $(EXTRA)
-
-release:
-	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)) all
 
 # GPU code for the GPUs that are here: of a compute capability that is not in SM, for the first one of its generation.
 GPUS_HERE = $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | sed 's/\.//; /89/!s/.$$/0/')

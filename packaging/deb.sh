@@ -6,10 +6,11 @@
 #	deb.sh [tools]		tools: only looks whether all are there that it takes
 #
 # WITH_CUDA: not empty where it was built with CUDA.  DEBFULLNAME and DEBEMAIL: the maintainer, as
-# for other tools of Debian.
+# for other tools of Debian.  The same sources, compiler and libraries give the same bytes.
 set -eu
+umask 022
 
-for tool in dpkg-deb dpkg-shlibdeps strip gzip md5sum; do
+for tool in dpkg-deb dpkg-shlibdeps dpkg-gensymbols strip gzip md5sum; do
 	command -v $tool >/dev/null && continue
 	echo "make deb: no $tool: apt install dpkg-dev" >&2
 	exit 1
@@ -19,8 +20,12 @@ done
 : "${DEBFULLNAME:=fp8conv contributors}" "${DEBEMAIL:=maintainers@fp8conv.invalid}"
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$BUILD/deb" && pwd)
-date=${SOURCE_DATE_EPOCH:-$(git -C "$here" log -1 --format=%ct 2>/dev/null || date +%s)}
-date=$(LC_ALL=C date -u -R -d "@$date")
+SOURCE_DATE_EPOCH=$(sh "$here/date.sh")
+date=$(LC_ALL=C date -u -R -d "@$SOURCE_DATE_EPOCH")
+codename=$(sed -n 's/^VERSION_CODENAME=\([a-z0-9]*\)$/\1/p' /etc/os-release)
+revision=$VERSION-1~${codename:-local} # its libraries are of this release; a package of Debian's own would be newer
+DPKG_DEB_THREADS_MAX=1 # xz writes other bytes with more
+export SOURCE_DATE_EPOCH DPKG_DEB_THREADS_MAX
 architecture=$(dpkg --print-architecture)
 
 # package_of LIBRARY: the package that the linker's lib<LIBRARY>.so comes from.
@@ -57,10 +62,11 @@ build() {
 	mkdir -p "$doc" "$tree/DEBIAN"
 	cp "$here/copyright" "$doc/copyright"
 	[ -z "${WITH_CUDA-}" ] || cat "$here/copyright.cuda" >>"$doc/copyright"
-	gzip -9n >"$doc/changelog.gz" <<-END
-		fp8conv ($VERSION) unstable; urgency=medium
+	gzip -9n <"$here/../CHANGELOG.md" >"$doc/changelog.gz"
+	gzip -9n >"$doc/changelog.Debian.gz" <<-END
+		fp8conv ($revision) unstable; urgency=medium
 
-		  * Release $VERSION.
+		  * Release $VERSION: /usr/share/doc/$1/changelog.gz.
 
 		 -- $DEBFULLNAME <$DEBEMAIL>  $date
 	END
@@ -70,16 +76,16 @@ build() {
 	cat >"$tree/DEBIAN/control" <<-END
 		Package: $1
 		Source: fp8conv
-		Version: $VERSION
+		Version: $revision
 		Architecture: $2
 		Maintainer: $DEBFULLNAME <$DEBEMAIL>
-		Installed-Size: $(du -sk "$tree/usr" | cut -f 1)
+		Installed-Size: $(find "$tree/usr" -printf '%y %s\n' | awk '{ n += $1 == "f" ? int(($2 + 1023) / 1024) : 1 } END { print n }')
 		Section: $3
 		Priority: optional
 	END
 	[ "$1" != fp8conv ] || sed -i '/^Source:/d' "$tree/DEBIAN/control"
 	cat >>"$tree/DEBIAN/control"
-	made=$BUILD/${1}_${VERSION}_$2.deb
+	made=$BUILD/${1}_${revision}_$2.deb
 	dpkg-deb --root-owner-group --build "$tree" "$made" >/dev/null
 	echo "$made ($(du -h "$made" | cut -f 1))"
 	files="$files $(readlink -f "$made")"
@@ -94,9 +100,15 @@ part libfp8conv-dev "$lib/libfp8conv.so" "$lib/pkgconfig/fp8conv.pc" include/fp8
 part python3-fp8conv "${PYTHON_DIR#/usr/}/fp8conv"
 find "$root/all" -depth -type d -empty -delete
 mv "$root/all" "$root/fp8conv"
-mkdir "$root/libfp8conv1/DEBIAN"
+mkdir "$root/fp8conv/DEBIAN" "$root/libfp8conv1/DEBIAN"
 echo "activate-noawait ldconfig" >"$root/libfp8conv1/DEBIAN/triggers"
 echo "libfp8conv 1 libfp8conv1 (>= $VERSION)" >"$root/libfp8conv1/DEBIAN/shlibs"
+(cd "$source" && dpkg-gensymbols -plibfp8conv1 -v"$VERSION" -e"$root/libfp8conv1/usr/$lib/libfp8conv.so.1" \
+	-I"$here/libfp8conv1.symbols" -c4 -O"$root/libfp8conv1/DEBIAN/symbols") >"$source/log" 2>&1 || {
+	cat "$source/log"
+	echo "make deb: a symbol of lib/ is missing in packaging/libfp8conv1.symbols: add it with VERSION" >&2
+	exit 1
+}
 recommends="$(package_of dnnl), $(package_of curl), ca-certificates"
 files=
 
@@ -114,7 +126,7 @@ Description: FP8 recipes and checkpoints in one's own process
  the CPU or a GPU, the plan of a conversion, and the commands of the program.
 END
 build libfp8conv-dev "$architecture" libdevel <<END
-Depends: libfp8conv1 (= $VERSION)
+Depends: libfp8conv1 (= $revision)
 Multi-Arch: same
 Description: FP8 recipes and checkpoints in one's own process: header
  What compiling a program with libfp8conv takes: the header, the file of

@@ -6,8 +6,8 @@
 # gets an archive of the sources at HEAD, without git, and types `make demo && make check`.  quick: the
 # demo, the unit tests, the tests that read the sources, the command-line tests that look at what is
 # printed, and a calibration whose result other commands read.  packages: nothing is built there: what
-# `make deb` made here, for this release, is installed, and the program, the example and the module of
-# Python run.  wheel: packaging/wheel.sh makes the wheel there (`make wheel`).  wheel-check: with Python
+# `make deb` made here, for this release, is installed and pleases lintian, and the program, the example
+# and the module of Python run.  wheel: packaging/wheel.sh makes the wheel there (`make wheel`).  wheel-check: with Python
 # and pip alone, that wheel gives the bytes of the program that `make` made here.
 #
 # RELEASE: bookworm or trixie; of a wheel bullseye too.
@@ -121,7 +121,10 @@ $FP8CONV quantize $SAMPLES/tiny-llama -o fp8 --recipe delayed --calibration merg
 $FP8CONV verify fp8'
 # shellcheck disable=SC2016
 packages='sudo apt-get -q update
-sudo apt-get -qy --no-install-recommends install ./*.deb gcc libc6-dev pkg-config python3-numpy
+sudo apt-get -qy --no-install-recommends install ./*.deb gcc libc6-dev pkg-config python3-numpy lintian
+lintian --info --display-info --pedantic ./*.deb >lintian || :
+cat lintian
+! [ -s lintian ]
 fp8conv quantize sample_checkpoints/tiny-llama -o fp8
 fp8conv verify fp8
 cc examples/quantize.c $(pkg-config --cflags --libs fp8conv) -lm
@@ -154,7 +157,7 @@ packages)
 	;;
 wheel)
 	cp /usr/share/keyrings/debian-archive-keyring.gpg "$root/etc/apt/trusted.gpg.d/" # of later releases too
-	commands="export VERSION=${VERSION:?} EPOCH=$(git log -1 --format=%ct) MIRROR='$mirror' ONEDNN='${ONEDNN-}'
+	commands="export VERSION=${VERSION:?} EPOCH=$(sh packaging/date.sh) MIRROR='$mirror' ONEDNN='${ONEDNN-}'
 		export KEPT=/var/cache/apt/archives CUDA_HOME='${CUDA_HOME-}'
 		sh packaging/wheel.sh build"
 	mounts=${CUDA_HOME-}
