@@ -3,7 +3,7 @@
 """Packs fp8conv for pip: wheels, and the sources as pip builds them.
 
     pack.py wheel WORK VERSION PLATFORM EPOCH OUT    what wheel.sh built in WORK; prints its name
-    pack.py sources VERSION OUT                     the commit that is checked out
+    pack.py sources VERSION OUT                     the commit that is checked out, or the archive that was unpacked
 
 pyproject.toml names this file as the build backend, so `pip install DIRECTORY` builds by make, with the libraries of the
 system. The program is a script of the wheel: pip puts it into bin as it is, and no interpreter starts. Below the prefix
@@ -11,10 +11,8 @@ libexec/fp8conv has oneDNN, where the program and the library of the module look
 from __future__ import annotations
 
 import base64
-import gzip
 import hashlib
 import io
-import json
 import os
 import pathlib
 import re
@@ -26,7 +24,9 @@ import time
 import urllib.parse
 import zipfile
 
-LICENSE = "Apache-2.0"
+import sbom
+
+LICENSE = sbom.LICENSE
 BUNDLED = "BSD-2-Clause AND BSD-3-Clause AND MIT AND Zlib AND LGPL-3.0-or-later AND GPL-3.0-or-later WITH GCC-exception-3.1"
 CUDA = "LicenseRef-NVIDIA-CUDA"
 
@@ -49,30 +49,19 @@ TEXTS = {
 }
 
 
-def sbom(work: pathlib.Path, version: str, epoch: int, files: dict[str, bytes]) -> bytes:
-    """Returns the list of what is inside, in SPDX 2.3."""
-    def package(name: str, version: str, license: str) -> dict:
-        return {"name": name, "SPDXID": f"SPDXRef-{name}", "versionInfo": version, "licenseConcluded": license,
-                "licenseDeclared": license, "copyrightText": "NOASSERTION", "downloadLocation": "NOASSERTION", "filesAnalyzed": False}
-
-    def relation(a: str, kind: str, b: str) -> dict:
-        return {"spdxElementId": f"SPDXRef-{a}", "relationshipType": kind, "relatedSpdxElement": f"SPDXRef-{b}"}
-
-    packages, relations = [package("fp8conv", version, LICENSE)], [relation("DOCUMENT", "DESCRIBES", "fp8conv")]
+def parts_list(work: pathlib.Path, version: str, epoch: int, files: dict[str, bytes]) -> bytes:
+    """Returns what is inside, in SPDX."""
+    packages, relations = [sbom.package("fp8conv", "fp8conv", version, LICENSE)], [sbom.relation("DOCUMENT", "DESCRIBES", "fp8conv")]
     for name, (_, license, pattern) in PARTS.items():
         if name == "onednn" and not (work / "libdnnl.so.3").is_file():
             continue
-        found = urllib.parse.unquote(next(work.glob(pattern)).name.removesuffix(".dsc").split("_")[1])
-        packages.append(package(name, found, license))
-        relations.append(relation("fp8conv", "DYNAMIC_LINK" if name == "onednn" else "STATIC_LINK", name))
+        source, found, *rest = urllib.parse.unquote(next(work.glob(pattern)).stem).split("_")
+        packages.append(sbom.package(name, name, found, license, **sbom.of_debian(source, found, *rest or ["source"])))
+        relations.append(sbom.relation("fp8conv", "DYNAMIC_LINK" if name == "onednn" else "STATIC_LINK", name))
     if os.environ.get("CUDA_HOME"):
-        packages.append(package("cuda-runtime", "NOASSERTION", "NOASSERTION"))
-        relations.append(relation("fp8conv", "STATIC_LINK", "cuda-runtime"))
-    digest = hashlib.sha256(b"".join(files.values())).hexdigest()
-    return json.dumps({"spdxVersion": "SPDX-2.3", "dataLicense": "CC0-1.0", "SPDXID": "SPDXRef-DOCUMENT", "name": f"fp8conv-{version}",
-                       "documentNamespace": f"urn:fp8conv:{version}:{digest}", "packages": packages, "relationships": relations,
-                       "creationInfo": {"created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(epoch)),
-                                        "creators": ["Tool: packaging/pack.py"]}}, indent=1).encode()
+        packages.append(sbom.package("cuda-runtime", "cuda-runtime", "NOASSERTION", "NOASSERTION"))
+        relations.append(sbom.relation("fp8conv", "STATIC_LINK", "cuda-runtime"))
+    return sbom.document(version, epoch, hashlib.sha256(b"".join(files.values())).hexdigest(), packages, relations)
 
 
 def metadata(version: str, license: str, files: list[str], extras: dict[str, str]) -> bytes:
@@ -130,7 +119,7 @@ def wheel(work: pathlib.Path, version: str, platform: str, epoch: int, out: path
         licenses["parts/cuda"] = pathlib.Path("packaging/copyright.cuda").read_bytes()
         extras["cuda"] = "nvidia-cublas>=13"
     if bundled:
-        files[f"{info}/sboms/fp8conv.spdx.json"] = sbom(work, version, epoch, files)
+        files[f"{info}/sboms/fp8conv.spdx.json"] = parts_list(work, version, epoch, files)
     files.update({f"{info}/licenses/{name}": text for name, text in licenses.items()})
     files[f"{info}/METADATA"] = metadata(version, license, list(licenses), extras)
     files[f"{info}/WHEEL"] = f"Wheel-Version: 1.0\nGenerator: fp8conv\nRoot-Is-Purelib: false\nTag: py3-none-{platform}\n".encode()
@@ -141,19 +130,38 @@ def wheel(work: pathlib.Path, version: str, platform: str, epoch: int, out: path
     return path.name
 
 
-def sources(version: str, out: pathlib.Path) -> str:
-    """Without sample_checkpoints, which are larger than all else."""
+def in_commit(prefix: str) -> dict[str, tuple[bytes, bool]]:
+    """Returns contents, and whether it is a program, of each file of the commit, by its name."""
+    tar = subprocess.check_output(["git", "-c", "core.autocrlf=false", "archive", f"--prefix={prefix}", "HEAD"])
+    with tarfile.open(fileobj=io.BytesIO(tar)) as opened:
+        return {item.name: (opened.extractfile(item).read(), bool(item.mode & 0o100)) for item in opened if item.isfile()}
+
+
+def in_archive(prefix: str) -> dict[str, tuple[bytes, bool]]:
+    """The same of an archive of the commit, as it was unpacked here."""
+    names = subprocess.check_output(["sh", "tests/files.sh"], text=True).splitlines()
+    return {prefix + name: (pathlib.Path(name).read_bytes(), bool(os.stat(name).st_mode & 0o100)) for name in names}
+
+
+def sources(version: str, epoch: int, out: pathlib.Path) -> str:
+    """The same bytes from a clone and from an archive, on every machine."""
     name = f"fp8conv-{version}"
-    tar = subprocess.check_output(["git", "archive", f"--prefix={name}/", "HEAD", "--", ":!sample_checkpoints"])
-    text = metadata(version, LICENSE, ["LICENSE"], {"numpy": "numpy"})
-    item = tarfile.TarInfo(f"{name}/PKG-INFO")
-    item.size, item.mtime = len(text), int(subprocess.check_output(["git", "log", "-1", "--format=%ct"]))
-    archive = io.BytesIO(tar)
-    with tarfile.open(fileobj=archive, mode="a") as opened:
-        opened.addfile(item, io.BytesIO(text))
+    files = in_commit(f"{name}/") if pathlib.Path(".git").exists() else in_archive(f"{name}/")
+    files[f"{name}/PKG-INFO"] = metadata(version, LICENSE, ["LICENSE"], {"numpy": "numpy"}), False
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w", format=tarfile.GNU_FORMAT) as opened:
+        for path, (data, program) in sorted(files.items()):
+            item = tarfile.TarInfo(path)
+            item.size, item.mtime, item.mode, item.uname, item.gname = len(data), epoch, 0o755 if program else 0o644, "root", "root"
+            opened.addfile(item, io.BytesIO(data))
     path = out / f"{name}.tar.gz"
-    path.write_bytes(gzip.compress(archive.getvalue(), mtime=item.mtime))
+    # The command: zlib makes other bytes in other versions.
+    path.write_bytes(subprocess.run(["gzip", "-9n"], input=archive.getvalue(), check=True, stdout=subprocess.PIPE).stdout)
     return path.name
+
+
+def date_here() -> int:
+    return int(subprocess.check_output(["sh", "packaging/date.sh"]))
 
 
 def version_here() -> str:
@@ -165,13 +173,12 @@ def build_wheel(directory: str, config_settings: object = None, metadata_directo
     build = pathlib.Path(os.environ.get("BUILD", "build"))
     subprocess.check_call(["make", f"-j{os.cpu_count()}", f"BUILD={build}", "all"], stdout=sys.stderr)
     platform = re.sub("[-.]", "_", sysconfig.get_platform())
-    return wheel(build, version_here(), platform, int(os.environ.get("SOURCE_DATE_EPOCH", time.time())),
-                 pathlib.Path(directory), bundled=False)
+    return wheel(build, version_here(), platform, date_here(), pathlib.Path(directory), bundled=False)
 
 
 def build_sdist(directory: str, config_settings: object = None) -> str:
     """Of PEP 517."""
-    return sources(version_here(), pathlib.Path(directory))
+    return sources(version_here(), date_here(), pathlib.Path(directory))
 
 
 def main() -> None:
@@ -180,7 +187,7 @@ def main() -> None:
         work, version, platform, epoch, out = rest
         print(wheel(pathlib.Path(work), version, platform, int(epoch), pathlib.Path(out)))
     else:
-        print(sources(rest[0], pathlib.Path(rest[1])))
+        print(sources(rest[0], date_here(), pathlib.Path(rest[1])))
 
 
 if __name__ == "__main__":

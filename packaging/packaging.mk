@@ -53,9 +53,8 @@ deb: all
 
 ## make wheel        a wheel of Python with all that it needs (as root, by debootstrap; ONEDNN=0: quickly, without oneDNN)
 ## make wheel-check  it in chroots with Python alone: the bytes of the program that is built here
-## make sdist        the sources, for pip to build
 WHEEL_CHECK ?= bullseye bookworm trixie
-.PHONY: wheel wheel-check sdist
+.PHONY: wheel wheel-check
 wheel:
 	@mkdir -p $(BUILD); rm -f $(BUILD)/*.whl
 	@BUILD=$(BUILD) VERSION=$(VERSION) CUDA_HOME=$(if $(WITH_CUDA),$(CUDA_HOME)) ONEDNN=$(ONEDNN) \
@@ -65,9 +64,17 @@ wheel:
 wheel-check: all
 	@set -e; for release in $(WHEEL_CHECK); do BUILD=$(BUILD) ONEDNN=$(ONEDNN) sh tests/distro.sh $$release wheel-check; done
 
-sdist:
+## make dist         the sources in one file, for make and for pip: the same bytes from a clone and from an archive
+.PHONY: dist
+dist:
 	@mkdir -p $(BUILD)
-	@python3 packaging/pack.py sources $(VERSION) $(BUILD)
+	@BUILD=$(BUILD) python3 packaging/pack.py sources $(VERSION) $(BUILD)
+
+## make release      these three with SHA256SUMS and their parts (SPDX) in build/release; SIGN=KEY signs the sums
+.PHONY: release
+release: dist wheel deb
+	@SIGN=$(SIGN) sh packaging/release.sh $(VERSION) $(BUILD)/release $(BUILD)/fp8conv-$(VERSION).tar.gz \
+		$(BUILD)/*.whl $(BUILD)/*_$(VERSION)-1~*.deb
 
 ## make gpu-bundle   one archive to run the tests and benchmarks of `make gpu` where nothing is installed
 .PHONY: gpu-bundle

@@ -22,7 +22,7 @@ suites() {
 	for name in $(dirname tests/cli/*/*.sh | sort -u | xargs -n 1 basename); do
 		echo "cli/$name sh tests/cli/run.sh /$name/"
 	done
-	for runner in tests/library.sh tests/simt/run.sh tests/docs/run.sh tests/layers.sh tests/style.sh tests/budget.sh tests/build.sh; do
+	for runner in tests/library.sh tests/simt/run.sh tests/docs/run.sh tests/layers.sh tests/style.sh tests/budget.sh tests/build.sh tests/release.sh; do
 		echo "$(echo "$runner" | sed 's,tests/,,; s,/run.sh,,; s,\.sh,,') sh $runner"
 	done
 	echo "gpu env OUT=$BUILD/tests/gpu PROGRAMS=$BUILD sh tests/gpu.sh sanitize files" # the unit tests below have parity
