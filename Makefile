@@ -103,7 +103,7 @@ $(BUILD)/gen/%.o: $(BUILD)/gen/%.c
 # A row is added by adding its file.
 $(BUILD)/gen/recipes.c: src/registry.sh $(wildcard src/recipe/recipe_*.c)
 $(BUILD)/gen/formats.c: src/registry.sh $(wildcard src/format/format_*.c)
-$(BUILD)/gen/archs.c: src/registry.sh $(wildcard src/arch/*/arch_*.c)
+$(BUILD)/gen/archs.c: src/registry.sh $(wildcard src/arch/arch_*.c)
 $(BUILD)/gen/commands.c: src/registry.sh $(wildcard cli/cmd_*.c)
 $(BUILD)/gen/%s.c:
 	@mkdir -p $(@D)

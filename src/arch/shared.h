@@ -24,10 +24,6 @@
 	[LINEAR_DELTA_Q] = module ".q_proj", [LINEAR_DELTA_K] = module ".k_proj", \
 	[LINEAR_DELTA_V] = module ".v_proj", [LINEAR_DELTA_B] = module ".b_proj"
 
-#define LFM2_MATRICES                                                         \
-	[LINEAR_O] = "self_attn.out_proj", [LINEAR_GATE] = "feed_forward.w1", \
-	[LINEAR_UP] = "feed_forward.w3", [LINEAR_DOWN] = "feed_forward.w2"
-
 /* --- expert --- */
 
 #define EXPERTS(module)                                                                         \
@@ -61,12 +57,6 @@
 	[VECTOR_A_LOG] = module ".A_log", [VECTOR_DT_BIAS] = module ".dt_bias",                   \
 	[VECTOR_NORM_GATED] = module ".o_norm.weight"
 
-#define LFM2_VECTORS                                                                             \
-	[VECTOR_NORM_ATTENTION] = "operator_norm.weight", [VECTOR_NORM_MLP] = "ffn_norm.weight", \
-	[VECTOR_NORM_Q] = "self_attn.q_layernorm.weight",                                        \
-	[VECTOR_NORM_K] = "self_attn.k_layernorm.weight", [VECTOR_CONV] = "conv.conv.weight",    \
-	[VECTOR_CONV_BIAS] = "conv.conv.bias"
-
 /* --- keys of config.json --- */
 
 /* Of Mamba-2 in most models that have it, for struct mamba_keys. */
@@ -75,11 +65,11 @@
 	.state_size = "mamba_d_state", .conv_width = "mamba_d_conv", .expand = "mamba_expand", \
 	.limits = "time_step_limit"
 
-/* What is read, with the defaults: sizes of gated DeltaNet; of Mamba-2; Granite's factors. */
-extern const struct fact_row delta_facts[], mamba_facts[], granite_facts[];
+/* Read, with the defaults: of Mamba-2; of latent attention and experts as in DeepSeek-V3, where the
+ * keys of a row come first. */
+extern const struct fact_row mamba_facts[], latent_facts[];
 
-/* What may be ignored: of Qwen3-Next and later; of latent attention with experts that are chosen by
- * a bias; Hunyuan's. */
-extern const struct ignored_row delta_ignored[], latent_ignored[], hunyuan_ignored[];
+/* Ignored: of latent attention with experts that are chosen by a bias. */
+extern const struct ignored_row latent_ignored[];
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A language model as its forward pass needs it: sizes and features from config.json, and for each
- * layer the tensors of the checkpoint by role.  An architecture is a row (arch_<name>.c) of names
+ * layer the tensors of the checkpoint by role.  An architecture is a row (arch_<vendor>.c) of names
  * and of features that config.json does not state.  A layer has an optional part (biases, norms of
  * q and k, sinks) if the checkpoint has its tensor.
  *

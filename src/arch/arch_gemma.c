@@ -1,7 +1,69 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "arch/shared.h"
 
-static const char default_ropes[] =
+/* Gemma 2: norms before and after attention and mlp, capped scores and logits, every second
+ * layer with a window. */
+const struct arch arch_gemma2 = {
+	.name = "gemma2",
+	.architectures = { "Gemma2ForCausalLM" },
+	.text_types = { "gemma2" },
+	.vector = {
+		[VECTOR_NORM_ATTENTION_OUT] = "post_attention_layernorm.weight",
+		[VECTOR_NORM_MLP] = "pre_feedforward_layernorm.weight",
+		[VECTOR_NORM_MLP_OUT] = "post_feedforward_layernorm.weight",
+	},
+	.norms = NORMS_PLUS_ONE,
+	.scaled_embedding = true,
+	.tied = true,
+	.window_pattern = 2,
+	.facts.keys = {
+		{ "attention_bias", "false" },
+		{ "attn_logit_softcapping", "50.0" },
+		{ "final_logit_softcapping", "30.0" },
+		{ "head_dim", "256" },
+		{ "hidden_activation", "\"gelu_pytorch_tanh\"" },
+		{ "query_pre_attn_scalar", "256" },
+		{ "sliding_window", "4096" },
+	},
+	.facts.ignored = {
+		{ "hidden_act", NULL },
+		{ "sliding_window_size", NULL },
+	},
+};
+
+/* Gemma 3, its language model: q and k are normalized; five of six layers have a window and their
+ * own angles. */
+const struct arch arch_gemma3 = {
+	.name = "gemma3",
+	.architectures = { "Gemma3ForCausalLM" },
+	.text_types = { "gemma3_text" },
+	.vector = {
+		[VECTOR_NORM_ATTENTION_OUT] = "post_attention_layernorm.weight",
+		[VECTOR_NORM_MLP] = "pre_feedforward_layernorm.weight",
+		[VECTOR_NORM_MLP_OUT] = "post_feedforward_layernorm.weight",
+		QK_NORMS,
+	},
+	.norms = NORMS_PLUS_ONE,
+	.scaled_embedding = true,
+	.tied = true,
+	.window_pattern = 6,
+	.facts.keys = {
+		{ "attention_bias", "false" },
+		{ "head_dim", "256" },
+		{ "hidden_activation", "\"gelu_pytorch_tanh\"" },
+		{ "query_pre_attn_scalar", "256" },
+		{ "rope_local_base_freq", "10000.0" },
+		{ "rope_theta", "1000000.0" },
+		{ "sliding_window", "4096" },
+		{ "sliding_window_pattern", NULL },
+	},
+	.facts.ignored = {
+		{ "_sliding_window_pattern", NULL },
+		{ "hidden_act", NULL },
+	},
+};
+
+static const char gemma4_ropes[] =
 	"{\"sliding_attention\": {\"rope_type\": \"default\", \"rope_theta\": 10000.0}, "
 	"\"full_attention\": {\"rope_type\": \"proportional\", \"partial_rotary_factor\": 0.25, "
 	"\"rope_theta\": 1000000.0}}";
@@ -58,7 +120,7 @@ const struct arch arch_gemma4 = {
 		{ "num_global_key_value_heads", NULL },
 		{ "num_kv_shared_layers", "0" },
 		{ "per_layer_config", NULL },
-		{ "rope_parameters", default_ropes },
+		{ "rope_parameters", gemma4_ropes },
 		{ "sliding_window", "512" },
 		{ "top_k_experts", "null" },
 		{ "use_double_wide_mlp", "false" },

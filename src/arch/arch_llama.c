@@ -1,6 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "arch/shared.h"
 
+/* Llama 1 to 3, and models of the same structure (SmolLM2, TinyLlama, Yi). */
+const struct arch arch_llama = {
+	.name = "llama",
+	.architectures = { "LlamaForCausalLM" },
+	.text_types = { "llama" },
+	.facts.keys = { { "attention_bias", "false" }, { "mlp_bias", "false" } },
+};
+
 /* Llama 4: layers with positions attend within chunks, and norm the heads of q and k after their
  * rotation; others scale queries by position.  Experts take their input times its score. */
 const struct arch arch_llama4 = {

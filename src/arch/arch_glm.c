@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "arch/shared.h"
+
+/* GLM-4 (0414): norms before and after attention and mlp, half of a head rotated by adjacent
+ * pairs. */
+const struct arch arch_glm4 = {
+	.name = "glm4",
+	.architectures = { "Glm4ForCausalLM" },
+	.vector = {
+		[VECTOR_NORM_ATTENTION_OUT] = "post_self_attn_layernorm.weight",
+		[VECTOR_NORM_MLP_OUT] = "post_mlp_layernorm.weight",
+	},
+	.adjacent_pairs = true,
+	.facts.keys = {
+		{ "attention_bias", "true" },
+		{ "head_dim", "128" },
+		{ "partial_rotary_factor", "0.5" },
+		{ "rms_norm_eps", "1.5625e-07" },
+	},
+};
+
+/* GLM-4.5: sigmoid scores of experts, a shared expert; half of a head is rotated. */
+const struct arch arch_glm4_moe = {
+	.name = "glm4_moe",
+	.architectures = { "Glm4MoeForCausalLM" },
+	.text_types = { "glm4_moe" },
+	.vector = { [VECTOR_ROUTER_BIAS] = "mlp.gate.e_score_correction_bias" },
+	.routing.sigmoid = true,
+	.facts.keys = {
+		{ "attention_bias", "false" },
+		{ "n_group", "1" },
+		{ "norm_topk_prob", "true" },
+		{ "num_experts_per_tok", "8" },
+		{ "partial_rotary_factor", "0.5" },
+		{ "rms_norm_eps", "1e-05" },
+		{ "routed_scaling_factor", "1.0" },
+		{ "topk_group", "1" },
+		{ "use_qk_norm", "false" },
+	},
+	.facts.ignored = {
+		{ "scoring_func", "\"sigmoid\"" },
+		{ "topk_method", "\"noaux_tc\"" },
+	},
+};
+
+/* GLM-4.7-Flash: the layers of DeepSeek-V3. */
+const struct arch arch_glm4_moe_lite = {
+	.name = "glm4_moe_lite",
+	.architectures = { "Glm4MoeLiteForCausalLM" },
+	.vector = { [VECTOR_ROUTER_BIAS] = "mlp.gate.e_score_correction_bias" },
+	.routing.sigmoid = true,
+	.scores = SCORES_YARN,
+	.facts.shared_ignored = latent_ignored,
+	.facts.shared = latent_facts,
+	.facts.keys = {
+		{ "n_group", "1" },
+		{ "num_experts_per_tok", "4" },
+		{ "q_lora_rank", "768" },
+		{ "qk_nope_head_dim", "192" },
+		{ "rms_norm_eps", "1e-05" },
+		{ "rope_interleave", "true" },
+		{ "routed_scaling_factor", "1.8" },
+		{ "topk_group", "1" },
+		{ "v_head_dim", "256" },
+	},
+	.facts.ignored = { { "mlp_layer_types", NULL } },
+};
+
+/* GLM-5: the layers of DeepSeek-V3.2.  In some the indexer is that of a layer before. */
+const struct arch arch_glm_moe_dsa = {
+	.name = "glm_moe_dsa",
+	.architectures = { "GlmMoeDsaForCausalLM" },
+	.text_types = { "glm_moe_dsa" },
+	.vector = { [VECTOR_ROUTER_BIAS] = "mlp.gate.e_score_correction_bias" },
+	.routing.sigmoid = true,
+	.scores = SCORES_YARN,
+	.adjacent_pairs = true,
+	.facts.shared_ignored = latent_ignored,
+	.facts.shared = latent_facts,
+	.facts.keys = {
+		{ "index_head_dim", "128" },
+		{ "index_n_heads", "32" },
+		{ "index_topk", "2048" },
+		{ "n_group", "1" },
+		{ "q_lora_rank", "2048" },
+		{ "qk_nope_head_dim", "192" },
+		{ "rms_norm_eps", "1e-05" },
+		{ "topk_group", "1" },
+		{ "v_head_dim", "256" },
+	},
+	.facts.ignored = {
+		{ "head_dim", NULL }, /* transformers takes qk_rope_head_dim for it */
+		{ "index_share_for_mtp_iteration", NULL },
+		{ "index_skip_topk_offset", NULL },
+		{ "index_topk_freq", NULL },
+		{ "index_topk_pattern", NULL },
+		{ "indexer_rope_interleave", NULL },
+		{ "indexer_types", NULL },
+		{ "mlp_layer_types", NULL },
+		{ "rope_interleave", "true" },
+	},
+};

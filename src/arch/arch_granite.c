@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "arch/shared.h"
+
+static const struct fact_row granite_facts[] = {
+	{ "attention_multiplier", "1.0" },
+	{ "embedding_multiplier", "1.0" },
+	{ "logits_scaling", "1.0" },
+	{ "residual_multiplier", "1.0" },
+	{ NULL, NULL },
+};
+
+/* Granite 3: Llama with factors of embeddings, scores, steps and logits. */
+const struct arch arch_granite = {
+	.name = "granite",
+	.architectures = { "GraniteForCausalLM" },
+	.text_types = { "granite" },
+	.facts.shared = granite_facts,
+	.facts.keys = {
+		{ "attention_bias", "false" },
+		{ "mlp_bias", "false" },
+	},
+};
+
+/* Granite 3 with experts. */
+const struct arch arch_granitemoe = {
+	.name = "granitemoe",
+	.architectures = { "GraniteMoeForCausalLM" },
+	.linear = { [LINEAR_ROUTER] = "block_sparse_moe.router.layer" },
+	.expert = { EXPERTS_W("block_sparse_moe.experts") },
+	.fused_gate_up = "block_sparse_moe.input_linear.weight",
+	.fused_down = "block_sparse_moe.output_linear.weight",
+	.routing.choose_first = true,
+	.facts.shared = granite_facts,
+	.facts.keys = {
+		{ "attention_bias", "false" },
+		{ "num_experts_per_tok", "2" },
+	},
+};
+
+static const struct mamba_keys granitemoehybrid_keys = { MAMBA_KEYS };
+
+/* Granite 4: Mamba-2 in most layers, attention that need not know positions, and an mlp for every
+ * token, with experts or alone. */
+const struct arch arch_granitemoehybrid = {
+	.name = "granitemoehybrid",
+	.architectures = { "GraniteMoeHybridForCausalLM" },
+	.linear = {
+		[LINEAR_GATE_UP] = "shared_mlp.input_linear",
+		[LINEAR_DOWN] = "shared_mlp.output_linear",
+		[LINEAR_ROUTER] = "block_sparse_moe.router.layer",
+	},
+	.vector = { MAMBA_VECTORS("mamba") },
+	.expert = { EXPERTS_W("block_sparse_moe.experts") },
+	.fused_gate_up = "block_sparse_moe.input_linear.weight",
+	.fused_down = "block_sparse_moe.output_linear.weight",
+	.mamba = &granitemoehybrid_keys,
+	.routing.choose_first = true,
+	.facts.shared = mamba_facts,
+	.facts.keys = {
+		{ "attention_bias", "false" },
+		{ "attention_multiplier", "1.0" },
+		{ "embedding_multiplier", "1.0" },
+		{ "logits_scaling", "1.0" },
+		{ "num_experts_per_tok", "2" },
+		{ "position_embedding_type", "\"nope\"" },
+		{ "residual_multiplier", "1.0" },
+	},
+	.facts.ignored = {
+		{ "init_method", NULL },
+		{ "mamba_chunk_size", NULL },
+		{ "normalization_function", "\"rmsnorm\"" },
+		{ "shared_intermediate_size", NULL },
+	},
+};
+
+static const struct mamba_keys bamba_keys = {
+	MAMBA_KEYS,
+	.layers = "attn_layer_indices",
+};
+
+/* Bamba: Mamba-2 in most layers; attention rotates half of a head. */
+const struct arch arch_bamba = {
+	.name = "bamba",
+	.architectures = { "BambaForCausalLM" },
+	.linear = { MLP("feed_forward") },
+	.vector = {
+		[VECTOR_NORM_MLP] = "pre_ff_layernorm.weight",
+		MAMBA_VECTORS("mamba"),
+	},
+	.norm = "final_layernorm",
+	.mamba = &bamba_keys,
+	.facts.shared = mamba_facts,
+	.facts.keys = {
+		{ "attention_bias", "false" },
+		{ "attn_layer_indices", NULL },
+		{ "mlp_bias", "false" },
+		{ "partial_rotary_factor", "0.5" },
+		{ "rms_norm_eps", "1e-05" },
+	},
+	.facts.ignored = {
+		{ "attn_rotary_emb", NULL }, /* half of head_dim in the releases */
+		{ "mamba_chunk_size", NULL },
+		{ "num_logits_to_keep", NULL },
+		{ "z_loss_coefficient", NULL },
+	},
+};

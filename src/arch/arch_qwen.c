@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "arch/shared.h"
+
+static const struct fact_row delta_facts[] = {
+	{ "full_attention_interval", "4" },
+	{ "linear_conv_kernel_dim", "4" },
+	{ "linear_key_head_dim", "128" },
+	{ "linear_num_key_heads", "16" },
+	{ "linear_num_value_heads", "32" },
+	{ "linear_value_head_dim", "128" },
+	{ NULL, NULL },
+};
+
+static const struct ignored_row delta_ignored[] = {
+	{ "attn_output_gate", "true" },
+	{ "mamba_ssm_dtype", NULL },
+	{ "mtp_num_hidden_layers", NULL },
+	{ "output_gate_type", "\"silu\"" },
+	/* another name of silu */
+	{ "output_gate_type", "\"swish\"" },
+	{ "use_qk_norm", "true" },
+	{ NULL, NULL },
+};
+
+/* Qwen 2 and 2.5: biases of q, k and v; a window in the upper layers, by use_sliding_window. */
+const struct arch arch_qwen2 = {
+	.name = "qwen2",
+	.architectures = { "Qwen2ForCausalLM" },
+	.text_types = { "qwen2", "qwen2_5_vl_text" },
+	.facts.keys = {
+		{ "max_window_layers", "28" },
+		{ "sliding_window", "4096" },
+		{ "use_sliding_window", "false" },
+	},
+};
+
+/* Qwen 1.5 and 2 with experts, and a shared expert whose weight has a router of its own. */
+const struct arch arch_qwen2_moe = {
+	.name = "qwen2_moe",
+	.architectures = { "Qwen2MoeForCausalLM" },
+	.linear = { SHARED_EXPERT("mlp.shared_expert") },
+	.facts.keys = {
+		{ "norm_topk_prob", "false" },
+		{ "num_experts_per_tok", "4" },
+	},
+	/* a window is refused: transformers alternates layers below max_window_layers */
+	.facts.ignored = {
+		{ "max_window_layers", NULL },
+		{ "qkv_bias", NULL },
+		{ "sliding_window", NULL },
+	},
+};
+
+/* Qwen 3: q and k are normalized head by head. */
+const struct arch arch_qwen3 = {
+	.name = "qwen3",
+	.architectures = { "Qwen3ForCausalLM" },
+	.text_types = { "qwen3" },
+	.vector = { QK_NORMS },
+	.facts.keys = {
+		{ "attention_bias", "false" },
+		{ "head_dim", "128" },
+		{ "max_window_layers", "28" },
+		{ "sliding_window", "4096" },
+		{ "use_sliding_window", "false" },
+	},
+	.facts.ignored = { { "use_qk_norm", "true" } },
+};
+
+/* Qwen 3 with experts, in all layers or in some. */
+const struct arch arch_qwen3_moe = {
+	.name = "qwen3_moe",
+	.architectures = { "Qwen3MoeForCausalLM" },
+	.text_types = { "qwen3_moe" },
+	.vector = { QK_NORMS },
+	.facts.keys = {
+		{ "attention_bias", "false" },
+		{ "norm_topk_prob", "false" },
+		{ "num_experts_per_tok", "8" },
+		{ "sliding_window", "4096" },
+		{ "use_sliding_window", "false" },
+	},
+	.facts.ignored = {
+		{ "max_window_layers", NULL },
+		{ "use_qk_norm", "true" },
+	},
+};
+
+/* The language model of Qwen3-VL: Qwen 3 with another base of its angles. */
+const struct arch arch_qwen3_vl = {
+	.name = "qwen3_vl",
+	.text_types = { "qwen3_vl_text" },
+	.vector = { QK_NORMS },
+	.facts.keys = {
+		{ "attention_bias", "false" },
+		{ "head_dim", "128" },
+		{ "rope_theta", "500000.0" },
+	},
+};
+
+/* The language model of Qwen3-VL with experts: their weights always sum to 1. */
+const struct arch arch_qwen3_vl_moe = {
+	.name = "qwen3_vl_moe",
+	.text_types = { "qwen3_vl_moe_text" },
+	.vector = { QK_NORMS },
+	.routing.norm_top_k = true,
+	.facts.keys = {
+		{ "attention_bias", "false" },
+		{ "num_experts_per_tok", "4" },
+		{ "rope_theta", "500000.0" },
+	},
+	.facts.ignored = { { "norm_topk_prob", "true" } },
+};
+
+/* Qwen3-Next: gated DeltaNet in three of four layers, gated attention, experts and a shared one. */
+const struct arch arch_qwen3_next = {
+	.name = "qwen3_next",
+	.architectures = { "Qwen3NextForCausalLM" },
+	.linear = { SHARED_EXPERT("mlp.shared_expert") },
+	.vector = { QK_NORMS },
+	.norms = NORMS_PLUS_ONE,
+	.gated_attention = true,
+	.facts.shared = delta_facts,
+	.facts.keys = {
+		{ "attention_bias", "false" },
+		{ "head_dim", "256" },
+		{ "norm_topk_prob", "true" },
+		{ "num_experts_per_tok", "10" },
+		{ "partial_rotary_factor", "0.25" },
+	},
+	.facts.shared_ignored = delta_ignored,
+};
+
+/* Qwen 3.5, dense: gated DeltaNet in three of four layers, and gated attention. */
+const struct arch arch_qwen3_5 = {
+	.name = "qwen3_5",
+	.architectures = { "Qwen3_5ForCausalLM" },
+	.text_types = { "qwen3_5_text" },
+	.vector = { QK_NORMS },
+	.norms = NORMS_PLUS_ONE,
+	.gated_attention = true,
+	.facts.shared = delta_facts,
+	.facts.keys = {
+		{ "attention_bias", "false" },
+		{ "head_dim", "256" },
+		{ "partial_rotary_factor", "0.25" },
+	},
+	.facts.shared_ignored = delta_ignored,
+};
+
+/* Qwen 3.5 with experts and a shared one: gated DeltaNet in three of four layers, and gated
+ * attention. */
+const struct arch arch_qwen3_5_moe = {
+	.name = "qwen3_5_moe",
+	.architectures = { "Qwen3_5MoeForCausalLM" },
+	.text_types = { "qwen3_5_moe_text" },
+	.linear = { SHARED_EXPERT("mlp.shared_expert") },
+	.vector = { QK_NORMS },
+	.routing.norm_top_k = true,
+	.norms = NORMS_PLUS_ONE,
+	.gated_attention = true,
+	.facts.shared = delta_facts,
+	.facts.keys = {
+		{ "attention_bias", "false" },
+		{ "head_dim", "256" },
+		{ "num_experts_per_tok", "8" },
+		{ "partial_rotary_factor", "0.25" },
+	},
+	.facts.shared_ignored = delta_ignored,
+	.facts.ignored = { { "norm_topk_prob", "true" } },
+};
