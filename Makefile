@@ -20,7 +20,10 @@ C      = $(CC) -std=gnu11 $(CPPFLAGS) $(WARN) $(FP) $(HARDEN) $(HIDDEN) $(SAN) $
 LINK   = $(CC) -pie -Wl,-z,relro,-z,now,-z,noexecstack,--build-id=none $(SAN) $(LDFLAGS) -pthread
 LIBS   = $(CUDA_LIBS) $(MPI_LIBS) -ljansson -lpcre2-8 -lunistring -lcrypto -lisal -lz -lzstd -lm -ldl
 
-# Instruction sets: files of their own with flags of their own, chosen at run time.
+# Instruction sets of the machine that CC compiles for: files of their own with flags of their own,
+# chosen at run time.
+MACHINE := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
+ISAS    := $(if $(filter x86_64,$(MACHINE)),avx2 avx512)
 ISA = $(if $(findstring cpu/avx2/,$*),-mavx2 -mf16c) $(if $(findstring cpu/avx2/forward,$*),-mfma) \
       $(if $(findstring cpu/avx512/,$*),-mavx512f -mavx512bw -mavx512vl -mavx512dq) \
       $(if $(filter %/forward/ops,$*)$(findstring kernels/cpu/avx,$*),-Wno-psabi)
@@ -66,7 +69,7 @@ endif
 # verify and diff read at the speed of memory: gcc keeps the lanes of a loop in registers at -O3 alone.
 $(BUILD)/src/verify/values/scan.o $(BUILD)/src/diff/values.o: CFLAGS += -O3
 
-LIB_SRC := $(wildcard src/*/*.c src/*/*/*.c kernels/*.c kernels/cpu/*/*.c)
+LIB_SRC := $(wildcard src/*/*.c src/*/*/*.c kernels/*.c $(patsubst %,kernels/cpu/%/*.c,cast forward $(ISAS)))
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o) $(CUDA_OBJ) \
 	   $(BUILD)/gen/recipes.o $(BUILD)/gen/formats.o $(BUILD)/gen/archs.o
 CLI_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard cli/*.c cli/*/*.c)) $(BUILD)/gen/commands.o \
