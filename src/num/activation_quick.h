@@ -56,7 +56,7 @@ NUM_INLINE float quick_quotient(float a, float b, float near)
 {
 	float y = fmaf(near, fmaf(-b, near, 1.0f), near), q = a * y;
 
-	return fmaf(-fmaf(b, q, -a), y, q); /* keeps the sign of a zero */
+	return fmaf(fmaf(b, q, -a), -y, q); /* keeps the sign of a zero */
 }
 
 #endif
