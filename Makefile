@@ -23,7 +23,7 @@ LIBS   = $(CUDA_LIBS) $(MPI_LIBS) -ljansson -lpcre2-8 -lunistring -lcrypto -lisa
 # Instruction sets of the machine that CC compiles for: files of their own with flags of their own,
 # chosen at run time.
 MACHINE := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
-ISAS    := $(if $(filter x86_64,$(MACHINE)),avx2 avx512)
+ISAS    := $(if $(filter x86_64,$(MACHINE)),avx2 avx512) $(if $(filter aarch64,$(MACHINE)),neon)
 ISA = $(if $(findstring cpu/avx2/,$*),-mavx2 -mf16c) $(if $(findstring cpu/avx2/forward,$*),-mfma) \
       $(if $(findstring cpu/avx512/,$*),-mavx512f -mavx512bw -mavx512vl -mavx512dq) \
       $(if $(filter %/forward/ops,$*)$(findstring kernels/cpu/avx,$*),-Wno-psabi)

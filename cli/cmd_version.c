@@ -58,6 +58,9 @@ static struct features cpu_features(void)
 	FEATURE("avx512vbmi2");
 #undef FEATURE
 #endif
+#ifdef __aarch64__
+	features.name[features.n++] = "neon"; /* of every CPU */
+#endif
 	return features;
 }
 

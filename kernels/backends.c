@@ -16,6 +16,9 @@ const struct backend *const backends[] = {
 	&backend_avx2,
 	&backend_avx512,
 #endif
+#ifdef __aarch64__
+	&backend_neon,
+#endif
 #ifdef FP8CONV_CUDA
 	&backend_gpu,
 #endif

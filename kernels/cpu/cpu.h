@@ -11,6 +11,7 @@
 extern const struct backend backend_reference;
 extern const struct backend backend_avx2;
 extern const struct backend backend_avx512;
+extern const struct backend backend_neon;
 
 /* struct backend's quantize_fp4(), for every CPU with AVX2 (avx2/fp4.c). */
 bool cpu_quantize_fp4(const struct fp4_matrix *x, const struct qspec *spec,

@@ -15,6 +15,15 @@ INLINE bool vec_any(vec v)
 	return !_mm256_testz_si256(v, v);
 }
 
+/* By the instruction for the minimum of eight. */
+INLINE uint16_t vec_max16(vec v)
+{
+	__m128i quarter = _mm_max_epu16(vec_part(v, 0), vec_part(v, 1));
+	__m128i min = _mm_minpos_epu16(_mm_xor_si128(quarter, _mm_set1_epi16(-1)));
+
+	return (uint16_t)~_mm_extract_epi16(min, 0);
+}
+
 /* Returns the maxima of FOLDED tiles, in order. */
 INLINE vec fold(const char *v)
 {
@@ -45,5 +54,6 @@ const struct backend backend_avx2 = {
 	.rank = 2,
 	.unusable = avx2_unusable,
 	PANEL_BACKEND,
+	.quantize_fp4 = cpu_quantize_fp4,
 	CPU_CAST_TRANSPOSE,
 };

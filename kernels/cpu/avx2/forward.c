@@ -2,7 +2,6 @@
  *
  * The operations of kernels/cpu/forward/ops_loops.h by AVX2.
  */
-#ifdef __x86_64__
 #define CPU_OP(function) avx2_##function
 #include "kernels/cpu/forward/ops_loops.h"
 
@@ -12,4 +11,3 @@ static bool avx2_usable(void)
 }
 
 const struct host_ops cpu_ops_avx2 = CPU_OPS_ROW("avx2");
-#endif

@@ -13,6 +13,17 @@ INLINE bool vec_any(vec v)
 	return _mm512_test_epi32_mask(v, v);
 }
 
+/* By the instruction for the minimum of eight. */
+INLINE uint16_t vec_max16(vec v)
+{
+	__m256i half = _mm256_max_epu16(vec_part(v, 0), vec_part(v, 1));
+	__m128i quarter =
+		_mm_max_epu16(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+	__m128i min = _mm_minpos_epu16(_mm_xor_si128(quarter, _mm_set1_epi16(-1)));
+
+	return (uint16_t)~_mm_extract_epi16(min, 0);
+}
+
 INLINE vec fold_quarters(vec a, vec b)
 {
 	return _mm512_max_epu16(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xDD));
@@ -44,5 +55,6 @@ const struct backend backend_avx512 = {
 	.rank = 3,
 	.unusable = avx512_unusable,
 	PANEL_BACKEND,
+	.quantize_fp4 = cpu_quantize_fp4,
 	CPU_CAST_TRANSPOSE,
 };

@@ -13,6 +13,12 @@ INLINE vec vec_set_equal16(vec v, vec x, short value, short then)
 				     _mm512_set1_epi16(then));
 }
 
+/* Rounds to the nearest, and to even. */
+INLINE vec_half vec_to_f16(vec_float v)
+{
+	return _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+
 /* Stores the upper halves of a and b. */
 INLINE void store_bf16(char *y, vec a, vec b)
 {

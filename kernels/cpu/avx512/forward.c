@@ -2,7 +2,6 @@
  *
  * The operations of kernels/cpu/forward/ops_loops.h by AVX-512.
  */
-#ifdef __x86_64__
 #define CPU_OP(function) avx512_##function
 #include "kernels/cpu/forward/ops_loops.h"
 
@@ -13,4 +12,3 @@ static bool avx512_usable(void)
 }
 
 const struct host_ops cpu_ops_avx512 = CPU_OPS_ROW("avx512");
-#endif

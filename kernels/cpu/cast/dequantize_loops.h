@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Codes back to values, compiled once for each instruction set by the file that includes this one,
- * which defines store_bf16().  Both formats are read as fp16: an E5M2 code is its upper byte; a
- * shifted E4M3 code is its upper byte for a value 2^8 too small.  fp16 to fp32 is exact.  Then one
- * product and one rounding.
+ * which defines vec_set_equal16(), vec_to_f16() and store_bf16().  Both formats are read as fp16:
+ * an E5M2 code is its upper byte; a shifted E4M3 code is its upper byte for a value 2^8 too small.
+ * fp16 to fp32 is exact.  Then one product and one rounding.
  *
  * Dequantize moves 1 byte in and 2 out per bf16 value; error 1 and 2 bytes in.
  */
@@ -61,8 +61,7 @@ INLINE void values_store(char *y, struct code_values v, int to)
 	}
 	UNROLL for (int i = 0; i < 2; i++)
 	{
-		vec_half half = VEC(cvtps_ph)((vec_float)v.part[i],
-					      _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+		vec_half half = vec_to_f16((vec_float)v.part[i]);
 
 		if (to == SOURCE_F32)
 			memcpy(y + i * sizeof v.part[i], &v.part[i], sizeof v.part[i]);

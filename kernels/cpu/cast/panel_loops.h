@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Amax and scales of panels, and a backend's functions over them, compiled once for each
- * instruction set by the file that includes this one, which defines fold(), as below, and
- * vec_any(): is a bit set?
+ * instruction set by the file that includes this one, which defines fold(), as below, vec_any(): is
+ * a bit set? and vec_max16(): the largest of the unsigned 16-bit lanes.
  *
  * The bits of |x| order as the values do, so amax is an integer maximum, which shows a NaN or an
  * inf at the end without extra work.  amax moves the source once, 2 bytes per bf16 value.
@@ -93,8 +93,8 @@ INLINE vec fold1(const char *v)
 {
 	vec max = magnitude(vec_load(v), 2);
 
-	if (N_PARTS == 2)
-		max = VEC(max_epu16)(max, magnitude(vec_load(v + sizeof max), 2));
+	UNROLL for (size_t i = 1; i < N_PARTS; i++) max =
+		VEC(max_epu16)(max, magnitude(vec_load(v + i * sizeof max), 2));
 	return max;
 }
 
@@ -117,20 +117,6 @@ INLINE vec fold8(const char *v)
 	vec a = fold4(v), b = fold4(v + 4 * LANES_SIZE);
 
 	return VEC(max_epu16)(VEC(unpacklo_epi64)(a, b), VEC(unpackhi_epi64)(a, b));
-}
-
-/* Returns the maximum of one tile, by the instruction for the minimum of eight. */
-INLINE uint16_t tile_max16(const char *v)
-{
-	__m256i signless = _mm256_set1_epi16(0x7FFF);
-	__m256i half = _mm256_max_epu16(
-		_mm256_and_si256(_mm256_loadu_si256((const void *)v), signless),
-		_mm256_and_si256(_mm256_loadu_si256((const void *)(v + 32)), signless));
-	__m128i quarter =
-		_mm_max_epu16(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
-	__m128i min = _mm_minpos_epu16(_mm_xor_si128(quarter, _mm_set1_epi16(-1)));
-
-	return (uint16_t)~_mm_extract_epi16(min, 0);
 }
 
 /* Stores the maxima of FOLDED tiles as fp32. */
@@ -161,7 +147,7 @@ INLINE bool lanes_amax16(const char *v, size_t n_tiles, float *amax, bool is_bf1
 		most = VEC(max_epu16)(most, of);
 	}
 	for (; i < n_tiles; i++) {
-		uint16_t of = tile_max16(v + i * LANES_SIZE);
+		uint16_t of = vec_max16(fold1(v + i * LANES_SIZE));
 
 		amax[i] = is_bf16 ? bf16_to_f32(of) : f16_to_f32(of);
 		finite = finite && of < inf;
@@ -305,8 +291,7 @@ static void rows_error(const struct matrix *x, const struct quant_in *q, struct 
 }
 
 /* The members of a struct backend that these functions fill. */
-#define PANEL_BACKEND                                                           \
-	.amax = rows_amax, .cast = rows_cast, .quantize_fp4 = cpu_quantize_fp4, \
-	.dequantize = rows_dequantize, .error = rows_error
+#define PANEL_BACKEND \
+	.amax = rows_amax, .cast = rows_cast, .dequantize = rows_dequantize, .error = rows_error
 
 #endif

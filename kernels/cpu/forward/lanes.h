@@ -13,6 +13,9 @@
 #ifdef __x86_64__
 #include <immintrin.h>
 #endif
+#ifdef __aarch64__
+#include <arm_neon.h>
+#endif
 
 #include "num/activation.h"
 #include "num/exp.h"
@@ -96,6 +99,8 @@ LANE_FN lanes lanes_multiply_add(lanes a, lanes b, lanes c)
 	return (lanes)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
 #elif defined __FMA__
 	return (lanes)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif defined __aarch64__
+	return (lanes)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
 #else
 	for (int i = 0; i < LANES; i++)
 		c[i] = fmaf(a[i], b[i], c[i]);
