@@ -274,8 +274,8 @@ def sets():
     yield ("slice", safetensors(json.dumps({
                "__metadata__": {"DCP_SHARDING_INFO": '{"a": {"saved_offsets": [0]}}', "DCP_VERSION": "1.0"},
                "a": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}})),
-           "'{path}' holds one rank's slices of tensors (DCP_SHARDING_INFO in its header): join the files of all ranks "
-           "first, as consolidate_safetensors_files() of torch does")
+           "'{path}' holds one rank's slices of tensors (DCP_SHARDING_INFO in its header): give the directory that has the "
+           "files of all ranks, shard-00001-model-00001-of-00001.safetensors and so on, without another model")
     yield ("parts-of-ranks", {"model-rank-0-part-0.safetensors": one("a"), "model-rank-1-part-0.safetensors": one("a")},
            "'{path}/model-rank-0-part-0.safetensors' is one rank's part of a model (beside "
            "'model-rank-1-part-0.safetensors'): give the model that it was made from, or join the parts first")
@@ -286,6 +286,63 @@ def sets():
            neither + "but 2 other .safetensors files ('a.safetensors', 'b.safetensors'): give one of them")
     yield ("folder-three-files", {f"{n}.safetensors": one(n) for n in "cba"},
            neither + "but 3 other .safetensors files ('a.safetensors', 'b.safetensors', ...): give one of them")
+
+
+def slices():
+    """Files of ranks, as torch's HuggingFaceStorageWriter names them."""
+    def rank(offsets, shape, dtype="U8", info=None):
+        n = 1
+        for d in shape:
+            n *= d
+        n *= {"U8": 1, "F32": 4}[dtype]
+        info = {"a": {"saved_offsets": offsets}} if info is None else info
+        return safetensors(json.dumps({
+            "__metadata__": {"format": "pt", "DCP_SHARDING_INFO": info if isinstance(info, str) else json.dumps(info)},
+            "a": {"dtype": dtype, "shape": shape, "data_offsets": [0, n]}}), b"\0" * n)
+
+    def case(name, *ranks, **more):
+        return "slices-" + name, {f"shard-{i + 1:05d}-{'model-00001-of-00001'}.safetensors": r for i, r in enumerate(ranks)} | more
+
+    one, two, three = (f"{{path}}/shard-0000{i}-model-00001-of-00001.safetensors" for i in (1, 2, 3))
+    yield (*case("gap", rank([0, 0], [2, 3]), rank([3, 0], [1, 3])),
+           f"tensor 'a' has 12 elements, but its slices (2) have 9, with a gap between [0:2, 0:3] in '{one}' and [3:4, 0:3] "
+           f"in '{two}': copy the files of all ranks")
+    yield (*case("first-missing", rank([2, 0], [2, 3])),
+           f"tensor 'a' has 12 elements, but its slices (1) have 6, the first one is [2:4, 0:3] in '{one}': copy the files of all ranks")
+    yield (*case("column-missing", rank([0, 0], [2, 3]), rank([0, 3], [1, 3])),
+           f"tensor 'a' has 12 elements, but its slices (2) have 9, the last one is [0:1, 3:6] in '{two}': copy the files of "
+           "all ranks")
+    yield (*case("overlap", rank([0, 0], [2, 3]), rank([1, 0], [2, 3])),
+           f"slices of tensor 'a' overlap: [0:2, 0:3] in '{one}' and [1:3, 0:3] in '{two}': give the files of one save")
+    yield (*case("corner", rank([0, 0], [2, 2]), rank([2, 2], [2, 2]), rank([1, 1], [2, 2])),
+           f"slices of tensor 'a' overlap: [0:2, 0:2] in '{one}' and [1:3, 1:3] in '{three}': give the files of one save")
+    yield (*case("twice", rank([0], [2]), rank([0], [2])),
+           f"slices of tensor 'a' overlap: [0:2] in '{one}' and [0:2] in '{two}': give the files of one save")
+    yield (*case("scalar-twice", rank([], []), rank([], [])),
+           f"slices of tensor 'a' overlap: [] in '{one}' and [] in '{two}': give the files of one save")
+    yield (*case("type", rank([0], [2]), rank([2], [1], "F32")),
+           f"slices of tensor 'a' have the type U8 in '{one}' and F32 in '{two}'")
+    yield (*case("dimensions", rank([0, 0], [2, 1]), rank([2], [1])),
+           f"slices of tensor 'a' have 2 dimensions in '{one}' and 1 in '{two}'")
+    for name, info in (("no-tensor", {"b": {"saved_offsets": [0]}}), ("no-offsets", {"a": {}}), ("few", {"a": {"saved_offsets": []}}),
+                       ("many", {"a": {"saved_offsets": [0, 0]}}), ("text", {"a": {"saved_offsets": "0"}}), ("list", [])):
+        yield (*case("offsets-" + name, rank([0], [2], info=info)),
+               f"DCP_SHARDING_INFO of '{one}' has no 1 saved_offsets for tensor 'a'")
+    for name, offset in (("negative", -1), ("float", 0.0), ("null", None)):
+        yield (*case("offsets-" + name, rank([0], [2], info={"a": {"saved_offsets": [offset]}})),
+               f"saved_offsets of tensor 'a' in '{one}' are not integers from 0 to 2^63-1")
+    yield (*case("offsets-no-json", rank([0], [2], info="{")),
+           f"DCP_SHARDING_INFO of '{one}': bad JSON at byte 1: unexpected end")
+    yield (*case("far", rank([0], [2]), rank([2 ** 62], [1])),
+           "tensor 'a' has more than 2^64-1 bits: [4611686018427387905]")
+    yield ("slices-other", {"shard-00001-model-00001-of-00001.safetensors": safetensors("{" + GOOD + "}")},
+           f"'{one}' has no DCP_SHARDING_INFO in its header, as a rank's file has")
+    yield (*case("rank-lost", rank([0, 0], [2, 3]), **{"config.json": b'{"vocab_size": 4}'}),
+           "no tensor of '{path}' has the 4 rows that vocab_size of config.json states (at most 2), so a rank's file is missing: "
+           "copy the files of all ranks")
+    yield (*case("rank-lost-inner", rank([0, 0], [2, 3]), **{"config.json": b'{"text_config": {"vocab_size": 4}}'}),
+           "no tensor of '{path}' has the 4 rows that vocab_size of config.json states (at most 2), so a rank's file is missing: "
+           "copy the files of all ranks")
 
 
 def write_folder(folder, files):
@@ -304,7 +361,7 @@ def main():
     out = pathlib.Path(sys.argv[1])
     out.mkdir(parents=True, exist_ok=True)
     seen = set()
-    for make in (sizes, syntax, names, metadata, fields, layout, index_text, index_names, sets):
+    for make in (sizes, syntax, names, metadata, fields, layout, index_text, index_names, sets, slices):
         for name, content, message in make():
             if name in seen:
                 sys.exit(f"two cases are called {name}")

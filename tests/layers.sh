@@ -14,15 +14,16 @@ checkpoints="$engines source select dataset expect"
 allowed() {
 	case $1 in
 	base | num) ;;
-	remote) echo "base" ;;
-	ckpt | recipe | tokenizer) echo "$low" ;;
+	remote | view) echo "base" ;;
+	ckpt) echo "$low view" ;;
+	recipe | tokenizer) echo "$low" ;;
 	backend | ranks) echo "$low" ;;
 	amax | format | names) echo "$low ckpt" ;;
 	model) echo "$low ckpt names" ;;
 	arch) echo "$low ckpt names model" ;;
 	quantizer) echo "$low backend ranks recipe" ;;
 	forward) echo "$low backend names model" ;;
-	source) echo "$low $engines" ;;
+	source) echo "$low $engines view" ;;
 	select) echo "$low $engines source" ;;
 	expect) echo "$low ckpt format names model" ;;
 	dataset) echo "$low ckpt tokenizer" ;;

@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "base/sort.h"
+#include "ckpt/gathered.h"
 #include "ckpt/mistaken.h"
 #include "ckpt/shards.h"
 
@@ -73,6 +74,8 @@ static int check_tensors(struct checkpoint *checkpoint, struct defects *defects,
 
 static int finish(struct checkpoint *checkpoint, struct defects *defects, struct err *err)
 {
+	checkpoint->files = checkpoint->parts ? checkpoint->parts : checkpoint->shards;
+	checkpoint->n_files = checkpoint->parts ? checkpoint->n_parts : checkpoint->n_shards;
 	list_tensors(checkpoint);
 	return check_tensors(checkpoint, defects, err);
 }
@@ -145,13 +148,20 @@ int checkpoint_open_fd(struct checkpoint *checkpoint, const struct io *io, int f
 	return rc;
 }
 
+static void release_shards(struct shard *shards, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		free(shards[i].name);
+		st_release(&shards[i].file);
+		gathered_free(shards[i].gathered);
+	}
+	free(shards);
+}
+
 void checkpoint_release(struct checkpoint *checkpoint)
 {
-	for (size_t i = 0; i < checkpoint->n_shards; i++) {
-		free(checkpoint->shards[i].name);
-		st_release(&checkpoint->shards[i].file);
-	}
-	free(checkpoint->shards);
+	release_shards(checkpoint->shards, checkpoint->n_shards);
+	release_shards(checkpoint->parts, checkpoint->n_parts);
 	free(checkpoint->tensors);
 	free(checkpoint->by_name);
 	free(checkpoint->path);
@@ -169,6 +179,9 @@ bool checkpoint_has_shard(const struct checkpoint *checkpoint, const char *name)
 {
 	for (size_t i = 0; i < checkpoint->n_shards; i++)
 		if (!strcmp(checkpoint->shards[i].name, name))
+			return true;
+	for (size_t i = 0; i < checkpoint->n_parts; i++)
+		if (!strcmp(checkpoint->parts[i].name, name))
 			return true;
 	return false;
 }

@@ -37,6 +37,9 @@ struct tensor_ref {
 struct shard {
 	char *name;	     /* base name, as in the index: "model-00001-of-00002.safetensors" */
 	struct st_file file; /* without by_name */
+	/* the bytes of the tensors lie in pieces in checkpoint.parts, and `file` says how they
+	 * would lie in one file (gathered.h); NULL: they lie in the file */
+	struct gathered *gathered;
 };
 
 struct checkpoint {
@@ -47,6 +50,10 @@ struct checkpoint {
 	char *directory;
 	size_t n_shards;
 	struct shard *shards; /* by name, bytewise */
+	size_t n_files;
+	const struct shard *files; /* that hold the bytes: the shards, or the parts */
+	size_t n_parts;
+	struct shard *parts; /* files of gathered shards, without tensors */
 	size_t n_tensors;
 	struct tensor_ref *tensors; /* of all shards, by shard, then by offset */
 	struct tensor_ref *by_name; /* the same, sorted by name bytewise */
@@ -66,16 +73,17 @@ struct checkpoint {
 
 /* Opens path by these rules.  An index takes precedence over other files.  weight_map values are
  * base names that end in .safetensors (no '/', '\', NUL, control character, leading dot, at most
- * 255 bytes).  Symbolic links are followed and must end at regular files.  A tensor must be in the
- * shard that the index names; tensors missing from the index and duplicates over shards are
+ * 255 bytes).  Symbolic links are followed and must end at regular files.  A tensor must be in
+ * the shard that the index names; tensors missing from the index and duplicates over shards are
  * ERR_INPUT.  A directory without index or model.safetensors must have exactly one whole set of
  * files (file_set.h) or one *.safetensors file.  An index none of whose files is there is passed
- * over where the directory has model.safetensors or a whole set, and not both.  Files of one rank
- * of a distributed save are ERR_INPUT (mistaken.h).  A path that ends in .json is an index, with
- * its shards in the same directory.  config.json has at most 16 MiB, is not empty, and is not
- * parsed.  An unfinished directory (unfinished.h, or an index that names absent files) is
- * ERR_INPUT.  n_threads read the shards of an index; the error is that of the first bad shard, with
- * any number of threads. */
+ * over where the directory has model.safetensors or a whole set, and not both.  A directory with
+ * the files of a distributed save has one shard for each file that they make together
+ * (slices.h); one such file, and files of another program's ranks, are ERR_INPUT (mistaken.h).
+ * A path that ends in .json is an index, with its shards in the same directory.  config.json has
+ * at most 16 MiB, is not empty, and is not parsed.  An unfinished directory (unfinished.h, or an
+ * index that names absent files) is ERR_INPUT.  n_threads read the shards of an index; the error
+ * is that of the first bad shard, with any number of threads. */
 int checkpoint_open(struct checkpoint *checkpoint, const struct io *io, const char *path,
 		    int n_threads, struct err *err);
 
@@ -97,7 +105,7 @@ void checkpoint_release(struct checkpoint *checkpoint);
 /* Returns what to do about an unfinished directory, for messages. */
 const char *checkpoint_advice(const struct checkpoint *checkpoint);
 
-/* Is there a shard of that name? */
+/* Is there a shard of that name, or a file with the bytes of shards? */
 bool checkpoint_has_shard(const struct checkpoint *checkpoint, const char *name);
 
 /* Returns the tensor of that name, or NULL, in O(log n). */

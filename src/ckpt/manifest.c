@@ -321,11 +321,11 @@ static int hash_inputs(json_t *manifest, const struct io *io, const struct check
 {
 	json_t *inputs = json_object_get(manifest, "inputs");
 
-	for (size_t i = 0; i < source->n_shards; i++) {
-		const struct st_file *file = &source->shards[i].file;
+	for (size_t i = 0; i < source->n_files; i++) {
+		const struct st_file *file = &source->files[i].file;
 		struct sha256 sha256;
 
-		atomic_store(&progress->name, source->shards[i].name);
+		atomic_store(&progress->name, source->files[i].name);
 		if (checksum_sha256(io, AT_FDCWD, file->path, progress, &sha256, err))
 			return -1;
 		if (!file_identity_equal(&sha256.identity, &file->identity))
@@ -372,8 +372,8 @@ static uint64_t bytes_to_hash(const struct outdir *dir, const struct listing *fi
 	uint64_t bytes = 0;
 	struct stat st;
 
-	for (size_t i = 0; i < source->n_shards; i++)
-		bytes += source->shards[i].file.identity.size;
+	for (size_t i = 0; i < source->n_files; i++)
+		bytes += source->files[i].file.identity.size;
 	for (size_t i = 0; i < files->n; i++)
 		if (!fstatat(dir->fd, files->items[i], &st, AT_SYMLINK_NOFOLLOW))
 			bytes += (uint64_t)st.st_size;

@@ -34,16 +34,16 @@ static json_t *state(const struct file_identity *id)
 
 static void add_weights(json_t *inputs, const struct checkpoint *source)
 {
-	for (size_t i = 0; i < source->n_shards; i++) {
-		const struct st_file *file = &source->shards[i].file;
+	for (size_t i = 0; i < source->n_files; i++) {
+		const struct st_file *file = &source->files[i].file;
 		const struct file_identity *id = &file->identity;
 
-		json_array_append_new(inputs, json_pack("{s:s, s:I, s:o, s:o, s:o}", "name",
-							source->shards[i].name, "size",
-							(json_int_t)id->size, "mtime",
-							timestamp(&id->mtime), "header_crc32",
-							json_sprintf("%08x", file->header_crc),
-							"state", state(id)));
+		json_array_append_new(inputs,
+				      json_pack("{s:s, s:I, s:o, s:o, s:o}", "name",
+						source->files[i].name, "size", (json_int_t)id->size,
+						"mtime", timestamp(&id->mtime), "header_crc32",
+						json_sprintf("%08x", file->header_crc), "state",
+						state(id)));
 	}
 }
 
@@ -93,10 +93,10 @@ json_t *manifest_inputs(const struct checkpoint *source, struct progress *progre
 	json_t *inputs = json_array();
 
 	add_weights(inputs, source);
-	if (json_array_size(inputs) != source->n_shards)
+	if (json_array_size(inputs) != source->n_files)
 		err_set(err, ERR_INPUT,
 			"the name of input file '%s' is not UTF-8: %s cannot record it",
-			source->shards[0].name, MANIFEST_NAME);
+			source->files[0].name, MANIFEST_NAME);
 	else if (!source->directory || (!add_configuration(inputs, source, progress, err) &&
 					!add_auxiliary(inputs, source, progress, err)))
 		return inputs;

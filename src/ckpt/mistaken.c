@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "ckpt/checkpoint.h"
 #include "ckpt/listing.h"
+#include "ckpt/slices.h"
 
 #define TO_SAFETENSORS "convert it to safetensors first, as save_pretrained() of transformers does"
 
@@ -132,12 +133,15 @@ int mistaken_slice(const struct st_file *file, const struct io *io, struct err *
 {
 	for (size_t i = 0; i < file->n_metadata; i++)
 		if (!strcmp(file->metadata[i].key, SHARDING_KEY) &&
-		    (has_offset(file->metadata[i].value) || !has_index_beside(file->path, io)))
-			return err_set(err, ERR_INPUT,
-				       "'%s' holds one rank's slices of tensors (" SHARDING_KEY
-				       " in its header): join the files of all ranks first, as "
-				       "consolidate_safetensors_files() of torch does",
-				       file->path);
+		    (slices_is_name(text_after(file->path, '/')) ||
+		     has_offset(file->metadata[i].value) || !has_index_beside(file->path, io)))
+			return err_set(
+				err, ERR_INPUT,
+				"'%s' holds one rank's slices of tensors (" SHARDING_KEY
+				" in its header): give the directory that has the files of "
+				"all ranks, shard-00001-model-00001-of-00001.safetensors and "
+				"so on, without another model",
+				file->path);
 	return 0;
 }
 

@@ -31,8 +31,9 @@ bool mistaken_is_pointer(const struct io *io, const char *path);
 int mistaken_name(const char *path, struct err *err);
 
 /* ERR_INPUT for a file with slices of tensors, as each rank of a job saves them.  Only beside a
- * model.safetensors.index.json may all offsets be 0: one rank saves whole tensors with an index,
- * several save slices without one.  io: NULL for a stream. */
+ * model.safetensors.index.json, and under another name than a rank's, may all offsets be 0: one
+ * rank saves whole tensors with an index, several save slices without one.  io: NULL for a
+ * stream. */
 int mistaken_slice(const struct st_file *file, const struct io *io, struct err *err);
 
 /* ERR_INPUT for a file whose name is that of one rank's part of a model, if another rank's lies

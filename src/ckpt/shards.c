@@ -18,6 +18,7 @@
 #include "ckpt/index.h"
 #include "ckpt/listing.h"
 #include "ckpt/mistaken.h"
+#include "ckpt/slices.h"
 
 #define CONFIG_LIMIT (16u << 20)  /* bytes; its tree takes up to fifty times as many */
 #define INDEX_LIMIT  (512u << 20) /* bytes; a million tensors with names of 400 */
@@ -31,7 +32,7 @@ void shards_add(struct checkpoint *checkpoint, const char *path, const struct st
 {
 	ARRAY_GROW(checkpoint->shards, checkpoint->n_shards);
 	checkpoint->shards[checkpoint->n_shards++] =
-		(struct shard){ xstrdup(text_after(path, '/')), *file };
+		(struct shard){ xstrdup(text_after(path, '/')), *file, NULL };
 }
 
 static int open_file(struct checkpoint *checkpoint, const char *path, struct err *err)
@@ -392,6 +393,26 @@ static char *directory_of(const char *path, bool is_directory)
 	return n ? xstrndup(path, n) : xstrdup(".");
 }
 
+/* Returns 1 with the files of a distributed save opened, 0 where the directory has none or another
+ * model beside them. */
+static int open_slices(struct checkpoint *checkpoint, struct err *err)
+{
+	struct listing names = { 0 };
+	bool found = false;
+	int rc;
+
+	if (io_exists_in(checkpoint->io, checkpoint->directory, INDEX_NAME) ||
+	    io_exists_in(checkpoint->io, checkpoint->directory, MODEL_NAME))
+		return 0;
+	rc = listing_safetensors(checkpoint->io, checkpoint->directory, &names, err);
+	for (size_t i = 0; i < names.n && !rc; i++)
+		found |= slices_is_name(names.items[i]);
+	if (found)
+		rc = slices_open(checkpoint, &names, err) ? -1 : 1;
+	listing_release(&names);
+	return rc;
+}
+
 /* Opens the files at path, which is a directory or an index in it. */
 static int open_below(struct checkpoint *checkpoint, bool is_directory,
 		      const struct shards_request *request, struct err *err)
@@ -400,6 +421,9 @@ static int open_below(struct checkpoint *checkpoint, bool is_directory,
 	int rc;
 
 	checkpoint->directory = directory_of(checkpoint->path, is_directory);
+	if (is_directory && (rc = open_slices(checkpoint, err)) != 0)
+		return rc < 0 || read_config(checkpoint, err) ? -1
+							      : slices_check_rows(checkpoint, err);
 	rc = unfinished_find(&unfinished, checkpoint->io, checkpoint->directory, err);
 	checkpoint->is_job = unfinished.by_manifest;
 	if (!rc && unfinished.found)

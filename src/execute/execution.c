@@ -47,8 +47,8 @@ int output_check_not_input(const struct plan *plan, const char *directory, const
 	struct stat st;
 	int rc = 0;
 
-	for (size_t i = 0; !stat(path, &st) && i < plan->source.n_shards && !rc; i++) {
-		const struct file_identity *id = &plan->source.shards[i].file.identity;
+	for (size_t i = 0; !stat(path, &st) && i < plan->source.n_files && !rc; i++) {
+		const struct file_identity *id = &plan->source.files[i].file.identity;
 
 		if (st.st_dev == id->device && st.st_ino == id->inode)
 			rc = err_set(err, ERR_USAGE, "input and output are the same file '%s'",

@@ -11,6 +11,7 @@
 #include "backend/matrix.h"
 #include "base/mem.h"
 #include "base/transpose.h"
+#include "ckpt/gathered.h"
 #include "source/unpack.h"
 #include "num/e8m0.h"
 #include "num/fp8.h"
@@ -28,16 +29,16 @@ void source_init(struct source *source, const struct io *io, const struct checkp
 				   .backend = backend,
 				   .stream_fd = stream_fd,
 				   .lock = PTHREAD_MUTEX_INITIALIZER };
-	source->files = xcalloc(checkpoint->n_shards, sizeof *source->files);
-	for (size_t i = 0; i < checkpoint->n_shards; i++)
+	source->files = xcalloc(checkpoint->n_files, sizeof *source->files);
+	for (size_t i = 0; i < checkpoint->n_files; i++)
 		source->files[i].fd = -1;
 }
 
-/* Closes a shard that is open.  rc as in source_close(). */
-static int close_shard(struct source *source, size_t shard, int rc, struct err *err)
+/* Closes a file that is open.  rc as in source_close(). */
+static int close_file(struct source *source, size_t i, int rc, struct err *err)
 {
-	const struct st_file *file = &source->checkpoint->shards[shard].file;
-	struct source_file *open = &source->files[shard];
+	const struct st_file *file = &source->checkpoint->files[i].file;
+	struct source_file *open = &source->files[i];
 
 	if (!rc)
 		rc = io_check_unchanged(&(struct file){ source->io, open->fd, file->path },
@@ -48,15 +49,15 @@ static int close_shard(struct source *source, size_t shard, int rc, struct err *
 	return rc;
 }
 
-static int source_open_shard(struct source *source, size_t shard, struct err *err)
+static int open_file(struct source *source, size_t opened, struct err *err)
 {
-	const struct st_file *file = &source->checkpoint->shards[shard].file;
+	const struct st_file *file = &source->checkpoint->files[opened].file;
 	struct file_identity identity;
 	int fd;
 
-	for (size_t i = 0; source->n_open >= MAX_OPEN && i < source->checkpoint->n_shards; i++)
+	for (size_t i = 0; source->n_open >= MAX_OPEN && i < source->checkpoint->n_files; i++)
 		if (source->files[i].fd >= 0 && !source->files[i].n_users &&
-		    close_shard(source, i, 0, err))
+		    close_file(source, i, 0, err))
 			return -1;
 	if (io_open_regular(source->io, AT_FDCWD, file->path, &fd, &identity, err))
 		return -1;
@@ -65,30 +66,30 @@ static int source_open_shard(struct source *source, size_t shard, struct err *er
 		return err_set(err, ERR_INPUT, "'%s' changed while it was read", file->path);
 	}
 	source->io->fadvise(source->io, fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-	source->files[shard].fd = fd;
+	source->files[opened].fd = fd;
 	source->n_open++;
 	return 0;
 }
 
-/* Finds the descriptor of a shard, which stays open until source_done(). */
-static int source_use(struct source *source, size_t shard, int *fd, struct err *err)
+/* Finds the descriptor of a file, which stays open until source_done(). */
+static int source_use(struct source *source, size_t file, int *fd, struct err *err)
 {
 	int rc = 0;
 
 	pthread_mutex_lock(&source->lock);
-	if (source->stream_fd < 0 && source->files[shard].fd < 0)
-		rc = source_open_shard(source, shard, err);
-	*fd = source->stream_fd < 0 ? source->files[shard].fd : source->stream_fd;
-	source->files[shard].n_users += !rc;
+	if (source->stream_fd < 0 && source->files[file].fd < 0)
+		rc = open_file(source, file, err);
+	*fd = source->stream_fd < 0 ? source->files[file].fd : source->stream_fd;
+	source->files[file].n_users += !rc;
 	pthread_mutex_unlock(&source->lock);
 	return rc;
 }
 
 /* Returns rc. */
-static int source_done(struct source *source, size_t shard, int rc)
+static int source_done(struct source *source, size_t file, int rc)
 {
 	pthread_mutex_lock(&source->lock);
-	source->files[shard].n_users--;
+	source->files[file].n_users--;
 	pthread_mutex_unlock(&source->lock);
 	return rc;
 }
@@ -108,29 +109,36 @@ int source_codes(struct source *source, const struct unit *unit, const struct re
 	return 0;
 }
 
+/* A view_pread_fn. */
+static int pread_file(void *context, size_t file, uint64_t offset, size_t n, void *data,
+		      struct err *err)
+{
+	struct source *source = context;
+	const char *path = source->checkpoint->files[file].file.path;
+	int fd, rc;
+
+	if (source_use(source, file, &fd, err))
+		return -1;
+	rc = io_pread_full(&(struct file){ source->io, fd, path }, data, n, offset, err);
+	return source_done(source, file, rc);
+}
+
 int source_read_file(struct source *source, size_t shard, uint64_t offset, size_t n, void *data,
 		     struct err *err)
 {
-	const char *path = source->checkpoint->shards[shard].file.path;
-	int fd, rc;
-
-	if (source_use(source, shard, &fd, err))
-		return -1;
-	rc = io_pread_full(&(struct file){ source->io, fd, path }, data, n, offset, err);
-	return source_done(source, shard, rc);
+	return pread_file(source, shard, offset, n, data, err);
 }
 
 int source_read_bytes(struct source *source, const struct tensor_ref *ref, uint64_t offset,
 		      size_t n, void *data, struct err *err)
 {
-	const struct st_file *file = &source->checkpoint->shards[ref->shard].file;
-	int fd, rc;
+	const struct shard *shard = &source->checkpoint->shards[ref->shard];
+	uint64_t begin = ref->tensor->begin + offset;
 
-	if (source_use(source, ref->shard, &fd, err))
-		return -1;
-	rc = io_pread_full(&(struct file){ source->io, fd, file->path }, data, n,
-			   file->data_start + ref->tensor->begin + offset, err);
-	if (source_done(source, ref->shard, rc))
+	if (shard->gathered
+		    ? gathered_read(shard, &(struct view_range){ begin, n, data }, pread_file,
+				    source, err)
+		    : pread_file(source, ref->shard, shard->file.data_start + begin, n, data, err))
 		return err_wrap(err, "tensor '%s'", ref->tensor->name);
 	return 0;
 }
@@ -420,6 +428,8 @@ int source_read_ahead(struct source *source, const struct tensor_ref *ref, uint6
 	const struct st_file *file = &source->checkpoint->shards[ref->shard].file;
 	int fd;
 
+	if (source->checkpoint->shards[ref->shard].gathered)
+		return 0;
 	if (source_use(source, ref->shard, &fd, err))
 		return -1;
 	source->io->fadvise(source->io, fd, (off_t)(file->data_start + ref->tensor->begin + offset),
@@ -429,7 +439,7 @@ int source_read_ahead(struct source *source, const struct tensor_ref *ref, uint6
 
 void source_drop_cache(struct source *source)
 {
-	for (size_t i = 0; i < source->checkpoint->n_shards; i++) {
+	for (size_t i = 0; i < source->checkpoint->n_files; i++) {
 		if (source->files[i].fd >= 0)
 			source->io->fadvise(source->io, source->files[i].fd, 0, 0,
 					    POSIX_FADV_DONTNEED);
@@ -441,11 +451,11 @@ int source_close(struct source *source, int rc, struct err *err)
 	/* Standard input may be a file that another process writes. */
 	if (!rc && source->stream_fd >= 0)
 		rc = io_check_unchanged(&(struct file){ source->io, source->stream_fd,
-							source->checkpoint->shards[0].file.path },
-					&source->checkpoint->shards[0].file.identity, err);
-	for (size_t i = 0; i < source->checkpoint->n_shards; i++)
+							source->checkpoint->files[0].file.path },
+					&source->checkpoint->files[0].file.identity, err);
+	for (size_t i = 0; i < source->checkpoint->n_files; i++)
 		if (source->files[i].fd >= 0)
-			rc = close_shard(source, i, rc, err);
+			rc = close_file(source, i, rc, err);
 	return rc;
 }
 

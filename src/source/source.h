@@ -30,7 +30,7 @@ struct source {
 	int stream_fd;		       /* if not -1, the only shard, which the caller closes */
 	bool check_scales; /* refuse FP8 weights whose scales source_check_scales() refuses */
 	pthread_mutex_t lock;
-	struct source_file *files; /* by shard */
+	struct source_file *files; /* as checkpoint.files */
 	size_t n_open;
 };
 
@@ -109,7 +109,8 @@ int source_read_bytes(struct source *source, const struct tensor_ref *ref, uint6
 int source_codes(struct source *source, const struct unit *unit, const struct rect *rect,
 		 uint8_t *codes, struct err *err);
 
-/* Reads bytes [offset, offset + n) of the file of a shard, of its header too. */
+/* Reads bytes [offset, offset + n) of the file of a shard that is not gathered, of its header
+ * too. */
 int source_read_file(struct source *source, size_t shard, uint64_t offset, size_t n, void *data,
 		     struct err *err);
 
@@ -122,7 +123,8 @@ uint64_t source_first_scale(const struct unit *unit, uint64_t row);
 int source_scales(struct source *source, const struct unit *unit, const struct rect *rect,
 		  void **scales, struct err *err);
 
-/* Asks the kernel to read bytes [offset, offset + n) of a tensor ahead, without waiting. */
+/* Asks the kernel to read bytes [offset, offset + n) of a tensor ahead, without waiting.  Nothing
+ * for a gathered shard. */
 int source_read_ahead(struct source *source, const struct tensor_ref *ref, uint64_t offset,
 		      uint64_t n, struct err *err);
 

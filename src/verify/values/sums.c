@@ -23,6 +23,7 @@ void sums_init(struct sums *sums, const struct verify *verify)
 	sums->files = xcalloc(checkpoint->n_shards, sizeof *sums->files);
 	for (size_t i = 0; verify->opened.manifest && i < checkpoint->n_shards; i++)
 		sums->files[i].recorded =
+			!checkpoint->shards[i].gathered &&
 			manifest_has_shard(verify->opened.manifest, checkpoint->shards[i].name);
 }
 

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What trainers write is converted to the bytes that the same weights give from safetensors."""
+import json
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from harness import finish, quantize, real_model, report, run, scratch, silence
+
+RECIPES = ("blockwise", "channelwise", "current", "mxfp8")
+LAYERS = 2
+
+
+def cut_model(out: pathlib.Path) -> pathlib.Path:
+    """SmolLM2 with its first layers, as one file."""
+    source = real_model(1)
+    config = json.loads((source / "config.json").read_text()) | {"num_hidden_layers": LAYERS}
+    out.mkdir()
+    with safe_open(source / "model.safetensors", "pt") as file:
+        names = [n for n in file.keys() if "layers." not in n or int(n.split("layers.")[1].split(".")[0]) < LAYERS]
+        save_file({n: file.get_tensor(n) for n in names}, out / "model.safetensors", {"format": "pt"})
+    (out / "config.json").write_text(json.dumps(config))
+    return out
+
+
+def free_port() -> str:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return str(s.getsockname()[1])
+
+
+def same_files(wanted: pathlib.Path, got: pathlib.Path) -> Iterator[str]:
+    for path in sorted(wanted.iterdir()):
+        if path.name != "fp8conv-manifest.json" and path.read_bytes() != (got / path.name).read_bytes():
+            yield f"{got.name}: {path.name} differs"
+
+
+def converted(tmp: pathlib.Path, model: pathlib.Path, source: pathlib.Path, *args: str) -> Iterator[str]:
+    """Every recipe, in one file: shards that differ in number become the same."""
+    for recipe in RECIPES:
+        wanted, got = tmp / f"wanted-{recipe}", tmp / f"{source.name}-{recipe}"
+        options = ("--recipe", recipe, "--ragged", "--max-shard-size", "1TB")
+        if not wanted.exists():
+            yield from silence(quantize(model, wanted, *options))
+        yield from silence(quantize(source, got, *options, *args))
+        yield from same_files(wanted, got)
+        shutil.rmtree(got)
+
+
+def in_parts(tmp: pathlib.Path, model: pathlib.Path, source: pathlib.Path, *args: str) -> Iterator[str]:
+    """Two parts in 64 MiB, and a run that has nothing left to do."""
+    options = ("--recipe", "channelwise", "--max-memory", "64MiB")
+    wanted, got = tmp / "wanted-parts", tmp / f"{source.name}-parts"
+    if not wanted.exists():
+        yield from silence(quantize(model, wanted, *options))
+    for part in ("1/2", "2/2"):
+        quantize(source, got, *options, *args, "--part", part)
+    yield from silence(quantize(source, got, *options, *args))
+    if len(list(got.glob("*.safetensors"))) == 1:
+        yield from same_files(wanted, got)
+    done = run("verify", got, "--source", model)
+    if done.returncode:
+        yield f"verify of {got.name}: {done.stdout.decode()} {done.stderr.decode()}"
+
+
+def main() -> None:
+    with scratch() as tmp:
+        model = cut_model(tmp / "model")
+        made = subprocess.run([sys.executable, pathlib.Path(__file__).with_name("trainers.py"), model / "model.safetensors", tmp / "forms"],
+                              env=os.environ | {"TRAINERS_PORT": free_port()}, capture_output=True, check=False)
+        report("torch wrote the files", [made.stderr.decode()[-500:]] if made.returncode else [])
+        for source in sorted((tmp / "forms").iterdir()):
+            shutil.copy(model / "config.json", source)
+            report(f"{source.name}: every recipe", converted(tmp, model, source))
+            report(f"{source.name}: in parts", in_parts(tmp, model, source))
+    finish()
+
+
+if __name__ == "__main__":
+    main()
