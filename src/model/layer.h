@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A layer of a language model: the tensors of the checkpoint by role, and what its steps are.
+ */
+#ifndef FP8CONV_MODEL_LAYER_H
+#define FP8CONV_MODEL_LAYER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/words.h"
+#include "ckpt/checkpoint.h"
+#include "names/experts.h"
+#include "model/rope.h"
+
+/* clang-format off */
+/* The matrices of a layer: which values they multiply (model/input_groups.h), and the name in most
+ * architectures, which a row of an architecture overrides. */
+#define LINEARS(X) \
+	X(LINEAR_Q, INPUT_MIXER, "self_attn.q_proj") \
+	X(LINEAR_K, INPUT_MIXER, "self_attn.k_proj") \
+	X(LINEAR_V, INPUT_MIXER, "self_attn.v_proj") \
+	/* q, k and v in one matrix, in this order */ \
+	X(LINEAR_QKV, INPUT_MIXER, "self_attn.qkv_proj") \
+	/* latent attention: hidden to q_lora_rank */ \
+	X(LINEAR_Q_A, INPUT_MIXER, "self_attn.q_a_proj") \
+	X(LINEAR_Q_B, INPUT_Q_B, "self_attn.q_b_proj") /* q_lora_rank to the heads */ \
+	/* hidden to kv_lora_rank, and to the rope_dim values of keys */ \
+	X(LINEAR_KV_A, INPUT_MIXER, "self_attn.kv_a_proj_with_mqa") \
+	/* kv_lora_rank to the keys and values of the heads */ \
+	X(LINEAR_KV_B, INPUT_KV_B, "self_attn.kv_b_proj") \
+	/* the indexer of sparse attention: q_lora_rank to its queries, */ \
+	X(LINEAR_INDEX_Q, INPUT_Q_B, "self_attn.indexer.wq_b") \
+	/* hidden to its keys, which all of its heads share, */ \
+	X(LINEAR_INDEX_K, INPUT_MIXER, "self_attn.indexer.wk") \
+	/* and hidden to the weights of its heads */ \
+	X(LINEAR_INDEX_WEIGHTS, INPUT_MIXER, "self_attn.indexer.weights_proj") \
+	/* (heads, hidden): the sigmoid multiplies the output of a head */ \
+	X(LINEAR_HEAD_GATE, INPUT_MIXER, "") \
+	X(LINEAR_O, INPUT_O, "self_attn.o_proj") \
+	X(LINEAR_GATE, INPUT_MLP, "mlp.gate_proj") \
+	X(LINEAR_UP, INPUT_MLP, "mlp.up_proj") \
+	/* gate and up in one matrix, in this order */ \
+	X(LINEAR_GATE_UP, INPUT_MLP, "mlp.gate_up_proj") \
+	X(LINEAR_DOWN, INPUT_DOWN, "mlp.down_proj") \
+	X(LINEAR_ROUTER, INPUT_ROUTER, "mlp.gate") \
+	/* of the shared expert, which every token passes */ \
+	X(LINEAR_SHARED_GATE, INPUT_MLP, "mlp.shared_experts.gate_proj") \
+	X(LINEAR_SHARED_UP, INPUT_MLP, "mlp.shared_experts.up_proj") \
+	X(LINEAR_SHARED_DOWN, INPUT_SHARED_DOWN, "mlp.shared_experts.down_proj") \
+	/* (1, hidden): the shared expert's weight is its sigmoid */ \
+	X(LINEAR_SHARED_ROUTER, INPUT_MLP, "mlp.shared_expert_gate") \
+	/* gated DeltaNet: for each key head its q and k, and the v and z of its value \
+	 * heads, */ \
+	X(LINEAR_DELTA_QKVZ, INPUT_MIXER, "linear_attn.in_proj_qkvz") \
+	/* and the rates b and decays a of its value heads; */ \
+	X(LINEAR_DELTA_BA, INPUT_MIXER, "linear_attn.in_proj_ba") \
+	/* or q of all heads, k, and v, */ \
+	X(LINEAR_DELTA_QKV, INPUT_MIXER, "linear_attn.in_proj_qkv") \
+	X(LINEAR_DELTA_Z, INPUT_MIXER, "linear_attn.in_proj_z") /* and the others apart */ \
+	X(LINEAR_DELTA_B, INPUT_MIXER, "linear_attn.in_proj_b") \
+	X(LINEAR_DELTA_A, INPUT_MIXER, "linear_attn.in_proj_a") \
+	X(LINEAR_DELTA_Q, INPUT_MIXER, "") /* Kimi Delta Attention: all apart, */ \
+	X(LINEAR_DELTA_K, INPUT_MIXER, "") \
+	X(LINEAR_DELTA_V, INPUT_MIXER, "") \
+	X(LINEAR_DELTA_F_A, INPUT_MIXER, "") /* hidden to fewer values, */ \
+	X(LINEAR_DELTA_F_B, INPUT_DECAYS, "") /* and these to the decays a of all features; */ \
+	/* the same to the gates z; or A and Z, without fewer values */ \
+	X(LINEAR_DELTA_G_A, INPUT_MIXER, "") \
+	X(LINEAR_DELTA_G_B, INPUT_GATES, "") \
+	X(LINEAR_DELTA_OUT, INPUT_O, "linear_attn.out_proj") \
+	/* Mamba-2: hidden to z, x, b, c and the steps */ \
+	X(LINEAR_MAMBA_IN, INPUT_MAMBA, "mamba.in_proj") \
+	X(LINEAR_MAMBA_OUT, INPUT_MAMBA_OUT, "mamba.out_proj") \
+	/* Mamba-1: the values to what gives steps, to b and c; */ \
+	X(LINEAR_MAMBA_X, INPUT_MAMBA_X, "mamba.x_proj") \
+	/* what gives steps to a step of each value */ \
+	X(LINEAR_MAMBA_STEP, INPUT_MAMBA_STEP, "mamba.dt_proj") \
+	/* gated convolution: hidden to the gates b and c, and x */ \
+	X(LINEAR_CONV_IN, INPUT_MIXER, "conv.in_proj") \
+	X(LINEAR_CONV_OUT, INPUT_O, "conv.out_proj") \
+	/* (latent, hidden): its output is the input of all experts */ \
+	X(LINEAR_LATENT_IN, INPUT_MLP, "") \
+	/* (hidden, latent): its input is the sum of their outputs */ \
+	X(LINEAR_LATENT_OUT, INPUT_LATENT, "") \
+	/* (layers * layer_input_dim, hidden), of the first layer alone: what embeddings add \
+	 * to the inputs of all layers; */ \
+	X(LINEAR_LAYER_INPUTS, INPUT_LAYER_INPUTS, "") \
+	/* (layer_input_dim, hidden): the gate of a layer's own input; */ \
+	X(LINEAR_LAYER_GATE, INPUT_LAYER_GATE, "") \
+	/* (hidden, layer_input_dim): of the gated input */ \
+	X(LINEAR_LAYER_OUT, INPUT_LAYER_OUT, "")
+
+enum linear_role { LINEARS(WORDS_ID) N_LINEARS };
+
+/* The vectors of a layer, likewise. */
+#define VECTORS(X) \
+	/* of the input of attention; this and the next 3: (hidden) */ \
+	X(VECTOR_NORM_ATTENTION, "input_layernorm.weight") \
+	X(VECTOR_NORM_ATTENTION_OUT, "") /* of its output, before it is added */ \
+	X(VECTOR_NORM_MLP, "post_attention_layernorm.weight") \
+	X(VECTOR_NORM_MLP_OUT, "") \
+	/* Gemma 4, in layers with experts beside a dense mlp, (hidden): of the inputs of \
+	 * the router and of the experts, and of the outputs of the experts and of the dense \
+	 * mlp */ \
+	X(VECTOR_NORM_ROUTER, "") \
+	X(VECTOR_NORM_EXPERTS, "") \
+	X(VECTOR_NORM_EXPERTS_OUT, "") \
+	X(VECTOR_NORM_DENSE_OUT, "") \
+	/* (layer_input_dim): of LINEAR_LAYER_INPUTS, for each layer */ \
+	X(VECTOR_NORM_LAYER_INPUTS, "") \
+	X(VECTOR_NORM_LAYER_OUT, "") /* (hidden): of LINEAR_LAYER_OUT */ \
+	X(VECTOR_NORM_Q, "self_attn.q_norm.weight") /* (head_dim), the same for each head */ \
+	X(VECTOR_NORM_K, "self_attn.k_norm.weight") \
+	X(VECTOR_NORM_Q_A, "self_attn.q_a_layernorm.weight") /* (q_lora_rank) */ \
+	X(VECTOR_NORM_KV_A, "self_attn.kv_a_layernorm.weight") /* (kv_lora_rank) */ \
+	/* (n_experts): added to scores for the choice of experts only */ \
+	X(VECTOR_ROUTER_BIAS, "mlp.gate.e_score_correction_bias") \
+	X(VECTOR_EXPERT_SCALES, "") /* (n_experts): factors of the weights of chosen experts */ \
+	X(VECTOR_LAYER_SCALE, "") /* (1): a factor of the residual stream after the layer */ \
+	/* (n_heads): one more score of the softmax, without a value */ \
+	X(VECTOR_SINKS, "self_attn.sinks") \
+	/* (channels, 1, width): a causal convolution of each channel */ \
+	X(VECTOR_CONV, "linear_attn.conv1d.weight") \
+	X(VECTOR_CONV_Q, "") /* Kimi Delta Attention: of q, k and v apart */ \
+	X(VECTOR_CONV_K, "") \
+	X(VECTOR_CONV_V, "") \
+	/* (heads): how fast a state decays; of Mamba-1: (channels, state) */ \
+	X(VECTOR_A_LOG, "linear_attn.A_log") \
+	/* (heads), or (heads * key_dim) where decays are of features */ \
+	X(VECTOR_DT_BIAS, "linear_attn.dt_bias") \
+	/* (value_dim): of the output of a head, before its gate; of Mamba-2: (heads * \
+	 * head_dim) */ \
+	X(VECTOR_NORM_GATED, "linear_attn.norm.weight") \
+	X(VECTOR_CONV_BIAS, "") /* (channels) */ \
+	X(VECTOR_SKIP, "") /* (heads): how much of x Mamba-2 adds to the output of its scan */ \
+	X(VECTOR_NORM_STEP, "") /* (step_rank): Mamba-1, of the input of the matrix of steps */ \
+	X(VECTOR_NORM_B, "") /* (state_size) */ \
+	X(VECTOR_NORM_C, "")
+
+enum vector_role { VECTORS(WORDS_ID) N_VECTORS };
+/* clang-format on */
+
+enum expert_role {
+	EXPERT_ROLE_GATE,
+	EXPERT_ROLE_UP,
+	EXPERT_ROLE_DOWN,
+	EXPERT_ROLE_GATE_UP, /* gate and up interleaved, row by row */
+	N_EXPERT_ROLES
+};
+
+/* What mixes the tokens of a sequence: the first step of a layer. */
+enum mixer {
+	MIXER_ATTENTION,
+	MIXER_DELTA, /* gated DeltaNet, or Kimi Delta Attention */
+	MIXER_MAMBA, /* Mamba-2 */
+	MIXER_MAMBA1,
+	MIXER_BOTH, /* attention and Mamba-2 side by side */
+	MIXER_CONV, /* a short convolution between two gates */
+	MIXER_NONE, /* the layer has only the second step, an mlp */
+	N_MIXERS
+};
+
+/* y = x weight^T + bias. */
+struct linear_ref {
+	char *module; /* "model.layers.0.self_attn.q_proj"; NULL: the layer has no such matrix */
+	const struct tensor_ref *weight; /* (n, k), or a tensor of all experts */
+	const struct tensor_ref *bias;	 /* (n), or of all experts; NULL: none */
+	size_t n, k;
+	struct slice slice; /* position of the matrix in its tensor */
+	size_t bias_first;  /* first element of the bias in its tensor */
+};
+
+struct layer_ref {
+	enum mixer mixer;
+	bool has_mlp;	    /* the second step of a layer */
+	char *mixer_module; /* "model.layers.0.self_attn" */
+	struct linear_ref linear[N_LINEARS];
+	const struct tensor_ref *vector[N_VECTORS]; /* NULL: the layer has none */
+	struct linear_ref (*experts)[N_EXPERT_ROLES];
+	size_t n_experts;    /* 0: a dense layer */
+	size_t expert_width; /* intermediate size of one expert */
+	size_t shared_width; /* intermediate size of the shared expert; 0: the layer has no one */
+	/* intermediate size of the dense mlp, beside the experts or alone; 0: experts only */
+	size_t width;
+	size_t n_kv_heads;    /* of attention */
+	size_t head_dim;      /* of q and k */
+	size_t value_dim;     /* of v */
+	bool keys_are_values; /* v is the output of k's matrix */
+	/* the layer whose keys and values this one uses, whatever matrices it has; NULL: its own */
+	const struct layer_ref *kv_source;
+	size_t kv_place;	 /* of keys that stay for other layers, in the stream; 0: none do */
+	size_t window;		 /* tokens that a query attends to, its own included; 0: all */
+	size_t chunk;		 /* tokens that attend to each other and to no others; 0: all */
+	const struct rope *rope; /* NULL: attention does not know positions */
+	/* queries are multiplied by 1 + query_scale log(1 + floor((position + query_shift) /
+	 * query_floor)); query_scale 0: they are not */
+	float query_scale;
+	size_t query_floor, query_shift;
+};
+
+static inline bool layer_has_attention(const struct layer_ref *layer)
+{
+	return layer->mixer == MIXER_ATTENTION || layer->mixer == MIXER_BOTH;
+}
+
+static inline bool layer_has_mamba(const struct layer_ref *layer)
+{
+	return layer->mixer == MIXER_MAMBA || layer->mixer == MIXER_BOTH;
+}
+
+/* The matrices of a layer in one order, by role, then those of experts, by expert and role: their
+ * number, and number i. */
+static inline size_t layer_n_linears(const struct layer_ref *layer)
+{
+	return N_LINEARS + layer->n_experts * N_EXPERT_ROLES;
+}
+
+static inline const struct linear_ref *layer_linear_ref(const struct layer_ref *layer, size_t i)
+{
+	return i < N_LINEARS ? &layer->linear[i] : &layer->experts[0][0] + (i - N_LINEARS);
+}
+
+#endif
