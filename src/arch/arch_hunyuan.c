@@ -73,3 +73,37 @@ const struct arch arch_hunyuan_v1_moe = {
 		{ "use_mixed_mlp_moe", NULL },
 	},
 };
+
+/* Hy3: norms of q and k, experts with sigmoid scores, a shared expert. */
+const struct arch arch_hy_v3 = {
+	.name = "hy_v3",
+	.architectures = { "HYV3ForCausalLM" },
+	.text_types = { "hy_v3" },
+	.linear = { [LINEAR_ROUTER] = "mlp.router.gate",
+		    SHARED_EXPERT("mlp.shared_mlp") },
+	.vector = { QK_NORMS,
+		    [VECTOR_ROUTER_BIAS] = "mlp.expert_bias" },
+	.routing.norm_top_k = true,
+	.routing.sigmoid = true,
+	.facts.keys = {
+		{ "attention_bias", "false" },
+		{ "head_dim", "128" },
+		{ "mlp_bias", "false" },
+		{ "num_experts_per_tok", "8" },
+		{ "rms_norm_eps", "1e-05" },
+		{ "rope_theta", "11158840.0" },
+		{ "router_scaling_factor", "2.826" },
+	},
+	.facts.ignored = {
+		{ "enable_attention_fp32_softmax", NULL },
+		{ "enable_lm_head_fp32", NULL },
+		{ "enable_moe_fp32_combine", NULL },
+		{ "expert_hidden_dim", NULL },
+		{ "mlp_layer_types", NULL },
+		{ "moe_router_enable_expert_bias", "true" },
+		{ "moe_router_use_sigmoid", "true" },
+		{ "num_shared_experts", NULL },
+		{ "qk_norm", "true" },
+		{ "route_norm", "true" },
+	},
+};

@@ -24,6 +24,7 @@ const struct arch arch_nemotron_h = {
 		[LINEAR_O] = "mixer.o_proj",
 		[LINEAR_MAMBA_IN] = "mixer.in_proj",
 		[LINEAR_MAMBA_OUT] = "mixer.out_proj",
+		[LINEAR_GATE] = "",
 		[LINEAR_UP] = "mixer.up_proj",
 		[LINEAR_DOWN] = "mixer.down_proj",
 		[LINEAR_ROUTER] = "mixer.gate",

@@ -67,7 +67,7 @@ static int configure_sizes(struct model *model, const struct model_config *confi
 	return 0;
 }
 
-/* The activation of an mlp with a gate, or of one without, which is of another key. */
+/* The activation of an mlp with a gate, or of one without. */
 static int configure_activation(struct model *model, const json_t *facts, struct err *err)
 {
 	static const char *const keys[] = { "mlp_hidden_act", "hidden_activation", "hidden_act" };
@@ -79,20 +79,21 @@ static int configure_activation(struct model *model, const json_t *facts, struct
 		      { "swish", ACT_SILU, true },
 		      { "gelu_pytorch_tanh", ACT_GELU, true },
 		      { "relu2", ACT_SRELU, false } };
-	const char *name;
+	const char *gate = model->arch->linear[LINEAR_GATE], *name;
+	bool gated = !gate || *gate;
 	size_t k = 0;
 
 	while (k + 1 < COUNT(keys) && !json_object_get(facts, keys[k]))
 		k++;
 	name = json_string_value(json_object_get(facts, keys[k]));
 	for (size_t i = 0; name && i < COUNT(names); i++) {
-		if (strcmp(names[i].name, name) != 0 || names[i].gated != (k > 0))
+		if (strcmp(names[i].name, name) != 0 || names[i].gated != gated)
 			continue;
 		model->activation = names[i].activation;
 		return 0;
 	}
 	return err_set(err, ERR_INPUT, "config.json: %s '%s' is not supported (supported: %s)",
-		       keys[k], name ? name : "null", k > 0 ? "silu, gelu_pytorch_tanh" : "relu2");
+		       keys[k], name ? name : "null", gated ? "silu, gelu_pytorch_tanh" : "relu2");
 }
 
 /* Returns the key of the norms' eps; all architectures read the last one, few have another. */
@@ -193,10 +194,13 @@ static int configure_experts(struct model *model, const json_t *facts, struct er
 	const struct arch *arch = model->arch;
 	const char *norm =
 		json_object_get(facts, "moe_renormalize") ? "moe_renormalize" : "norm_topk_prob";
+	const char *scale = json_object_get(facts, "router_scaling_factor")
+				    ? "router_scaling_factor"
+				    : "routed_scaling_factor";
 
 	model->routing = arch->routing;
 	model->routing.norm_top_k |= fact_flag(facts, norm);
-	model->routing.scale = (float)fact_number(facts, "routed_scaling_factor", 1);
+	model->routing.scale = (float)fact_number(facts, scale, 1);
 	if (model->routing.sum_eps == 0)
 		model->routing.sum_eps = 1e-20f;
 	model->clamped = arch->clamped;
@@ -344,8 +348,9 @@ static const struct feature_row {
 	{ .key = "attention_out_bias", .what = "a bias", .biased = { LINEAR_O }, .n_biased = 1 },
 	{ .key = "mlp_bias",
 	  .what = "a bias",
-	  .biased = { LINEAR_GATE, LINEAR_UP, LINEAR_GATE_UP, LINEAR_DOWN },
-	  .n_biased = 4 },
+	  .biased = { LINEAR_GATE, LINEAR_UP, LINEAR_GATE_UP, LINEAR_DOWN, LINEAR_SHARED_GATE,
+		      LINEAR_SHARED_UP, LINEAR_SHARED_DOWN },
+	  .n_biased = 7 },
 	{ .key = "conv_bias",
 	  .what = "a bias",
 	  .biased = { LINEAR_CONV_IN, LINEAR_CONV_OUT },

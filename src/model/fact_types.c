@@ -144,6 +144,7 @@ static const struct {
 	{ "rope_type", FACT_TEXT },
 	{ "rotary_dim", FACT_COUNT },
 	{ "routed_scaling_factor", FACT_NUMBER },
+	{ "router_scaling_factor", FACT_NUMBER },
 	{ "short_conv_kernel_size", FACT_COUNT },
 	{ "short_factor", FACT_LIST },
 	{ "sliding_window", FACT_COUNT },

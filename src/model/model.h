@@ -212,7 +212,9 @@ struct arch {
 	/* values of model_type in text_config that select this row, whatever the architecture of
 	 * the whole is: towers have no part in a pass over text */
 	const char *text_types[2];
-	const char *linear[N_LINEARS]; /* module names; NULL: as in arch_names */
+	/* module names; NULL: as in arch_names; LINEAR_GATE "": an mlp and an expert have no gate
+	 */
+	const char *linear[N_LINEARS];
 	const char *vector
 		[N_VECTORS]; /* tensor names; NULL likewise; a layer must have those named here */
 	const char *expert[N_EXPERT_ROLES]; /* with %zu for the expert */

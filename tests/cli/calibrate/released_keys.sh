@@ -60,6 +60,10 @@ released qwen3_vl_moe norm_topk_prob true
 refused norm_topk_prob false
 released hunyuan_v1_moe routed_scaling_factor 1.0 group_limited_greedy false
 refused routed_scaling_factor 2.5
+released hy_v3 first_k_dense_replace 1 qk_norm true route_norm true moe_router_use_sigmoid true moe_router_enable_expert_bias true \
+	expert_hidden_dim 48 enable_lm_head_fp32 true enable_attention_fp32_softmax false
+refused moe_router_use_sigmoid false
+refused route_norm false
 released cohere2 _sliding_window_pattern 4
 released ernie4_5 use_rmsnorm true
 released mistral4 scoring_func '"softmax"'
