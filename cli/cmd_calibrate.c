@@ -2,7 +2,6 @@
  *
  * fp8conv calibrate: the amax history of a model.
  */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -21,8 +20,6 @@
 #include "cli/signals.h"
 #include "calibrate/calibrate.h"
 #include "cli/print/message.h"
-
-#define DEFAULT_MIN_TOKENS 64
 
 struct settings {
 	struct calibrate_params params; /* completed by run() */
@@ -212,8 +209,9 @@ static int prepare(struct settings *settings, struct err *err)
 	return 0;
 }
 
-static int check_and_run(struct settings *settings, struct err *err)
+static int check_and_run(void *place, struct err *err)
 {
+	struct settings *settings = place;
 	struct calibrate_params *params = &settings->params;
 	char *path;
 	int rc;
@@ -228,21 +226,14 @@ static int check_and_run(struct settings *settings, struct err *err)
 	return rc;
 }
 
-static int run(const struct command *command, int argc, char **argv, struct err *err)
+static int run(void *place, struct err *err)
 {
-	struct settings settings = { .params = { .now = process_now },
-				     .min_tokens = DEFAULT_MIN_TOKENS };
-	int rc = command_parse(command, argc, argv, &settings, err);
+	struct settings *settings = place;
+	bool mpi = settings->rank[0] == RANKS_MPI;
+	int rc = ranks_run(&settings->ranks, mpi, &settings->run, check_and_run, settings, err);
 
-	rc = rc ? rc
-		: ranks_open(&settings.ranks, settings.rank[0] == RANKS_MPI, &settings.run, err);
-	rc = rc ? rc : check_and_run(&settings, err);
-	rc = ranks_end(&settings.ranks, rc, err);
-	model_io_close(&settings.model);
-	free(settings.data.list);
-	free(settings.params.fp8.select.include.list);
-	free(settings.params.fp8.select.exclude.list);
-	return rc < 0 ? -1 : 0;
+	model_io_close(&settings->model);
+	return rc;
 }
 
 const struct command command_calibrate = {
@@ -257,6 +248,8 @@ const struct command command_calibrate = {
 		    { device_options, PLACE(run) },
 		    { run_options, PLACE(run) } },
 	.argument = &argument,
+	.settings_size = sizeof(struct settings),
+	.defaults = &(const struct settings){ .params.now = process_now, .min_tokens = 64 },
 	.gone = "activations",
 	.instead = "record the amaxes while torch runs the model, as fp8conv-python(7) shows",
 	.run = run,

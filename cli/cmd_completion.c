@@ -255,19 +255,13 @@ static int read_shell(const struct option_row *option, const char *value, void *
 
 static const struct option_row argument = { .name = "SHELL", .arg = SHELLS, .read = read_shell };
 
-static int run(const struct command *command, int argc, char **argv, struct err *err)
+static int run(void *settings, struct err *err)
 {
 	static const char *const scripts[] = { bash, zsh, fish };
-	int shell, rc;
+	const int *shell = settings;
 
-	if (argc > 2 && !strcmp(argv[1], "words")) {
-		answer(argv + 2, argc - 2);
-		return 0;
-	}
-	rc = command_parse(command, argc, argv, &shell, err);
-	if (rc)
-		return rc < 0 ? -1 : 0;
-	fputs(scripts[shell], program.out);
+	(void)err;
+	fputs(scripts[*shell], program.out);
 	return 0;
 }
 
@@ -276,5 +270,7 @@ const struct command command_completion = {
 	.args = SHELLS,
 	.summary = "Print the completions of a shell",
 	.argument = &argument,
+	.settings_size = sizeof(int),
+	.answer = answer,
 	.run = run,
 };

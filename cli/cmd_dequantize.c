@@ -26,14 +26,6 @@ static int make_plan(struct plan *plan, void *place, struct progress *progress, 
 	return dequantize_plan_make(plan, &settings->params, progress, err);
 }
 
-static int run(const struct command *command, int argc, char **argv, struct err *err)
-{
-	struct settings settings = { 0 };
-
-	return conversion_run(&(struct convert_command){ make_plan, &settings }, command, argc,
-			      argv, err);
-}
-
 const struct command command_dequantize = {
 	.name = "dequantize",
 	.args = "MODEL -o OUT",
@@ -43,5 +35,7 @@ const struct command command_dequantize = {
 	.options = options,
 	.shared = { CONVERT_OUTPUT, CONVERT_SHARED },
 	.argument = &convert_argument,
-	.run = run,
+	.settings_size = sizeof(struct settings),
+	.defaults = &(const struct settings){ .convert.make_plan = make_plan },
+	.run = conversion_run,
 };

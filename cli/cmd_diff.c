@@ -3,10 +3,8 @@
  * fp8conv diff: what differs between two checkpoints; prints nothing on standard output if nothing
  * does.
  */
-#include <stdlib.h>
 #include <unistd.h>
 
-#include "backend/dispatch.h"
 #include "cli/command.h"
 #include "cli/options/run.h"
 #include "cli/options/values.h"
@@ -80,8 +78,9 @@ static int compare(const struct settings *settings, const struct diff_params *pa
 	return rc;
 }
 
-static int open_and_compare(const struct settings *settings, struct err *err)
+static int run(void *place, struct err *err)
 {
+	const struct settings *settings = place;
 	struct model_io model = { 0 };
 	struct diff_params params = { .include = settings->include.list,
 				      .n_include = settings->include.n,
@@ -107,21 +106,6 @@ static int open_and_compare(const struct settings *settings, struct err *err)
 	return rc;
 }
 
-static int run(const struct command *command, int argc, char **argv, struct err *err)
-{
-	struct settings settings = { 0 };
-	int rc = command_parse(command, argc, argv, &settings, err);
-
-	if (!rc)
-		rc = open_and_compare(&settings, err);
-	else if (rc > 0)
-		rc = 0;
-	free(settings.models.list);
-	free(settings.include.list);
-	free(settings.exclude.list);
-	return rc;
-}
-
 const struct command command_diff = {
 	.name = "diff",
 	.args = "A B",
@@ -132,6 +116,7 @@ const struct command command_diff = {
 	.options = options,
 	.shared = { { report_options, PLACE(run) }, { run_options, PLACE(run) } },
 	.argument = &argument,
+	.settings_size = sizeof(struct settings),
 	.many = true,
 	.run = run,
 };

@@ -191,28 +191,22 @@ static int prepare(struct settings *settings, struct err *err)
 	return params->group ? ranks_check_data(params->data, params->n_data, err) : 0;
 }
 
-static int check_and_run(struct settings *settings, struct err *err)
+static int check_and_run(void *place, struct err *err)
 {
+	struct settings *settings = place;
 	settings->params.group = ranks_group(&settings->ranks);
 	if (group_settle(settings->params.group, prepare(settings, err), err))
 		return -1;
 	return open_and_run(settings, err);
 }
 
-static int run(const struct command *command, int argc, char **argv, struct err *err)
+static int run(void *place, struct err *err)
 {
-	struct settings settings = { .params = { .now = process_now } };
-	int rc = command_parse(command, argc, argv, &settings, err);
+	struct settings *settings = place;
+	int rc = ranks_run(&settings->ranks, settings->mpi, &settings->run, check_and_run, settings,
+			   err);
 
-	if (rc) {
-		rc = rc < 0 ? -1 : 0;
-	} else {
-		rc = ranks_open(&settings.ranks, settings.mpi, &settings.run, err);
-		rc = rc ? rc : check_and_run(&settings, err);
-	}
-	rc = ranks_end(&settings.ranks, rc, err);
-	model_io_close(&settings.model);
-	free(settings.data.list);
+	model_io_close(&settings->model);
 	return rc;
 }
 
@@ -226,5 +220,7 @@ const struct command command_eval = {
 	.options = options,
 	.shared = { { report_options, PLACE(run) }, { run_options, PLACE(run) } },
 	.argument = &argument,
+	.settings_size = sizeof(struct settings),
+	.defaults = &(const struct settings){ .params.now = process_now },
 	.run = run,
 };

@@ -82,21 +82,18 @@ static int take_one(struct families *families, const struct settings *settings, 
 	return 0;
 }
 
-static int run(const struct command *command, int argc, char **argv, struct err *err)
+static int run(void *place, struct err *err)
 {
-	struct settings settings = { 0 };
+	const struct settings *settings = place;
 	struct families families = { 0 };
-	int rc = command_parse(command, argc, argv, &settings, err);
 
-	if (rc)
-		return rc < 0 ? -1 : 0;
-	if (!settings.family)
+	if (!settings->family)
 		families_all(&families);
-	else if (take_one(&families, &settings, err))
+	else if (take_one(&families, settings, err))
 		return -1;
-	(settings.run.json ? families_print_json : families_print_text)(&families);
-	if (!settings.run.quiet && !families.profile.n && !families.list[0].arch)
-		message_note("no table names '%s': the general rules decide", settings.family);
+	(settings->run.json ? families_print_json : families_print_text)(&families);
+	if (!settings->run.quiet && !families.profile.n && !families.list[0].arch)
+		message_note("no table names '%s': the general rules decide", settings->family);
 	families_release(&families);
 	return 0;
 }
@@ -109,6 +106,7 @@ const struct command command_families = {
 	.group = GROUP_INFORMATION,
 	.shared = { { report_options, offsetof(struct settings, run) } },
 	.argument = &argument,
+	.settings_size = sizeof(struct settings),
 	.optional = true,
 	.run = run,
 };

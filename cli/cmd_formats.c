@@ -117,6 +117,7 @@ const struct command command_formats = {
 		   "that load them",
 	.group = GROUP_INFORMATION,
 	.options = facts_options,
+	.settings_size = sizeof(bool),
 	.print_text = print_table,
 	.print_json = print_json,
 	.run = facts_run,

@@ -224,26 +224,24 @@ static void print(const struct settings *settings, const struct facts_found *fou
 		inspect_print_text(&shown);
 }
 
-static int run(const struct command *command, int argc, char **argv, struct err *err)
+static int run(void *place, struct err *err)
 {
-	struct settings settings = { 0 };
+	struct settings *settings = place;
 	struct facts_found found = { .plan.stream_fd = -1 };
 	struct model_io model = { 0 };
-	int rc = command_parse(command, argc, argv, &settings, err);
+	int rc;
 
-	if (rc)
-		return rc < 0 ? -1 : 0;
-	if (!strcmp(settings.path, "-") && isatty(STDIN_FILENO))
+	if (!strcmp(settings->path, "-") && isatty(STDIN_FILENO))
 		return err_set(err, ERR_USAGE, "standard input is a terminal, not a checkpoint");
-	if (model_io_open(&model, &settings.path, NULL, &settings.run, err))
+	if (model_io_open(&model, &settings->path, NULL, &settings->run, err))
 		return -1;
-	rc = inspect(&settings, model.io, &found, err);
-	if (rc == 0 && !settings.run.quiet) {
+	rc = inspect(settings, model.io, &found, err);
+	if (rc == 0 && !settings->run.quiet) {
 		inspect_print_note(&found.inspection);
 		model_io_note(&model);
 	}
 	if (rc == 0)
-		print(&settings, &found);
+		print(settings, &found);
 	free(found.losses.list);
 	free(found.stats);
 	plan_release(&found.plan);
@@ -263,5 +261,6 @@ const struct command command_inspect = {
 	.options = options,
 	.shared = { { report_options, offsetof(struct settings, run) } },
 	.argument = &argument,
+	.settings_size = sizeof(struct settings),
 	.run = run,
 };

@@ -19,25 +19,15 @@
 
 /* The settings.  Begin zeroed.  Texts belong to argv. */
 struct settings {
-	struct amax_merge_params params;
+	struct amax_merge_params params; /* completed by run() */
+	struct texts inputs;
 	bool ranks, json, quiet;
 };
-
-static int read_input(const struct option_row *option, const char *value, void *place,
-		      struct err *err)
-{
-	struct amax_merge_params *params = place;
-
-	(void)option, (void)err;
-	ARRAY_GROW(params->inputs, params->n_inputs);
-	params->inputs[params->n_inputs++] = value;
-	return 0;
-}
 
 #define PLACE(member) offsetof(struct settings, member)
 
 static const struct option_row argument = {
-	.name = "A.amax", .arg = "A.amax", .read = read_input, .offset = PLACE(params)
+	.name = "A.amax", .arg = "A.amax", .read = option_append, .offset = PLACE(inputs)
 };
 
 static const struct option_row options[] = {
@@ -97,29 +87,23 @@ static void report(const struct settings *settings, const struct amax_merged *me
 	free(note);
 }
 
-static int merge(const struct settings *settings, struct err *err)
+static int run(void *place, struct err *err)
 {
+	struct settings *settings = place;
+	struct amax_merge_params *params = &settings->params;
 	struct amax_merged merged;
 
-	if (amax_merge_files(&settings->params, &merged, err))
+	if (!params->output)
+		return err_set(err, ERR_USAGE,
+			       "option '--output' is missing: give an output file (-o C.amax)");
+	params->io = &io_system;
+	params->how = settings->ranks ? AMAX_RANKS : AMAX_APPEND;
+	params->inputs = settings->inputs.list;
+	params->n_inputs = settings->inputs.n;
+	if (amax_merge_files(params, &merged, err))
 		return -1;
 	report(settings, &merged);
 	return 0;
-}
-
-static int run(const struct command *command, int argc, char **argv, struct err *err)
-{
-	struct settings settings = { .params.io = &io_system };
-	int rc = command_parse(command, argc, argv, &settings, err);
-
-	settings.params.how = settings.ranks ? AMAX_RANKS : AMAX_APPEND;
-	if (!rc && !settings.params.output)
-		rc = err_set(err, ERR_USAGE,
-			     "option '--output' is missing: give an output file (-o C.amax)");
-	else if (!rc)
-		rc = merge(&settings, err);
-	free(settings.params.inputs);
-	return rc < 0 ? -1 : 0;
 }
 
 const struct command command_merge = {
@@ -130,6 +114,7 @@ const struct command command_merge = {
 	.group = GROUP_CALIBRATE,
 	.options = options,
 	.argument = &argument,
+	.settings_size = sizeof(struct settings),
 	.many = true,
 	.run = run,
 };

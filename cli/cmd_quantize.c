@@ -167,33 +167,18 @@ static int make_plan(struct plan *plan, void *place, struct progress *progress, 
 	return quantize_plan_make(plan, &settings->params, progress, err);
 }
 
-static void settings_release(struct settings *settings)
-{
-	select_options_release(&settings->params.select);
-	free(settings->data.list);
-}
-
 int quantize_plan_words(struct plan *plan, struct convert_params *params, int argc, char **argv,
 			struct err *err)
 {
 	struct settings settings = { .convert.params = *params, .params.compensate.shrink = -1 };
 	struct progress progress = { 0 };
-	int rc = command_parse(command_find("quantize"), argc, argv, &settings, err);
+	const struct command *command = command_find("quantize");
+	int rc = command_parse(command, argc, argv, &settings, err);
 
 	rc = rc ? rc : make_plan(plan, &settings, &progress, err);
 	*params = settings.convert.params;
-	settings_release(&settings);
+	command_release(command, &settings);
 	return rc ? -1 : 0;
-}
-
-static int run(const struct command *command, int argc, char **argv, struct err *err)
-{
-	struct settings settings = { .params.compensate.shrink = -1 };
-	int rc = conversion_run(&(struct convert_command){ make_plan, &settings }, command, argc,
-				argv, err);
-
-	settings_release(&settings);
-	return rc;
 }
 
 const struct command command_quantize = {
@@ -212,8 +197,11 @@ const struct command command_quantize = {
 		    CONVERT_SHARED,
 		    { tuning_options, PLACE(params.tuning) } },
 	.argument = &convert_argument,
+	.settings_size = sizeof(struct settings),
+	.defaults = &(const struct settings){ .convert.make_plan = make_plan,
+					      .params.compensate.shrink = -1 },
 	.gone = "keep|keep-as|budget|max-kld",
 	.instead = "choose by 'fp8conv sensitivity --from S.json --budget 10% -o KEEP', and give "
 		   "--tensors KEEP",
-	.run = run,
+	.run = conversion_run,
 };

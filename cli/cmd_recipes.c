@@ -68,6 +68,7 @@ const struct command command_recipes = {
 	.summary = "List the recipes",
 	.group = GROUP_INFORMATION,
 	.options = facts_options,
+	.settings_size = sizeof(bool),
 	.print_text = print_table,
 	.print_json = print_json,
 	.run = facts_run,

@@ -32,14 +32,6 @@ static int make_plan(struct plan *plan, void *place, struct progress *progress, 
 	return repack_plan_make(plan, &settings->params, progress, err);
 }
 
-static int run(const struct command *command, int argc, char **argv, struct err *err)
-{
-	struct settings settings = { 0 };
-
-	return conversion_run(&(struct convert_command){ make_plan, &settings }, command, argc,
-			      argv, err);
-}
-
 const struct command command_repack = {
 	.name = "repack",
 	.args = "MODEL -o OUT --format FORMAT",
@@ -49,5 +41,7 @@ const struct command command_repack = {
 	.options = options,
 	.shared = { CONVERT_OUTPUT, CONVERT_SHARED },
 	.argument = &convert_argument,
-	.run = run,
+	.settings_size = sizeof(struct settings),
+	.defaults = &(const struct settings){ .convert.make_plan = make_plan },
+	.run = conversion_run,
 };

@@ -252,8 +252,9 @@ static int check_settings(struct settings *settings, struct err *err)
 	return check_output(settings->params.output, err);
 }
 
-static int check_and_report(struct settings *settings, struct err *err)
+static int run(void *place, struct err *err)
 {
+	struct settings *settings = place;
 	struct model_io model = { 0 };
 	struct report_state job = { .settings = settings };
 	struct watched watched = watch_bytes(&job.progress);
@@ -280,18 +281,6 @@ static int check_and_report(struct settings *settings, struct err *err)
 	return rc;
 }
 
-static int run(const struct command *command, int argc, char **argv, struct err *err)
-{
-	struct settings settings = { 0 };
-	int rc = command_parse(command, argc, argv, &settings, err);
-
-	if (!rc)
-		rc = check_and_report(&settings, err);
-	free(settings.lm_eval.list);
-	free(settings.lm_eval_source.list);
-	return rc < 0 ? -1 : 0;
-}
-
 const struct command command_report = {
 	.name = "report",
 	.args = "OUT -o DIR",
@@ -301,5 +290,6 @@ const struct command command_report = {
 	.options = options,
 	.shared = { { report_options, PLACE(run) }, { run_options, PLACE(run) } },
 	.argument = &argument,
+	.settings_size = sizeof(struct settings),
 	.run = run,
 };

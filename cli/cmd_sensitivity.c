@@ -275,8 +275,10 @@ static int prepare(struct settings *settings, struct err *err)
 	return params->group ? ranks_check_data(params->data, params->n_data, err) : 0;
 }
 
-static int check_and_run(struct settings *settings, struct err *err)
+static int check_and_run(void *place, struct err *err)
 {
+	struct settings *settings = place;
+
 	settings->params.group = ranks_group(&settings->ranks);
 	if (group_settle(settings->params.group, prepare(settings, err), err))
 		return -1;
@@ -367,23 +369,17 @@ out:
 	return rc;
 }
 
-static int run(const struct command *command, int argc, char **argv, struct err *err)
+static int run(void *place, struct err *err)
 {
-	struct settings settings = { .params = { .now = process_now } };
-	int rc = command_parse(command, argc, argv, &settings, err);
+	struct settings *settings = place;
+	int rc = check_choice(settings, err);
 
-	if (rc || check_choice(&settings, err)) {
-		rc = rc <= 0 ? -1 : 0;
-	} else if (settings.choice.table) {
-		rc = choose(&settings, err);
-	} else {
-		rc = ranks_open(&settings.ranks, settings.mpi, &settings.run, err);
-		rc = rc ? rc : check_and_run(&settings, err);
-	}
-	rc = ranks_end(&settings.ranks, rc, err);
-	model_io_close(&settings.model);
-	select_options_release(&settings.params.quantize.select);
-	free(settings.data.list);
+	if (!rc && settings->choice.table)
+		rc = choose(settings, err);
+	else if (!rc)
+		rc = ranks_run(&settings->ranks, settings->mpi, &settings->run, check_and_run,
+			       settings, err);
+	model_io_close(&settings->model);
 	return rc;
 }
 
@@ -401,6 +397,8 @@ const struct command command_sensitivity = {
 		    { report_options, PLACE(run) },
 		    { run_options, PLACE(run) } },
 	.argument = &argument,
+	.settings_size = sizeof(struct settings),
+	.defaults = &(const struct settings){ .params.now = process_now },
 	.optional = true,
 	.run = run,
 };

@@ -114,31 +114,29 @@ static int check_settings(const struct verify_params *params, struct err *err)
 	return 0;
 }
 
-static int run(const struct command *command, int argc, char **argv, struct err *err)
+static int run(void *place, struct err *err)
 {
-	struct settings settings = { 0 };
+	struct settings *settings = place;
 	struct model_io model = { 0 };
 	struct signing_key *key = NULL;
-	int rc = command_parse(command, argc, argv, &settings, err);
+	int rc = 0;
 
-	if (rc)
-		return rc < 0 ? -1 : 0;
-	settings.params.sqnr = settings.run.json || settings.run.verbose;
-	if (check_settings(&settings.params, err))
+	settings->params.sqnr = settings->run.json || settings->run.verbose;
+	if (check_settings(&settings->params, err))
 		return -1;
-	settings.params.backend = run_backend(&settings.run, err);
-	if (!settings.params.backend)
+	settings->params.backend = run_backend(&settings->run, err);
+	if (!settings->params.backend)
 		return -1;
-	if (model_io_open(&model, &settings.params.input, &settings.params.source, &settings.run,
+	if (model_io_open(&model, &settings->params.input, &settings->params.source, &settings->run,
 			  err))
 		return -1;
-	settings.params.io = model.io;
-	settings.params.max_memory = model_io_rest(&model, settings.run.max_memory);
-	settings.params.n_threads = run_threads(&settings.run);
-	if (settings.key && signing_key_open(&key, settings.key, false, err))
+	settings->params.io = model.io;
+	settings->params.max_memory = model_io_rest(&model, settings->run.max_memory);
+	settings->params.n_threads = run_threads(&settings->run);
+	if (settings->key && signing_key_open(&key, settings->key, false, err))
 		rc = err_wrap(err, "option '--key'");
-	settings.params.key = key;
-	rc = rc ? rc : verify(&settings, err);
+	settings->params.key = key;
+	rc = rc ? rc : verify(settings, err);
 	model_io_close(&model);
 	signing_key_close(key);
 	return rc;
@@ -156,5 +154,6 @@ const struct command command_verify = {
 		    { run_options, PLACE(run) },
 		    { tuning_options, PLACE(params.tuning) } },
 	.argument = &argument,
+	.settings_size = sizeof(struct settings),
 	.run = run,
 };

@@ -234,6 +234,7 @@ const struct command command_version = {
 	.summary = "Print version, compiler, CPU features, backends and libraries",
 	.group = GROUP_INFORMATION,
 	.options = facts_options,
+	.settings_size = sizeof(bool),
 	.print_text = print_table,
 	.print_json = print_json,
 	.run = facts_run,

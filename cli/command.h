@@ -4,7 +4,7 @@
  * options serve the parser, --help, the completions and the test that compares the man page with
  * them.
  *
- * Order, in run(): command_parse(); the job; the printers of cli/print/.
+ * program_run() parses the command line into the settings, which it releases after run().
  */
 #ifndef FP8CONV_CLI_COMMAND_H
 #define FP8CONV_CLI_COMMAND_H
@@ -43,12 +43,19 @@ struct command {
 	const char *gone;		   /* options of earlier versions: "a|b"; NULL: none */
 	const char *instead;		   /* what to do in place of them */
 
+	/* The struct that the rows fill, and its value before; NULL: zeros. */
+	size_t settings_size;
+	const void *defaults;
+
 	/* of a command that prints facts, by facts_run() */
 	void (*print_text)(void);
 	void (*print_json)(void);
 
+	/* Answers `CMD words WORD...`, whose words are no options; NULL: none. */
+	void (*answer)(char **words, int n);
+
 	/* Returns the exit status, or -1 with the failure in err, whose kind is the exit status. */
-	int (*run)(const struct command *command, int argc, char **argv, struct err *err);
+	int (*run)(void *settings, struct err *err);
 };
 
 extern const struct command *const commands[]; /* generated; NULL at the end */
@@ -62,16 +69,19 @@ const struct option_row *command_option_next(const struct command *command,
 					     const struct option_row *option);
 
 /* Parses argv into the settings of the command.  Returns 0 to go on, 1 if --help was given and is
- * printed, -1 with ERR_USAGE. */
+ * printed, -1 with ERR_USAGE.  The caller releases the settings, also after a failure: what
+ * option_append and option_append_rule have allocated.  Texts belong to argv. */
 int command_parse(const struct command *command, int argc, char **argv, void *settings,
 		  struct err *err);
+void command_release(const struct command *command, void *settings);
 
 /* Prints `fp8conv CMD --help` on standard output. */
 void command_help(const struct command *command);
 
-/* The options and the run() of a command that prints facts: as text, or with --json. */
+/* The options and the run() of a command that prints facts: as text, or with --json.  Its settings
+ * are a bool. */
 extern const struct option_row facts_options[];
-int facts_run(const struct command *command, int argc, char **argv, struct err *err);
+int facts_run(void *settings, struct err *err);
 
 /* Fails with ERR_USAGE for a superfluous argument.  Returns -1. */
 int argument_unexpected(const char *argument, struct err *err);

@@ -38,9 +38,8 @@ static void report_success(const struct convert_settings *settings,
 }
 
 /* Plans and executes, with progress. */
-static int convert(const struct convert_command *conversion, struct err *err)
+static int convert(struct convert_settings *settings, struct err *err)
 {
-	const struct convert_settings *settings = conversion->settings;
 	enum progress_mode mode = run_progress_mode(&settings->run);
 	struct progress progress = { .stop = signals_watch() };
 	struct plan plan = { 0 };
@@ -54,7 +53,7 @@ static int convert(const struct convert_command *conversion, struct err *err)
 	int rc;
 
 	ticker_start(&ticker, mode, &watched);
-	rc = conversion->make_plan(&plan, conversion->settings, &progress, err);
+	rc = settings->make_plan(&plan, settings, &progress, err);
 	rc = group_settle(settings->params.group, rc, err);
 	if (rc == 0 && !settings->dry_run)
 		rc = execute_plan(&plan, &settings->params, &progress, &result, err);
@@ -71,6 +70,40 @@ static int convert(const struct convert_command *conversion, struct err *err)
 		conversion_ended(&report, err);
 	plan_release(&plan);
 	return rc;
+}
+
+static bool is_stream(const char *path)
+{
+	return path && !strcmp(path, "-");
+}
+
+/* Checks the options against each other, and fills in defaults. */
+static int finish(struct convert_settings *settings, struct err *err)
+{
+	struct convert_params *params = &settings->params;
+
+	if (!params->output && !settings->dry_run)
+		return err_set(err, ERR_USAGE,
+			       "option '--output' is missing: give an output (-o OUT), or "
+			       "--dry-run");
+	if (is_stream(params->input) && isatty(STDIN_FILENO))
+		return err_set(err, ERR_USAGE, "standard input is a terminal, not a checkpoint");
+	if (is_stream(params->output) && !settings->dry_run) {
+		if (settings->run.json)
+			return err_set(
+				err, ERR_USAGE,
+				"options '--output -' and '--json' cannot be combined: both write "
+				"to standard output");
+		if (program_on_terminal(STDOUT_FILENO))
+			return err_set(err, ERR_USAGE, "cannot write a checkpoint to a terminal");
+	}
+	params->backend = run_backend(&settings->run, err);
+	if (!params->backend)
+		return -1;
+	params->n_threads = run_threads(&settings->run);
+	params->max_memory = settings->run.max_memory;
+	params->temp_dir = process_temp_dir();
+	return 0;
 }
 
 /* Opens the key that signs, before any work. */
@@ -90,7 +123,7 @@ static int prepare(struct convert_settings *settings, struct model_io *model, st
 {
 	struct convert_params *params = &settings->params;
 
-	if (convert_settings_finish(settings, err) || open_key(settings, err) ||
+	if (finish(settings, err) || open_key(settings, err) ||
 	    model_io_open(model, &params->input, NULL, &settings->run, err))
 		return -1;
 	params->io = model->io;
@@ -98,16 +131,16 @@ static int prepare(struct convert_settings *settings, struct model_io *model, st
 	return 0;
 }
 
-static int prepare_and_convert(const struct convert_command *conversion, struct err *err)
+static int prepare_and_convert(void *place, struct err *err)
 {
-	struct convert_settings *settings = conversion->settings;
+	struct convert_settings *settings = place;
 	struct model_io model = { 0 };
 	int rc;
 
 	settings->params.group = ranks_group(&settings->ranks);
 	rc = prepare(settings, &model, err);
 	rc = group_settle(settings->params.group, rc, err);
-	rc = rc ? rc : convert(conversion, err);
+	rc = rc ? rc : convert(settings, err);
 	if (!rc && !settings->run.quiet && (settings->run.verbose || settings->dry_run))
 		model_io_note(&model);
 	model_io_close(&model);
@@ -115,17 +148,12 @@ static int prepare_and_convert(const struct convert_command *conversion, struct 
 	return rc;
 }
 
-int conversion_run(const struct convert_command *conversion, const struct command *command,
-		   int argc, char **argv, struct err *err)
+int conversion_run(void *place, struct err *err)
 {
-	struct convert_settings *settings = conversion->settings;
-	int rc = command_parse(command, argc, argv, settings, err);
+	struct convert_settings *settings = place;
 
-	if (rc)
-		return rc < 0 ? -1 : 0;
-	rc = ranks_open(&settings->ranks, settings->mpi, &settings->run, err);
-	rc = rc ? rc : prepare_and_convert(conversion, err);
-	return ranks_end(&settings->ranks, rc, err);
+	return ranks_run(&settings->ranks, settings->mpi, &settings->run, prepare_and_convert,
+			 settings, err);
 }
 
 #define PLACE(member) offsetof(struct convert_settings, member)
@@ -170,36 +198,3 @@ const struct option_row convert_options[] = {
 	{ 0 },
 };
 /* clang-format on */
-
-static bool is_stream(const char *path)
-{
-	return path && !strcmp(path, "-");
-}
-
-int convert_settings_finish(struct convert_settings *settings, struct err *err)
-{
-	struct convert_params *params = &settings->params;
-
-	if (!params->output && !settings->dry_run)
-		return err_set(err, ERR_USAGE,
-			       "option '--output' is missing: give an output (-o OUT), or "
-			       "--dry-run");
-	if (is_stream(params->input) && isatty(STDIN_FILENO))
-		return err_set(err, ERR_USAGE, "standard input is a terminal, not a checkpoint");
-	if (is_stream(params->output) && !settings->dry_run) {
-		if (settings->run.json)
-			return err_set(
-				err, ERR_USAGE,
-				"options '--output -' and '--json' cannot be combined: both write "
-				"to standard output");
-		if (program_on_terminal(STDOUT_FILENO))
-			return err_set(err, ERR_USAGE, "cannot write a checkpoint to a terminal");
-	}
-	params->backend = run_backend(&settings->run, err);
-	if (!params->backend)
-		return -1;
-	params->n_threads = run_threads(&settings->run);
-	params->max_memory = settings->run.max_memory;
-	params->temp_dir = process_temp_dir();
-	return 0;
-}

@@ -12,6 +12,11 @@
 #include "cli/ranks.h"
 #include "execute/execute.h"
 
+/* quantize_plan_make(), or that of another command.  settings are the command's own; their first
+ * member, a struct convert_settings, is complete except for values that only this command knows. */
+typedef int conversion_planner(struct plan *plan, void *settings, struct progress *progress,
+			       struct err *err);
+
 /* The first member of the settings of each such command.  Begins zeroed.  Texts belong to argv. */
 struct convert_settings {
 	struct convert_params params;
@@ -21,6 +26,7 @@ struct convert_settings {
 	struct ranks ranks;
 	const char *sign; /* file of the key that signs the output; NULL: none */
 	struct signing_key *key;
+	conversion_planner *make_plan; /* of the command's defaults */
 };
 
 /* The .argument of the commands' rows, and two shared tables, all for a struct convert_settings.
@@ -40,22 +46,7 @@ extern const struct option_row convert_output[], convert_options[];
 		run_options, CONVERT_RUN                         \
 	}
 
-/* Checks the options against each other, and fills in defaults.  ERR_USAGE. */
-int convert_settings_finish(struct convert_settings *settings, struct err *err);
-
-/* The parts of such a command that its row does not have. */
-struct convert_command {
-	/* quantize_plan_make(), or that of another command.  settings are the command's own; their
-	 * first member, a struct convert_settings, is complete except for values that only this
-	 * command knows. */
-	int (*make_plan)(struct plan *plan, void *settings, struct progress *progress,
-			 struct err *err);
-	void *settings;
-};
-
-/* Parses, plans, and executes unless --dry-run is given.  Arguments and result are
- * command.run()'s. */
-int conversion_run(const struct convert_command *conversion, const struct command *command,
-		   int argc, char **argv, struct err *err);
+/* The run() of these commands: plans, and executes unless --dry-run is given. */
+int conversion_run(void *settings, struct err *err);
 
 #endif

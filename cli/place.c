@@ -6,7 +6,6 @@
 #include "cli/place.h"
 
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -160,6 +160,25 @@ static int help(int argc, char **argv, struct err *err)
 	return 0;
 }
 
+static int run(const struct command *command, int argc, char **argv, struct err *err)
+{
+	void *settings;
+	int rc;
+
+	if (command->answer && argc > 2 && !strcmp(argv[1], "words")) {
+		command->answer(argv + 2, argc - 2);
+		return 0;
+	}
+	settings = xcalloc(1, command->settings_size);
+	if (command->defaults)
+		memcpy(settings, command->defaults, command->settings_size);
+	rc = command_parse(command, argc, argv, settings, err);
+	rc = rc ? (rc < 0 ? -1 : 0) : command->run(settings, err);
+	command_release(command, settings);
+	free(settings);
+	return rc;
+}
+
 int program_run(int argc, char **argv, struct err *err)
 {
 	if (argc < 2)
@@ -175,5 +194,5 @@ int program_run(int argc, char **argv, struct err *err)
 	program.command = command_find(argv[1]);
 	if (!program.command)
 		return unknown_command(argv[1], err);
-	return program.command->run(program.command, argc - 1, argv + 1, err);
+	return run(program.command, argc - 1, argv + 1, err);
 }

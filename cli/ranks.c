@@ -26,10 +26,8 @@ static int check_engine(const struct group *group, struct err *err)
 		       place.launcher, place.n);
 }
 
-int ranks_open(struct ranks *ranks, bool wanted, struct run_settings *settings, struct err *err)
+static int join(struct ranks *ranks, struct run_settings *settings, struct err *err)
 {
-	if (!wanted)
-		return 0;
 	if (group_mpi_open(&ranks->group, err))
 		return err_wrap(err, "option '--ranks'");
 	ranks->open = true;
@@ -63,12 +61,8 @@ bool ranks_print(const struct ranks *ranks)
 	return group_leads(ranks_group(ranks));
 }
 
-int ranks_end(struct ranks *ranks, int rc, struct err *err)
+static int leave(struct group *group, int rc, struct err *err)
 {
-	struct group *group = &ranks->group;
-
-	if (!ranks->open)
-		return rc;
 	if (rc < 0 && !err->shared && group->n_ranks > 1) {
 		char *text = xasprintf("rank %d of %d on %s: %s", group->rank, group->n_ranks,
 				       group->host, err->message);
@@ -80,4 +74,13 @@ int ranks_end(struct ranks *ranks, int rc, struct err *err)
 	if (rc < 0 && !group_leads(group))
 		err->message[0] = '\0';
 	return rc;
+}
+
+int ranks_run(struct ranks *ranks, bool wanted, struct run_settings *run,
+	      int (*work)(void *settings, struct err *err), void *settings, struct err *err)
+{
+	int rc = wanted ? join(ranks, run, err) : 0;
+
+	rc = rc ? rc : work(settings, err);
+	return ranks->open ? leave(&ranks->group, rc, err) : rc;
 }

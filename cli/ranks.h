@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The ranks of a command with `--ranks mpi`, of which the leading one prints.
- *
- * Order: ranks_open() after the options are read; ranks_end() at the end of the command, whatever
- * came before.
  */
 #ifndef FP8CONV_CLI_RANKS_H
 #define FP8CONV_CLI_RANKS_H
@@ -21,8 +18,11 @@ struct ranks {
 };
 
 /* Joins the processes that the engine started, if wanted, and makes those that do not lead silent:
- * quiet, without --json.  ERR_USAGE without MPI, or where its processes do not know each other. */
-int ranks_open(struct ranks *ranks, bool wanted, struct run_settings *settings, struct err *err);
+ * quiet, without --json.  Then returns work()'s result.  Of a failure of all ranks the leading one
+ * keeps its message, which the others clear; where this rank failed alone, prints the message and
+ * ends all.  ERR_USAGE without MPI, or where its processes do not know each other. */
+int ranks_run(struct ranks *ranks, bool wanted, struct run_settings *run,
+	      int (*work)(void *settings, struct err *err), void *settings, struct err *err);
 
 /* Returns the group; NULL: one process. */
 const struct group *ranks_group(const struct ranks *ranks);
@@ -32,9 +32,5 @@ int ranks_check_data(const char *const *data, size_t n, struct err *err);
 
 /* Is this the process that prints? */
 bool ranks_print(const struct ranks *ranks);
-
-/* Returns rc.  Of a failure of all ranks the leading one keeps its message, which the others clear.
- * Where this rank failed alone, prints the message and ends all. */
-int ranks_end(struct ranks *ranks, int rc, struct err *err);
 
 #endif

@@ -15,6 +15,7 @@
 #include "cli/command.h"
 #include "cli/options/values.h"
 #include "cli/peers.h"
+#include "cli/program.h"
 
 static int read_help(const struct option_row *option, const char *value, void *place,
 		     struct err *err)
@@ -352,19 +353,27 @@ int command_parse(const struct command *command, int argc, char **argv, void *se
 	return rc ? -1 : 0;
 }
 
+void command_release(const struct command *command, void *settings)
+{
+	const struct option_row *o = NULL, *argument = command->argument;
+
+	if (argument)
+		option_release(argument, (char *)settings + argument->offset);
+	while ((o = command_option_next(command, o)))
+		option_release(o, option_place(command, o, settings));
+}
+
 const struct option_row facts_options[] = {
 	{ SECTION_NONE, "json", 0, NULL, "Print one JSON object", option_flag, 0 },
 	{ 0 },
 };
 
-int facts_run(const struct command *command, int argc, char **argv, struct err *err)
+int facts_run(void *settings, struct err *err)
 {
-	bool json = false;
-	int rc = command_parse(command, argc, argv, &json, err);
+	const bool *json = settings;
 
-	if (rc)
-		return rc < 0 ? -1 : 0;
-	(json ? command->print_json : command->print_text)();
+	(void)err;
+	(*json ? program.command->print_json : program.command->print_text)();
 	return 0;
 }
 

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "backend/dispatch.h"
-#include "cli/options/values.h"
 #include "cli/place.h"
 #include "cli/process.h"
 #include "cli/program.h"

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/options/selection.h"
 
-#include <stdlib.h>
-
-#include "cli/options/values.h"
 #include "recipe/recipe.h"
 
 #define PLACE(member) offsetof(struct recipe_tuning, member)
@@ -49,12 +46,3 @@ const struct option_row selection_options[] = {
 	{ 0 },
 };
 /* clang-format on */
-
-void select_options_release(struct select_options *select)
-{
-	for (size_t i = 0; i < select->rules.n; i++)
-		free((char *)select->rules.list[i].pattern);
-	free(select->rules.list);
-	free(select->include.list);
-	free(select->exclude.list);
-}

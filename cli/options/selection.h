@@ -9,10 +9,8 @@
 #include "cli/options/values.h"
 #include "plan/quantize.h"
 
-/* A shared table, for a struct quantize_params: profile, and members of select, which the caller
- * releases.  Texts belong to argv. */
+/* A shared table, for a struct quantize_params: profile, and members of select. */
 extern const struct option_row selection_options[];
-void select_options_release(struct select_options *select);
 
 /* A shared table, for a struct recipe_tuning. */
 extern const struct option_row tuning_options[];

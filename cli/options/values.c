@@ -405,6 +405,20 @@ int option_append_rule(const struct option_row *option, const char *value, void 
 	return 0;
 }
 
+void option_release(const struct option_row *option, void *place)
+{
+	struct texts *texts = place;
+	struct select_rules *rules = place;
+
+	if (option->read == option_append)
+		free(texts->list);
+	if (option->read != option_append_rule)
+		return;
+	for (size_t i = 0; i < rules->n; i++)
+		free((char *)rules->list[i].pattern);
+	free(rules->list);
+}
+
 /* Reads "auto", or "auto/N" where the engine does not tell the number of tasks. */
 static int auto_part(const struct option_row *option, const char *text, int *part, int *n_parts,
 		     struct err *err)

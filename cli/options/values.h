@@ -26,6 +26,8 @@ option_reader option_format;	  /* const char *: a format, existing or not; no en
 option_reader option_target;	  /* const char *: the name of an engine */
 option_reader option_amax_algo;	  /* const char *: one of STATIC_ALGOS */
 option_reader option_append_rule; /* struct select_rules: appends RE=RECIPE or RE=skip */
+/* Frees what the reader of the option has allocated. */
+void option_release(const struct option_row *option, void *place);
 /* uint64_t: bytes, at least 1: "4096", "64K", "512M", "2G", "2GB", "2GiB" (all binary). */
 option_reader option_size;
 /* The same, but decimal, as Hugging Face reads them, unless the unit ends in "iB". */
