@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "base/mem.h"
 #include "ckpt/mistaken.h"
 #include "ckpt/safetensors_header.h"
 

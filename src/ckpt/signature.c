@@ -15,7 +15,6 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "base/text.h"
 #include "ckpt/checksum.h"
 #include "ckpt/listing.h"
 

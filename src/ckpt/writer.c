@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/vfs.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include "base/mem.h"

@@ -3,12 +3,10 @@
 
 #include <stdlib.h>
 
-#include "backend/dispatch.h"
 #include "base/mem.h"
 #include "base/sort.h"
 #include "format/scale_names.h"
 #include "num/fp8.h"
-#include "recipe/recipe.h"
 #include "source/fp8_source.h"
 #include "sweep/engine_cast.h"
 

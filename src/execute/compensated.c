@@ -2,7 +2,6 @@
 #include "execute/compensated.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <openssl/sha.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +9,6 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "ckpt/manifest.h"
-#include "execute/execution.h"
 #include "execute/resume.h"
 #include "plan/rounding.h"
 

@@ -9,7 +9,6 @@
 #include "ckpt/signature.h"
 #include "execute/compensated.h"
 #include "execute/copies.h"
-#include "execute/execution.h"
 #include "execute/resume.h"
 #include "plan/write_index.h"
 

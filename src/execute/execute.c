@@ -7,7 +7,6 @@
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "ckpt/outdir.h"
 #include "execute/compensated.h"

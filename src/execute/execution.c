@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 
 #include "base/mem.h"
-#include "execute/pipeline.h"
 
 uint64_t output_shard_size(const struct output_shard *shard)
 {

@@ -13,7 +13,6 @@
 #include "ckpt/manifest.h"
 #include "ckpt/signature.h"
 #include "execute/copies.h"
-#include "execute/execution.h"
 
 /* Returns the part of a shard, from 1: parts have equal shares of the bytes, in order. */
 static int shard_part(const struct plan *plan, size_t shard, int n_parts)

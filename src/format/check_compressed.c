@@ -12,7 +12,6 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "base/words.h"
-#include "format/member.h"
 #include "format/write_config.h"
 
 #define VLLM	     ENGINE_BIT(ENGINE_VLLM)

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/mem.h"
 #include "base/text.h"
 #include "format/scale_names.h"
 

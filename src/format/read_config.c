@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "format/read_config.h"
-#include "base/json.h"
 
 #include <string.h>
 

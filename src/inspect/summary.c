@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/intern.h"
-#include "base/mem.h"
 
 /* Compares names with numbers in order: layers.2 before layers.10. */
 static int by_name(const void *a, const void *b, void *context)

@@ -7,7 +7,6 @@
  */
 #include "names/role.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 

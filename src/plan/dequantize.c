@@ -10,7 +10,6 @@
 #include "format/edit_config.h"
 #include "plan/bands.h"
 #include "select/fp8_units.h"
-#include "plan/plan.h"
 
 static const struct value_type {
 	const char *name;

@@ -11,7 +11,6 @@
 #include "base/mem.h"
 #include "plan/rounding.h"
 #include "plan/bands.h"
-#include "plan/static_scales.h"
 #include "expect/expect.h"
 
 #define DEFAULT_RECIPE "blockwise"

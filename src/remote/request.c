@@ -2,17 +2,14 @@
 #include "remote/request.h"
 
 #include <ctype.h>
-#include <curl/curl.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#include "base/err.h"
 #include "base/mem.h"
 #include "remote/address.h"
 

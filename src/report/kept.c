@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "base/mem.h"
 #include "base/words.h"
 #include "names/role.h"
 #include "select/select.h"

@@ -9,7 +9,6 @@
 #include "base/mem.h"
 #include "ckpt/checksum.h"
 #include "ckpt/manifest.h"
-#include "ckpt/outdir.h"
 #include "source/fingerprint.h"
 
 #define FILE_LIMIT ((size_t)64 << 20) /* bytes; a larger file is not of this program */

@@ -3,8 +3,6 @@
 
 #include <stdlib.h>
 
-#include "base/err.h"
-#include "base/mem.h"
 #include "select/steps.h"
 
 #define NAME(kind, name) [kind] = (name),

@@ -6,7 +6,6 @@
 
 #include "base/mem.h"
 #include "base/sort.h"
-#include "sensitivity/sensitivity.h"
 #include "sweep/engine_cast.h"
 
 /* A quantized unit by its place in the checkpoint. */

@@ -5,7 +5,6 @@
 #include <fnmatch.h>
 #include <stdlib.h>
 
-#include "base/json.h"
 #include "base/mem.h"
 #include "format/foreign.h"
 #include "recipe/recipe.h"

@@ -5,7 +5,6 @@
 
 #include "backend/dispatch.h"
 #include "base/mem.h"
-#include "num/bits.h"
 #include "num/scale.h"
 
 struct cast_module {

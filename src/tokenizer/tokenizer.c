@@ -15,7 +15,6 @@
 #include "tokenizer/bpe.h"
 #include "tokenizer/json.h"
 #include "tokenizer/step.h"
-#include "tokenizer/token_ids.h"
 #include "tokenizer/unicode.h"
 
 struct post_processor {

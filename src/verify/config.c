@@ -13,7 +13,6 @@
 #include "select/skip_list.h"
 #include "source/fp8_source.h"
 #include "verify/lists.h"
-#include "verify/steps.h"
 #include "verify/tensors.h"
 
 /* --- entries of the list of modules in high precision that name nothing: neither a module, by its

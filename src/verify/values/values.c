@@ -8,7 +8,6 @@
 #include "base/pool.h"
 #include "format/scale_names.h"
 #include "num/scale.h"
-#include "verify/steps.h"
 #include "verify/tensors.h"
 #include "verify/values/compare.h"
 #include "verify/values/diagnose.h"
