@@ -84,7 +84,7 @@ static void layer_done(struct recorder *recorder)
 	recorder->counts = NULL;
 }
 
-void recorder_drop(struct recorder *recorder)
+static void drop(struct recorder *recorder)
 {
 	for (size_t i = 0; i < recorder->n_kept; i++) {
 		free(recorder->kept[i].name);
@@ -101,7 +101,7 @@ void recorder_drop(struct recorder *recorder)
 void recorder_free(struct recorder *recorder)
 {
 	if (recorder)
-		recorder_drop(recorder);
+		drop(recorder);
 	free(recorder);
 }
 
@@ -409,5 +409,5 @@ void recorder_commit(struct recorder *recorder, struct amax_stats *stats)
 					counts[b][k] += kept->histogram[b][k];
 		}
 	}
-	recorder_drop(recorder);
+	drop(recorder);
 }

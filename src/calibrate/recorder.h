@@ -4,7 +4,7 @@
  * adds them as rows to the history after the sweep.
  *
  * Order: recorder_new(); for each stage recorder_begin(), the passes with recorder_observer(),
- * recorder_end(); for each sweep recorder_commit() or recorder_drop(); recorder_free().
+ * recorder_end(); for each sweep recorder_commit(); recorder_free(), also after a failed sweep.
  */
 #ifndef FP8CONV_CALIBRATE_RECORDER_H
 #define FP8CONV_CALIBRATE_RECORDER_H
@@ -34,8 +34,7 @@ int recorder_begin(struct recorder *recorder, const struct layer *layer, const s
 int recorder_end(struct recorder *recorder, size_t n_sequences, const struct value_stats *stats,
 		 size_t n_slots, struct err *err);
 
-/* Ends a sweep: adds all kept rows to the history, or drops them after a failed sweep. */
+/* Ends a sweep: adds all kept rows to the history. */
 void recorder_commit(struct recorder *recorder, struct amax_stats *stats);
-void recorder_drop(struct recorder *recorder);
 
 #endif

@@ -22,7 +22,8 @@ struct class
 	uint32_t *numbers; /* of the layers */
 };
 
-bool expect_regular(const uint32_t *numbers, size_t n, uint64_t n_layers)
+/* Do the numbers look chosen: a run at the begin or end of n_layers layers, or in equal steps? */
+static bool are_regular(const uint32_t *numbers, size_t n, uint64_t n_layers)
 {
 	uint32_t step = n > 1 ? numbers[1] - numbers[0] : 0;
 
@@ -32,7 +33,9 @@ bool expect_regular(const uint32_t *numbers, size_t n, uint64_t n_layers)
 	return n > 1 && (n > 2 || step != 1 || numbers[0] == 0 || numbers[n - 1] + 1 == n_layers);
 }
 
-char *expect_name_in(const struct expect *expect, const struct expect_layer *layer,
+/* Returns the name that a layer's tensor would have after that of another layer of its stack.  The
+ * caller frees it. */
+static char *name_in(const struct expect *expect, const struct expect_layer *layer,
 		     const struct expect_member *like)
 {
 	const struct stack *stack = &expect->stacks[layer->stack];
@@ -65,7 +68,7 @@ static bool is_rare(const struct class *a, const struct class *b, uint64_t n_lay
 {
 	if (a->n == 1)
 		return true;
-	return RARE * a->n <= b->n && !expect_regular(a->numbers, a->n, n_layers);
+	return RARE * a->n <= b->n && !are_regular(a->numbers, a->n, n_layers);
 }
 
 /* Returns the first name that b has and a lacks. */
@@ -95,7 +98,7 @@ static void report_lacking(struct expect *expect, const struct class *a, const s
 		char *name, more[64] = "";
 
 		layer.number = a->numbers[i];
-		name = expect_name_in(expect, &layer, first_lacking(expect, &layer, of));
+		name = name_in(expect, &layer, first_lacking(expect, &layer, of));
 		if (n > 1)
 			snprintf(more, sizeof more, " and %zu more of its layer", n - 1);
 		expect_add(expect, EXPECT_TENSOR, name, n,
@@ -224,7 +227,7 @@ static bool check_renamed(struct expect *expect, const struct expect_layer *a,
 		if (expect_member(expect, b->first, new->template) ||
 		    !is_renamed(expect, a, b->first, old->template, new->template))
 			continue;
-		name = expect_name_in(expect, a, old);
+		name = name_in(expect, a, old);
 		expect_add(expect, EXPECT_TENSOR, name, 1,
 			   "'%s' is missing: layer %" PRIu32 " has '%s' in its place, and %zu "
 			   "layers else like it do not",
@@ -328,7 +331,7 @@ static void check_lone(struct expect *expect, const struct class *classes, size_
 		    !others_have(expect, classes, n, a, member->template) ||
 		    !has_rest(expect, classes, n, a, member->template))
 			continue;
-		name = expect_name_in(expect, a->first, member);
+		name = name_in(expect, a->first, member);
 		expect_add(expect, EXPECT_TENSOR, name, 1,
 			   "'%s' is missing, but all other layers, as %" PRIu32 ", have it", name,
 			   b->first->number);

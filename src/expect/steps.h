@@ -166,12 +166,4 @@ size_t expect_parent_len(const char *name, size_t len, const char *word);
 const struct expect_member *expect_sibling(struct expect *expect, const struct expect_layer *layer,
 					   const char *parent, size_t n, const char *word);
 
-/* Returns the name that a layer's tensor would have after that of another layer of its stack.  The
- * caller frees it. */
-char *expect_name_in(const struct expect *expect, const struct expect_layer *layer,
-		     const struct expect_member *like);
-
-/* Do the numbers look chosen: a run at the begin or end of n_layers layers, or in equal steps? */
-bool expect_regular(const uint32_t *numbers, size_t n, uint64_t n_layers);
-
 #endif

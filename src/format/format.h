@@ -187,10 +187,6 @@ void format_kv_scale(const struct format *format, const struct cached *cached,
 /* Refuses KV cache scales for a format that does not support them: ERR_USAGE.  Returns -1. */
 int format_refuse_kv(const struct format *format, struct err *err);
 
-/* ERR_USAGE with a suggestion where the format cannot describe the low-bit weights that the output
- * takes over. */
-int format_check_passed(const struct format *format, const struct passed *passed, struct err *err);
-
 /* ERR_USAGE where the format or the target refuses the schemes, sets of different ones, experts,
  * the head, low-bit weights beside FP8, or KV cache scales. */
 int format_check(const struct format *format, const struct quantization *quantization,

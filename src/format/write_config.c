@@ -175,7 +175,9 @@ int format_refuse_kv(const struct format *format, struct err *err)
 		       format->name);
 }
 
-int format_check_passed(const struct format *format, const struct passed *passed, struct err *err)
+/* ERR_USAGE with a suggestion where the format cannot describe the low-bit weights that the output
+ * takes over. */
+static int check_passed(const struct format *format, const struct passed *passed, struct err *err)
 {
 	const char *other = NULL;
 
@@ -214,7 +216,7 @@ int format_check(const struct format *format, const struct quantization *quantiz
 	if (quantization->kv_cache && !format->kv_scale)
 		return format_refuse_kv(format, err);
 	if (check_mixed(format, quantization, err) ||
-	    format_check_passed(format, &quantization->passed, err) ||
+	    check_passed(format, &quantization->passed, err) ||
 	    check_passed_target(format, quantization, err) ||
 	    check_beside(format, quantization, err))
 		return -1;

@@ -27,6 +27,8 @@
 #include "source/cut.h"
 #include "source/unpack.h"
 
+#define CUT_BYTES ((uint64_t)512 << 10) /* of a buffer */
+
 static void count_scale(struct code_counts *counts, float factor)
 {
 	if (isfinite(factor) && factor > 0)
@@ -35,12 +37,13 @@ static void count_scale(struct code_counts *counts, float factor)
 		counts->n_other_scales++;
 }
 
-int code_counts_scales(struct code_counts *counts, struct source *files,
-		       const struct weight_scale *scale, void *buffer, struct err *err)
+/* Counts the elements of a scale tensor, as factors also where they divide. */
+static int count_scales(struct code_counts *counts, struct source *files,
+			const struct weight_scale *scale, void *buffer, struct err *err)
 {
 	const struct st_tensor *tensor = scale->scale->tensor;
 	uint64_t n = st_n_elements(tensor->shape, tensor->n_dims);
-	const uint64_t step = CODE_COUNTS_BUFFER / sizeof(float);
+	const uint64_t step = CUT_BYTES / sizeof(float);
 	float *values = buffer;
 
 	for (uint64_t first = 0; first < n; first += step) {
@@ -58,7 +61,7 @@ int code_counts_scales(struct code_counts *counts, struct source *files,
 	return 0;
 }
 
-void code_counts_add(struct code_counts *into, const struct code_counts *from)
+static void add_counts(struct code_counts *into, const struct code_counts *from)
 {
 	for (int code = 0; code < 256; code++)
 		into->codes[code] += from->codes[code];
@@ -67,7 +70,6 @@ void code_counts_add(struct code_counts *into, const struct code_counts *from)
 	into->n_other_scales += from->n_other_scales;
 }
 
-#define CUT_BYTES     ((uint64_t)512 << 10)
 #define LOW_BIT_BYTES ((uint64_t)2 * sizeof(float)) /* of a code: its value, and what is read */
 
 /* The expected contribution of a code to signal and noise with scale_inv 1; 0 for codes that are
@@ -382,10 +384,10 @@ static int look_at_scales(void *context, int worker, size_t t, struct err *err)
 
 	if (!counts || !scale->scale)
 		return 0;
-	if (code_counts_scales(&found, &job->files, scale, job->buffers[worker], err))
+	if (count_scales(&found, &job->files, scale, job->buffers[worker], err))
 		return -1;
 	pthread_mutex_lock(&job->lock);
-	code_counts_add(counts, &found);
+	add_counts(counts, &found);
 	pthread_mutex_unlock(&job->lock);
 	return 0;
 }

@@ -21,16 +21,6 @@ struct code_counts {
 	uint64_t n_other_scales; /* zero, negative or not finite */
 };
 
-#define CODE_COUNTS_BUFFER ((size_t)512 << 10) /* bytes that code_counts_scales() needs */
-
-/* Counts the elements of a scale tensor, as factors also where they divide.  ERR_INPUT where the
- * file is truncated. */
-int code_counts_scales(struct code_counts *counts, struct source *files,
-		       const struct weight_scale *scale, void *buffer, struct err *err);
-
-/* into += from */
-void code_counts_add(struct code_counts *into, const struct code_counts *from);
-
 /* The statistics of one tensor.  Zeroed for tensors other than BF16, F16, F32, and FP8 and low-bit
  * weights with a scale. */
 struct tensor_stats {

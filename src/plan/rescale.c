@@ -11,7 +11,9 @@
 
 #define CHUNK ((uint64_t)1 << 16) /* scales */
 
-bool rescale_exponent(float value, uint8_t *code)
+/* Finds the exponent byte of a scale_inv: 2^(code - 127) == value.  Returns false if there is
+ * none. */
+static bool find_exponent(float value, uint8_t *code)
 {
 	*code = e8m0_round_up(value);
 	return *code != E8M0_NAN && f32_bits(e8m0_to_f32(*code)) == f32_bits(value);
@@ -25,7 +27,7 @@ static void add_values(struct scales_found *found, const float *values, uint64_t
 		found->first = values[0];
 	for (size_t i = 0; i < n; i++) {
 		found->valid &= isfinite(values[i]) && values[i] > 0;
-		if (!found->pow2 || rescale_exponent(values[i], &code))
+		if (!found->pow2 || find_exponent(values[i], &code))
 			continue;
 		found->pow2 = false;
 		found->odd = values[i];
@@ -129,7 +131,7 @@ static int store(const struct output *output, enum dtype dtype, const float *val
 		return 0;
 	}
 	for (size_t i = 0; i < n; i++) {
-		if (!rescale_exponent(values[i], (uint8_t *)data + i))
+		if (!find_exponent(values[i], (uint8_t *)data + i))
 			return err_set(
 				err, ERR_USAGE,
 				"scale '%s' holds %g, which is not a power of two from 2^-127 "

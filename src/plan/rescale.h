@@ -9,10 +9,6 @@
 
 #include "plan/bands.h"
 
-/* Finds the exponent byte of a scale_inv: 2^(code - 127) == value.  Returns false if there is
- * none. */
-bool rescale_exponent(float value, uint8_t *code);
-
 /* The values of all scales of a unit. */
 struct scales_found {
 	bool valid;  /* all are finite and above 0 */

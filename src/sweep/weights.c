@@ -287,14 +287,6 @@ void weights_load_end(struct weights_load *load)
 	*load = (struct weights_load){ 0 };
 }
 
-int weights_load_all(struct weights_load *load, int worker, int rc, struct err *err)
-{
-	for (size_t i = 0; i < load->n && !rc; i++)
-		rc = weights_load_piece(load, worker, i, err);
-	weights_load_end(load);
-	return rc;
-}
-
 int weights_begin_linear(struct weights_load *load, struct weights *weights,
 			 struct executor_stream *const *streams, const struct linear_ref *ref,
 			 struct linear *linears, struct err *err)
@@ -305,15 +297,6 @@ int weights_begin_linear(struct weights_load *load, struct weights *weights,
 	if (load_add(load, ref, 0, err))
 		return -1;
 	return find_amaxes(load, err);
-}
-
-int weights_load_linear(struct weights *weights, int worker, struct executor_stream *const *streams,
-			const struct linear_ref *ref, struct linear *linears, struct err *err)
-{
-	struct weights_load load;
-	int rc = weights_begin_linear(&load, weights, streams, ref, linears, err);
-
-	return weights_load_all(&load, worker, rc, err);
 }
 
 void linear_release(struct linear *linear)

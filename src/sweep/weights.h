@@ -4,8 +4,8 @@
  * variant of FP8.  On several devices each has a copy of all weights; a file is read once.  Arrays
  * "by device" have one element for each device of the forward pass.
  *
- * Order: weights_open(); for each layer weights_begin_layer(), then weights_load_all(), or pieces
- * from several threads and weights_load_end(); layer_release(); at the end weights_close() and
+ * Order: weights_open(); for each layer weights_begin_layer(), then all pieces, from one thread or
+ * several, and weights_load_end(); layer_release(); at the end weights_close() and
  * weights_release().
  */
 #ifndef FP8CONV_SWEEP_WEIGHTS_H
@@ -74,17 +74,11 @@ int weights_load_pieces(struct weights_load *load, struct err *err);
  * checkpoint. */
 void weights_load_end(struct weights_load *load);
 
-/* Loads all pieces on one thread, unless rc is not 0, and ends the loading.  Returns -1 if rc or
- * the loading failed. */
-int weights_load_all(struct weights_load *load, int worker, int rc, struct err *err);
-
 void layer_release(struct layer *layer, struct executor *executor);
 
-/* Load one matrix on one thread; or one vector as fp32, which the caller frees as executor
- * memory. */
-int weights_load_linear(struct weights *weights, int worker, struct executor_stream *const *streams,
-			const struct linear_ref *ref, struct linear *linears, struct err *err);
 void linear_release(struct linear *linear);
+
+/* Loads one vector as fp32, which the caller frees as executor memory. */
 int weights_load_vector(struct weights *weights, struct executor_stream *const *streams,
 			const struct tensor_ref *ref, float **vectors, struct err *err);
 

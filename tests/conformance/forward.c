@@ -68,6 +68,7 @@ static double run(struct weights *weights, struct workspace *workspace, struct s
 	const struct model *model = forward->model;
 	struct executor_stream *stream = workspace->stream;
 	struct err err = { 0 };
+	struct weights_load load;
 	struct linear head;
 	float *norm;
 	double *losses = calloc(sequence->n_tokens, sizeof *losses), nll = 0;
@@ -75,18 +76,21 @@ static double run(struct weights *weights, struct workspace *workspace, struct s
 
 	embed(weights, workspace, sequence);
 	for (size_t i = 0; i < model->n_layers; i++) {
-		struct weights_load load;
 		struct layer layer;
 		const struct pass pass = { forward, workspace, &layer, sequence };
 		int rc = weights_begin_layer(&load, weights, &stream, &model->layers[i], &layer,
 					     &err);
 
-		check(weights_load_all(&load, 0, rc, &err), &err);
+		check(rc || weights_load_pieces(&load, &err), &err);
+		weights_load_end(&load);
 		check(forward_layer(&pass, &err), &err);
 		layer_release(&layer, forward->executor);
 	}
 	check(weights_load_vector(weights, &stream, model->norm, &norm, &err), &err);
-	check(weights_load_linear(weights, 0, &stream, &model->head, &head, &err), &err);
+	check(weights_begin_linear(&load, weights, &stream, &model->head, &head, &err) ||
+		      weights_load_pieces(&load, &err),
+	      &err);
+	weights_load_end(&load);
 	last.head = (struct head){ norm, &head };
 	check(forward_head(&last, logits, &err), &err);
 	for (size_t t = 0; t + 1 < sequence->n_tokens; t++)
