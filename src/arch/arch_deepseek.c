@@ -62,7 +62,6 @@ const struct arch arch_deepseek_v32 = {
 	},
 	.facts.ignored = {
 		{ "head_dim", NULL }, /* transformers takes qk_rope_head_dim for it */
-		{ "mlp_layer_types", NULL },
 		{ "rope_interleave", "true" },
 	},
 };

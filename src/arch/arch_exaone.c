@@ -19,3 +19,33 @@ const struct arch arch_exaone4 = {
 		{ "sliding_window_pattern", NULL },
 	},
 };
+
+/* K-EXAONE: norms before attention and mlp, and of q and k; experts in groups with sigmoid scores,
+ * a shared expert; in a model with windows, only layers with a window know positions. */
+const struct arch arch_exaone_moe = {
+	.name = "exaone_moe",
+	.architectures = { "ExaoneMoeForCausalLM" },
+	.text_types = { "exaone_moe" },
+	.vector = {
+		QK_NORMS,
+		[VECTOR_ROUTER_BIAS] = "mlp.e_score_correction_bias",
+	},
+	.rotating = ROTATING_WINDOWS_IF_ANY,
+	.routing.sigmoid = true,
+	.window_pattern = 4,
+	.facts.keys = {
+		{ "n_group", "1" },
+		{ "norm_topk_prob", "true" },
+		{ "num_experts_per_tok", "8" },
+		{ "rms_norm_eps", "1e-05" },
+		{ "routed_scaling_factor", "2.5" },
+		{ "sliding_window", "4096" },
+		{ "sliding_window_pattern", NULL },
+		{ "topk_group", "1" },
+	},
+	.facts.ignored = {
+		{ "is_moe_layer", NULL },
+		{ "scoring_func", "\"sigmoid\"" },
+		{ "topk_method", "\"noaux_tc\"" },
+	},
+};

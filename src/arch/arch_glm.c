@@ -19,6 +19,22 @@ const struct arch arch_glm4 = {
 	},
 };
 
+/* The language model of GLM-4.1V and of GLM-4.6V Flash: GLM-4 with biases of q, k and v. */
+const struct arch arch_glm4v = {
+	.name = "glm4v",
+	.text_types = { "glm4v_text" },
+	.vector = {
+		[VECTOR_NORM_ATTENTION_OUT] = "post_self_attn_layernorm.weight",
+		[VECTOR_NORM_MLP_OUT] = "post_mlp_layernorm.weight",
+	},
+	.adjacent_pairs = true,
+	.facts.keys = {
+		{ "partial_rotary_factor", "1.0" },
+		{ "rms_norm_eps", "1e-05" },
+	},
+	.facts.ignored = { { "attention_bias", "true" } },
+};
+
 /* GLM-4.5: sigmoid scores of experts, a shared expert; half of a head is rotated. */
 const struct arch arch_glm4_moe = {
 	.name = "glm4_moe",
@@ -36,6 +52,32 @@ const struct arch arch_glm4_moe = {
 		{ "routed_scaling_factor", "1.0" },
 		{ "topk_group", "1" },
 		{ "use_qk_norm", "false" },
+	},
+	.facts.ignored = {
+		{ "scoring_func", "\"sigmoid\"" },
+		{ "topk_method", "\"noaux_tc\"" },
+	},
+};
+
+/* The language model of GLM-4.5V and GLM-4.6V: GLM-4.5 without norms of q and k. */
+const struct arch arch_glm4v_moe = {
+	.name = "glm4v_moe",
+	.text_types = { "glm4v_moe_text" },
+	.vector = {
+		[VECTOR_NORM_Q] = "",
+		[VECTOR_NORM_K] = "",
+		[VECTOR_ROUTER_BIAS] = "mlp.gate.e_score_correction_bias",
+	},
+	.routing.sigmoid = true,
+	.facts.keys = {
+		{ "attention_bias", "true" },
+		{ "n_group", "1" },
+		{ "norm_topk_prob", "true" },
+		{ "num_experts_per_tok", "8" },
+		{ "partial_rotary_factor", "0.5" },
+		{ "rms_norm_eps", "1e-05" },
+		{ "routed_scaling_factor", "1.0" },
+		{ "topk_group", "1" },
 	},
 	.facts.ignored = {
 		{ "scoring_func", "\"sigmoid\"" },
@@ -63,7 +105,6 @@ const struct arch arch_glm4_moe_lite = {
 		{ "topk_group", "1" },
 		{ "v_head_dim", "256" },
 	},
-	.facts.ignored = { { "mlp_layer_types", NULL } },
 };
 
 /* GLM-5: the layers of DeepSeek-V3.2.  In some the indexer is that of a layer before. */
@@ -96,7 +137,6 @@ const struct arch arch_glm_moe_dsa = {
 		{ "index_topk_pattern", NULL },
 		{ "indexer_rope_interleave", NULL },
 		{ "indexer_types", NULL },
-		{ "mlp_layer_types", NULL },
 		{ "rope_interleave", "true" },
 	},
 };

@@ -37,6 +37,27 @@ const struct arch arch_granitemoe = {
 	},
 };
 
+/* The same with a shared expert: an mlp for every token. */
+const struct arch arch_granitemoeshared = {
+	.name = "granitemoeshared",
+	.architectures = { "GraniteMoeSharedForCausalLM" },
+	.linear = {
+		[LINEAR_GATE_UP] = "shared_mlp.input_linear",
+		[LINEAR_DOWN] = "shared_mlp.output_linear",
+		[LINEAR_ROUTER] = "block_sparse_moe.router.layer",
+	},
+	.expert = { EXPERTS_W("block_sparse_moe.experts") },
+	.fused_gate_up = "block_sparse_moe.input_linear.weight",
+	.fused_down = "block_sparse_moe.output_linear.weight",
+	.routing.choose_first = true,
+	.facts.shared = granite_facts,
+	.facts.keys = {
+		{ "attention_bias", "false" },
+		{ "num_experts_per_tok", "2" },
+	},
+	.facts.ignored = { { "shared_intermediate_size", NULL } },
+};
+
 static const struct mamba_keys granitemoehybrid_keys = { MAMBA_KEYS };
 
 /* Granite 4: Mamba-2 in most layers, attention that need not know positions, and an mlp for every

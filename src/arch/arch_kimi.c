@@ -44,9 +44,7 @@ const struct arch arch_kimi_linear = {
 	.facts.ignored = {
 		{ "head_dim", NULL },
 		{ "mla_use_nope", "true" },
-		{ "mlp_layer_types", NULL },
 		{ "moe_router_activation_func", "\"sigmoid\"" },
-		{ "num_shared_experts", NULL },
 		{ "qk_head_dim", NULL },
 		{ "use_grouped_topk", "true" },
 	},

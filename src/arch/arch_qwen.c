@@ -34,6 +34,18 @@ const struct arch arch_qwen2 = {
 	},
 };
 
+/* The thinker of Qwen2.5-Omni: Qwen 2.5 with another base of its angles. */
+const struct arch arch_qwen2_5_omni = {
+	.name = "qwen2_5_omni",
+	.text_types = { "qwen2_5_omni_text" },
+	.facts.keys = {
+		{ "max_window_layers", "28" },
+		{ "rope_theta", "1000000.0" },
+		{ "sliding_window", "32768" },
+		{ "use_sliding_window", "false" },
+	},
+};
+
 /* Qwen 1.5 and 2 with experts, and a shared expert whose weight has a router of its own. */
 const struct arch arch_qwen2_moe = {
 	.name = "qwen2_moe",
@@ -110,6 +122,24 @@ const struct arch arch_qwen3_vl_moe = {
 		{ "rope_theta", "500000.0" },
 	},
 	.facts.ignored = { { "norm_topk_prob", "true" } },
+};
+
+/* The thinker of Qwen3-Omni: Qwen 3 with experts, without windows. */
+const struct arch arch_qwen3_omni_moe = {
+	.name = "qwen3_omni_moe",
+	.text_types = { "qwen3_omni_moe_text" },
+	.vector = { QK_NORMS },
+	.facts.keys = {
+		{ "attention_bias", "false" },
+		{ "norm_topk_prob", "true" },
+		{ "num_experts_per_tok", "8" },
+		{ "rope_theta", "1000000.0" },
+	},
+	.facts.ignored = {
+		{ "max_window_layers", NULL },
+		{ "sliding_window", NULL },
+		{ "use_qk_norm", "true" },
+	},
 };
 
 /* Qwen3-Next: gated DeltaNet in three of four layers, gated attention, experts and a shared one. */

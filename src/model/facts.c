@@ -38,10 +38,12 @@ static const struct ignored_row ignored_always[] = {
 
 	{ "decoder_sparse_step", NULL },
 	{ "first_k_dense_replace", NULL },
+	{ "mlp_layer_types", NULL },
 	{ "mlp_only_layers", NULL },
 	{ "moe_layer_freq", NULL },
 	{ "n_shared_experts", NULL },
 	{ "num_nextn_predict_layers", NULL },
+	{ "num_shared_experts", NULL },
 	{ "shared_expert_intermediate_size", NULL },
 
 	{ "attention_dropout", NULL },

@@ -329,6 +329,7 @@ static const struct model_place places[] = {
 	{ "backbone.", "lm_head" },
 	{ "model.language_model.", "lm_head" },
 	{ "language_model.model.", "language_model.lm_head" },
+	{ "thinker.model.", "thinker.lm_head" },
 };
 
 /* Finds the place by the embedding; where there is none, the first place is as good as others. */

@@ -70,14 +70,6 @@ static int arch_find(struct model *model, const struct model_config *config, str
 		       expected, model->checkpoint->path, model->advice);
 }
 
-/* Returns the object of the language model in config.json: root or a nested one. */
-static const json_t *language_level(const json_t *root)
-{
-	const json_t *inner = json_object_get(root, "text_config");
-
-	return json_is_object(inner) ? inner : root;
-}
-
 /* The steps after config.json is read. */
 static int open_steps(struct model *model, const struct model_config *config, const json_t *root,
 		      struct err *err)
@@ -87,7 +79,7 @@ static int open_steps(struct model *model, const struct model_config *config, co
 
 	if (arch_find(model, config, err))
 		return -1;
-	facts = facts_read(language_level(root), &model->arch->facts, err);
+	facts = facts_read(model_config_level(root), &model->arch->facts, err);
 	if (facts && !model_configure(model, config, facts, err) &&
 	    !model_find_tensors(model, config, err))
 		rc = model_check_widths(model, config, facts, err) ||

@@ -321,7 +321,7 @@ static const struct scaling_row {
 static const char *const common_keys[] = { "rope_theta",    "rope_type",
 					   "type",	    "partial_rotary_factor",
 					   "mrope_section", "mrope_interleaved",
-					   "finetuned" };
+					   "finetuned",	    "interleaved" };
 
 static bool listed(const char *const *list, size_t n, const char *key)
 {

@@ -43,6 +43,10 @@ def hy3_name(name: str) -> str:
     return re.sub(r"\.mlp\.gate$", ".mlp.router.gate", name).replace(".shared_experts.", ".shared_mlp.")
 
 
+def thinker_name(name: str) -> str:
+    return "thinker." + name.replace("model.language_model.", "model.")
+
+
 def nemotron_name(name: str) -> str:
     return name.replace("model.", "backbone.")
 
@@ -93,7 +97,8 @@ def see_steps(see: See, name: str, mixer: torch.nn.Module, y: torch.Tensor) -> N
 def names_of(model: torch.nn.Module) -> Callable[[str], str]:
     """What makes the name of a module in the checkpoint of its name in memory."""
     renamed = {"Mixtral": mixtral_name, "MiniMaxM2": mixtral_name, "GraniteMoe": granite_name, "Lfm2Moe": lfm2_name, "NemotronH": nemotron_name,
-               "KimiLinear": kimi_name, "BailingHybrid": ling_name, "HYV3": hy3_name}
+               "KimiLinear": kimi_name, "BailingHybrid": ling_name, "HYV3": hy3_name,
+               "Qwen2_5OmniThinker": thinker_name, "Qwen3OmniMoeThinker": thinker_name}
     return next((f for start, f in renamed.items() if type(model).__name__.startswith(start)), str)
 
 

@@ -57,6 +57,8 @@ LLAMA4_TOWER = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers":
                 "vision_output_dim": 32, "projector_input_dim": 32, "projector_output_dim": 32}
 TOWER = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2, "depth": 1, "num_heads": 2,
          "out_hidden_size": 64, "image_size": 28, "patch_size": 14, "deepstack_visual_indexes": [0]}
+AUDIO = {"d_model": 32, "encoder_layers": 1, "encoder_attention_heads": 2, "encoder_ffn_dim": 48, "num_mel_bins": 16, "max_source_positions": 20,
+         "output_dim": 64, "downsample_hidden_size": 8}
 
 GEMMA4 = {"hidden_size": 60, "num_attention_heads": 6, "num_key_value_heads": 2, "num_hidden_layers": 4, "head_dim": 20, "global_head_dim": 36,
           "sliding_window": 20, "final_logit_softcapping": 7.0, "rms_norm_eps": 1e-3, "hidden_size_per_layer_input": 0,
@@ -71,6 +73,11 @@ GEMMA4_SMALL = {"hidden_size_per_layer_input": 28, "vocab_size_per_layer_input":
 def beside_tower(**changes: object) -> dict:
     """The configuration of a language model that is a part of another one."""
     return {"text_config": SIZES | {"tie_word_embeddings": True} | changes, "vision_config": TOWER}
+
+
+def beside_towers(**changes: object) -> dict:
+    """The same beside a tower for audio too."""
+    return beside_tower(**changes) | {"audio_config": AUDIO}
 
 
 # name: the classes of configuration and model, and what differs from SIZES.
@@ -230,6 +237,28 @@ MODELS: dict[str, tuple] = {
     "qwen3_vl, beside a tower": (t.Qwen3VLConfig, t.Qwen3VLForConditionalGeneration, beside_tower(head_dim=24)),
     "qwen3_vl_moe, beside a tower": (t.Qwen3VLMoeConfig, t.Qwen3VLMoeForConditionalGeneration,
                                      beside_tower(**EXPERTS, head_dim=24, num_experts=6, mlp_only_layers=[1])),
+    "qwen2_5_omni": (t.Qwen2_5OmniThinkerConfig, t.Qwen2_5OmniThinkerForConditionalGeneration,
+                     beside_towers(tie_word_embeddings=False, use_sliding_window=True, sliding_window=16, max_window_layers=1,
+                                   rope_parameters={"rope_type": "default", "rope_theta": 1e5, "mrope_section": [2, 3, 3]})),
+    "qwen3_omni_moe": (t.Qwen3OmniMoeThinkerConfig, t.Qwen3OmniMoeThinkerForConditionalGeneration,
+                       beside_towers(**EXPERTS, num_experts=6, mlp_only_layers=[1], attention_bias=True,
+                                     rope_parameters={"rope_type": "default", "rope_theta": 1e5, "mrope_section": [2, 3, 3]})),
+    "glm4v_moe": (t.Glm4vMoeConfig, t.Glm4vMoeForConditionalGeneration,
+                  beside_tower(**GROUPS, rope_parameters={"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5, "mrope_section": [1, 1, 2]})),
+    "glm4v": (t.Glm4vConfig, t.Glm4vForConditionalGeneration,
+              beside_tower(rope_parameters={"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.75, "mrope_section": [2, 2, 2]})),
+    "solar_open": (t.SolarOpenConfig, t.SolarOpenForCausalLM, GROUPS | {"head_dim": 24, "attention_bias": True}),
+    "youtu": (t.YoutuConfig, t.YoutuForCausalLM, LATENT | {"q_lora_rank": 24, "attention_bias": True, "rope_parameters": YARN | {"mscale": 0.7, "mscale_all_dim": 0.9}}),
+    "granitemoeshared": (t.GraniteMoeSharedConfig, t.GraniteMoeSharedForCausalLM,
+                         MULTIPLIERS | {"num_local_experts": 6, "num_experts_per_tok": 3, "shared_intermediate_size": 52, "attention_bias": True}),
+    "exaone_moe": (t.ExaoneMoeConfig, t.ExaoneMoeForCausalLM,
+                   EXPERTS | {"head_dim": 24, "num_experts": 8, "num_shared_experts": 2, "n_group": 4, "topk_group": 2, "num_hidden_layers": 5,
+                              "sliding_window": 20, "sliding_window_pattern": 2}),
+    "phi4_multimodal": (t.Phi4MultimodalConfig, t.Phi4MultimodalForCausalLM,
+                        {"pad_token_id": 0, "original_max_position_embeddings": 64, "rope_parameters": LONGROPE, "sliding_window": 30,
+                         "vision_config": {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2, "crop_size": 28,
+                                           "patch_size": 14},
+                         "audio_config": {"hidden_size": 32, "intermediate_size": 48, "num_blocks": 1, "num_attention_heads": 2}}),
     "deepseek_v3, beside a tower": (t.Kimi_K25Config, t.Kimi_K25ForConditionalGeneration,
                                     beside_tower(**GROUPS | LATENT, model_type="kimi_k2", q_lora_rank=24)),
     "gemma3, beside a tower": (t.Gemma3Config, t.Gemma3ForConditionalGeneration,
@@ -298,7 +327,10 @@ def step_by_step(model: torch.nn.Module) -> torch.nn.Module:
 
 # What transformers writes by another name than the releases have.
 RELEASED = {t.Kimi_K25ForConditionalGeneration: (r"model\.blocks\.", "model.layers."),
+            t.Qwen2_5OmniThinkerForConditionalGeneration: ("^", "thinker."), t.Qwen3OmniMoeThinkerForConditionalGeneration: ("^", "thinker."),
             t.KimiLinearForCausalLM: (r"\.block_sparse_moe\.(gate|up|down)_proj\.", r".mlp.\1_proj.")}
+# Parts of a model that the releases have whole.
+THINKERS = {t.Qwen2_5OmniThinkerForConditionalGeneration: "Qwen2_5OmniModel", t.Qwen3OmniMoeThinkerForConditionalGeneration: "Qwen3OmniMoeForConditionalGeneration"}
 # Keys that transformers writes and the releases do not have: others say the same, or the defaults do.
 UNWRITTEN = {"kimi_linear": ("layer_types", "linear_conv_kernel_dim", "linear_head_dim", "linear_num_heads", "mlp_layer_types"),
              "kimi_linear, other keys": ("layer_types",),
@@ -343,6 +375,10 @@ def save(name: str, folder: pathlib.Path) -> torch.nn.Module:
         saved = load_file(folder / "model.safetensors")
         save_file({re.sub(*RELEASED[model_class], key): value for key, value in saved.items()}, folder / "model.safetensors",
                   {"format": "pt"})
+    if model_class in THINKERS:
+        thinker = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({"architectures": [THINKERS[model_class]], "thinker_config": thinker,
+                                                        "model_type": thinker["model_type"].removesuffix("_thinker")}))
     if name in UNWRITTEN:
         config = json.loads((folder / "config.json").read_text())
         kept = {key: value for key, value in config.items() if key not in UNWRITTEN[name]}
