@@ -10,6 +10,8 @@
 
 #include <string.h>
 
+#include "kernels/cpu/forward/lanes.h"
+
 #define N_VECTORS 4 /* of 8 values */
 #define N_CODES	  (8 * N_VECTORS)
 
@@ -145,7 +147,8 @@ INLINE void codes32(const char *x, uint8_t *codes, struct tile_scale s, struct c
 	uint16x8_t least = vdupq_n_u16(UINT16_MAX);
 	bool any;
 
-	for (int i = 0; i < N_VECTORS; i++) {
+	UNROLL for (int i = 0; i < N_VECTORS; i++)
+	{
 		p.bits[i] = values(x + 8 * i * source_size(v.source), s, v);
 		p.place[i] = vqsubq_u16(vandq_u16(p.bits[i], vdupq_n_u16(0x7FFF)), s.normal);
 		*peak = vmaxq_u16(*peak, p.place[i]);
@@ -153,10 +156,10 @@ INLINE void codes32(const char *x, uint8_t *codes, struct tile_scale s, struct c
 	}
 	any = vminvq_u16(least) < 128;
 	if (__builtin_expect(any, 0))
-		for (int i = 0; i < N_VECTORS; i += 2)
+		UNROLL for (int i = 0; i < N_VECTORS; i += 2)
 			vst1q_u8(codes + 8 * i, codes16(&p, i, true, s, shift));
 	else
-		for (int i = 0; i < N_VECTORS; i += 2)
+		UNROLL for (int i = 0; i < N_VECTORS; i += 2)
 			vst1q_u8(codes + 8 * i, codes16(&p, i, false, s, shift));
 }
 
