@@ -94,6 +94,33 @@ def left_out(python: str, folder: pathlib.Path, source: pathlib.Path) -> Iterato
         yield f"parts of files: {ran.stdout}{ran.stderr}"
 
 
+def by_certificate(python: str, folder: pathlib.Path, source: pathlib.Path) -> Iterator[str]:
+    """What a certificate signed is good for model_signing; fp8conv, which trusts keys alone, names who checks it."""
+    model = folder / "certificate"
+    private, public = keys(folder, CURVES[0])
+    shutil.copytree(source, model)
+    chain, made, request = folder / "ca.pem", folder / "made.pem", folder / "request.pem"
+    def openssl(*arguments) -> None:
+        subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True)
+    openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=ca", "-days", 2,
+            "-keyout", folder / "ca.key", "-out", chain, "-addext", "keyUsage=critical,keyCertSign")
+    openssl("req", "-new", "-key", private, "-subj", "/CN=signer", "-out", request)
+    (folder / "extensions").write_text("basicConstraints=CA:FALSE\nkeyUsage=critical,digitalSignature\nextendedKeyUsage=codeSigning\n")
+    openssl("x509", "-req", "-in", request, "-CA", chain, "-CAkey", folder / "ca.key", "-CAcreateserial", "-days", 2,
+            "-extfile", folder / "extensions", "-out", made)
+    signature = ["--signature", model / "model.sig"]
+    signed = theirs(python, "sign", "certificate", model, "--private_key", private, "--signing_certificate", made,
+                    "--certificate_chain", chain, *signature)
+    checked = theirs(python, "verify", "certificate", model, "--certificate_chain", chain, *signature)
+    if signed.returncode or checked.returncode:
+        yield f"model_signing: {signed.stdout}{signed.stderr}{checked.stdout}{checked.stderr}"
+    ran = subprocess.run([FP8CONV, "verify", model, "--key", public], capture_output=True, text=True)
+    if ran.returncode != 1 or "made with a certificate" not in ran.stdout or "'model_signing verify' checks it" not in ran.stdout:
+        yield f"by fp8conv: {ran.returncode} {ran.stdout}{ran.stderr}"
+    if theirs(python, "verify", "key", model, "--public_key", public, *signature).returncode == 0:
+        yield "model_signing takes it for a key's"
+
+
 made = subprocess.run(["sh", HERE / "venv.sh", HERE / "model_signing.txt"], capture_output=True, text=True)
 source = sample("tiny-llama")
 if made.returncode:
@@ -104,4 +131,5 @@ elif source:
         for name in CURVES:
             report(f"signatures of {name}", check(interpreter, work, source, name))
         report("what a signature leaves out", left_out(interpreter, work, source))
+        report("a signature by a certificate", by_certificate(interpreter, work, source))
 finish()
