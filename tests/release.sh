@@ -31,7 +31,7 @@ expect "the newest entry of CHANGELOG.md" "## [$version] - DATE" \
 	"$(grep -m 1 '^## ' CHANGELOG.md | sed 's/ 20[0-9][0-9]-[01][0-9]-[0-3][0-9]$/ DATE/')"
 expect "fp8conv --version" "fp8conv $version" "$("$BUILD/fp8conv" --version)"
 expect "what another version compiles" "$(grep -rl --include='*.c' FP8CONV_VERSION src cli lib | LC_ALL=C sort)" \
-	"$(make -n V=1 VERSION=9.8.7 BUILD="$BUILD" CUDA=0 | sed -n "s/.*FP8CONV_VERSION='\"9.8.7\"'.* //p" | LC_ALL=C sort)"
+	"$(make -pq BUILD=b 2>/dev/null | sed -n "s,^b/\(.*\)\.o:.* b/gen/version-$version\( .*\)\?\$,\1.c,p" | LC_ALL=C sort)"
 
 # digest DIRECTORY: of the source archive that is made there.
 digest() {
