@@ -7,7 +7,7 @@
 
 pyproject.toml names this file as the build backend, so `pip install DIRECTORY` builds by make, with the libraries of the
 system. The program is a script of the wheel: pip puts it into bin as it is, and no interpreter starts. Below the prefix
-libexec/fp8conv has oneDNN, where the program and the library of the module look for it. The same files give the same bytes."""
+libexec/fp8conv has oneDNN and libcurl, where the program and the library of the module look for them. The same files give the same bytes."""
 from __future__ import annotations
 
 import base64
@@ -27,7 +27,7 @@ import zipfile
 import sbom
 
 LICENSE = sbom.LICENSE
-BUNDLED = "BSD-2-Clause AND BSD-3-Clause AND MIT AND Zlib AND LGPL-3.0-or-later AND GPL-3.0-or-later WITH GCC-exception-3.1"
+BUNDLED = "BSD-2-Clause AND BSD-3-Clause AND MIT AND Zlib AND curl AND LGPL-3.0-or-later AND GPL-3.0-or-later WITH GCC-exception-3.1"
 CUDA = "LicenseRef-NVIDIA-CUDA"
 
 # What is linked in: where its license stands in WORK, its identifier, and a file of Debian whose name has the version.
@@ -39,8 +39,11 @@ PARTS = {
     "isa-l": ("src/libisal/LICENSE", "BSD-3-Clause", "src/libisal_*.dsc"),
     "zlib": ("usr/share/doc/zlib1g-dev/copyright", "Zlib", "debs/zlib1g-dev_*.deb"),
     "zstd": ("usr/share/doc/libzstd-dev/copyright", "BSD-3-Clause", "debs/libzstd-dev_*.deb"),
+    "curl": ("src/curl/COPYING", "curl", "src/curl_*.dsc"),
     "onednn": ("src/onednn/LICENSE", "Apache-2.0", "src/onednn_*.dsc"),
 }
+# Files of their own; oneDNN only where it is wanted.
+LOADED = {"curl": "libcurl-fp8conv.so.4", "onednn": "libdnnl.so.3"}
 TEXTS = {
     "onednn.third-party": "src/onednn/THIRD-PARTY-PROGRAMS",
     "gcc": "/usr/share/doc/gcc-10-base/copyright",
@@ -53,11 +56,11 @@ def parts_list(work: pathlib.Path, version: str, epoch: int, files: dict[str, by
     """Returns what is inside, in SPDX."""
     packages, relations = [sbom.package("fp8conv", "fp8conv", version, LICENSE)], [sbom.relation("DOCUMENT", "DESCRIBES", "fp8conv")]
     for name, (_, license, pattern) in PARTS.items():
-        if name == "onednn" and not (work / "libdnnl.so.3").is_file():
+        if name in LOADED and not (work / LOADED[name]).is_file():
             continue
         source, found, *rest = urllib.parse.unquote(next(work.glob(pattern)).stem).split("_")
         packages.append(sbom.package(name, name, found, license, **sbom.of_debian(source, found, *rest or ["source"])))
-        relations.append(sbom.relation("fp8conv", "DYNAMIC_LINK" if name == "onednn" else "STATIC_LINK", name))
+        relations.append(sbom.relation("fp8conv", "DYNAMIC_LINK" if name in LOADED else "STATIC_LINK", name))
     if os.environ.get("CUDA_HOME"):
         packages.append(sbom.package("cuda-runtime", "cuda-runtime", "NOASSERTION", "NOASSERTION"))
         relations.append(sbom.relation("fp8conv", "STATIC_LINK", "cuda-runtime"))
@@ -107,13 +110,12 @@ def wheel(work: pathlib.Path, version: str, platform: str, epoch: int, out: path
     data, info = f"fp8conv-{version}.data", f"fp8conv-{version}.dist-info"
     files = installed(work, data)
     licenses, license, extras = {"LICENSE": pathlib.Path("LICENSE").read_bytes()}, LICENSE, {"numpy": "numpy"}
-    onednn = work / "libdnnl.so.3"
     if bundled:
         license += f" AND {BUNDLED}"
         texts = {name: path for name, (path, _, _) in PARTS.items()} | TEXTS
         licenses.update({f"parts/{name}": (work / path).read_bytes() for name, path in texts.items()})
-    if onednn.is_file():
-        files[f"{data}/data/libexec/fp8conv/{onednn.name}"] = onednn.read_bytes()
+        files.update({f"{data}/data/libexec/fp8conv/{name}": (work / name).read_bytes()
+                      for name in LOADED.values() if (work / name).is_file()})
     if os.environ.get("CUDA_HOME"):
         license += f" AND {CUDA}"
         licenses["parts/cuda"] = pathlib.Path("packaging/copyright.cuda").read_bytes()

@@ -39,6 +39,11 @@ quiet() {
 	}
 }
 
+# exports LIBRARY FUNCTION: fails if it does not, as where its sources hide all symbols of a static library.
+exports() {
+	nm -D --defined-only "$1" | grep -q " T $2\$" || fail "$1 does not export $2"
+}
+
 # get: the compiler of this release, headers and static libraries of Debian 12, sources.
 get() {
 	release=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
@@ -54,9 +59,9 @@ get() {
 		zlib1g-dev/bookworm libzstd-dev/bookworm libisal-dev/bookworm libcurl4-openssl-dev/bookworm
 	for deb in *.deb; do dpkg -x "$deb" "$work"; done
 	cd "$work/src"
-	quiet apt-get -q source --only-source jansson/bookworm libisal/bookworm onednn/trixie
+	quiet apt-get -q source --only-source jansson/bookworm libisal/bookworm onednn/trixie curl/bookworm
 	# Without their versions in the paths of headers.
-	for name in jansson libisal onednn; do mv "$name"-*/ "$name"; done
+	for name in jansson libisal onednn curl; do mv "$name"-*/ "$name"; done
 	cd "$tree"
 }
 
@@ -73,13 +78,31 @@ libraries() {
 	cd "$tree"
 }
 
+# curl: $work/libcurl-fp8conv.so.4, HTTP and TLS alone, for systems without libcurl.
+curl() {
+	cd "$work/src/curl"
+	quiet cmake -B "$work/curl" . -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_FLAGS_RELEASE="-O2 -DNDEBUG" -DCMAKE_PREFIX_PATH="$usr" \
+		-DCMAKE_C_FLAGS="-isystem $usr/include/x86_64-linux-gnu" -DCMAKE_POSITION_INDEPENDENT_CODE=ON -DBUILD_SHARED_LIBS=OFF \
+		-DBUILD_CURL_EXE=OFF -DBUILD_TESTING=OFF -DHTTP_ONLY=ON -DCURL_HIDDEN_SYMBOLS=OFF -DCURL_USE_OPENSSL=ON \
+		-DOPENSSL_USE_STATIC_LIBS=TRUE -DCURL_USE_LIBPSL=OFF -DCURL_USE_LIBSSH2=OFF -DUSE_LIBIDN2=OFF -DCURL_ZLIB=OFF \
+		-DCURL_CA_BUNDLE=none -DCURL_CA_PATH=none
+	quiet make "$jobs" -C "$work/curl"
+	echo '{ global: curl_*; local: *; };' >"$work/curl.map"
+	gcc -shared -o "$work/libcurl-fp8conv.so.4" -Wl,-soname,libcurl-fp8conv.so.4 -Wl,--version-script="$work/curl.map" \
+		-Wl,--gc-sections,--build-id=none,-z,defs,-z,relro,-z,now,-z,noexecstack -static-libgcc \
+		-Wl,--whole-archive "$(find "$work/curl" -name libcurl.a)" -Wl,--no-whole-archive \
+		-L"$usr/lib/x86_64-linux-gnu" -l:libssl.a -l:libcrypto.a -ldl -lpthread -s
+	exports "$work/libcurl-fp8conv.so.4" curl_easy_perform
+	cd "$tree"
+}
+
 # onednn: its headers and, if it is wanted, $work/libdnnl.so.3.  One that the same lines made is kept.
 onednn() {
 	cd "$work/src/onednn"
 	sed -i /spdlog/d src/CMakeLists.txt # Debian's patch asks for it where nothing uses it
 	find src/cpu -name '*.cpp' | grep -E "$onednn_out" | grep -vE "$onednn_in" | xargs rm
 	quiet cmake -B "$work/onednn" . -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE="-O2 -DNDEBUG" \
-		-DCMAKE_CXX_FLAGS="-ffunction-sections -fdata-sections -include $work/glibc.h" \
+		-DCMAKE_CXX_FLAGS="-DDNNL_DLL -DDNNL_DLL_EXPORTS -ffunction-sections -fdata-sections -include $work/glibc.h" \
 		-DCMAKE_POSITION_INDEPENDENT_CODE=ON -DDNNL_LIBRARY_TYPE=STATIC -DDNNL_CPU_RUNTIME=SEQ \
 		-DDNNL_EXPERIMENTAL_LOGGING=OFF -DONEDNN_BUILD_GRAPH=OFF -DONEDNN_BUILD_DOC=OFF -DDNNL_BUILD_TESTS=OFF \
 		-DDNNL_BUILD_EXAMPLES=OFF -DONEDNN_ENABLE_WORKLOAD=INFERENCE \
@@ -94,6 +117,7 @@ onednn() {
 		g++ -shared -o "$work/libdnnl.so.3" -Wl,-soname,libdnnl.so.3 -Wl,--version-script="$work/dnnl.map" \
 			-Wl,--gc-sections,-z,defs,-z,relro,-z,now,-z,noexecstack -static-libstdc++ -static-libgcc \
 			-Wl,--whole-archive "$(find "$work/onednn" -name libdnnl.a)" -Wl,--no-whole-archive -ldl -lpthread -s
+		exports "$work/libdnnl.so.3" dnnl_primitive_execute
 		sudo cp "$work/libdnnl.so.3" "$made"
 	fi
 	cp "$made" "$work/libdnnl.so.3"
@@ -119,16 +143,20 @@ build() {
 		echo "__asm__(\".symver $function,$function@GLIBC_2.2.5\");"
 	done >"$work/glibc.h"
 	libraries
+	curl
 	onednn
 	export NVCC_APPEND_FLAGS=--compress-mode=size # a third of what nvcc makes of it else
 	export CPPFLAGS="-include $work/glibc.h -isystem $usr/include -isystem $usr/include/x86_64-linux-gnu"
 	cublas=
-	for minor in 9 10 11 12 13 14 15 16; do # of Python: PyPI's cuBLASLt lies below it
-		[ -z "${CUDA_HOME-}" ] || cublas="$cublas ../lib/python3.$minor/site-packages/nvidia/cu13/lib"
+	for minor in 9 10 11 12 13 14 15 16; do # of Python: PyPI's cuBLASLt of CUDA 13 or 12 lies below it
+		for packages in site-packages dist-packages; do # the latter by Debian's pip as root
+			nvidia=../lib/python3.$minor/$packages/nvidia
+			[ -z "${CUDA_HOME-}" ] || cublas="$cublas $nvidia/cu13/lib $nvidia/cublas/lib"
+		done
 	done
 	# shellcheck disable=SC2086
 	linked fp8conv ../libexec/fp8conv $cublas
-	linked libfp8conv.so.1 ../libexec/fp8conv ../../../../libexec/fp8conv ../nvidia/cu13/lib
+	linked libfp8conv.so.1 ../libexec/fp8conv ../../../../libexec/fp8conv ../nvidia/cu13/lib ../nvidia/cublas/lib
 	newest=$(find "$work/fp8conv" "$work"/lib*.so.* -exec objdump -T {} + |
 		grep -o 'GLIBC_2\.[0-9]*' | cut -d _ -f 2 | sort -V | tail -n 1)
 	[ "$(printf '%s\n' "$newest" $glibc | sort -V | tail -n 1)" = $glibc ] || fail "glibc $newest is needed, not $glibc"

@@ -8,7 +8,8 @@
 # printed, and a calibration whose result other commands read.  packages: nothing is built there: what
 # `make deb` made here, for this release, is installed and pleases lintian, and the program, the example
 # and the module of Python run.  wheel: packaging/wheel.sh makes the wheel there (`make wheel`).  wheel-check: with Python
-# and pip alone, that wheel gives the bytes of the program that `make` made here.
+# and pip alone, that wheel gives the bytes of the program that `make` made here, also of a model on a server, and its list
+# of parts is one of SPDX.
 #
 # RELEASE: bookworm or trixie; of a wheel bullseye too.
 #
@@ -124,7 +125,7 @@ packages='sudo apt-get -q update
 sudo apt-get -qy --no-install-recommends install ./*.deb gcc libc6-dev pkg-config python3-numpy lintian
 lintian --info --display-info --pedantic ./*.deb >lintian || :
 cat lintian
-! [ -s lintian ]
+[ ! -s lintian ]
 fp8conv quantize sample_checkpoints/tiny-llama -o fp8
 fp8conv verify fp8
 cc examples/quantize.c $(pkg-config --cflags --libs fp8conv) -lm
@@ -140,12 +141,21 @@ sudo apt-get -qy --no-install-recommends install python3-venv
 python3 -m venv ../venv
 PATH=$HOME/venv/bin:$PATH
 export PIP_CERT=/etc/ssl/certs/ca-certificates.crt PIP_DISABLE_PIP_VERSION_CHECK=1
-pip install -q build/*.whl numpy auditwheel uv
+pip install -q build/*.whl numpy auditwheel uv spdx-tools
 auditwheel show build/*.whl | grep -E "tag: .manylinux_2_([0-9]|1[0-9]|2[0-8])_"
 uvx --offline --from build/*.whl fp8conv --help | head -n 1
 sh packaging/wheel.sh use fp8conv build/wheel
 diff -r build/source build/wheel
-sh packaging/wheel.sh python build/wheel'
+sh packaging/wheel.sh python build/wheel
+[ -z "$(/sbin/ldconfig -p | grep libcurl)" ]
+sudo sh -c "cat build/certificate >>/etc/ssl/certs/ca-certificates.crt"
+python3 tests/remote/server.py sample_checkpoints build/port build/certificate build/key &
+until [ -s build/port ]; do sleep 0.1; done
+fp8conv quantize "https://127.0.0.1:$(cut -d " " -f 1 build/port)/good/tiny-llama" -o build/remote --quiet
+kill $!
+cmp build/remote/model.safetensors build/wheel/blockwise/model.safetensors
+sh packaging/release.sh "$(fp8conv --version | cut -d " " -f 2)" build/release build/*.whl
+for list in build/release/*.spdx.json ../venv/lib/python3*/site-packages/fp8conv-*/sboms/*; do pyspdxtools --infile "$list"; done'
 
 mounts=
 case $what in
@@ -167,6 +177,8 @@ wheel-check)
 $wheel_check"
 	mkdir "$tree/build"
 	cp "$build"/*.whl "$tree/build" || fail "no wheel: run make wheel"
+	openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1 \
+		-keyout "$tree/build/key" -out "$tree/build/certificate" 2>/dev/null
 	;;
 esac
 chroot "$root" chown -R user: /home/user/fp8conv

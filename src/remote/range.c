@@ -189,7 +189,9 @@ static enum verdict judge_transfer(struct range_read *reading, const struct answ
 	case CURLE_PEER_FAILED_VERIFICATION:
 	case CURLE_SSL_CACERT_BADFILE:
 	case CURLE_SSL_ISSUER_ERROR:
-		err_set(err, ERR_SYSTEM, "the certificate of the server of '%s' is not trusted: %s",
+		err_set(err, ERR_SYSTEM,
+			"the certificate of the server of '%s' is not trusted (%s): install the "
+			"package ca-certificates, or set SSL_CERT_FILE",
 			reading->file->url, answer->reason);
 		return VERDICT_FAILED;
 	case CURLE_UNSUPPORTED_PROTOCOL:

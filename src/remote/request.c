@@ -10,11 +10,23 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/io.h"
 #include "base/mem.h"
 #include "remote/address.h"
 
 /* The ABI of libcurl has the number 4 since 2006.  Debian has builds with OpenSSL and GnuTLS. */
 static const char *const names[] = { "libcurl.so.4", "libcurl-gnutls.so.4" };
+
+/* A wheel brings its own, for systems without libcurl.  It does not know where the system has its
+ * certificates: Debian, Arch and Alpine Linux, Fedora, openSUSE, others (as Go's crypto/x509). */
+#define WHEEL_LIBRARY "libcurl-fp8conv.so.4"
+static const char *const certificates[] = {
+	"/etc/ssl/certs/ca-certificates.crt",
+	"/etc/pki/tls/certs/ca-bundle.crt",
+	"/etc/ssl/ca-bundle.pem",
+	"/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+	"/etc/ssl/cert.pem",
+};
 
 static const struct {
 	const char *name;
@@ -32,13 +44,28 @@ static const struct {
 	{ "curl_slist_free_all", offsetof(struct curl_library, slist_free_all) },
 };
 
-/* Loads libcurl for the rest of the process.  ERR_SYSTEM, with the package to install. */
-static int curl_library_open(struct curl_library *curl, struct err *err)
+/* Returns the library of the system, or that of the wheel with its certificates, or NULL. */
+static void *library_find(const char **ca_file)
 {
 	void *library = NULL;
 
 	for (size_t i = 0; i < sizeof names / sizeof *names && !library; i++)
 		library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+	if (library)
+		return library;
+	library = dlopen(WHEEL_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+	for (size_t i = 0; library && i < sizeof certificates / sizeof *certificates; i++)
+		if (!*ca_file && io_exists(&io_system, certificates[i]))
+			*ca_file = certificates[i];
+	return library;
+}
+
+/* Loads libcurl for the rest of the process.  ERR_SYSTEM, with the package to install. */
+static int curl_library_open(struct client *client, struct err *err)
+{
+	struct curl_library *curl = &client->curl;
+	void *library = library_find(&client->ca_file);
+
 	if (!library)
 		return err_set(err, ERR_SYSTEM,
 			       "cannot load libcurl, which reads models from servers (%s was not "
@@ -87,7 +114,7 @@ int client_open(struct client *client, struct err *err)
 	pthread_mutex_init(&client->lock, NULL);
 	if (client->token && check_token(client, err))
 		return -1;
-	return curl_library_open(&client->curl, err);
+	return curl_library_open(client, err);
 }
 
 void client_close(struct client *client)

@@ -37,7 +37,7 @@ struct client {
 	const char *token;	/* sent to the origin of `endpoint` only; NULL: none */
 	const char *token_name; /* of the variable or the file that it is from */
 	const char *endpoint;	/* the Hub's URL */
-	const char *ca_file;	/* certificates to trust; NULL: the system's */
+	const char *ca_file;	/* certificates to trust; NULL: libcurl's own */
 	const atomic_int *stop; /* a signal number ends requests; NULL: none does */
 	double retry_time;	/* seconds for which a server that does not answer is tried again */
 	/* Says, once until the next answer, that `url` is tried for so long; NULL: nobody does. */

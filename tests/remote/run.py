@@ -8,6 +8,7 @@ FP8CONV: the program.
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -412,7 +413,7 @@ def test_hub(server: Server, work: Path) -> None:
 
 
 def test_tls(server: Server, tls: Server, work: Path, cert: str) -> None:
-    fails("tls-unknown", f"{tls.url}/good/model", work, 4, "certificate", "not trusted")
+    fails("tls-unknown", f"{tls.url}/good/model", work, 4, "certificate", "not trusted", "SSL_CERT_FILE")
     converts("tls-trusted", f"{tls.url}/good/model", work, SSL_CERT_FILE=cert)
     fails("tls-left", f"{tls.url}/away/model", work, 3, "without TLS", SSL_CERT_FILE=cert)
     fails("tls-signed", f"{tls.url}/signed/model", work, 3, "without TLS", "?...", SSL_CERT_FILE=cert)
@@ -444,6 +445,11 @@ def test_no_library(server: Server, work: Path) -> None:
         (hidden / name).write_text("not a library\n")
     fails("no-library", f"{server.url}/good/model", work, 4, "cannot load libcurl", "install the package libcurl4",
           LD_LIBRARY_PATH=str(hidden))
+    wheel = hidden / "libcurl-fp8conv.so.4"
+    known = subprocess.run(["/sbin/ldconfig", "-p"], check=True, capture_output=True, text=True).stdout
+    wheel.symlink_to(re.search(r"libcurl(?:-gnutls)?\.so\.4 .*=> (\S+)", known)[1])
+    converts("wheel-library", f"{server.url}/good/model", work, LD_LIBRARY_PATH=str(hidden))
+    wheel.unlink()
     result = run("inspect", str(work / "model"), LD_LIBRARY_PATH=str(hidden))
     check("no-library/disk", not result.returncode, result.stderr)
 

@@ -323,7 +323,8 @@ static void libraries_that_do_not_fit_are_refused(void **state)
 		0);
 	assert_non_null(strstr(
 		err.message,
-		"): install cuBLASLt of CUDA 12 or 13, or add its directory to LD_LIBRARY_PATH"));
+		"): install cuBLASLt of CUDA 12 or 13 (beside a wheel: pip install nvidia-cublas), "
+		"or add its directory to LD_LIBRARY_PATH"));
 	assert_int_equal(cublaslt_load(&lt, other, 2, &err), -1);
 	assert_string_equal(err.message, "cuBLASLt has no function cublasLtGetVersion: install "
 					 "version 12.0 or later");

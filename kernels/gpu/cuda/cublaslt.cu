@@ -36,8 +36,8 @@ int cublaslt_load(struct cublaslt *lt, const char *const *files, size_t n, struc
 	if (!opened)
 		return err_set(err, ERR_SYSTEM,
 			       "cannot load cuBLASLt, which multiplies matrices on a GPU (%s): "
-			       "install cuBLASLt of CUDA 12 or 13, or add its directory to "
-			       "LD_LIBRARY_PATH",
+			       "install cuBLASLt of CUDA 12 or 13 (beside a wheel: pip install "
+			       "nvidia-cublas), or add its directory to LD_LIBRARY_PATH",
 			       dlerror());
 #define LT_LOAD(result, name, arguments)                                                   \
 	lt->name = reinterpret_cast<result(*) arguments>(dlsym(opened, "cublasLt" #name)); \
