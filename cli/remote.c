@@ -5,10 +5,12 @@
 #include <stdlib.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/mem.h"
 #include "ckpt/index.h"
+#include "ckpt/torch_files.h"
 #include "cli/print/units.h"
 #include "cli/process.h"
 #include "cli/program.h"
@@ -214,6 +216,30 @@ static int open_address(struct model_io *model, const char *address, const struc
 	return 0;
 }
 
+/* Puts the file of torch.save() in place of its directory, where that has no .safetensors file. */
+static int find_torch(struct model_io *model, int i, const char **path, struct err *err)
+{
+	struct listing names = { 0 };
+	char *found;
+	struct stat st;
+	size_t n;
+
+	if (!path || !*path || stat(*path, &st) || !S_ISDIR(st.st_mode))
+		return 0;
+	if (listing_safetensors(model->io, *path, &names, err))
+		return -1;
+	n = names.n;
+	listing_release(&names);
+	if (n)
+		return 0;
+	found = torch_files_find(model->io, *path, err);
+	if (!found)
+		return -1;
+	free(model->paths[i]);
+	*path = model->paths[i] = found;
+	return 0;
+}
+
 int model_io_open(struct model_io *model, const char **path, const char **source,
 		  const struct run_settings *run, struct err *err)
 {
@@ -227,7 +253,9 @@ int model_io_open(struct model_io *model, const char **path, const char **source
 		(run->max_memory ? run->max_memory : MAX_MEMORY) / (has_path && has_source ? 6 : 3);
 	if (has_path || has_source)
 		find_token(model);
-	if ((has_path && open_address(model, *path, run, memory, err)) ||
+	if ((run->from_torch &&
+	     (find_torch(model, 0, path, err) || find_torch(model, 1, source, err))) ||
+	    (has_path && open_address(model, *path, run, memory, err)) ||
 	    (has_source && open_address(model, *source, run, memory, err))) {
 		model_io_close(model);
 		return -1;

@@ -15,7 +15,8 @@ allowed() {
 	case $1 in
 	base | num) ;;
 	remote | view) echo "base" ;;
-	ckpt) echo "$low view" ;;
+	torch) echo "$low" ;;
+	ckpt) echo "$low view torch" ;;
 	recipe | tokenizer) echo "$low" ;;
 	backend | ranks) echo "$low" ;;
 	amax | format | names) echo "$low ckpt" ;;

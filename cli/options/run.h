@@ -22,11 +22,11 @@ struct run_settings {
 	struct device_list devices;
 	int progress; /* enum progress_mode, in the order of the option's values */
 	bool json, quiet, verbose;
+	bool from_torch; /* directories without .safetensors files have pickles to read */
 };
 
-/* Shared tables, for a struct run_settings: report_options has --json, --progress, --quiet and
- * --retry-time,
- * device_options --devices, run_options the others. */
+/* Shared tables, for a struct run_settings: report_options has --json, --progress, --quiet,
+ * --retry-time and --from-torch, device_options --devices, run_options the others. */
 extern const struct option_row report_options[];
 extern const struct option_row device_options[];
 extern const struct option_row run_options[];

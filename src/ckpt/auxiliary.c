@@ -186,7 +186,8 @@ static int take_file(struct visited_directory *place, const char *name, const ch
 {
 	struct auxiliary_walk *walk = place->walk;
 
-	if (!*place->below && (is_written(name) || checkpoint_has_shard(walk->checkpoint, name)))
+	if (!*place->below && (is_written(name) || checkpoint_has_shard(walk->checkpoint, name) ||
+			       (walk->checkpoint->n_parts && text_ends(name, TORCH_INDEX_END))))
 		return 0;
 	if (is_left_out(place, name)) {
 		listing_add(&walk->left, xstrdup(path));

@@ -24,6 +24,7 @@
 /* Names of a checkpoint's files. */
 #define INDEX_NAME	     "model.safetensors.index.json"
 #define MODEL_NAME	     "model.safetensors"
+#define TORCH_INDEX_END	     ".bin.index.json" /* of files of torch.save() */
 #define CONFIG_NAME	     "config.json"
 #define HF_QUANT_CONFIG_NAME "hf_quant_config.json" /* of ModelOpt */
 #define PARAMS_NAME	     "params.json"	    /* of Mistral's own layout */

@@ -11,12 +11,13 @@
 
 #include "base/sort.h"
 #include "base/text.h"
+#include "ckpt/checkpoint.h"
 
 #define NAME_LIMIT 255 /* bytes, as in file systems */
 #define SEARCHED   32  /* tensors for which all of an index is searched */
 
 /* Returns why name cannot be a shard's; NULL if it can. */
-static const char *shard_name_problem(const char *name)
+static const char *shard_name_problem(const char *name, bool is_torch)
 {
 	if (!*name)
 		return "is empty";
@@ -28,8 +29,8 @@ static const char *shard_name_problem(const char *name)
 		return "begins with a dot";
 	if (st_has_control(name))
 		return "contains a control character";
-	if (!text_ends(name, ".safetensors"))
-		return "does not end in .safetensors";
+	if (!text_ends(name, is_torch ? ".bin" : ".safetensors"))
+		return is_torch ? "does not end in .bin" : "does not end in .safetensors";
 	return NULL;
 }
 
@@ -41,7 +42,7 @@ static int add_entry(struct weight_index *index, const struct json_member *membe
 
 	/* neighbors mostly share a shard: its name is checked and kept once */
 	if (!last || strcmp(last, shard) != 0) {
-		problem = shard_name_problem(shard);
+		problem = shard_name_problem(shard, text_ends(path, TORCH_INDEX_END));
 		if (problem)
 			return err_set(err, ERR_INPUT,
 				       "shard name '%s' of tensor '%s' in index '%s' %s", shard,

@@ -234,40 +234,75 @@ static int check_cache(const struct io *io, const char *directory, struct err *e
 	return rc;
 }
 
-/* Returns 0 where the directory has no weights in another container. */
-static int check_others(const struct io *io, const char *directory, struct err *err)
+/* A file that says what a directory holds. */
+struct mistaken_row {
+	const char *pattern, *what, *advice;
+};
+
+static int check_rows(const struct io *io, const char *directory, const struct mistaken_row *rows,
+		      size_t n, struct err *err)
 {
-	static const struct {
-		const char *pattern, *what, *advice;
-	} others[] = {
-		{ "model_index.json", "the index of a pipeline of diffusers",
-		  "give the directory of one component, as its 'transformer'" },
-		{ "*.gguf", "a GGUF file", "give the model that it was made from" },
-		{ "pytorch_model*.bin", "a pickle of PyTorch", TO_SAFETENSORS },
-		{ "*.pt", "a pickle of PyTorch", TO_SAFETENSORS },
-		{ "*.pth", "a pickle of PyTorch", TO_SAFETENSORS },
-		{ "*.bin", "a pickle of PyTorch", TO_SAFETENSORS },
-		{ "*.distcp", "a part of a checkpoint of torch.distributed", TO_SAFETENSORS },
-		{ "mp_rank_*", "a rank's part of a checkpoint of Megatron or DeepSpeed",
-		  TO_SAFETENSORS },
-		{ "iter_*", "a checkpoint of Megatron", TO_SAFETENSORS },
-	};
-
-	for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+	for (size_t i = 0; i < n; i++) {
 		struct listing names = { 0 };
-		size_t n;
+		bool found;
 
-		list(io, directory, others[i].pattern, &names);
-		n = names.n;
-		if (n)
+		list(io, directory, rows[i].pattern, &names);
+		found = names.n > 0;
+		if (found)
 			err_set(err, ERR_INPUT,
 				"found no .safetensors file in '%s', but '%s', %s: %s", directory,
-				names.items[0], others[i].what, others[i].advice);
+				names.items[0], rows[i].what, rows[i].advice);
 		listing_release(&names);
-		if (n)
+		if (found)
 			return -1;
 	}
 	return 0;
+}
+
+int mistaken_trainer(const struct io *io, const char *directory, struct err *err)
+{
+	static const char megatron[] = "export it to Hugging Face with Megatron-Bridge first";
+	static const char deepspeed[] = "run DeepSpeed's zero_to_fp32.py on it first, with "
+					"--safe_serialization";
+	static const char maxtext[] = "export it with to_huggingface.py of MaxText first";
+	static const struct mistaken_row rows[] = {
+		{ "common.pt", "of a checkpoint of Megatron (torch_dist)", megatron },
+		{ "latest_checkpointed_iteration.txt", "of checkpoints of Megatron", megatron },
+		{ "iter_*", "a checkpoint of Megatron", megatron },
+		{ "zero_to_fp32.py", "of a checkpoint of DeepSpeed", deepspeed },
+		{ "*zero_pp_rank_*", "of a checkpoint of DeepSpeed (ZeRO)", deepspeed },
+		{ "global_step*", "of a checkpoint of DeepSpeed", deepspeed },
+		{ "mp_rank_*", "a rank's part of a checkpoint of Megatron or DeepSpeed",
+		  "export it with Megatron-Bridge, or run DeepSpeed's zero_to_fp32.py, first" },
+		{ "*.nemo", "a checkpoint of NeMo",
+		  "export it to Hugging Face with llm.export_ckpt() of NeMo first" },
+		{ "model_config.yaml", "of a checkpoint of NeMo",
+		  "export it to Hugging Face with llm.export_ckpt() of NeMo first" },
+		{ "_CHECKPOINT_METADATA", "of a checkpoint of orbax", maxtext },
+		{ "manifest.ocdbt", "of a checkpoint of orbax", maxtext },
+	};
+
+	return check_rows(io, directory, rows, sizeof rows / sizeof *rows, err);
+}
+
+/* Returns 0 where the directory has no weights in another container. */
+static int check_others(const struct io *io, const char *directory, struct err *err)
+{
+	static const char from_torch[] = "give option '--from-torch' to read its tensors";
+	static const struct mistaken_row rows[] = {
+		{ "model_index.json", "the index of a pipeline of diffusers",
+		  "give the directory of one component, as its 'transformer'" },
+		{ "*.gguf", "a GGUF file", "give the model that it was made from" },
+		{ "pytorch_model*.bin", "a pickle of PyTorch", from_torch },
+		{ "*.pt", "a pickle of PyTorch", from_torch },
+		{ "*.pth", "a pickle of PyTorch", from_torch },
+		{ "*.bin", "a pickle of PyTorch", from_torch },
+		{ "*.distcp", "a part of a checkpoint of torch.distributed", TO_SAFETENSORS },
+	};
+
+	return mistaken_trainer(io, directory, err)
+		       ? -1
+		       : check_rows(io, directory, rows, sizeof rows / sizeof *rows, err);
 }
 
 int mistaken_directory(const struct io *io, const char *directory, struct err *err)

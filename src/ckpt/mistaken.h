@@ -40,6 +40,10 @@ int mistaken_slice(const struct st_file *file, const struct io *io, struct err *
  * beside it. */
 int mistaken_rank(const struct io *io, const char *path, struct err *err);
 
+/* ERR_INPUT for a directory of a trainer whose tensors need its own tool, which the message
+ * names. */
+int mistaken_trainer(const struct io *io, const char *directory, struct err *err);
+
 /* Returns -1 with ERR_INPUT on a directory without safetensors files. */
 int mistaken_directory(const struct io *io, const char *directory, struct err *err);
 

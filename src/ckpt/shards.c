@@ -19,6 +19,7 @@
 #include "ckpt/listing.h"
 #include "ckpt/mistaken.h"
 #include "ckpt/slices.h"
+#include "ckpt/torch_files.h"
 
 #define CONFIG_LIMIT (16u << 20)  /* bytes; its tree takes up to fifty times as many */
 #define INDEX_LIMIT  (512u << 20) /* bytes; a million tensors with names of 400 */
@@ -437,6 +438,23 @@ static int open_below(struct checkpoint *checkpoint, bool is_directory,
 	return rc ? rc : read_config(checkpoint, err);
 }
 
+/* Opens a file or an index of torch.save(), with the directory where it has a config.json. */
+static int open_torch(struct checkpoint *checkpoint, struct err *err)
+{
+	char *directory = directory_of(checkpoint->path, false);
+
+	if (torch_files_open(checkpoint, checkpoint->path, err)) {
+		free(directory);
+		return -1;
+	}
+	if (!io_exists_in(checkpoint->io, directory, CONFIG_NAME)) {
+		free(directory);
+		return 0;
+	}
+	checkpoint->directory = directory;
+	return read_config(checkpoint, err);
+}
+
 int shards_open(struct checkpoint *checkpoint, const struct shards_request *request,
 		struct err *err)
 {
@@ -449,6 +467,8 @@ int shards_open(struct checkpoint *checkpoint, const struct shards_request *requ
 	if (S_ISREG(st.st_mode) && !strcmp(text_after(path, '/'), CONFIG_NAME))
 		return err_set(err, ERR_INPUT,
 			       "'%s' is the configuration of a model: give its directory", path);
+	if (!S_ISDIR(st.st_mode) && torch_files_is_name(path))
+		return open_torch(checkpoint, err);
 	if (S_ISDIR(st.st_mode) || text_ends(path, ".json"))
 		return open_below(checkpoint, S_ISDIR(st.st_mode), request, err);
 	return open_file(checkpoint, path, err);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What trainers write is converted to the bytes that the same weights give from safetensors."""
+import collections
 import json
 import os
 import pathlib
@@ -9,8 +10,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
+import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from harness import finish, quantize, real_model, report, run, scratch, silence
 
@@ -70,6 +72,38 @@ def in_parts(tmp: pathlib.Path, model: pathlib.Path, source: pathlib.Path, *args
         yield f"verify of {got.name}: {done.stdout.decode()} {done.stderr.decode()}"
 
 
+def torch_saves(model: pathlib.Path, out: pathlib.Path) -> Iterator[pathlib.Path]:
+    """torch.save(): one file, an index, a training's dict, views of one storage, parameters, what a file of today has otherwise."""
+    whole = load_file(model / "model.safetensors")
+
+    def put(name: str, *files: tuple[str, object]) -> pathlib.Path:
+        (out / name).mkdir()
+        shutil.copy(model / "config.json", out / name)
+        for file, value in files:
+            torch.save(value, out / name / file)
+        return out / name
+
+    yield put("bin", ("pytorch_model.bin", whole))
+    names = sorted(whole)
+    parts = [(f"pytorch_model-{i + 1:05d}-of-00003.bin", {n: whole[n] for n in names[i::3]}) for i in range(3)]
+    made = put("bin-3", *parts)
+    (made / "pytorch_model.bin.index.json").write_text(json.dumps({"metadata": {}, "weight_map": {n: f for f, p in parts for n in p}}))
+    yield made
+    yield put("pt", ("last.pt", {"step": 7, "lr": 1e-3, "model": whole, "optimizer": {"state": {0: torch.ones(3)}}, "args": None}))
+    yield put("ordered", ("model.pth", collections.OrderedDict((n, torch.nn.Parameter(t)) for n, t in whole.items())))
+    strided = {}
+    for n, t in whole.items():
+        if t.dim() == 2 and "up_proj" in n:
+            strided[n] = t.t().contiguous().t()
+        elif t.dim() == 2 and "gate_proj" in n:
+            strided[n] = torch.stack([t, t], dim=-1)[..., 1]
+        elif t.dim() == 2 and "q_proj" in n:
+            strided[n] = torch.cat([t, t], dim=1)[:, t.shape[1]:]
+        else:
+            strided[n] = torch.cat([t.flatten(), t.flatten()])[t.numel():].view(t.shape)
+    yield put("strided", ("pytorch_model.bin", strided))
+
+
 def main() -> None:
     with scratch() as tmp:
         model = cut_model(tmp / "model")
@@ -80,6 +114,10 @@ def main() -> None:
             shutil.copy(model / "config.json", source)
             report(f"{source.name}: every recipe", converted(tmp, model, source))
             report(f"{source.name}: in parts", in_parts(tmp, model, source))
+        (tmp / "torch").mkdir()
+        for source in torch_saves(model, tmp / "torch"):
+            report(f"torch.save, {source.name}: every recipe", converted(tmp, model, source, "--from-torch"))
+        report("torch.save, bin-3: in parts", in_parts(tmp, model, tmp / "torch" / "bin-3", "--from-torch"))
     finish()
 
 

@@ -55,18 +55,21 @@ fails 3 " quantize: 'empty.safetensors' is empty: copy or download it again" qua
 pickle="convert it to safetensors first, as save_pretrained() of transformers does"
 printf 'PK\003\004\000\000\010\010\000\000\000\000\000\000' >zip.safetensors
 printf '\200\002\212\nl\374\234F\371 j\250P\031' >old.bin
-for file in zip.safetensors old.bin; do
+cp old.bin old.safetensors
+for file in zip.safetensors old.safetensors; do
 	for command in "quantize $file -o out" "dequantize $file -o out" "inspect $file" "verify $file" "verify $model --source $file" \
 		"calibrate $file --data text.txt -o s.amax"; do
 		# shellcheck disable=SC2086
 		fails 3 " ${command%% *}: '$file' is a pickle of PyTorch, which can run code: $pickle" $command
 	done
 done
+rm old.safetensors
 mkdir pickles ggufs nothing pipeline
 echo '{"_class_name": "FluxPipeline"}' >pipeline/model_index.json
 cp old.bin pickles/pytorch_model-00001-of-00002.bin
 cp gguf/model.safetensors ggufs/m.Q4_K.gguf
-fails 3 " inspect: found no .safetensors file in 'pickles', but 'pytorch_model-00001-of-00002.bin', a pickle of PyTorch: $pickle" inspect pickles
+fails 3 " inspect: found no .safetensors file in 'pickles', but 'pytorch_model-00001-of-00002.bin', a pickle of PyTorch: give option '--from-torch' to read its tensors" inspect pickles
+fails 3 " inspect: 'old.bin' is not a zip archive, as torch.save() writes since 1.6: load it with torch and save it again" inspect old.bin
 fails 3 " quantize: found no .safetensors file in 'pipeline', but 'model_index.json', the index of a pipeline of diffusers: give the directory of one component, as its 'transformer'" quantize pipeline -o out
 fails 3 " verify: found no .safetensors file in 'ggufs', but 'm.Q4_K.gguf', a GGUF file: give the model that it was made from" verify ggufs
 fails 3 " quantize: found no model.safetensors.index.json, model.safetensors or other .safetensors file in 'nothing'" quantize nothing -o out

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ckpt/torch_files.h"
+
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/text.h"
+#include "ckpt/gathered.h"
+#include "ckpt/index.h"
+#include "ckpt/mistaken.h"
+#include "torch/archive.h"
+
+#define INDEX_LIMIT (512u << 20) /* bytes */
+
+bool torch_files_is_name(const char *path)
+{
+	static const char *const ends[] = { ".bin", ".pt", ".pth", TORCH_INDEX_END };
+
+	for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+		if (text_ends(path, ends[i]))
+			return true;
+	return false;
+}
+
+/* Returns the name of the output: "pytorch_model-00001-of-00002.bin" has the number of its set. */
+static char *output_name(const char *path)
+{
+	const char *name = text_after(path, '/');
+
+	if (fnmatch("pytorch_model-[0-9]*-of-[0-9]*.bin", name, 0))
+		return xstrdup(MODEL_NAME);
+	name += strlen("pytorch_");
+	return xasprintf("%.*s.safetensors", (int)(strlen(name) - strlen(".bin")), name);
+}
+
+/* Reads the table of tensors of an open file. */
+static int read_table(struct archive *archive, const struct file *file,
+		      const struct file_identity *identity, struct err *err)
+{
+	const struct archive_place place = { file, 0, identity->size };
+	unsigned char start[4] = { 0 };
+
+	if (identity->size < sizeof start)
+		return err_set(err, ERR_INPUT, "'%s' is no file of torch.save()", file->name);
+	if (io_pread_full(file, start, sizeof start, 0, err))
+		return -1;
+	if (memcmp(start, "PK\3\4", 4) != 0)
+		return err_set(err, ERR_INPUT,
+			       "'%s' is not a zip archive, as torch.save() writes since 1.6: load "
+			       "it with torch and save it again",
+			       file->name);
+	if (archive_read(archive, &place, err))
+		return -1;
+	return io_check_unchanged(file, identity, err);
+}
+
+/* Makes records of the tensors, whose arrays move from the archive to the shard. */
+static int add_shard(struct checkpoint *checkpoint, const char *path, struct archive *archive,
+		     struct err *err)
+{
+	struct slice_record *records = xcalloc(archive->n + 1, sizeof *records);
+	static const uint64_t zeros[TORCH_MAX_DIMS];
+	char *name = output_name(path);
+	int rc;
+
+	for (size_t i = 0; i < archive->n; i++) {
+		const struct torch_tensor *tensor = &archive->tensors[i];
+
+		records[i] = (struct slice_record){
+			.name = tensor->name,
+			.dtype = tensor->dtype,
+			.n_dims = tensor->n_dims,
+			.shape = tensor->shape,
+			.piece = { checkpoint->n_parts - 1, tensor->at, zeros, tensor->shape,
+				   tensor->strides },
+		};
+	}
+	rc = gathered_add(checkpoint, name, records, archive->n, &archive->texts, err);
+	free(records);
+	free(name);
+	return rc;
+}
+
+static int open_file(struct checkpoint *checkpoint, const char *path, struct err *err)
+{
+	struct file file = { .io = checkpoint->io, .name = path };
+	struct st_file part = { 0 };
+	struct archive archive = { 0 };
+	int rc;
+
+	if (io_open_regular(checkpoint->io, AT_FDCWD, path, &file.fd, &part.identity, err))
+		return -1;
+	rc = read_table(&archive, &file, &part.identity, err);
+	checkpoint->io->close(checkpoint->io, file.fd);
+	if (!rc) {
+		part.path = xstrdup(path);
+		gathered_add_part(checkpoint, &part);
+		rc = add_shard(checkpoint, path, &archive, err);
+	}
+	archive_release(&archive);
+	return rc;
+}
+
+static int open_index(struct checkpoint *checkpoint, const char *path, struct err *err)
+{
+	struct weight_index index = { 0 };
+	struct buf text = { 0 };
+	int rc = io_read_file(checkpoint->io, AT_FDCWD, path, INDEX_LIMIT, &text, err);
+
+	if (!rc)
+		rc = index_read(&index, (struct json_text){ text.data, text.len }, path, err);
+	for (size_t i = 0; i < index.n && !rc; i += index_run(&index, i)) {
+		char *file = xasprintf("%.*s%s", (int)(text_after(path, '/') - path), path,
+				       index.entries[i].shard);
+
+		rc = open_file(checkpoint, file, err);
+		if (!rc)
+			rc = index_compare(&index, i,
+					   &checkpoint->shards[checkpoint->n_shards - 1].file, path,
+					   NULL, err);
+		free(file);
+	}
+	index_release(&index);
+	buf_release(&text);
+	return rc;
+}
+
+int torch_files_open(struct checkpoint *checkpoint, const char *path, struct err *err)
+{
+	return text_ends(path, TORCH_INDEX_END) ? open_index(checkpoint, path, err)
+						: open_file(checkpoint, path, err);
+}
+
+static bool is_wanted(const void *context, const char *name)
+{
+	(void)context;
+	return name[0] != '.' && torch_files_is_name(name) && !text_ends(name, TORCH_INDEX_END);
+}
+
+char *torch_files_find(const struct io *io, const char *directory, struct err *err)
+{
+	static const char *const names[] = { "pytorch_model" TORCH_INDEX_END, "pytorch_model.bin" };
+	struct listing found = { 0 };
+	char *path = NULL;
+
+	if (mistaken_trainer(io, directory, err))
+		return NULL;
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (io_exists_in(io, directory, names[i]))
+			return xasprintf("%s/%s", directory, names[i]);
+	if (listing_names(&found, &(struct directory){ io, AT_FDCWD, directory, directory },
+			  is_wanted, NULL, err))
+		return NULL;
+	if (found.n == 1)
+		path = xasprintf("%s/%s", directory, found.items[0]);
+	else if (found.n)
+		err_set(err, ERR_INPUT,
+			"'%s' has %zu files of torch.save() without an index ('%s', '%s'%s): give "
+			"one of them",
+			directory, found.n, found.items[0], found.items[1],
+			found.n > 2 ? ", ..." : "");
+	else
+		err_set(err, ERR_INPUT, "found no file of torch.save() in '%s'", directory);
+	listing_release(&found);
+	return path;
+}

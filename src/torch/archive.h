@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The tensors of a file of torch.save(): views of stored members of a zip archive.  Nothing is
+ * loaded and nothing is called: the pickle says which member, offset, shape and strides a tensor
+ * has.
+ *
+ * Source: torch 2.15, serialization.py and _utils.py (_rebuild_tensor_v2, _rebuild_tensor_v3).
+ */
+#ifndef FP8CONV_TORCH_ARCHIVE_H
+#define FP8CONV_TORCH_ARCHIVE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/io.h"
+#include "base/mem.h"
+#include "num/dtype.h"
+#include "torch/pickle.h"
+
+#define TORCH_MAX_DIMS 64
+
+struct torch_tensor {
+	const char *name;
+	enum dtype dtype;
+	int n_dims;
+	const uint64_t *shape, *strides; /* strides in bytes */
+	uint64_t at;			 /* byte of the file where the first element lies */
+};
+
+struct archive {
+	size_t n;
+	struct torch_tensor *tensors; /* by name, bytewise */
+	struct arena texts;
+};
+
+/* A stretch of a file that has an archive. */
+struct archive_place {
+	const struct file *file;
+	uint64_t begin, size;
+};
+
+/* Reads the state dict in an archive: a dict of tensors, or a dict with such a dict under "model",
+ * "state_dict", "model_state_dict" or "module".  Other values are passed over.  ERR_INPUT for
+ * archives, pickles and tensors that are not as torch writes them, and for storages that are
+ * smaller than their tensors.  The caller calls archive_release(), also on failure. */
+int archive_read(struct archive *archive, const struct archive_place *place, struct err *err);
+
+/* The same for an archive that has one tensor alone, and no name. */
+int archive_read_tensor(struct archive *archive, const struct archive_place *place,
+			const char *name, struct err *err);
+void archive_release(struct archive *archive);
+
+/* Is it the key of the model in a training's dict? */
+bool archive_is_model(const char *key);
+
+/* Finds the type of a global such as "torch bfloat16" or "torch BFloat16Storage". */
+bool archive_dtype(const char *global, enum dtype *dtype);
+
+/* Reads a tuple of integers from 0 on; n becomes their number.  false: it is no such tuple. */
+bool archive_numbers(const struct pickle_value *tuple, uint64_t *numbers, int *n);
+
+#endif
