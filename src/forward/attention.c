@@ -45,20 +45,21 @@ static void split_queries(const struct pass *pass)
 		  pass->sequence->n_tokens * model->n_heads, n);
 }
 
-/* Computes q, k and v by their matrices.  Those of k and v in a layer that uses the keys and values
- * of another one, which caches_take() puts in their place, are for observers alone. */
+/* Computes q, k and v, and the gates of values, by their matrices.  Those of k and v in a layer
+ * that uses the keys and values of another one, which caches_take() puts in their place, are for
+ * observers alone. */
 static void project_apart(const struct pass *pass)
 {
-	static const enum linear_role roles[] = { LINEAR_Q, LINEAR_K, LINEAR_V };
+	static const enum linear_role roles[] = { LINEAR_Q, LINEAR_K, LINEAR_V, LINEAR_VALUE_GATE };
 	const struct layer_ref *ref = pass->layer->ref;
 	struct workspace *w = pass->workspace;
 	struct attention_arrays *a = &w->attention;
 	bool gated = pass->forward->model->arch->gated_attention;
-	float *const places[] = { gated ? w->fused_out : a->q, a->k, a->v };
+	float *const places[] = { gated ? w->fused_out : a->q, a->k, a->v, w->fused_out };
 	bool parallel = pass->forward->model->arch->parallel;
-	const struct linear *linears[3];
+	const struct linear *linears[4];
 	struct value_stats *stats[3];
-	float *ys[3];
+	float *ys[4];
 	struct products products = { .linears = linears,
 				     .x = w->own->normed,
 				     .m = pass->sequence->n_tokens,
@@ -66,7 +67,7 @@ static void project_apart(const struct pass *pass)
 				     .x_ends = !parallel && ref->mixer == MIXER_ATTENTION };
 	size_t n_keys = ref->n_kv_heads * ref->head_dim;
 
-	for (int i = 0; i < 3; i++) {
+	for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
 		const struct linear *linear = &pass->layer->linear[roles[i]];
 
 		if (!linear->weight.data)
@@ -396,39 +397,6 @@ static void attend(const struct pass *pass)
 	}
 }
 
-/* Multiplies the output of each head by the sigmoid of its gate, which split_queries() left. */
-static void gate_heads(const struct pass *pass)
-{
-	const struct model *model = pass->forward->model;
-	const struct layer_ref *ref = pass->layer->ref;
-	struct workspace *w = pass->workspace;
-	size_t n = ref->head_dim;
-	float *y = w->attention.attn_out;
-	const struct gate_args args = { .activation = ACT_SIGMOID,
-					.gate = { w->fused_out + n, 2 * n },
-					.up = { y, n },
-					.n_rows = pass->sequence->n_tokens * model->n_heads,
-					.n_cols = n,
-					.y = { y, n } };
-
-	w->ops->gate(w->stream, &args);
-}
-
-/* Multiplies the output of each head by the sigmoid of its gate, one value. */
-static void gate_whole_heads(const struct pass *pass)
-{
-	size_t dim = pass->layer->ref->value_dim, heads = pass->forward->model->n_heads;
-	struct workspace *w = pass->workspace;
-	float *gates = w->attention.head_gates;
-	const struct scale_args args = { .x = { w->attention.attn_out, dim },
-					 .factors = gates,
-					 .n_rows = pass->sequence->n_tokens * heads,
-					 .n_cols = dim };
-
-	pass_activate(pass, ACT_SIGMOID, gates, args.n_rows);
-	w->ops->scale(w->stream, &args);
-}
-
 static void project_out(const struct pass *pass)
 {
 	const struct linear *linear = &pass->layer->linear[LINEAR_O];
@@ -487,9 +455,6 @@ void attention_run(const struct pass *pass)
 	if (ref->kv_place)
 		caches_keep(pass);
 	attend(pass);
-	if (model->arch->gated_attention)
-		gate_heads(pass);
-	if (pass->layer->linear[LINEAR_HEAD_GATE].weight.data)
-		gate_whole_heads(pass);
+	gates_run(pass);
 	project_out(pass);
 }

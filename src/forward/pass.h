@@ -120,6 +120,9 @@ void pass_scale(const struct pass *pass, float *x, float factor, size_t n_rows, 
 /* The two steps of a layer, the first by its mixer: from workspace->own->normed (tokens, hidden) to
  * workspace->own->out (tokens, hidden). */
 void attention_run(const struct pass *pass);
+
+/* Multiplies attn_out by the gates of the layer, if it has any: in fused_out, or head_gates. */
+void gates_run(const struct pass *pass);
 void delta_run(const struct pass *pass);
 void mamba_run(const struct pass *pass);
 void mamba_run_beside(const struct pass *pass); /* attention */

@@ -52,6 +52,7 @@ static void dims_of_layer(struct dims *d, const struct model *model, const struc
 	d->fused = larger(d->fused, linear[LINEAR_INDEX_WEIGHTS].n);
 	if (model->arch->gated_attention)
 		d->fused = larger(d->fused, linear[LINEAR_Q].n);
+	d->fused = larger(d->fused, linear[LINEAR_VALUE_GATE].n);
 	d->fused = larger(d->fused, linear[LINEAR_LAYER_INPUTS].n);
 	d->mlp = larger(d->mlp, linear[LINEAR_LAYER_GATE].n);
 	if (layer->n_experts && model->clamped)

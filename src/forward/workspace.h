@@ -180,7 +180,8 @@ struct workspace {
 	struct own_arrays group[MAX_GROUP]; /* of the sequences of a group */
 	struct own_arrays *own;		    /* of the sequence that runs */
 	/* (tokens, width): q, k and v, or queries and gates, or gate and up, from one matrix; or
-	 * the gates and the values of a convolution; or the inputs of all layers */
+	 * the gates of values; or the gates and the values of a convolution; or the inputs of all
+	 * layers */
 	float *fused_out;
 	float *scores;	      /* (2, tokens, experts), or (HEAD_BLOCK, a panel of the head) */
 	void *scratch;	      /* of mixers */

@@ -130,7 +130,9 @@ static int configure_numbers(struct model *model, const json_t *facts, struct er
 				  (arch->scores == SCORES_YARN ? rope_score_scale(facts) : 1));
 	model->attention_softcap = (float)fact_number(facts, "attn_logit_softcapping", 0);
 	model->logit_softcap = (float)fact_number(facts, "final_logit_softcapping", 0);
-	model->embedding_scale = arch->scaled_embedding ? sqrtf((float)model->hidden) : 1;
+	model->embedding_scale = arch->scaled_embedding || fact_flag(facts, "mup_enabled")
+					 ? sqrtf((float)model->hidden)
+					 : 1;
 	return 0;
 }
 
@@ -189,14 +191,24 @@ static int read_top_k(struct routing *routing, const json_t *facts, struct err *
 	return 0;
 }
 
+/* Returns the key of the factor of weights; most architectures have the last one. */
+static const char *scale_key(const json_t *facts)
+{
+	static const char *const keys[] = { "route_scale", "router_scaling_factor",
+					    "routed_scaling_factor" };
+	size_t i = 0;
+
+	while (i + 1 < COUNT(keys) && !json_object_get(facts, keys[i]))
+		i++;
+	return keys[i];
+}
+
 static int configure_experts(struct model *model, const json_t *facts, struct err *err)
 {
 	const struct arch *arch = model->arch;
 	const char *norm =
 		json_object_get(facts, "moe_renormalize") ? "moe_renormalize" : "norm_topk_prob";
-	const char *scale = json_object_get(facts, "router_scaling_factor")
-				    ? "router_scaling_factor"
-				    : "routed_scaling_factor";
+	const char *scale = scale_key(facts);
 
 	model->routing = arch->routing;
 	model->routing.norm_top_k |= fact_flag(facts, norm);

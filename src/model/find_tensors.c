@@ -55,10 +55,12 @@ static int find_attention(struct search *search, const char *prefix, struct laye
 	       hidden = model->hidden, gate = model->arch->gated_attention ? q : 0;
 	/* releases have matrices of k and v also where they are not used */
 	bool keys = !layer->kv_source, values = keys && !layer->keys_are_values;
+	bool gated = *search_linear_name(search, LINEAR_VALUE_GATE);
 	const struct expected expected[] = {
 		{ LINEAR_QKV, q + 2 * kv, hidden, 0 },
 		{ LINEAR_Q, q + gate, hidden, UNLESS(LINEAR_QKV) },
 		{ LINEAR_O, hidden, q, 1 },
+		{ LINEAR_VALUE_GATE, q, hidden, gated },
 		{ LINEAR_K, kv, hidden, keys ? UNLESS(LINEAR_QKV) : 0 },
 		{ LINEAR_V, kv, hidden, values ? UNLESS(LINEAR_QKV) : 0 },
 	};

@@ -37,6 +37,8 @@
 	X(LINEAR_INDEX_WEIGHTS, INPUT_MIXER, "self_attn.indexer.weights_proj") \
 	/* (heads, hidden): the sigmoid multiplies the output of a head */ \
 	X(LINEAR_HEAD_GATE, INPUT_MIXER, "") \
+	/* (heads * value_dim, hidden): the same of each value of the output */ \
+	X(LINEAR_VALUE_GATE, INPUT_MIXER, "") \
 	X(LINEAR_O, INPUT_O, "self_attn.o_proj") \
 	X(LINEAR_GATE, INPUT_MLP, "mlp.gate_proj") \
 	X(LINEAR_UP, INPUT_MLP, "mlp.up_proj") \

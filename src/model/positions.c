@@ -83,17 +83,21 @@ int model_configure_ropes(struct model *model, const json_t *facts, struct err *
 static int read_pattern(const struct model *model, const json_t *facts, size_t *pattern,
 			struct err *err)
 {
-	const json_t *value = json_object_get(facts, "sliding_window_pattern");
+	const char *key = json_object_get(facts, "global_attn_every_n_layers")
+				  ? "global_attn_every_n_layers"
+				  : "sliding_window_pattern";
+	const json_t *value = json_object_get(facts, key);
 
 	*pattern = model->arch->window_pattern;
 	if (!value || json_is_null(value) || json_object_get(facts, "layer_types"))
 		return 0;
-	*pattern = fact_count(facts, "sliding_window_pattern", 0);
+	*pattern = fact_count(facts, key, 0);
 	if (*pattern)
 		return 0;
 	return err_set(err, ERR_INPUT,
-		       "config.json: 'sliding_window_pattern' is not a number above 0, which is "
-		       "needed without 'layer_types'");
+		       "config.json: '%s' is not a number above 0, which is needed without "
+		       "'layer_types'",
+		       key);
 }
 
 /* Whether attention knows positions in a layer with this window; stated: that of config.json. */

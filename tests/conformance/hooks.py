@@ -112,7 +112,7 @@ def watch(model: torch.nn.Module, see: See) -> None:
     for name, module in model.named_modules():
         if type(module).__name__ == "JambaMambaMixer":
             module.x_proj.register_forward_hook(lambda m, x, y, name=name, mixer=module: see_steps(told, name, mixer, y))
-        if type(module).__name__ == "Gemma4TextRouter":
+        if type(module).__name__ in ("Gemma4TextRouter", "AfmoeTokenChoiceRouter"):
             continue                                    # whose matrix is a module of its own
         if type(module).__name__ == "Llama4Router":
             module.register_forward_hook(lambda m, x, y, name=name: told(name, x[0], y[1]))

@@ -26,7 +26,7 @@ FOREIGN = {"attention_multiplier": 0.5, "attn_logit_softcapping": 3.0, "clip_qkv
            "use_grouped_topk": False, "no_such_key": 1, "no_such_text": "on", "no_such_list": [1], "no_such_flag": True}
 # Values that are hostile, or that no forward pass can have.
 HOSTILE = {"num_attention_heads": [0, -4, 3, 1e300, "4"], "num_key_value_heads": [3], "head_dim": [-8, 1.5, "32"],
-           "sliding_window": [0, -1, 2.5], "sliding_window_pattern": [0], "rms_norm_eps": [0, -1, "1e-6"],
+           "global_attn_every_n_layers": [-1, 2.5, "4"], "mup_enabled": [1], "sliding_window": [0, -1, 2.5], "sliding_window_pattern": [0], "rms_norm_eps": [0, -1, "1e-6"],
            "layer_norm_eps": [0, -1, "1e-6"], "logit_scale": ["1", None],
            "query_pre_attn_scalar": [0, -3], "num_experts_per_tok": [0, 1000, -1], "n_group": [3, 1000], "topk_group": [0, 9],
            "moe_topk": [0, 1000, [2, 3, 3], ["3"] * 3], "moe_k": [0, 1000, -1],
@@ -51,7 +51,7 @@ HOSTILE = {"num_attention_heads": [0, -4, 3, 1e300, "4"], "num_key_value_heads":
 OTHER = {"rms_norm_eps": [0.01], "layer_norm_eps": [0.01], "logit_scale": [0.7], "rope_theta": [300.0], "sliding_window": [7, None], "use_sliding_window": [False], "max_window_layers": [2],
          "top_k_experts": [1], "enable_moe_block": [True, False], "attention_k_eq_v": [True, False], "per_layer_config": [None, {}],
          "use_bidirectional_attention": ["vision", "all"], "hidden_size_per_layer_input": [0, 8], "num_kv_shared_layers": [0, 1, 2], "use_double_wide_mlp": [True, False],
-         "norm_topk_prob": [True, False], "routed_scaling_factor": [0.7], "router_scaling_factor": [0.7], "num_experts_per_tok": [1], "moe_topk": [1], "moe_k": [1], "topk_group": [1], "n_group": [2],
+         "norm_topk_prob": [True, False], "routed_scaling_factor": [0.7], "router_scaling_factor": [0.7], "route_scale": [0.7], "mup_enabled": [False], "num_experts_per_tok": [1], "moe_topk": [1], "moe_k": [1], "topk_group": [1], "n_group": [2],
          "attention_chunk_size": [100], "floor_scale": [3], "attn_scale": [0.2], "attn_temperature_tuning": [False, True],
          "no_rope_layer_interval": [2], "topk_method": ["greedy", "group_limited_greedy", "noaux_tc"],
          "attn_logit_softcapping": [None, 2.0], "final_logit_softcapping": [None, 3.0], "query_pre_attn_scalar": [9],
@@ -66,7 +66,7 @@ OTHER = {"rms_norm_eps": [0.01], "layer_norm_eps": [0.01], "logit_scale": [0.7],
 REMOVED = ("attention_k_eq_v", "enable_moe_block", "per_layer_config", "top_k_experts", "hidden_size_per_layer_input", "num_kv_shared_layers", "use_double_wide_mlp",
            "global_head_dim", "num_global_key_value_heads", "attention_bias", "attn_logit_softcapping", "final_logit_softcapping", "head_dim", "hidden_act", "hidden_activation",
            "layer_types", "max_window_layers", "mlp_bias", "n_group", "norm_topk_prob", "num_experts_per_tok", "moe_topk", "moe_k", "query_pre_attn_scalar",
-           "layer_norm_eps", "logit_scale", "rms_norm_eps", "rope_interleave", "rope_parameters", "routed_scaling_factor", "router_scaling_factor", "sliding_window", "swiglu_alpha",
+           "layer_norm_eps", "logit_scale", "rms_norm_eps", "rope_interleave", "rope_parameters", "routed_scaling_factor", "route_scale", "router_scaling_factor", "mup_enabled", "global_attn_every_n_layers", "sliding_window", "swiglu_alpha",
            "embedding_multiplier", "attention_multiplier", "logits_scaling", "residual_multiplier", "mamba_conv_bias", "mamba_proj_bias",
            "use_bias", "use_conv_bias", "mamba_expand", "mamba_d_head", "linear_conv_kernel_dim", "rotary_dim", "no_rope_layers", "index_topk",
            "position_embedding_type", "swiglu_limit", "topk_group", "topk_method", "use_qk_norm", "use_sliding_window", "partial_rotary_factor",
@@ -260,14 +260,15 @@ def hostile(case: Case) -> Iterator[str]:
 
 def patterns(case: Case) -> Iterator[str]:
     """A pattern of windows that is not a number above 0 counts for nothing beside layer_types, and without them it is refused."""
-    if "sliding_window_pattern" not in case.config:
-        return
-    for value in (0, "LG"):
-        config = case.config | {"sliding_window_pattern": value}
-        yield from (f"{value}: {problem}" for problem in case.equal(config, "no key"))
-        alone = {k: v for k, v in config.items() if k != "layer_types"}
-        if "sliding_window_pattern" not in (found := case.ours(alone)):
-            yield f"{value} without layer_types: {found}"
+    for key, values in (("sliding_window_pattern", (0, "LG")), ("global_attn_every_n_layers", (0,))):
+        for value in values if key in case.config else ():
+            config = case.config | {key: value}
+            yield from (f"{value}: {problem}" for problem in case.equal(config, "no key"))
+            alone = {k: v for k, v in config.items() if k != "layer_types"}
+            if key not in (found := case.ours(alone)):
+                yield f"{value} without layer_types: {found}"
+        if case.config.get(key):
+            yield from case.equal({k: v for k, v in case.config.items() if k != "layer_types"}, "no key")
 
 
 def main() -> None:

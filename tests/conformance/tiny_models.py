@@ -227,6 +227,9 @@ MODELS: dict[str, tuple] = {
     "hy_v3": (t.HYV3Config, t.HYV3ForCausalLM,
               EXPERTS | {"head_dim": 24, "num_experts": 6, "num_shared_experts": 2, "attention_bias": True, "mlp_bias": True, "rms_norm_eps": 1e-3}),
     "arcee": (t.ArceeConfig, t.ArceeForCausalLM, {"attention_bias": True, "mlp_bias": True, "rope_parameters": YARN}),
+    "afmoe": (t.AfmoeConfig, t.AfmoeForCausalLM,
+              EXPERTS | {"num_hidden_layers": 5, "head_dim": 24, "num_experts": 6, "num_shared_experts": 2, "num_dense_layers": 2, "route_scale": 1.7, "sliding_window": 20,
+                         "global_attn_every_n_layers": 2, "mup_enabled": True, "attention_bias": True, "initializer_range": 0.1}),
     "ministral3": (t.Ministral3Config, t.Ministral3ForCausalLM,
                    {"head_dim": 24, "sliding_window": 90, "rope_parameters": GROWN_QUERIES}),
     "mistral4": (t.Mistral4Config, t.Mistral4ForCausalLM,
@@ -364,6 +367,8 @@ def save(name: str, folder: pathlib.Path) -> torch.nn.Module:
                 parameter.copy_(torch.randn_like(parameter) * 0.2)
             if key.endswith("feed_forward.gate.weight"):    # scores so small that what is added to their sum tells
                 parameter.mul_(12)
+            if key.endswith("router.gate.weight"):          # Trinity's begin as zeros
+                parameter.copy_(torch.randn_like(parameter) * 0.2)
             if key.endswith((".D", "A_log")):
                 parameter.add_(torch.randn_like(parameter) * 0.5)
             if key.endswith("forget_gate.A_log"):           # states that outlast a chunk
