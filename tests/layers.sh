@@ -29,13 +29,13 @@ allowed() {
 	expect) echo "$low ckpt format names model" ;;
 	dataset) echo "$low ckpt tokenizer" ;;
 	sweep) echo "$low $checkpoints" ;;
-	compensate | calibrate | diff | eval | inspect | verify) echo "$low $checkpoints sweep" ;;
+	compensate | calibrate | delta | diff | eval | inspect | verify) echo "$low $checkpoints sweep" ;;
 	report) echo "$low $checkpoints sweep eval" ;;
 	plan) echo "$low $checkpoints sweep compensate" ;;
 	execute) echo "$low $checkpoints sweep compensate plan" ;;
 	# what is measured is what the plan of quantize says
 	sensitivity) echo "$low $checkpoints sweep plan" ;;
-	cli) echo "$low $checkpoints sweep compensate plan execute calibrate diff eval sensitivity inspect report verify remote" ;;
+	cli) echo "$low $checkpoints sweep compensate plan execute calibrate delta diff eval sensitivity inspect report verify remote" ;;
 	# a door beside the program: nothing includes it
 	lib) echo "$(allowed cli) cli" ;;
 	kernels) echo "$low backend" ;;

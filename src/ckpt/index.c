@@ -16,8 +16,7 @@
 #define NAME_LIMIT 255 /* bytes, as in file systems */
 #define SEARCHED   32  /* tensors for which all of an index is searched */
 
-/* Returns why name cannot be a shard's; NULL if it can. */
-static const char *shard_name_problem(const char *name, bool is_torch)
+const char *shard_name_problem(const char *name, bool is_torch)
 {
 	if (!*name)
 		return "is empty";

@@ -5,6 +5,7 @@
 #ifndef FP8CONV_CKPT_INDEX_H
 #define FP8CONV_CKPT_INDEX_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/mem.h"
@@ -29,6 +30,9 @@ struct weight_index {
 int index_read(struct weight_index *index, struct json_text text, const char *path,
 	       struct err *err);
 void index_release(struct weight_index *index);
+
+/* Returns why name cannot be a shard's, of safetensors or of torch; NULL if it can. */
+const char *shard_name_problem(const char *name, bool is_torch);
 
 /* Returns how many entries, from entries[first] on, name the same shard. */
 size_t index_run(const struct weight_index *index, size_t first);

@@ -140,6 +140,12 @@ def main():
     check("diff", keys["Result"], [differing, files])
     check("diff", keys[progress], [told])
 
+    keys = page_keys("delta")
+    delta = str(folder / "D.safetensors")
+    made, told = fp8conv("delta", dense, str(folder / "copy"), "-o", delta, "--json", "--progress=json")
+    check("delta", keys["Result"], [made, fp8conv("apply", dense, delta, "-o", str(folder / "applied"), "--json")[0]])
+    check("delta", keys[progress], [told])
+
     keys = page_keys("inspect")
     stats, told = fp8conv("inspect", str(folder / "repacked"), "--stats", "--json", "--progress=json")
     packed, _ = fp8conv("inspect", packed, "--json")

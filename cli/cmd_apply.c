@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fp8conv apply: the new checkpoint from the old one and what `delta` wrote.
+ */
+#include <unistd.h>
+
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/options/run.h"
+#include "cli/options/values.h"
+#include "cli/print/delta.h"
+#include "cli/print/message.h"
+#include "cli/program.h"
+#include "cli/progress/progress.h"
+#include "cli/remote.h"
+#include "cli/signals.h"
+
+struct settings {
+	struct texts paths;
+	const char *output;
+	bool in_place;
+	struct run_settings run;
+};
+
+#define PLACE(member) offsetof(struct settings, member)
+
+static const struct option_row argument = {
+	.name = "OLD", .arg = "OLD", .read = option_append, .offset = PLACE(paths)
+};
+
+static const struct option_row options[] = {
+	{ SECTION_OUTPUT, "output", 'o', "NEW", "Output directory", option_new_file,
+	  PLACE(output) },
+	{ SECTION_OUTPUT, "in-place", 0, NULL, "Change OLD itself", option_flag, PLACE(in_place) },
+	{ SECTION_RUNNING, "threads", 'j', "N", "Number of threads (default one per CPU)",
+	  option_count, PLACE(run.n_threads) },
+	{ SECTION_REPORTING, "verbose", 'v', NULL,
+	  "Print the summary even when stderr is not a terminal", option_flag, PLACE(run.verbose) },
+	{ 0 },
+};
+
+static int apply(const struct settings *settings, const struct delta_params *params,
+		 struct err *err)
+{
+	const struct run_settings *run = &settings->run;
+	const char *output = params->output ? params->output : params->base;
+	struct progress progress = { .stop = signals_watch() };
+	struct watched watched = watch_bytes(&progress);
+	struct delta_counts counts;
+	struct ticker ticker;
+	int rc;
+
+	ticker_start(&ticker, run_progress_mode(run), &watched);
+	rc = delta_apply(params, &counts, &progress, err);
+	ticker_stop(&ticker);
+	if (rc)
+		return -1;
+	if (run->json)
+		delta_print_json(&counts, output);
+	if (counts.already && !run->quiet)
+		message_note("already applied");
+	else if (!run->quiet && (run->verbose || program_on_terminal(STDERR_FILENO)))
+		delta_print_summary(&counts, output);
+	return 0;
+}
+
+static int run(void *place, struct err *err)
+{
+	const struct settings *settings = place;
+	struct model_io model = { 0 };
+	struct delta_params params = { .output = settings->output,
+				       .n_threads = run_threads(&settings->run) };
+	int rc = -1;
+
+	if (settings->paths.n != 2)
+		return err_set(
+			err, ERR_USAGE,
+			"2 arguments are expected, but %zu given: give OLD and D.safetensors",
+			settings->paths.n);
+	if (!settings->output == !settings->in_place)
+		return err_set(err, ERR_USAGE,
+			       "give one of the options '--output' (-o NEW) and '--in-place'");
+	params.base = settings->paths.list[0];
+	params.delta = settings->paths.list[1];
+	if (!model_io_open(&model, &params.base, NULL, &settings->run, err)) {
+		params.io = model.io;
+		rc = apply(settings, &params, err);
+	}
+	model_io_close(&model);
+	return rc;
+}
+
+const struct command command_apply = {
+	.name = "apply",
+	.args = "OLD D.safetensors -o NEW",
+	.summary = "Make the next checkpoint from the old one and what 'delta' wrote",
+	.examples = { "fp8conv apply OLD D.safetensors -o NEW",
+		      "fp8conv apply OLD D.safetensors --in-place" },
+	.group = GROUP_CONVERT,
+	.options = options,
+	.shared = { { report_options, PLACE(run) } },
+	.argument = &argument,
+	.settings_size = sizeof(struct settings),
+	.many = true,
+	.run = run,
+};

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a delta has besides changes: the headers of the result's weight files, its other files where
+ * they changed, and what describes both.
+ *
+ * Order: delta_files_write(); delta_about_write(); delta_files_release(), also after a failure.
+ */
+#ifndef FP8CONV_DELTA_FILES_H
+#define FP8CONV_DELTA_FILES_H
+
+#include <jansson.h>
+
+#include "base/progress.h"
+#include "ckpt/checkpoint.h"
+#include "ckpt/listing.h"
+
+/* Set io, append and context, and zero the rest. */
+struct delta_files {
+	const struct io *io;
+	int (*append)(void *context, const void *data, size_t n, struct err *err);
+	void *context;
+	json_t *about;
+	size_t n_carried; /* other files that are in the delta */
+};
+
+/* Appends a frame for each header, and for each other file of the result (sides[1]) that the base
+ * has not, or has with other bytes. */
+int delta_files_write(struct delta_files *files, const struct checkpoint sides[2],
+		      struct progress *progress, struct err *err);
+
+/* Appends the frame that describes them. */
+int delta_about_write(struct delta_files *files, struct err *err);
+void delta_files_release(struct delta_files *files);
+
+/* Lists the files of the open directory dirfd that are not weights of the checkpoint. */
+int delta_files_list(const struct checkpoint *checkpoint, int dirfd, struct listing *files,
+		     struct err *err);
+
+/* Opens the checkpoint's directory.  Returns the descriptor, or -1. */
+int delta_directory(const struct checkpoint *checkpoint, struct err *err);
+
+#endif
