@@ -64,6 +64,12 @@ released hy_v3 first_k_dense_replace 1 qk_norm true route_norm true moe_router_u
 	expert_hidden_dim 48 enable_lm_head_fp32 true enable_attention_fp32_softmax false
 refused moe_router_use_sigmoid false
 refused route_norm false
+released afmoe route_norm true score_func '"sigmoid"' n_group 1 topk_group 1 num_expert_groups 1 num_limited_groups 1 load_balance_coeff 0.005
+refused score_func '"softmax"'
+refused num_limited_groups 2
+released exaone_moe scoring_func '"sigmoid"' topk_method '"noaux_tc"' is_moe_layer '[false, true, true, true, true]'
+released solar_open partial_rotary_factor 1.0
+refused partial_rotary_factor 0.5
 released cohere2 _sliding_window_pattern 4
 released ernie4_5 use_rmsnorm true
 released mistral4 scoring_func '"softmax"'
