@@ -161,7 +161,7 @@ demo: deps
 		$(if $(filter command,$(firstword $(origin CUDA))),,$(if $(SM_HERE),SM="$(SM_HERE)" PTX=,CUDA=0))
 
 check: deps
-	@$(MAKE) --no-print-directory all $(UNIT) $(SIMT) $(BUILD)/simt/fp8conv $(FUZZ) \
+	@$(MAKE) --no-print-directory all $(UNIT) $(SIMT) $(FUZZ) \
 		$(BUILD)/tests/fault/inject $(if $(WITH_CUDA),$(BUILD)/bench/model)
 	@FP8CONV=$(abspath $(BUILD)/fp8conv) BUILD=$(BUILD) SANITIZE=$(SANITIZE) sh tests/run.sh
 

@@ -171,7 +171,7 @@ use() {
 	mkdir "$out"
 	cp README.md "$out/text.txt"
 	if [ "${ONEDNN-}" = 0 ]; then
-		echo "SKIPPED: calibrate and eval: the wheel was built without oneDNN"
+		echo "SKIPPED: calibrate and eval: without oneDNN, or with another one"
 	else
 		amax=$out/amax
 		"$program" calibrate $model --data "$out/text.txt" --passes 8 -o "$amax" --quiet

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# distro.sh RELEASE [quick|packages|wheel|wheel-check]: the program on a fresh Debian, as a new user has it.  As root.
+# distro.sh RELEASE [quick|packages|wheel|wheel-check|arm64]: the program on a fresh Debian, as a new user has it.  As root.
 #
 # A chroot is made by debootstrap from the mirror that this machine's apt uses; in it a user with sudo
 # gets an archive of the sources at HEAD, without git, and types `make demo && make check`.  quick: the
@@ -9,7 +9,8 @@
 # `make deb` made here, for this release, is installed and pleases lintian, and the program, the example
 # and the module of Python run.  wheel: packaging/wheel.sh makes the wheel there (`make wheel`).  wheel-check: with Python
 # and pip alone, that wheel gives the bytes of the program that `make` made here, also of a model on a server, and its list
-# of parts is one of SPDX.
+# of parts is one of SPDX.  arm64: a cross compiler builds it for arm64, and qemu runs it
+# (tests/arm64.sh).
 #
 # RELEASE: bookworm or trixie; of a wheel bullseye too.
 #
@@ -28,8 +29,9 @@ release=${1-}
 what=${2-all}
 case $release:$what in
 bookworm:all | bookworm:quick | bookworm:packages | trixie:all | trixie:quick | trixie:packages) ;;
+bookworm:arm64 | trixie:arm64) ;;
 bullseye:wheel* | bookworm:wheel* | trixie:wheel*) ;;
-*) fail "usage: tests/distro.sh bullseye|bookworm|trixie [quick|packages|wheel|wheel-check]" ;;
+*) fail "usage: tests/distro.sh bullseye|bookworm|trixie [quick|packages|wheel|wheel-check|arm64]" ;;
 esac
 build=${BUILD:-build}
 [ "$(id -u)" = 0 ] || fail "a chroot needs root: run 'sudo sh tests/distro.sh $*'"
@@ -50,14 +52,60 @@ trap stop EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
-# contained COMMAND...: its mounts and processes end with it, and it with this script.
+# contained COMMAND...: its mounts and processes end with it, and it with this script.  With qemu it has the users of this
+# machine in a namespace of their own, because a list of interpreters (binfmt_misc) belongs to such
+# a namespace (Linux 6.7): the one of this machine stays as it is.
+qemu=
 contained() {
-	unshare --mount --pid --fork --kill-child "$@" </dev/null &
+	go=
+	if [ "$qemu" ]; then
+		go=$work/go
+		[ -p "$go" ] || mkfifo "$go"
+	fi
+	unshare ${go:+--user} sh -c '[ -z "$0" ] || read -r go <"$0"; exec unshare --mount --pid --fork --kill-child "$@"' \
+		"$go" "$@" </dev/null &
 	child=$!
+	if [ "$go" ]; then
+		exec 3>"$go" # waits for the namespace
+		echo 0 0 65536 >"/proc/$child/uid_map"
+		echo 0 0 65536 >"/proc/$child/gid_map"
+		echo go >&3
+		exec 3>&-
+	fi
 	status=0
 	wait "$child" || status=$?
 	child=
 	return "$status"
+}
+
+# inside ROOT COMMAND...: contained, in a chroot.  /dev: pseudo-terminals, /dev/full and shared memory of the tests;
+# /proc: theirs and the program's.  $mounts: folders of this machine.
+mounts=
+inside() {
+	# shellcheck disable=SC2016
+	contained sh -ec '
+		mount --rbind /dev "$4/dev"
+		mount -t proc proc "$4/proc"
+		[ -e "$4/debootstrap" ] || mount --bind "$1" "$4/var/cache/apt/archives"
+		if [ "$2" ]; then
+			mount -t binfmt_misc none "$4/proc/sys/fs/binfmt_misc"
+			printf %s "$2" >"$4/proc/sys/fs/binfmt_misc/register"
+		fi
+		for folder in $3; do
+			mkdir -p "$4$folder"
+			mount --bind "$folder" "$4$folder"
+		done
+		shift 3
+		exec chroot "$@"' sh "$cache/$release-packages" "$qemu" "$mounts" "$@"
+}
+
+# emulate: from now on programs of arm64 run, by the head of an ELF file and a mask of it.
+emulate() {
+	unshare --user --map-root-user --mount mount -t binfmt_misc none /proc/sys/fs/binfmt_misc ||
+		fail "no binfmt_misc in a namespace of users: boot Linux 6.7 or newer"
+	qemu=':arm64:M::\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00'
+	qemu=$qemu':\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff'
+	qemu=$qemu:/usr/bin/qemu-aarch64-static:P
 }
 
 # The mirror of Debian itself, not of its security updates, in sources of either format.
@@ -67,22 +115,40 @@ mirror=$(apt-get indextargets --format "\$(SITE) \$(RELEASE) \$(COMPONENT)" "Cre
 eval "$(apt-config shell http_proxy Acquire::http::Proxy)"
 [ -z "${http_proxy-}" ] || export http_proxy
 
+# quiet COMMAND...: shows what it printed if it fails.
+quiet() {
+	"$@" >"$work/log" 2>&1 || {
+		tail -n 20 "$work/log" >&2
+		fail "$* failed"
+	}
+}
+
+# guest DIRECTORY: the first half of a Debian for arm64 is made into one, by qemu.
+guest() {
+	(cd "$work" && quiet apt-get -q download qemu-user qemu-user-static)
+	for deb in "$work"/qemu-user*.deb; do dpkg -x "$deb" "$work/qemu"; done
+	cp -L "$work/qemu/usr/bin/qemu-aarch64-static" "$1/usr/bin/"
+	emulate
+	quiet inside "$1" env container=lxc /debootstrap/debootstrap --second-stage # one that makes no devices
+}
+
 # The base: make, which README.md asks for, and a user who may use sudo.
-base=$cache/$release.tar
+arm64=
+[ "$what:${ARCH-}" != wheel-check:aarch64 ] || arm64=arm64
+base=$cache/$release${arm64:+-arm64}.tar
 if ! [ -e "$base" ]; then
 	echo "distro.sh: making $base"
-	contained debootstrap --variant=minbase --include=ca-certificates,make,sudo \
-		"$release" "$work/base" "$mirror" >"$work/log" 2>&1 || {
-		tail -n 20 "$work/log" >&2
-		fail "debootstrap failed"
-	}
-	chroot "$work/base" useradd --create-home --shell /bin/sh user
+	quiet contained debootstrap ${arm64:+--arch=arm64 --foreign} --variant=minbase --include=ca-certificates,make,sudo \
+		"$release" "$work/base" "$mirror"
+	[ -z "$arm64" ] || guest "$work/base"
+	quiet inside "$work/base" useradd --create-home --shell /bin/sh user
 	echo 'user ALL=(ALL) NOPASSWD: ALL' >"$work/base/etc/sudoers.d/user"
 	tar -C "$work/base" --one-file-system -cf "$work/base.tar" .
 	mv "$work/base.tar" "$base.$$"
 	mv "$base.$$" "$base"
 	rm -rf "$work/base"
 fi
+[ -z "$arm64$(echo "$what:${ARCH-}" | grep -E '^(arm64:|wheel:aarch64)')" ] || emulate
 
 root=$work/root
 mkdir "$root"
@@ -96,7 +162,7 @@ apt-config dump Acquire |
 for file in /usr/local/share/ca-certificates/*.crt; do
 	[ ! -e "$file" ] || cp "$file" "$root/usr/local/share/ca-certificates/"
 done
-chroot "$root" update-ca-certificates >/dev/null 2>&1
+quiet inside "$root" update-ca-certificates
 
 tree=$root/home/user/fp8conv
 mkdir "$tree"
@@ -157,7 +223,6 @@ cmp build/remote/model.safetensors build/wheel/blockwise/model.safetensors
 sh packaging/release.sh "$(fp8conv --version | cut -d " " -f 2)" build/release build/*.whl
 for list in build/release/*.spdx.json ../venv/lib/python3*/site-packages/fp8conv-*/sboms/*; do pyspdxtools --infile "$list"; done'
 
-mounts=
 case $what in
 all) commands=$all ;;
 quick) commands=$quick ;;
@@ -167,7 +232,7 @@ packages)
 	;;
 wheel)
 	cp /usr/share/keyrings/debian-archive-keyring.gpg "$root/etc/apt/trusted.gpg.d/" # of later releases too
-	commands="export VERSION=${VERSION:?} EPOCH=$(sh packaging/date.sh) MIRROR='$mirror' ONEDNN='${ONEDNN-}'
+	commands="export ARCH='${ARCH-}' VERSION=${VERSION:?} EPOCH=$(sh packaging/date.sh) MIRROR='$mirror' ONEDNN='${ONEDNN-}'
 		export KEPT=/var/cache/apt/archives CUDA_HOME='${CUDA_HOME-}'
 		sh packaging/wheel.sh build"
 	mounts=${CUDA_HOME-}
@@ -180,26 +245,20 @@ $wheel_check"
 	openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1 \
 		-keyout "$tree/build/key" -out "$tree/build/certificate" 2>/dev/null
 	;;
+arm64)
+	export ONEDNN=0 # products of matrices have other last digits there
+	commands='sh tests/arm64.sh build/source'
+	mkdir "$tree/build"
+	;;
 esac
-chroot "$root" chown -R user: /home/user/fp8conv
-if [ "$what" = wheel-check ]; then # after chown: manifests record the state of files
+chown -R "$(stat -c %u:%g "$root/home/user")" "$tree"
+if [ "$what" = wheel-check ] || [ "$what" = arm64 ]; then # after chown: manifests record the state of files
 	program=$(realpath "$build/fp8conv")
 	(cd "$tree" && sh packaging/wheel.sh use "$program" build/source)
 fi
 
 echo "distro.sh: $release ($what), $(git rev-parse --short HEAD)"
-# /dev: pseudo-terminals, /dev/full and shared memory of the tests; /proc: theirs and the program's.
-# shellcheck disable=SC2016
-contained sh -ec '
-	mount --rbind /dev "$1/dev"
-	mount -t proc proc "$1/proc"
-	mount --bind "$2" "$1/var/cache/apt/archives"
-	for folder in $4; do
-		mkdir -p "$1$folder"
-		mount --bind "$folder" "$1$folder"
-	done
-	chroot "$1" su -l user -c "export MAKEFLAGS=-j$(nproc); set -e; cd fp8conv; $3"
-' sh "$root" "$cache/$release-packages" "$commands" "$mounts" || {
+inside "$root" su -l user -c "export MAKEFLAGS=-j$(nproc); set -e; cd fp8conv; $commands" || {
 	echo "distro.sh: $release ($what) failed with status $status" >&2
 	exit "$status"
 }

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Runs the tests of `make check` and ends with one line.  FP8CONV: the program; BUILD: where the unit tests were built;
-# SANITIZE: what it was built with.  Skipped tests are counted in that line.
+# SANITIZE: what it was built with; SUITES: a pattern of lines of suites(), others are skipped.  Skipped tests are counted
+# in that line.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 SAMPLES=$PWD/sample_checkpoints
@@ -42,7 +43,7 @@ suites() {
 # chosen: the suites to run, the longest first.  Under a sanitizer those that say nothing more with it are left out: they
 # read sources and pages, or run the program for what it prints.
 longest='^(simt/test_counts|simt/test_counts_loading|cli/quantize|cli/calibrate|simt/test_gpu_calibrate) '
-kept=.
+kept=${SUITES:-.}
 [ -z "${SANITIZE-}" ] || kept='^(fault |cli/|unit/|simt/|fuzz/|library )'
 chosen() {
 	suites | grep -E "$kept" | grep -E "$longest"
@@ -79,6 +80,11 @@ for name in $(chosen | cut -d " " -f 1); do
 		skipped=$((skipped + found))
 		grep '^SKIPPED' "$log.log"
 	fi
+done
+
+for name in ${SUITES:+$(suites | grep -vE "$kept" | cut -d " " -f 1)}; do
+	skipped=$((skipped + 1))
+	echo "SKIPPED $name: SUITES does not match it"
 done
 
 echo "the longest suites:"

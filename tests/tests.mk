@@ -42,7 +42,7 @@ PARITY    := test_kernels test_kernels_values test_cast_transpose test_golden \
 	     test_executor_channels test_executor_observed test_executor_experts \
 	     test_executor_segments test_executor_fp8 test_library_device
 # test_counts takes the place of ThreadSanitizer's library, and takes minutes with another one.
-SIMT      := $(patsubst %,$(BUILD)/simt/%,$(filter-out $(if $(SANITIZE),test_counts),\
+SIMT      := $(patsubst %,$(BUILD)/simt/%,fp8conv $(filter-out $(if $(SANITIZE),test_counts),\
 	     $(basename $(notdir $(wildcard tests/simt/test_*.c)))) $(PARITY))
 .PHONY: print-parity
 print-parity:
