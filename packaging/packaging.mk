@@ -51,18 +51,18 @@ deb: all
 	@BUILD=$(BUILD) VERSION=$(VERSION) CC="$(CC)" WITH_CUDA=$(WITH_CUDA) \
 		LIB_DIR=$(DEB_LIB_DIR) PYTHON_DIR=$(DEB_PYTHON_DIR) sh packaging/deb.sh
 
-## make wheel        a wheel of Python with all that it needs (as root, by debootstrap; ONEDNN=0: quickly, without oneDNN)
+## make wheel        a wheel of Python with all that it needs (as root, by debootstrap; ONEDNN=0: quickly, without oneDNN; ARCH=aarch64: for that)
 ## make wheel-check  it in chroots with Python alone: the bytes of the program that is built here
 WHEEL_CHECK ?= bullseye bookworm trixie
 .PHONY: wheel wheel-check
 wheel:
 	@mkdir -p $(BUILD); rm -f $(BUILD)/*.whl
-	@BUILD=$(BUILD) VERSION=$(VERSION) CUDA_HOME=$(if $(WITH_CUDA),$(CUDA_HOME)) ONEDNN=$(ONEDNN) \
+	@BUILD=$(BUILD) VERSION=$(VERSION) CUDA_HOME=$(if $(WITH_CUDA),$(CUDA_HOME)) ONEDNN=$(ONEDNN) ARCH=$(ARCH) \
 		sh tests/distro.sh bullseye wheel
 	@ls -l $(BUILD)/*.whl
 
 wheel-check: all
-	@set -e; for release in $(WHEEL_CHECK); do BUILD=$(BUILD) ONEDNN=$(ONEDNN) sh tests/distro.sh $$release wheel-check; done
+	@set -e; for release in $(WHEEL_CHECK); do BUILD=$(BUILD) ONEDNN=$(ONEDNN) ARCH=$(ARCH) sh tests/distro.sh $$release wheel-check; done
 
 ## make dist         the sources in one file, for make and for pip: the same bytes from a clone and from an archive
 .PHONY: dist

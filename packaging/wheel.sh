@@ -6,7 +6,7 @@
 #	wheel.sh use PROGRAM OUT	every recipe, a calibration, an evaluation: files and texts in OUT
 #	wheel.sh python OUT		the module gives the codes and scales that are in OUT
 #
-# build: VERSION and EPOCH, of the sources; MIRROR of Debian; CUDA_HOME: with GPU code.  ONEDNN=0:
+# build: ARCH: x86_64 or aarch64, by a cross compiler; VERSION and EPOCH, of the sources; MIRROR of Debian; CUDA_HOME: with GPU code.  ONEDNN=0:
 # without oneDNN, whose compilation takes most of the time.  Libraries are linked statically: those of Debian 12, or made of Debian's sources
 # where its own are shared ones, not for shared ones, or large.  KEPT: what was made before.
 set -eu
@@ -17,9 +17,14 @@ work=$HOME/wheel
 usr=$work/usr
 kept=${KEPT:-$work}
 jobs=-j$(nproc)
+machine=${ARCH:-x86_64}
+triplet=$machine-linux-gnu
 
-# The oldest glibc that will do.  2.29 gave functions that set errno otherwise new versions.
+# The oldest glibc that will do.  2.29 gave functions that set errno otherwise new versions; the first ones have that of the
+# first glibc for a machine.
 glibc=2.28
+first_glibc=2.2.5
+[ "$machine" = x86_64 ] || first_glibc=2.17
 old_versions="exp log log2 pow"
 
 # Of oneDNN only matrix products are built, without the sources of other operations.
@@ -44,19 +49,36 @@ exports() {
 	nm -D --defined-only "$1" | grep -q " T $2\$" || fail "$1 does not export $2"
 }
 
+# cross: makes the names of tools those of a compiler for $machine, whose programs run by qemu.
+cross() {
+	quiet sudo env DEBIAN_FRONTEND=noninteractive apt-get -qy --no-install-recommends install \
+		"gcc-$triplet" "g++-$triplet" qemu-user-static/bookworm # the first that keeps argv[0]
+	mkdir "$work/bin"
+	for tool in cc:gcc gcc:gcc c++:g++ g++:g++ ar:gcc-ar ranlib:gcc-ranlib nm:gcc-nm strip:strip objdump:objdump; do
+		ln -s "/usr/bin/$triplet-${tool#*:}" "$work/bin/${tool%:*}"
+	done
+	PATH=$work/bin:$PATH
+	export QEMU_LD_PREFIX="/usr/$triplet"
+}
+
 # get: the compiler of this release, headers and static libraries of Debian 12, sources.
 get() {
 	release=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
 	printf '%s\n' "deb $MIRROR bookworm main" "deb-src $MIRROR bookworm main" "deb-src $MIRROR trixie main" |
 		sudo tee -a /etc/apt/sources.list >/dev/null
 	echo "APT::Default-Release \"$release\";" | sudo tee /etc/apt/apt.conf.d/98release >/dev/null
+	debian=amd64
+	[ "$machine" = x86_64 ] || debian=arm64
+	sudo dpkg --add-architecture $debian
 	quiet sudo apt-get -q update
 	quiet sudo env DEBIAN_FRONTEND=noninteractive apt-get -qy --no-install-recommends install \
 		gcc g++ make cmake nasm dpkg-dev python3
+	[ "$machine" = x86_64 ] || cross
 	mkdir -p "$work/debs" "$work/src"
 	cd "$work/debs"
-	quiet apt-get -q download libssl-dev/bookworm libpcre2-dev/bookworm libunistring-dev/bookworm \
-		zlib1g-dev/bookworm libzstd-dev/bookworm libisal-dev/bookworm libcurl4-openssl-dev/bookworm
+	for library in libssl libpcre2 libunistring zlib1g libzstd libisal libcurl4-openssl; do
+		quiet apt-get -q download "$library-dev:$debian/bookworm"
+	done
 	for deb in *.deb; do dpkg -x "$deb" "$work"; done
 	cd "$work/src"
 	quiet apt-get -q source --only-source jansson/bookworm libisal/bookworm onednn/trixie curl/bookworm
@@ -73,7 +95,7 @@ libraries() {
 	cp include/jansson*.h "$usr/include/"
 	cp lib/libjansson.a "$usr/lib/"
 	cd "$work/src/libisal"
-	quiet make -f Makefile.unx "$jobs" lib units=crc
+	quiet make -f Makefile.unx "$jobs" lib units=crc host_cpu="$machine"
 	cp bin/isa-l.a "$usr/lib/libisal.a"
 	cd "$tree"
 }
@@ -82,7 +104,7 @@ libraries() {
 curl() {
 	cd "$work/src/curl"
 	quiet cmake -B "$work/curl" . -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_FLAGS_RELEASE="-O2 -DNDEBUG" -DCMAKE_PREFIX_PATH="$usr" \
-		-DCMAKE_C_FLAGS="-isystem $usr/include/x86_64-linux-gnu" -DCMAKE_POSITION_INDEPENDENT_CODE=ON -DBUILD_SHARED_LIBS=OFF \
+		-DCMAKE_C_FLAGS="-isystem $usr/include/$triplet" -DCMAKE_POSITION_INDEPENDENT_CODE=ON -DBUILD_SHARED_LIBS=OFF \
 		-DBUILD_CURL_EXE=OFF -DBUILD_TESTING=OFF -DHTTP_ONLY=ON -DCURL_HIDDEN_SYMBOLS=OFF -DCURL_USE_OPENSSL=ON \
 		-DOPENSSL_USE_STATIC_LIBS=TRUE -DCURL_USE_LIBPSL=OFF -DCURL_USE_LIBSSH2=OFF -DUSE_LIBIDN2=OFF -DCURL_ZLIB=OFF \
 		-DCURL_CA_BUNDLE=none -DCURL_CA_PATH=none
@@ -91,7 +113,7 @@ curl() {
 	gcc -shared -o "$work/libcurl-fp8conv.so.4" -Wl,-soname,libcurl-fp8conv.so.4 -Wl,--version-script="$work/curl.map" \
 		-Wl,--gc-sections,--build-id=none,-z,defs,-z,relro,-z,now,-z,noexecstack -static-libgcc \
 		-Wl,--whole-archive "$(find "$work/curl" -name libcurl.a)" -Wl,--no-whole-archive \
-		-L"$usr/lib/x86_64-linux-gnu" -l:libssl.a -l:libcrypto.a -ldl -lpthread -s
+		-L"$usr/lib/$triplet" -l:libssl.a -l:libcrypto.a -ldl -lpthread -s
 	exports "$work/libcurl-fp8conv.so.4" curl_easy_perform
 	cd "$tree"
 }
@@ -103,6 +125,7 @@ onednn() {
 	find src/cpu -name '*.cpp' | grep -E "$onednn_out" | grep -vE "$onednn_in" | xargs rm
 	quiet cmake -B "$work/onednn" . -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE="-O2 -DNDEBUG" \
 		-DCMAKE_CXX_FLAGS="-DDNNL_DLL -DDNNL_DLL_EXPORTS -ffunction-sections -fdata-sections -include $work/glibc.h" \
+		-DDNNL_TARGET_ARCH="$(echo "$machine" | sed 's/x86_64/x64/' | tr a-z A-Z)" \
 		-DCMAKE_POSITION_INDEPENDENT_CODE=ON -DDNNL_LIBRARY_TYPE=STATIC -DDNNL_CPU_RUNTIME=SEQ \
 		-DDNNL_EXPERIMENTAL_LOGGING=OFF -DONEDNN_BUILD_GRAPH=OFF -DONEDNN_BUILD_DOC=OFF -DDNNL_BUILD_TESTS=OFF \
 		-DDNNL_BUILD_EXAMPLES=OFF -DONEDNN_ENABLE_WORKLOAD=INFERENCE \
@@ -110,7 +133,7 @@ onednn() {
 	cp -r include/oneapi "$work/onednn/include/oneapi" "$usr/include/"
 	cd "$tree"
 	[ "${ONEDNN-}" != 0 ] || return 0
-	made=$kept/libdnnl-$(sed -n '/^onednn/,/^}/p' "$self" | cat - "$work"/src/onednn_*.dsc | sha256sum | cut -c 1-16).so.3
+	made=$kept/libdnnl-$machine-$(sed -n '/^onednn/,/^}/p' "$self" | cat - "$work"/src/onednn_*.dsc | sha256sum | cut -c 1-16).so.3
 	if ! [ -e "$made" ]; then
 		quiet make "$jobs" -C "$work/onednn"
 		echo '{ global: dnnl_*; local: *; };' >"$work/dnnl.map"
@@ -131,7 +154,7 @@ linked() {
 	for directory; do path=$path${path:+:}"\$\$ORIGIN/$directory"; done
 	cuda=${CUDA_HOME:+-L$CUDA_HOME/lib64 -lcudart_static -lrt -l:libstdc++.a}
 	make "$jobs" VERSION="$VERSION" CUDA="${CUDA_HOME:+1}" NVCC="${CUDA_HOME-}/bin/nvcc" CFLAGS=-O2 "build/$file" \
-		LDFLAGS="-L$usr/lib -L$usr/lib/x86_64-linux-gnu -static-libgcc -Wl,--enable-new-dtags,-rpath,'$path'" \
+		LDFLAGS="-L$usr/lib -L$usr/lib/$triplet -static-libgcc -Wl,--enable-new-dtags,-rpath,'$path'" \
 		LIBS="$cuda -Wl,-Bstatic -ljansson -lpcre2-8 -lunistring -lcrypto -lisal -lz -lzstd -Wl,-Bdynamic -lm -ldl"
 	strip --strip-unneeded --remove-section=.comment -o "$work/$file" "build/$file"
 }
@@ -140,13 +163,13 @@ build() {
 	mkdir -p "$usr/include" "$usr/lib"
 	get
 	for function in $old_versions; do
-		echo "__asm__(\".symver $function,$function@GLIBC_2.2.5\");"
+		echo "__asm__(\".symver $function,$function@GLIBC_$first_glibc\");"
 	done >"$work/glibc.h"
 	libraries
 	curl
 	onednn
 	export NVCC_APPEND_FLAGS=--compress-mode=size # a third of what nvcc makes of it else
-	export CPPFLAGS="-include $work/glibc.h -isystem $usr/include -isystem $usr/include/x86_64-linux-gnu"
+	export CPPFLAGS="-include $work/glibc.h -isystem $usr/include -isystem $usr/include/$triplet"
 	cublas=
 	for minor in 9 10 11 12 13 14 15 16; do # of Python: PyPI's cuBLASLt of CUDA 13 or 12 lies below it
 		for packages in site-packages dist-packages; do # the latter by Debian's pip as root
@@ -160,7 +183,7 @@ build() {
 	newest=$(find "$work/fp8conv" "$work"/lib*.so.* -exec objdump -T {} + |
 		grep -o 'GLIBC_2\.[0-9]*' | cut -d _ -f 2 | sort -V | tail -n 1)
 	[ "$(printf '%s\n' "$newest" $glibc | sort -V | tail -n 1)" = $glibc ] || fail "glibc $newest is needed, not $glibc"
-	python3 packaging/pack.py wheel "$work" "$VERSION" "manylinux_$(echo $glibc | tr . _)_x86_64" "$EPOCH" build
+	python3 packaging/pack.py wheel "$work" "$VERSION" "manylinux_$(echo $glibc | tr . _)_$machine" "$EPOCH" build
 }
 
 use() {

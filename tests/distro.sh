@@ -99,13 +99,13 @@ inside() {
 		exec chroot "$@"' sh "$cache/$release-packages" "$qemu" "$mounts" "$@"
 }
 
-# emulate: from now on programs of arm64 run, by the head of an ELF file and a mask of it.
+# emulate: from now on programs of arm64 run, sudo too (C), by the head of an ELF file and a mask of it.
 emulate() {
 	unshare --user --map-root-user --mount mount -t binfmt_misc none /proc/sys/fs/binfmt_misc ||
 		fail "no binfmt_misc in a namespace of users: boot Linux 6.7 or newer"
 	qemu=':arm64:M::\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00'
 	qemu=$qemu':\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff'
-	qemu=$qemu:/usr/bin/qemu-aarch64-static:P
+	qemu=$qemu:/usr/bin/qemu-aarch64-static:PC
 }
 
 # The mirror of Debian itself, not of its security updates, in sources of either format.
