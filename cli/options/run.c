@@ -31,7 +31,7 @@ static int read_progress_fd(const struct option_row *option, const char *value, 
 /* clang-format off */
 const struct option_row report_options[] = {
 	{ SECTION_RUNNING, "from-torch", 0, NULL,
-	  "Read the pickles of torch.save() in a directory; nothing in them is called",
+	  "Read the pickles of torch in a directory; nothing in them is called",
 	  option_flag, PLACE(from_torch) },
 	{ SECTION_RUNNING, "retry-time", 0, "SECONDS",
 	  "How long a server that does not answer is tried again (default 300)", option_large,

@@ -162,6 +162,7 @@ void checkpoint_release(struct checkpoint *checkpoint)
 {
 	release_shards(checkpoint->shards, checkpoint->n_shards);
 	release_shards(checkpoint->parts, checkpoint->n_parts);
+	arena_release(&checkpoint->extra);
 	free(checkpoint->tensors);
 	free(checkpoint->by_name);
 	free(checkpoint->path);

@@ -55,6 +55,7 @@ struct checkpoint {
 	const struct shard *files; /* that hold the bytes: the shards, or the parts */
 	size_t n_parts;
 	struct shard *parts; /* files of gathered shards, without tensors */
+	struct arena extra;  /* of their views */
 	size_t n_tensors;
 	struct tensor_ref *tensors; /* of all shards, by shard, then by offset */
 	struct tensor_ref *by_name; /* the same, sorted by name bytewise */

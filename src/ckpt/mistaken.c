@@ -297,7 +297,7 @@ static int check_others(const struct io *io, const char *directory, struct err *
 		{ "*.pt", "a pickle of PyTorch", from_torch },
 		{ "*.pth", "a pickle of PyTorch", from_torch },
 		{ "*.bin", "a pickle of PyTorch", from_torch },
-		{ "*.distcp", "a part of a checkpoint of torch.distributed", TO_SAFETENSORS },
+		{ "*.distcp", "a part of a checkpoint of torch.distributed", from_torch },
 	};
 
 	return mistaken_trainer(io, directory, err)

@@ -12,17 +12,21 @@
 #include "ckpt/index.h"
 #include "ckpt/mistaken.h"
 #include "torch/archive.h"
+#include "torch/distcp.h"
 
+#define DISTCP_NAME ".metadata"
+#define DISTCP_END  ".distcp"
 #define INDEX_LIMIT (512u << 20) /* bytes */
 
 bool torch_files_is_name(const char *path)
 {
-	static const char *const ends[] = { ".bin", ".pt", ".pth", TORCH_INDEX_END };
+	static const char *const ends[] = { ".bin", ".pt", ".pth", TORCH_INDEX_END,
+					    "/" DISTCP_NAME };
 
 	for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
 		if (text_ends(path, ends[i]))
 			return true;
-	return false;
+	return !strcmp(path, DISTCP_NAME);
 }
 
 /* Returns the name of the output: "pytorch_model-00001-of-00002.bin" has the number of its set. */
@@ -128,8 +132,120 @@ static int open_index(struct checkpoint *checkpoint, const char *path, struct er
 	return rc;
 }
 
+/* --- torch.distributed.checkpoint --- */
+
+/* Opens a file and adds it as a part; *file is open then. */
+static int open_part(struct checkpoint *checkpoint, char *path, struct file *file, struct err *err)
+{
+	struct st_file part = { .path = path };
+
+	*file = (struct file){ checkpoint->io, -1, path };
+	if (io_open_regular(checkpoint->io, AT_FDCWD, path, &file->fd, &part.identity, err)) {
+		free(path);
+		return -1;
+	}
+	gathered_add_part(checkpoint, &part);
+	return 0;
+}
+
+/* Makes the record of a slice, whose archive lies in the last part. */
+static int add_slice(const struct checkpoint *checkpoint, const struct distcp_slice *slice,
+		     const struct file *file, struct archive *archive, struct slice_record *record,
+		     struct err *err)
+{
+	const struct shard *part = &checkpoint->parts[checkpoint->n_parts - 1];
+	const struct torch_tensor *tensor;
+
+	if (slice->begin > part->file.identity.size ||
+	    slice->length > part->file.identity.size - slice->begin)
+		return err_set(err, ERR_INPUT,
+			       "slice of tensor '%s' ends after the end of '%s': copy or download "
+			       "the file again",
+			       slice->name, file->name);
+	if (archive_read_tensor(archive,
+				&(struct archive_place){ file, slice->begin, slice->length },
+				slice->name, err))
+		return -1;
+	tensor = &archive->tensors[archive->n - 1];
+	if (tensor->dtype != slice->dtype || tensor->n_dims != slice->n_dims ||
+	    memcmp(tensor->shape, slice->sizes, (size_t)slice->n_dims * sizeof *slice->sizes) != 0)
+		return err_set(err, ERR_INPUT,
+			       "slice of tensor '%s' in '%s' has another type or shape than "
+			       ".metadata states",
+			       slice->name, file->name);
+	*record = (struct slice_record){
+		.name = slice->name,
+		.dtype = slice->dtype,
+		.n_dims = slice->n_dims,
+		.shape = slice->shape,
+		.piece = { checkpoint->n_parts - 1, tensor->at, slice->offsets, slice->sizes,
+			   tensor->strides },
+	};
+	return 0;
+}
+
+/* Opens the slices of one file, from `first` on.  Returns the index after the last one, or 0. */
+static size_t open_slices(struct checkpoint *checkpoint, const struct distcp *distcp, size_t first,
+			  struct archive *archive, struct slice_record *records, struct err *err)
+{
+	const char *name = distcp->slices[first].file;
+	size_t i = first;
+	struct file file;
+	int rc = 0;
+
+	if (open_part(checkpoint,
+		      xasprintf("%.*s%s",
+				(int)(text_after(checkpoint->path, '/') - checkpoint->path),
+				checkpoint->path, name),
+		      &file, err))
+		return 0;
+	for (; !rc && i < distcp->n && !strcmp(distcp->slices[i].file, name); i++)
+		rc = add_slice(checkpoint, &distcp->slices[i], &file, archive, &records[i], err);
+	checkpoint->io->close(checkpoint->io, file.fd);
+	return rc ? 0 : i;
+}
+
+static int open_distcp(struct checkpoint *checkpoint, const char *path, struct err *err)
+{
+	struct distcp distcp = { 0 };
+	struct archive archive = { 0 };
+	struct slice_record *records = NULL;
+	struct buf text = { 0 };
+	size_t first = 0;
+	int rc = io_read_file(checkpoint->io, AT_FDCWD, path, PICKLE_LIMIT, &text, err);
+
+	if (!rc)
+		rc = distcp_read(
+			&distcp,
+			&(struct pickle_text){ path, (unsigned char *)text.data, text.len }, err);
+	buf_release(&text);
+	records = xcalloc(distcp.n + 1, sizeof *records);
+	while (!rc && first < distcp.n) {
+		first = open_slices(checkpoint, &distcp, first, &archive, records, err);
+		rc = first ? 0 : -1;
+	}
+	checkpoint->extra = archive.texts;
+	archive.texts = (struct arena){ 0 };
+	if (!rc)
+		rc = gathered_add(checkpoint, MODEL_NAME, records, distcp.n, &distcp.texts, err);
+	free(records);
+	archive_release(&archive);
+	distcp_release(&distcp);
+	return rc;
+}
+
 int torch_files_open(struct checkpoint *checkpoint, const char *path, struct err *err)
 {
+	if (text_ends(path, DISTCP_NAME))
+		return open_distcp(checkpoint, path, err);
+	if (text_ends(path, DISTCP_END)) {
+		char *metadata =
+			xasprintf("%.*s" DISTCP_NAME, (int)(text_after(path, '/') - path), path);
+		int rc = open_distcp(checkpoint, metadata, err);
+
+		free(metadata);
+		return rc;
+	}
 	return text_ends(path, TORCH_INDEX_END) ? open_index(checkpoint, path, err)
 						: open_file(checkpoint, path, err);
 }
@@ -137,12 +253,14 @@ int torch_files_open(struct checkpoint *checkpoint, const char *path, struct err
 static bool is_wanted(const void *context, const char *name)
 {
 	(void)context;
-	return name[0] != '.' && torch_files_is_name(name) && !text_ends(name, TORCH_INDEX_END);
+	return name[0] != '.' && torch_files_is_name(name) && !text_ends(name, TORCH_INDEX_END) &&
+	       !text_ends(name, DISTCP_END);
 }
 
 char *torch_files_find(const struct io *io, const char *directory, struct err *err)
 {
-	static const char *const names[] = { "pytorch_model" TORCH_INDEX_END, "pytorch_model.bin" };
+	static const char *const names[] = { "pytorch_model" TORCH_INDEX_END, "pytorch_model.bin",
+					     DISTCP_NAME };
 	struct listing found = { 0 };
 	char *path = NULL;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checkpoints of torch.save(), one file or several with a *.bin.index.json, as shards.  They are
+ * Checkpoints of torch.save(), one file or several with a *.bin.index.json, and of
+ * torch.distributed.checkpoint (.metadata with .distcp files), as shards.  They are
  * pickles: read only where the user names one, and nothing in them is called (torch/pickle.h).
  */
 #ifndef FP8CONV_CKPT_TORCH_FILES_H

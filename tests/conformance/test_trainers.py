@@ -112,8 +112,9 @@ def main() -> None:
         report("torch wrote the files", [made.stderr.decode()[-500:]] if made.returncode else [])
         for source in sorted((tmp / "forms").iterdir()):
             shutil.copy(model / "config.json", source)
-            report(f"{source.name}: every recipe", converted(tmp, model, source))
-            report(f"{source.name}: in parts", in_parts(tmp, model, source))
+            args = ("--from-torch",) if source.name.startswith("distcp") else ()
+            report(f"{source.name}: every recipe", converted(tmp, model, source, *args))
+            report(f"{source.name}: in parts", in_parts(tmp, model, source, *args))
         (tmp / "torch").mkdir()
         for source in torch_saves(model, tmp / "torch"):
             report(f"torch.save, {source.name}: every recipe", converted(tmp, model, source, "--from-torch"))

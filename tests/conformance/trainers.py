@@ -45,6 +45,8 @@ def save(rank: int, weights: str, out: str) -> None:
         for form, mapping in (("slices", one_file), ("slices-2", two_files), ("slices-unmapped", None)):
             dcp.save(state, storage_writer=HuggingFaceStorageWriter(path=f"{out}/{form}-{name}", save_distributed=True,
                                                                     fqn_to_index_mapping=mapping))
+        dcp.save(state, checkpoint_id=f"{out}/distcp-{name}")
+        dcp.save({"model": state, "optim": {"exp_avg": state}, "lr": 1e-3, "step": torch.tensor(3.)}, checkpoint_id=f"{out}/distcp-model-{name}")
     dist.destroy_process_group()
 
 

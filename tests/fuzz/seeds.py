@@ -181,6 +181,13 @@ def main():
             put("header", bytes([size & 255, size >> 8 & 255]) + data[8:8 + n])
             put("inspect", b"", b"", data[8:8 + n])
             put("convert", b"\0\0", data[8:8 + n])
+    sys.path.insert(0, str(SAMPLES))
+    import broken_torch
+    for make in (broken_torch.tensors, broken_torch.dicts, broken_torch.globals_and_opcodes, broken_torch.machine, broken_torch.zips):
+        for _, data, _ in make():
+            put("torch", b"z" + data)
+    for data in (broken_torch.GOOD, broken_torch.archive()):
+        put("torch", (b"p" if data is broken_torch.GOOD else b"z") + data)
     for passes in 0, 1, 3:
         put("amax", *amax(passes))
     for file in samples("*.index.json"):
