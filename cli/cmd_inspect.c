@@ -10,6 +10,7 @@
 #include "backend/dispatch.h"
 #include "base/mem.h"
 #include "cli/command.h"
+#include "cli/print/delta.h"
 #include "cli/print/inspection.h"
 #include "cli/options/run.h"
 #include "cli/options/values.h"
@@ -224,6 +225,21 @@ static void print(const struct settings *settings, const struct facts_found *fou
 		inspect_print_text(&shown);
 }
 
+/* What changed, where the file is a delta. */
+static int inspect_delta(const struct settings *settings, const struct io *io, struct err *err)
+{
+	struct delta_file delta;
+
+	if (delta_open(&delta, io, settings->path, err))
+		return -1;
+	if (settings->run.json)
+		delta_print_contents_json(&delta);
+	else
+		delta_print_contents(&delta, settings->summary);
+	delta_release(&delta);
+	return 0;
+}
+
 static int run(void *place, struct err *err)
 {
 	struct settings *settings = place;
@@ -235,6 +251,11 @@ static int run(void *place, struct err *err)
 		return err_set(err, ERR_USAGE, "standard input is a terminal, not a checkpoint");
 	if (model_io_open(&model, &settings->path, NULL, &settings->run, err))
 		return -1;
+	if (delta_is_file(model.io, settings->path)) {
+		rc = inspect_delta(settings, model.io, err);
+		model_io_close(&model);
+		return rc;
+	}
 	rc = inspect(settings, model.io, &found, err);
 	if (rc == 0 && !settings->run.quiet) {
 		inspect_print_note(&found.inspection);

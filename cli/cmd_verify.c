@@ -10,6 +10,7 @@
 #include "cli/options/values.h"
 #include "cli/program.h"
 #include "cli/progress/progress.h"
+#include "cli/print/delta.h"
 #include "cli/print/verification.h"
 #include "cli/remote.h"
 #include "cli/signals.h"
@@ -21,7 +22,8 @@
 struct settings {
 	struct verify_params params;
 	struct run_settings run;
-	const char *key; /* file of the public key; NULL: no signature is checked */
+	const char *base; /* of a delta; NULL: none */
+	const char *key;  /* file of the public key; NULL: no signature is checked */
 };
 
 #define PLACE(member) offsetof(struct settings, member)
@@ -35,6 +37,8 @@ static const struct option_row options[] = {
 	{ SECTION_CHECKS, "source", 0, "MODEL",
 	  "Compare every code and scale with the source model", option_text,
 	  PLACE(params.source) },
+	{ SECTION_CHECKS, "base", 0, "OLD",
+	  "Check a delta against the checkpoint that it applies to", option_text, PLACE(base) },
 	{ SECTION_CHECKS, "target", 0, ENGINE_WORDS,
 	  "Also check the rules of this engine", option_target, PLACE(params.target) },
 	{ SECTION_CHECKS, "tp", 0, "N", "Check that it loads at tensor-parallel size N",
@@ -92,6 +96,31 @@ static int verify(const struct settings *settings, struct err *err)
 	return rc;
 }
 
+/* Does all that `apply` does, but write. */
+static int verify_delta(const struct settings *settings, const struct io *io, struct err *err)
+{
+	const struct delta_params params = { .io = io,
+					     .base = settings->base,
+					     .delta = settings->params.input,
+					     .n_threads = run_threads(&settings->run) };
+	struct progress progress = { .stop = signals_watch() };
+	struct watched watched = watch_bytes(&progress);
+	struct delta_counts counts;
+	struct ticker ticker;
+	int rc;
+
+	ticker_start(&ticker, run_progress_mode(&settings->run), &watched);
+	rc = delta_verify(&params, &counts, &progress, err);
+	ticker_stop(&ticker);
+	if (!rc && settings->run.json)
+		delta_print_json(&counts, params.delta);
+	else if (!rc && !settings->run.quiet && program_on_terminal(STDERR_FILENO))
+		fprintf(program.err,
+			"OK: %zu of %zu tensors change; base and result are as recorded\n",
+			counts.n_changed, counts.n_tensors);
+	return rc;
+}
+
 /* Options of numbers belong to a recipe, and a recipe needs the source to compare with. */
 static int check_settings(const struct verify_params *params, struct err *err)
 {
@@ -130,6 +159,16 @@ static int run(void *place, struct err *err)
 	if (model_io_open(&model, &settings->params.input, &settings->params.source, &settings->run,
 			  err))
 		return -1;
+	if (settings->base || delta_is_file(model.io, settings->params.input)) {
+		rc = settings->base
+			     ? verify_delta(settings, model.io, err)
+			     : err_set(err, ERR_USAGE,
+				       "'%s' is a delta: give the checkpoint that it applies "
+				       "to by option '--base'",
+				       settings->params.input);
+		model_io_close(&model);
+		return rc;
+	}
 	settings->params.io = model.io;
 	settings->params.max_memory = model_io_rest(&model, settings->run.max_memory);
 	settings->params.n_threads = run_threads(&settings->run);

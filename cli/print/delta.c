@@ -2,10 +2,14 @@
 #include "cli/print/delta.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "cli/print/json.h"
 #include "cli/print/path.h"
+#include "cli/print/table.h"
 #include "cli/print/units.h"
+#include "cli/print/wrap.h"
 #include "cli/program.h"
 
 void delta_print_json(const struct delta_counts *counts, const char *output)
@@ -41,4 +45,115 @@ void delta_print_summary(const struct delta_counts *counts, const char *output)
 	fprintf(program.err, "delta      %s\n", text.data);
 	path_print_output(output);
 	buf_release(&text);
+}
+
+/* --- what a file holds --- */
+
+/* A tensor that changes. */
+struct changed_tensor {
+	const struct st_tensor *tensor;
+	uint64_t n_elements, n_changed;
+};
+
+/* Takes the rows of the next tensor, from *row on; false: there is none. */
+static bool changed_next(const struct delta_file *delta, size_t *row,
+			 struct changed_tensor *changed)
+{
+	uint32_t number;
+
+	if (*row == delta->n_rows)
+		return false;
+	number = delta->rows[*row].tensor;
+	*changed = (struct changed_tensor){ .tensor = delta->tensors[number].tensor };
+	changed->n_elements =
+		st_tensor_size(changed->tensor) / chunk_element_size(changed->tensor->dtype);
+	for (; *row < delta->n_rows && delta->rows[*row].tensor == number; ++*row)
+		changed->n_changed += delta->rows[*row].count;
+	return true;
+}
+
+static void print_tensors(const struct delta_file *delta)
+{
+	static const char *const choices[] = { "xxxxx", "xx xx", NULL };
+	struct table table = { .columns = "lllrr" };
+	bool terminal = program_on_terminal(STDOUT_FILENO);
+	struct changed_tensor changed;
+	struct buf text = { 0 };
+
+	for (const char *const *heading =
+		     (const char *const[]){ "tensor", "type", "shape", "changed", "share", NULL };
+	     *heading; heading++)
+		table_cell(&table, *heading);
+	for (size_t row = 0; changed_next(delta, &row, &changed);) {
+		table_cell(&table, changed.tensor->name);
+		table_cell(&table, dtype_name(changed.tensor->dtype));
+		table_cell(&table, st_shape(changed.tensor).text);
+		table_cell_number(&table, changed.n_changed);
+		text.len = 0;
+		buf_printf(&text, "%.3g %%",
+			   100 * (double)changed.n_changed / (double)changed.n_elements);
+		table_cell(&table, text.data);
+	}
+	if (terminal)
+		table_fit(&table, choices, wrap_columns(STDOUT_FILENO));
+	table_print(&table, program.out, true);
+	table_release(&table);
+	buf_release(&text);
+}
+
+void delta_print_contents(const struct delta_file *delta, bool summary)
+{
+	size_t n_changed = 0, n_files = 0;
+	struct changed_tensor changed;
+	uint64_t n_elements = 0;
+
+	for (size_t row = 0; changed_next(delta, &row, &changed); n_changed++)
+		n_elements += changed.n_changed;
+	for (size_t i = 0; i < delta->n_files; i++)
+		n_files += delta->files[i].n_frame != 0;
+	fprintf(program.out, "base    %s\nresult  %s\n", delta->base, delta->result);
+	fprintf(program.out, "%zu of %zu tensors change, %" PRIu64 " elements", n_changed,
+		delta->n_tensors, n_elements);
+	fprintf(program.out, "; %zu other files change, %zu are removed\n", n_files,
+		delta->n_removed);
+	if (!summary && n_changed)
+		print_tensors(delta);
+	for (size_t i = 0; i < delta->n_files && !summary; i++)
+		if (delta->files[i].n_frame)
+			fprintf(program.out, "changed file  %s\n", delta->files[i].name);
+	for (size_t i = 0; i < delta->n_removed && !summary; i++)
+		fprintf(program.out, "removed file  %s\n", delta->removed[i]);
+}
+
+void delta_print_contents_json(const struct delta_file *delta)
+{
+	struct json_out out = { .stream = program.out };
+	struct changed_tensor changed;
+
+	json_out_begin(&out);
+	json_out_text(&out, "kind", "delta");
+	json_out_text(&out, "base", delta->base);
+	json_out_text(&out, "result", delta->result);
+	json_out_open(&out, "tensors", '[');
+	for (size_t row = 0; changed_next(delta, &row, &changed);) {
+		json_out_open(&out, NULL, '{');
+		json_out_text(&out, "name", changed.tensor->name);
+		json_out_text(&out, "dtype", dtype_name(changed.tensor->dtype));
+		json_out_counts(&out, "shape", changed.tensor->shape,
+				(size_t)changed.tensor->n_dims);
+		json_out_count(&out, "elements", changed.n_elements);
+		json_out_count(&out, "changed", changed.n_changed);
+		json_out_close(&out, '}');
+	}
+	json_out_close(&out, ']');
+	json_out_open(&out, "files", '[');
+	for (size_t i = 0; i < delta->n_files; i++)
+		if (delta->files[i].n_frame)
+			json_out_text(&out, NULL, delta->files[i].name);
+	json_out_close(&out, ']');
+	json_out_open(&out, "removed", '[');
+	for (size_t i = 0; i < delta->n_removed; i++)
+		json_out_text(&out, NULL, delta->removed[i]);
+	json_out_close(&out, ']');
+	json_out_end(&out);
 }

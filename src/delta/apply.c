@@ -293,13 +293,7 @@ static int open_base(struct delta_job *job, const char *path, struct err *err)
 	if (checkpoint_open(&job->base, params->io, path, params->n_threads, err))
 		return -1;
 	source_init(&job->source, params->io, &job->base, NULL, -1);
-	if (!job->base.directory)
-		return err_set(err, ERR_USAGE,
-			       "'%s' is a single file: give the directory of a checkpoint", path);
-	if (job->base.n_parts)
-		return err_set(err, ERR_USAGE,
-			       "'%s' has slices of a distributed save: convert it first", path);
-	return 0;
+	return delta_check_layout(&job->base, err);
 }
 
 static void release_base(struct delta_job *job)

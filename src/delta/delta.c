@@ -254,14 +254,8 @@ static int open_sides(struct delta_maker *maker, struct err *err)
 		if (checkpoint_open(&maker->sides[s], params->io, paths[s], params->n_threads, err))
 			return -1;
 		source_init(&maker->sources[s], params->io, &maker->sides[s], NULL, -1);
-		if (!maker->sides[s].directory)
-			return err_set(err, ERR_USAGE,
-				       "'%s' is a single file: give the directory of a checkpoint",
-				       paths[s]);
-		if (maker->sides[s].n_parts)
-			return err_set(err, ERR_USAGE,
-				       "'%s' has slices of a distributed save: convert it first",
-				       paths[s]);
+		if (delta_check_layout(&maker->sides[s], err))
+			return -1;
 	}
 	delta_pairs_make(&maker->pairs, maker->sides[0].tensors, maker->sides[0].n_tensors,
 			 maker->sides[1].tensors, maker->sides[1].n_tensors,

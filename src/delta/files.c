@@ -24,6 +24,21 @@ int delta_directory(const struct checkpoint *checkpoint, struct err *err)
 	return fd;
 }
 
+int delta_check_layout(const struct checkpoint *checkpoint, struct err *err)
+{
+	if (!checkpoint->directory)
+		return err_set(err, ERR_USAGE,
+			       "'%s' is a single file: give the directory of a checkpoint",
+			       checkpoint->path);
+	if (checkpoint->n_parts ||
+	    (checkpoint->n_shards && !text_ends(checkpoint->shards[0].name, ".safetensors")))
+		return err_set(err, ERR_USAGE,
+			       "'%s' does not have its weights in whole safetensors files: convert "
+			       "it first",
+			       checkpoint->path);
+	return 0;
+}
+
 /* Hidden files are of this program, of git or of downloads. */
 static bool leaves_out(const char *path, mode_t type)
 {

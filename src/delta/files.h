@@ -36,6 +36,9 @@ void delta_files_release(struct delta_files *files);
 int delta_files_list(const struct checkpoint *checkpoint, int dirfd, struct listing *files,
 		     struct err *err);
 
+/* ERR_USAGE unless it is a directory of safetensors files. */
+int delta_check_layout(const struct checkpoint *checkpoint, struct err *err);
+
 /* Opens the checkpoint's directory.  Returns the descriptor, or -1. */
 int delta_directory(const struct checkpoint *checkpoint, struct err *err);
 

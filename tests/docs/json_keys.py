@@ -145,6 +145,9 @@ def main():
     made, told = fp8conv("delta", dense, str(folder / "copy"), "-o", delta, "--json", "--progress=json")
     check("delta", keys["Result"], [made, fp8conv("apply", dense, delta, "-o", str(folder / "applied"), "--json")[0]])
     check("delta", keys[progress], [told])
+    check("delta", keys["Result"], [fp8conv("verify", delta, "--base", dense, "--json")[0]])
+    fp8conv("delta", moe, out, "-o", delta)
+    check("inspect", page_keys("inspect")["Delta"], [fp8conv("inspect", delta, "--json")[0]])
 
     keys = page_keys("inspect")
     stats, told = fp8conv("inspect", str(folder / "repacked"), "--stats", "--json", "--progress=json")

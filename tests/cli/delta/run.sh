@@ -31,6 +31,11 @@ json j 'j["changed"] == 2 and j["elements"] == 3 and j["files"] == 0 and not j["
 applied old new
 "$FP8CONV" apply placed D.safetensors --in-place 2>&1
 
+"$FP8CONV" inspect D.safetensors | sed 's/[0-9a-f]\{64\}/DIGEST/'
+"$FP8CONV" inspect D.safetensors --json >k
+python3 -c 'import json; j, k = json.load(open("j")), json.load(open("k")); assert (j["base"], j["result"]) == (k["base"], k["result"]), k'
+"$FP8CONV" verify D.safetensors --base old
+
 # Any number of threads gives the same file; an old delta is replaced, another file is not.
 "$FP8CONV" delta old new -o one.safetensors --threads 1
 "$FP8CONV" delta old new -o one.safetensors --threads 5
@@ -98,6 +103,9 @@ python3 "$CLI/checkpoint.py" flip newer/model.safetensors $name.weight 7
 cp -r old base
 snapshot base >before
 fails 3 " apply: the tensors of 'base' have SHA-256 [0-9a-f]*, but 'E.safetensors' applies to [0-9a-f]*: apply it to the checkpoint that it was made from" apply base E.safetensors --in-place
+fails 3 " verify: the tensors of 'base' have SHA-256 *, but 'E.safetensors' applies to *" verify E.safetensors --base base
+fails 2 " verify: 'D.safetensors' is a delta: give the checkpoint that it applies to by option '--base'" verify D.safetensors
+fails 3 " verify: 'old/model.safetensors' is not a delta, *" verify old/model.safetensors --base old
 fails 3 " apply: the tensors of 'packed' have SHA-256 *" apply packed D.safetensors --in-place
 fails 3 " apply: the tensors of 'x1' have SHA-256 *" apply x1 D.safetensors -o nothing
 [ ! -e nothing ] || echo "a directory is left"
@@ -152,4 +160,10 @@ for at in places[::5]:
 END
 exit 0
 #1> fp8conv apply: note: already applied
+#1> base    DIGEST
+#1> result  DIGEST
+#1> 2 of 66 tensors change, 3 elements; 0 other files change, 0 are removed
+#1> tensor                                       type     shape       changed     share
+#1> model.layers.2.mlp.up_proj.weight_scale_inv  F32      [2, 1]            1      50 %
+#1> model.layers.2.mlp.up_proj.weight            F8_E4M3  [256, 128]        2  0.0061 %
 #2> fp8conv apply: note: already applied
