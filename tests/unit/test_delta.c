@@ -381,7 +381,8 @@ static void ends_whole(bool in_place, bool kills)
 		tree_remove(places.work);
 		tree_remove(places.out);
 		tree_copy(places.old, places.work);
-		came = disturb_apply(&places, ++at, in_place, kills);
+		at += kills ? 1 : 7;
+		came = disturb_apply(&places, at, in_place, kills);
 		look(&places, at, in_place);
 		if (apply(&places, in_place, &err))
 			fail_msg("call %ld: the same again: %s", at, err.message);
