@@ -8,7 +8,7 @@
 #include "cli/command.h"
 #include "cli/options/run.h"
 #include "cli/options/values.h"
-#include "cli/print/delta.h"
+#include "cli/print/difference.h"
 #include "cli/program.h"
 #include "cli/progress/progress.h"
 #include "cli/remote.h"

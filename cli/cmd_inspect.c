@@ -10,7 +10,7 @@
 #include "backend/dispatch.h"
 #include "base/mem.h"
 #include "cli/command.h"
-#include "cli/print/delta.h"
+#include "cli/print/difference.h"
 #include "cli/print/inspection.h"
 #include "cli/options/run.h"
 #include "cli/options/values.h"

@@ -10,7 +10,7 @@
 #include "cli/options/values.h"
 #include "cli/program.h"
 #include "cli/progress/progress.h"
-#include "cli/print/delta.h"
+#include "cli/print/difference.h"
 #include "cli/print/verification.h"
 #include "cli/remote.h"
 #include "cli/signals.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/print/delta.h"
+#include "cli/print/difference.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 
+#include "delta/delta.h"
 #include "diff/diff.h"
 
 /* Print what differs on standard output: as tables of at most ten rows, unless all are wanted; as
@@ -16,5 +17,17 @@ void difference_print_json(const struct difference *difference);
 
 /* Prints one line on standard error, and the next command where B is made of A. */
 void difference_print_verdict(const struct difference *difference);
+
+/* --- delta.c: what `delta` and `apply` did, and what a delta holds --- */
+
+/* Prints one JSON object on standard output. */
+void delta_print_json(const struct delta_counts *counts, const char *output);
+
+/* Print what a file holds: each tensor that changes, unless summary; files. */
+void delta_print_contents(const struct delta_file *delta, bool summary);
+void delta_print_contents_json(const struct delta_file *delta);
+
+/* Prints the summary on standard error: what changed, and the output. */
+void delta_print_summary(const struct delta_counts *counts, const char *output);
 
 #endif
