@@ -5,7 +5,7 @@
 "$FP8CONV" --help
 # Every way to ask gives the same text, and every command that is listed has one.
 commands=$("$FP8CONV" help | sed -n 's/^  \([a-z]*\)  *[A-Z].*/\1/p')
-[ "$(echo $commands)" = "dequantize quantize repack diff eval inspect report verify calibrate merge sensitivity families formats recipes version" ] || echo "listed are: $commands"
+[ "$(echo $commands)" = "apply delta dequantize quantize repack diff eval inspect report verify calibrate merge sensitivity families formats recipes version" ] || echo "listed are: $commands"
 for command in $commands; do
 	"$FP8CONV" help "$command" >a || echo "help $command: $?"
 	"$FP8CONV" "$command" --help >b || echo "$command --help: $?"
@@ -24,6 +24,8 @@ fails 2 " quantize: unknown option '--frobnicate' (see 'fp8conv quantize --help'
 #1> Convert LLM checkpoints (safetensors, Hugging Face layout) to FP8.
 #1>
 #1> Converting:
+#1>   apply       Make the next checkpoint from the old one and what 'delta' wrote
+#1>   delta       Write what changed from one checkpoint to the next, byte by byte
 #1>   dequantize  Convert an FP8 checkpoint back to BF16, F16 or F32
 #1>   quantize    Write an FP8 checkpoint, each quantized tensor with its own scale
 #1>   repack      Rewrite the same codes in another format; refuse if anything would
