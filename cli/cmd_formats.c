@@ -58,9 +58,8 @@ static void recipe_json(struct json_out *out, const struct format *format,
 
 static void print_json(void)
 {
-	struct json_out out = { .stream = program.out };
+	struct json_out out = json_out_begin(program.out);
 
-	json_out_begin(&out);
 	json_out_open(&out, "formats", '[');
 	for (size_t f = 0; formats[f]; f++) {
 		if (!formats[f]->configure)

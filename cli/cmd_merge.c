@@ -53,9 +53,8 @@ static void print_text(const struct amax_merge_params *params, const struct amax
 static void print_json(const struct amax_merge_params *params, const struct amax_merged *merged,
 		       const char *note)
 {
-	struct json_out out = { .stream = program.out };
+	struct json_out out = json_out_begin(program.out);
 
-	json_out_begin(&out);
 	json_out_text(&out, "output", params->output);
 	json_out_count(&out, "inputs", params->n_inputs);
 	json_out_count(&out, "passes", merged->n_passes);

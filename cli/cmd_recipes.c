@@ -16,9 +16,8 @@
 
 static void print_json(void)
 {
-	struct json_out out = { .stream = program.out };
+	struct json_out out = json_out_begin(program.out);
 
-	json_out_begin(&out);
 	json_out_open(&out, "recipes", '[');
 	for (size_t i = 0; recipes[i]; i++) {
 		json_out_open(&out, NULL, '{');

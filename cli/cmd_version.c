@@ -159,13 +159,12 @@ static void backend_json(struct json_out *out, const struct backend *backend)
 
 static void print_json(void)
 {
-	struct json_out out = { .stream = program.out };
+	struct json_out out = json_out_begin(program.out);
 	const struct features features = cpu_features();
 	const struct backend *best = backend_select(NULL, NULL);
 	struct library library[N_LIBRARIES];
 
 	libraries(library);
-	json_out_begin(&out);
 	json_out_text(&out, "version", FP8CONV_VERSION);
 	json_out_text(&out, "compiler", COMPILER);
 	json_out_bool(&out, "cuda", built_with_cuda());

@@ -33,9 +33,8 @@ void calibrate_print_text(const struct calibrate_plan *plan)
 
 void calibrate_print_json(const struct calibrate_plan *plan)
 {
-	struct json_out out = { .stream = program.out };
+	struct json_out out = json_out_begin(program.out);
 
-	json_out_begin(&out);
 	json_out_text(&out, "architecture", plan->model.arch->name);
 	json_out_count(&out, "modules", plan->n_modules);
 	json_out_count(&out, "passes", share_n_passes(&plan->share));
@@ -69,9 +68,8 @@ void calibrate_report_json(const struct calibrate_report *report)
 {
 	const struct calibrate_result *result = report->result;
 	const struct amax_stats *stats = report->stats;
-	struct json_out out = { .stream = program.out };
+	struct json_out out = json_out_begin(program.out);
 
-	json_out_begin(&out);
 	json_out_count(&out, "passes", stats->n_passes);
 	json_out_count(&out, "tokens", stats->n_tokens);
 	json_out_real(&out, "perplexity", result->n_passes ? result->perplexity : NAN);

@@ -245,11 +245,8 @@ static void rounding_json(struct json_out *out, const struct conversion_report *
 
 	if (!planned)
 		return;
-	if (!report->result->shards_done) {
-		json_out_null(out, "rounding");
+	if (!json_out_object(out, "rounding", report->result->shards_done))
 		return;
-	}
-	json_out_open(out, "rounding", '{');
 	json_out_text(out, "rounding", outcome->is_nearest ? "nearest" : "compensated");
 	json_out_real(out, "shrink",
 		      outcome->is_nearest ? NAN : (double)planned->plan.rhos[outcome->rho]);
@@ -268,9 +265,8 @@ void conversion_print_json(const struct conversion_report *report)
 {
 	const struct plan *plan = report->plan;
 	const struct convert_result *result = report->result;
-	struct json_out out = { .stream = program.out };
+	struct json_out out = json_out_begin(program.out);
 
-	json_out_begin(&out);
 	plan_head_json(&out, plan);
 	json_out_text(&out, "output", report->params->output);
 	json_out_open(&out, "tensors", '{');

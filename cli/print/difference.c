@@ -316,11 +316,8 @@ static void unit_json(struct json_out *out, const struct difference *difference,
 {
 	const struct st_tensor *scale = unit ? scale_of(unit) : NULL;
 
-	if (!unit) {
-		json_out_null(out, s ? "b" : "a");
+	if (!json_out_object(out, s ? "b" : "a", unit))
 		return;
-	}
-	json_out_open(out, s ? "b" : "a", '{');
 	json_out_text(out, "file",
 		      difference->sides[s].checkpoint.shards[unit->source->shard].name);
 	json_out_text(out, "tensor",
@@ -383,9 +380,8 @@ static void entries_json(struct json_out *out, const char *key, const struct dif
 
 void difference_print_json(const struct difference *difference)
 {
-	struct json_out out = { .stream = program.out };
+	struct json_out out = json_out_begin(program.out);
 
-	json_out_begin(&out);
 	json_out_bool(&out, "equal", diff_is_none(difference));
 	side_json(&out, difference, 0);
 	side_json(&out, difference, 1);

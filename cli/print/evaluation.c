@@ -26,9 +26,8 @@ void eval_print_text(const struct eval_plan *plan)
 
 void eval_print_json(const struct eval_plan *plan)
 {
-	struct json_out out = { .stream = program.out };
+	struct json_out out = json_out_begin(program.out);
 
-	json_out_begin(&out);
 	json_out_text(&out, "architecture", plan->out.model.arch->name);
 	json_out_count(&out, "sequences", plan->data.n);
 	json_out_count(&out, "tokens", plan->sweep.n_tokens);
@@ -236,9 +235,8 @@ void eval_report_json(const struct eval_report *report)
 {
 	const struct eval_params *params = report->params;
 	const struct quality *quality = &report->result->quality;
-	struct json_out out = { .stream = program.out };
+	struct json_out out = json_out_begin(program.out);
 
-	json_out_begin(&out);
 	json_numbers(&out, quality);
 	if (report->result->layers)
 		json_layers(&out, report->result);

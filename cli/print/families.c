@@ -122,9 +122,8 @@ static void row_families_json(struct json_out *out, const struct profile_row *ro
 void families_print_json(const struct families *families)
 {
 	const struct profile *profile = &families->profile;
-	struct json_out out = { .stream = program.out };
+	struct json_out out = json_out_begin(program.out);
 
-	json_out_begin(&out);
 	json_out_open(&out, "families", '[');
 	for (size_t i = 0; i < families->n; i++)
 		family_json(&out, &families->list[i]);

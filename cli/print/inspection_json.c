@@ -122,11 +122,8 @@ static void scale_json(struct json_out *out, const struct scale_names *scale)
 
 static void stats_json(struct json_out *out, const struct tensor_stats *stats)
 {
-	if (!stats->known) {
-		json_out_null(out, "stats");
+	if (!json_out_object(out, "stats", stats->known))
 		return;
-	}
-	json_out_open(out, "stats", '{');
 	json_out_float(out, "amax", stats->amax);
 	json_out_count(out, "nonfinite", stats->n_nonfinite);
 	if (stats->fp8) {
@@ -151,11 +148,8 @@ static bool is_kept(const struct inspection *inspection, size_t t)
 /* Prints the logical weight that the tensor packs. */
 static void packs_json(struct json_out *out, const struct low_bit_weight *weight)
 {
-	if (!weight) {
-		json_out_null(out, "packs");
+	if (!json_out_object(out, "packs", weight))
 		return;
-	}
-	json_out_open(out, "packs", '{');
 	json_out_text(out, "name", weight->tensor.name);
 	json_out_text(out, "dtype", dtype_name(weight->tensor.dtype));
 	json_out_counts(out, "shape", weight->tensor.shape, (size_t)weight->tensor.n_dims);
@@ -199,11 +193,8 @@ static void tensor_json(struct json_out *out, const struct shown *shown, size_t 
 
 static void unfinished_json(struct json_out *out, const struct checkpoint *checkpoint)
 {
-	if (!checkpoint->n_expected) {
-		json_out_null(out, "unfinished");
+	if (!json_out_object(out, "unfinished", checkpoint->n_expected))
 		return;
-	}
-	json_out_open(out, "unfinished", '{');
 	json_out_count(out, "files", checkpoint->n_found);
 	json_out_count(out, "expected", checkpoint->n_expected);
 	json_out_close(out, '}');
@@ -213,9 +204,8 @@ void inspect_print_json(const struct shown *shown)
 {
 	const struct checkpoint *checkpoint = &shown->inspection->checkpoint;
 	const struct detection *detection = &shown->inspection->detection;
-	struct json_out out = { .stream = program.out };
+	struct json_out out = json_out_begin(program.out);
 
-	json_out_begin(&out);
 	json_out_text(&out, "kind", shown->inspection->is_amax ? "amax" : "checkpoint");
 	json_out_text(&out, "recipe", fp8_source_recipe(detection));
 	json_out_text(&out, "format", detection->format);

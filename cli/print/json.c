@@ -55,10 +55,13 @@ void json_out_close(struct json_out *out, char bracket)
 	out->comma = true;
 }
 
-void json_out_begin(struct json_out *out)
+struct json_out json_out_begin(FILE *stream)
 {
-	json_out_open(out, NULL, '{');
-	json_out_count(out, "schema", JSON_SCHEMA);
+	struct json_out out = { .stream = stream };
+
+	json_out_open(&out, NULL, '{');
+	json_out_count(&out, "schema", JSON_SCHEMA);
+	return out;
 }
 
 void json_out_text(struct json_out *out, const char *key, const char *text)

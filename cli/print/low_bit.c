@@ -12,11 +12,8 @@ static void count(struct json_out *out, const struct low_bit_shown *shown, const
 
 void low_bit_print_json(struct json_out *out, const struct low_bit_shown *shown)
 {
-	if (!shown->kind) {
-		json_out_null(out, "low_bit");
+	if (!json_out_object(out, "low_bit", shown->kind))
 		return;
-	}
-	json_out_open(out, "low_bit", '{');
 	json_out_text(out, "kind", shown->kind);
 	json_out_count(out, "tensors", shown->tensors);
 	if (shown->known != LOW_BIT_HEADERS) {

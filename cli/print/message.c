@@ -29,7 +29,6 @@ static void print_text(const char *noun, const char *text)
 
 void message_note(const char *format, ...)
 {
-	struct json_out out = { .stream = program.objects };
 	va_list arguments;
 	char *text;
 
@@ -37,9 +36,11 @@ void message_note(const char *format, ...)
 	text = xvasprintf(format, arguments);
 	va_end(arguments);
 	print_text("note: ", text);
-	if (out.stream) {
-		flockfile(out.stream); /* a ticker may write its object now */
-		json_out_begin(&out);
+	if (program.objects) {
+		struct json_out out;
+
+		flockfile(program.objects); /* a ticker may write its object now */
+		out = json_out_begin(program.objects);
 		json_out_text(&out, "note", text);
 		json_out_end(&out);
 		funlockfile(out.stream);
@@ -49,11 +50,11 @@ void message_note(const char *format, ...)
 
 static void print_error(FILE *stream, const char *text, int status)
 {
-	struct json_out out = { .stream = stream };
+	struct json_out out;
 
 	if (!stream)
 		return;
-	json_out_begin(&out);
+	out = json_out_begin(stream);
 	json_out_text(&out, "error", text);
 	json_out_count(&out, "status", (uint64_t)status);
 	json_out_end(&out);

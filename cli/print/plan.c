@@ -403,9 +403,8 @@ static void low_bit_json(struct json_out *out, const struct plan *plan)
 
 void plan_print_json(const struct plan *plan, const struct convert_params *params)
 {
-	struct json_out out = { .stream = program.out };
+	struct json_out out = json_out_begin(program.out);
 
-	json_out_begin(&out);
 	plan_head_json(&out, plan);
 	json_out_text(&out, "source", params->input);
 	json_out_text(&out, "output", params->output);

@@ -78,11 +78,10 @@ void choice_print_text(FILE *stream, const struct choice *choice)
 
 void choice_print_json(const struct choice *choice, const char *output)
 {
-	struct json_out out = { .stream = program.out };
+	struct json_out out = json_out_begin(program.out);
 	size_t n;
 	const struct choice_set **sets = sorted_sets(choice, &n);
 
-	json_out_begin(&out);
 	json_out_text(&out, "output", output);
 	json_out_text(&out, "sha256", choice->table.file_sha256);
 	json_out_text(&out, "recipe", choice_word(choice, 0));
@@ -230,9 +229,8 @@ static void json_recipes(struct json_out *out, const struct kld_table *table, bo
 
 void sensitivity_print_json(const struct sensitivity_plan *plan)
 {
-	struct json_out out = { .stream = program.out };
+	struct json_out out = json_out_begin(program.out);
 
-	json_out_begin(&out);
 	json_out_text(&out, "architecture", plan->model.arch->name);
 	json_out_count(&out, "layers", plan->model.n_layers);
 	json_recipes(&out, &plan->table, false);
@@ -262,9 +260,8 @@ void sensitivity_note_unmeasured(const struct sensitivity_plan *plan)
 void sensitivity_report_json(const struct sensitivity_report *report)
 {
 	const struct sensitivity_plan *plan = report->plan;
-	struct json_out out = { .stream = program.out };
+	struct json_out out = json_out_begin(program.out);
 
-	json_out_begin(&out);
 	json_out_text(&out, "output", report->params->output);
 	json_recipes(&out, &plan->table, true);
 	json_groups(&out, &plan->table, true);

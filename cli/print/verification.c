@@ -47,9 +47,8 @@ static void problems_json(struct json_out *out, const char *key, const struct pr
 void verification_print_json(const struct verification *verification)
 {
 	const struct low_bit_report *low_bit = &verification->low_bit;
-	struct json_out out = { .stream = program.out };
+	struct json_out out = json_out_begin(program.out);
 
-	json_out_begin(&out);
 	json_out_bool(&out, "ok", verification->problems.n == 0);
 	json_out_count(&out, "tensors", verification->n_tensors);
 	json_out_text(&out, "recipe", fp8_source_recipe(&verification->detection));

@@ -79,7 +79,7 @@ static size_t bar_width(void)
 static void tick(struct ticker *ticker)
 {
 	const struct watched *watched = &ticker->watched;
-	struct json_out out = { .stream = program.objects };
+	struct json_out out;
 	struct buf text = { 0 };
 	struct sample sample = { 0 };
 	struct pace pace;
@@ -95,8 +95,8 @@ static void tick(struct ticker *ticker)
 	pace = rate_pace(&ticker->rate, &sample);
 	pace.seconds = now - ticker->began;
 	if (ticker->mode == PROGRESS_JSON) {
-		flockfile(out.stream);
-		json_out_begin(&out);
+		flockfile(program.objects);
+		out = json_out_begin(program.objects);
 		watched->json(watched->context, &sample, &pace, &out);
 		json_out_end(&out);
 		funlockfile(out.stream);

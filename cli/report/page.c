@@ -188,23 +188,23 @@ static void overview_json(struct json_out *out, const struct reported *reported)
 	buf_release(&text);
 }
 
-static void data_json(struct json_out *out, const struct reported *reported)
+static void data_json(FILE *stream, const struct reported *reported)
 {
+	struct json_out out = json_out_begin(stream);
 	const struct report *report = reported->report;
 	size_t n_groups;
 
-	json_out_begin(out);
-	overview_json(out, reported);
-	n_groups = page_put_groups(out, reported);
-	page_put_sqnr(out, reported);
+	overview_json(&out, reported);
+	n_groups = page_put_groups(&out, reported);
+	page_put_sqnr(&out, reported);
 	if (report->has_evaluation)
-		evaluation_json(out, &report->evaluation);
+		evaluation_json(&out, &report->evaluation);
 	if (report->benchmarks.n)
-		benchmarks_json(out, &report->benchmarks);
+		benchmarks_json(&out, &report->benchmarks);
 	if (report->has_curves)
-		calibration_json(out, &report->curves);
-	page_put_tensors(out, reported, n_groups);
-	json_out_end(out);
+		calibration_json(&out, &report->curves);
+	page_put_tensors(&out, reported, n_groups);
+	json_out_end(&out);
 }
 
 int page_print(const struct reported *reported, struct buf *out, struct err *err)
@@ -214,11 +214,11 @@ int page_print(const struct reported *reported, struct buf *out, struct err *err
 		   *end = strstr(begin, "</script>");
 	char *data = NULL;
 	size_t n = 0;
-	struct json_out json = { .stream = open_memstream(&data, &n) };
+	FILE *stream = open_memstream(&data, &n);
 
-	if (json.stream)
-		data_json(&json, reported);
-	if (!json.stream || fclose(json.stream)) {
+	if (stream)
+		data_json(stream, reported);
+	if (!stream || fclose(stream)) {
 		free(data);
 		return err_set(err, ERR_SYSTEM, "cannot get memory for '" REPORT_PAGE_NAME "'");
 	}

@@ -85,9 +85,8 @@ static void json_file(struct json_out *out, const char *name, const struct buf *
 void report_print_json(const struct report_told *told)
 {
 	const struct verification *verification = told->verification;
-	struct json_out out = { .stream = program.out };
+	struct json_out out = json_out_begin(program.out);
 
-	json_out_begin(&out);
 	json_out_text(&out, "output", told->output);
 	json_out_open(&out, "files", '[');
 	json_file(&out, CARD_NAME, told->files ? &told->files->card : NULL);
