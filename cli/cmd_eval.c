@@ -151,17 +151,13 @@ static int open_and_run(const struct settings *settings, struct err *err)
 	struct eval_plan plan;
 	int rc = eval_plan_make(&plan, &settings->params, err);
 
-	if (group_settle(settings->params.group, rc, err)) {
-		if (!rc)
-			eval_plan_release(&plan);
-		return -1;
-	}
-	if (!settings->run.quiet)
+	rc = group_settle(settings->params.group, rc, err);
+	if (!rc && !settings->run.quiet)
 		note_data(&plan, &settings->params);
-	if (settings->dry_run && ranks_print(&settings->ranks))
-		(settings->run.json ? eval_print_json : eval_print_text)(&plan);
-	else if (!settings->dry_run)
+	if (!rc && !settings->dry_run)
 		rc = job_run(&plan, settings, err);
+	else if (!rc && ranks_print(&settings->ranks))
+		(settings->run.json ? eval_print_json : eval_print_text)(&plan);
 	eval_plan_release(&plan);
 	return rc;
 }

@@ -206,20 +206,16 @@ static int open_and_run(const struct settings *settings, struct err *err)
 	struct sensitivity_plan plan;
 	int rc = sensitivity_plan_make(&plan, &settings->params, err);
 
-	if (group_settle(settings->params.group, rc, err)) {
-		if (!rc)
-			sensitivity_plan_release(&plan);
-		return -1;
-	}
-	if (!settings->run.quiet) {
+	rc = group_settle(settings->params.group, rc, err);
+	if (!rc && !settings->run.quiet) {
 		notes_print(&plan.plans[0].selection.notes, false);
 		data_print_notes(&plan.data, &plan.model);
 		sensitivity_note_unmeasured(&plan);
 	}
-	if (settings->dry_run && ranks_print(&settings->ranks))
-		(settings->run.json ? sensitivity_print_json : sensitivity_print_text)(&plan);
-	else if (!settings->dry_run)
+	if (!rc && !settings->dry_run)
 		rc = job_run(&plan, settings, err);
+	else if (!rc && ranks_print(&settings->ranks))
+		(settings->run.json ? sensitivity_print_json : sensitivity_print_text)(&plan);
 	sensitivity_plan_release(&plan);
 	return rc;
 }
