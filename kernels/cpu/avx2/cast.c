@@ -10,18 +10,6 @@
 
 #include <string.h>
 
-/* The constants of a format, on the scale of shift_base() (panel.h). */
-struct places {
-	int shift;  /* from a place to a code */
-	int normal; /* the smallest normal number, less 128 */
-	int last;   /* the largest value that does not saturate */
-};
-
-static const struct places places[N_FORMATS] = {
-	[FP8_E4M3] = { 4, 3 * 128, 18 * 128 + 104 },
-	[FP8_E5M2] = { 5, 2 * 128, 32 * 128 + 111 },
-};
-
 /* The constants of a tile. */
 struct tile_scale {
 	__m256i subnormal; /* one binade before place 0: larger magnitudes are not 0 */
@@ -66,13 +54,6 @@ INLINE __m256i round_to_odd(__m256 even, __m256 odd)
 	return _mm256_or_si256(kept, inexact);
 }
 
-/* The parameters of a template; always constants. */
-struct cast_params {
-	enum cast_path path;
-	int source;
-	enum fp8_format format;
-};
-
 INLINE struct tile_scale tile_scale_load(const struct panel_scales *scales, size_t tile,
 					 struct cast_params v)
 {
@@ -82,7 +63,7 @@ INLINE struct tile_scale tile_scale_load(const struct panel_scales *scales, size
 	if (v.path != CAST_SHIFT)
 		base = _mm256_set1_epi16((short)shift_base(v.format, 127));
 	s.subnormal = _mm256_sub_epi16(base, _mm256_set1_epi16(128));
-	s.normal = _mm256_add_epi16(base, _mm256_set1_epi16((short)places[v.format].normal));
+	s.normal = _mm256_add_epi16(base, _mm256_set1_epi16((short)places_of(v.format).normal));
 	s.factor = _mm256_set1_ps(scales->factor[tile]);
 	return s;
 }
@@ -135,7 +116,7 @@ INLINE __m256i place16(__m256i h, struct tile_scale s)
 /* Computes 32 codes of one tile.  *peak: the largest distance from s.normal. */
 INLINE __m256i codes32(const char *x, struct tile_scale s, struct cast_params v, __m256i *peak)
 {
-	const int shift = places[v.format].shift;
+	const int shift = places_of(v.format).shift;
 	__m256i a = values(x, s, v), b = values(x + 16 * source_size(v.source), s, v);
 	__m256i at = place16(a, s), bt = place16(b, s);
 	__m256i lacks =
@@ -195,7 +176,7 @@ INLINE void cast_tile(const struct row *r, size_t i, size_t end, size_t tile, st
 INLINE bool row_cast_as(const struct row *row, struct cast_params v)
 {
 	const struct row copy = *row, *r = &copy; /* the stores of codes cannot change it */
-	const struct places p = places[v.format];
+	const struct places p = places_of(v.format);
 	__m256i peak = _mm256_setzero_si256(),
 		limit = _mm256_set1_epi16((short)(p.last - p.normal));
 	bool aligned = ((uintptr_t)r->codes & 31) == 0;

@@ -12,18 +12,6 @@
  */
 #include "kernels/cpu/avx512/avx512.h"
 
-/* The constants of a format, on the scale of shift_base() (panel.h). */
-struct places {
-	int shift;  /* from a place to a code */
-	int normal; /* the smallest normal number */
-	int last;   /* the largest value that does not saturate */
-};
-
-static const struct places places[N_FORMATS] = {
-	[FP8_E4M3] = { 4, 4 * 128, 18 * 128 + 104 }, /* 464 */
-	[FP8_E5M2] = { 5, 3 * 128, 32 * 128 + 111 }, /* the bf16 below 61440 */
-};
-
 /* Returns the places of 32 bf16 bit patterns on a scale that begins at base. */
 INLINE __m512i place16(__m512i h, __m512i base)
 {
@@ -44,14 +32,15 @@ INLINE __m512i round_shift(__m512i x, int half, unsigned shift)
 INLINE __m512i round_normal(__m512i place, const struct places p)
 {
 	/* The second part moves the place to the scale of codes, where 0 is subnormal. */
-	return round_shift(place, (1 << (p.shift - 1)) - 1 - (p.normal - 128), (unsigned)p.shift);
+	return round_shift(place, (1 << (p.shift - 1)) - 1 - p.normal, (unsigned)p.shift);
 }
 
 /* The same for any places h. */
 INLINE __m512i round_any(__m512i h, __m512i place, const struct places p)
 {
 	const __m512i implied = _mm512_set1_epi16(0x80), mantissa = _mm512_set1_epi16(0x7F);
-	__mmask32 is_subnormal = _mm512_cmplt_epi16_mask(place, _mm512_set1_epi16((short)p.normal));
+	__mmask32 is_subnormal =
+		_mm512_cmplt_epi16_mask(place, _mm512_set1_epi16((short)(p.normal + 128)));
 	__m512i significand = _mm512_ternarylogic_epi32(h, mantissa, implied, 0xEA);
 	__m512i exponent =
 		_mm512_srli_epi16(place, 7); /* of a negative place 256 and more, which leaves 0 */
@@ -71,13 +60,6 @@ INLINE __m512i round_to_odd(__m512 even, __m512 odd)
 
 	return _mm512_or_si512(kept, inexact);
 }
-
-/* The parameters of a template; always constants. */
-struct cast_params {
-	enum cast_path path;
-	int source;
-	enum fp8_format format;
-};
 
 struct tile_scale {
 	__m512i base;
@@ -147,13 +129,13 @@ struct scale_pair {
 INLINE __m512i codes64(const struct row *r, size_t i, __mmask64 mask, struct scale_pair s,
 		       struct cast_params v, __m512i *peak)
 {
-	const struct places p = places[v.format];
+	const struct places p = places_of(v.format);
 	const char *x = (const char *)r->x + i * source_size(v.source);
 	__m512i a = values(x, (__mmask32)mask, s.low, v);
 	__m512i b = values(x + 32 * source_size(v.source), (__mmask32)(mask >> 32), s.high, v);
 	__m512i at = place16(a, s.low.base), bt = place16(b, s.high.base);
-	__mmask32 is_subnormal = _mm512_cmplt_epi16_mask(_mm512_min_epi16(at, bt),
-							 _mm512_set1_epi16((short)p.normal));
+	__mmask32 is_subnormal = _mm512_cmplt_epi16_mask(
+		_mm512_min_epi16(at, bt), _mm512_set1_epi16((short)(p.normal + 128)));
 
 	*peak = _mm512_max_epi16(*peak, _mm512_max_epi16(at, bt));
 	if (__builtin_expect(is_subnormal != 0, 0))
@@ -237,7 +219,7 @@ INLINE bool row_cast_as(const struct row *row, struct cast_params v)
 		i = cast_whole_tiles(r, r->streaming, v, &peak);
 	for (size_t tile = i / r->tile_cols; i < r->n; i += r->tile_cols, tile++)
 		cast_tile(r, i, r->n - i < r->tile_cols ? r->n : i + r->tile_cols, tile, v, &peak);
-	return !_mm512_cmpgt_epi16_mask(peak, _mm512_set1_epi16((short)places[v.format].last));
+	return !_mm512_cmpgt_epi16_mask(peak, _mm512_set1_epi16((short)places_of(v.format).last));
 }
 
 #include "kernels/cpu/cast/cast_variants.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The functions of row_cast_as() for each variant, and their table.  Included at the end of the
- * file that defines row_cast_as() and struct cast_params.
+ * file that defines row_cast_as().
  */
 #define CAST(name, path, source)                                                       \
 	static bool name##_e4m3(const struct row *r)                                   \

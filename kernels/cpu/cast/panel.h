@@ -32,6 +32,13 @@ static inline size_t source_size(int source)
 
 enum { N_FORMATS = 2 };
 
+/* The parameters of row_cast_as(), the template of all casts; always constants. */
+struct cast_params {
+	enum cast_path path;
+	int source;
+	enum fp8_format format;
+};
+
 struct panel_scales {
 	float factor[PANEL_TILES];
 	float scale_inv[PANEL_TILES];
@@ -123,6 +130,19 @@ bool panel_scales_scalar(const struct qspec *spec, float limit, const float *ama
 static inline int shift_base(enum fp8_format format, int factor_exponent)
 {
 	return ((format == FP8_E4M3 ? 117 : 110) + 127 - factor_exponent) * 128;
+}
+
+/* The constants of a format for CAST_SHIFT, on that scale. */
+struct places {
+	int shift;  /* from a place to a code */
+	int normal; /* the smallest normal number, less 128 */
+	int last;   /* the largest value that does not saturate: 464, and the bf16 below 61440 */
+};
+
+static inline struct places places_of(enum fp8_format format)
+{
+	return format == FP8_E4M3 ? (struct places){ 4, 3 * 128, 18 * 128 + 104 }
+				  : (struct places){ 5, 2 * 128, 32 * 128 + 111 };
 }
 
 /* The limits of the exponent field for which CAST_SHIFT is exact.  Above, bf16's own subnormals,

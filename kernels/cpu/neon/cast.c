@@ -15,30 +15,11 @@
 #define N_VECTORS 4 /* of 8 values */
 #define N_CODES	  (8 * N_VECTORS)
 
-/* The constants of a format, on the scale of shift_base() (panel.h). */
-struct places {
-	int shift;  /* from a place to a code */
-	int normal; /* the smallest normal number, less 128 */
-	int last;   /* the largest value that does not saturate */
-};
-
-static const struct places places[N_FORMATS] = {
-	[FP8_E4M3] = { 4, 3 * 128, 18 * 128 + 104 },
-	[FP8_E5M2] = { 5, 2 * 128, 32 * 128 + 111 },
-};
-
 /* The constants of a tile. */
 struct tile_scale {
 	uint16x8_t subnormal; /* one binade before place 0: larger magnitudes are not 0 */
 	uint16x8_t normal;    /* the place of code 0 if it were normal */
 	float32x4_t factor;
-};
-
-/* The parameters of a template; always constants. */
-struct cast_params {
-	enum cast_path path;
-	int source;
-	enum fp8_format format;
 };
 
 /* bf16 bit patterns, and their places. */
@@ -90,7 +71,7 @@ INLINE struct tile_scale tile_scale_load(const struct panel_scales *scales, size
 
 	return (struct tile_scale){
 		.subnormal = vdupq_n_u16((uint16_t)(base - 128)),
-		.normal = vdupq_n_u16((uint16_t)(base + places[v.format].normal)),
+		.normal = vdupq_n_u16((uint16_t)(base + places_of(v.format).normal)),
 		.factor = vdupq_n_f32(scales->factor[tile]),
 	};
 }
@@ -142,7 +123,7 @@ INLINE uint8x16_t codes16(const struct places32 *p, int i, bool any, struct tile
 INLINE void codes32(const char *x, uint8_t *codes, struct tile_scale s, struct cast_params v,
 		    uint16x8_t *peak)
 {
-	const int shift = places[v.format].shift;
+	const int shift = places_of(v.format).shift;
 	struct places32 p;
 	uint16x8_t least = vdupq_n_u16(UINT16_MAX);
 	bool any;
@@ -178,7 +159,7 @@ INLINE void cast_part(const struct row *r, size_t i, size_t n, struct tile_scale
 INLINE bool row_cast_as(const struct row *row, struct cast_params v)
 {
 	const struct row copy = *row, *r = &copy; /* the stores of codes cannot change it */
-	const struct places p = places[v.format];
+	const struct places p = places_of(v.format);
 	const size_t size = source_size(v.source);
 	uint16x8_t peak = vdupq_n_u16(0);
 
