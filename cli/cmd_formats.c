@@ -106,7 +106,6 @@ static void print_table(void)
 		}
 	}
 	table_print(&table, program.out, program_on_terminal(STDOUT_FILENO));
-	table_release(&table);
 }
 
 const struct command command_formats = {

@@ -58,7 +58,6 @@ static void print_table(void)
 		table_cell(&table, recipes[i]->origin ? recipes[i]->origin : "");
 	}
 	table_print(&table, program.out, false);
-	table_release(&table);
 }
 
 const struct command command_recipes = {

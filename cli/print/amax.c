@@ -91,7 +91,6 @@ void amax_print_text(const struct amax_stats *stats, bool terminal)
 	if (terminal)
 		table_fit(&table, choices, wrap_columns(STDOUT_FILENO));
 	table_print(&table, program.out, terminal);
-	table_release(&table);
 }
 
 static void site_json(struct json_out *out, const struct amax_site *site)

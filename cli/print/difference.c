@@ -61,7 +61,6 @@ static void print_table(struct table *table, const char *shown, size_t n_more)
 	if (program_on_terminal(STDOUT_FILENO))
 		table_fit(table, choices, wrap_columns(STDOUT_FILENO));
 	table_print(table, program.out, true);
-	table_release(table);
 	if (n_more)
 		fprintf(program.out, "... and %zu more: --all\n", n_more);
 }

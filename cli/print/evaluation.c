@@ -108,7 +108,6 @@ static void print_layers(const struct eval_result *result)
 		table_fit(&table, choices, wrap_columns(STDOUT_FILENO));
 	fputc('\n', program.out);
 	table_print(&table, program.out, true);
-	table_release(&table);
 }
 
 void eval_report_text(const struct eval_report *report)

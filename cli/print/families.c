@@ -170,7 +170,6 @@ static void print_families(const struct families *families, bool aligned)
 		table_cell(&table, family->arch ? "eval" : "-");
 	}
 	table_print(&table, program.out, aligned);
-	table_release(&table);
 	buf_release(&convert);
 }
 
@@ -227,7 +226,6 @@ static void print_lines(const struct profile *profile)
 		table_cell(&table, row->source);
 	}
 	table_print(&table, program.out, false);
-	table_release(&table);
 	buf_release(&conditions);
 }
 

@@ -169,7 +169,6 @@ static void print_totals(const struct inspection *inspection)
 		table_cell(&table, "");
 	}
 	table_print(&table, program.out, true);
-	table_release(&table);
 }
 
 void inspect_print_summary(const struct inspection *inspection)
@@ -219,7 +218,6 @@ static void print_terminal(const struct shown *shown)
 	table_print(&table, program.out, true);
 	fputc('\n', program.out); /* a terminal shows what comes last */
 	inspect_print_summary(shown->inspection);
-	table_release(&table);
 	free(order);
 }
 
@@ -248,5 +246,4 @@ void inspect_print_text(const struct shown *shown)
 	for (size_t i = 0; i < shown->inspection->checkpoint.n_tensors; i++)
 		tensor_cells(&table, shown, i);
 	table_print(&table, program.out, false);
-	table_release(&table);
 }

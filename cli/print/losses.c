@@ -50,7 +50,6 @@ void losses_print_text(const struct losses *losses)
 	if (terminal)
 		table_fit(&table, choices, wrap_columns(STDOUT_FILENO));
 	table_print(&table, program.out, terminal);
-	table_release(&table);
 }
 
 void losses_print_json(struct json_out *out, const struct losses *losses)

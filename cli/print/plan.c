@@ -266,7 +266,7 @@ static void print_totals(const struct plan *plan)
 
 static void lines_print(const struct plan_lines *lines, size_t width)
 {
-	table_print(&lines->table, program.out, true);
+	table_print_rows(&lines->table, program.out, true);
 	if (!lines->below)
 		return;
 	if (lines->source) {
@@ -318,7 +318,7 @@ void plan_print_text(const struct plan *plan, const struct convert_params *param
 	print_totals(plan);
 	buf_release(&path);
 	buf_release(&lines.text);
-	table_release(&lines.table);
+	buf_release(&lines.table.cells);
 }
 
 static const char *const rule_words[] = { [RULE_GENERAL] = "general",

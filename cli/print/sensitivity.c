@@ -69,7 +69,6 @@ void choice_print_text(FILE *stream, const struct choice *choice)
 		table_cell(&lines, after);
 	}
 	table_print(&lines, stream, true);
-	table_release(&lines);
 	free(sets);
 	choice_say(choice, &text);
 	fprintf(stream, "%s\n", text.data);
@@ -176,7 +175,6 @@ void sensitivity_print_text(const struct sensitivity_plan *plan)
 		table_cell_size(&lines, group->fp8_bytes);
 	}
 	table_print(&lines, program.out, true);
-	table_release(&lines);
 	fprintf(program.out, "\narchitecture %s, %zu layers\n", plan->model.arch->name,
 		plan->model.n_layers);
 	fprintf(program.out, "%zu groups, at most %zu at once\n", table->n_groups, plan->n_at_once);
@@ -310,7 +308,6 @@ static void print_worst(const struct kld_table *table, size_t recipe)
 		table_cell(&lines, "");
 	}
 	table_print(&lines, program.err, true);
-	table_release(&lines);
 	free(groups);
 }
 

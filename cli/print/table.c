@@ -167,7 +167,7 @@ static void print_aligned(const struct table *table, FILE *stream, const char *c
 	*blanks += GAP + (right ? 0 : pad);
 }
 
-void table_print(const struct table *table, FILE *stream, bool aligned)
+void table_print_rows(const struct table *table, FILE *stream, bool aligned)
 {
 	size_t n_columns = strlen(table->columns);
 	const char *cell = table->cells.data;
@@ -186,14 +186,15 @@ void table_print(const struct table *table, FILE *stream, bool aligned)
 	}
 }
 
+void table_print(struct table *table, FILE *stream, bool aligned)
+{
+	table_print_rows(table, stream, aligned);
+	buf_release(&table->cells);
+	table->n_cells = 0;
+}
+
 void table_clear(struct table *table)
 {
 	table->cells.len = 0;
 	table->n_cells = 0;
-}
-
-void table_release(struct table *table)
-{
-	buf_release(&table->cells);
-	*table = (struct table){ 0 };
 }

@@ -2,7 +2,7 @@
  *
  * A table of text: in columns for people, tab-separated without headings for programs.
  *
- * Order: a zeroed struct with columns set; cells; table_fit(); table_print(); table_release().
+ * Order: a zeroed struct with columns set; cells; table_fit(); table_print().
  */
 #ifndef FP8CONV_CLI_PRINT_TABLE_H
 #define FP8CONV_CLI_PRINT_TABLE_H
@@ -34,7 +34,9 @@ void table_cell_number(struct table *table, uint64_t n);
  * `width`. If none fits, takes the last one and cuts first cells in the middle. */
 void table_fit(struct table *table, const char *const *choices, size_t width);
 
-void table_print(const struct table *table, FILE *stream, bool aligned);
+/* Prints the rows, and frees them; or lets them stay. */
+void table_print(struct table *table, FILE *stream, bool aligned);
+void table_print_rows(const struct table *table, FILE *stream, bool aligned);
 
 /* Replaces the first cell of the only row. */
 void table_rename(struct table *table, const char *text);
@@ -42,6 +44,5 @@ void table_rename(struct table *table, const char *text);
 /* Removes the rows and keeps the widths.  A table that is too large for memory is made twice, row
  * by row, and printed the second time. */
 void table_clear(struct table *table);
-void table_release(struct table *table);
 
 #endif
