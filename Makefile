@@ -104,7 +104,7 @@ $(BUILD)/gen/%.o: $(BUILD)/gen/%.c
 	$(Q)$(C) -c -o $@ $<
 
 # A row is added by adding its file.
-$(BUILD)/gen/recipes.c: src/registry.sh $(wildcard src/recipe/recipe_*.c)
+$(BUILD)/gen/recipes.c: src/registry.sh src/recipe/rows.c
 $(BUILD)/gen/formats.c: src/registry.sh $(wildcard src/format/format_*.c)
 $(BUILD)/gen/archs.c: src/registry.sh $(wildcard src/arch/arch_*.c)
 $(BUILD)/gen/commands.c: src/registry.sh $(wildcard cli/cmd_*.c)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Prints a registry in C: `registry.sh recipe src/recipe/recipe_*.c` lists the rows `const struct recipe recipe_X` of the
+# Prints a registry in C: `registry.sh arch src/arch/arch_*.c` lists the rows `const struct arch arch_X` of the
 # files, in the order of their names.  So a row is added by writing it.
 set -eu
 LC_ALL=C

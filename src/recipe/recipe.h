@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A recipe decides numbers: FP8 formats, tiles and rounding of each tensor role, and the way from
- * an amax history to scales.  It is constant data: one file recipe_<name>.c with one row, listed by
- * the build.  It never names a tensor.
+ * an amax history to scales.  It is constant data: a row of rows.c, listed by the build.  It
+ * never names a tensor.
  */
 #ifndef FP8CONV_RECIPE_RECIPE_H
 #define FP8CONV_RECIPE_RECIPE_H
