@@ -32,8 +32,6 @@ struct settings {
 	bool dry_run;
 };
 
-#define PLACE(member) offsetof(struct settings, member)
-
 static const struct option_row argument = {
 	.name = "MODEL", .arg = "MODEL", .read = option_text, .offset = PLACE(params.input)
 };

@@ -20,7 +20,6 @@ struct settings {
 	struct run_settings run;
 };
 
-#define PLACE(member) offsetof(struct settings, member)
 
 static const struct option_row argument = {
 	.name = "OLD", .arg = "OLD", .read = option_append, .offset = PLACE(models)

@@ -14,7 +14,7 @@ struct settings {
 
 static const struct option_row options[] = {
 	{ SECTION_OUTPUT, "dtype", 0, "bf16|f16|f32", "Type of the values (default bf16)",
-	  option_text, offsetof(struct settings, params.dtype) },
+	  option_text, PLACE(params.dtype) },
 	{ 0 },
 };
 

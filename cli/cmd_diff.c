@@ -21,8 +21,6 @@ struct settings {
 	bool all;
 };
 
-#define PLACE(member) offsetof(struct settings, member)
-
 static const struct option_row argument = {
 	.name = "A", .arg = "MODEL", .read = option_append, .offset = PLACE(models)
 };

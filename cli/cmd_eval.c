@@ -30,8 +30,6 @@ struct settings {
 	bool dry_run;
 };
 
-#define PLACE(member) offsetof(struct settings, member)
-
 static const struct option_row argument = {
 	.name = "OUT", .arg = "OUT", .read = option_text, .offset = PLACE(params.input)
 };

@@ -28,10 +28,9 @@ struct settings {
 	struct run_settings run;
 };
 
-static const struct option_row argument = { .name = "FAMILY",
-					    .arg = "MODEL",
-					    .read = option_text,
-					    .offset = offsetof(struct settings, family) };
+static const struct option_row argument = {
+	.name = "FAMILY", .arg = "MODEL", .read = option_text, .offset = PLACE(family)
+};
 
 static bool is_directory(const char *path)
 {
@@ -104,7 +103,7 @@ const struct command command_families = {
 	.summary = "List what can be done with model families, and what they ask for",
 	.examples = { "fp8conv families", "fp8conv families qwen3_moe" },
 	.group = GROUP_INFORMATION,
-	.shared = { { report_options, offsetof(struct settings, run) } },
+	.shared = { { report_options, PLACE(run) } },
 	.argument = &argument,
 	.settings_size = sizeof(struct settings),
 	.optional = true,

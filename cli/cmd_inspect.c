@@ -30,24 +30,23 @@ struct settings {
 	bool stats, summary;
 };
 
-static const struct option_row argument = { .name = "MODEL",
-					    .arg = "MODEL",
-					    .read = option_text,
-					    .offset = offsetof(struct settings, path) };
+static const struct option_row argument = {
+	.name = "MODEL", .arg = "MODEL", .read = option_text, .offset = PLACE(path)
+};
 
 static const struct option_row options[] = {
 	{ SECTION_NONE, "stats", 0, NULL,
 	  "Read all values: amax, range of scales, saturated codes, expected SQNR", option_flag,
-	  offsetof(struct settings, stats) },
+	  PLACE(stats) },
 	{ SECTION_NONE, "recipe", 0, "RECIPE",
 	  "Print what this recipe loses: underflow, overflow and SQNR of inputs in an amax "
 	  "history, or with --stats of a model's weights",
-	  option_recipe, offsetof(struct settings, recipe) },
+	  option_recipe, PLACE(recipe) },
 	{ SECTION_NONE, "amax-algo", 0, STATIC_ALGOS,
 	  "With --recipe: how to reduce the amax history (default max; P is a percentage)",
-	  option_amax_algo, offsetof(struct settings, amax_algo) },
+	  option_amax_algo, PLACE(amax_algo) },
 	{ SECTION_NONE, "summary", 0, NULL, "Print the recipe, the sizes and the types alone",
-	  option_flag, offsetof(struct settings, summary) },
+	  option_flag, PLACE(summary) },
 	{ 0 },
 };
 
@@ -280,7 +279,7 @@ const struct command command_inspect = {
 		      "fp8conv inspect S.amax --recipe delayed --amax-algo percentile=99.99" },
 	.group = GROUP_INSPECT,
 	.options = options,
-	.shared = { { report_options, offsetof(struct settings, run) } },
+	.shared = { { report_options, PLACE(run) } },
 	.argument = &argument,
 	.settings_size = sizeof(struct settings),
 	.run = run,

@@ -24,8 +24,6 @@ struct settings {
 	bool ranks, json, quiet;
 };
 
-#define PLACE(member) offsetof(struct settings, member)
-
 static const struct option_row argument = {
 	.name = "A.amax", .arg = "A.amax", .read = option_append, .offset = PLACE(inputs)
 };

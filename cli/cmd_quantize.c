@@ -22,8 +22,6 @@ struct settings {
 	struct texts data;
 };
 
-#define PLACE(member) offsetof(struct settings, member)
-
 static int read_uncovered(const struct option_row *option, const char *value, void *place,
 			  struct err *err)
 {

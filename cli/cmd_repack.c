@@ -16,11 +16,11 @@ struct settings {
 static const struct option_row options[] = {
 	{ SECTION_OUTPUT, "format", 0, "FORMAT",
 	  "Target format (see 'fp8conv formats'; default by --target)", option_format,
-	  offsetof(struct settings, params.format) },
+	  PLACE(params.format) },
 	{ SECTION_OUTPUT, "target", 0, ENGINE_WORDS, "Require that this engine loads the result",
-	  option_target, offsetof(struct settings, params.target) },
+	  option_target, PLACE(params.target) },
 	{ SECTION_OUTPUT, "recipe", 0, "mxfp8", "Convert power-of-two block scales to MX",
-	  option_text, offsetof(struct settings, params.recipe) },
+	  option_text, PLACE(params.recipe) },
 	{ 0 },
 };
 

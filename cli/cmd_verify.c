@@ -26,8 +26,6 @@ struct settings {
 	const char *key;  /* file of the public key; NULL: no signature is checked */
 };
 
-#define PLACE(member) offsetof(struct settings, member)
-
 static const struct option_row argument = {
 	.name = "OUT", .arg = "OUT", .read = option_text, .offset = PLACE(params.input)
 };

@@ -58,6 +58,9 @@ struct command {
 	int (*run)(void *settings, struct err *err);
 };
 
+/* The offset of a member in a command's own struct settings. */
+#define PLACE(member) offsetof(struct settings, member)
+
 extern const struct command *const commands[]; /* generated; NULL at the end */
 
 /* Returns the command with this name, or NULL. */

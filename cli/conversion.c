@@ -156,7 +156,7 @@ int conversion_run(void *place, struct err *err)
 			 settings, err);
 }
 
-#define PLACE(member) offsetof(struct convert_settings, member)
+#define CONVERT_PLACE(member) offsetof(struct convert_settings, member)
 
 static int read_part(const struct option_row *option, const char *value, void *place,
 		     struct err *err)
@@ -168,33 +168,33 @@ static int read_part(const struct option_row *option, const char *value, void *p
 }
 
 const struct option_row convert_argument = {
-	.name = "MODEL", .arg = "MODEL", .read = option_text, .offset = PLACE(params.input)
+	.name = "MODEL", .arg = "MODEL", .read = option_text, .offset = CONVERT_PLACE(params.input)
 };
 
 /* clang-format off */
 const struct option_row convert_output[] = {
 	{ SECTION_OUTPUT, "output", 'o', "OUT",
 	  "A directory, a .safetensors file, or - for stdout", option_output,
-	  PLACE(params.output) },
+	  CONVERT_PLACE(params.output) },
 	{ 0 },
 };
 
 const struct option_row convert_options[] = {
 	{ SECTION_OUTPUT, "manifest", 0, NULL, "Record the SHA-256 of every input and output file",
-	  option_flag, PLACE(params.hashes) },
+	  option_flag, CONVERT_PLACE(params.hashes) },
 	{ SECTION_OUTPUT, "sign", 0, "KEY", "Sign every file with the private key of a PEM file",
-	  option_text, PLACE(sign) },
+	  option_text, CONVERT_PLACE(sign) },
 	{ SECTION_OUTPUT, "max-shard-size", 0, "SIZE",
 	  "Files of at most SIZE bytes of weights: 5GB, 500MB", option_decimal_size,
-	  PLACE(params.max_shard_size) },
+	  CONVERT_PLACE(params.max_shard_size) },
 	{ SECTION_RUNNING, "restart", 0, NULL, "Discard an unfinished or different job in OUT",
-	  option_flag, PLACE(params.restart) },
+	  option_flag, CONVERT_PLACE(params.restart) },
 	{ SECTION_ALIAS, "force", 'f', NULL, "The same as --restart", option_flag,
-	  PLACE(params.restart) },
+	  CONVERT_PLACE(params.restart) },
 	{ SECTION_RUNNING, "part", 0, "I/N",
-	  "Convert part I of N; 'auto': this task's part", read_part, PLACE(params) },
+	  "Convert part I of N; 'auto': this task's part", read_part, CONVERT_PLACE(params) },
 	{ SECTION_REPORTING, "dry-run", 'n', NULL, "Print the plan and exit", option_flag,
-	  PLACE(dry_run) },
+	  CONVERT_PLACE(dry_run) },
 	{ 0 },
 };
 /* clang-format on */

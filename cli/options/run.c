@@ -11,7 +11,7 @@
 #include "cli/program.h"
 #include "cli/print/message.h"
 
-#define PLACE(member) offsetof(struct run_settings, member)
+#define IN_RUN(member) offsetof(struct run_settings, member)
 
 static int read_progress_fd(const struct option_row *option, const char *value, void *place,
 			    struct err *err)
@@ -32,37 +32,37 @@ static int read_progress_fd(const struct option_row *option, const char *value, 
 const struct option_row report_options[] = {
 	{ SECTION_RUNNING, "from-torch", 0, NULL,
 	  "Read the pickles of torch in a directory; nothing in them is called",
-	  option_flag, PLACE(from_torch) },
+	  option_flag, IN_RUN(from_torch) },
 	{ SECTION_RUNNING, "retry-time", 0, "SECONDS",
 	  "How long a server that does not answer is tried again (default 300)", option_large,
-	  PLACE(retry_time) },
-	{ SECTION_REPORTING, "json", 0, NULL, "Print one JSON object", option_flag, PLACE(json) },
+	  IN_RUN(retry_time) },
+	{ SECTION_REPORTING, "json", 0, NULL, "Print one JSON object", option_flag, IN_RUN(json) },
 	{ SECTION_REPORTING, "progress", 0, PROGRESS_MODES,
-	  "Progress on standard error (default auto)", option_choice, PLACE(progress) },
+	  "Progress on standard error (default auto)", option_choice, IN_RUN(progress) },
 	{ SECTION_REPORTING, "progress-fd", 0, "N",
 	  "Progress, notes and errors as lines of JSON on descriptor N", read_progress_fd, 0 },
 	{ SECTION_REPORTING, "quiet", 'q', NULL, "Suppress progress, notes and summary",
-	  option_flag, PLACE(quiet) },
+	  option_flag, IN_RUN(quiet) },
 	{ 0 },
 };
 
 const struct option_row device_options[] = {
 	{ SECTION_RUNNING, "devices", 0, "LIST|all",
 	  "GPUs that share the sequences, by number, such as 0,1 (default one)", option_devices,
-	  PLACE(devices) },
+	  IN_RUN(devices) },
 	{ 0 },
 };
 
 const struct option_row run_options[] = {
 	{ SECTION_RUNNING, "threads", 'j', "N", "Number of threads (default one per CPU)",
-	  option_count, PLACE(n_threads) },
+	  option_count, IN_RUN(n_threads) },
 	{ SECTION_RUNNING, "max-memory", 0, "SIZE",
-	  "Memory for buffers, with K, M, G or T (default 192M)", option_size, PLACE(max_memory) },
+	  "Memory for buffers, with K, M, G or T (default 192M)", option_size, IN_RUN(max_memory) },
 	{ SECTION_RUNNING, "backend", 0, "BACKEND",
 	  "Backend: auto (default), cpu, or one that 'fp8conv version' lists", option_text,
-	  PLACE(backend) },
+	  IN_RUN(backend) },
 	{ SECTION_REPORTING, "verbose", 'v', NULL,
-	  "Print the summary even when stderr is not a terminal", option_flag, PLACE(verbose) },
+	  "Print the summary even when stderr is not a terminal", option_flag, IN_RUN(verbose) },
 	{ 0 },
 };
 /* clang-format on */

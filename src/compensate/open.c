@@ -319,8 +319,10 @@ static void choose_rhos(struct compensate_plan *plan)
 		plan->rhos[i] = plan->params.shrink < 0 ? tried[i] : plan->params.shrink;
 }
 
-static int make(struct compensate_plan *plan, struct err *err)
+int compensate_plan_make(struct compensate_plan *plan, const struct compensate_params *params,
+			 const struct compensate_units *units, struct err *err)
 {
+	*plan = (struct compensate_plan){ .params = *params, .units = *units };
 	choose_rhos(plan);
 	if (model_open(&plan->model, plan->params.checkpoint, ADVICE, err) || open_data(plan, err))
 		return -1;
@@ -334,13 +336,6 @@ static int make(struct compensate_plan *plan, struct err *err)
 	for (size_t i = 0; i <= plan->model.n_layers; i++)
 		plan->store_bytes += plan->n_codes[i] * plan->n_rhos;
 	return compensate_plan_memory(plan, err);
-}
-
-int compensate_plan_make(struct compensate_plan *plan, const struct compensate_params *params,
-			 const struct compensate_units *units, struct err *err)
-{
-	*plan = (struct compensate_plan){ .params = *params, .units = *units };
-	return make(plan, err);
 }
 
 void compensate_plan_release(struct compensate_plan *plan)
