@@ -32,10 +32,6 @@ struct settings {
 	bool dry_run;
 };
 
-static const struct option_row argument = {
-	.name = "MODEL", .arg = "MODEL", .read = option_text, .offset = PLACE(params.input)
-};
-
 /* clang-format off */
 static const struct option_row options[] = {
 	{ SECTION_OUTPUT, "output", 'o', "S.amax", "Amax history to write", option_new_file,
@@ -245,7 +241,7 @@ const struct command command_calibrate = {
 	.shared = { { report_options, PLACE(run) },
 		    { device_options, PLACE(run) },
 		    { run_options, PLACE(run) } },
-	.argument = &argument,
+	.argument = { SECTION_NONE, "MODEL", 0, "MODEL", NULL, option_text, PLACE(params.input) },
 	.settings_size = sizeof(struct settings),
 	.defaults = &(const struct settings){ .params.now = process_now, .min_tokens = 64 },
 	.gone = "activations",

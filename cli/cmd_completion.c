@@ -157,10 +157,10 @@ static void offer_of_command(const struct command *command, char **words, int n,
 		return;
 	}
 	if (*cursor->value != '-') {
-		if (command->argument && !strcmp(command->argument->name, "FAMILY"))
+		if (command->argument.name && !strcmp(command->argument.name, "FAMILY"))
 			offer_families(cursor);
-		else if (command->argument)
-			offer_values(cursor, command->argument->arg);
+		else if (command->argument.name)
+			offer_values(cursor, command->argument.arg);
 		return;
 	}
 	while ((o = command_option_next(command, o))) {
@@ -253,8 +253,6 @@ static int read_shell(const struct option_row *option, const char *value, void *
 	return 0;
 }
 
-static const struct option_row argument = { .name = "SHELL", .arg = SHELLS, .read = read_shell };
-
 static int run(void *settings, struct err *err)
 {
 	static const char *const scripts[] = { bash, zsh, fish };
@@ -269,7 +267,7 @@ const struct command command_completion = {
 	.name = "completion",
 	.args = SHELLS,
 	.summary = "Print the completions of a shell",
-	.argument = &argument,
+	.argument = { SECTION_NONE, "SHELL", 0, SHELLS, NULL, read_shell, 0 },
 	.settings_size = sizeof(int),
 	.answer = answer,
 	.run = run,

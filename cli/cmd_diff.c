@@ -21,10 +21,6 @@ struct settings {
 	bool all;
 };
 
-static const struct option_row argument = {
-	.name = "A", .arg = "MODEL", .read = option_append, .offset = PLACE(models)
-};
-
 /* clang-format off */
 static const struct option_row options[] = {
 	{ SECTION_TENSORS, "include", 0, "RE", "Compare only matching tensors", option_append,
@@ -113,7 +109,7 @@ const struct command command_diff = {
 	.group = GROUP_INSPECT,
 	.options = options,
 	.shared = { { report_options, PLACE(run) }, { run_options, PLACE(run) } },
-	.argument = &argument,
+	.argument = { SECTION_NONE, "A", 0, "MODEL", NULL, option_append, PLACE(models) },
 	.settings_size = sizeof(struct settings),
 	.many = true,
 	.run = run,

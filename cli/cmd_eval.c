@@ -30,10 +30,6 @@ struct settings {
 	bool dry_run;
 };
 
-static const struct option_row argument = {
-	.name = "OUT", .arg = "OUT", .read = option_text, .offset = PLACE(params.input)
-};
-
 /* clang-format off */
 static const struct option_row options[] = {
 	{ SECTION_DATA, "data", 0, "FILE",
@@ -213,7 +209,7 @@ const struct command command_eval = {
 	.group = GROUP_INSPECT,
 	.options = options,
 	.shared = { { report_options, PLACE(run) }, { run_options, PLACE(run) } },
-	.argument = &argument,
+	.argument = { SECTION_NONE, "OUT", 0, "OUT", NULL, option_text, PLACE(params.input) },
 	.settings_size = sizeof(struct settings),
 	.defaults = &(const struct settings){ .params.now = process_now },
 	.run = run,

@@ -28,10 +28,6 @@ struct settings {
 	struct run_settings run;
 };
 
-static const struct option_row argument = {
-	.name = "FAMILY", .arg = "MODEL", .read = option_text, .offset = PLACE(family)
-};
-
 static bool is_directory(const char *path)
 {
 	struct stat status;
@@ -104,7 +100,7 @@ const struct command command_families = {
 	.examples = { "fp8conv families", "fp8conv families qwen3_moe" },
 	.group = GROUP_INFORMATION,
 	.shared = { { report_options, PLACE(run) } },
-	.argument = &argument,
+	.argument = { SECTION_NONE, "FAMILY", 0, "MODEL", NULL, option_text, PLACE(family) },
 	.settings_size = sizeof(struct settings),
 	.optional = true,
 	.run = run,

@@ -30,10 +30,6 @@ struct settings {
 	bool stats, summary;
 };
 
-static const struct option_row argument = {
-	.name = "MODEL", .arg = "MODEL", .read = option_text, .offset = PLACE(path)
-};
-
 static const struct option_row options[] = {
 	{ SECTION_NONE, "stats", 0, NULL,
 	  "Read all values: amax, range of scales, saturated codes, expected SQNR", option_flag,
@@ -280,7 +276,7 @@ const struct command command_inspect = {
 	.group = GROUP_INSPECT,
 	.options = options,
 	.shared = { { report_options, PLACE(run) } },
-	.argument = &argument,
+	.argument = { SECTION_NONE, "MODEL", 0, "MODEL", NULL, option_text, PLACE(path) },
 	.settings_size = sizeof(struct settings),
 	.run = run,
 };

@@ -24,10 +24,6 @@ struct settings {
 	bool ranks, json, quiet;
 };
 
-static const struct option_row argument = {
-	.name = "A.amax", .arg = "A.amax", .read = option_append, .offset = PLACE(inputs)
-};
-
 static const struct option_row options[] = {
 	{ SECTION_NONE, "output", 'o', "C.amax", "Output file", option_new_file,
 	  PLACE(params.output) },
@@ -110,7 +106,7 @@ const struct command command_merge = {
 	.examples = { "fp8conv merge first.amax second.amax -o S.amax" },
 	.group = GROUP_CALIBRATE,
 	.options = options,
-	.argument = &argument,
+	.argument = { SECTION_NONE, "A.amax", 0, "A.amax", NULL, option_append, PLACE(inputs) },
 	.settings_size = sizeof(struct settings),
 	.many = true,
 	.run = run,

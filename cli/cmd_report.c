@@ -30,10 +30,6 @@ struct settings {
 	bool dry_run;
 };
 
-static const struct option_row argument = {
-	.name = "OUT", .arg = "OUT", .read = option_text, .offset = PLACE(path)
-};
-
 /* clang-format off */
 static const struct option_row options[] = {
 	{ SECTION_OUTPUT, "output", 'o', "DIR",
@@ -287,7 +283,7 @@ const struct command command_report = {
 	.group = GROUP_INSPECT,
 	.options = options,
 	.shared = { { report_options, PLACE(run) }, { run_options, PLACE(run) } },
-	.argument = &argument,
+	.argument = { SECTION_NONE, "OUT", 0, "OUT", NULL, option_text, PLACE(path) },
 	.settings_size = sizeof(struct settings),
 	.run = run,
 };

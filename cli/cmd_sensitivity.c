@@ -46,11 +46,6 @@ struct settings {
 	bool dry_run;
 };
 
-static const struct option_row argument = { .name = "MODEL",
-					    .arg = "MODEL",
-					    .read = option_text,
-					    .offset = PLACE(params.quantize.convert.input) };
-
 static int add_name(struct recipe_names *chosen, const char *name, bool may_skip, struct err *err)
 {
 	const struct recipe *recipe = NULL;
@@ -390,7 +385,8 @@ const struct command command_sensitivity = {
 		    { selection_options, PLACE(params.quantize) },
 		    { report_options, PLACE(run) },
 		    { run_options, PLACE(run) } },
-	.argument = &argument,
+	.argument = { SECTION_NONE, "MODEL", 0, "MODEL", NULL, option_text,
+		      PLACE(params.quantize.convert.input) },
 	.settings_size = sizeof(struct settings),
 	.defaults = &(const struct settings){ .params.now = process_now },
 	.optional = true,

@@ -26,10 +26,6 @@ struct settings {
 	const char *key;  /* file of the public key; NULL: no signature is checked */
 };
 
-static const struct option_row argument = {
-	.name = "OUT", .arg = "OUT", .read = option_text, .offset = PLACE(params.input)
-};
-
 /* clang-format off */
 static const struct option_row options[] = {
 	{ SECTION_CHECKS, "source", 0, "MODEL",
@@ -190,7 +186,7 @@ const struct command command_verify = {
 	.shared = { { report_options, PLACE(run) },
 		    { run_options, PLACE(run) },
 		    { tuning_options, PLACE(params.tuning) } },
-	.argument = &argument,
+	.argument = { SECTION_NONE, "OUT", 0, "OUT", NULL, option_text, PLACE(params.input) },
 	.settings_size = sizeof(struct settings),
 	.run = run,
 };

@@ -37,11 +37,11 @@ struct command {
 	/* Options that several commands have: the first table comes before its own options, the
 	 * others after them.  A row of its own replaces one with the same name. */
 	struct option_table shared[MAX_SHARED];
-	const struct option_row *argument; /* NULL: the command takes none */
-	bool optional;			   /* the argument may be left out; else it is required */
-	bool many;			   /* more than one argument is allowed */
-	const char *gone;		   /* options of earlier versions: "a|b"; NULL: none */
-	const char *instead;		   /* what to do in place of them */
+	struct option_row argument; /* without a name: the command takes none */
+	bool optional;		    /* the argument may be left out; else it is required */
+	bool many;		    /* more than one argument is allowed */
+	const char *gone;	    /* options of earlier versions: "a|b"; NULL: none */
+	const char *instead;	    /* what to do in place of them */
 
 	/* The struct that the rows fill, and its value before; NULL: zeros. */
 	size_t settings_size;

@@ -167,10 +167,6 @@ static int read_part(const struct option_row *option, const char *value, void *p
 			   err);
 }
 
-const struct option_row convert_argument = {
-	.name = "MODEL", .arg = "MODEL", .read = option_text, .offset = CONVERT_PLACE(params.input)
-};
-
 /* clang-format off */
 const struct option_row convert_output[] = {
 	{ SECTION_OUTPUT, "output", 'o', "OUT",

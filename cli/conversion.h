@@ -29,11 +29,10 @@ struct convert_settings {
 	conversion_planner *make_plan; /* of the command's defaults */
 };
 
-/* The .argument of the commands' rows, and two shared tables, all for a struct convert_settings.
+/* Two shared tables, for a struct convert_settings.
  * CONVERT_OUTPUT is the first table: --output is listed first, a command's own options follow it.
  * CONVERT_SHARED is the second one and the rows of its member run.  Both are for settings that
  * begin with this struct. */
-extern const struct option_row convert_argument;
 extern const struct option_row convert_output[], convert_options[];
 #define CONVERT_RUN offsetof(struct convert_settings, run)
 #define CONVERT_OUTPUT            \

@@ -294,16 +294,16 @@ static bool lacks(const struct parse *parse, const char *name, const char *writt
 
 static int parse_argument(struct parse *parse, const char *value)
 {
-	const struct option_row *row = parse->command->argument;
+	const struct option_row *row = &parse->command->argument;
 	const char *meant = lacks(parse, "--source", "--source") ? "--source"
 			    : lacks(parse, "--output", "-o")	 ? "-o"
 								 : NULL;
 
-	if (row && meant && *value != '-' && parse->has_argument && !parse->command->many)
+	if (row->name && meant && *value != '-' && parse->has_argument && !parse->command->many)
 		return err_set(parse->err, ERR_USAGE,
 			       "unexpected argument '%s' (did you mean '%s %s'?)", value, meant,
 			       value);
-	if (!row || (parse->has_argument && !parse->command->many))
+	if (!row->name || (parse->has_argument && !parse->command->many))
 		return argument_unexpected(value, parse->err);
 	parse->has_argument = true;
 	return row->read(row, value, (char *)parse->settings + row->offset, parse->err);
@@ -324,7 +324,7 @@ static error_t parse_key(int key, char *value, struct argp_state *state)
 
 static int argument_missing(const struct command *command, struct err *err)
 {
-	return err_set(err, ERR_USAGE, "%s is missing (fp8conv %s %s)", command->argument->name,
+	return err_set(err, ERR_USAGE, "%s is missing (fp8conv %s %s)", command->argument.name,
 		       command->name, command->args);
 }
 
@@ -348,17 +348,16 @@ int command_parse(const struct command *command, int argc, char **argv, void *se
 		return err_set(err, ERR_SYSTEM, "out of memory for the arguments");
 	if (rc && err->kind == ERR_NONE)
 		return diagnose(command, argc, argv, err);
-	if (rc == 0 && command->argument && !command->optional && !parse.has_argument)
+	if (rc == 0 && command->argument.name && !command->optional && !parse.has_argument)
 		return argument_missing(command, err);
 	return rc ? -1 : 0;
 }
 
 void command_release(const struct command *command, void *settings)
 {
-	const struct option_row *o = NULL, *argument = command->argument;
+	const struct option_row *o = NULL, *argument = &command->argument;
 
-	if (argument)
-		option_release(argument, (char *)settings + argument->offset);
+	option_release(argument, (char *)settings + argument->offset);
 	while ((o = command_option_next(command, o)))
 		option_release(o, option_place(command, o, settings));
 }
