@@ -22,11 +22,6 @@ struct settings {
 	struct run_settings run;
 };
 
-
-static const struct option_row argument = {
-	.name = "OLD", .arg = "OLD", .read = option_append, .offset = PLACE(paths)
-};
-
 static const struct option_row options[] = {
 	{ SECTION_OUTPUT, "output", 'o', "NEW", "Output directory", option_new_file,
 	  PLACE(output) },
@@ -98,7 +93,7 @@ const struct command command_apply = {
 	.group = GROUP_CONVERT,
 	.options = options,
 	.shared = { { report_options, PLACE(run) } },
-	.argument = &argument,
+	.argument = { SECTION_NONE, "OLD", 0, "OLD", NULL, option_append, PLACE(paths) },
 	.settings_size = sizeof(struct settings),
 	.many = true,
 	.run = run,

@@ -20,11 +20,6 @@ struct settings {
 	struct run_settings run;
 };
 
-
-static const struct option_row argument = {
-	.name = "OLD", .arg = "OLD", .read = option_append, .offset = PLACE(models)
-};
-
 static const struct option_row options[] = {
 	{ SECTION_OUTPUT, "output", 'o', "D.safetensors", "Output file", option_new_file,
 	  PLACE(output) },
@@ -89,7 +84,7 @@ const struct command command_delta = {
 	.group = GROUP_CONVERT,
 	.options = options,
 	.shared = { { report_options, PLACE(run) } },
-	.argument = &argument,
+	.argument = { SECTION_NONE, "OLD", 0, "OLD", NULL, option_append, PLACE(models) },
 	.settings_size = sizeof(struct settings),
 	.many = true,
 	.run = run,

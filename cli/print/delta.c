@@ -14,9 +14,8 @@
 
 void delta_print_json(const struct delta_counts *counts, const char *output)
 {
-	struct json_out out = { .stream = program.out };
+	struct json_out out = json_out_begin(program.out);
 
-	json_out_begin(&out);
 	json_out_text(&out, "output", output);
 	json_out_bool(&out, "already_applied", counts->already);
 	json_out_text(&out, "base", counts->base);
@@ -97,7 +96,6 @@ static void print_tensors(const struct delta_file *delta)
 	if (terminal)
 		table_fit(&table, choices, wrap_columns(STDOUT_FILENO));
 	table_print(&table, program.out, true);
-	table_release(&table);
 	buf_release(&text);
 }
 
@@ -127,10 +125,9 @@ void delta_print_contents(const struct delta_file *delta, bool summary)
 
 void delta_print_contents_json(const struct delta_file *delta)
 {
-	struct json_out out = { .stream = program.out };
+	struct json_out out = json_out_begin(program.out);
 	struct changed_tensor changed;
 
-	json_out_begin(&out);
 	json_out_text(&out, "kind", "delta");
 	json_out_text(&out, "base", delta->base);
 	json_out_text(&out, "result", delta->result);
