@@ -21,7 +21,7 @@
 bool torch_files_is_name(const char *path)
 {
 	static const char *const ends[] = { ".bin", ".pt", ".pth", TORCH_INDEX_END,
-					    "/" DISTCP_NAME };
+					    ("/" DISTCP_NAME) };
 
 	for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
 		if (text_ends(path, ends[i]))
@@ -259,7 +259,7 @@ static bool is_wanted(const void *context, const char *name)
 
 char *torch_files_find(const struct io *io, const char *directory, struct err *err)
 {
-	static const char *const names[] = { "pytorch_model" TORCH_INDEX_END, "pytorch_model.bin",
+	static const char *const names[] = { ("pytorch_model" TORCH_INDEX_END), "pytorch_model.bin",
 					     DISTCP_NAME };
 	struct listing found = { 0 };
 	char *path = NULL;
