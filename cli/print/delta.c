@@ -73,33 +73,35 @@ static bool changed_next(const struct delta_file *delta, size_t *row,
 
 static void print_tensors(const struct delta_file *delta)
 {
-	static const char *const choices[] = { "xxxxx", "xx xx", NULL };
+	static const char *const headings[] = { "tensor", "type", "shape", "changed", "share" };
+	static const char *const choices[] = { "xxxxx", "x--xx", NULL };
 	struct table table = { .columns = "lllrr" };
 	bool terminal = program_on_terminal(STDOUT_FILENO);
 	struct changed_tensor changed;
 	struct buf text = { 0 };
+	size_t first = 0;
 
-	for (const char *const *heading =
-		     (const char *const[]){ "tensor", "type", "shape", "changed", "share", NULL };
-	     *heading; heading++)
-		table_cell(&table, *heading);
+	if (!changed_next(delta, &first, &changed))
+		return;
+	for (size_t i = 0; terminal && i < sizeof headings / sizeof *headings; i++)
+		table_cell(&table, headings[i]);
 	for (size_t row = 0; changed_next(delta, &row, &changed);) {
 		table_cell(&table, changed.tensor->name);
 		table_cell(&table, dtype_name(changed.tensor->dtype));
 		table_cell(&table, st_shape(changed.tensor).text);
 		table_cell_number(&table, changed.n_changed);
 		text.len = 0;
-		buf_printf(&text, "%.3g %%",
+		buf_printf(&text, terminal ? "%.3g %%" : "%.9g",
 			   100 * (double)changed.n_changed / (double)changed.n_elements);
 		table_cell(&table, text.data);
 	}
 	if (terminal)
 		table_fit(&table, choices, wrap_columns(STDOUT_FILENO));
-	table_print(&table, program.out, true);
+	table_print(&table, program.out, terminal);
 	buf_release(&text);
 }
 
-void delta_print_contents(const struct delta_file *delta, bool summary)
+static void print_totals(const struct delta_file *delta)
 {
 	size_t n_changed = 0, n_files = 0;
 	struct changed_tensor changed;
@@ -114,13 +116,21 @@ void delta_print_contents(const struct delta_file *delta, bool summary)
 		delta->n_tensors, n_elements);
 	fprintf(program.out, "; %zu other files change, %zu are removed\n", n_files,
 		delta->n_removed);
-	if (!summary && n_changed)
+}
+
+void delta_print_contents(const struct delta_file *delta, bool summary)
+{
+	const bool terminal = program_on_terminal(STDOUT_FILENO);
+
+	if (!summary)
 		print_tensors(delta);
-	for (size_t i = 0; i < delta->n_files && !summary; i++)
+	for (size_t i = 0; terminal && i < delta->n_files && !summary; i++)
 		if (delta->files[i].n_frame)
 			fprintf(program.out, "changed file  %s\n", delta->files[i].name);
-	for (size_t i = 0; i < delta->n_removed && !summary; i++)
+	for (size_t i = 0; terminal && i < delta->n_removed && !summary; i++)
 		fprintf(program.out, "removed file  %s\n", delta->removed[i]);
+	if (terminal || summary)
+		print_totals(delta);
 }
 
 void delta_print_contents_json(const struct delta_file *delta)

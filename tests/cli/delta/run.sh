@@ -31,7 +31,9 @@ json j 'j["changed"] == 2 and j["elements"] == 3 and j["files"] == 0 and not j["
 applied old new
 "$FP8CONV" apply placed D.safetensors --in-place 2>&1
 
-"$FP8CONV" inspect D.safetensors | sed 's/[0-9a-f]\{64\}/DIGEST/'
+"$FP8CONV" inspect D.safetensors
+python3 "$CLI/terminal.py" "$FP8CONV" inspect D.safetensors | sed 's/[0-9a-f]\{64\}/DIGEST/'
+"$FP8CONV" inspect D.safetensors --summary | tail -n 1
 "$FP8CONV" inspect D.safetensors --json >k
 python3 -c 'import json; j, k = json.load(open("j")), json.load(open("k")); assert (j["base"], j["result"]) == (k["base"], k["result"]), k'
 "$FP8CONV" verify D.safetensors --base old
@@ -160,10 +162,13 @@ for at in places[::5]:
 END
 exit 0
 #1> fp8conv apply: note: already applied
+#1> model.layers.2.mlp.up_proj.weight_scale_inv	F32	[2, 1]	1	50
+#1> model.layers.2.mlp.up_proj.weight	F8_E4M3	[256, 128]	2	0.00610351562
+#1> tensor                                       changed     share
+#1> model.layers.2.mlp.up_proj.weight_scale_inv        1      50 %
+#1> model.layers.2.mlp.up_proj.weight                  2  0.0061 %
 #1> base    DIGEST
 #1> result  DIGEST
 #1> 2 of 66 tensors change, 3 elements; 0 other files change, 0 are removed
-#1> tensor                                       type     shape       changed     share
-#1> model.layers.2.mlp.up_proj.weight_scale_inv  F32      [2, 1]            1      50 %
-#1> model.layers.2.mlp.up_proj.weight            F8_E4M3  [256, 128]        2  0.0061 %
+#1> 2 of 66 tensors change, 3 elements; 0 other files change, 0 are removed
 #2> fp8conv apply: note: already applied
