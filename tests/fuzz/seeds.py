@@ -152,6 +152,21 @@ def small_tokenizer(name, text):
     return json.dumps(state, ensure_ascii=False, separators=(",", ":"))
 
 
+def deltas():
+    """What fuzz_delta.c makes a file of: rows of each kind, other files, several tensors."""
+    header = {"a": {"dtype": "F8_E4M3", "shape": [4, 10], "data_offsets": [0, 40]},
+              "b": {"dtype": "BF16", "shape": [20], "data_offsets": [40, 80]}, "c": {"dtype": "F32", "shape": [0], "data_offsets": [80, 80]}}
+    size = 8 + len(json.dumps(header)) + 80
+    other = {"name": "config.json", "size": 3, "sha256": "0" * 64}
+    row = lambda *numbers: b"".join(n.to_bytes(4, "little") for n in numbers)
+    kinds = [row(0, 0, 0, 40, 40) + bytes(range(40)), row(0, 0, 1, 3, 6) + b"\1\5\x20abc", row(0, 0, 2, 2, 6) + b"\1\2\0\0ab",
+             row(0, 0, 4, 9, 14) + b"\xff\1\0\0\0abcdefghi"]
+    for kind in kinds:
+        for files, removed in ([], []), ([other], ["sub/x.txt"]):
+            about = {"weights": [{"name": "m.safetensors", "size": size, "frame": "@"}], "files": files, "removed": removed}
+            yield about, header, [kind, row(1, 0, 1, 2, 6) + b"\0\3\1\2\3\4"]
+
+
 def main():
     out = pathlib.Path(sys.argv[1])
     broken = out / "broken"                       # no target's
@@ -241,6 +256,8 @@ def main():
         put("keep", json.dumps(table) + " ")
     for result in RESULTS:
         put("report", "---\nlicense: mit\n---\n", json.dumps(result))
+    for about, header, rows in deltas():
+        put("delta", json.dumps(about).replace('"@"', "@"), json.dumps(header), b"".join(rows))
     for own, source in BENCHMARKS:
         put("report", "", "", json.dumps(own), json.dumps(source))
 
