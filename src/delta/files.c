@@ -30,6 +30,11 @@ int delta_check_layout(const struct checkpoint *checkpoint, struct err *err)
 		return err_set(err, ERR_USAGE,
 			       "'%s' is a single file: give the directory of a checkpoint",
 			       checkpoint->path);
+	if (strstr(checkpoint->directory, "://"))
+		return err_set(err, ERR_USAGE,
+			       "'%s' is an address, and a delta is of all files of a directory: "
+			       "download the model and give its directory",
+			       checkpoint->path);
 	if (checkpoint->n_parts ||
 	    (checkpoint->n_shards && !text_ends(checkpoint->shards[0].name, ".safetensors")))
 		return err_set(err, ERR_USAGE,

@@ -184,6 +184,11 @@ def test_two_models(server: Server, work: Path) -> None:
             told.append((lines, (work / "told").read_bytes().replace(place.encode(), b"") if output else b""))
             (work / "told").unlink(missing_ok=True)
         check(f"two/{name}/same", told[0] == told[1], told)
+    run("delta", str(work / "tiny"), str(work / "tiny-fp8"), "-o", str(work / "D.safetensors"))
+    for words in (["delta", "{}/tiny", "{}/tiny-fp8"], ["apply", "{}/tiny", str(work / "D.safetensors")]):
+        refused = run(*(word.format(f"{server.url}/good") for word in words), "-o", str(work / "told"))
+        check(f"two/{words[0]}", refused.returncode == 2 and "is an address" in refused.stderr and not (work / "told").exists(),
+              refused.stderr)
     for place in (str(work), f"{server.url}/good"):
         out = work / ("cards-remote" if "://" in place else "cards")
         result = run("report", f"{place}/tiny-fp8", "--source", f"{place}/tiny", "--base-model", "a/b", "-o", str(out), "--quiet")
