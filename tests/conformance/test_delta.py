@@ -34,7 +34,7 @@ def step(model: pathlib.Path, number: int) -> None:
     for name in tensors:
         if "proj" in name:
             tensors[name] = move(tensors[name], 0.02)
-    extra = "model.layers.0.extra.bias"
+    extra = f"model.layers.0.extra_{path.stem[6:11]}.bias"        # another name in each file
     if number % 3 == 1:
         layer = next(name for name in tensors if name.endswith("up_proj.weight"))
         tensors[layer] = torch.randn(tensors[layer].shape).to(torch.bfloat16)
@@ -58,11 +58,11 @@ def chain(work: pathlib.Path, python: str) -> Iterator[str]:
     torch.manual_seed(1)
     model, chained, delta = work / "model", work / "chained", work / "D.safetensors"
     shutil.copytree(real_model(3), model)
-    quantize(model, work / "old", *RECIPE)
+    yield from silence(quantize(model, work / "old", *RECIPE))
     shutil.copytree(work / "old", chained)
     for number in range(STEPS):
         step(model, number)
-        quantize(model, work / "new", *RECIPE)
+        yield from silence(quantize(model, work / "new", *RECIPE))
         yield from silence(run("delta", work / "old", work / "new", "-o", delta))
         if number < 3:
             yield from silence(run("apply", work / "old", delta, "-o", work / "beside"))
@@ -86,7 +86,7 @@ def share(work: pathlib.Path) -> Iterator[str]:
         (work / name).mkdir()
         (work / name / "config.json").write_text('{"model_type": "llama", "architectures": ["LlamaForCausalLM"]}')
         save_file(weights, work / name / "model.safetensors", {"format": "pt"})
-        quantize(work / name, work / f"{name}8", "--recipe", "blockwise", "--quiet")
+        yield from silence(quantize(work / name, work / f"{name}8", "--recipe", "blockwise", "--quiet"))
         weights = {key: move(value, 0.02) for key, value in weights.items()}
     yield from silence(run("delta", work / "a8", work / "b8", "-o", work / "S.safetensors"))
     size = (work / "S.safetensors").stat().st_size / (work / "b8/model.safetensors").stat().st_size
