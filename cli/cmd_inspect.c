@@ -111,14 +111,14 @@ static int lose_inputs(struct facts_found *found, const struct settings *setting
 static int lose_weights(struct facts_found *found, const struct settings *settings,
 			struct progress *progress, struct err *err)
 {
-	char *words[] = { "quantize", "--requantize",	     "--recipe", (char *)settings->recipe,
-			  "--",	      (char *)settings->path };
+	char *words[] = { "quantize", "--requantize",	      "--recipe", (char *)settings->recipe,
+			  "--",	      (char *)settings->path, NULL };
 	struct convert_params params = { .io = found->inspection.io,
 					 .temp_dir = process_temp_dir(),
 					 .backend = backend_select(NULL, err),
 					 .n_threads = process_cpus() };
 	struct unit_loss *losses = NULL;
-	int rc = quantize_plan_words(&found->plan, &params, sizeof words / sizeof *words, words,
+	int rc = quantize_plan_words(&found->plan, &params, sizeof words / sizeof *words - 1, words,
 				     err);
 
 	rc = rc ? rc : execute_losses(&found->plan, &params, progress, &losses, err);

@@ -195,7 +195,8 @@ static int pieces_check(struct writer *writer, uint32_t *crc, struct err *err)
 {
 	uint64_t at = 0;
 
-	qsort(writer->pieces, writer->n_pieces, sizeof *writer->pieces, compare_u64);
+	if (writer->n_pieces)
+		qsort(writer->pieces, writer->n_pieces, sizeof *writer->pieces, compare_u64);
 	*crc = 0;
 	for (size_t i = 0; i < writer->n_pieces; i++) {
 		const struct writer_piece *piece = &writer->pieces[i];

@@ -81,7 +81,8 @@ static void write_file(const char *path, const struct buf parts[4])
 	fwrite(&n, 1, sizeof n, file);
 	fwrite(header.data, 1, header.len, file);
 	for (int i = 0; i < 4; i++)
-		fwrite(parts[i].data, 1, parts[i].len, file);
+		if (parts[i].len)
+			fwrite(parts[i].data, 1, parts[i].len, file);
 	FUZZ_CHECK(!fclose(file));
 	buf_release(&header);
 }
