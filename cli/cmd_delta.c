@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fp8conv delta: what changed between two checkpoints, byte by byte, as one file.
+ * fp8conv delta and fp8conv apply: what changed between two checkpoints, and the one made of the
+ * other.
  */
 #include <unistd.h>
 
@@ -9,20 +10,34 @@
 #include "cli/options/run.h"
 #include "cli/options/values.h"
 #include "cli/print/difference.h"
+#include "cli/print/message.h"
 #include "cli/program.h"
 #include "cli/progress/progress.h"
 #include "cli/remote.h"
 #include "cli/signals.h"
 
+/* The settings of both. */
 struct settings {
-	struct texts models;
+	struct texts paths;
 	const char *output;
+	bool in_place;
 	struct run_settings run;
 };
 
-static const struct option_row options[] = {
+static const struct option_row delta_options[] = {
 	{ SECTION_OUTPUT, "output", 'o', "D.safetensors", "Output file", option_new_file,
 	  PLACE(output) },
+	{ 0 },
+};
+
+static const struct option_row apply_options[] = {
+	{ SECTION_OUTPUT, "output", 'o', "NEW", "Output directory", option_new_file,
+	  PLACE(output) },
+	{ SECTION_OUTPUT, "in-place", 0, NULL, "Change OLD itself", option_flag, PLACE(in_place) },
+	{ 0 },
+};
+
+static const struct option_row shared_options[] = {
 	{ SECTION_RUNNING, "threads", 'j', "N", "Number of threads (default one per CPU)",
 	  option_count, PLACE(run.n_threads) },
 	{ SECTION_REPORTING, "verbose", 'v', NULL,
@@ -30,9 +45,14 @@ static const struct option_row options[] = {
 	{ 0 },
 };
 
-static int make(const struct settings *settings, const struct delta_params *params, struct err *err)
+/* delta_make() or delta_apply(). */
+typedef int delta_function(const struct delta_params *params, struct delta_counts *counts,
+			   struct progress *progress, struct err *err);
+
+/* Does the job with progress, and reports it.  made: what it wrote. */
+static int carry_out(const struct run_settings *run, delta_function *job,
+		     const struct delta_params *params, const char *made, struct err *err)
 {
-	const struct run_settings *run = &settings->run;
 	struct progress progress = { .stop = signals_watch() };
 	struct watched watched = watch_bytes(&progress);
 	struct delta_counts counts;
@@ -40,16 +60,20 @@ static int make(const struct settings *settings, const struct delta_params *para
 	int rc;
 
 	ticker_start(&ticker, run_progress_mode(run), &watched);
-	rc = delta_make(params, &counts, &progress, err);
+	rc = job(params, &counts, &progress, err);
 	ticker_stop(&ticker);
-	if (!rc && run->json)
-		delta_print_json(&counts, params->delta);
-	if (!rc && !run->quiet && (run->verbose || program_on_terminal(STDERR_FILENO)))
-		delta_print_summary(&counts, params->delta);
-	return rc;
+	if (rc)
+		return -1;
+	if (run->json)
+		delta_print_json(&counts, made);
+	if (counts.already && !run->quiet)
+		message_note("already applied");
+	else if (!run->quiet && (run->verbose || program_on_terminal(STDERR_FILENO)))
+		delta_print_summary(&counts, made);
+	return 0;
 }
 
-static int run(void *place, struct err *err)
+static int run_delta(void *place, struct err *err)
 {
 	const struct settings *settings = place;
 	struct model_io model = { 0 };
@@ -57,19 +81,46 @@ static int run(void *place, struct err *err)
 				       .n_threads = run_threads(&settings->run) };
 	int rc = -1;
 
-	if (settings->models.n != 2)
+	if (settings->paths.n != 2)
 		return err_set(err, ERR_USAGE,
 			       "2 checkpoints are compared, but %zu given: give OLD and NEW",
-			       settings->models.n);
+			       settings->paths.n);
 	if (!settings->output)
 		return err_set(err, ERR_USAGE,
 			       "option '--output' is missing: give an output file (-o "
 			       "D.safetensors)");
-	params.base = settings->models.list[0];
-	params.result = settings->models.list[1];
+	params.base = settings->paths.list[0];
+	params.result = settings->paths.list[1];
 	if (!model_io_open(&model, &params.base, &params.result, &settings->run, err)) {
 		params.io = model.io;
-		rc = make(settings, &params, err);
+		rc = carry_out(&settings->run, delta_make, &params, params.delta, err);
+	}
+	model_io_close(&model);
+	return rc;
+}
+
+static int run_apply(void *place, struct err *err)
+{
+	const struct settings *settings = place;
+	struct model_io model = { 0 };
+	struct delta_params params = { .output = settings->output,
+				       .n_threads = run_threads(&settings->run) };
+	int rc = -1;
+
+	if (settings->paths.n != 2)
+		return err_set(
+			err, ERR_USAGE,
+			"2 arguments are expected, but %zu given: give OLD and D.safetensors",
+			settings->paths.n);
+	if (!settings->output == !settings->in_place)
+		return err_set(err, ERR_USAGE,
+			       "give one of the options '--output' (-o NEW) and '--in-place'");
+	params.base = settings->paths.list[0];
+	params.delta = settings->paths.list[1];
+	if (!model_io_open(&model, &params.base, NULL, &settings->run, err)) {
+		params.io = model.io;
+		rc = carry_out(&settings->run, delta_apply, &params,
+			       params.output ? params.output : params.base, err);
 	}
 	model_io_close(&model);
 	return rc;
@@ -82,10 +133,25 @@ const struct command command_delta = {
 	.examples = { "fp8conv delta OLD NEW -o D.safetensors",
 		      "fp8conv apply OLD D.safetensors --in-place" },
 	.group = GROUP_CONVERT,
-	.options = options,
-	.shared = { { report_options, PLACE(run) } },
-	.argument = { SECTION_NONE, "OLD", 0, "OLD", NULL, option_append, PLACE(models) },
+	.options = delta_options,
+	.shared = { { shared_options, 0 }, { report_options, PLACE(run) } },
+	.argument = { SECTION_NONE, "OLD", 0, "OLD", NULL, option_append, PLACE(paths) },
 	.settings_size = sizeof(struct settings),
 	.many = true,
-	.run = run,
+	.run = run_delta,
+};
+
+const struct command command_apply = {
+	.name = "apply",
+	.args = "OLD D.safetensors -o NEW",
+	.summary = "Make the next checkpoint from the old one and what 'delta' wrote",
+	.examples = { "fp8conv apply OLD D.safetensors -o NEW",
+		      "fp8conv apply OLD D.safetensors --in-place" },
+	.group = GROUP_CONVERT,
+	.options = apply_options,
+	.shared = { { shared_options, 0 }, { report_options, PLACE(run) } },
+	.argument = { SECTION_NONE, "OLD", 0, "OLD", NULL, option_append, PLACE(paths) },
+	.settings_size = sizeof(struct settings),
+	.many = true,
+	.run = run_apply,
 };
