@@ -239,6 +239,7 @@ const struct command command_calibrate = {
 	.group = GROUP_CALIBRATE,
 	.options = options,
 	.shared = { { report_options, PLACE(run) },
+		    { source_options, PLACE(run) },
 		    { device_options, PLACE(run) },
 		    { run_options, PLACE(run) } },
 	.argument = { SECTION_NONE, "MODEL", 0, "MODEL", NULL, option_text, PLACE(params.input) },

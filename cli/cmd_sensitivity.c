@@ -384,6 +384,7 @@ const struct command command_sensitivity = {
 	.shared = { { tuning_options, PLACE(params.quantize.tuning) },
 		    { selection_options, PLACE(params.quantize) },
 		    { report_options, PLACE(run) },
+		    { source_options, PLACE(run) },
 		    { run_options, PLACE(run) } },
 	.argument = { SECTION_NONE, "MODEL", 0, "MODEL", NULL, option_text,
 		      PLACE(params.quantize.convert.input) },

@@ -184,6 +184,7 @@ const struct command command_verify = {
 	.group = GROUP_INSPECT,
 	.options = options,
 	.shared = { { report_options, PLACE(run) },
+		    { source_options, PLACE(run) },
 		    { run_options, PLACE(run) },
 		    { tuning_options, PLACE(params.tuning) } },
 	.argument = { SECTION_NONE, "OUT", 0, "OUT", NULL, option_text, PLACE(params.input) },

@@ -39,10 +39,10 @@ extern const struct option_row convert_output[], convert_options[];
 	{                         \
 		convert_output, 0 \
 	}
-#define CONVERT_SHARED                                           \
-	{ convert_options, 0 }, { report_options, CONVERT_RUN }, \
-	{                                                        \
-		run_options, CONVERT_RUN                         \
+#define CONVERT_SHARED                                                                            \
+	{ convert_options, 0 }, { report_options, CONVERT_RUN }, { source_options, CONVERT_RUN }, \
+	{                                                                                         \
+		run_options, CONVERT_RUN                                                          \
 	}
 
 /* The run() of these commands: plans, and executes unless --dry-run is given. */

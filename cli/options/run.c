@@ -29,13 +29,17 @@ static int read_progress_fd(const struct option_row *option, const char *value, 
 }
 
 /* clang-format off */
-const struct option_row report_options[] = {
+const struct option_row source_options[] = {
 	{ SECTION_RUNNING, "from-torch", 0, NULL,
 	  "Read the pickles of torch in a directory; nothing in them is called",
 	  option_flag, IN_RUN(from_torch) },
 	{ SECTION_RUNNING, "retry-time", 0, "SECONDS",
 	  "How long a server that does not answer is tried again (default 300)", option_large,
 	  IN_RUN(retry_time) },
+	{ 0 },
+};
+
+const struct option_row report_options[] = {
 	{ SECTION_REPORTING, "json", 0, NULL, "Print one JSON object", option_flag, IN_RUN(json) },
 	{ SECTION_REPORTING, "progress", 0, PROGRESS_MODES,
 	  "Progress on standard error (default auto)", option_choice, IN_RUN(progress) },

@@ -25,8 +25,10 @@ struct run_settings {
 	bool from_torch; /* directories without .safetensors files have pickles to read */
 };
 
-/* Shared tables, for a struct run_settings: report_options has --json, --progress, --quiet,
- * --retry-time and --from-torch, device_options --devices, run_options the others. */
+/* Shared tables, for a struct run_settings: source_options has --retry-time and --from-torch,
+ * report_options --json, --progress and --quiet, device_options --devices, run_options the
+ * others. */
+extern const struct option_row source_options[];
 extern const struct option_row report_options[];
 extern const struct option_row device_options[];
 extern const struct option_row run_options[];
