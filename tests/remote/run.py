@@ -291,14 +291,16 @@ def test_away(_: Server, work: Path) -> None:
 
 
 def test_interrupted(server: Server, work: Path) -> None:
-    """A signal names no tensor, which has done nothing wrong."""
-    process = subprocess.Popen([FP8CONV, "quantize", f"{server.url}/slow/model", "-o", str(work / "out-interrupted"), *MEMORY,
-                                "--threads", "1"], env=environment(), stderr=subprocess.PIPE, text=True)
+    """A signal names no tensor, which has done nothing wrong.  A shell's background jobs, and this test is one of them perhaps,
+    ignore the signal."""
+    process = subprocess.Popen([FP8CONV, "quantize", f"{server.url}/slow/model", "-o", str(work / "out-interrupted"), *MEMORY],
+                               env=environment(), stderr=subprocess.PIPE, text=True,
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     while not list(work.glob("out-interrupted/*.safetensors")) and process.poll() is None:
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     said = process.communicate()[1]
-    check("interrupted", process.returncode == 130 and re.search("quantize: interrupted by signal 2: [123] of 4 files", said),
+    check("interrupted", process.returncode == 130 and "quantize: interrupted by signal 2: 1 of 4 files" in said,
           (process.returncode, said))
 
 
