@@ -51,15 +51,16 @@ deb: all
 	@BUILD=$(BUILD) VERSION=$(VERSION) CC="$(CC)" WITH_CUDA=$(WITH_CUDA) \
 		LIB_DIR=$(DEB_LIB_DIR) PYTHON_DIR=$(DEB_PYTHON_DIR) sh packaging/deb.sh
 
-## make wheel        a wheel of Python with all that it needs (as root, by debootstrap; ONEDNN=0: quickly, without oneDNN; ARCH=aarch64: for that)
+## make wheel        a wheel of Python with all that it needs (as root, by debootstrap; ONEDNN=0: quickly, without oneDNN; ARCH=aarch64: for that, without GPU code)
 ## make wheel-check  it in chroots with Python alone: the bytes of the program that is built here
+ARCH ?= x86_64
 WHEEL_CHECK ?= bullseye bookworm trixie
 .PHONY: wheel wheel-check
 wheel:
-	@mkdir -p $(BUILD); rm -f $(BUILD)/*.whl
-	@BUILD=$(BUILD) VERSION=$(VERSION) CUDA_HOME=$(if $(WITH_CUDA),$(CUDA_HOME)) ONEDNN=$(ONEDNN) ARCH=$(ARCH) \
-		sh tests/distro.sh bullseye wheel
-	@ls -l $(BUILD)/*.whl
+	@mkdir -p $(BUILD); rm -f $(BUILD)/*_$(ARCH).whl
+	@BUILD=$(BUILD) VERSION=$(VERSION) CUDA_HOME=$(if $(filter x86_64,$(ARCH)),$(if $(WITH_CUDA),$(CUDA_HOME))) \
+		ONEDNN=$(ONEDNN) ARCH=$(ARCH) sh tests/distro.sh bullseye wheel
+	@ls -l $(BUILD)/*_$(ARCH).whl
 
 wheel-check: all
 	@set -e; for release in $(WHEEL_CHECK); do BUILD=$(BUILD) ONEDNN=$(ONEDNN) ARCH=$(ARCH) sh tests/distro.sh $$release wheel-check; done
@@ -70,9 +71,11 @@ dist:
 	@mkdir -p $(BUILD)
 	@BUILD=$(BUILD) python3 packaging/pack.py sources $(VERSION) $(BUILD)
 
-## make release      these three with SHA256SUMS and their parts (SPDX) in build/release; SIGN=KEY signs the sums
+## make release      the sources, WHEELS and the packages with SHA256SUMS and their parts (SPDX) in build/release; SIGN=KEY signs
+WHEELS ?= x86_64 aarch64
 .PHONY: release
-release: dist wheel deb
+release: dist deb
+	@set -e; rm -f $(BUILD)/*.whl; for arch in $(WHEELS); do $(MAKE) --no-print-directory wheel ARCH=$$arch; done
 	@SIGN=$(SIGN) sh packaging/release.sh $(VERSION) $(BUILD)/release $(BUILD)/fp8conv-$(VERSION).tar.gz \
 		$(BUILD)/*.whl $(BUILD)/*_$(VERSION)-1~*.deb
 

@@ -241,7 +241,7 @@ wheel-check)
 	commands="export ONEDNN='${ONEDNN-}'
 $wheel_check"
 	mkdir "$tree/build"
-	cp "$build"/*.whl "$tree/build" || fail "no wheel: run make wheel"
+	cp "$build"/*_"${ARCH:-x86_64}.whl" "$tree/build" || fail "no wheel: run make wheel"
 	openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1 \
 		-keyout "$tree/build/key" -out "$tree/build/certificate" 2>/dev/null
 	;;
