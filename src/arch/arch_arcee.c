@@ -33,7 +33,7 @@ const struct arch arch_afmoe = {
 		[VECTOR_ROUTER_BIAS] = "mlp.expert_bias",
 		QK_NORMS,
 	},
-	.rotating = ROTATING_WINDOWS,
+	.positions.rotating = ROTATING_WINDOWS,
 	.routing.norm_top_k = true,
 	.routing.sigmoid = true,
 	.facts.keys = {

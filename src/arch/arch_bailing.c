@@ -28,10 +28,10 @@ const struct arch arch_bailing_hybrid = {
 		[VECTOR_ROUTER_BIAS] = "mlp.gate.expert_bias",
 	},
 	.routing.sigmoid = true,
-	.adjacent_pairs = true,
+	.positions.adjacent_pairs = true,
 	.scores = SCORES_YARN,
 	.head_dim_of = HEAD_DIM_OF_DELTA,
-	.whole_rope = true,
+	.positions.whole_rope = true,
 	.facts.shared_ignored = latent_ignored,
 	.facts.keys = {
 		{ "attention_bias", "false" },

@@ -10,9 +10,9 @@ const struct arch arch_cohere2 = {
 	.vector = { [VECTOR_NORM_MLP] = "" },
 	.norms = NORMS_CENTERED,
 	.parallel = true,
-	.adjacent_pairs = true,
-	.rotating = ROTATING_WINDOWS,
-	.window_pattern = 4,
+	.positions.adjacent_pairs = true,
+	.positions.rotating = ROTATING_WINDOWS,
+	.positions.window_pattern = 4,
 	.tied = true,
 	.facts.keys = {
 		{ "attention_bias", "false" },

@@ -7,7 +7,7 @@ const struct arch arch_deepseek_v2 = {
 	.architectures = { "DeepseekV2ForCausalLM" },
 	.text_types = { "deepseek_v2" },
 	.scores = SCORES_YARN,
-	.adjacent_pairs = true,
+	.positions.adjacent_pairs = true,
 	.facts.keys = {
 		{ "attention_bias", "false" },
 		{ "kv_lora_rank", "512" },
@@ -52,7 +52,7 @@ const struct arch arch_deepseek_v32 = {
 	.vector = { [VECTOR_ROUTER_BIAS] = "mlp.gate.e_score_correction_bias" },
 	.routing.sigmoid = true,
 	.scores = SCORES_YARN,
-	.adjacent_pairs = true,
+	.positions.adjacent_pairs = true,
 	.facts.shared_ignored = latent_ignored,
 	.facts.shared = latent_facts,
 	.facts.keys = {

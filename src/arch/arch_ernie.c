@@ -5,7 +5,7 @@
 const struct arch arch_ernie4_5 = {
 	.name = "ernie4_5",
 	.architectures = { "Ernie4_5ForCausalLM" },
-	.adjacent_pairs = true,
+	.positions.adjacent_pairs = true,
 	.tied = true,
 	.facts.keys = { { "head_dim", "128" },
 			{ "rms_norm_eps", "1e-05" },
@@ -18,7 +18,7 @@ const struct arch arch_ernie4_5_moe = {
 	.name = "ernie4_5_moe",
 	.architectures = { "Ernie4_5_MoeForCausalLM" },
 	.vector = { [VECTOR_ROUTER_BIAS] = "mlp.moe_statics.e_score_correction_bias" },
-	.adjacent_pairs = true,
+	.positions.adjacent_pairs = true,
 	.tied = true,
 	.routing.norm_top_k = true,
 	.facts.keys = {

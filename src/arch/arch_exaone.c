@@ -11,8 +11,8 @@ const struct arch arch_exaone4 = {
 		NORMS_AFTER,
 		QK_NORMS,
 	},
-	.rotating = ROTATING_WINDOWS_IF_ANY,
-	.window_pattern = 4,
+	.positions.rotating = ROTATING_WINDOWS_IF_ANY,
+	.positions.window_pattern = 4,
 	.facts.keys = {
 		{ "rms_norm_eps", "1e-05" },
 		{ "sliding_window", "4096" },
@@ -30,9 +30,9 @@ const struct arch arch_exaone_moe = {
 		QK_NORMS,
 		[VECTOR_ROUTER_BIAS] = "mlp.e_score_correction_bias",
 	},
-	.rotating = ROTATING_WINDOWS_IF_ANY,
+	.positions.rotating = ROTATING_WINDOWS_IF_ANY,
 	.routing.sigmoid = true,
-	.window_pattern = 4,
+	.positions.window_pattern = 4,
 	.facts.keys = {
 		{ "n_group", "1" },
 		{ "norm_topk_prob", "true" },

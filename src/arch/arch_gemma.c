@@ -15,7 +15,7 @@ const struct arch arch_gemma2 = {
 	.norms = NORMS_PLUS_ONE,
 	.scaled_embedding = true,
 	.tied = true,
-	.window_pattern = 2,
+	.positions.window_pattern = 2,
 	.facts.keys = {
 		{ "attention_bias", "false" },
 		{ "attn_logit_softcapping", "50.0" },
@@ -46,7 +46,7 @@ const struct arch arch_gemma3 = {
 	.norms = NORMS_PLUS_ONE,
 	.scaled_embedding = true,
 	.tied = true,
-	.window_pattern = 6,
+	.positions.window_pattern = 6,
 	.facts.keys = {
 		{ "attention_bias", "false" },
 		{ "head_dim", "256" },
@@ -105,9 +105,9 @@ const struct arch arch_gemma4 = {
 	.normed_values = true,
 	.scaled_router = true,
 	.routing.norm_top_k = true,
-	.last_is_full = true,
-	.layer_ropes = true,
-	.window_pattern = 6,
+	.positions.last_is_full = true,
+	.positions.layer_ropes = true,
+	.positions.window_pattern = 6,
 	.facts.keys = {
 		{ "attention_bias", "false" },
 		{ "attention_k_eq_v", "false" },

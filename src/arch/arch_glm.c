@@ -10,7 +10,7 @@ const struct arch arch_glm4 = {
 		[VECTOR_NORM_ATTENTION_OUT] = "post_self_attn_layernorm.weight",
 		[VECTOR_NORM_MLP_OUT] = "post_mlp_layernorm.weight",
 	},
-	.adjacent_pairs = true,
+	.positions.adjacent_pairs = true,
 	.facts.keys = {
 		{ "attention_bias", "true" },
 		{ "head_dim", "128" },
@@ -27,7 +27,7 @@ const struct arch arch_glm4v = {
 		[VECTOR_NORM_ATTENTION_OUT] = "post_self_attn_layernorm.weight",
 		[VECTOR_NORM_MLP_OUT] = "post_mlp_layernorm.weight",
 	},
-	.adjacent_pairs = true,
+	.positions.adjacent_pairs = true,
 	.facts.keys = {
 		{ "partial_rotary_factor", "1.0" },
 		{ "rms_norm_eps", "1e-05" },
@@ -115,7 +115,7 @@ const struct arch arch_glm_moe_dsa = {
 	.vector = { [VECTOR_ROUTER_BIAS] = "mlp.gate.e_score_correction_bias" },
 	.routing.sigmoid = true,
 	.scores = SCORES_YARN,
-	.adjacent_pairs = true,
+	.positions.adjacent_pairs = true,
 	.facts.shared_ignored = latent_ignored,
 	.facts.shared = latent_facts,
 	.facts.keys = {

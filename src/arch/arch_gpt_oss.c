@@ -15,7 +15,7 @@ const struct arch arch_gpt_oss = {
 	.vector = { [VECTOR_SINKS] = "self_attn.sinks" },
 	.clamped = true,
 	.routing.choose_first = true,
-	.window_pattern = 2,
+	.positions.window_pattern = 2,
 	.facts.keys = {
 		{ "attention_bias", "true" },
 		{ "head_dim", "64" },

@@ -42,7 +42,7 @@ const struct arch arch_hunyuan_v1_dense = {
 	.vector = { [VECTOR_NORM_Q] = "self_attn.query_layernorm.weight",
 		    [VECTOR_NORM_K] = "self_attn.key_layernorm.weight" },
 	.head_norms = HEADS_AFTER_ROPE,
-	.rope_alpha = true,
+	.positions.rope_alpha = true,
 	.facts.keys = { { "attention_bias", "false" }, { "rms_norm_eps", "1e-05" } },
 	.facts.shared_ignored = hunyuan_ignored,
 };
@@ -58,7 +58,7 @@ const struct arch arch_hunyuan_v1_moe = {
 		    [VECTOR_NORM_K] = "self_attn.key_layernorm.weight" },
 	.head_norms = HEADS_AFTER_ROPE,
 	.routing.norm_top_k = true,
-	.rope_alpha = true,
+	.positions.rope_alpha = true,
 	.facts.keys = {
 		{ "attention_bias", "false" },
 		{ "moe_topk", "1" },

@@ -23,7 +23,7 @@ const struct arch arch_jamba = {
 	.fused_gate_up = "feed_forward.experts.gate_up_proj",
 	.fused_down = "feed_forward.experts.down_proj",
 	.norm = "final_layernorm",
-	.no_rope = true,
+	.positions.rotating = ROTATING_NONE,
 	.facts.keys = {
 		{ "attn_layer_offset", "4" },
 		{ "attn_layer_period", "8" },

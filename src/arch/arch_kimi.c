@@ -22,7 +22,7 @@ const struct arch arch_kimi_linear = {
 	},
 	.expert = { EXPERTS_W("block_sparse_moe.experts") },
 	.routing.sigmoid = true,
-	.no_rope = true,
+	.positions.rotating = ROTATING_NONE,
 	.facts.keys = {
 		{ "attention_bias", "false" },
 		{ "kv_lora_rank", "512" },

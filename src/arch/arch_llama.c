@@ -27,9 +27,9 @@ const struct arch arch_llama4 = {
 	.routing.sigmoid = true,
 	.routing.choose_first = true,
 	.scaled_inputs = true,
-	.adjacent_pairs = true,
+	.positions.adjacent_pairs = true,
 	.head_norms = HEADS_PLAIN,
-	.chunked = true,
+	.positions.chunked = true,
 	.facts.keys = {
 		{ "attention_bias", "false" },
 		{ "attention_chunk_size", "8192" },

@@ -19,7 +19,7 @@ const struct arch arch_ministral3 = {
 	.name = "ministral3",
 	.architectures = { "Ministral3ForCausalLM" },
 	.text_types = { "ministral3" },
-	.grown_queries = true,
+	.positions.grown_queries = true,
 	.facts.keys = {
 		{ "head_dim", "128" },
 		{ "rms_norm_eps", "1e-05" },
@@ -55,7 +55,7 @@ const struct arch arch_mistral4 = {
 	.architectures = { "Mistral4ForCausalLM" },
 	.text_types = { "mistral4" },
 	.scores = SCORES_YARN,
-	.grown_queries = true,
+	.positions.grown_queries = true,
 	.head_dim_of = HEAD_DIM_OF_HEADS,
 	.facts.shared = latent_facts,
 	.facts.keys = {

@@ -22,8 +22,8 @@ const struct arch arch_olmo3 = {
 		QK_NORMS,
 	},
 	.head_norms = HEADS_TOGETHER,
-	.plain_window_rope = true,
-	.window_pattern = 4,
+	.positions.plain_window_rope = true,
+	.positions.window_pattern = 4,
 	.facts.keys = {
 		{ "attention_bias", "false" },
 		{ "rms_norm_eps", "1e-05" },

@@ -431,7 +431,7 @@ void attention_run(const struct pass *pass)
 	if (model->arch->head_norms != HEADS_AFTER_ROPE)
 		norm_queries_and_keys(pass);
 	if (ref->rope) {
-		if (model->arch->adjacent_pairs && !latent) {
+		if (model->arch->positions.adjacent_pairs && !latent) {
 			deinterleave_heads(pass, a->q, model->n_heads);
 			deinterleave_heads(pass, a->k, ref->n_kv_heads);
 		}

@@ -22,8 +22,8 @@ bool rotation_is_first(const struct pass *pass)
 {
 	const struct model *model = pass->forward->model;
 
-	return rotates_all(pass) && !model->arch->gated_attention && !model->arch->adjacent_pairs &&
-	       model->multipliers.key == 1 &&
+	return rotates_all(pass) && !model->arch->gated_attention &&
+	       !model->arch->positions.adjacent_pairs && model->multipliers.key == 1 &&
 	       (model->arch->head_norms == HEADS_AFTER_ROPE || !has_norms(pass->layer));
 }
 

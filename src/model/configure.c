@@ -250,7 +250,8 @@ static int configure_latent(struct model *model, const json_t *facts, struct err
 		.nope_dim = values[1],
 		.rope_dim = values[2],
 		.norm_eps = LATENT_NORM_EPS,
-		.interleaved = model->arch->adjacent_pairs || fact_flag(facts, "rope_interleave"),
+		.interleaved = model->arch->positions.adjacent_pairs ||
+			       fact_flag(facts, "rope_interleave"),
 	};
 	model->head_dim = model->latent.nope_dim + model->latent.rope_dim;
 	model->value_dim = values[3];

@@ -33,7 +33,7 @@ static bool has_type(const struct model *model, const char *type, enum mixer mix
 	if (!strcmp(type, "indexed_attention"))
 		return model->indexer.top_k > 0;
 	if (!strcmp(type, "chunked_attention"))
-		return model->arch->chunked;
+		return model->arch->positions.chunked;
 	switch (mixer) {
 	case MIXER_DELTA:
 		return model->delta.n_heads > 0;
@@ -73,7 +73,7 @@ static int read_positions(struct model *model, const json_t *facts, struct err *
 	const json_t *value = json_object_get(facts, "position_embedding_type");
 	const char *type = json_is_string(value) ? json_string_value(value) : "nope";
 
-	if (!model->arch->no_rope && (!value || !strcmp(type, "rope")))
+	if (model->arch->positions.rotating != ROTATING_NONE && (!value || !strcmp(type, "rope")))
 		return 0;
 	if (strcmp(type, "nope") != 0)
 		return err_set(err, ERR_INPUT,
@@ -121,7 +121,7 @@ static int read_chunks(struct model *model, const json_t *facts, struct err *err
 	const json_t *listed = json_object_get(facts, "layer_types");
 	size_t size = fact_count(facts, "attention_chunk_size", 0);
 
-	for (size_t i = 0; model->arch->chunked && i < model->n_layers; i++) {
+	for (size_t i = 0; model->arch->positions.chunked && i < model->n_layers; i++) {
 		struct layer_ref *layer = &model->layers[i];
 		const char *type = json_string_value(json_array_get(listed, i));
 		bool chunked = type ? !strcmp(type, "chunked_attention") : layer->rope != NULL;

@@ -171,8 +171,24 @@ struct mamba_keys; /* model/mamba.h */
 /* The layers whose attention knows positions. */
 enum rotating_layers {
 	ROTATING_ALL,
-	ROTATING_WINDOWS,	 /* those with a window */
+	ROTATING_NONE,
+	ROTATING_WINDOWS,	 /* layers with a window */
 	ROTATING_WINDOWS_IF_ANY, /* the same, but all where config.json has no sliding_window */
+};
+
+/* What attention knows of positions, as far as config.json does not state it. */
+struct positions {
+	enum rotating_layers rotating;
+	/* every n-th layer has no window, where layer_types are missing; 0: none */
+	size_t window_pattern;
+	bool last_is_full;	/* the last layer has no window, whatever config.json states */
+	bool chunked;		/* attention of some layers is within chunks */
+	bool layer_ropes;	/* rope_parameters has an object for each type of layers */
+	bool plain_window_rope; /* layers with a window do not have rope_scaling */
+	bool whole_rope;	/* partial_rotary_factor has no meaning for an unscaled rope */
+	bool rope_alpha; /* ropes of the type "dynamic" are static, with a theta by their alpha */
+	bool adjacent_pairs; /* the two values of a rotated pair are adjacent */
+	bool grown_queries;  /* queries grow with their position, by keys of the rope */
 };
 
 /* What norms do besides dividing by the root mean square and multiplying by their weight. */
@@ -233,26 +249,15 @@ struct arch {
 	bool tied;	       /* the head is the embedding unless config.json states otherwise */
 	bool normed_values;    /* the heads of v are normed, without weights */
 	bool scaled_router;    /* the normed input of a router is divided by sqrt(hidden) */
-	bool last_is_full;     /* the last layer has no window, whatever config.json states */
-	bool whole_rope;       /* partial_rotary_factor has no meaning for an unscaled rope */
-	bool layer_ropes;      /* rope_parameters has an object for each type of layers */
 	/* norm_top_k: regardless of config.json; sigmoid, choose_first; sum_eps, 0: 1e-20 */
 	struct routing routing;
-	/* every n-th layer has no window, where layer_types are missing; 0: none */
-	size_t window_pattern;
-	bool one_step; /* a layer has a mixer or an mlp */
-	bool no_rope;  /* attention does not know positions */
-	enum rotating_layers rotating;
+	struct positions positions;
+	bool one_step;			/* a layer has a mixer or an mlp */
 	const struct mamba_keys *mamba; /* of layers with Mamba-2; NULL: no layer has it */
 	const char *embedding, *norm;	/* modules below root; NULL: "embed_tokens", "norm" */
 	const char *layer_embedding;	/* below root, of models with layer_input_dim */
-	bool grown_queries;		/* queries grow with their position, by keys of the rope */
-	bool rope_alpha; /* ropes of the type "dynamic" are static, with a theta by their alpha */
-	bool adjacent_pairs;	/* the two values of a rotated pair are adjacent */
-	bool chunked;		/* attention of some layers is within chunks */
-	bool scaled_inputs;	/* the weight of an expert multiplies its input, not its output */
-	bool plain_window_rope; /* layers with a window do not have rope_scaling */
-	bool gated_attention;	/* q_proj holds the query and the gate of each head in turn */
+	bool scaled_inputs;   /* the weight of an expert multiplies its input, not its output */
+	bool gated_attention; /* q_proj holds the query and the gate of each head in turn */
 	struct arch_facts facts;
 };
 

@@ -47,15 +47,16 @@ static const struct layer_ref *find_layer(const struct model *model, bool window
 
 int model_configure_ropes(struct model *model, const json_t *facts, struct err *err)
 {
+	const struct positions *positions = &model->arch->positions;
 	const struct layer_ref *of[] = { find_layer(model, false), find_layer(model, true) };
 	size_t head_dim = model->latent.kv_lora_rank ? model->latent.rope_dim : model->head_dim;
 	struct rope_use full = {
 		.layer_type = "full_attention",
-		.head_dim = of[0] && model->arch->layer_ropes ? of[0]->head_dim : head_dim,
-		.alpha = model->arch->rope_alpha,
-		.scales_queries = model->arch->grown_queries,
-		.by_layer_type = model->arch->layer_ropes,
-		.whole = model->arch->whole_rope,
+		.head_dim = of[0] && positions->layer_ropes ? of[0]->head_dim : head_dim,
+		.alpha = positions->rope_alpha,
+		.scales_queries = positions->grown_queries,
+		.by_layer_type = positions->layer_ropes,
+		.whole = positions->whole_rope,
 	};
 	struct rope_use sliding = full;
 	json_t *local;
@@ -65,10 +66,10 @@ int model_configure_ropes(struct model *model, const json_t *facts, struct err *
 		return configure_rope_part(model, facts, &full, err);
 	local = json_copy((json_t *)facts);
 
-	if (model->arch->plain_window_rope)
+	if (positions->plain_window_rope)
 		json_object_del(local, "rope_scaling");
 	sliding.layer_type = "sliding_attention";
-	sliding.head_dim = of[1] && model->arch->layer_ropes ? of[1]->head_dim : head_dim;
+	sliding.head_dim = of[1] && positions->layer_ropes ? of[1]->head_dim : head_dim;
 	rc = (of[0] || !full.by_layer_type) && rope_init(&model->rope, facts, &full, err);
 	if (!rc && model->latent.kv_lora_rank)
 		rc = check_latent_rope(model, err);
@@ -88,7 +89,7 @@ static int read_pattern(const struct model *model, const json_t *facts, size_t *
 				  : "sliding_window_pattern";
 	const json_t *value = json_object_get(facts, key);
 
-	*pattern = model->arch->window_pattern;
+	*pattern = model->arch->positions.window_pattern;
 	if (!value || json_is_null(value) || json_object_get(facts, "layer_types"))
 		return 0;
 	*pattern = fact_count(facts, key, 0);
@@ -101,10 +102,10 @@ static int read_pattern(const struct model *model, const json_t *facts, size_t *
 }
 
 /* Whether attention knows positions in a layer with this window; stated: that of config.json. */
-static bool rotates(const struct arch *arch, size_t window, size_t stated)
+static bool rotates(enum rotating_layers rotating, size_t window, size_t stated)
 {
-	return arch->rotating == ROTATING_ALL || window ||
-	       (arch->rotating == ROTATING_WINDOWS_IF_ANY && !stated);
+	return rotating == ROTATING_ALL || (rotating != ROTATING_NONE && window) ||
+	       (rotating == ROTATING_WINDOWS_IF_ANY && !stated);
 }
 
 static int configure_queries(struct model *model, const json_t *facts, struct err *err)
@@ -112,7 +113,7 @@ static int configure_queries(struct model *model, const json_t *facts, struct er
 	float scale;
 	size_t step;
 
-	if (!model->arch->grown_queries)
+	if (!model->arch->positions.grown_queries)
 		return 0;
 	if (rope_query_scale(facts, &scale, &step, err))
 		return -1;
@@ -127,6 +128,7 @@ static int configure_queries(struct model *model, const json_t *facts, struct er
  * in the architecture's pattern, or only those from max_window_layers on. */
 int model_configure_windows(struct model *model, const json_t *facts, struct err *err)
 {
+	const struct positions *positions = &model->arch->positions;
 	const json_t *types = json_object_get(facts, "layer_types");
 	size_t window = fact_count(facts, "sliding_window", 0);
 	size_t first = fact_count(facts, "max_window_layers", 0);
@@ -145,9 +147,9 @@ int model_configure_windows(struct model *model, const json_t *facts, struct err
 			      : pattern ? (i + 1) % pattern != 0
 					: i >= first;
 
-		if (model->arch->last_is_full && i + 1 == model->n_layers)
+		if (positions->last_is_full && i + 1 == model->n_layers)
 			slides = false;
-		if ((type || model->arch->layer_ropes) && slides && !window)
+		if ((type || positions->layer_ropes) && slides && !window)
 			return err_set(
 				err, ERR_INPUT,
 				"config.json: layer_types[%zu] is 'sliding_attention', but "
@@ -156,7 +158,7 @@ int model_configure_windows(struct model *model, const json_t *facts, struct err
 				i);
 		model->layers[i].window = slides ? window : 0;
 		model->layers[i].rope = slides && window ? &model->rope_local : &model->rope;
-		if (!rotates(model->arch, model->layers[i].window, window))
+		if (!rotates(positions->rotating, model->layers[i].window, window))
 			model->layers[i].rope = NULL;
 	}
 	return configure_queries(model, facts, err);
