@@ -282,11 +282,8 @@ static int decode_bitmap(const struct chunk_row *row, const uint8_t *planes, siz
 	struct marked marked = { planes, n_bitmap, 0, 0 };
 	uint32_t i = 0;
 
-	for (; marked_next(&marked, &at); i++) {
-		if (i >= row->count || at >= n_elements)
-			break;
+	for (; i < row->count && marked_next(&marked, &at) && at < n_elements; i++)
 		get_element(planes + n_bitmap, row->count, i, data + at * element, element);
-	}
 	if (i != row->count || marked_next(&marked, &at))
 		return err_set(err, ERR_INPUT, "its bitmap does not mark %u elements", row->count);
 	return 0;

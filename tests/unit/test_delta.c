@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Chunks come back as they were, whatever changed in them; and an apply that is killed, or fails,
- * at any of its I/O calls leaves the old checkpoint, the new one, or a state that the same apply
- * ends.
+ * An apply that is killed, or fails, at any of its I/O calls leaves the old checkpoint, the new
+ * one, or a state that the same apply ends.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -21,118 +20,12 @@
 #include "tests/fault/tree.h"
 #include "tests/unit/support/folders.h"
 
-/* --- chunks --- */
-
 static uint32_t random_state = 1;
 
 static uint32_t random_number(void)
 {
 	random_state = random_state * 1664525 + 1013904223;
 	return random_state >> 8;
-}
-
-/* Encodes what differs, and decodes it over the old bytes. */
-static void round_trip(struct chunk_coder *coder, const uint8_t *was, const uint8_t *is, size_t n,
-		       size_t element)
-{
-	struct chunk_row row = { 0 };
-	struct err err = { 0 };
-	uint8_t *data = xmalloc(n);
-	uint32_t count = 0;
-
-	for (size_t i = 0; i < n / element; i++)
-		count += memcmp(was + i * element, is + i * element, element) != 0;
-	memcpy(data, was, n);
-	assert_int_equal(
-		chunk_encode(coder, &(struct chunk_pair){ was, is, n, element }, &row, &err), 0);
-	if (count) {
-		assert_int_equal(row.count, row.kind == CHUNK_WHOLE ? n / element : count);
-		for (int twice = 0; twice < 2; twice++)
-			assert_int_equal(chunk_decode(coder, &row, element, data, n, &err), 0);
-	} else {
-		assert_int_equal(row.count, 0);
-	}
-	assert_memory_equal(data, is, n);
-	assert_int_equal(
-		chunk_encode(coder, &(struct chunk_pair){ NULL, is, n, element }, &row, &err), 0);
-	memset(data, 0, n);
-	assert_int_equal(chunk_decode(coder, &row, element, data, n, &err), 0);
-	assert_memory_equal(data, is, n);
-	free(data);
-}
-
-static void chunks_come_back(void **state)
-{
-	/* a change every so many elements */
-	static const uint32_t every[] = { 1, 2, 3, 9, 50, 800, 40000, 1000000 };
-	static const size_t counts[] = { 1, 2, 7, 64, 65, 4095, 300000 };
-	struct chunk_coder coder;
-	struct err err = { 0 };
-
-	(void)state;
-	assert_int_equal(chunk_coder_init(&coder, &err), 0);
-	for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
-		for (size_t element = 1; element <= 8; element *= 2)
-			for (size_t e = 0; e < sizeof every / sizeof *every; e++) {
-				size_t n = counts[c] * element;
-				uint8_t *was = xmalloc(n), *is = xmalloc(n);
-
-				for (size_t i = 0; i < n; i++)
-					was[i] = (uint8_t)random_number();
-				memcpy(is, was, n);
-				for (size_t i = 0; i < counts[c]; i++)
-					if (random_number() % every[e] == 0)
-						is[i * element + random_number() % element] ^=
-							(uint8_t)random_number();
-				round_trip(&coder, was, is, n, element);
-				free(was);
-				free(is);
-			}
-	chunk_coder_release(&coder);
-}
-
-/* The smallest before compression: gaps of one byte up to an eighth of the elements, and so on. */
-static void kinds_are_the_smallest(void **state)
-{
-	static const struct {
-		uint32_t step; /* elements between two changes, and one */
-		size_t element;
-		uint32_t kind;
-	} rows[] = {
-		{ 1, 1, CHUNK_WHOLE },
-		{ 2, 1, CHUNK_BITMAP },
-		{ 7, 1, CHUNK_BITMAP },
-		{ 9, 1, 1 },
-		{ 256, 1, 1 },
-		{ 257, 1, 2 },
-		{ 65536, 1, 2 },
-		{ 65537, 1, 3 },
-		{ 1, 8, CHUNK_WHOLE },
-		{ 2, 8, CHUNK_BITMAP },
-		{ 9, 4, 1 },
-	};
-	struct chunk_coder coder;
-	struct err err = { 0 };
-
-	(void)state;
-	assert_int_equal(chunk_coder_init(&coder, &err), 0);
-	for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
-		size_t n = (size_t)262144 * rows[r].element;
-		uint8_t *was = calloc(n, 1), *is = calloc(n, 1);
-		struct chunk_row row = { 0 };
-
-		for (size_t i = rows[r].step - 1; i < n / rows[r].element; i += rows[r].step)
-			is[i * rows[r].element] = 1;
-		assert_int_equal(chunk_encode(&coder,
-					      &(struct chunk_pair){ was, is, n, rows[r].element },
-					      &row, &err),
-				 0);
-		if (row.kind != rows[r].kind)
-			fail_msg("row %zu: kind %u", r, row.kind);
-		free(was);
-		free(is);
-	}
-	chunk_coder_release(&coder);
 }
 
 /* --- an I/O table that ends the process, or fails, at one call --- */
@@ -443,12 +336,8 @@ static void another_delta_is_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(chunks_come_back),
-		cmocka_unit_test(kinds_are_the_smallest),
-		cmocka_unit_test(killed_in_place),
-		cmocka_unit_test(killed_beside),
-		cmocka_unit_test(failed_in_place),
-		cmocka_unit_test(failed_beside),
+		cmocka_unit_test(killed_in_place),	    cmocka_unit_test(killed_beside),
+		cmocka_unit_test(failed_in_place),	    cmocka_unit_test(failed_beside),
 		cmocka_unit_test(another_delta_is_refused),
 	};
 
