@@ -66,14 +66,16 @@ static struct pace rate_pace(const struct rate *rate, const struct sample *sampl
 	return pace;
 }
 
-/* The last column stays empty, because a line that wraps cannot be cleared. */
+/* The last columns stay empty, because a line that wraps cannot be cleared: a terminal shows "^C"
+ * behind the bar when the user interrupts. */
 static size_t bar_width(void)
 {
+	static const size_t room = sizeof "^C";
 	struct winsize size = { 0 };
 
-	if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1)
-		return size.ws_col - 1;
-	return COLUMNS - 1;
+	if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > room)
+		return size.ws_col - room;
+	return COLUMNS - room;
 }
 
 static void tick(struct ticker *ticker)

@@ -37,7 +37,7 @@ for columns, pattern in ((20, r"^ *\d+%$"), (30, rf"^ *\d+%  {size}( {left})?$")
                          (60, rf"^ *\d+% \[=*>? *\] {size} {rate} {left}"), (80, rf"^ *\d+% \[=*>? *\] {size} {rate} {left}  model$")):
     terminal = stopped(columns)
     bars = terminal.display()[1:]
-    if len(bars) != 1 or not terminal.shows(pattern) or len(bars[0]) >= columns:
+    if len(bars) != 1 or not terminal.shows(pattern) or len(bars[0]) > columns - len("^C") - 1:
         print(f"{columns} columns:", *bars, sep="\n  ")
     finish(terminal)
 
