@@ -11,6 +11,7 @@
 #include "cli/print/plan.h"
 #include "cli/command.h"
 #include "cli/options/run.h"
+#include "cli/options/selection.h"
 #include "cli/options/values.h"
 #include "cli/process.h"
 #include "cli/program.h"
@@ -240,6 +241,7 @@ const struct command command_calibrate = {
 	.options = options,
 	.shared = { { report_options, PLACE(run) },
 		    { source_options, PLACE(run) },
+		    { rename_options, PLACE(params.renames) },
 		    { device_options, PLACE(run) },
 		    { run_options, PLACE(run) } },
 	.argument = { SECTION_NONE, "MODEL", 0, "MODEL", NULL, option_text, PLACE(params.input) },

@@ -7,6 +7,7 @@
 
 #include "cli/command.h"
 #include "cli/options/run.h"
+#include "cli/options/selection.h"
 #include "cli/options/values.h"
 #include "cli/print/difference.h"
 #include "cli/print/message.h"
@@ -16,7 +17,7 @@
 #include "cli/signals.h"
 
 struct settings {
-	struct texts models, include, exclude;
+	struct texts models, renames, include, exclude;
 	struct run_settings run;
 	bool all;
 };
@@ -76,7 +77,8 @@ static int run(void *place, struct err *err)
 {
 	const struct settings *settings = place;
 	struct model_io model = { 0 };
-	struct diff_params params = { .include = settings->include.list,
+	struct diff_params params = { .renames = settings->renames,
+				      .include = settings->include.list,
 				      .n_include = settings->include.n,
 				      .exclude = settings->exclude.list,
 				      .n_exclude = settings->exclude.n,
@@ -110,6 +112,7 @@ const struct command command_diff = {
 	.options = options,
 	.shared = { { report_options, PLACE(run) },
 		    { source_options, PLACE(run) },
+		    { rename_options, PLACE(renames) },
 		    { run_options, PLACE(run) } },
 	.argument = { SECTION_NONE, "A", 0, "MODEL", NULL, option_append, PLACE(models) },
 	.settings_size = sizeof(struct settings),

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "cli/command.h"
 #include "cli/options/run.h"
+#include "cli/options/selection.h"
 #include "cli/options/values.h"
 #include "cli/print/calibration.h"
 #include "cli/print/evaluation.h"
@@ -210,6 +211,7 @@ const struct command command_eval = {
 	.options = options,
 	.shared = { { report_options, PLACE(run) },
 		    { source_options, PLACE(run) },
+		    { rename_options, PLACE(params.renames) },
 		    { run_options, PLACE(run) } },
 	.argument = { SECTION_NONE, "OUT", 0, "OUT", NULL, option_text, PLACE(params.input) },
 	.settings_size = sizeof(struct settings),

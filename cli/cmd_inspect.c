@@ -13,6 +13,7 @@
 #include "cli/print/difference.h"
 #include "cli/print/inspection.h"
 #include "cli/options/run.h"
+#include "cli/options/selection.h"
 #include "cli/options/values.h"
 #include "cli/program.h"
 #include "cli/progress/progress.h"
@@ -26,6 +27,7 @@
 struct settings {
 	const char *path;
 	const char *recipe, *amax_algo;
+	struct texts renames;
 	struct run_settings run;
 	bool stats, summary;
 };
@@ -111,16 +113,27 @@ static int lose_inputs(struct facts_found *found, const struct settings *setting
 static int lose_weights(struct facts_found *found, const struct settings *settings,
 			struct progress *progress, struct err *err)
 {
-	char *words[] = { "quantize", "--requantize",	      "--recipe", (char *)settings->recipe,
-			  "--",	      (char *)settings->path, NULL };
+	char **words = xcalloc(7 + 2 * settings->renames.n, sizeof *words);
+	size_t n = 0;
 	struct convert_params params = { .io = found->inspection.io,
 					 .temp_dir = process_temp_dir(),
 					 .backend = backend_select(NULL, err),
 					 .n_threads = process_cpus() };
 	struct unit_loss *losses = NULL;
-	int rc = quantize_plan_words(&found->plan, &params, sizeof words / sizeof *words - 1, words,
-				     err);
+	int rc;
 
+	words[n++] = "quantize";
+	words[n++] = "--requantize";
+	words[n++] = "--recipe";
+	words[n++] = (char *)settings->recipe;
+	for (size_t i = 0; i < settings->renames.n; i++) {
+		words[n++] = "--rename";
+		words[n++] = (char *)settings->renames.list[i];
+	}
+	words[n++] = "--";
+	words[n++] = (char *)settings->path;
+	rc = quantize_plan_words(&found->plan, &params, (int)n, words, err);
+	free(words);
 	rc = rc ? rc : execute_losses(&found->plan, &params, progress, &losses, err);
 	for (size_t u = 0; rc == 0 && u < found->plan.selection.n_units; u++) {
 		const struct unit_loss *loss = &losses[u];
@@ -189,14 +202,17 @@ static int find_values(struct facts_found *found, const struct settings *setting
 static int inspect(const struct settings *settings, const struct io *io, struct facts_found *found,
 		   struct err *err)
 {
+	const struct inspect_params files = { .io = io,
+					      .path = settings->path,
+					      .temp_dir = process_temp_dir(),
+					      .renames = settings->renames };
 	struct progress progress = { .stop = signals_watch() };
 	struct watched watched = watch_bytes(&progress);
 	struct ticker ticker;
 	int rc;
 
 	ticker_start(&ticker, run_progress_mode(&settings->run), &watched);
-	rc = inspect_make(&found->inspection, io, settings->path, process_temp_dir(), &progress,
-			  err);
+	rc = inspect_make(&found->inspection, &files, &progress, err);
 	if (rc == 0)
 		rc = find_values(found, settings, &progress, err);
 	ticker_stop(&ticker);
@@ -275,7 +291,9 @@ const struct command command_inspect = {
 		      "fp8conv inspect S.amax --recipe delayed --amax-algo percentile=99.99" },
 	.group = GROUP_INSPECT,
 	.options = options,
-	.shared = { { report_options, PLACE(run) }, { source_options, PLACE(run) } },
+	.shared = { { report_options, PLACE(run) },
+		    { source_options, PLACE(run) },
+		    { rename_options, PLACE(renames) } },
 	.argument = { SECTION_NONE, "MODEL", 0, "MODEL", NULL, option_text, PLACE(path) },
 	.settings_size = sizeof(struct settings),
 	.run = run,

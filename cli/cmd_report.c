@@ -12,6 +12,7 @@
 #include "ckpt/signature.h"
 #include "cli/command.h"
 #include "cli/options/run.h"
+#include "cli/options/selection.h"
 #include "cli/options/values.h"
 #include "cli/program.h"
 #include "cli/print/message.h"
@@ -91,9 +92,11 @@ static int open_checkpoint(struct report_state *job, struct err *err)
 {
 	const struct settings *settings = job->settings;
 	const struct checkpoint *checkpoint = &job->inspection.checkpoint;
+	const struct inspect_params files = { .io = settings->params.io,
+					      .path = settings->path,
+					      .temp_dir = process_temp_dir() };
 
-	if (inspect_make(&job->inspection, settings->params.io, settings->path, process_temp_dir(),
-			 &job->progress, err))
+	if (inspect_make(&job->inspection, &files, &job->progress, err))
 		return -1;
 	if (checkpoint->n_expected)
 		return err_set(err, ERR_INPUT, "'%s' is unfinished: it has %zu of %zu files; %s",
@@ -116,6 +119,7 @@ static int compare(struct report_state *job, struct err *err)
 	const struct verify_params params = { .io = settings->params.io,
 					      .input = settings->path,
 					      .source = settings->params.source,
+					      .renames = settings->params.renames,
 					      .sqnr = true,
 					      .backend = job->backend,
 					      .n_threads = settings->params.n_threads,
@@ -234,6 +238,8 @@ static int check_settings(struct settings *settings, struct err *err)
 		return err_set(err, ERR_USAGE,
 			       "option '--output' is missing: give a directory for README.md and "
 			       "report.html (-o DIR), or --dry-run");
+	if (settings->params.renames.n && !settings->params.source)
+		return err_set(err, ERR_USAGE, "option '--rename' requires '--source'");
 	if (settings->lm_eval_source.n && !settings->lm_eval.n)
 		return err_set(err, ERR_USAGE,
 			       "option '--lm-eval-source' requires '--lm-eval': the result for "
@@ -284,6 +290,7 @@ const struct command command_report = {
 	.options = options,
 	.shared = { { report_options, PLACE(run) },
 		    { source_options, PLACE(run) },
+		    { rename_options, PLACE(params.renames) },
 		    { run_options, PLACE(run) } },
 	.argument = { SECTION_NONE, "OUT", 0, "OUT", NULL, option_text, PLACE(path) },
 	.settings_size = sizeof(struct settings),

@@ -340,6 +340,7 @@ static int choose(struct settings *settings, struct err *err)
 	int rc = -1;
 
 	params->model = settings->params.quantize.convert.input;
+	params->renames = settings->params.quantize.convert.renames;
 	params->recipe = settings->recipes.n ? settings->recipes.names[0] : NULL;
 	params->as = settings->as.names;
 	params->n_as = settings->as.n;
@@ -385,6 +386,7 @@ const struct command command_sensitivity = {
 		    { selection_options, PLACE(params.quantize) },
 		    { report_options, PLACE(run) },
 		    { source_options, PLACE(run) },
+		    { rename_options, PLACE(params.quantize.convert.renames) },
 		    { run_options, PLACE(run) } },
 	.argument = { SECTION_NONE, "MODEL", 0, "MODEL", NULL, option_text,
 		      PLACE(params.quantize.convert.input) },

@@ -127,6 +127,8 @@ static int check_settings(const struct verify_params *params, struct err *err)
 		{ "amax-epsilon", tuning->amax_epsilon }, { "margin", tuning->margin },
 	};
 
+	if (params->renames.n && !params->source)
+		return err_set(err, ERR_USAGE, "option '--rename' requires '--source'");
 	if (params->recipe && !params->source)
 		return err_set(err, ERR_USAGE, "option '--recipe' requires '--source'");
 	for (size_t i = 0; i < sizeof numbers / sizeof *numbers && !params->recipe; i++)
@@ -185,6 +187,7 @@ const struct command command_verify = {
 	.options = options,
 	.shared = { { report_options, PLACE(run) },
 		    { source_options, PLACE(run) },
+		    { rename_options, PLACE(params.renames) },
 		    { run_options, PLACE(run) },
 		    { tuning_options, PLACE(params.tuning) } },
 	.argument = { SECTION_NONE, "OUT", 0, "OUT", NULL, option_text, PLACE(params.input) },

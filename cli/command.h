@@ -24,7 +24,7 @@ enum command_group {
 	N_GROUPS
 };
 
-#define MAX_SHARED   8
+#define MAX_SHARED   9
 #define MAX_EXAMPLES 5
 
 struct command {

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include "base/err.h"
 #include "cli/options/run.h"
+#include "cli/options/selection.h"
 #include "cli/ranks.h"
 #include "execute/execute.h"
 
@@ -41,8 +42,9 @@ extern const struct option_row convert_output[], convert_options[];
 	}
 #define CONVERT_SHARED                                                                            \
 	{ convert_options, 0 }, { report_options, CONVERT_RUN }, { source_options, CONVERT_RUN }, \
+		{ run_options, CONVERT_RUN },                                                     \
 	{                                                                                         \
-		run_options, CONVERT_RUN                                                          \
+		rename_options, offsetof(struct convert_settings, params.renames)                 \
 	}
 
 /* The run() of these commands: plans, and executes unless --dry-run is given. */

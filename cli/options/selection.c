@@ -6,6 +6,12 @@
 #define PLACE(member) offsetof(struct recipe_tuning, member)
 
 /* clang-format off */
+const struct option_row rename_options[] = {
+	{ SECTION_RUNNING, "rename", 0, "s/RE/NAME/[g]",
+	  "Rename tensors of the source as sed does; may be repeated", option_append, 0 },
+	{ 0 },
+};
+
 const struct option_row tuning_options[] = {
 	{ SECTION_NUMBERS, "fp8-format", 0, FP8_FORMAT_WORDS,
 	  "FP8 type of the codes (default e4m3)",

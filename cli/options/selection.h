@@ -12,6 +12,9 @@
 /* A shared table, for a struct quantize_params: profile, and members of select. */
 extern const struct option_row selection_options[];
 
+/* A shared table, for a struct texts: --rename. */
+extern const struct option_row rename_options[];
+
 /* A shared table, for a struct recipe_tuning. */
 extern const struct option_row tuning_options[];
 

@@ -35,6 +35,7 @@ static const struct recorded_option members[] = {
 	{ "preserve_high_precision", MEMBER_FLAG, "preserve-high-precision DIR", NULL },
 	{ "kv_cache", MEMBER_FLAG, "kv-cache", NULL },
 	{ "calibration", MEMBER_FILE, "calibration", NULL },
+	{ "rename", MEMBER_LIST, "rename", NULL },
 	{ "max_shard_size", MEMBER_COUNT, "max-shard-size", NULL },
 };
 

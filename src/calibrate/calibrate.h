@@ -28,6 +28,7 @@
 struct calibrate_params {
 	const struct io *io;
 	const char *input;	 /* MODEL */
+	struct texts renames;	 /* of its tensors */
 	const char *const *data; /* --data: files, directories, "-" */
 	size_t n_data;
 	const char *output;    /* the amax file; may be NULL for a dry run */

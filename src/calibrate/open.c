@@ -127,6 +127,7 @@ static int plan_make(struct calibrate_plan *plan, const struct calibrate_params 
 	};
 
 	if (checkpoint_open(&plan->checkpoint, params->io, params->input, params->n_threads, err) ||
+	    checkpoint_rename(&plan->checkpoint, &params->renames, err) ||
 	    model_open(&plan->model, &plan->checkpoint, ADVICE, err) ||
 	    fp8_select_make(&plan->fp8, &params->fp8, &plan->model, err) ||
 	    open_data(plan, params, err) || open_share(plan, params, err))

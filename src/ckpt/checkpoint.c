@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/mem.h"
+#include "base/rename.h"
 #include "base/sort.h"
 #include "ckpt/gathered.h"
 #include "ckpt/mistaken.h"
@@ -70,6 +72,100 @@ static int check_tensors(struct checkpoint *checkpoint, struct defects *defects,
 				       checkpoint->path);
 	}
 	return 0;
+}
+
+/* --- other names --- */
+
+/* A tensor, and its name in the file. */
+struct renamed {
+	struct st_tensor *tensor;
+	const char *before;
+};
+
+static int compare_renamed(const void *a, const void *b)
+{
+	const struct renamed *x = a, *y = b;
+
+	return strcmp(x->tensor->name, y->tensor->name);
+}
+
+static int check_name(const struct renamed *one, const char *name, const char *expression,
+		      struct err *err)
+{
+	const struct json_text text = { name, strlen(name) };
+	const char *problem = !text.len				  ? "an empty name"
+			      : st_has_control(name)		  ? "a control character"
+			      : json_utf8_prefix(text) < text.len ? "what is not UTF-8"
+								  : NULL;
+
+	return problem ? err_set(err, ERR_USAGE,
+				 "option '--rename': '%s' gives tensor '%s' %s: change it",
+				 expression, one->before, problem)
+		       : 0;
+}
+
+/* Applies one expression to all names. */
+static int rename_all(struct checkpoint *checkpoint, struct renamed *all, const char *expression,
+		      struct err *err)
+{
+	struct rename rename;
+	struct buf name = { 0 };
+	bool changed = false, found = false;
+	int rc = rename_compile(&rename, expression, err);
+
+	for (size_t i = 0; i < checkpoint->n_tensors && !rc; i++) {
+		rc = rename_apply(&rename, all[i].tensor->name, &name, &changed, err);
+		found |= changed;
+		if (rc || !changed)
+			continue;
+		rc = check_name(&all[i], name.data, expression, err);
+		all[i].tensor->name = arena_text(&checkpoint->extra, name.data, strlen(name.data));
+	}
+	if (!rc && !found)
+		rc = err_set(err, ERR_USAGE,
+			     "option '--rename': '%s' matches no tensor of '%s', such as '%s'",
+			     expression, checkpoint->path,
+			     checkpoint->n_tensors ? all[0].tensor->name : "");
+	rename_release(&rename);
+	buf_release(&name);
+	return rc;
+}
+
+static int check_unique(const struct checkpoint *checkpoint, struct renamed *all, struct err *err)
+{
+	size_t n = checkpoint->n_tensors;
+
+	sort(all, n, sizeof *all, compare_renamed);
+	for (size_t i = 1; i < n; i++)
+		if (!compare_renamed(&all[i - 1], &all[i]))
+			return err_set(err, ERR_USAGE,
+				       "option '--rename' gives tensors '%s' and '%s' of '%s' the "
+				       "same name '%s'",
+				       all[i - 1].before, all[i].before, checkpoint->path,
+				       all[i].tensor->name);
+	return 0;
+}
+
+int checkpoint_rename(struct checkpoint *checkpoint, const struct texts *renames, struct err *err)
+{
+	struct renamed *all, *next;
+	int rc = 0;
+
+	if (!renames->n)
+		return 0;
+	all = next = xcalloc(checkpoint->n_tensors + 1, sizeof *all);
+	for (size_t s = 0; s < checkpoint->n_shards; s++) {
+		struct st_file *file = &checkpoint->shards[s].file;
+
+		for (size_t i = 0; i < file->n_tensors; i++)
+			*next++ = (struct renamed){ &file->tensors[i], file->tensors[i].name };
+	}
+	for (size_t i = 0; i < renames->n && !rc; i++)
+		rc = rename_all(checkpoint, all, renames->list[i], err);
+	rc = rc ? rc : check_unique(checkpoint, all, err);
+	sort(checkpoint->by_name, checkpoint->n_tensors, sizeof *checkpoint->by_name, compare_refs);
+	free(all);
+	return rc;
 }
 
 static int finish(struct checkpoint *checkpoint, struct defects *defects, struct err *err)

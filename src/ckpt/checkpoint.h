@@ -4,8 +4,8 @@
  * model.safetensors), one .safetensors file, or an index.json.  Opening reads headers only; no file
  * stays open.
  *
- * Order: checkpoint_open(), checkpoint_survey() or checkpoint_open_fd(); checkpoint_find(),
- * checkpoint_auxiliary(); checkpoint_release(), also after a failure.
+ * Order: checkpoint_open(), checkpoint_survey() or checkpoint_open_fd(); checkpoint_rename();
+ * checkpoint_find(), checkpoint_auxiliary(); checkpoint_release(), also after a failure.
  */
 #ifndef FP8CONV_CKPT_CHECKPOINT_H
 #define FP8CONV_CKPT_CHECKPOINT_H
@@ -17,6 +17,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/io.h"
+#include "base/text.h"
 #include "ckpt/defect.h"
 #include "ckpt/listing.h"
 #include "ckpt/safetensors.h"
@@ -55,7 +56,7 @@ struct checkpoint {
 	const struct shard *files; /* that hold the bytes: the shards, or the parts */
 	size_t n_parts;
 	struct shard *parts; /* files of gathered shards, without tensors */
-	struct arena extra;  /* of their views */
+	struct arena extra;  /* of their views; new names */
 	size_t n_tensors;
 	struct tensor_ref *tensors; /* of all shards, by shard, then by offset */
 	struct tensor_ref *by_name; /* the same, sorted by name bytewise */
@@ -103,6 +104,11 @@ int checkpoint_survey(struct checkpoint *checkpoint, const struct io *io, const 
 int checkpoint_open_fd(struct checkpoint *checkpoint, const struct io *io, int fd, const char *name,
 		       struct err *err);
 void checkpoint_release(struct checkpoint *checkpoint);
+
+/* Renames tensors by the expressions of --rename (base/rename.h), one after the other.  The files
+ * stay as they are, and their index has the old names.  ERR_USAGE with both tensors where two would
+ * have one name, for a name that no file may have, and for an expression that matches no tensor. */
+int checkpoint_rename(struct checkpoint *checkpoint, const struct texts *renames, struct err *err);
 
 /* Returns what to do about an unfinished directory, for messages. */
 const char *checkpoint_advice(const struct checkpoint *checkpoint);

@@ -90,7 +90,9 @@ static int side_open(struct diff_side *side, const struct diff_params *params, c
 {
 	struct err ignored;
 
-	if (checkpoint_open(&side->checkpoint, params->io, path, params->n_threads, err))
+	if (checkpoint_open(&side->checkpoint, params->io, path, params->n_threads, err) ||
+	    (path == params->paths[0] &&
+	     checkpoint_rename(&side->checkpoint, &params->renames, err)))
 		return -1;
 	source_init(&side->files, params->io, &side->checkpoint, params->backend, -1);
 	if (fp8_source_detect(&side->detection, &side->checkpoint, params->io, err))

@@ -20,6 +20,7 @@
 struct diff_params {
 	const struct io *io;
 	const char *paths[2];	    /* A and B, as of checkpoint_open() */
+	struct texts renames;	    /* of A's tensors */
 	const char *const *include; /* patterns; if there are any, only matching tensors count */
 	size_t n_include;
 	const char *const *exclude; /* patterns; matching tensors do not count */

@@ -21,6 +21,7 @@ struct eval_params {
 	const struct io *io;
 	const char *input;	 /* OUT: the checkpoint in question */
 	const char *source;	 /* MODEL that it was made of; NULL: perplexity only */
+	struct texts renames;	 /* of the source's tensors; without one, of the input's */
 	const char *const *data; /* --data: files, directories, "-" */
 	size_t n_data;
 	int seq_len;		 /* 0: 512 */

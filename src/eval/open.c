@@ -12,7 +12,10 @@
 static int model_open_at(struct eval_model *model, const struct eval_params *params,
 			 const char *path, struct err *err)
 {
-	if (checkpoint_open(&model->checkpoint, params->io, path, params->n_threads, err))
+	const char *renamed = params->source ? params->source : params->input;
+
+	if (checkpoint_open(&model->checkpoint, params->io, path, params->n_threads, err) ||
+	    (path == renamed && checkpoint_rename(&model->checkpoint, &params->renames, err)))
 		return -1;
 	return model_open(&model->model, &model->checkpoint, "", err);
 }

@@ -6,26 +6,31 @@
 #include "source/fp8_source.h"
 #include "source/spool.h"
 
-static int open_path(struct inspection *inspection, const struct io *io, const char *path,
-		     const char *temp_dir, struct progress *progress, struct err *err)
+static int open_path(struct inspection *inspection, const struct inspect_params *params,
+		     struct progress *progress, struct err *err)
 {
-	if (strcmp(path, "-") != 0)
-		return checkpoint_open_part(&inspection->checkpoint, io, path, err);
-	if (spool_read(io, temp_dir, progress, &inspection->stream_fd, err))
+	struct checkpoint *checkpoint = &inspection->checkpoint;
+
+	if (strcmp(params->path, "-") != 0)
+		return checkpoint_open_part(checkpoint, params->io, params->path, err);
+	if (spool_read(params->io, params->temp_dir, progress, &inspection->stream_fd, err))
 		return -1;
 	inspection->spooled = true;
-	return checkpoint_open_fd(&inspection->checkpoint, io, inspection->stream_fd, "-", err);
+	return checkpoint_open_fd(checkpoint, params->io, inspection->stream_fd, "-", err);
 }
 
-int inspect_make(struct inspection *inspection, const struct io *io, const char *path,
-		 const char *temp_dir, struct progress *progress, struct err *err)
+int inspect_make(struct inspection *inspection, const struct inspect_params *params,
+		 struct progress *progress, struct err *err)
 {
+	const struct io *io = params->io;
 	struct err ignored; /* a description has no errors: such tensors are what they are */
 
 	*inspection = (struct inspection){ .io = io, .stream_fd = -1 };
-	if (open_path(inspection, io, path, temp_dir, progress, err))
+	if (open_path(inspection, params, progress, err) ||
+	    checkpoint_rename(&inspection->checkpoint, &params->renames, err))
 		return -1;
-	inspection->is_amax = strcmp(path, "-") != 0 && inspection->checkpoint.n_shards == 1 &&
+	inspection->is_amax = strcmp(params->path, "-") != 0 &&
+			      inspection->checkpoint.n_shards == 1 &&
 			      amax_is_file(&inspection->checkpoint.shards[0].file);
 	if (inspection->is_amax &&
 	    amax_stats_read(&inspection->amax, io, inspection->checkpoint.shards[0].file.path, err))

@@ -27,12 +27,18 @@ struct inspection {
 	int stream_fd; /* this temporary file */
 };
 
-/* Reads the headers and the configuration of path, which is as in checkpoint_open(), or "-" for
- * standard input, which is spooled to temp_dir.  The caller releases the inspection, also on
- * failure.  ERR_INPUT where the input is not a valid checkpoint or amax file; ERR_INTERRUPTED where
- * a signal stops the spooling. */
-int inspect_make(struct inspection *inspection, const struct io *io, const char *path,
-		 const char *temp_dir, struct progress *progress, struct err *err);
+struct inspect_params {
+	const struct io *io;
+	const char *path;     /* as in checkpoint_open(), or "-" for standard input, */
+	const char *temp_dir; /* which is spooled here */
+	struct texts renames; /* of its tensors */
+};
+
+/* Reads the headers and the configuration.  The caller releases the inspection, also on failure.
+ * ERR_INPUT where the input is not a valid checkpoint or amax file; ERR_INTERRUPTED where a signal
+ * stops the spooling. */
+int inspect_make(struct inspection *inspection, const struct inspect_params *params,
+		 struct progress *progress, struct err *err);
 void inspect_release(struct inspection *inspection);
 
 #endif

@@ -99,7 +99,7 @@ int dequantize_plan_make(struct plan *plan, const struct dequantize_params *para
 	plan->dtype = type->name;
 	plan->options = json_pack("{s:s}", "dtype", type->name);
 	if (plan_values(plan, type->dtype, err) || plan_config(plan, type->config, err) ||
-	    plan_finish(plan, progress, err))
+	    plan_finish(plan, convert, progress, err))
 		goto fail;
 	return 0;
 fail:

@@ -34,8 +34,8 @@ enum destination destination_of(const char *output)
 								: DESTINATION_DIRECTORY;
 }
 
-static int open_source(struct plan *plan, const struct convert_params *params,
-		       struct progress *progress, struct err *err)
+static int open_input(struct plan *plan, const struct convert_params *params,
+		      struct progress *progress, struct err *err)
 {
 	if (strcmp(params->input, "-") != 0)
 		return checkpoint_open(&plan->source, params->io, params->input, params->n_threads,
@@ -105,7 +105,9 @@ int plan_open(struct plan *plan, const struct convert_params *params, struct pro
 	      struct err *err)
 {
 	plan->max_shard_size = params->max_shard_size;
-	if (open_source(plan, params, progress, err) || check_request(plan, params, err))
+	if (open_input(plan, params, progress, err) ||
+	    checkpoint_rename(&plan->source, &params->renames, err) ||
+	    check_request(plan, params, err))
 		return -1;
 	return 0;
 }
@@ -384,7 +386,17 @@ int plan_layout(struct plan *plan, struct err *err)
 	return 0;
 }
 
-int plan_finish(struct plan *plan, struct progress *progress, struct err *err)
+json_t *plan_texts_json(const struct texts *texts)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < texts->n; i++)
+		json_array_append_new(list, json_string(texts->list[i]));
+	return list;
+}
+
+int plan_finish(struct plan *plan, const struct convert_params *params, struct progress *progress,
+		struct err *err)
 {
 	plan->totals.disk_bytes += plan->files.config.len + plan->files.hf_quant_config.len +
 				   plan->files.index_size + DISK_SLACK;
@@ -393,6 +405,8 @@ int plan_finish(struct plan *plan, struct progress *progress, struct err *err)
 	if (plan->max_shard_size)
 		json_object_set_new(plan->options, "max_shard_size",
 				    json_integer((json_int_t)plan->max_shard_size));
+	if (params->renames.n)
+		json_object_set_new(plan->options, "rename", plan_texts_json(&params->renames));
 	progress_begin(progress, PROGRESS_WORK, plan->totals.input_bytes);
 	return 0;
 }

@@ -34,6 +34,7 @@ enum on_nonfinite { NONFINITE_ERROR, NONFINITE_SATURATE, NONFINITE_SKIP };
 struct convert_params {
 	const struct io *io;
 	const char *input;    /* MODEL, or "-" */
+	struct texts renames; /* of its tensors */
 	const char *output;   /* OUT, or "-"; may be NULL for a dry run */
 	const char *temp_dir; /* directory for spooled streams */
 	const char *preserve; /* --preserve-high-precision DIR, or NULL */
@@ -271,8 +272,13 @@ int plan_params_format(struct plan *plan, const struct scheme *scheme, struct er
 int plan_params(struct plan *plan, const struct scheme *scheme, const char *quantization,
 		struct err *err);
 
-/* Computes disk space and the progress's total, after config and hf_quant_config are made. */
-int plan_finish(struct plan *plan, struct progress *progress, struct err *err);
+/* Computes disk space and the progress's total, after config and hf_quant_config are made, and adds
+ * the options of every conversion to plan->options. */
+int plan_finish(struct plan *plan, const struct convert_params *params, struct progress *progress,
+		struct err *err);
+
+/* Returns the texts as a list, for plan->options. */
+json_t *plan_texts_json(const struct texts *texts);
 
 /* Writes the shard's header to an empty buf. */
 void output_shard_header(const struct output_shard *shard, struct buf *header);

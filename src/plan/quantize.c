@@ -270,7 +270,7 @@ static int plan_source(struct plan *plan, const struct quantize_params *params,
 	plan->options = quantize_identity(plan, params);
 	if (plan->rounding)
 		plan->totals.memory_bytes += plan->rounding->plan.memory_bytes;
-	return plan_finish(plan, progress, err);
+	return plan_finish(plan, &params->convert, progress, err);
 }
 
 static int plan_make(struct plan *plan, const struct quantize_params *params,

@@ -23,15 +23,6 @@ static json_t *spec_json(const struct qspec *spec)
 			 (double)spec->amax_epsilon, "margin", spec->margin);
 }
 
-static json_t *patterns_json(const struct texts *patterns)
-{
-	json_t *list = json_array();
-
-	for (size_t i = 0; i < patterns->n; i++)
-		json_array_append_new(list, json_string(patterns->list[i]));
-	return list;
-}
-
 static json_t *rules_json(const struct select_options *select)
 {
 	json_t *list = json_array();
@@ -79,16 +70,16 @@ json_t *quantize_identity(const struct plan *plan, const struct quantize_params 
 	static const char *const nonfinite[] = { "error", "saturate", "skip" };
 	static const char *const profiles[] = { "vendor", "engine", "none" };
 	const struct select_options *select = &params->select;
-	json_t *options =
-		json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:b, s:b, s:s, s:b, s:b, s:o}",
-			  "recipe", plan->recipe->name, "format", plan->format->name, "target",
-			  engine_name(plan->target), "profile", profiles[params->profile], "scales",
-			  spec_json(&plan->spec), "include", patterns_json(&select->include),
-			  "exclude", patterns_json(&select->exclude), "tensor", rules_json(select),
-			  "ragged", select->ragged, "requantize", select->requantize,
-			  "on_nonfinite", nonfinite[params->convert.on_nonfinite],
-			  "preserve_high_precision", params->convert.preserve != NULL, "kv_cache",
-			  plan->kv_cache, "calibration", calibration_json(plan, params));
+	json_t *options = json_pack(
+		"{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:b, s:b, s:s, s:b, s:b, s:o}", "recipe",
+		plan->recipe->name, "format", plan->format->name, "target",
+		engine_name(plan->target), "profile", profiles[params->profile], "scales",
+		spec_json(&plan->spec), "include", plan_texts_json(&select->include), "exclude",
+		plan_texts_json(&select->exclude), "tensor", rules_json(select), "ragged",
+		select->ragged, "requantize", select->requantize, "on_nonfinite",
+		nonfinite[params->convert.on_nonfinite], "preserve_high_precision",
+		params->convert.preserve != NULL, "kv_cache", plan->kv_cache, "calibration",
+		calibration_json(plan, params));
 
 	if (plan->rounding)
 		json_object_set_new(options, "rounding", rounding_identity(plan));

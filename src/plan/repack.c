@@ -308,7 +308,7 @@ int repack_plan_make(struct plan *plan, const struct repack_params *params,
 	    plan_open(plan, convert, progress, err) ||
 	    plan_take_profile(plan, PROFILE_ENGINE, err) ||
 	    plan_units(plan, &detection, params, err) || plan_configuration(plan, err) ||
-	    plan_finish(plan, progress, err))
+	    plan_finish(plan, convert, progress, err))
 		goto out;
 	rc = 0;
 out:

@@ -229,7 +229,8 @@ static int check_calibration(const struct report *report, const struct report_pa
 	struct source source;
 	int rc = -1;
 
-	if (checkpoint_open(&checkpoint, params->io, params->source, params->n_threads, err))
+	if (checkpoint_open(&checkpoint, params->io, params->source, params->n_threads, err) ||
+	    checkpoint_rename(&checkpoint, &params->renames, err))
 		goto out;
 	source_init(&source, params->io, &checkpoint, NULL, -1);
 	rc = fingerprint_make(&source, fingerprint, err);

@@ -27,8 +27,9 @@ struct report_place {
 
 struct report_params {
 	const struct io *io;
-	const char *source; /* MODEL that the checkpoint was made of; NULL: not given */
-	const char *eval;   /* file of `eval --json`; NULL: none */
+	const char *source;   /* MODEL that the checkpoint was made of; NULL: not given */
+	struct texts renames; /* of its tensors */
+	const char *eval;     /* file of `eval --json`; NULL: none */
 	struct benchmark_paths benchmarks;
 	const char *calibration; /* amax file; NULL: none */
 	const char *output;	 /* directory; NULL: nothing is written */

@@ -236,6 +236,7 @@ static int check_model(const struct choice *choice, const struct choice_params *
 	if (!params->model)
 		return 0;
 	rc = checkpoint_open(&plan.source, params->io, params->model, 1, err);
+	rc = rc ? rc : checkpoint_rename(&plan.source, &params->renames, err);
 	rc = rc ? rc : plan_check_model(&plan, params->table, choice->table.model, err);
 	plan_release(&plan);
 	return rc;

@@ -10,6 +10,7 @@
 #ifndef FP8CONV_SENSITIVITY_CHOOSE_H
 #define FP8CONV_SENSITIVITY_CHOOSE_H
 
+#include "base/text.h"
 #include "select/named.h"
 #include "sensitivity/knapsack.h"
 #include "sensitivity/table.h"
@@ -19,9 +20,10 @@
 
 struct choice_params {
 	const struct io *io;
-	const char *model;  /* whose table it must be; NULL: any */
-	const char *table;  /* path */
-	const char *recipe; /* of the job; NULL: the first of the table */
+	const char *model;    /* whose table it must be; NULL: any */
+	struct texts renames; /* of its tensors */
+	const char *table;    /* path */
+	const char *recipe;   /* of the job; NULL: the first of the table */
 	/* what sets may become, each once: NAMED_SKIP and names of recipes; none: NAMED_SKIP */
 	const char *const *as;
 	size_t n_as;

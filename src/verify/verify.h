@@ -16,11 +16,12 @@
 
 struct verify_params {
 	const struct io *io;
-	const char *input;  /* as checkpoint_open() */
-	const char *source; /* the checkpoint that input was made from; NULL: not compared */
-	const char *target; /* an engine whose rules must hold too; NULL: the common rules */
-	int tp;		    /* a tensor-parallel size that must load; 0: not checked */
-	bool hashes;	    /* compare the SHA-256 of every file with the manifest */
+	const char *input;    /* as checkpoint_open() */
+	const char *source;   /* the checkpoint that input was made from; NULL: not compared */
+	struct texts renames; /* of the source's tensors */
+	const char *target;   /* an engine whose rules must hold too; NULL: the common rules */
+	int tp;		      /* a tensor-parallel size that must load; 0: not checked */
+	bool hashes;	      /* compare the SHA-256 of every file with the manifest */
 	const struct signing_key *key; /* that signed every file; NULL: not checked */
 	const char *recipe;	       /* with source: the recipe to expect; NULL: detect it */
 	struct recipe_tuning tuning;   /* with recipe: its options */

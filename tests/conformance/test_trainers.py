@@ -4,6 +4,7 @@ import collections
 import json
 import os
 import pathlib
+import shlex
 import shutil
 import socket
 import subprocess
@@ -18,6 +19,18 @@ from harness import finish, quantize, real_model, report, run, scratch, silence
 
 RECIPES = ("blockwise", "channelwise", "current", "mxfp8")
 LAYERS = 2
+
+
+def options(page: str, first: str) -> list[str]:
+    """The expressions of --rename in the manual, from the one that begins so to the end of its lines."""
+    lines = [line.strip().removesuffix("\\e").strip().replace("\\e", "\\").replace("\\-", "-") for line in page.splitlines()]
+    start = next(i for i, line in enumerate(lines) if line.startswith(f"--rename '{first}"))
+    end = next(i for i in range(start, len(lines)) if not lines[i].startswith("--rename"))
+    return shlex.split(" ".join(line for line in lines[start:end] if "[qk]_norm" not in line))       # SmolLM2 has none
+
+
+PAGE = (pathlib.Path(__file__).parent.parent.parent / "man" / "fp8conv-convert.7").read_text()
+RENAMES = {"distcp-torchtitan": options(PAGE, "s/^(layers"), "distcp-compiled": options(PAGE, r"s/\b_(orig_mod")}
 
 
 def cut_model(out: pathlib.Path) -> pathlib.Path:
@@ -107,12 +120,20 @@ def torch_saves(model: pathlib.Path, out: pathlib.Path) -> Iterator[pathlib.Path
 def main() -> None:
     with scratch() as tmp:
         model = cut_model(tmp / "model")
-        made = subprocess.run([sys.executable, pathlib.Path(__file__).with_name("trainers.py"), model / "model.safetensors", tmp / "forms"],
+        made = subprocess.run([sys.executable, pathlib.Path(__file__).with_name("trainers.py"), model, tmp / "forms"],
                               env=os.environ | {"TRAINERS_PORT": free_port()}, capture_output=True, check=False)
         report("torch wrote the files", [made.stderr.decode()[-500:]] if made.returncode else [])
+        theirs = (tmp / "forms" / "plain-transformers").rename(tmp / "theirs")
+        (theirs / "model-00001-of-00001.safetensors").rename(theirs / "model.safetensors")
+        (theirs / "model.safetensors.index.json").unlink()
+        shutil.copy(model / "config.json", theirs)
         for source in sorted((tmp / "forms").iterdir()):
             shutil.copy(model / "config.json", source)
-            args = ("--from-torch",) if source.name.startswith("distcp") else ()
+            args = (*(("--from-torch",) if source.name.startswith("distcp") else ()), *RENAMES.get(source.name, ()))
+            if source.name == "slices-transformers":
+                (tmp / "of-theirs").mkdir()
+                report(f"{source.name}: every recipe", converted(tmp / "of-theirs", theirs, source, *args))
+                continue
             report(f"{source.name}: every recipe", converted(tmp, model, source, *args))
             report(f"{source.name}: in parts", in_parts(tmp, model, source, *args))
         (tmp / "torch").mkdir()

@@ -57,7 +57,9 @@ static int report_work(struct report_job *job, const struct report_params *param
 				      .n_threads = params->n_threads,
 				      .progress = progress };
 
-	if (inspect_make(&job->inspection, params->io, "fp8", "tmp", progress, err) ||
+	if (inspect_make(&job->inspection,
+			 &(struct inspect_params){ params->io, "fp8", "tmp", { 0 } }, progress,
+			 err) ||
 	    report_open(&job->report, params, &job->inspection.checkpoint,
 			&job->inspection.detection, err))
 		return -1;

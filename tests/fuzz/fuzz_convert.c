@@ -81,7 +81,9 @@ static void check_output(const char *path)
 	struct progress progress = { 0 };
 	struct err err;
 
-	FUZZ_CHECK(!inspect_make(&inspection, fuzz_io(), path, path, &progress, &err));
+	FUZZ_CHECK(!inspect_make(&inspection,
+				 &(struct inspect_params){ fuzz_io(), path, path, { 0 } },
+				 &progress, &err));
 	FUZZ_CHECK(inspection.detection.n_weights > 0);
 	for (size_t i = 0; i < inspection.checkpoint.n_tensors; i++) {
 		const struct tensor_ref *ref = &inspection.checkpoint.tensors[i];

@@ -39,7 +39,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	checkpoint.hf_quant_config = fuzz_part(&data, &size);
 	checkpoint.tensors = fuzz_part(&data, &size);
 	fuzz_checkpoint_write(folder, &checkpoint);
-	if (inspect_make(&inspection, fuzz_io(), folder, folder, &progress, &err))
+	if (inspect_make(&inspection, &(struct inspect_params){ fuzz_io(), folder, folder, { 0 } },
+			 &progress, &err))
 		fuzz_check_error(&err);
 	else
 		look(&inspection);

@@ -60,7 +60,8 @@ static void report(const char *folder)
 	struct report report = { 0 };
 	struct err err = { 0 };
 
-	if (inspect_make(&inspection, fuzz_io(), folder, folder, &progress, &err))
+	if (inspect_make(&inspection, &(struct inspect_params){ fuzz_io(), folder, folder, { 0 } },
+			 &progress, &err))
 		fuzz_check_error(&err); /* it says that the job is not finished */
 	else if (report_open(&report, &params, &inspection.checkpoint, &inspection.detection, &err))
 		fuzz_check_error(&err);

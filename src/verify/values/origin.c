@@ -375,7 +375,8 @@ int origin_find(struct verify *verify, const struct cuts *cuts, struct err *err)
 	struct origin *origin = verify->run.origin = xcalloc(1, sizeof *origin);
 
 	if (checkpoint_open(&origin->checkpoint, verify->params->io, verify->params->source,
-			    verify->params->n_threads, err))
+			    verify->params->n_threads, err) ||
+	    checkpoint_rename(&origin->checkpoint, &verify->params->renames, err))
 		return -1;
 	selection_make_all(&origin->selection, &origin->checkpoint);
 	sort_units(origin);
