@@ -14,7 +14,7 @@ export CC=aarch64-linux-gnu-gcc CXX=aarch64-linux-gnu-g++ AR=aarch64-linux-gnu-a
 
 # The packages of deps.sh, the libraries among them for arm64.
 packages=
-for package in $(sed -n '/^PACKAGES="/,/"$/s/PACKAGES=\|"//gp' deps.sh); do
+for package in $(sed -n '/^PACKAGES="/,/"$/{s/PACKAGES=\|"//g;p}' deps.sh); do
 	case $package in
 	lib* | zlib*) packages="$packages $package:arm64" ;;
 	*) packages="$packages $package" ;;
