@@ -11,7 +11,7 @@ import subprocess
 import typing
 
 from runs import (
-    Command, FP8CONV, MANIFEST, Model, ONE, SLOW, begin, check, check_again, check_golden,
+    Command, FP8CONV, MANIFEST, Model, ONE, SLOW, begin, begin_limits, check, check_again, check_golden,
     check_names, clear, counted, end, files, make_big, make_sample, no_partials, one_line, partial,
     run, skip, start, stop, wait_for
 )
@@ -32,8 +32,7 @@ def limits(command: Command, model: Model, work: pathlib.Path, few: bool) -> Non
             ("RLIMIT_AS", resource.RLIMIT_AS, [n << 20 for n in range(16, 280, 8 * step)], memory, []),
             ("RLIMIT_AS", resource.RLIMIT_AS, [n << 16 for n in range(128, 480, 2 * step)], memory, little),
             ("RLIMIT_NOFILE", resource.RLIMIT_NOFILE, list(range(3, 20, 1 if step == 1 else 2)), ("Too many open files",), [])]
-    for name, which, values, words, options in rows:
-        begin(name)
+    for name, which, values, words, options in begin_limits(rows):
         for value in values:
             able = subprocess.run([FP8CONV, "--version"], capture_output=True, preexec_fn=limited(which, value))
             result = run(command, model.folder, out, *(options or ["--threads", "2"]), preexec_fn=limited(which, value))

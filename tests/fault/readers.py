@@ -20,7 +20,7 @@ import typing
 
 from inputs import cut
 from limits import limited
-from runs import FP8CONV, Result, begin, check, clear, counted, end, one_line, snapshot, stop, verdict
+from runs import FP8CONV, Result, begin, begin_limits, check, clear, counted, end, one_line, snapshot, stop, verdict
 
 N_SEQUENCES, N_TOKENS = 24, 256
 TIMES = ("seconds", "peak_memory_bytes")                      # keys of numbers that differ from run to run
@@ -135,8 +135,7 @@ def starved(job: Job, golden: Golden, few: bool) -> None:
     rows = [("RLIMIT_AS", resource.RLIMIT_AS, [n << 20 for n in range(16, 400, 12 * step)],
              ("out of memory", "Cannot allocate memory", "cannot load oneDNN", "failed with status")),
             ("RLIMIT_NOFILE", resource.RLIMIT_NOFILE, list(range(3, 16, step)), ("Too many open files", "cannot load oneDNN"))]
-    for name, which, values, words in rows:
-        begin(name)
+    for name, which, values, words in begin_limits(rows):
         for value in values:
             able = subprocess.run([FP8CONV, "--version"], capture_output=True, preexec_fn=limited(which, value))
             result = run(job.arguments, preexec_fn=limited(which, value))

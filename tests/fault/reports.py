@@ -17,7 +17,7 @@ import time
 
 from limits import limited
 from readers import run, start
-from runs import FP8CONV, MANIFEST, begin, check, clear, counted, end, files, no_partials, one_line, verdict
+from runs import FP8CONV, MANIFEST, begin, begin_limits, check, clear, counted, end, files, no_partials, one_line, verdict
 
 CARD = b"---\nlicense: mit\n---\n# Tiny\n"
 COMMAND = ["report", "fp8", "--source", "llama", "--progress", "none"]
@@ -96,8 +96,7 @@ def starved(place: Place, few: bool) -> None:
     rows = [("RLIMIT_FSIZE", resource.RLIMIT_FSIZE, [0, 1, 1000, 5000, 20000], ("File too large",)),
             ("RLIMIT_AS", resource.RLIMIT_AS, [n << 20 for n in range(16, 200, 8 * step)], ("out of memory", "Cannot allocate memory")),
             ("RLIMIT_NOFILE", resource.RLIMIT_NOFILE, list(range(3, 14, step)), ("Too many open files",))]
-    for name, which, values, words in rows:
-        begin(name)
+    for name, which, values, words in begin_limits(rows):
         for value in values:
             able = subprocess.run([FP8CONV, "--version"], capture_output=True, preexec_fn=limited(which, value))
             result = run(place.command, preexec_fn=limited(which, value))

@@ -79,5 +79,5 @@ why="cannot load oneDNN, which multiplies matrices ($PWD/libdnnl.so.$major: file
 fails 4 " calibrate: $why*" "$@"
 "$FP8CONV" version | grep -qF "$why" || "$FP8CONV" version
 
-ln -sf "$(ldd "$FP8CONV" | sed -n 's/.*libjansson\.so\.4 => \([^ ]*\).*/\1/p')" "libdnnl.so.$major"
+ln -sf "$(LD_TRACE_LOADED_OBJECTS=1 "$FP8CONV" | sed -n 's/.*libjansson\.so\.4 => \([^ ]*\).*/\1/p')" "libdnnl.so.$major"
 fails 4 " calibrate: libdnnl.so.$major has no function dnnl_version: it is not oneDNN" "$@"
