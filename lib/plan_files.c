@@ -73,17 +73,10 @@ static int memory_close(const struct io *io, int fd)
 /* Returns the range of a byte, or NULL. */
 static const struct memory_range *range_at(const struct memory_file *file, uint64_t at)
 {
-	size_t first = 0, end = file->n;
+	size_t i;
 
-	while (first < end) {
-		size_t middle = first + (end - first) / 2;
-
-		if (file->ranges[middle].end <= at)
-			first = middle + 1;
-		else
-			end = middle;
-	}
-	return first < file->n && file->ranges[first].begin <= at ? &file->ranges[first] : NULL;
+	SEARCH(i, file->n, file->ranges[i].end <= at);
+	return i < file->n && file->ranges[i].begin <= at ? &file->ranges[i] : NULL;
 }
 
 static ssize_t memory_pread(const struct io *io, int fd, void *data, size_t n, off_t offset)

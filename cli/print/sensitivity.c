@@ -26,13 +26,7 @@ static double worth_of(const struct choice_set *set)
 }
 
 /* Sorts the largest first; equal ones stay in the order of the table. */
-static int compare_set(const void *one, const void *other)
-{
-	double x = worth_of(*(const struct choice_set *const *)one);
-	double y = worth_of(*(const struct choice_set *const *)other);
-
-	return (x < y) - (x > y);
-}
+COMPARISON(compare_set, struct choice_set *const, ORDER(worth_of(*y), worth_of(*x)))
 
 /* Returns the sets that change, which the caller frees. */
 static const struct choice_set **sorted_sets(const struct choice *choice, size_t *n)

@@ -42,14 +42,7 @@ void page_ratio(struct json_out *out, const char *key, double value)
 
 /* --- heat maps --- */
 
-static int by_place(const void *a, const void *b)
-{
-	const struct heat_cell *x = a, *y = b;
-
-	if (x->line != y->line)
-		return x->line < y->line ? -1 : 1;
-	return (x->layer > y->layer) - (x->layer < y->layer);
-}
+COMPARISON(by_place, struct heat_cell, ORDER(x->line, y->line) ?: ORDER(x->layer, y->layer))
 
 /* Adds the cell that those from *cell on in one place make, and steps behind them. */
 static void cell_json(struct json_out *out, const struct heat_cell **cell,
@@ -271,14 +264,7 @@ struct place_in_group {
 	size_t group, at;
 };
 
-static int by_group(const void *a, const void *b)
-{
-	const struct place_in_group *x = a, *y = b;
-
-	if (x->group != y->group)
-		return x->group < y->group ? -1 : 1;
-	return (x->at > y->at) - (x->at < y->at);
-}
+COMPARISON(by_group, struct place_in_group, ORDER(x->group, y->group) ?: ORDER(x->at, y->at))
 
 /* Returns the tensors but scales by group, in the order of names; *n becomes their number. */
 static struct place_in_group *list_tensors(const struct reported *reported, size_t *n)

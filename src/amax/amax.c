@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/sort.h"
 
 const struct amax_tensor amax_tensors[N_AMAX_PARTS] = {
 	[AMAX_PART_HISTORY] = { ".amax_history", DT_F32, 2, { 0, 3 }, "F32 [passes, 3]" },
@@ -83,20 +84,12 @@ void amax_stats_release(struct amax_stats *stats)
  * order, so the end is tried first. */
 static size_t position(const struct amax_stats *stats, const char *name, bool *found)
 {
-	size_t low = 0, high = stats->n_sites;
+	size_t at = stats->n_sites;
 
-	if (high && strcmp(stats->sites[high - 1]->name, name) < 0)
-		low = high;
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (strcmp(stats->sites[middle]->name, name) < 0)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	*found = low < stats->n_sites && !strcmp(stats->sites[low]->name, name);
-	return low;
+	if (at && strcmp(stats->sites[at - 1]->name, name) >= 0)
+		SEARCH(at, stats->n_sites, strcmp(stats->sites[at]->name, name) < 0);
+	*found = at < stats->n_sites && !strcmp(stats->sites[at]->name, name);
+	return at;
 }
 
 struct amax_site *amax_stats_site(struct amax_stats *stats, const char *name, enum amax_kind kind)

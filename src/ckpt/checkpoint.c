@@ -16,12 +16,7 @@
 #include "ckpt/mistaken.h"
 #include "ckpt/shards.h"
 
-static int compare_refs(const void *a, const void *b)
-{
-	const struct tensor_ref *x = a, *y = b;
-
-	return strcmp(x->tensor->name, y->tensor->name);
-}
+COMPARISON(compare_refs, struct tensor_ref, strcmp(x->tensor->name, y->tensor->name))
 
 static void list_tensors(struct checkpoint *checkpoint)
 {
@@ -267,11 +262,6 @@ void checkpoint_release(struct checkpoint *checkpoint)
 	*checkpoint = (struct checkpoint){ 0 };
 }
 
-static int compare_name(const void *key, const void *element)
-{
-	return strcmp(key, ((const struct tensor_ref *)element)->tensor->name);
-}
-
 bool checkpoint_has_shard(const struct checkpoint *checkpoint, const char *name)
 {
 	for (size_t i = 0; i < checkpoint->n_shards; i++)
@@ -285,8 +275,9 @@ bool checkpoint_has_shard(const struct checkpoint *checkpoint, const char *name)
 
 const struct tensor_ref *checkpoint_find(const struct checkpoint *checkpoint, const char *name)
 {
-	if (!checkpoint->n_tensors)
-		return NULL;
-	return bsearch(name, checkpoint->by_name, checkpoint->n_tensors,
-		       sizeof *checkpoint->by_name, compare_name);
+	const struct tensor_ref *all = checkpoint->by_name;
+	size_t i;
+
+	SEARCH(i, checkpoint->n_tensors, strcmp(all[i].tensor->name, name) < 0);
+	return i < checkpoint->n_tensors && !strcmp(all[i].tensor->name, name) ? &all[i] : NULL;
 }

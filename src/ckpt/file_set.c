@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/sort.h"
 #include "ckpt/checkpoint.h"
 #include "ckpt/manifest.h"
 
@@ -71,13 +72,7 @@ static int compare_sets(const struct part *x, const struct part *y)
 	return (x->digits > y->digits) - (x->digits < y->digits);
 }
 
-static int compare_parts(const void *a, const void *b)
-{
-	const struct part *x = a, *y = b;
-	int order = compare_sets(x, y);
-
-	return order ? order : (x->number > y->number) - (x->number < y->number);
-}
+COMPARISON(compare_parts, struct part, compare_sets(x, y) ?: ORDER(x->number, y->number))
 
 /* Returns the name that the set of a part has for a number. */
 static char *name_of(const struct part *part, size_t number)

@@ -9,12 +9,7 @@
 #include "base/text.h"
 #include "ckpt/safetensors_header.h"
 
-static int compare_records(const void *a, const void *b)
-{
-	const struct slice_record *x = a, *y = b;
-
-	return strcmp(x->name, y->name);
-}
+COMPARISON(compare_records, struct slice_record, strcmp(x->name, y->name))
 
 static const char *part_path(const void *context, size_t file)
 {
@@ -187,23 +182,6 @@ int gathered_add(struct checkpoint *checkpoint, const char *name, struct slice_r
 	return 0;
 }
 
-/* Returns the tensor that has the byte: the last one that begins at or before it and is not
- * empty. */
-static size_t find_tensor(const struct st_file *file, uint64_t byte)
-{
-	size_t low = 0, high = file->n_tensors;
-
-	while (high - low > 1) {
-		size_t middle = low + (high - low) / 2;
-
-		if (file->tensors[middle].begin <= byte)
-			low = middle;
-		else
-			high = middle;
-	}
-	return low;
-}
-
 int gathered_read(const struct shard *shard, const struct view_range *range, view_pread_fn *pread,
 		  void *context, struct err *err)
 {
@@ -212,7 +190,9 @@ int gathered_read(const struct shard *shard, const struct view_range *range, vie
 
 	if (!range->n)
 		return 0;
-	i = find_tensor(&shard->file, range->begin);
+	/* the last tensor that begins at or before the byte: no empty one */
+	SEARCH(i, shard->file.n_tensors, shard->file.tensors[i].begin <= range->begin);
+	i--;
 	in_tensor.begin -= shard->file.tensors[i].begin;
 	return view_read(&shard->gathered->views[i], &in_tensor, pread, context, err);
 }

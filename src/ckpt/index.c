@@ -83,13 +83,8 @@ out:
 	return rc;
 }
 
-static int compare_entries(const void *a, const void *b)
-{
-	const struct index_entry *x = a, *y = b;
-	int order = x->shard == y->shard ? 0 : strcmp(x->shard, y->shard);
-
-	return order ? order : strcmp(x->tensor, y->tensor);
-}
+COMPARISON(compare_entries, struct index_entry,
+	   (x->shard == y->shard ? 0 : strcmp(x->shard, y->shard)) ?: strcmp(x->tensor, y->tensor))
 
 int index_read(struct weight_index *index, struct json_text text, const char *path, struct err *err)
 {

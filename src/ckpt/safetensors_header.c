@@ -249,22 +249,10 @@ out:
  * byte, each has the size of its type and shape, and no name occurs twice.  Only sorts and compares
  * neighbors: n log n.  Offsets in these messages are data offsets, as in the header --- */
 
-static int compare_offsets(const void *a, const void *b)
-{
-	const struct st_tensor *x = a, *y = b;
+/* An empty tensor comes before another one at its offset. */
+COMPARISON(compare_offsets, struct st_tensor, ORDER(x->begin, y->begin) ?: ORDER(x->end, y->end))
 
-	if (x->begin != y->begin)
-		return x->begin < y->begin ? -1 : 1;
-	/* an empty tensor comes before another one at its offset */
-	return (x->end > y->end) - (x->end < y->end);
-}
-
-static int compare_names(const void *a, const void *b)
-{
-	const struct st_tensor *const *x = a, *const *y = b;
-
-	return strcmp((*x)->name, (*y)->name);
-}
+COMPARISON(compare_names, struct st_tensor *const, strcmp((*x)->name, (*y)->name))
 
 static int check_names(struct st_file *file, struct err *err)
 {
@@ -284,12 +272,7 @@ static int check_names(struct st_file *file, struct err *err)
 	return 0;
 }
 
-static int compare_keys(const void *a, const void *b)
-{
-	const struct st_metadata *const *x = a, *const *y = b;
-
-	return strcmp((*x)->key, (*y)->key);
-}
+COMPARISON(compare_keys, struct st_metadata *const, strcmp((*x)->key, (*y)->key))
 
 static int check_metadata(const struct st_file *file, struct err *err)
 {

@@ -13,22 +13,10 @@
 #include "base/mem.h"
 #include "base/sort.h"
 
-static int compare_tensors(const void *a, const void *b)
-{
-	const struct st_tensor *x = *(struct st_tensor *const *)a;
-	const struct st_tensor *y = *(struct st_tensor *const *)b;
+COMPARISON(compare_tensors, struct st_tensor *const,
+	   ORDER((*x)->dtype, (*y)->dtype) ?: strcmp((*x)->name, (*y)->name))
 
-	if (x->dtype != y->dtype)
-		return x->dtype < y->dtype ? -1 : 1;
-	return strcmp(x->name, y->name);
-}
-
-static int compare_metadata(const void *a, const void *b)
-{
-	const struct st_metadata *x = a, *y = b;
-
-	return strcmp(x->key, y->key);
-}
+COMPARISON(compare_metadata, struct st_metadata, strcmp(x->key, y->key))
 
 static void add_metadata(struct buf *header, const struct st_metadata *metadata, size_t n)
 {

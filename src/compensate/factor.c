@@ -42,13 +42,7 @@ struct sort_key {
 	uint32_t column;
 };
 
-static int compare_keys(const void *a, const void *b)
-{
-	float x = ((const struct sort_key *)a)->diagonal;
-	float y = ((const struct sort_key *)b)->diagonal;
-
-	return (x < y) - (x > y);
-}
+COMPARISON(compare_keys, struct sort_key, ORDER(y->diagonal, x->diagonal))
 
 /* Fills order and rank; NaN counts as the lowest value. */
 static void find_order(const struct hessian *hessian, struct factor *factor)

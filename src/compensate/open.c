@@ -18,15 +18,8 @@ struct unit_list {
 	size_t n;
 };
 
-static int compare_units(const void *one, const void *other)
-{
-	const struct unit *a = *(const struct unit *const *)one,
-			  *b = *(const struct unit *const *)other;
-
-	if (a->source->tensor != b->source->tensor)
-		return a->source->tensor < b->source->tensor ? -1 : 1;
-	return a < b ? -1 : a > b;
-}
+COMPARISON(compare_units, struct unit *const,
+	   ORDER((*x)->source->tensor, (*y)->source->tensor) ?: ORDER(*x, *y))
 
 static void list_units(struct unit_list *list, const struct compensate_units *units)
 {
@@ -37,22 +30,6 @@ static void list_units(struct unit_list *list, const struct compensate_units *un
 		if (units->specs[u])
 			list->units[list->n++] = &selection->units[u];
 	sort(list->units, list->n, sizeof *list->units, compare_units);
-}
-
-/* Returns the first unit of a tensor, or of one behind it. */
-static size_t first_of(const struct unit_list *list, const struct st_tensor *tensor)
-{
-	size_t low = 0, high = list->n;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (list->units[middle]->source->tensor < tensor)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
 }
 
 /* Finds the rows that a unit and a matrix of one tensor share: all rows of the one that lies within
@@ -86,9 +63,10 @@ static void add_jobs(struct compensate_group *group, const struct unit_list *lis
 		     const struct selection *selection, const struct linear_ref *linear)
 {
 	const struct st_tensor *tensor = linear->weight->tensor;
+	size_t i;
 
-	for (size_t i = first_of(list, tensor);
-	     i < list->n && list->units[i]->source->tensor == tensor; i++) {
+	SEARCH(i, list->n, list->units[i]->source->tensor < tensor);
+	for (; i < list->n && list->units[i]->source->tensor == tensor; i++) {
 		struct compensate_job job = { .unit = (size_t)(list->units[i] - selection->units),
 					      .linear = linear };
 

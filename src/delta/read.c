@@ -207,23 +207,22 @@ static int read_entry(struct delta_file *delta, const json_t *record, struct err
 	return 0;
 }
 
-static int compare_shard(const void *key, const void *shard)
+/* Has the result a weight file of that name? */
+static bool has_shard(const struct delta_file *delta, const char *name)
 {
-	return strcmp(key, ((const struct delta_shard *)shard)->name);
+	size_t i;
+
+	SEARCH(i, delta->n_shards, strcmp(delta->shards[i].name, name) < 0);
+	return i < delta->n_shards && !strcmp(delta->shards[i].name, name);
 }
 
-static int compare_entry(const void *key, const void *entry)
+/* Has it another file of that name? */
+static bool has_file(const struct delta_file *delta, const char *name)
 {
-	return strcmp(key, ((const struct delta_entry *)entry)->name);
-}
+	size_t i;
 
-/* Has the result a file of that name? */
-static bool has_name(const struct delta_file *delta, const char *name)
-{
-	return (delta->n_shards && bsearch(name, delta->shards, delta->n_shards,
-					   sizeof *delta->shards, compare_shard)) ||
-	       (delta->n_files &&
-		bsearch(name, delta->files, delta->n_files, sizeof *delta->files, compare_entry));
+	SEARCH(i, delta->n_files, strcmp(delta->files[i].name, name) < 0);
+	return i < delta->n_files && !strcmp(delta->files[i].name, name);
 }
 
 static int read_removed(struct delta_file *delta, const json_t *list, struct err *err)
@@ -232,7 +231,7 @@ static int read_removed(struct delta_file *delta, const json_t *list, struct err
 	for (size_t i = 0; i < json_array_size(list); i++) {
 		const char *name = json_string_value(json_array_get(list, i));
 
-		if (!name || !is_file_name(name) || has_name(delta, name))
+		if (!name || !is_file_name(name) || has_shard(delta, name) || has_file(delta, name))
 			return damaged(delta, err, "names of removed files are wrong");
 		delta->removed[delta->n_removed++] = name;
 	}
@@ -262,9 +261,7 @@ static int read_files(struct delta_file *delta, const struct st_tensor *texts, s
 	{
 		if (read_entry(delta, record, err))
 			return -1;
-		if (has_name(delta, delta->files[i].name) &&
-		    bsearch(delta->files[i].name, delta->shards, delta->n_shards,
-			    sizeof *delta->shards, compare_shard))
+		if (has_shard(delta, delta->files[i].name))
 			return damaged(delta, err, "a file has the name of a weight file");
 		if (!take_frame(delta->files[i].n_frame, end, &at, &delta->files[i].offset))
 			return damaged(delta, err, "a frame ends past its tensor");
@@ -291,11 +288,7 @@ out:
 
 /* --- the table --- */
 
-static int compare_tensor_names(const void *a, const void *b)
-{
-	return strcmp((*(const struct st_tensor *const *)a)->name,
-		      (*(const struct st_tensor *const *)b)->name);
-}
+COMPARISON(compare_tensor_names, struct st_tensor *const, strcmp((*x)->name, (*y)->name))
 
 static int list_tensors(struct delta_file *delta, struct err *err)
 {

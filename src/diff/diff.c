@@ -346,17 +346,8 @@ static double harm(const struct diff_tensor *tensor)
 	return -sqnr;
 }
 
-static int by_harm(const void *a, const void *b)
-{
-	const struct diff_tensor *x = a, *y = b;
-	double harm_x = harm(x), harm_y = harm(y);
-
-	if (x->kind != y->kind)
-		return x->kind < y->kind ? -1 : 1;
-	if (harm_x != harm_y)
-		return harm_x > harm_y ? -1 : 1;
-	return strverscmp(x->name, y->name);
-}
+COMPARISON(by_harm, struct diff_tensor,
+	   ORDER(x->kind, y->kind) ?: ORDER(harm(y), harm(x)) ?: strverscmp(x->name, y->name))
 
 int diff_run(struct difference *difference, const struct diff_params *params,
 	     struct progress *progress, struct err *err)

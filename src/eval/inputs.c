@@ -136,13 +136,7 @@ static int add_all(struct engine_inputs *inputs, const struct detection *detecti
 	return add(inputs, detection, source, &model->head, err);
 }
 
-static int by_ref(const void *a, const void *b)
-{
-	uintptr_t x = (uintptr_t)((const struct engine_input *)a)->ref;
-	uintptr_t y = (uintptr_t)((const struct engine_input *)b)->ref;
-
-	return (x > y) - (x < y);
-}
+COMPARISON(by_ref, struct engine_input, ORDER((uintptr_t)x->ref, (uintptr_t)y->ref))
 
 int engine_inputs_make(struct engine_inputs *inputs, const struct model *model,
 		       struct source *source, struct err *err)

@@ -240,12 +240,7 @@ static double correlation(const double *x, const double *y, size_t n)
 	return xy / sqrt(xx * yy);
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
+COMPARISON(compare_doubles, double, ORDER(*x, *y))
 
 /* Returns the quantile of sorted values. */
 static double quantile(const double *sorted, size_t n, double q)

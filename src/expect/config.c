@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/sort.h"
 #include "expect/steps.h"
 
 #define MAX_DEPTH  2 /* objects in the object of the language model */
@@ -35,20 +36,10 @@ static bool is_index_list(const json_t *array, uint64_t n_layers)
 
 static bool index_list_has(const json_t *array, uint64_t value)
 {
-	size_t begin = 0, end = json_array_size(array);
+	size_t i, n = json_array_size(array);
 
-	while (begin < end) {
-		size_t middle = begin + (end - begin) / 2;
-		uint64_t found = (uint64_t)json_integer_value(json_array_get(array, middle));
-
-		if (found == value)
-			return true;
-		if (found < value)
-			begin = middle + 1;
-		else
-			end = middle;
-	}
-	return false;
+	SEARCH(i, n, (uint64_t)json_integer_value(json_array_get(array, i)) < value);
+	return i < n && (uint64_t)json_integer_value(json_array_get(array, i)) == value;
 }
 
 /* Has the list a value for each layer, and few different ones? */

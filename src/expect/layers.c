@@ -165,15 +165,8 @@ struct placed {
 	uint32_t place;
 };
 
-static int by_number(const void *a, const void *b)
-{
-	const struct expect_layer *x = &((const struct placed *)a)->layer;
-	const struct expect_layer *y = &((const struct placed *)b)->layer;
-
-	if (x->stack != y->stack)
-		return x->stack < y->stack ? -1 : 1;
-	return (x->number > y->number) - (x->number < y->number);
-}
+COMPARISON(by_number, struct placed,
+	   ORDER(x->layer.stack, y->layer.stack) ?: ORDER(x->layer.number, y->layer.number))
 
 /* Sorts the layers, and lets cells and stacks know. */
 static void sort_layers(struct expect *expect)
@@ -313,18 +306,11 @@ void expect_layers(struct expect *expect)
 const struct expect_member *expect_member(const struct expect *expect,
 					  const struct expect_layer *layer, uint32_t template)
 {
-	size_t begin = layer->first, end = begin + layer->n;
+	const struct expect_member *members = &expect->members[layer->first];
+	size_t i;
 
-	while (begin < end) {
-		size_t middle = begin + (end - begin) / 2;
-		uint32_t found = expect->members[middle].template;
-
-		if (found == template)
-			return &expect->members[middle];
-		if (found < template)
-			begin = middle + 1;
-		else
-			end = middle;
-	}
+	SEARCH(i, layer->n, template > members[i].template);
+	if (i < layer->n && members[i].template == template)
+		return &members[i];
 	return NULL;
 }

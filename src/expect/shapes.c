@@ -19,16 +19,9 @@ struct one {
 	bool branch;	 /* not of the language model */
 };
 
-static int by_name(const void *a, const void *b)
-{
-	const struct one *x = a, *y = b;
-
-	if (x->stack != y->stack)
-		return x->stack < y->stack ? -1 : 1;
-	if (x->declared != y->declared)
-		return x->declared < y->declared ? -1 : 1;
-	return (x->template > y->template) - (x->template <y->template);
-}
+COMPARISON(by_name, struct one,
+	   ORDER(x->stack, y->stack) ?: ORDER(x->declared, y->declared)
+		   ?: ORDER(x->template, y->template))
 
 static const struct st_tensor *tensor_of(const struct expect *expect, uint32_t tensor)
 {

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/sort.h"
 #include "format/variant.h"
 #include "format/read_config.h"
 #include "format/scale_names.h"
@@ -226,12 +227,7 @@ static void list_scales(struct detection *detection)
 	}
 }
 
-static int compare_names(const void *a, const void *b)
-{
-	const struct tensor_ref *const *x = a, *const *y = b;
-
-	return strcmp((*x)->tensor->name, (*y)->tensor->name);
-}
+COMPARISON(compare_names, struct tensor_ref *const, strcmp((*x)->tensor->name, (*y)->tensor->name))
 
 bool detection_is_scale(const struct detection *detection, const struct tensor_ref *tensor)
 {

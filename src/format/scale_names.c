@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/sort.h"
 #include "base/text.h"
 
 #define WORD(text) (text), sizeof(text) - 1
@@ -69,16 +70,9 @@ struct siblings {
 static struct siblings find_siblings(const struct checkpoint *checkpoint, const char *name)
 {
 	const struct tensor_ref *all = checkpoint->by_name;
-	size_t n = stem_length(name), first = 0, end = checkpoint->n_tensors, step = 4;
+	size_t n = stem_length(name), step = 4, first, end;
 
-	while (first < end) {
-		size_t middle = first + (end - first) / 2;
-
-		if (strncmp(all[middle].tensor->name, name, n) < 0)
-			first = middle + 1;
-		else
-			end = middle;
-	}
+	SEARCH(first, checkpoint->n_tensors, strncmp(all[first].tensor->name, name, n) < 0);
 	while (step < checkpoint->n_tensors - first &&
 	       !strncmp(all[first + step].tensor->name, name, n))
 		step *= 2;
@@ -86,29 +80,28 @@ static struct siblings find_siblings(const struct checkpoint *checkpoint, const 
 	return (struct siblings){ all + first, step < end ? step : end, name, n, !name[n] };
 }
 
+/* Compares the name of a tensor with the stem, `joint` and `end`. */
+static int compare_sibling(const struct siblings *siblings, const char *name, const char *joint,
+			   const char *end)
+{
+	size_t n = strlen(joint);
+
+	return strncmp(name, siblings->stem, siblings->n_stem)
+		       ?: strncmp(name + siblings->n_stem, joint, n)
+		       ?: strcmp(name + siblings->n_stem + n, end);
+}
+
 /* Returns the sibling whose name is the stem, `joint` and `end`, or NULL. */
 static const struct tensor_ref *find_sibling(const struct siblings *siblings, const char *joint,
 					     const char *end)
 {
-	size_t n_joint = strlen(joint), begin = 0, stop = siblings->n;
+	const struct tensor_ref *list = siblings->list;
+	size_t i;
 
-	while (begin < stop) {
-		size_t middle = begin + (stop - begin) / 2;
-		const char *name = siblings->list[middle].tensor->name;
-		int order = strncmp(name, siblings->stem, siblings->n_stem);
-
-		if (!order)
-			order = strncmp(name += siblings->n_stem, joint, n_joint);
-		if (!order)
-			order = strcmp(name + n_joint, end);
-		if (!order)
-			return &siblings->list[middle];
-		if (order < 0)
-			begin = middle + 1;
-		else
-			stop = middle;
-	}
-	return NULL;
+	SEARCH(i, siblings->n, compare_sibling(siblings, list[i].tensor->name, joint, end) < 0);
+	if (i == siblings->n || compare_sibling(siblings, list[i].tensor->name, joint, end) != 0)
+		return NULL;
+	return &list[i];
 }
 
 static const struct tensor_ref *beside(const struct siblings *siblings, const char *word)

@@ -130,13 +130,7 @@ static void add_experts(struct skip_match *match, const char *entry)
 	}
 }
 
-static int compare_dots(const void *a, const void *b)
-{
-	const struct dots *x = a, *y = b;
-
-	return x->n != y->n ? (x->n > y->n) - (x->n < y->n)
-			    : memcmp(x->bits, y->bits, sizeof x->bits);
-}
+COMPARISON(compare_dots, struct dots, ORDER(x->n, y->n) ?: memcmp(x->bits, y->bits, sizeof x->bits))
 
 static void add_dots(struct skip_match *match, const char *entry, size_t n)
 {
@@ -372,21 +366,14 @@ static const char *match_experts(const struct skip_match *match, const struct mo
 {
 	const struct beginning prefix = { module->text, module->experts };
 	const struct beginning *found;
-	size_t low = 0, high = match->n_prefixes;
+	size_t i;
 
 	if (prefix.n < module->known)
 		return NULL;
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (compare_ends(&match->prefixes[middle], &prefix) < 0)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	if (!prefix.n || low == match->n_prefixes)
+	SEARCH(i, match->n_prefixes, compare_ends(&match->prefixes[i], &prefix) < 0);
+	if (!prefix.n || i == match->n_prefixes)
 		return NULL;
-	found = &match->prefixes[low];
+	found = &match->prefixes[i];
 	if (found->n < prefix.n ||
 	    memcmp(found->entry + found->n - prefix.n, prefix.entry, prefix.n) != 0)
 		return NULL;

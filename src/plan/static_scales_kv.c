@@ -143,14 +143,7 @@ out:
 	return rc;
 }
 
-static int compare_caches(const void *a, const void *b)
-{
-	const struct cache_scale *x = a, *y = b;
-
-	if (x->unit != y->unit)
-		return x->unit < y->unit ? -1 : 1;
-	return x->which - y->which;
-}
+COMPARISON(compare_caches, struct cache_scale, ORDER(x->unit, y->unit) ?: ORDER(x->which, y->which))
 
 int static_scales_kv(const struct static_scales *scales, struct plan *plan, struct err *err)
 {

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/pool.h"
+#include "base/sort.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "remote/address.h"
@@ -95,12 +96,7 @@ static struct remote_file *add(struct remote_files *files, const char *name, con
 	return &files->list[files->n++];
 }
 
-static int compare_names(const void *a, const void *b)
-{
-	const struct remote_file *x = a, *y = b;
-
-	return strcmp(x->name, y->name);
-}
+COMPARISON(compare_names, struct remote_file, strcmp(x->name, y->name))
 
 /* Sorts the files, and leaves out those that are not there or come twice. */
 static void settle(struct remote_files *files)

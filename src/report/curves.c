@@ -7,6 +7,7 @@
 
 #include "base/intern.h"
 #include "base/mem.h"
+#include "base/sort.h"
 #include "names/tensor_name.h"
 
 static void add_site(struct curve *kind, const struct amax_site *site, const struct curves *curves)
@@ -45,10 +46,7 @@ static void add_kind(struct curves *curves, struct intern *patterns, const struc
 	add_site(&curves->list[k], site, curves);
 }
 
-static int by_pattern(const void *a, const void *b)
-{
-	return strcmp(((const struct curve *)a)->pattern, ((const struct curve *)b)->pattern);
-}
+COMPARISON(by_pattern, struct curve, strcmp(x->pattern, y->pattern))
 
 void curves_make(struct curves *curves, const struct amax_stats *stats)
 {

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/sort.h"
 #include "select/steps.h"
 
 #define NAME(kind, name) [kind] = (name),
@@ -54,21 +55,16 @@ void candidate_keep(struct candidate *candidate, const char *format, ...)
 	va_end(args);
 }
 
-static int compare_places(const void *a, const void *b)
-{
-	const struct tensor_ref *x = a, *y = ((const struct candidate *)b)->source;
-
-	if (x->shard != y->shard)
-		return x->shard < y->shard ? -1 : 1;
-	if (x->tensor->begin != y->tensor->begin)
-		return x->tensor->begin < y->tensor->begin ? -1 : 1;
-	return (x->tensor->end > y->tensor->end) - (x->tensor->end < y->tensor->end);
-}
+COMPARISON(compare_places, struct candidate,
+	   ORDER(x->source->shard, y->source->shard)
+		   ?: ORDER(x->source->tensor->begin, y->source->tensor->begin)
+		   ?: ORDER(x->source->tensor->end, y->source->tensor->end))
 
 struct candidate *candidate_find(const struct select *select, const struct tensor_ref *ref)
 {
-	return bsearch(ref, select->candidates, select->n, sizeof *select->candidates,
-		       compare_places);
+	const struct candidate key = { .source = ref };
+
+	return bsearch(&key, select->candidates, select->n, sizeof key, compare_places);
 }
 
 bool candidate_is_fused(const struct candidate *candidate)
@@ -182,15 +178,8 @@ void selection_make_all(struct selection *selection, const struct checkpoint *ch
 
 size_t selection_shard_begin(const struct selection *selection, size_t shard)
 {
-	size_t begin = 0, end = selection->n_units;
+	size_t begin;
 
-	while (begin < end) {
-		size_t middle = begin + (end - begin) / 2;
-
-		if (selection->units[middle].source->shard < shard)
-			begin = middle + 1;
-		else
-			end = middle;
-	}
+	SEARCH(begin, selection->n_units, selection->units[begin].source->shard < shard);
 	return begin;
 }

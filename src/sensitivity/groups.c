@@ -33,16 +33,8 @@ struct matrix_parts {
 	size_t n;
 };
 
-static int compare_places(const void *one, const void *other)
-{
-	const struct unit_place *a = one, *b = other;
-
-	if (a->shard != b->shard)
-		return a->shard < b->shard ? -1 : 1;
-	if (a->begin != b->begin)
-		return a->begin < b->begin ? -1 : 1;
-	return (a->first > b->first) - (a->first < b->first);
-}
+COMPARISON(compare_places, struct unit_place,
+	   ORDER(x->shard, y->shard) ?: ORDER(x->begin, y->begin) ?: ORDER(x->first, y->first))
 
 static struct unit_place place_of(const struct tensor_ref *tensor, uint64_t first)
 {

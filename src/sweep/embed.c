@@ -41,12 +41,7 @@ void embed_release(struct embed_workspace *workspace)
 	*workspace = (struct embed_workspace){ 0 };
 }
 
-static int by_token(const void *a, const void *b)
-{
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-	return (x > y) - (x < y);
-}
+COMPARISON(by_token, uint32_t, ORDER(*x, *y))
 
 /* Fills distinct and token_rows.  Returns the number of distinct tokens. */
 static size_t find_distinct(struct embed_workspace *workspace, const uint32_t *tokens,

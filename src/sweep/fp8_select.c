@@ -49,40 +49,17 @@ static int tune(struct fp8_selection *selected, const struct fp8_params *params,
 }
 
 /* Compares positions in the checkpoint. */
-static int compare(const struct st_tensor *one, uint64_t one_first, const struct st_tensor *other,
-		   uint64_t other_first)
-{
-	if (one != other)
-		return (uintptr_t)one < (uintptr_t)other ? -1 : 1;
-	return (one_first > other_first) - (one_first < other_first);
-}
-
-static int compare_units(const void *one, const void *other)
-{
-	const struct unit *a = *(const struct unit *const *)one,
-			  *b = *(const struct unit *const *)other;
-
-	return compare(a->source->tensor, a->slice.first, b->source->tensor, b->slice.first);
-}
+COMPARISON(compare_units, struct unit *const,
+	   ORDER((*x)->source->tensor, (*y)->source->tensor)
+		   ?: ORDER((*x)->slice.first, (*y)->slice.first))
 
 size_t fp8_select_find(const struct fp8_selection *selected, const struct linear_ref *ref)
 {
-	size_t low = 0, high = selected->n;
+	const struct unit unit = { .source = ref->weight, .slice = ref->slice }, *key = &unit;
+	size_t i;
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		const struct unit *unit = selected->units[middle];
-		int order = compare(unit->source->tensor, unit->slice.first, ref->weight->tensor,
-				    ref->slice.first);
-
-		if (order == 0)
-			return middle;
-		if (order < 0)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return SIZE_MAX;
+	SEARCH(i, selected->n, compare_units(&selected->units[i], &key) < 0);
+	return i < selected->n && !compare_units(&selected->units[i], &key) ? i : SIZE_MAX;
 }
 
 bool fp8_select_alternates(const struct fp8_selection *selected, const struct linear_ref *ref)

@@ -193,16 +193,12 @@ void added_release(struct added_tokens *added)
 static size_t first_at_least(const struct added_set *set, size_t low, size_t high, size_t depth,
 			     unsigned c)
 {
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-		const struct added_token *token = set->tokens[middle];
+	const struct added_token *const *tokens = set->tokens + low;
+	size_t i;
 
-		if (token->pattern_len <= depth || (unsigned char)token->pattern[depth] < c)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	SEARCH(i, high - low,
+	       tokens[i]->pattern_len <= depth || (unsigned char)tokens[i]->pattern[depth] < c);
+	return low + i;
 }
 
 /* Returns the longest token that text begins with, or NULL. */

@@ -5,21 +5,14 @@
 #include <unistr.h>
 
 #include "base/json.h"
+#include "base/sort.h"
 
 static uint32_t known_char(uint32_t c)
 {
-	size_t low = 0, high = n_unicode_newer;
+	size_t i;
 
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (c > unicode_newer[middle].last)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low < n_unicode_newer && c >= unicode_newer[low].first ? unicode_newer[low].known
-								      : c;
+	SEARCH(i, n_unicode_newer, unicode_newer[i].last < c);
+	return i < n_unicode_newer && c >= unicode_newer[i].first ? unicode_newer[i].known : c;
 }
 
 void utf8_add(struct buf *out, uint32_t c)

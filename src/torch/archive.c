@@ -284,11 +284,7 @@ static int add_dict(struct archive_reader *reader, const struct pickle_value *di
 	return 0;
 }
 
-static int compare_tensors(const void *a, const void *b)
-{
-	return strcmp(((const struct torch_tensor *)a)->name,
-		      ((const struct torch_tensor *)b)->name);
-}
+COMPARISON(compare_tensors, struct torch_tensor, strcmp(x->name, y->name))
 
 static int add_all(struct archive_reader *reader, const struct pickle_value *top, struct err *err)
 {

@@ -64,11 +64,7 @@ static const struct pickle_value *member(const struct pickle_value *object, cons
 	return object && pickle_is_call(object, global) ? pickle_get(object->state, key) : NULL;
 }
 
-static int compare_keys(const void *a, const void *b)
-{
-	return strcmp(((const struct distcp_tensor *)a)->key,
-		      ((const struct distcp_tensor *)b)->key);
-}
+COMPARISON(compare_keys, struct distcp_tensor, strcmp(x->key, y->key))
 
 static void list_tensors(struct distcp_reader *reader, const struct pickle_value *dict)
 {
@@ -194,11 +190,7 @@ static int add_slice(const struct distcp_reader *reader, const char *name,
 	return 0;
 }
 
-static int compare_files(const void *a, const void *b)
-{
-	return strcmp(((const struct distcp_slice *)a)->file,
-		      ((const struct distcp_slice *)b)->file);
-}
+COMPARISON(compare_files, struct distcp_slice, strcmp(x->file, y->file))
 
 /* Adds the slices of the model's tensors. */
 static int add_slices(const struct distcp_reader *reader, const struct distcp_path *paths,

@@ -181,10 +181,7 @@ static int add_entry(struct zip *zip, const struct buf *directory, size_t *at, s
 	return 0;
 }
 
-static int compare_members(const void *a, const void *b)
-{
-	return strcmp(((const struct zip_member *)a)->name, ((const struct zip_member *)b)->name);
-}
+COMPARISON(compare_members, struct zip_member, strcmp(x->name, y->name))
 
 static int read_directory(struct zip *zip, const struct zip_end *end, struct err *err)
 {

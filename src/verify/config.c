@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/sort.h"
 #include "format/member.h"
 #include "format/part_set.h"
 #include "format/read_config.h"
@@ -21,22 +22,13 @@
 /* Is there a tensor below a module? */
 static bool has_below(const struct checkpoint *checkpoint, const char *module)
 {
-	size_t low = 0, high = checkpoint->n_tensors, n = strlen(module);
-	const char *name;
+	const struct tensor_ref *all = checkpoint->by_name;
+	size_t i, n = strlen(module);
 
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		name = checkpoint->by_name[middle].tensor->name;
-		if (strncmp(name, module, n) < 0 || (!strncmp(name, module, n) && name[n] < '.'))
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	if (low == checkpoint->n_tensors)
-		return false;
-	name = checkpoint->by_name[low].tensor->name;
-	return !strncmp(name, module, n) && name[n] == '.';
+	SEARCH(i, checkpoint->n_tensors,
+	       (strncmp(all[i].tensor->name, module, n) ?: all[i].tensor->name[n] - '.') < 0);
+	return i < checkpoint->n_tensors && !strncmp(all[i].tensor->name, module, n) &&
+	       all[i].tensor->name[n] == '.';
 }
 
 /* The conditions of rows by which engines name modules: any engine's name is one. */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/sort.h"
 #include "source/fp8_source.h"
 #include "verify/caches.h"
 #include "verify/config.h"
@@ -83,13 +84,7 @@ static const struct format *find_format(const char *name)
 	return NULL;
 }
 
-static int by_sqnr(const void *a, const void *b)
-{
-	const struct weight_report *x = a, *y = b;
-
-	return x->sqnr != y->sqnr ? (x->sqnr > y->sqnr) - (x->sqnr < y->sqnr)
-				  : strcmp(x->name, y->name);
-}
+COMPARISON(by_sqnr, struct weight_report, ORDER(x->sqnr, y->sqnr) ?: strcmp(x->name, y->name))
 
 static double sqnr(double signal, double noise)
 {

@@ -252,14 +252,7 @@ struct view_reader {
 };
 
 /* Broadcast dimensions (0) come last. */
-static int compare_dims(const void *a, const void *b)
-{
-	const struct copy_dim *x = a, *y = b;
-
-	if (!x->from != !y->from)
-		return x->from ? -1 : 1;
-	return (x->from > y->from) - (x->from < y->from);
-}
+COMPARISON(compare_dims, struct copy_dim, ORDER(!x->from, !y->from) ?: ORDER(x->from, y->from))
 
 /* Sorts the dimensions, nearest elements first, and joins those without gaps on both sides. */
 static void copy_simplify(struct view_copy *copy)

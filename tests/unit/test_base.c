@@ -267,6 +267,39 @@ static void random_inputs_are_sorted(void **state)
 	}
 }
 
+COMPARISON(compare_twice, struct element, ORDER(y->key, x->key) ?: ORDER(x->place, y->place))
+
+/* The largest key first, then the smallest place, as two loops over all pairs find it. */
+static void comparisons_order_by_several_keys(void **state)
+{
+	struct element elements[9];
+
+	(void)state;
+	for (size_t i = 0; i < 9; i++)
+		elements[i] = (struct element){ i * 5 % 3, i * 4 % 9 };
+	sort(elements, 9, sizeof *elements, compare_twice);
+	for (size_t i = 0; i < 9; i++)
+		for (size_t k = 0; k < i; k++)
+			assert_true(elements[k].key > elements[i].key ||
+				    (elements[k].key == elements[i].key &&
+				     elements[k].place < elements[i].place));
+}
+
+/* Each limit in each list of up to 20 even numbers, against a loop from the front. */
+static void searches_find_the_first_one(void **state)
+{
+	(void)state;
+	for (size_t n = 0; n <= 20; n++)
+		for (size_t limit = 0; limit <= 2 * n + 2; limit++) {
+			size_t i, wanted = 0;
+
+			while (wanted < n && 2 * wanted < limit)
+				wanted++;
+			SEARCH(i, n, 2 * i < limit);
+			assert_int_equal(i, wanted);
+		}
+}
+
 /* Files behind each other, in order or in turns of 100: little more than a look at each element. */
 static void sorted_stretches_are_cheap(void **state)
 {
@@ -303,6 +336,8 @@ int main(void)
 		cmocka_unit_test(all_small_inputs_are_sorted),
 		cmocka_unit_test(random_inputs_are_sorted),
 		cmocka_unit_test(sorted_stretches_are_cheap),
+		cmocka_unit_test(comparisons_order_by_several_keys),
+		cmocka_unit_test(searches_find_the_first_one),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "base/sort.h"
 #include "num/bits.h"
 #include "num/fp8.h"
 #include "num/scale.h"
@@ -64,12 +65,7 @@ static bool looks_large(const struct scan *scan)
 	return 2 * scan->n_large > scan->n_scales;
 }
 
-static int compare_floats(const void *a, const void *b)
-{
-	float x = *(const float *)a, y = *(const float *)b;
-
-	return (x > y) - (x < y);
-}
+COMPARISON(compare_floats, float, ORDER(*x, *y))
 
 float diagnose_median(float *values, size_t n)
 {

@@ -13,6 +13,7 @@
 #include "backend/dispatch.h"
 #include "base/mem.h"
 #include "base/pool.h"
+#include "base/sort.h"
 #include "format/scale_names.h"
 #include "source/unpack.h"
 #include "verify/tensors.h"
@@ -22,11 +23,7 @@
 
 /* --- the origin of each weight --- */
 
-static int compare_names(const void *a, const void *b)
-{
-	return strcmp((*(const struct unit *const *)a)->name,
-		      (*(const struct unit *const *)b)->name);
-}
+COMPARISON(compare_names, struct unit *const, strcmp((*x)->name, (*y)->name))
 
 /* Returns the unit of that name, or NULL. */
 static const struct unit *find_unit(const struct origin *origin, const char *name)

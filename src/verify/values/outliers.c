@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "base/sort.h"
 #include "num/bits.h"
 #include "verify/values/diagnose.h"
 #include "verify/tensors.h"
@@ -28,20 +29,9 @@ struct levels {
 	struct level *list;
 };
 
-static int compare_scales(const void *a, const void *b)
-{
-	const struct level *x = a, *y = b;
+COMPARISON(compare_scales, struct level, ORDER(x->scale, y->scale))
 
-	return (x->scale > y->scale) - (x->scale < y->scale);
-}
-
-static int compare_levels(const void *a, const void *b)
-{
-	const struct level *x = a, *y = b;
-
-	return x->number != y->number ? (x->number > y->number) - (x->number < y->number)
-				      : compare_scales(a, b);
-}
+COMPARISON(compare_levels, struct level, ORDER(x->number, y->number) ?: ORDER(x->scale, y->scale))
 
 static void report_scale(struct verify *verify, const struct verify_weight *weight,
 			 const struct range *scales)
