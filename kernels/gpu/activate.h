@@ -60,6 +60,8 @@ template <int N> static __device__ inline void activate_each(enum activation act
 		done = activate_quickly<ACT_SIGMOID, N>(v);
 	else if (activation == ACT_SRELU)
 		srelu_each<N>(v);
+	else
+		done = activation == ACT_NONE;
 	if (done)
 		return;
 	GPU_UNROLL
@@ -67,12 +69,20 @@ template <int N> static __device__ inline void activate_each(enum activation act
 		v[i] = activate_slowly(activation, v[i]);
 }
 
-/* The activation of the gate, times `up`. */
-static __device__ inline float4 gated(enum activation activation, float4 gate, float4 up)
+/* The activation of the gate, times `up`; limit: as in gate_args. */
+static __device__ inline float4 gated(enum activation activation, float limit, float4 gate,
+				      float4 up)
 {
 	float v[4] = { gate.x, gate.y, gate.z, gate.w };
 
 	activate_each<4>(activation, v);
+	if (limit > 0) {
+		GPU_UNROLL
+		for (int i = 0; i < 4; i++)
+			v[i] = activation_at_most(v[i], limit);
+		up = { activation_within(up.x, limit), activation_within(up.y, limit),
+		       activation_within(up.z, limit), activation_within(up.w, limit) };
+	}
 	return { v[0] * up.x, v[1] * up.y, v[2] * up.z, v[3] * up.w };
 }
 

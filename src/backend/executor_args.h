@@ -102,7 +102,9 @@ struct add_args {
 };
 
 /* y = activation(gate) * up (num/activation.h), or without up y = activation(gate), with no stats
- * and not rounded.  y may be gate or up if their strides are equal.
+ * and not rounded.  y may be gate or up if their strides are equal.  With a limit, activation(gate)
+ * is at most the limit before the product, and up is within it from both sides; stats are of
+ * values without a limit.
  * pairs (GPT-OSS): gate has pairs (gate, up), and up is NULL.  y = (up + 1) gate sigmoid(alpha
  * gate), after gate is clamped to clamp from above and up to it from both sides; no stats, not
  * rounded, no gaps between rows, and y and gate do not overlap. */
@@ -110,6 +112,7 @@ struct gate_args {
 	enum activation activation; /* not of pairs */
 	bool pairs;
 	float clamp, alpha; /* of pairs */
+	float limit;	    /* with up, not of pairs; 0: none */
 	struct rows_in gate, up;
 	size_t n_rows, n_cols;
 	struct value_stats *gate_stats, *up_stats; /* gate, up are added to them; NULL: none */

@@ -20,19 +20,19 @@ enum route_kind {
  * first; with groups, from the top_groups groups of the largest scores.  The score of a group is
  * that of its best expert (group_max), or the sum of its two best ones.  With norm_top_k, weights
  * are divided by the sum of the scores of the chosen experts + sum_eps.  Then they are multiplied
- * by scale, and by the scale of their expert.  The softmax over all experts is exp(score - log of
+ * by scale, and by the scale of their expert.  With a softcap c, a logit l is c tanh(l / c) first.  The softmax over all experts is exp(score - log of
  * the sum of exponentials); the logarithm is a library's. */
 struct route_args {
 	size_t n_tokens, n_experts, top_k; /* top_k: at most n_experts */
 	enum route_kind kind;
 	size_t n_groups, top_groups; /* n_groups: 0 or 1, no groups; else it divides n_experts */
 	bool group_max, norm_top_k;
-	float sum_eps, scale;
-	const float *bias;	    /* (n_experts): added to scores for the choice; NULL: none */
-	const float *expert_scales; /* (n_experts); NULL: 1 */
-	float *scores;		    /* (2, n_tokens, n_experts): logits, then scratch */
-	uint32_t *chosen;	    /* (n_tokens, top_k), written: ascending */
-	float *weights;		    /* (n_tokens, top_k), written */
+	float sum_eps, scale, softcap; /* softcap 0: none */
+	const float *bias;	       /* (n_experts): added to scores for the choice; NULL: none */
+	const float *expert_scales;    /* (n_experts); NULL: 1 */
+	float *scores;		       /* (2, n_tokens, n_experts): logits, then scratch */
+	uint32_t *chosen;	       /* (n_tokens, top_k), written: ascending */
+	float *weights;		       /* (n_tokens, top_k), written */
 };
 
 #define SORT_MAX_SEQUENCES 8

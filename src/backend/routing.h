@@ -16,6 +16,14 @@ NUM_INLINE float routing_sigmoid(float x)
 	return 1.0f / (1.0f + f32_exp_fine(-x));
 }
 
+/* Returns the logit as scores are made of it. */
+NUM_INLINE float routing_logit(const struct route_args *args, float x)
+{
+	if (args->softcap == 0)
+		return x;
+	return args->softcap * (1.0f - 2.0f / (f32_exp_fine(2.0f * (x / args->softcap)) + 1.0f));
+}
+
 /* Returns the score of a group of n experts. */
 NUM_INLINE float routing_group_score(const struct route_args *args, const float *scores, size_t n)
 {

@@ -6,14 +6,15 @@
 #ifndef FP8CONV_NUM_ACTIVATION_H
 #define FP8CONV_NUM_ACTIVATION_H
 
-#include "num/exp.h"
+#include "num/softplus.h"
 
 enum activation {
-	ACT_SILU,    /* x sigmoid(x) */
-	ACT_GELU,    /* the tanh form of Hendrycks & Gimpel 2016 */
-	ACT_SRELU,   /* max(x, 0)^2 */
-	ACT_SIGMOID, /* 1 / (1 + e^-x) */
-	ACT_NONE,    /* x */
+	ACT_SILU,     /* x sigmoid(x) */
+	ACT_GELU,     /* the tanh form of Hendrycks & Gimpel 2016 */
+	ACT_SRELU,    /* max(x, 0)^2 */
+	ACT_SIGMOID,  /* 1 / (1 + e^-x) */
+	ACT_SOFTPLUS, /* log(1 + e^x) */
+	ACT_NONE,     /* x */
 };
 
 NUM_INLINE float silu(float x)
@@ -41,6 +42,17 @@ NUM_INLINE float sigmoid(float x)
 	return 1.0f / (1.0f + f32_exp(-x));
 }
 
+/* min(y, limit), and y within `limit` from both sides; limit 0: y.  A NaN stays. */
+NUM_INLINE float activation_at_most(float y, float limit)
+{
+	return limit > 0 && y > limit ? limit : y;
+}
+
+NUM_INLINE float activation_within(float y, float limit)
+{
+	return limit > 0 && y < -limit ? -limit : activation_at_most(y, limit);
+}
+
 NUM_INLINE float activation_apply(enum activation activation, float x)
 {
 	switch (activation) {
@@ -50,6 +62,8 @@ NUM_INLINE float activation_apply(enum activation activation, float x)
 		return gelu(x);
 	case ACT_SIGMOID:
 		return sigmoid(x);
+	case ACT_SOFTPLUS:
+		return f32_softplus(x);
 	case ACT_NONE:
 		return x;
 	case ACT_SRELU:

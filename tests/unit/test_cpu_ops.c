@@ -59,8 +59,8 @@ static void assert_same(float got, float wanted)
 static void gates_equal_the_activations_of_num(void **state)
 {
 	enum { N = 1003 };
-	static const enum activation activations[] = { ACT_SILU, ACT_GELU, ACT_SIGMOID, ACT_SRELU,
-						       ACT_NONE };
+	static const enum activation activations[] = { ACT_SILU,  ACT_GELU,	ACT_SIGMOID,
+						       ACT_SRELU, ACT_SOFTPLUS, ACT_NONE };
 	static float x[N], up[N], y[N];
 
 	(void)state;

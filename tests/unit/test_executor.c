@@ -201,10 +201,11 @@ static void additions_keep_their_order(void **state)
 
 enum { GATE, UP, Y };
 
-/* into: which of the three is written. */
-static void gate_at(enum activation activation, size_t n_rows, size_t n, size_t shift, size_t more,
+/* how: the activation and the limit; into: which of the three is written. */
+static void gate_at(const struct gate_args *how, size_t n_rows, size_t n, size_t shift, size_t more,
 		    int into)
 {
+	const float limit = how->limit;
 	size_t strides[] = { n + more, n + 4, n + 2 * more };
 	struct values v[] = { values_new(n_rows * strides[GATE], shift),
 			      values_new(n_rows * strides[UP], 0),
@@ -218,7 +219,12 @@ static void gate_at(enum activation activation, size_t n_rows, size_t n, size_t 
 		float gate = v[GATE].given[row * strides[GATE] + col],
 		      up = v[UP].given[row * strides[UP] + col];
 
-		v[into].wanted[row * strides[into] + col] = activation_apply(activation, gate) * up;
+		gate = activation_apply(how->activation, gate);
+		if (limit > 0 && gate > limit)
+			gate = limit;
+		if (limit > 0 && fabsf(up) > limit)
+			up = copysignf(limit, up);
+		v[into].wanted[row * strides[into] + col] = gate * up;
 	}
 	EACH_SIDE(s)
 	{
@@ -226,7 +232,8 @@ static void gate_at(enum activation activation, size_t n_rows, size_t n, size_t 
 				values_send(s, &v[Y]) };
 
 		s->ops->gate(s->stream,
-			     &(const struct gate_args){ .activation = activation,
+			     &(const struct gate_args){ .activation = how->activation,
+							.limit = limit,
 							.gate = { at[GATE], strides[GATE] },
 							.up = { at[UP], strides[UP] },
 							.n_rows = n_rows,
@@ -241,20 +248,24 @@ static void gate_at(enum activation activation, size_t n_rows, size_t n, size_t 
 
 static void gates_equal_the_activations_of_num(void **state)
 {
+	static const struct gate_args hows[] = {
+		{ .activation = ACT_SILU },    { .activation = ACT_GELU },
+		{ .activation = ACT_SIGMOID }, { .activation = ACT_SOFTPLUS },
+		{ .activation = ACT_NONE },    { .activation = ACT_SILU, .limit = 0.375f }
+	};
+
 	(void)state;
-	for (size_t i = 0; i < N_OF(edge_sizes); i++)
+	for (size_t i = 0; i < N_OF(edge_sizes) * N_OF(hows); i++)
 		for (size_t more = 0; more <= 4; more += 2)
-			for (int into = GATE; into <= Y; into++) {
-				gate_at(ACT_SILU, 3, edge_sizes[i], 0, more, into);
-				gate_at(ACT_GELU, 2, edge_sizes[i], i % 2, more, into);
-				gate_at(ACT_SIGMOID, 2, edge_sizes[i], i % 2, more, into);
-				gate_at(ACT_NONE, 2, edge_sizes[i], i % 2, more, into);
-			}
+			for (int into = GATE; into <= Y; into++)
+				gate_at(&hows[i % N_OF(hows)], 2 + i % 2,
+					edge_sizes[i / N_OF(hows)], i % 2, more, into);
 }
 
 static void activations_equal_num(void **state)
 {
-	static const enum activation all[] = { ACT_SILU, ACT_GELU, ACT_SRELU, ACT_NONE };
+	static const enum activation all[] = { ACT_SILU, ACT_GELU, ACT_SRELU, ACT_SOFTPLUS,
+					       ACT_NONE };
 
 	(void)state;
 	for (size_t i = 0; i < N_OF(edge_sizes) * N_OF(all) * 2; i++) {

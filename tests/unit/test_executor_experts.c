@@ -26,18 +26,21 @@ struct choice {
 	enum route_kind kind;
 	size_t n_experts, top_k, n_groups, top_groups;
 	bool group_max, norm_top_k, biased, scaled;
+	float softcap;
 };
 
 static const struct choice choices[] = {
-	{ ROUTE_SOFTMAX, 8, 2, 0, 0, false, true, false, false },
-	{ ROUTE_SOFTMAX, 64, 6, 8, 3, true, false, false, false },
-	{ ROUTE_SOFTMAX, 33, 4, 1, 1, false, true, true, false },
-	{ ROUTE_SIGMOID, 64, 8, 8, 4, false, true, true, false },
-	{ ROUTE_SIGMOID, 70, 9, 35, 7, false, true, true, true },
-	{ ROUTE_SIGMOID, 3, 3, 0, 0, false, false, false, false },
-	{ ROUTE_CHOSEN_SOFTMAX, 32, 4, 0, 0, false, false, true, false },
-	{ ROUTE_CHOSEN_SOFTMAX, 40, 8, 2, 1, false, false, false, true },
-	{ ROUTE_CHOSEN_SIGMOID, 16, 1, 0, 0, false, false, false, false },
+	{ ROUTE_SOFTMAX, 8, 2, 0, 0, false, true, false, false, 0 },
+	{ ROUTE_SOFTMAX, 64, 6, 8, 3, true, false, false, false, 0 },
+	{ ROUTE_SOFTMAX, 33, 4, 1, 1, false, true, true, false, 0 },
+	{ ROUTE_SIGMOID, 64, 8, 8, 4, false, true, true, false, 0 },
+	{ ROUTE_SIGMOID, 70, 9, 35, 7, false, true, true, true, 0 },
+	{ ROUTE_SIGMOID, 3, 3, 0, 0, false, false, false, false, 0 },
+	{ ROUTE_SIGMOID, 70, 9, 0, 0, false, true, true, false, 0.75f },
+	{ ROUTE_CHOSEN_SOFTMAX, 32, 4, 0, 0, false, false, true, false, 1.5f },
+	{ ROUTE_CHOSEN_SOFTMAX, 32, 4, 0, 0, false, false, true, false, 0 },
+	{ ROUTE_CHOSEN_SOFTMAX, 40, 8, 2, 1, false, false, false, true, 0 },
+	{ ROUTE_CHOSEN_SIGMOID, 16, 1, 0, 0, false, false, false, false, 0 },
 };
 
 #define SUM_EPS 1e-20f
@@ -62,18 +65,25 @@ static void chosen_fill(struct chosen *c)
 	}
 }
 
+static double logit_of(const struct choice *c, float logit)
+{
+	double cap = (double)c->softcap;
+
+	return cap > 0 ? cap * tanh((double)logit / cap) : (double)logit;
+}
+
 /* The score of an expert as it is chosen by, in fp64 but of fp32 where equal ones must be equal. */
 static double score_of(const struct choice *c, const float *logits, size_t e)
 {
-	double sum = 0;
+	double sum = 0, logit = logit_of(c, logits[e]);
 
 	if (c->kind == ROUTE_SIGMOID)
-		return 1 / (1 + exp(-(double)logits[e]));
+		return 1 / (1 + exp(-logit));
 	if (c->kind != ROUTE_SOFTMAX)
-		return (double)logits[e];
+		return logit;
 	for (size_t i = 0; i < c->n_experts; i++)
-		sum += exp((double)logits[i]);
-	return exp((double)logits[e]) / sum;
+		sum += exp(logit_of(c, logits[i]));
+	return exp(logit) / sum;
 }
 
 /* How many scores of n are better than score i: larger, or equal and before it. */
@@ -124,7 +134,7 @@ static void choice_check(const struct choice *c, const struct chosen *in, const 
 		if (n_better(biased, c->n_experts, e) >= c->top_k)
 			continue;
 		sum += score_of(c, logits, e);
-		all += exp((double)logits[e]);
+		all += exp(logit_of(c, logits[e]));
 	}
 	for (size_t e = 0; e < c->n_experts; e++) {
 		double weight = score_of(c, logits, e);
@@ -132,9 +142,9 @@ static void choice_check(const struct choice *c, const struct chosen *in, const 
 		if (n_better(biased, c->n_experts, e) >= c->top_k)
 			continue;
 		if (c->kind == ROUTE_CHOSEN_SOFTMAX)
-			weight = exp((double)logits[e]) / all;
+			weight = exp(logit_of(c, logits[e])) / all;
 		if (c->kind == ROUTE_CHOSEN_SIGMOID)
-			weight = 1 / (1 + exp(-(double)logits[e]));
+			weight = 1 / (1 + exp(-logit_of(c, logits[e])));
 		if (c->norm_top_k)
 			weight /= sum + (double)SUM_EPS;
 		weight *= (double)SCALE * (c->scaled ? (double)in->scales[e] : 1);
@@ -165,6 +175,7 @@ static void choice_run(const struct side *s, const struct choice *c, struct chos
 					 .norm_top_k = c->norm_top_k,
 					 .sum_eps = SUM_EPS,
 					 .scale = SCALE,
+					 .softcap = c->softcap,
 					 .bias = c->biased ? bias : NULL,
 					 .expert_scales = c->scaled ? scales : NULL,
 					 .scores = scores,

@@ -152,6 +152,7 @@ static void add_at(size_t n, size_t shift)
 static void gate_at(size_t n_rows, size_t n, size_t more, enum into into)
 {
 	size_t stride = 2 * n + more;
+	float limit = n % 2 ? 0.375f : INFINITY;
 	struct values x = values_new(n_rows * stride, 0);
 	struct result y = result_new(n_rows, n, n + more, into);
 	struct value_stats gates = before, ups = before;
@@ -162,7 +163,11 @@ static void gate_at(size_t n_rows, size_t n, size_t more, enum into into)
 
 		stats_raise(&gates, at, 1);
 		stats_raise(&ups, at + n, 1);
-		y.y.wanted[i / n * (n + more) + i % n] = activation_apply(ACT_SILU, at[0]) * at[n];
+		float gate = activation_apply(ACT_SILU, at[0]), up = at[n];
+
+		gate = gate > limit ? limit : gate;
+		up = fabsf(up) > limit ? copysignf(limit, up) : up;
+		y.y.wanted[i / n * (n + more) + i % n] = gate * up;
 	}
 	result_round(&y);
 	EACH_SIDE(s)
@@ -172,6 +177,7 @@ static void gate_at(size_t n_rows, size_t n, size_t more, enum into into)
 		void *gate_stats = stats_send(s), *up_stats = stats_send(s);
 
 		s->ops->gate(s->stream, &(const struct gate_args){ .activation = ACT_SILU,
+								   .limit = limit,
 								   .gate = { x_there, stride },
 								   .up = { x_there + n, stride },
 								   .n_rows = n_rows,

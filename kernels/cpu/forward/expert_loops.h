@@ -66,6 +66,8 @@ static void route_token(const struct route_args *args, size_t t)
 	size_t n = args->n_experts, k = args->top_k;
 	float *scores = args->scores + t * n, *biased = scores + args->n_tokens * n;
 
+	for (size_t e = 0; args->softcap > 0 && e < n; e++)
+		scores[e] = routing_logit(args, scores[e]);
 	if (args->kind == ROUTE_SIGMOID)
 		for (size_t e = 0; e < n; e++)
 			scores[e] = routing_sigmoid(scores[e]);

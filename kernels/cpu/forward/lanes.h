@@ -322,12 +322,25 @@ LANE_FN lanes lanes_activation(enum activation activation, lanes x)
 		return lanes_gelu(x);
 	case ACT_SIGMOID:
 		return lanes_sigmoid(x);
+	case ACT_SOFTPLUS:
+		return lanes_softplus(x);
 	case ACT_NONE:
 		return x;
 	case ACT_SRELU:
 		break;
 	}
 	return lanes_srelu(x);
+}
+
+LANE_FN lanes lanes_at_most(lanes y, float limit)
+{
+	return limit > 0 ? lanes_choose(y > limit, lanes_all(limit), y) : y;
+}
+
+LANE_FN lanes lanes_within(lanes y, float limit)
+{
+	y = lanes_at_most(y, limit);
+	return limit > 0 ? lanes_choose(y < -limit, lanes_all(-limit), y) : y;
 }
 
 LANE_FN lanes lanes_round_bf16(lanes x)

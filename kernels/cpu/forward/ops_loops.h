@@ -270,7 +270,9 @@ static void CPU_OP(gate)(const struct gate_args *a)
 		for (size_t i = 0; i < n; i += LANES) {
 			lanes g = lanes_activation(a->activation, lanes_at(gate, i, n));
 
-			lanes_put(y, i, n, g * lanes_at(up, i, n));
+			lanes_put(y, i, n,
+				  lanes_at_most(g, a->limit) *
+					  lanes_within(lanes_at(up, i, n), a->limit));
 		}
 		if (a->rows.stats)
 			row_put(a->round, slot_of(&a->rows, r, a->y_slot), a->rounded.codes, y, r,

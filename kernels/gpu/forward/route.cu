@@ -38,6 +38,9 @@ static __device__ inline void softmax(const struct token &t)
 
 static __device__ inline void make_scores(const struct token &t)
 {
+	for (size_t e = t.lane; t.a->softcap > 0 && e < t.a->n_experts; e += 32)
+		t.scores[e] = routing_logit(t.a, t.scores[e]);
+	__syncwarp();
 	if (t.a->kind == ROUTE_SOFTMAX)
 		softmax(t);
 	for (size_t e = t.lane; e < t.a->n_experts; e += 32) {
