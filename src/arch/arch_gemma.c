@@ -107,6 +107,7 @@ const struct arch arch_gemma4 = {
 	.routing.norm_top_k = true,
 	.positions.last_is_full = true,
 	.positions.layer_ropes = true,
+	.positions.whole_rope = true,
 	.positions.window_pattern = 6,
 	.facts.keys = {
 		{ "attention_bias", "false" },

@@ -20,8 +20,9 @@ enum route_kind {
  * first; with groups, from the top_groups groups of the largest scores.  The score of a group is
  * that of its best expert (group_max), or the sum of its two best ones.  With norm_top_k, weights
  * are divided by the sum of the scores of the chosen experts + sum_eps.  Then they are multiplied
- * by scale, and by the scale of their expert.  With a softcap c, a logit l is c tanh(l / c) first.  The softmax over all experts is exp(score - log of
- * the sum of exponentials); the logarithm is a library's. */
+ * by scale, and by the scale of their expert.  The softmax over all experts is exp(score - log of
+ * the sum of exponentials); the logarithm is a library's.  With a softcap c, a logit l is c
+ * tanh(l / c) first. */
 struct route_args {
 	size_t n_tokens, n_experts, top_k; /* top_k: at most n_experts */
 	enum route_kind kind;

@@ -35,31 +35,32 @@ static void split_qkv(const struct pass *pass, size_t q, size_t k, size_t v)
  * gate, which stays where it is. */
 static void split_queries(const struct pass *pass)
 {
-	const struct model *model = pass->forward->model;
 	const struct layer_ref *ref = pass->layer->ref;
 	struct workspace *w = pass->workspace;
 	size_t n = ref->head_dim;
 
 	copy_rows(w, (struct rows_out){ w->attention.q, n },
 		  (struct rows_in){ w->fused_out, 2 * n }, 1,
-		  pass->sequence->n_tokens * model->n_heads, n);
+		  pass->sequence->n_tokens * ref->n_heads, n);
 }
 
-/* Computes q, k and v, and the gates of values, by their matrices.  Those of k and v in a layer
- * that uses the keys and values of another one, which caches_take() puts in their place, are for
- * observers alone. */
+/* Computes q, k and v, and the gates, by their matrices.  Those of k and v in a layer that uses
+ * the keys and values of another one, which caches_take() puts in their place, are for observers
+ * alone. */
 static void project_apart(const struct pass *pass)
 {
-	static const enum linear_role roles[] = { LINEAR_Q, LINEAR_K, LINEAR_V, LINEAR_VALUE_GATE };
+	static const enum linear_role roles[] = { LINEAR_Q, LINEAR_K, LINEAR_V, LINEAR_VALUE_GATE,
+						  LINEAR_HEAD_GATE };
 	const struct layer_ref *ref = pass->layer->ref;
 	struct workspace *w = pass->workspace;
 	struct attention_arrays *a = &w->attention;
 	bool gated = pass->forward->model->arch->gated_attention;
-	float *const places[] = { gated ? w->fused_out : a->q, a->k, a->v, w->fused_out };
+	float *const places[] = { gated ? w->fused_out : a->q, a->k, a->v, w->fused_out,
+				  a->head_gates };
 	bool parallel = pass->forward->model->arch->parallel;
-	const struct linear *linears[4];
+	const struct linear *linears[5];
 	struct value_stats *stats[3];
-	float *ys[4];
+	float *ys[5];
 	struct products products = { .linears = linears,
 				     .x = w->own->normed,
 				     .m = pass->sequence->n_tokens,
@@ -92,7 +93,6 @@ static void project_apart(const struct pass *pass)
 
 static void project_qkv(const struct pass *pass)
 {
-	const struct model *model = pass->forward->model;
 	const struct layer_ref *ref = pass->layer->ref;
 	const struct linear *fused = &pass->layer->linear[LINEAR_QKV];
 	struct workspace *w = pass->workspace;
@@ -103,7 +103,7 @@ static void project_qkv(const struct pass *pass)
 		return;
 	}
 	pass_linear(pass, fused, w->own->normed, pass->sequence->n_tokens, w->fused_out);
-	split_qkv(pass, model->n_heads * ref->head_dim, ref->n_kv_heads * ref->head_dim,
+	split_qkv(pass, ref->n_heads * ref->head_dim, ref->n_kv_heads * ref->head_dim,
 		  ref->n_kv_heads * ref->value_dim);
 }
 
@@ -198,13 +198,13 @@ static void join_kv(const struct pass *pass)
 	struct workspace *w = pass->workspace;
 	struct attention_arrays *a = &w->attention;
 	size_t nope_dim = model->latent.nope_dim, rope_dim = model->latent.rope_dim;
-	size_t n_rows = pass->sequence->n_tokens * model->n_heads;
+	size_t n_rows = pass->sequence->n_tokens * ref->n_heads;
 	size_t stride = nope_dim + ref->value_dim;
 
 	copy_rows(w, (struct rows_out){ a->k, ref->head_dim },
 		  (struct rows_in){ a->kv_expanded, stride }, 1, n_rows, nope_dim);
 	copy_rows(w, (struct rows_out){ a->k + nope_dim, ref->head_dim },
-		  (struct rows_in){ a->k_rope, rope_dim }, model->n_heads, n_rows, rope_dim);
+		  (struct rows_in){ a->k_rope, rope_dim }, ref->n_heads, n_rows, rope_dim);
 	copy_rows(w, (struct rows_out){ a->v, ref->value_dim },
 		  (struct rows_in){ a->kv_expanded + nope_dim, stride }, 1, n_rows, ref->value_dim);
 }
@@ -235,7 +235,7 @@ static void project_latent(const struct pass *pass)
 		    rank);
 	w->ops->copy(w->stream, &rope);
 	if (latent->interleaved)
-		deinterleave_heads(pass, a->q, pass->forward->model->n_heads);
+		deinterleave_heads(pass, a->q, pass->layer->ref->n_heads);
 }
 
 /* Norms each head of each token, or its heads together; does nothing if the layer has no such
@@ -256,10 +256,9 @@ static void norm_heads(const struct pass *pass, enum vector_role role, float *x,
 
 static void norm_queries_and_keys(const struct pass *pass)
 {
-	const struct model *model = pass->forward->model;
 	struct attention_arrays *a = &pass->workspace->attention;
 
-	norm_heads(pass, VECTOR_NORM_Q, a->q, model->n_heads);
+	norm_heads(pass, VECTOR_NORM_Q, a->q, pass->layer->ref->n_heads);
 	norm_heads(pass, VECTOR_NORM_K, a->k, pass->layer->ref->n_kv_heads);
 }
 
@@ -281,11 +280,10 @@ static void norm_plainly(const struct pass *pass, float *x, size_t n_heads)
 /* Multiplies queries by the factors of their positions. */
 static void scale_queries(const struct pass *pass)
 {
-	const struct model *model = pass->forward->model;
 	const struct layer_ref *ref = pass->layer->ref;
 	struct workspace *w = pass->workspace;
 	struct attention_arrays *a = &w->attention;
-	size_t n = pass->sequence->n_tokens, n_cols = model->n_heads * ref->head_dim;
+	size_t n = pass->sequence->n_tokens, n_cols = ref->n_heads * ref->head_dim;
 	const struct scale_args args = {
 		.x = { a->q, n_cols }, .factors = a->positions, .n_rows = n, .n_cols = n_cols
 	};
@@ -326,7 +324,6 @@ static void observe(const struct pass *pass, enum observed what, size_t slot, co
 
 static void observe_qkv(const struct pass *pass)
 {
-	const struct model *model = pass->forward->model;
 	const struct layer_ref *ref = pass->layer->ref;
 	struct workspace *w = pass->workspace;
 	const struct attention_arrays *a = &w->attention;
@@ -334,7 +331,7 @@ static void observe_qkv(const struct pass *pass)
 		rotation_is_last(pass) ? pass_observed : pass_observe;
 	size_t slot = w->own->n_slots_used;
 	const struct observation q =
-		observation_of(pass, OBSERVED_Q, slot, a->q, model->n_heads * ref->head_dim);
+		observation_of(pass, OBSERVED_Q, slot, a->q, ref->n_heads * ref->head_dim);
 	const struct observation k =
 		observation_of(pass, OBSERVED_K, slot + 1, a->k, ref->n_kv_heads * ref->head_dim);
 
@@ -376,7 +373,7 @@ static void attend(const struct pass *pass)
 	struct workspace *w = pass->workspace;
 	const struct attention_arrays *a = &w->attention;
 	size_t n = pass->sequence->n_tokens, chunk = ref->chunk;
-	struct attention_args args = { .n_heads = model->n_heads,
+	struct attention_args args = { .n_heads = ref->n_heads,
 				       .n_kv_heads = ref->n_kv_heads,
 				       .head_dim = ref->head_dim,
 				       .value_dim = ref->value_dim,
@@ -389,10 +386,10 @@ static void attend(const struct pass *pass)
 
 	for (size_t t = 0; t < n; t += args.n_tokens) {
 		args.n_tokens = chunk && n - t > chunk ? chunk : n - t;
-		args.q = a->q + t * model->n_heads * ref->head_dim;
+		args.q = a->q + t * ref->n_heads * ref->head_dim;
 		args.k = a->k + t * ref->n_kv_heads * ref->head_dim;
 		args.v = a->v + t * ref->n_kv_heads * ref->value_dim;
-		args.y = a->attn_out + t * model->n_heads * ref->value_dim;
+		args.y = a->attn_out + t * ref->n_heads * ref->value_dim;
 		w->ops->attention(w->stream, &args);
 	}
 }
@@ -428,17 +425,18 @@ void attention_run(const struct pass *pass)
 		project_qkv(pass);
 	}
 	pass_scale(pass, a->k, model->multipliers.key, n, ref->n_kv_heads * ref->head_dim);
+	pass_scale(pass, a->v, model->multipliers.value, n, ref->n_kv_heads * ref->value_dim);
 	if (model->arch->head_norms != HEADS_AFTER_ROPE)
 		norm_queries_and_keys(pass);
 	if (ref->rope) {
 		if (model->arch->positions.adjacent_pairs && !latent) {
-			deinterleave_heads(pass, a->q, model->n_heads);
+			deinterleave_heads(pass, a->q, ref->n_heads);
 			deinterleave_heads(pass, a->k, ref->n_kv_heads);
 		}
 		rotation_put_angles(w, ref->rope, n);
 		rotation_run(pass);
 		if (model->rotated_norm) {
-			norm_plainly(pass, a->q, model->n_heads);
+			norm_plainly(pass, a->q, ref->n_heads);
 			norm_plainly(pass, a->k, ref->n_kv_heads);
 		}
 	}

@@ -86,7 +86,7 @@ void rotation_run(const struct pass *pass)
 	if (rotation_is_last(pass))
 		next = pass->sequence->stats + pass->workspace->own->n_slots_used;
 	rotation_run_on(pass, (struct rows_out){ a->q + model->latent.nope_dim, ref->head_dim },
-			model->n_heads, a->q_stats, next);
+			ref->n_heads, a->q_stats, next);
 	if (!model->latent.kv_lora_rank)
 		rotation_run_on(pass, (struct rows_out){ a->k, ref->head_dim },
 				rotation_key_heads(ref), a->k_stats, next ? next + 1 : NULL);

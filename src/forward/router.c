@@ -27,6 +27,7 @@ static void choose(const struct pass *pass, size_t n)
 		.norm_top_k = routing->norm_top_k,
 		.sum_eps = routing->sum_eps,
 		.scale = routing->scale,
+		.softcap = routing->softcap,
 		.bias = pass->layer->vector[VECTOR_ROUTER_BIAS],
 		.expert_scales = pass->layer->vector[VECTOR_EXPERT_SCALES],
 		.scores = w->scores,

@@ -60,10 +60,10 @@ static void dims_of_layer(struct dims *d, const struct model *model, const struc
 }
 
 static void dims_of_attention(struct dims *d, const struct executor_ops *ops,
-			      const struct model *model, const struct layer_ref *layer)
+			      const struct layer_ref *layer)
 {
 	const struct attention_args args = { .n_tokens = d->tokens,
-					     .n_heads = model->n_heads,
+					     .n_heads = layer->n_heads,
 					     .n_kv_heads = layer->n_kv_heads,
 					     .head_dim = layer->head_dim,
 					     .value_dim = layer->value_dim };
@@ -105,7 +105,7 @@ static struct dims dims_of(const struct executor_ops *ops, const struct model *m
 
 	for (size_t i = 0; i < model->n_layers; i++) {
 		dims_of_layer(&d, model, &model->layers[i]);
-		dims_of_attention(&d, ops, model, &model->layers[i]);
+		dims_of_attention(&d, ops, &model->layers[i]);
 	}
 	d.keys = model->delta.n_key_heads * model->delta.key_dim;
 	d.values = model->delta.n_heads * model->delta.value_dim;

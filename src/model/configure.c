@@ -27,6 +27,9 @@ static int configure_heads(struct model *model, const struct model_config *confi
 	if (!model->head_dim)
 		model->head_dim = model->hidden / model->n_heads;
 	model->value_dim = model->head_dim;
+	if (json_object_get(facts, "v_head_dim") &&
+	    fact_size(facts, "v_head_dim", MODEL_MAX_HEAD_DIM, &model->value_dim, err))
+		return -1;
 	if (model->head_dim > MODEL_MAX_HEAD_DIM)
 		return err_set(err, ERR_INPUT, "config.json: head_dim %zu exceeds the limit of %d",
 			       model->head_dim, MODEL_MAX_HEAD_DIM);
@@ -194,8 +197,8 @@ static int read_top_k(struct routing *routing, const json_t *facts, struct err *
 /* Returns the key of the factor of weights; most architectures have the last one. */
 static const char *scale_key(const json_t *facts)
 {
-	static const char *const keys[] = { "route_scale", "router_scaling_factor",
-					    "routed_scaling_factor" };
+	static const char *const keys[] = { "moe_routed_scaling_factor", "route_scale",
+					    "router_scaling_factor", "routed_scaling_factor" };
 	size_t i = 0;
 
 	while (i + 1 < COUNT(keys) && !json_object_get(facts, keys[i]))
@@ -213,6 +216,8 @@ static int configure_experts(struct model *model, const json_t *facts, struct er
 	model->routing = arch->routing;
 	model->routing.norm_top_k |= fact_flag(facts, norm);
 	model->routing.scale = (float)fact_number(facts, scale, 1);
+	model->routing.softcap =
+		fmaxf(0, (float)fact_number(facts, "moe_router_logit_softcapping", 0));
 	if (model->routing.sum_eps == 0)
 		model->routing.sum_eps = 1e-20f;
 	model->clamped = arch->clamped;
@@ -313,7 +318,7 @@ int model_configure(struct model *model, const struct model_config *config, cons
 		return -1;
 	model->layers = xcalloc(model->n_layers, sizeof *model->layers);
 	if (model_configure_windows(model, facts, err) ||
-	    model_configure_heads(model, facts, err) ||
+	    model_configure_heads(model, facts, err) || model_configure_gates(model, facts, err) ||
 	    model_configure_sharing(model, facts, err) ||
 	    model_configure_ropes(model, facts, err) || configure_numbers(model, facts, err) ||
 	    configure_experts(model, facts, err) || model_read_multipliers(model, facts, err))

@@ -267,3 +267,13 @@ int fact_size(const json_t *facts, const char *key, size_t max, size_t *size, st
 	*size = (size_t)value;
 	return 0;
 }
+
+int fact_heads(const char *place, const json_t *value, size_t *n, struct err *err)
+{
+	double number = json_number_value(value);
+
+	if (!json_is_integer(value) || !(number >= 1 && number <= 65536))
+		return fact_refuse(place, value, "which is not a number from 1 to 65536", err);
+	*n = (size_t)number;
+	return 0;
+}

@@ -52,4 +52,8 @@ bool fact_flag(const json_t *facts, const char *key);
  * max. */
 int fact_size(const json_t *facts, const char *key, size_t max, size_t *size, struct err *err);
 
+/* Sets *n to a number of heads, or their size: from 1 to 65536.  ERR_INPUT with the place of the
+ * value in config.json. */
+int fact_heads(const char *place, const json_t *value, size_t *n, struct err *err);
+
 #endif

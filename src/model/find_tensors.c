@@ -14,17 +14,17 @@ static int find_latent_attention(struct search *search, const char *prefix, stru
 	const struct model *model = search->model;
 	const struct latent *latent = &model->latent;
 	const struct indexer *indexer = &model->indexer;
-	size_t q = model->n_heads * layer->head_dim, hidden = model->hidden;
-	bool gated = *search_linear_name(search, LINEAR_HEAD_GATE), low_rank = latent->q_lora_rank;
+	size_t q = layer->n_heads * layer->head_dim, hidden = model->hidden;
+	bool gated = model->gates == GATES_HEADS, low_rank = latent->q_lora_rank;
 	const struct expected expected[] = {
-		{ LINEAR_HEAD_GATE, model->n_heads, hidden, gated },
+		{ LINEAR_HEAD_GATE, layer->n_heads, hidden, gated },
 		{ LINEAR_Q, q, hidden, !low_rank },
 		{ LINEAR_Q_A, latent->q_lora_rank, hidden, low_rank },
 		{ LINEAR_Q_B, q, latent->q_lora_rank, low_rank },
 		{ LINEAR_KV_A, latent->kv_lora_rank + latent->rope_dim, hidden, 1 },
-		{ LINEAR_KV_B, model->n_heads * (latent->nope_dim + layer->value_dim),
+		{ LINEAR_KV_B, layer->n_heads * (latent->nope_dim + layer->value_dim),
 		  latent->kv_lora_rank, 1 },
-		{ LINEAR_O, hidden, model->n_heads * layer->value_dim, 1 },
+		{ LINEAR_O, hidden, layer->n_heads * layer->value_dim, 1 },
 		{ LINEAR_INDEX_Q, indexer->n_heads * indexer->head_dim, latent->q_lora_rank, 0 },
 		{ LINEAR_INDEX_K, indexer->head_dim, hidden, 0 },
 		{ LINEAR_INDEX_WEIGHTS, indexer->n_heads, hidden, 0 },
@@ -51,26 +51,30 @@ static int check_no_values(const struct search *search, const char *prefix)
 static int find_attention(struct search *search, const char *prefix, struct layer_ref *layer)
 {
 	const struct model *model = search->model;
-	size_t q = model->n_heads * layer->head_dim, kv = layer->n_kv_heads * layer->head_dim,
+	size_t q = layer->n_heads * layer->head_dim, k = layer->n_kv_heads * layer->head_dim,
+	       v = layer->n_kv_heads * layer->value_dim, out = layer->n_heads * layer->value_dim,
 	       hidden = model->hidden, gate = model->arch->gated_attention ? q : 0;
 	/* releases have matrices of k and v also where they are not used */
 	bool keys = !layer->kv_source, values = keys && !layer->keys_are_values;
-	bool gated = *search_linear_name(search, LINEAR_VALUE_GATE);
+	bool by_values = model->gates == GATES_VALUES;
 	const struct expected expected[] = {
-		{ LINEAR_QKV, q + 2 * kv, hidden, 0 },
+		{ by_values ? LINEAR_VALUE_GATE : LINEAR_HEAD_GATE,
+		  by_values ? out : layer->n_heads, hidden, 1 },
+		{ LINEAR_QKV, q + k + v, hidden, 0 },
 		{ LINEAR_Q, q + gate, hidden, UNLESS(LINEAR_QKV) },
-		{ LINEAR_O, hidden, q, 1 },
-		{ LINEAR_VALUE_GATE, q, hidden, gated },
-		{ LINEAR_K, kv, hidden, keys ? UNLESS(LINEAR_QKV) : 0 },
-		{ LINEAR_V, kv, hidden, values ? UNLESS(LINEAR_QKV) : 0 },
+		{ LINEAR_O, hidden, out, 1 },
+		{ LINEAR_K, k, hidden, keys ? UNLESS(LINEAR_QKV) : 0 },
+		{ LINEAR_V, v, hidden, values ? UNLESS(LINEAR_QKV) : 0 },
 	};
+	size_t first = model->gates == GATES_NONE ? 1 : 0;
 	size_t n_less = layer->keys_are_values ? 1 : 0; /* without v */
 
 	if (model->latent.kv_lora_rank)
 		return find_latent_attention(search, prefix, layer);
 	if (layer->keys_are_values && check_no_values(search, prefix))
 		return -1;
-	return search_linears(search, prefix, layer, expected, COUNT(expected) - n_less);
+	return search_linears(search, prefix, layer, expected + first,
+			      COUNT(expected) - first - n_less);
 }
 
 static int find_mlp(struct search *search, const char *prefix, struct layer_ref *layer)

@@ -100,7 +100,7 @@ static size_t vector_length(const struct model *model, const struct layer_ref *l
 	switch (role) {
 	case VECTOR_NORM_Q:
 		return layer->head_dim *
-		       (model->arch->head_norms == HEADS_TOGETHER ? model->n_heads : 1);
+		       (model->arch->head_norms == HEADS_TOGETHER ? layer->n_heads : 1);
 	case VECTOR_NORM_K:
 		return layer->head_dim *
 		       (model->arch->head_norms == HEADS_TOGETHER ? layer->n_kv_heads : 1);
@@ -114,7 +114,7 @@ static size_t vector_length(const struct model *model, const struct layer_ref *l
 	case VECTOR_LAYER_SCALE:
 		return 1;
 	case VECTOR_SINKS:
-		return model->n_heads;
+		return layer->n_heads;
 	case VECTOR_A_LOG:
 	case VECTOR_SKIP:
 		return scan_sizes_of(model, layer).n_heads;

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The heads of each layer's attention, where layers differ, by config.json: Gemma 4's layers
- * without a window have heads of another size, and another number of them for keys and values.  Its
- * last layers may use keys and values of layers before them.
+ * The heads of each layer's attention, where layers differ, by config.json: by a list (Laguna), in
+ * layers with a window (window_heads.c) or without one (Gemma 4, whose last layers may use keys and
+ * values of layers before them), or by a per_layer_config.
  *
  * Source: transformers 5.23, configuration_gemma4.py, which turns global_head_dim and
- * num_global_key_value_heads into a per_layer_config, and saves only that.
+ * num_global_key_value_heads into a per_layer_config, and saves only that; configuration_laguna.py.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/fact_types.h"
 #include "model/facts.h"
 #include "model/steps.h"
 
@@ -48,16 +50,19 @@ static int read_layer(struct layer_ref *layer, const char *number, const json_t 
 			rc = read_size(number, key, value, &layer->head_dim, err);
 		else if (!strcmp(key, "num_key_value_heads"))
 			rc = read_size(number, key, value, &layer->n_kv_heads, err);
+		else if (!strcmp(key, "num_attention_heads"))
+			rc = read_size(number, key, value, &layer->n_heads, err);
 		else
 			rc = err_set(err, ERR_INPUT,
 				     "config.json: 'per_layer_config' has the key '%s' for layer "
 				     "%s, which is not supported (supported: head_dim, "
-				     "num_key_value_heads)",
+				     "num_attention_heads, num_key_value_heads)",
 				     key, number);
 		if (rc)
 			return -1;
+		if (!strcmp(key, "head_dim"))
+			layer->value_dim = layer->head_dim;
 	}
-	layer->value_dim = layer->head_dim;
 	return 0;
 }
 
@@ -104,6 +109,27 @@ static int read_global(struct model *model, const json_t *facts, struct err *err
 	return 0;
 }
 
+/* A list with the number of heads of queries of each layer. */
+static int read_list(struct model *model, const json_t *facts, struct err *err)
+{
+	static const char key[] = "num_attention_heads_per_layer";
+	const json_t *list = json_object_get(facts, key);
+
+	if (!json_is_array(list))
+		return 0;
+	if (json_array_size(list) != model->n_layers)
+		return err_set(err, ERR_INPUT, "config.json has %zu '%s' for %zu layers",
+			       json_array_size(list), key, model->n_layers);
+	for (size_t i = 0; i < model->n_layers; i++) {
+		char place[60];
+
+		snprintf(place, sizeof place, "%s[%zu]", key, i);
+		if (fact_heads(place, json_array_get(list, i), &model->layers[i].n_heads, err))
+			return -1;
+	}
+	return 0;
+}
+
 /* Layers with a window have one rope, and the others have one, whose size is that of a head. */
 static int check_layers(const struct model *model, struct err *err)
 {
@@ -122,12 +148,12 @@ static int check_layers(const struct model *model, struct err *err)
 				"config.json: 'per_layer_config' gives layer %zu other "
 				"heads than layer %zu, which has the same type ('layer_types')",
 				i, (size_t)(*same - model->layers));
-		if (model->n_heads % layer->n_kv_heads)
+		if (layer->n_heads % layer->n_kv_heads)
 			return err_set(
 				err, ERR_INPUT,
 				"config.json: %zu heads are not a multiple of %zu key and value "
 				"heads ('num_key_value_heads') of layer %zu",
-				model->n_heads, layer->n_kv_heads, i);
+				layer->n_heads, layer->n_kv_heads, i);
 	}
 	return 0;
 }
@@ -139,11 +165,14 @@ int model_configure_heads(struct model *model, const json_t *facts, struct err *
 	for (size_t i = 0; i < model->n_layers; i++) {
 		struct layer_ref *layer = &model->layers[i];
 
+		layer->n_heads = model->n_heads;
 		layer->n_kv_heads = model->n_kv_heads;
 		layer->head_dim = model->head_dim;
 		layer->value_dim = model->value_dim;
 		layer->keys_are_values = !layer->window && fact_flag(facts, "attention_k_eq_v");
 	}
+	if (model_configure_window_heads(model, facts, err) || read_list(model, facts, err))
+		return -1;
 	if (layers ? read_layers(model, layers, err)
 		   : json_object_get(facts, "global_head_dim") && read_global(model, facts, err))
 		return -1;

@@ -35,7 +35,7 @@
 	X(LINEAR_INDEX_K, INPUT_MIXER, "self_attn.indexer.wk") \
 	/* and hidden to the weights of its heads */ \
 	X(LINEAR_INDEX_WEIGHTS, INPUT_MIXER, "self_attn.indexer.weights_proj") \
-	/* (heads, hidden): the sigmoid multiplies the output of a head */ \
+	/* (heads, hidden): its sigmoid, or softplus, multiplies the output of a head */ \
 	X(LINEAR_HEAD_GATE, INPUT_MIXER, "") \
 	/* (heads * value_dim, hidden): the same of each value of the output */ \
 	X(LINEAR_VALUE_GATE, INPUT_MIXER, "") \
@@ -185,10 +185,10 @@ struct layer_ref {
 	size_t shared_width; /* intermediate size of the shared expert; 0: the layer has no one */
 	/* intermediate size of the dense mlp, beside the experts or alone; 0: experts only */
 	size_t width;
-	size_t n_kv_heads;    /* of attention */
-	size_t head_dim;      /* of q and k */
-	size_t value_dim;     /* of v */
-	bool keys_are_values; /* v is the output of k's matrix */
+	size_t n_heads, n_kv_heads; /* of attention: n_heads is a multiple */
+	size_t head_dim;	    /* of q and k */
+	size_t value_dim;	    /* of v */
+	bool keys_are_values;	    /* v is the output of k's matrix */
 	/* the layer whose keys and values this one uses, whatever matrices it has; NULL: its own */
 	const struct layer_ref *kv_source;
 	size_t kv_place;	 /* of keys that stay for other layers, in the stream; 0: none do */

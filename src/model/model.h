@@ -35,6 +35,7 @@ struct routing {
 	bool group_max;	   /* or with the largest score */
 	float sum_eps;	   /* is added to the sum by which norm_top_k divides */
 	float scale;	   /* factor of the weights */
+	float softcap;	   /* c: a logit l is c tanh(l / c) before all this; 0: it is l */
 };
 
 /* Multi-head latent attention (MLA), in the words of DeepSeek's config.json. */
@@ -111,12 +112,15 @@ enum { MAMBA_Z, MAMBA_X, MAMBA_B, MAMBA_C, MAMBA_STEPS, N_MAMBA_COLUMNS };
 struct multipliers {
 	float residual; /* of the output of each step, before it is added */
 	float logits;
-	float key;			      /* of keys, before their rotation */
+	float key, value;		      /* of keys, before their rotation; of values */
 	float attention_in, attention_out;    /* of what attention takes and gives */
 	float mamba_in, mamba_out;	      /* the same of Mamba-2 */
 	float mamba_columns[N_MAMBA_COLUMNS]; /* of the output of its first matrix */
 	float gate, down;		      /* of the outputs of the matrices of the dense mlp */
 };
+
+/* The gates of attention's output: LINEAR_HEAD_GATE or LINEAR_VALUE_GATE. */
+enum gates { GATES_NONE, GATES_HEADS, GATES_VALUES };
 
 struct model {
 	const struct arch *arch;
@@ -149,9 +153,10 @@ struct model {
 	float norm_offset; /* a norm multiplies by offset + weight */
 	/* factor of embeddings; with arch->scaled_embedding, rounded to bf16 where they are bf16 */
 	float embedding_scale;
-	float attention_scale;	    /* of q k^T */
-	float attention_softcap;    /* c: scores become c tanh(score / c); 0: unchanged */
-	float logit_softcap;	    /* the same of logits */
+	float attention_scale;	 /* of q k^T */
+	float attention_softcap; /* c: scores become c tanh(score / c); 0: unchanged */
+	float logit_softcap;	 /* the same of logits */
+	enum gates gates;
 	enum activation activation; /* ACT_SRELU: an mlp and an expert have no gate */
 	/* the experts have GPT-OSS's activation, with its limit (of gates from above, of ups from
 	 * both sides) and the factor in its sigmoid */
@@ -181,11 +186,12 @@ struct positions {
 	enum rotating_layers rotating;
 	/* every n-th layer has no window, where layer_types are missing; 0: none */
 	size_t window_pattern;
-	bool last_is_full;	/* the last layer has no window, whatever config.json states */
-	bool chunked;		/* attention of some layers is within chunks */
-	bool layer_ropes;	/* rope_parameters has an object for each type of layers */
-	bool plain_window_rope; /* layers with a window do not have rope_scaling */
-	bool whole_rope;	/* partial_rotary_factor has no meaning for an unscaled rope */
+	size_t window_key_heads; /* of a layer with a window: so many times those of others; 0: 1 */
+	bool last_is_full;	 /* the last layer has no window, whatever config.json states */
+	bool chunked;		 /* attention of some layers is within chunks */
+	bool layer_ropes;	 /* rope_parameters has an object for each type of layers */
+	bool plain_window_rope;	 /* layers with a window do not have rope_scaling */
+	bool whole_rope;	 /* partial_rotary_factor has no meaning for an unscaled rope */
 	bool rope_alpha; /* ropes of the type "dynamic" are static, with a theta by their alpha */
 	bool adjacent_pairs; /* the two values of a rotated pair are adjacent */
 	bool grown_queries;  /* queries grow with their position, by keys of the rope */
@@ -258,6 +264,7 @@ struct arch {
 	const char *layer_embedding;	/* below root, of models with layer_input_dim */
 	bool scaled_inputs;   /* the weight of an expert multiplies its input, not its output */
 	bool gated_attention; /* q_proj holds the query and the gate of each head in turn */
+	bool softplus_gates;  /* gates of heads and of values are softplus; else sigmoids */
 	struct arch_facts facts;
 };
 

@@ -346,8 +346,8 @@ static int check_keys(const struct rope_json *levels, const struct scaling_row *
 	{
 		bool of_type = listed(row->keys, MAX_SCALING_KEYS, key);
 		bool part = !strcmp(key, "partial_rotary_factor") && !of_type && !use->whole &&
-			    !json_object_get(levels->facts, key) && json_is_number(value) &&
-			    json_number_value(value) != 1;
+			    !use->by_layer_type && !json_object_get(levels->facts, key) &&
+			    json_is_number(value) && json_number_value(value) != 1;
 		bool of_queries = use->scales_queries &&
 				  listed(query_keys, sizeof query_keys / sizeof *query_keys, key);
 

@@ -28,6 +28,13 @@ int model_configure(struct model *model, const struct model_config *config, cons
  * the key. */
 int model_configure_heads(struct model *model, const json_t *facts, struct err *err);
 
+/* Sets the heads of layers with a window where they differ from the others'.  ERR_INPUT with the
+ * key. */
+int model_configure_window_heads(struct model *model, const json_t *facts, struct err *err);
+
+/* Sets which gates attention's output has.  ERR_INPUT with the key. */
+int model_configure_gates(struct model *model, const json_t *facts, struct err *err);
+
 /* Sets which layers use the keys and values of others, and the places of what goes from layer to
  * layer.  ERR_INPUT with the key. */
 int model_configure_sharing(struct model *model, const json_t *facts, struct err *err);

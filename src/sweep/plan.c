@@ -47,7 +47,7 @@ static double attention_multiplications(const struct sweep_plan *plan, size_t st
 	if (stage == model->n_layers || !layer_has_attention(layer))
 		return 0;
 	n = layer->window && layer->window < n ? 2 * layer->window : n;
-	return (double)(n * model->n_heads * (layer->head_dim + layer->value_dim)) / 2;
+	return (double)(n * layer->n_heads * (layer->head_dim + layer->value_dim)) / 2;
 }
 
 uint64_t sweep_plan_work(const struct sweep_plan *plan, size_t stage)

@@ -43,6 +43,10 @@ def hy3_name(name: str) -> str:
     return re.sub(r"\.mlp\.gate$", ".mlp.router.gate", name).replace(".shared_experts.", ".shared_mlp.")
 
 
+def laguna_name(name: str) -> str:
+    return name.replace(".shared_experts.", ".shared_expert.")
+
+
 def thinker_name(name: str) -> str:
     return "thinker." + name.replace("model.language_model.", "model.")
 
@@ -97,7 +101,7 @@ def see_steps(see: See, name: str, mixer: torch.nn.Module, y: torch.Tensor) -> N
 def names_of(model: torch.nn.Module) -> Callable[[str], str]:
     """What makes the name of a module in the checkpoint of its name in memory."""
     renamed = {"Mixtral": mixtral_name, "MiniMaxM2": mixtral_name, "GraniteMoe": granite_name, "Lfm2Moe": lfm2_name, "NemotronH": nemotron_name,
-               "KimiLinear": kimi_name, "BailingHybrid": ling_name, "HYV3": hy3_name,
+               "KimiLinear": kimi_name, "BailingHybrid": ling_name, "HYV3": hy3_name, "Laguna": laguna_name,
                "Qwen2_5OmniThinker": thinker_name, "Qwen3OmniMoeThinker": thinker_name}
     return next((f for start, f in renamed.items() if type(model).__name__.startswith(start)), str)
 
@@ -118,6 +122,8 @@ def watch(model: torch.nn.Module, see: See) -> None:
             module.register_forward_hook(lambda m, x, y, name=name: told(name, x[0], y[1]))
         elif type(module).__name__ == "Llama4TextExperts":
             module.register_forward_hook(lambda m, x, y, name=name: see_llama4_experts(told, name, m, x[0]))
+        elif type(module).__name__ == "LagunaTopKRouter":        # whose output is capped
+            module.register_forward_hook(lambda m, x, y, name=name: told(name, x[0], torch.nn.functional.linear(x[0], m.weight)))
         elif isinstance(module, torch.nn.Linear | Conv1D):
             module.register_forward_hook(lambda m, x, y, name=name: told(name, x[0], y))
         elif type(module).__name__.endswith("Router"):

@@ -46,7 +46,9 @@ HOSTILE = {"num_attention_heads": [0, -4, 3, 1e300, "4"], "num_key_value_heads":
                {"kda_layers": [1, 3, 4], "full_attn_layers": ["2"]}, {"kda_layers": 4, "full_attn_layers": [1]}, {"head_dim": 300},
                {"num_heads": 0}, {"short_conv_kernel_size": 2.5}, {"gate_lower_bound": -5.0}],
            "kda_lower_bound": [0, 1.0, "x", None], "kda_safe_gate": ["x", 1], "short_conv_kernel_size": [0, 2, 2.5, 100000], "layer_group_size": [0, -1, 2.5],
-           "no_rope_layers": [[1], [0, "1", 1, 1]], "attn_scale": ["1", [2]], "vocab_size": [7]}
+           "no_rope_layers": [[1], [0, "1", 1, 1]], "attn_scale": ["1", [2]], "vocab_size": [7],
+           "gating": ["per-layer", 1, None], "moe_router_logit_softcapping": ["1", -1.0], "moe_routed_scaling_factor": ["1"],
+           "num_attention_heads_per_layer": [[4, 6], [4, 0, 2], [4, 5, 2], [4, "6", 2], [4, 6, 1e9], 4]}
 # Other values that transformers accepts, where the architecture reads the key.
 OTHER = {"rms_norm_eps": [0.01], "layer_norm_eps": [0.01], "logit_scale": [0.7], "rope_theta": [300.0], "sliding_window": [7, None], "use_sliding_window": [False], "max_window_layers": [2],
          "top_k_experts": [1], "enable_moe_block": [True, False], "attention_k_eq_v": [True, False], "per_layer_config": [None, {}],
@@ -62,8 +64,10 @@ OTHER = {"rms_norm_eps": [0.01], "layer_norm_eps": [0.01], "logit_scale": [0.7],
          "mamba_dt_rank": ["auto"], "attn_layer_offset": [0], "attn_layer_period": [2], "conv_bias": [True, False], "conv_L_cache": [2], "norm_eps": [0.01], "full_attn_idxs": [[0], None], "use_expert_bias": [False],
          "moe_renormalize": [True, False], "num_experts_per_token": [1], "num_expert_group": [2], "linear_attn_config": [{}, {"head_dim": 13, "num_heads": 5}],
          "kda_safe_gate": [True, False], "kda_lower_bound": [-2.0], "layer_group_size": [2], "gated_attention_proj_granularity_type": ["head_wise"],
-         "embedding_multiplier": [0.5], "time_step_min": [0.5], "linear_num_key_heads": [1]}
-REMOVED = ("attention_k_eq_v", "enable_moe_block", "per_layer_config", "top_k_experts", "hidden_size_per_layer_input", "num_kv_shared_layers", "use_double_wide_mlp",
+         "gating": [True, "per-head", "per-element"], "moe_router_logit_softcapping": [0.0, 0.5], "moe_routed_scaling_factor": [0.7],
+         "num_attention_heads_per_layer": [None, [4, 4, 4]], "embedding_multiplier": [0.5], "time_step_min": [0.5], "linear_num_key_heads": [1]}
+REMOVED = ("gating", "moe_router_logit_softcapping", "moe_routed_scaling_factor", "num_attention_heads_per_layer",
+           "attention_k_eq_v", "enable_moe_block", "per_layer_config", "top_k_experts", "hidden_size_per_layer_input", "num_kv_shared_layers", "use_double_wide_mlp",
            "global_head_dim", "num_global_key_value_heads", "attention_bias", "attn_logit_softcapping", "final_logit_softcapping", "head_dim", "hidden_act", "hidden_activation",
            "layer_types", "max_window_layers", "mlp_bias", "n_group", "norm_topk_prob", "num_experts_per_tok", "moe_topk", "moe_k", "query_pre_attn_scalar",
            "layer_norm_eps", "logit_scale", "rms_norm_eps", "rope_interleave", "rope_parameters", "routed_scaling_factor", "route_scale", "router_scaling_factor", "mup_enabled", "global_attn_every_n_layers", "sliding_window", "swiglu_alpha",
@@ -82,6 +86,7 @@ ROPES = {"yarn with mscale_all_dim": YARN | {"mscale": 0.7, "mscale_all_dim": 1.
          "dynamic with alpha": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0, "alpha": 50.0},
          "a factor that llama3 lacks": {"rope_type": "linear", "rope_theta": 1e4, "factor": 3.0, "llama_4_scaling_beta": 0.1}}
 
+LAYER_ROPES = ("gemma4", "laguna")          # whose layers have ropes by their types alone
 NESTS = ("thinker_config", "text_config")
 
 
@@ -96,7 +101,7 @@ class Case:
 
     def __init__(self, name: str, folder: pathlib.Path) -> None:
         tiny_models.save(name, folder)
-        self.folder, self.path = folder, folder / "config.json"
+        self.name, self.folder, self.path = name, folder, folder / "config.json"
         self.model_class = tiny_models.MODELS[name][1]
         self.asked = {"output_hidden_states": True} if name.startswith("gemma4") else {}
         self.whole = json.loads(self.path.read_text())
@@ -208,7 +213,7 @@ def wrong_types(case: Case) -> Iterator[str]:
 def layer_ropes(case: Case) -> Iterator[str]:
     """A rope for each type of layers, where config.json has one for each alone."""
     ropes = case.config.get("rope_parameters", {})
-    if not any(rope.get("rope_type") == "proportional" for rope in ropes.values() if isinstance(rope, dict)):
+    if not case.name.startswith(LAYER_ROPES):
         return
     parts = [{"partial_rotary_factor": part} for part in (0.0, 0.3, 1.0)]
     proportional = [{"rope_type": "proportional", "rope_theta": 300.0, **part} for part in (*parts, {}, {"factor": 4.0})]

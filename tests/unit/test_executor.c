@@ -220,10 +220,8 @@ static void gate_at(const struct gate_args *how, size_t n_rows, size_t n, size_t
 		      up = v[UP].given[row * strides[UP] + col];
 
 		gate = activation_apply(how->activation, gate);
-		if (limit > 0 && gate > limit)
-			gate = limit;
-		if (limit > 0 && fabsf(up) > limit)
-			up = copysignf(limit, up);
+		gate = limit > 0 && gate > limit ? limit : gate;
+		up = limit > 0 && fabsf(up) > limit ? copysignf(limit, up) : up;
 		v[into].wanted[row * strides[into] + col] = gate * up;
 	}
 	EACH_SIDE(s)
