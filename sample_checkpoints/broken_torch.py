@@ -143,6 +143,7 @@ def dicts():
     yield "top-tensor", archive(b"\x80\x02" + tensor() + b"."), "'{path}' has no dict of tensors: save the state_dict() of the model"
     yield "top-list", archive(b"\x80\x02]."), "'{path}' has no dict of tensors: save the state_dict() of the model"
     yield "top-int", archive(b"\x80\x02K\x01."), "'{path}' has no dict of tensors: save the state_dict() of the model"
+    yield "top-none", archive(b"\x80\x02N."), "'{path}' has None in the place of tensors"
     empty = "'{path}' has no tensors in its dict"
     yield "top-empty", archive(b"\x80\x02}."), empty
     yield "top-ordered-empty", archive(b"\x80\x02" + HOOKS + b"."), empty
@@ -153,6 +154,14 @@ def dicts():
     yield "name-twice", archive(state(named("w", tensor()), named("w", tensor()))), "tensor 'w' in '{path}' occurs twice"
     yield "name-empty", archive(state(named("", tensor()))), "tensor '' in '{path}' has an invalid name"
     yield "name-control", archive(state(named("w\x1b[2J", tensor()))), "tensor 'w?[2J' in '{path}' has an invalid name"
+    yield "name-nul", archive(state(named("w\0", tensor()))), "tensor '?' in '{path}' has an invalid name"
+    encoded = glob("_codecs", "encode")
+    for name, content in (("call", b")"), ("none", b"N"), ("short", tup()), ("text", tup(text("x"), b"K\x00", b"N")),
+                          ("codec", tup(encoded + tup(text("x"), text("utf8")) + b"R")), ("wide", tup(encoded + tup(text("\u0100"), text("latin1")) + b"R")),
+                          ("codec-int", tup(encoded + tup(num(1), num(2)) + b"R")), ("codec-alone", tup(encoded + b")R"))):
+        value = glob("_io", "BytesIO") + b")\x81" + content + b"b"
+        yield (f"state-{name}", archive(state(named("w", tensor()), named("a._extra_state", value))),
+               "tensor 'a._extra_state' in '{path}' is an io.BytesIO without bytes")
     yield "name-int", archive(state(num(1) + tensor())), "tensor '?' in '{path}' has an invalid name"
     yield "name-tuple", archive(state(b")" + tensor())), "tensor '?' in '{path}' has an invalid name"
     wide = b"\x80\x02}(" + text("a") + b"}q\x01(" + b"".join(num(i) + b"N" for i in range(60)) + b"u" + \
@@ -206,7 +215,6 @@ def machine():
     yield case("two-values", b"NN.", "leaves no single value", 4)
     yield case("no-value", b".", "leaves no single value")
     yield case("mark-value", b"(.", "leaves no single value", 3)
-    yield case("text-nul", b"X\x01\0\0\0\0.", "has a text with NUL")
     yield case("global-one-line", b"ctorch\n.", "has no name of a global")
     yield case("stack-global-int", b"NN\x93.", "has no name of a global", 4)
     for version in (0, 1, 6, 255):

@@ -19,7 +19,8 @@ allowed() {
 	ckpt) echo "$low view torch" ;;
 	recipe | tokenizer) echo "$low" ;;
 	backend | ranks) echo "$low" ;;
-	amax | format | names) echo "$low ckpt" ;;
+	amax) echo "$low ckpt torch" ;;
+	format | names) echo "$low ckpt" ;;
 	model) echo "$low ckpt names" ;;
 	arch) echo "$low ckpt names model" ;;
 	quantizer) echo "$low backend ranks recipe" ;;

@@ -228,6 +228,12 @@ void inspect_print_note(const struct inspection *inspection)
 	if (checkpoint->n_expected)
 		message_note("unfinished: %zu of %zu files; %s", checkpoint->n_found,
 			     checkpoint->n_expected, checkpoint_advice(checkpoint));
+	if (checkpoint->n_states)
+		message_note("%zu states of TransformerEngine ('%s'), %zu of modules with an amax "
+			     "history (%" PRIu64 " passes at most): 'fp8conv quantize "
+			     "--calibration' takes static scales from them",
+			     checkpoint->n_states, checkpoint->states[0].ref.tensor->name,
+			     inspection->states.n_sites, inspection->states.n_passes);
 	if (checkpoint->has_stale_index)
 		message_note(INDEX_NAME " names files of another build, none of which is there: "
 					"'%s'%s read in their place; remove the index",

@@ -215,6 +215,8 @@ void inspect_print_json(const struct shown *shown)
 	unfinished_json(&out, checkpoint);
 	metadata_json(&out, checkpoint);
 	totals_json(&out, shown->inspection);
+	json_out_count(&out, "states", checkpoint->n_states);
+	json_out_count(&out, "state_histories", shown->inspection->states.n_sites);
 	json_out_open(&out, "tensors", '[');
 	for (size_t i = 0; i < checkpoint->n_tensors; i++)
 		tensor_json(&out, shown, i);

@@ -15,17 +15,41 @@
 #include "ckpt/gathered.h"
 #include "ckpt/mistaken.h"
 #include "ckpt/shards.h"
+#include "torch/archive.h"
 
 COMPARISON(compare_refs, struct tensor_ref, strcmp(x->tensor->name, y->tensor->name))
+
+static bool is_state(const struct st_tensor *tensor)
+{
+	return tensor->dtype == DT_U8 && tensor->n_dims == 1 && archive_is_state(tensor->name);
+}
+
+void checkpoint_add_state(struct checkpoint *checkpoint, const struct extra_state *state)
+{
+	ARRAY_GROW(checkpoint->states, checkpoint->n_states);
+	checkpoint->states[checkpoint->n_states++] = *state;
+}
+
+/* Takes the states out of the tensors of a list. */
+static size_t leave_states(struct tensor_ref *refs, size_t n)
+{
+	size_t n_left = 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (!is_state(refs[i].tensor))
+			refs[n_left++] = refs[i];
+	return n_left;
+}
 
 static void list_tensors(struct checkpoint *checkpoint)
 {
 	struct tensor_ref *ref, *named;
+	size_t n = 0;
 
 	for (size_t i = 0; i < checkpoint->n_shards; i++)
-		checkpoint->n_tensors += checkpoint->shards[i].file.n_tensors;
-	checkpoint->tensors = ref = xreallocarray(NULL, checkpoint->n_tensors, sizeof *ref);
-	checkpoint->by_name = named = xreallocarray(NULL, checkpoint->n_tensors, sizeof *named);
+		n += checkpoint->shards[i].file.n_tensors;
+	checkpoint->tensors = ref = xreallocarray(NULL, n, sizeof *ref);
+	checkpoint->by_name = named = xreallocarray(NULL, n, sizeof *named);
 	for (size_t i = 0; i < checkpoint->n_shards; i++) {
 		struct st_file *file = &checkpoint->shards[i].file;
 
@@ -36,6 +60,12 @@ static void list_tensors(struct checkpoint *checkpoint)
 		free(file->by_name); /* the checkpoint's by_name replaces it */
 		file->by_name = NULL;
 	}
+	for (size_t i = 0; i < n; i++)
+		if (is_state(checkpoint->tensors[i].tensor))
+			checkpoint_add_state(checkpoint,
+					     &(struct extra_state){ checkpoint->tensors[i], NULL });
+	checkpoint->n_tensors = leave_states(checkpoint->tensors, n);
+	leave_states(checkpoint->by_name, n);
 	sort(checkpoint->by_name, checkpoint->n_tensors, sizeof *named, compare_refs);
 }
 
@@ -51,6 +81,15 @@ static int same_names(const struct checkpoint *checkpoint, const struct tensor_r
 	return defect_add(defects, DEFECT_NAME_DUPLICATE, name, other->name, err);
 }
 
+static int add_bytes(struct checkpoint *checkpoint, const struct st_tensor *tensor, struct err *err)
+{
+	if (!__builtin_add_overflow(checkpoint->data_bytes, st_tensor_size(tensor),
+				    &checkpoint->data_bytes))
+		return 0;
+	return err_set(err, ERR_INPUT, "the tensors of '%s' have more than 2^64-1 bytes",
+		       checkpoint->path);
+}
+
 /* Checks over the shards that no name occurs twice and that the sum of sizes does not overflow. */
 static int check_tensors(struct checkpoint *checkpoint, struct defects *defects, struct err *err)
 {
@@ -60,12 +99,13 @@ static int check_tensors(struct checkpoint *checkpoint, struct defects *defects,
 		if (i && !strcmp(ref[i - 1].tensor->name, ref[i].tensor->name) &&
 		    same_names(checkpoint, &ref[i - 1], defects, err))
 			return -1;
-		if (__builtin_add_overflow(checkpoint->data_bytes, st_tensor_size(ref[i].tensor),
-					   &checkpoint->data_bytes))
-			return err_set(err, ERR_INPUT,
-				       "the tensors of '%s' have more than 2^64-1 bytes",
-				       checkpoint->path);
+		if (add_bytes(checkpoint, ref[i].tensor, err))
+			return -1;
 	}
+	for (size_t i = 0; i < checkpoint->n_states; i++)
+		if (!checkpoint->states[i].bytes &&
+		    add_bytes(checkpoint, checkpoint->states[i].ref.tensor, err))
+			return -1;
 	return 0;
 }
 
@@ -99,16 +139,40 @@ static int check_name(const struct renamed *one, const char *name, const char *e
 		       : 0;
 }
 
-/* Applies one expression to all names. */
-static int rename_all(struct checkpoint *checkpoint, struct renamed *all, const char *expression,
-		      struct err *err)
+/* All tensors, and states. */
+struct renaming {
+	struct checkpoint *checkpoint;
+	struct renamed *all;
+	size_t n;
+};
+
+static void list_all(struct renaming *renaming)
 {
+	const struct checkpoint *checkpoint = renaming->checkpoint;
+
+	renaming->all =
+		xcalloc(checkpoint->n_tensors + checkpoint->n_states + 1, sizeof *renaming->all);
+	for (size_t i = 0; i < checkpoint->n_tensors; i++)
+		renaming->all[renaming->n++].tensor =
+			(struct st_tensor *)checkpoint->tensors[i].tensor;
+	for (size_t i = 0; i < checkpoint->n_states; i++)
+		renaming->all[renaming->n++].tensor =
+			(struct st_tensor *)checkpoint->states[i].ref.tensor;
+	for (size_t i = 0; i < renaming->n; i++)
+		renaming->all[i].before = renaming->all[i].tensor->name;
+}
+
+/* Applies one expression to all names. */
+static int rename_all(const struct renaming *renaming, const char *expression, struct err *err)
+{
+	struct checkpoint *checkpoint = renaming->checkpoint;
+	struct renamed *all = renaming->all;
 	struct rename rename;
 	struct buf name = { 0 };
 	bool changed = false, found = false;
 	int rc = rename_compile(&rename, expression, err);
 
-	for (size_t i = 0; i < checkpoint->n_tensors && !rc; i++) {
+	for (size_t i = 0; i < renaming->n && !rc; i++) {
 		rc = rename_apply(&rename, all[i].tensor->name, &name, &changed, err);
 		found |= changed;
 		if (rc || !changed)
@@ -119,47 +183,40 @@ static int rename_all(struct checkpoint *checkpoint, struct renamed *all, const 
 	if (!rc && !found)
 		rc = err_set(err, ERR_USAGE,
 			     "option '--rename': '%s' matches no tensor of '%s', such as '%s'",
-			     expression, checkpoint->path,
-			     checkpoint->n_tensors ? all[0].tensor->name : "");
+			     expression, checkpoint->path, renaming->n ? all[0].tensor->name : "");
 	rename_release(&rename);
 	buf_release(&name);
 	return rc;
 }
 
-static int check_unique(const struct checkpoint *checkpoint, struct renamed *all, struct err *err)
+static int check_unique(const struct renaming *renaming, struct err *err)
 {
-	size_t n = checkpoint->n_tensors;
+	struct renamed *all = renaming->all;
 
-	sort(all, n, sizeof *all, compare_renamed);
-	for (size_t i = 1; i < n; i++)
+	sort(all, renaming->n, sizeof *all, compare_renamed);
+	for (size_t i = 1; i < renaming->n; i++)
 		if (!compare_renamed(&all[i - 1], &all[i]))
 			return err_set(err, ERR_USAGE,
 				       "option '--rename' gives tensors '%s' and '%s' of '%s' the "
 				       "same name '%s'",
-				       all[i - 1].before, all[i].before, checkpoint->path,
+				       all[i - 1].before, all[i].before, renaming->checkpoint->path,
 				       all[i].tensor->name);
 	return 0;
 }
 
 int checkpoint_rename(struct checkpoint *checkpoint, const struct texts *renames, struct err *err)
 {
-	struct renamed *all, *next;
+	struct renaming renaming = { checkpoint, NULL, 0 };
 	int rc = 0;
 
 	if (!renames->n)
 		return 0;
-	all = next = xcalloc(checkpoint->n_tensors + 1, sizeof *all);
-	for (size_t s = 0; s < checkpoint->n_shards; s++) {
-		struct st_file *file = &checkpoint->shards[s].file;
-
-		for (size_t i = 0; i < file->n_tensors; i++)
-			*next++ = (struct renamed){ &file->tensors[i], file->tensors[i].name };
-	}
+	list_all(&renaming);
 	for (size_t i = 0; i < renames->n && !rc; i++)
-		rc = rename_all(checkpoint, all, renames->list[i], err);
-	rc = rc ? rc : check_unique(checkpoint, all, err);
+		rc = rename_all(&renaming, renames->list[i], err);
+	rc = rc ? rc : check_unique(&renaming, err);
 	sort(checkpoint->by_name, checkpoint->n_tensors, sizeof *checkpoint->by_name, compare_refs);
-	free(all);
+	free(renaming.all);
 	return rc;
 }
 
@@ -256,6 +313,7 @@ void checkpoint_release(struct checkpoint *checkpoint)
 	arena_release(&checkpoint->extra);
 	free(checkpoint->tensors);
 	free(checkpoint->by_name);
+	free(checkpoint->states);
 	free(checkpoint->path);
 	free(checkpoint->directory);
 	buf_release(&checkpoint->config);

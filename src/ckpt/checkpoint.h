@@ -36,6 +36,13 @@ struct tensor_ref {
 	size_t shard; /* index in checkpoint.shards */
 };
 
+/* What a module of TransformerEngine saves beside its weights, "NAME._extra_state": bytes.  It is
+ * no tensor of the model. */
+struct extra_state {
+	struct tensor_ref ref;
+	const unsigned char *bytes; /* NULL: they lie in the shard */
+};
+
 struct shard {
 	char *name;	     /* base name, as in the index: "model-00001-of-00002.safetensors" */
 	struct st_file file; /* without by_name */
@@ -60,6 +67,8 @@ struct checkpoint {
 	size_t n_tensors;
 	struct tensor_ref *tensors; /* of all shards, by shard, then by offset */
 	struct tensor_ref *by_name; /* the same, sorted by name bytewise */
+	size_t n_states;
+	struct extra_state *states; /* which are not among the tensors */
 	/* of checkpoint_open_part() and a survey: weight files that the whole checkpoint has and
 	 * that are here; both 0 where it is finished */
 	size_t n_expected, n_found;
@@ -71,7 +80,7 @@ struct checkpoint {
 	bool has_total; /* of a survey: index_total is the index's total_size, in bytes */
 	uint64_t index_total;
 	struct buf config;   /* text of config.json; empty if there is none */
-	uint64_t data_bytes; /* of all tensors */
+	uint64_t data_bytes; /* of all tensors, and of states in shards */
 };
 
 /* Opens path by these rules.  An index takes precedence over other files.  weight_map values are
@@ -115,6 +124,9 @@ const char *checkpoint_advice(const struct checkpoint *checkpoint);
 
 /* Is there a shard of that name, or a file with the bytes of shards? */
 bool checkpoint_has_shard(const struct checkpoint *checkpoint, const char *name);
+
+/* Adds a state, whose ref is as long-lived as the checkpoint.  For its readers. */
+void checkpoint_add_state(struct checkpoint *checkpoint, const struct extra_state *state);
 
 /* Returns the tensor of that name, or NULL, in O(log n). */
 const struct tensor_ref *checkpoint_find(const struct checkpoint *checkpoint, const char *name);

@@ -58,7 +58,28 @@ static int read_table(struct archive *archive, const struct file *file,
 			       file->name);
 	if (archive_read(archive, &place, err))
 		return -1;
+	if (!archive->n)
+		return err_set(err, ERR_INPUT, "'%s' has None in the place of tensors", file->name);
 	return io_check_unchanged(file, identity, err);
+}
+
+/* Adds the states that lie in the pickle. */
+static void add_states(struct checkpoint *checkpoint, struct archive *archive)
+{
+	for (size_t i = 0; i < archive->n_states; i++) {
+		const struct archive_state *state = &archive->states[i];
+		const uint64_t n = state->n;
+		struct st_tensor *tensor = arena_alloc(&archive->texts, sizeof *tensor);
+
+		*tensor = (struct st_tensor){ .name = state->name,
+					      .dtype = DT_U8,
+					      .n_dims = 1,
+					      .shape = st_shape_copy(&archive->texts, &n, 1),
+					      .end = n };
+		checkpoint_add_state(
+			checkpoint,
+			&(struct extra_state){ { tensor, checkpoint->n_shards }, state->bytes });
+	}
 }
 
 /* Makes records of the tensors, whose arrays move from the archive to the shard. */
@@ -82,6 +103,7 @@ static int add_shard(struct checkpoint *checkpoint, const char *path, struct arc
 				   tensor->strides },
 		};
 	}
+	add_states(checkpoint, archive);
 	rc = gathered_add(checkpoint, name, records, archive->n, &archive->texts, err);
 	free(records);
 	free(name);

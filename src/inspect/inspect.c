@@ -5,6 +5,7 @@
 
 #include "source/fp8_source.h"
 #include "source/spool.h"
+#include "source/states.h"
 
 static int open_path(struct inspection *inspection, const struct inspect_params *params,
 		     struct progress *progress, struct err *err)
@@ -17,6 +18,21 @@ static int open_path(struct inspection *inspection, const struct inspect_params 
 		return -1;
 	inspection->spooled = true;
 	return checkpoint_open_fd(checkpoint, params->io, inspection->stream_fd, "-", err);
+}
+
+/* A description has no errors: states that cannot be read have no history. */
+static void read_states(struct inspection *inspection)
+{
+	struct source source;
+	struct err ignored;
+
+	if (!inspection->checkpoint.n_states)
+		return;
+	source_init(&source, inspection->io, &inspection->checkpoint, NULL, inspection->stream_fd);
+	amax_stats_init(&inspection->states, "", "", "", AMAX_HISTORY_LEN_MAX);
+	if (states_read(&source, &inspection->states, &ignored))
+		amax_stats_release(&inspection->states);
+	source_release(&source);
 }
 
 int inspect_make(struct inspection *inspection, const struct inspect_params *params,
@@ -35,6 +51,7 @@ int inspect_make(struct inspection *inspection, const struct inspect_params *par
 	if (inspection->is_amax &&
 	    amax_stats_read(&inspection->amax, io, inspection->checkpoint.shards[0].file.path, err))
 		return -1;
+	read_states(inspection);
 	(void)low_bit_find(&inspection->low_bit, &inspection->checkpoint, &ignored);
 	return fp8_source_detect(&inspection->detection, &inspection->checkpoint, io, err);
 }
@@ -42,6 +59,7 @@ int inspect_make(struct inspection *inspection, const struct inspect_params *par
 void inspect_release(struct inspection *inspection)
 {
 	amax_stats_release(&inspection->amax);
+	amax_stats_release(&inspection->states);
 	detection_release(&inspection->detection);
 	low_bit_release(&inspection->low_bit);
 	if (inspection->spooled)

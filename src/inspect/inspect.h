@@ -21,6 +21,8 @@ struct inspection {
 	struct amax_stats amax; /* which this describes */
 	/* recipe, format and scale_fmt; the scale of each FP8 weight */
 	struct detection detection;
+	/* of the states of TransformerEngine's modules, as far as they can be read */
+	struct amax_stats states;
 	struct low_bit low_bit; /* its low-bit weights whose tensors fit */
 	const struct io *io;
 	bool spooled;  /* the input is a stream, whose bytes are in */

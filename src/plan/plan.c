@@ -395,6 +395,18 @@ json_t *plan_texts_json(const struct texts *texts)
 	return list;
 }
 
+static void note_states(struct plan *plan)
+{
+	const struct checkpoint *source = &plan->source;
+
+	if (source->n_states)
+		notes_add(
+			&plan->selection.notes, NOTE_STATES_LEFT_OUT,
+			source->states[0].ref.tensor->name,
+			"%zu states of TransformerEngine are left out ('%s'): no engine reads them",
+			source->n_states, source->states[0].ref.tensor->name);
+}
+
 int plan_finish(struct plan *plan, const struct convert_params *params, struct progress *progress,
 		struct err *err)
 {
@@ -402,6 +414,7 @@ int plan_finish(struct plan *plan, const struct convert_params *params, struct p
 				   plan->files.index_size + DISK_SLACK;
 	if (add_auxiliary(plan, err))
 		return -1;
+	note_states(plan);
 	if (plan->max_shard_size)
 		json_object_set_new(plan->options, "max_shard_size",
 				    json_integer((json_int_t)plan->max_shard_size));

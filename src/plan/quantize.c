@@ -282,7 +282,7 @@ static int plan_make(struct plan *plan, const struct quantize_params *params,
 	int rc = -1;
 
 	*plan = (struct plan){ .stream_fd = -1, .conversion = CONVERT_QUANTIZE };
-	if (static_scales_open(&scales, convert->io, &params->calibration, err) ||
+	if (static_scales_open(&scales, convert, &params->calibration, err) ||
 	    plan_request(plan, params, &scales, err) ||
 	    band_limits_plan(convert, &limits, &plan->totals.memory_bytes, err) ||
 	    plan_open(plan, convert, progress, err) ||

@@ -4,13 +4,17 @@
  */
 #include "plan/static_scales.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "ckpt/torch_files.h"
 #include "names/experts.h"
 #include "names/tensor_name.h"
+#include "source/fingerprint.h"
+#include "source/states.h"
 
 static int refuse_useless(const char *option, struct err *err)
 {
@@ -27,7 +31,50 @@ static bool has_counts(const struct amax_stats *stats)
 	return true;
 }
 
-int static_scales_open(struct static_scales *scales, const struct io *io,
+/* Reads what TransformerEngine's modules saved beside their weights. */
+static int read_states(struct amax_stats *stats, const struct convert_params *convert,
+		       const char *path, struct err *err)
+{
+	struct checkpoint checkpoint = { 0 };
+	char fingerprint[FINGERPRINT_SIZE];
+	struct source source;
+	int rc = -1;
+
+	if (checkpoint_open(&checkpoint, convert->io, path, convert->n_threads, err) ||
+	    checkpoint_rename(&checkpoint, &convert->renames, err))
+		goto out;
+	source_init(&source, convert->io, &checkpoint, NULL, -1);
+	rc = fingerprint_make(&source, fingerprint, err);
+	if (!rc) {
+		amax_stats_init(stats, fingerprint, "bf16", "transformer-engine",
+				AMAX_HISTORY_LEN_MAX);
+		rc = states_read(&source, stats, err);
+	}
+	rc = source_close(&source, rc, err);
+	source_release(&source);
+	if (!rc && !stats->n_sites)
+		rc = err_set(err, ERR_INPUT,
+			     "'%s' has no amax history of TransformerEngine: give an amax file, as "
+			     "'fp8conv calibrate' makes it",
+			     path);
+out:
+	checkpoint_release(&checkpoint);
+	return rc;
+}
+
+static int read_history(struct amax_stats *stats, const struct convert_params *convert,
+			const char *path, struct err *err)
+{
+	struct stat st;
+	bool is_directory =
+		!convert->io->fstatat(convert->io, AT_FDCWD, path, &st, 0) && S_ISDIR(st.st_mode);
+
+	return is_directory || torch_files_is_name(path)
+		       ? read_states(stats, convert, path, err)
+		       : amax_stats_read(stats, convert->io, path, err);
+}
+
+int static_scales_open(struct static_scales *scales, const struct convert_params *convert,
 		       const struct static_scales_params *params, struct err *err)
 {
 	*scales = (struct static_scales){ .params = params };
@@ -47,7 +94,7 @@ int static_scales_open(struct static_scales *scales, const struct io *io,
 
 		return option ? refuse_useless(option, err) : 0;
 	}
-	if (amax_stats_read(&scales->stats, io, params->path, err) ||
+	if (read_history(&scales->stats, convert, params->path, err) ||
 	    amax_stats_check_whole(&scales->stats, params->path, err))
 		return -1;
 	if (static_choice_needs_counts(&scales->choice) && !has_counts(&scales->stats))

@@ -24,7 +24,7 @@ enum uncovered {
 #define UNCOVERED_WORDS "error|group-max|dynamic|skip"
 
 struct static_scales_params {
-	const char *path;      /* NULL: no calibration */
+	const char *path;      /* amax file or checkpoint; NULL: no calibration */
 	const char *amax_algo; /* of STATIC_ALGOS; NULL: max */
 	int uncovered;	       /* enum uncovered */
 	bool uncovered_given;
@@ -38,9 +38,11 @@ struct static_scales {
 	struct amax_stats stats;
 };
 
-/* Reads the amax file.  ERR_USAGE for options that have no effect without one, or need histograms
- * that it lacks. */
-int static_scales_open(struct static_scales *scales, const struct io *io,
+/* Reads the amax file, or the states of TransformerEngine's modules in a checkpoint: a directory or
+ * a file of torch.save(), of which `convert` says the new names.  ERR_USAGE for options that have
+ * no effect without one, or need histograms that it lacks; ERR_INPUT for a checkpoint without
+ * states that have a history. */
+int static_scales_open(struct static_scales *scales, const struct convert_params *convert,
 		       const struct static_scales_params *params, struct err *err);
 void static_scales_release(struct static_scales *scales);
 

@@ -43,6 +43,7 @@
 	X(NOTE_INVERTED, "inverted") /* the source's scales divide */ \
 	/* scales and zero points that a format has not */ \
 	X(NOTE_SCALES_LEFT_OUT, "scales-left-out") \
+	X(NOTE_STATES_LEFT_OUT, "states-left-out") /* of TransformerEngine's modules */ \
 	X(NOTE_ACTIVATIONS, "activations") /* engines quantize activations now */ \
 	X(NOTE_PATTERN_UNUSED, "pattern-unused") \
 	X(NOTE_OUTPUT_INSIDE, "output-inside") /* the output lies inside the model */ \

@@ -13,6 +13,7 @@
 #define REBUILD_V3 "torch._utils _rebuild_tensor_v3"
 #define PARAMETER  "torch._utils _rebuild_parameter"
 #define ORDERED	   "collections OrderedDict"
+#define BYTES_IO   "_io BytesIO"
 
 /* Types as torch names them, of a storage and of a tensor. */
 static const struct {
@@ -52,18 +53,32 @@ bool archive_dtype(const char *global, enum dtype *dtype)
 }
 
 /* What files of weights have, and values that trainers save beside them. */
-static bool knows(const char *global)
+bool archive_knows(const char *global)
 {
-	static const char *const known[] = { REBUILD,	       REBUILD_V3,
-					     PARAMETER,	       ORDERED,
-					     "torch Size",     "torch device",
-					     "_codecs encode", "torch.storage UntypedStorage" };
+	static const char *const known[] = {
+		REBUILD,
+		REBUILD_V3,
+		PARAMETER,
+		ORDERED,
+		BYTES_IO,
+		"torch Size",
+		"torch device",
+		"_codecs encode",
+		"torch.storage UntypedStorage",
+		"torch.storage _load_from_bytes",
+	};
+	static const char recipes[] = "transformer_engine.common.recipe ";
 	enum dtype ignored;
 
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
 		if (!strcmp(global, known[i]))
 			return true;
-	return archive_dtype(global, &ignored);
+	return !strncmp(global, recipes, strlen(recipes)) || archive_dtype(global, &ignored);
+}
+
+bool archive_is_state(const char *name)
+{
+	return !strcmp(text_after(name, '.'), "_extra_state");
 }
 
 bool archive_is_model(const char *key)
@@ -190,15 +205,7 @@ static const uint64_t *copy_numbers(struct archive *archive, const uint64_t *num
 	return memcpy(arena_alloc(&archive->texts, size), numbers, size);
 }
 
-/* The arguments of torch's call that makes a tensor. */
-struct tensor_call {
-	const struct pickle_value *storage, *dtype; /* dtype: NULL without one */
-	uint64_t offset;
-	uint64_t shape[TORCH_MAX_DIMS], strides[TORCH_MAX_DIMS];
-	int n_dims;
-};
-
-static bool read_call(const struct pickle_value *value, struct tensor_call *call)
+bool archive_read_call(const struct pickle_value *value, struct tensor_call *call)
 {
 	const struct pickle_value *offset;
 	int n_strides;
@@ -228,7 +235,7 @@ static int add_tensor(struct archive_reader *reader, const char *name,
 	uint64_t n = 0;
 
 	tensor.name = arena_text(&archive->texts, name, strlen(name));
-	if (!read_call(value, &call))
+	if (!archive_read_call(value, &call))
 		return bad_tensor(reader, name, "is not as torch.save() writes it", err);
 	if (find_storage(reader, call.storage, &tensor, &n, err))
 		return -1;
@@ -265,6 +272,26 @@ static const struct pickle_value *dict_of(const struct pickle_value *value)
 	return value->kind == PICKLE_DICT ? value : NULL;
 }
 
+/* Adds an io.BytesIO, whose state is (bytes, position, attributes), if it has the name of one. */
+static int add_state(struct archive_reader *reader, const struct pickle_value *key,
+		     const struct pickle_value *value, struct err *err)
+{
+	struct archive *archive = reader->archive;
+	const struct pickle_value *bytes = value->state ? pickle_argument(value->state, 0) : NULL;
+	struct archive_state state = { 0 };
+
+	if (key->kind != PICKLE_TEXT || !archive_is_state(key->text) ||
+	    key->text[text_control(key->text)])
+		return 0;
+	state.name = arena_text(&archive->texts, key->text, key->n);
+	state.bytes = bytes ? pickle_bytes(bytes, &archive->texts, &state.n) : NULL;
+	if (!state.bytes)
+		return bad_tensor(reader, key->text, "is an io.BytesIO without bytes", err);
+	ARRAY_GROW(archive->states, archive->n_states);
+	archive->states[archive->n_states++] = state;
+	return 0;
+}
+
 /* Adds the tensors of a dict. */
 static int add_dict(struct archive_reader *reader, const struct pickle_value *dict, struct err *err)
 {
@@ -273,6 +300,8 @@ static int add_dict(struct archive_reader *reader, const struct pickle_value *di
 
 		if (!reader->left--)
 			return bad_tensor(reader, "*", "has dicts in each other", err);
+		if (pickle_is_call(value, BYTES_IO) && add_state(reader, key, value, err))
+			return -1;
 		if (!is_tensor(value))
 			continue;
 		if (key->kind != PICKLE_TEXT || !key->n || key->text[text_control(key->text)])
@@ -291,6 +320,8 @@ static int add_all(struct archive_reader *reader, const struct pickle_value *top
 	const struct pickle_value *dict = dict_of(top), *inner;
 	struct archive *archive = reader->archive;
 
+	if (top->kind == PICKLE_NONE)
+		return 0;
 	if (!dict)
 		return err_set(err, ERR_INPUT,
 			       "'%s' has no dict of tensors: save the state_dict() of the model",
@@ -375,7 +406,7 @@ static int open_archive(struct archive_reader *reader, const struct archive_plac
 		rc = pickle_read(
 			pickle,
 			&(struct pickle_text){ reader->file->name, data, (size_t)found->size },
-			knows, err);
+			archive_knows, err);
 	free(data);
 	return rc;
 }
@@ -417,6 +448,7 @@ int archive_read_tensor(struct archive *archive, const struct archive_place *pla
 void archive_release(struct archive *archive)
 {
 	free(archive->tensors);
+	free(archive->states);
 	arena_release(&archive->texts);
 	*archive = (struct archive){ 0 };
 }

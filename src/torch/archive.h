@@ -28,9 +28,18 @@ struct torch_tensor {
 	uint64_t at;			 /* byte of the file where the first element lies */
 };
 
+/* What a module saves beside its tensors, as an io.BytesIO in the pickle. */
+struct archive_state {
+	char *name;
+	const unsigned char *bytes;
+	size_t n;
+};
+
 struct archive {
 	size_t n;
 	struct torch_tensor *tensors; /* by name, bytewise */
+	size_t n_states;
+	struct archive_state *states;
 	struct arena texts;
 };
 
@@ -41,15 +50,33 @@ struct archive_place {
 };
 
 /* Reads the state dict in an archive: a dict of tensors, or a dict with such a dict under "model",
- * "state_dict", "model_state_dict" or "module".  Other values are passed over.  ERR_INPUT for
- * archives, pickles and tensors that are not as torch writes them, and for storages that are
- * smaller than their tensors.  The caller calls archive_release(), also on failure. */
+ * "state_dict", "model_state_dict" or "module".  Other values are passed over; None has no
+ * tensors.  ERR_INPUT for archives, pickles and tensors that are not as torch writes them, and for
+ * storages that are smaller than their tensors.  The caller calls archive_release(), also on
+ * failure. */
 int archive_read(struct archive *archive, const struct archive_place *place, struct err *err);
 
 /* The same for an archive that has one tensor alone, and no name. */
 int archive_read_tensor(struct archive *archive, const struct archive_place *place,
 			const char *name, struct err *err);
 void archive_release(struct archive *archive);
+
+/* Is it the name of what a module saves beside its tensors: "layers.0.fc1._extra_state"? */
+bool archive_is_state(const char *name);
+
+/* The arguments of torch's call that makes a tensor. */
+struct tensor_call {
+	const struct pickle_value *storage, *dtype; /* dtype: NULL without one */
+	uint64_t offset;
+	uint64_t shape[TORCH_MAX_DIMS], strides[TORCH_MAX_DIMS]; /* elements */
+	int n_dims;
+};
+
+/* false: it is no such call. */
+bool archive_read_call(const struct pickle_value *value, struct tensor_call *call);
+
+/* Does the reader know a global, of weights and of what modules save beside them? */
+bool archive_knows(const char *global);
 
 /* Is it the key of the model in a training's dict? */
 bool archive_is_model(const char *key);

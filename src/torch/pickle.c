@@ -101,7 +101,7 @@ static int op_text(struct unpickler *u, enum pickle_kind kind, int n_length)
 	if (take_number(u, n_length, &n) || !(bytes = take(u, n)))
 		return -1;
 	if (kind == PICKLE_TEXT && memchr(bytes, 0, (size_t)n))
-		return refuse(u, "has a text with NUL");
+		kind = PICKLE_DATA;
 	value = value_new(u, kind);
 	value->text = arena_text(&u->pickle->arena, (const char *)bytes, (size_t)n);
 	value->n = (size_t)n;
@@ -427,6 +427,7 @@ static int run(struct unpickler *u)
 	if (u->n_stack != 1 || !u->stack || u->stack[0]->kind == PICKLE_MARK)
 		return refuse(u, "leaves no single value");
 	u->pickle->top = u->stack[0];
+	u->pickle->n = u->at;
 	return 0;
 }
 
@@ -460,24 +461,4 @@ void pickle_release(struct pickle *pickle)
 	free(pickle->lists);
 	arena_release(&pickle->arena);
 	*pickle = (struct pickle){ 0 };
-}
-
-const struct pickle_value *pickle_argument(const struct pickle_value *call, size_t i)
-{
-	const struct pickle_value *tuple = call->kind == PICKLE_CALL ? call->items[1] : call;
-
-	return tuple->items && i < tuple->n ? tuple->items[i] : NULL;
-}
-
-bool pickle_is_call(const struct pickle_value *value, const char *global)
-{
-	return value->kind == PICKLE_CALL && !strcmp(value->items[0]->text, global);
-}
-
-const struct pickle_value *pickle_get(const struct pickle_value *dict, const char *key)
-{
-	for (size_t i = 0; dict && dict->kind == PICKLE_DICT && i + 1 < dict->n; i += 2)
-		if (dict->items[i]->kind == PICKLE_TEXT && !strcmp(dict->items[i]->text, key))
-			return dict->items[i + 1];
-	return NULL;
 }

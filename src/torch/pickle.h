@@ -23,6 +23,7 @@ enum pickle_kind {
 	PICKLE_INT,
 	PICKLE_BIG, /* an integer outside of int64_t, or a float: no reader needs its value */
 	PICKLE_TEXT,
+	PICKLE_DATA, /* a text with NUL, which is no name: bytes for the codec latin1 */
 	PICKLE_BYTES,
 	PICKLE_TUPLE,
 	PICKLE_LIST,
@@ -48,6 +49,7 @@ struct pickle_value {
 
 struct pickle {
 	const struct pickle_value *top;
+	size_t n;		     /* bytes of the pickle; others may follow */
 	struct arena arena;	     /* of all values */
 	struct pickle_value **lists; /* whose items are no part of the arena */
 	size_t n_lists;
@@ -62,8 +64,8 @@ struct pickle_text {
 	size_t n;
 };
 
-/* Reads one pickle.  ERR_INPUT with the position.  The caller calls pickle_release(), also on
- * failure. */
+/* Reads the pickle at the start of the text.  ERR_INPUT with the position.  The caller calls
+ * pickle_release(), also on failure. */
 int pickle_read(struct pickle *pickle, const struct pickle_text *text, pickle_knows_fn *knows,
 		struct err *err);
 void pickle_release(struct pickle *pickle);
@@ -73,6 +75,10 @@ bool pickle_is_call(const struct pickle_value *value, const char *global);
 
 /* Returns an argument of a call, or an item of a tuple; NULL: it has no such one. */
 const struct pickle_value *pickle_argument(const struct pickle_value *call, size_t i);
+
+/* Returns the n bytes of a bytes object, which protocol 2 has as the call of a codec with a text;
+ * NULL: it is none.  They belong to the arena. */
+const unsigned char *pickle_bytes(const struct pickle_value *value, struct arena *arena, size_t *n);
 
 /* Returns the value of a text key in a dict, or NULL. */
 const struct pickle_value *pickle_get(const struct pickle_value *dict, const char *key);

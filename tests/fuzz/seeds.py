@@ -203,6 +203,10 @@ def main():
             put("torch", b"z" + data)
     for data in (broken_torch.GOOD, broken_torch.archive()):
         put("torch", (b"p" if data is broken_torch.GOOD else b"z") + data)
+    sys.path.insert(0, "tests/cli")
+    import states
+    for data in states.KINDS.values():
+        put("torch", b"s" + data)
     for passes in 0, 1, 3:
         put("amax", *amax(passes))
     for file in samples("*.index.json"):

@@ -35,7 +35,7 @@ mkdir next
 cd next
 need "$SAMPLES/odd-shapes"
 "$FP8CONV" inspect --json "$SAMPLES/odd-shapes" >j
-json j 'list(j) == ["schema", "kind", "recipe", "format", "scale_fmt", "low_bit", "files", "unfinished", "metadata", "totals", "tensors"]' \
+json j 'list(j) == ["schema", "kind", "recipe", "format", "scale_fmt", "low_bit", "files", "unfinished", "metadata", "totals", "states", "state_histories", "tensors"]' \
 	'j["kind"] == "checkpoint" and j["recipe"] is j["format"] is j["scale_fmt"] is None' \
 	'[f["name"] for f in j["files"]] == ["model-0000%d-of-00002.safetensors" % i for i in (1, 2)]' \
 	'all(list(f) == ["name", "bytes"] for f in j["files"])' \
@@ -69,7 +69,7 @@ grep -c 'self_attn	' t | grep -qx 4 || echo "not 4 attentions"
 awk -F '\t' 'NF != 9 { print "line " NR ": " NF " fields" } $2 != 3 || $3 != 48 { print }' t
 grep -q '^model.layers.2.mlp.up_proj	3	48	inf	' t || echo "no infinity"
 "$FP8CONV" inspect --json s.amax >j
-json j 'list(j)[:11] == ["schema", "kind", "recipe", "format", "scale_fmt", "low_bit", "files", "unfinished", "metadata", "totals", "tensors"]' \
+json j 'list(j)[:13] == ["schema", "kind", "recipe", "format", "scale_fmt", "low_bit", "files", "unfinished", "metadata", "totals", "states", "state_histories", "tensors"]' \
 	'j["kind"] == "amax" and j["recipe"] is j["format"] is j["scale_fmt"] is None' \
 	'j["metadata"]["fp8conv_amax"] == "1" and j["metadata"]["model"] == j["model"]' \
 	'(j["precision"], j["backend"], j["passes"], j["tokens"], j["seq_len"], j["amax_history_len"]) == ("bf16", "cpu", 3, 48, 16, 1024)' \
