@@ -106,12 +106,6 @@ static int unknown_command(const char *name, struct err *err)
 	return -1;
 }
 
-static void print_command(const struct command *command, size_t width)
-{
-	fprintf(program.out, "  %-*s", SUMMARY_COLUMN - 2, command->name);
-	wrap_print(command->summary, SUMMARY_COLUMN, SUMMARY_COLUMN, width);
-}
-
 static void print_usage(void)
 {
 	static const char *const headings[N_GROUPS] = { NULL, "Converting", "Inspecting",
@@ -124,8 +118,12 @@ static void print_usage(void)
 	for (int group = GROUP_HIDDEN + 1; group < N_GROUPS; group++) {
 		fprintf(program.out, "\n%s:\n", headings[group]);
 		for (size_t i = 0; commands[i]; i++)
-			if ((int)commands[i]->group == group)
-				print_command(commands[i], width);
+			if ((int)commands[i]->group == group) {
+				fprintf(program.out, "  %-*s", SUMMARY_COLUMN - 2,
+					commands[i]->name);
+				wrap_print(commands[i]->summary, SUMMARY_COLUMN, SUMMARY_COLUMN,
+					   width);
+			}
 	}
 	fputs("\nExamples:\n"
 	      "  fp8conv quantize MODEL -o OUT --target vllm\n"

@@ -103,14 +103,6 @@ static void outputs_list(struct fp8conv_plan *plan)
 	}
 }
 
-static void notes_list(struct fp8conv_plan *plan)
-{
-	const struct notes *notes = &plan->plan.selection.notes;
-
-	for (size_t i = 0; i < notes->n; i++)
-		buf_printf(&plan->notes, "%s\n", notes->list[i].message);
-}
-
 static int plan_make(struct fp8conv_plan *plan, const struct fp8conv_model *model,
 		     const char *options, struct err *err)
 {
@@ -132,7 +124,8 @@ static int plan_make(struct fp8conv_plan *plan, const struct fp8conv_model *mode
 	tensors_match(plan, model);
 	units_list(plan);
 	outputs_list(plan);
-	notes_list(plan);
+	for (size_t i = 0; i < plan->plan.selection.notes.n; i++)
+		buf_printf(&plan->notes, "%s\n", plan->plan.selection.notes.list[i].message);
 	plan_files_forget(&plan->files);
 	memory_file_lay(&plan->files.output, plan->plan.shards[0].tensors,
 			plan->plan.shards[0].n_tensors, plan->plan.shards[0].header_size);

@@ -270,12 +270,6 @@ static void parse_init(struct parse *parse, const struct command *command)
 	parse->command = command;
 }
 
-static void parse_release(struct parse *parse)
-{
-	free(parse->rows);
-	free(parse->entries);
-}
-
 static const struct option_row *find_row(const struct parse *parse, int key)
 {
 	if (key >= KEY_ROW && key < KEY_ROW + (int)parse->n_rows)
@@ -322,12 +316,6 @@ static error_t parse_key(int key, char *value, struct argp_state *state)
 			 parse->err);
 }
 
-static int argument_missing(const struct command *command, struct err *err)
-{
-	return err_set(err, ERR_USAGE, "%s is missing (fp8conv %s %s)", command->argument.name,
-		       command->name, command->args);
-}
-
 int command_parse(const struct command *command, int argc, char **argv, void *settings,
 		  struct err *err)
 {
@@ -339,7 +327,8 @@ int command_parse(const struct command *command, int argc, char **argv, void *se
 	argp.options = parse.entries;
 	rc = argp_parse(&argp, argc, argv, ARGP_NO_ERRS | ARGP_NO_HELP | ARGP_NO_EXIT, NULL,
 			&parse);
-	parse_release(&parse);
+	free(parse.rows);
+	free(parse.entries);
 	if (rc == ECANCELED) {
 		command_help(command);
 		return 1;
@@ -349,7 +338,8 @@ int command_parse(const struct command *command, int argc, char **argv, void *se
 	if (rc && err->kind == ERR_NONE)
 		return diagnose(command, argc, argv, err);
 	if (rc == 0 && command->argument.name && !command->optional && !parse.has_argument)
-		return argument_missing(command, err);
+		return err_set(err, ERR_USAGE, "%s is missing (fp8conv %s %s)",
+			       command->argument.name, command->name, command->args);
 	return rc ? -1 : 0;
 }
 

@@ -367,20 +367,15 @@ static int fetch_counts(const struct recorder *recorder, void **counts, struct e
 	return 0;
 }
 
-/* Completes the rows with the sequences of other ranks. */
-static int rows_unite(struct recorder *recorder, struct err *err)
-{
-	return group_reduce(recorder->group, GROUP_UNION, recorder->rows,
-			    recorder->n_sites * recorder->most_sequences * sizeof *recorder->rows,
-			    err);
-}
-
 int recorder_end(struct recorder *recorder, size_t n_sequences, const struct value_stats *stats,
 		 size_t n_slots, struct err *err)
 {
 	const struct layer_stats layer = { n_sequences, n_slots, stats };
 	void *counts = NULL;
-	int rc = rows_unite(recorder, err);
+	/* the rows of sequences of other ranks too */
+	int rc = group_reduce(recorder->group, GROUP_UNION, recorder->rows,
+			      recorder->n_sites * recorder->most_sequences * sizeof *recorder->rows,
+			      err);
 
 	for (size_t s = 0; s < n_sequences && !rc; s++)
 		rc = check(recorder, s, stats + s * n_slots, err);

@@ -237,15 +237,6 @@ static int run_turn(struct compensation *job, struct turn *turn, struct writer *
 	return rc;
 }
 
-/* Only takes the sequences through the current layer. */
-static int pass_stage(struct compensation *job, const struct compensate_stage *stage,
-		      struct err *err)
-{
-	struct turn turn = { .stage = stage, .last = true };
-
-	return run_turn(job, &turn, NULL, NULL, err);
-}
-
 /* Computes the codes of the current stage. */
 static int round_stage(struct compensation *job, const struct compensate_stage *stage,
 		       struct err *err)
@@ -279,7 +270,7 @@ static int run_stage(struct compensation *job, struct err *err)
 	if (stage->n_groups && !job->done[job->stage])
 		rc = round_stage(job, stage, err);
 	else if (!head)
-		rc = pass_stage(job, stage, err);
+		rc = run_turn(job, &(struct turn){ .stage = stage, .last = true }, NULL, NULL, err);
 	if (rc || !job->n_candidates)
 		return rc;
 	if (stage->n_groups && job->done[job->stage] && codes_take(job, err))
@@ -375,13 +366,6 @@ static int end(struct compensation *job, struct err *err)
 	return job->store ? store_choose(job->store, &outcome, err) : 0;
 }
 
-static int run(struct compensation *job, struct err *err)
-{
-	if (ranks_settle(job, begin(job, err), err) || run_stages(job, err))
-		return -1;
-	return ranks_settle(job, end(job, err), err);
-}
-
 int compensate_run(const struct compensate_plan *plan, struct store *store,
 		   struct progress *progress, struct err *err)
 {
@@ -390,7 +374,8 @@ int compensate_run(const struct compensate_plan *plan, struct store *store,
 	int rc = ranks_take_store(&job, &finished, err);
 
 	if (!rc && !finished)
-		rc = run(&job, err);
+		rc = ranks_settle(&job, begin(&job, err), err) ?: run_stages(&job, err)
+			     ?: ranks_settle(&job, end(&job, err), err);
 	free(job.done);
 	codes_release(&job);
 	candidates_release(&job);

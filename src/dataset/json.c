@@ -97,11 +97,6 @@ static int add_sequence(const struct dataset_reader *reader, const json_t *ids, 
 	return 0;
 }
 
-static int add_string(const struct dataset_reader *reader, const json_t *text, struct err *err)
-{
-	return dataset_add_text(reader, json_string_value(text), json_string_length(text), err);
-}
-
 static int add_completion(const struct dataset_reader *reader, const json_t *prompt,
 			  const json_t *completion, struct err *err)
 {
@@ -128,7 +123,8 @@ static int add_document(const struct dataset_reader *reader, const json_t *objec
 			return add_messages(reader, &chats[i], messages, err);
 	}
 	if (json_is_string(text))
-		return add_string(reader, text, err);
+		return dataset_add_text(reader, json_string_value(text), json_string_length(text),
+					err);
 	if (json_is_string(prompt) && json_is_string(completion))
 		return add_completion(reader, prompt, completion, err);
 	return err_set(err, ERR_INPUT,

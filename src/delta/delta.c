@@ -106,12 +106,6 @@ static int write_header(struct delta_maker *maker, const uint64_t at[5], struct 
 	return rc;
 }
 
-/* Pads with zeros, so that the numbers of the table are where readers want them. */
-static int pad(struct delta_maker *maker, struct err *err)
-{
-	return append(maker, "\0\0\0\0\0\0\0", -maker->size % 8, err);
-}
-
 /* Writes all that follows the changes. */
 static int finish(struct delta_maker *maker, struct err *err)
 {
@@ -119,7 +113,8 @@ static int finish(struct delta_maker *maker, struct err *err)
 	uint64_t at[5] = { 0 };
 	uint32_t crc;
 
-	if (pad(maker, err))
+	/* the numbers of the table begin at a multiple of 8 bytes */
+	if (append(maker, "\0\0\0\0\0\0\0", -maker->size % 8, err))
 		return -1;
 	at[1] = maker->size - HEADER_ROOM;
 	if (append(maker, maker->table.data, maker->table.len, err))

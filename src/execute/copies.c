@@ -14,11 +14,6 @@ static const json_t *inputs_of(const json_t *manifest)
 	return json_object_get(manifest, "inputs");
 }
 
-static const char *hash_of(const json_t *input)
-{
-	return json_string_value(json_object_get(input, "sha256"));
-}
-
 /* Is it a file that this program copies?  A manifest may name any path. */
 static bool may_be_copy(const char *name)
 {
@@ -52,7 +47,7 @@ static int remove_same(const struct outdir *place, const char *name, const char 
 static int remove_copy(const struct execution *execution, const json_t *input, struct err *err)
 {
 	const char *name = json_string_value(json_object_get(input, "name"));
-	const char *was = hash_of(input);
+	const char *was = json_string_value(json_object_get(input, "sha256"));
 	struct outdir place = execution->out;
 	struct err missing;
 	const char *base;

@@ -12,21 +12,13 @@
 #include "execute/resume.h"
 #include "plan/write_index.h"
 
-/* Adds the figures of shard i, which was just written. */
-static void add_figures(struct execution *execution, size_t i)
-{
-	struct figures figures;
-
-	pipeline_figures(execution->pipeline, i, &figures);
-	figures_add(&execution->result->figures, &figures);
-}
-
 static int convert_shard(struct execution *execution, size_t i, struct err *err)
 {
 	const struct output_shard *shard = &execution->plan->shards[i];
 	const struct output_shard *kept =
 		execution->plan->preserved ? &execution->plan->preserved[i] : NULL;
 	struct writer writer = { 0 }, preserved = { 0 };
+	struct figures figures;
 	struct shard_record record = { shard->name, output_shard_size(shard), execution->plans[i],
 				       .has_preserved = kept != NULL };
 	int rc = -1;
@@ -39,7 +31,8 @@ static int convert_shard(struct execution *execution, size_t i, struct err *err)
 		goto out;
 	if (manifest_add_shard(&execution->out, &record, err))
 		goto out;
-	add_figures(execution, i);
+	pipeline_figures(execution->pipeline, i, &figures);
+	figures_add(&execution->result->figures, &figures);
 	execution->done[i] = true;
 	execution->result->shards_done++;
 	rc = 0;

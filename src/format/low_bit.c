@@ -150,11 +150,6 @@ static bool fits(const struct packed *packed, const struct st_tensor *scale)
 	       last / (packing->group / ratio) == scale->shape[n];
 }
 
-static bool is_empty(const struct st_tensor *tensor)
-{
-	return tensor->begin == tensor->end;
-}
-
 static bool is_scalar(const struct st_tensor *tensor)
 {
 	return tensor->dtype == DT_F32 && st_n_elements(tensor->shape, tensor->n_dims) == 1;
@@ -219,7 +214,8 @@ static int weight_find(const struct checkpoint *checkpoint, const struct packed 
 		return refuse_missing(packed, packing->scale, err);
 	if (check_scales(checkpoint, packed, err))
 		return -1;
-	if (packed->ref->tensor->n_dims != packing->n_dims || is_empty(packed->ref->tensor) ||
+	if (packed->ref->tensor->n_dims != packing->n_dims ||
+	    packed->ref->tensor->begin == packed->ref->tensor->end ||
 	    !is_scale_of(packing, weight->scale) || !fits(packed, weight->scale->tensor))
 		return refuse_scale(packed, weight->scale, err);
 	if (packing->global) {

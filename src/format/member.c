@@ -121,11 +121,6 @@ static bool fits(const struct member *row, const json_t *value)
 	return false;
 }
 
-static void add_choice(struct buf *text, const char *choice)
-{
-	buf_printf(text, "%s%s", text->len ? " or " : "", choice);
-}
-
 static void add_words(struct buf *text, const char *words)
 {
 	for (size_t n; *words; words += n + (words[n] == '|')) {
@@ -161,7 +156,7 @@ static void add_expected(struct buf *text, const struct member *row)
 			   (long long)row->min, (long long)row->max);
 	for (size_t i = 0; i < sizeof choices / sizeof *choices; i++)
 		if (row->types & choices[i].type)
-			add_choice(text, choices[i].words);
+			buf_printf(text, "%s%s", text->len ? " or " : "", choices[i].words);
 }
 
 #define VALUE_SHOWN 40

@@ -284,13 +284,6 @@ out:
 	return rc;
 }
 
-static void passed_release(struct passed_source *passed)
-{
-	json_decref(passed->config);
-	json_decref(passed->whole);
-	modules_release(&passed->modules);
-}
-
 /* Returns the part of it that formats take, which is valid as long as `passed`. */
 static struct passed passed_weights(const struct passed_source *passed, const struct plan *plan)
 {
@@ -385,7 +378,9 @@ int plan_configuration(struct plan *plan, struct err *err)
 	rc = write_config(plan, &list[0].scheme, &config, err);
 out:
 	free(list);
-	passed_release(&passed);
+	json_decref(passed.config);
+	json_decref(passed.whole);
+	modules_release(&passed.modules);
 	sets_release(&sets);
 	buf_release(&config);
 	return rc;

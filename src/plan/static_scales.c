@@ -16,11 +16,6 @@
 #include "source/fingerprint.h"
 #include "source/states.h"
 
-static int refuse_useless(const char *option, struct err *err)
-{
-	return err_set(err, ERR_USAGE, "option '%s' requires '--calibration'", option);
-}
-
 /* Do all modules have histograms?  Modules without a pass do not count. */
 static bool has_counts(const struct amax_stats *stats)
 {
@@ -92,7 +87,9 @@ int static_scales_open(struct static_scales *scales, const struct convert_params
 				     : params->min_tokens      ? "--min-tokens"
 							       : NULL;
 
-		return option ? refuse_useless(option, err) : 0;
+		if (!option)
+			return 0;
+		return err_set(err, ERR_USAGE, "option '%s' requires '--calibration'", option);
 	}
 	if (read_history(&scales->stats, convert, params->path, err) ||
 	    amax_stats_check_whole(&scales->stats, params->path, err))

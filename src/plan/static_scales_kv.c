@@ -13,12 +13,6 @@
 #include "names/cached.h"
 #include "names/tensor_name.h"
 
-/* Returns the name of the attention's site: what latent attention caches has one of its own. */
-static char *site_of(const char *attention, size_t n, bool latent)
-{
-	return xasprintf("%.*s%s", (int)n, attention, latent ? AMAX_LATENT_CACHE : "");
-}
-
 /* Returns the length of the attention's name in that of a site. */
 static size_t attention_len(const struct amax_site *site)
 {
@@ -53,7 +47,7 @@ static int check_attention(const struct static_scales *scales, const struct plan
 	free(name_pattern(name, &layer));
 	if (layer != NO_LAYER && layer >= n_layers)
 		return 0;
-	site = site_of(name, n, latent);
+	site = xasprintf("%.*s%s", (int)n, name, latent ? AMAX_LATENT_CACHE : "");
 	if (!amax_stats_find(&scales->stats, site, AMAX_ATTENTION))
 		rc = err_set(err, ERR_INPUT,
 			     "attention '%s' is not in '%s': the calibration did not cover it",

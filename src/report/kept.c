@@ -91,14 +91,6 @@ static void take_profile(struct recorded_options *recorded, const struct checkpo
 	model_config_release(&config);
 }
 
-static void recorded_release(struct recorded_options *recorded)
-{
-	profile_release(&recorded->profile);
-	free(recorded->select.include.list);
-	free(recorded->select.exclude.list);
-	free(recorded->select.rules.list);
-}
-
 /* --- reasons --- */
 
 /* Gives each tensor the reason of its unit. */
@@ -184,7 +176,10 @@ void kept_find(struct kept_reasons *kept, const struct checkpoint *checkpoint,
 		take_roles(kept, checkpoint, detection);
 	}
 	selection_release(&selection);
-	recorded_release(&recorded);
+	profile_release(&recorded.profile);
+	free(recorded.select.include.list);
+	free(recorded.select.exclude.list);
+	free(recorded.select.rules.list);
 }
 
 void kept_release(struct kept_reasons *kept)

@@ -51,14 +51,6 @@ static bool is_ours(const char *text, size_t n)
 	return ours;
 }
 
-/* Opens the directory, created if needed, and locks it against conversions. */
-static int place_open(struct report_place *place, const struct io *io, const char *path,
-		      bool restart, struct err *err)
-{
-	*place = (struct report_place){ .restart = restart };
-	return outdir_open(&place->dir, io, path, OUTDIR_LOCK, false, err);
-}
-
 /* ERR_USAGE if the file exists and neither place_put() wrote it so nor its SHA-256 is `copied`, in
  * hexadecimal digits (NULL: none). */
 static int place_check(const struct report_place *place, const char *name, const char *copied,
@@ -103,11 +95,6 @@ static bool place_is(const struct report_place *place, const char *directory)
 
 	return !fstat(place->dir.fd, &x) && !stat(directory, &y) && x.st_dev == y.st_dev &&
 	       x.st_ino == y.st_ino;
-}
-
-static void place_close(struct report_place *place)
-{
-	outdir_close(&place->dir);
 }
 
 /* --- names --- */
@@ -277,7 +264,8 @@ static const char *copied_card(const struct report *report, const struct checkpo
 static int open_place(struct report *report, const struct report_params *params,
 		      const struct checkpoint *checkpoint, struct err *err)
 {
-	if (place_open(&report->place, params->io, params->output, params->restart, err) ||
+	report->place = (struct report_place){ .restart = params->restart };
+	if (outdir_open(&report->place.dir, params->io, params->output, OUTDIR_LOCK, false, err) ||
 	    place_check(&report->place, CARD_NAME, copied_card(report, checkpoint), err) ||
 	    place_check(&report->place, REPORT_PAGE_NAME, NULL, err))
 		return -1;
@@ -319,7 +307,7 @@ int report_write(const struct report *report, struct report_files *files, struct
 
 void report_release(struct report *report)
 {
-	place_close(&report->place);
+	outdir_close(&report->place.dir);
 	json_decref(report->manifest);
 	card_release(&report->card);
 	evaluation_release(&report->evaluation);

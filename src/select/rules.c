@@ -269,12 +269,6 @@ static size_t names_find(struct names *names, const struct select *select, const
 	return i;
 }
 
-static void names_release(struct names *names)
-{
-	role_cache_release(&names->roles);
-	free(names->matches);
-}
-
 /* Takes experts for those that the family's row says they are. */
 static void apply_layout(struct candidate *c)
 {
@@ -393,7 +387,8 @@ int select_gather(struct select *select, struct err *err)
 	rc = 0;
 out:
 	patterns_release(&patterns);
-	names_release(&names);
+	role_cache_release(&names.roles);
+	free(names.matches);
 	free(is_scale);
 	return rc;
 }

@@ -62,11 +62,6 @@ static void places_make(struct unit_places *places, const struct selection *sele
 	sort(places->list, places->n, sizeof *places->list, compare_places);
 }
 
-static void places_release(struct unit_places *places)
-{
-	free(places->list);
-}
-
 /* Returns the place of the unit that begins at this element of the matrix's tensor and has as many
  * columns in the same order, or NULL. */
 static struct unit_place *find_at(const struct unit_places *places, const struct linear_ref *ref,
@@ -361,7 +356,7 @@ int groups_make(struct sensitivity_plan *plan, bool by_expert, struct err *err)
 	}
 	for (size_t r = 0; r < plan->n_plans; r++) {
 		list_unmeasured(&plan->table.recipes[r], &plan->plans[r], &maker.places[r]);
-		places_release(&maker.places[r]);
+		free(maker.places[r].list);
 	}
 	free(maker.places);
 	if (plan->table.n_groups)

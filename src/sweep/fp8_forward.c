@@ -97,11 +97,6 @@ static struct cast_module *module_of(const struct fp8_forward *fp8, const struct
 	return i == SIZE_MAX ? NULL : &fp8->modules[i];
 }
 
-static bool has_history(const struct fp8_forward *fp8)
-{
-	return fp8->selected->recipe.needs_history;
-}
-
 static bool is_per_tensor(const struct fp8_forward *fp8)
 {
 	return fp8->selected->recipe.weight.tile.rows == WHOLE;
@@ -246,7 +241,7 @@ static void raise_amax(struct cast_module *module, size_t place, void *context)
 int fp8_forward_take_amaxes(struct fp8_forward *fp8, const struct layer *layer,
 			    struct workspace *workspace, struct err *err)
 {
-	if (!has_history(fp8))
+	if (!fp8->selected->recipe.needs_history)
 		return 0;
 	if (workspace_take_cast_stats(workspace, err))
 		return -1;

@@ -147,14 +147,6 @@ static int buffers_alloc(struct band_buffers *buffers, const struct weight_reade
 		       : 0;
 }
 
-static void buffers_release(struct band_buffers *buffers)
-{
-	free(buffers->source.matrix);
-	free(buffers->source.raw);
-	free(buffers->values);
-	free(buffers->line);
-}
-
 static int weight_matrix_refuse(const struct weight_matrix *matrix, uint64_t n_nonfinite,
 				struct err *err)
 {
@@ -241,6 +233,9 @@ int weight_matrix_read(const struct weight_reader *reader, struct weight_matrix 
 	}
 	rc = n_nonfinite ? weight_matrix_refuse(matrix, n_nonfinite, err) : 0;
 out:
-	buffers_release(&buffers);
+	free(buffers.source.matrix);
+	free(buffers.source.raw);
+	free(buffers.values);
+	free(buffers.line);
 	return rc;
 }

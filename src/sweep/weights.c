@@ -78,12 +78,6 @@ static struct linear *linear_at(const struct weights_load *load, size_t place, s
 	return load->layers ? layer_linear(&load->layers[device], place) : &load->linears[device];
 }
 
-static void piece_add(struct weights_load *load, const struct weights_piece *piece)
-{
-	ARRAY_GROW(load->pieces, load->n);
-	load->pieces[load->n++] = *piece;
-}
-
 static int weight_init(struct linear *linear, struct err *err)
 {
 	linear->weight.dtype = linear->input;
@@ -158,7 +152,8 @@ static int load_add(struct weights_load *load, const struct linear_ref *from, si
 		(struct matrix_load){ load->n, executor_weight_panels(weight), false };
 	for (; piece.part < executor_weight_panels(weight); piece.part++) {
 		piece.n = executor_weight_panel_rows(weight, piece.part);
-		piece_add(load, &piece);
+		ARRAY_GROW(load->pieces, load->n);
+		load->pieces[load->n++] = piece;
 		piece.first += piece.n;
 	}
 	return 0;

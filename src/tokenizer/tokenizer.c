@@ -137,12 +137,6 @@ static int post_read(struct post_processor *post, const json_t *json, struct err
 	return 0;
 }
 
-static void post_release(struct post_processor *post)
-{
-	token_ids_release(&post->before);
-	token_ids_release(&post->after);
-}
-
 struct tokenizer {
 	struct steps normalizer, pre_tokenizer;
 	struct added_tokens added;
@@ -196,7 +190,8 @@ void tokenizer_free(struct tokenizer *tokenizer)
 	steps_release(&tokenizer->pre_tokenizer);
 	added_release(&tokenizer->added);
 	bpe_release(&tokenizer->bpe);
-	post_release(&tokenizer->post);
+	token_ids_release(&tokenizer->post.before);
+	token_ids_release(&tokenizer->post.after);
 	free(tokenizer);
 }
 

@@ -150,12 +150,6 @@ static int *last_positions(const struct verify *verify)
 	return last;
 }
 
-/* Returns the size to check: vLLM and SGLang need whole tiles even on one device. */
-static uint64_t size_to_check(const struct verify *verify)
-{
-	return verify->params->tp ? (uint64_t)verify->params->tp : 1;
-}
-
 /* Returns what the target, or an engine silently, does to parts of a merged weight that are not
  * whole tiles; NULL where it refuses them. */
 static const char *find_misread(const struct verify *verify, const struct verify_weight *weight)
@@ -216,7 +210,8 @@ static bool may_end_partial(const struct verify *verify, const struct verify_wei
 
 void verify_tp(struct verify *verify)
 {
-	const uint64_t tp = size_to_check(verify);
+	/* vLLM and SGLang need whole tiles even on one device */
+	const uint64_t tp = verify->params->tp ? (uint64_t)verify->params->tp : 1;
 	int *last;
 
 	check_heads(verify, tp);
