@@ -90,14 +90,8 @@ void calibrate_report_json(const struct calibrate_report *report)
 
 void history_print_next(const char *model, const char *history)
 {
-	struct buf text = { 0 };
-
-	buf_puts(&text, "fp8conv quantize ");
-	path_put(&text, model);
-	buf_puts(&text, " -o DIR --recipe delayed --calibration ");
-	path_put(&text, history);
-	path_print_next(text.data);
-	buf_release(&text);
+	path_print_next("fp8conv quantize ", model, " -o DIR --recipe delayed --calibration ",
+			history, NULL);
 }
 
 /* Prints the command that joins the files of all ranks, OUTPUT.I-of-N. */
@@ -105,14 +99,10 @@ static void ranks_print_next(const struct calibrate_params *params)
 {
 	size_t n = (size_t)(strrchr(params->output, '.') - params->output);
 	char *output = xstrndup(params->output, n);
-	struct buf text = { 0 };
+	char *pattern = xasprintf(".*-of-%d -o ", params->n_ranks);
 
-	buf_puts(&text, "fp8conv merge --ranks ");
-	path_put(&text, output);
-	buf_printf(&text, ".*-of-%d -o ", params->n_ranks);
-	path_put(&text, output);
-	path_print_next(text.data);
-	buf_release(&text);
+	path_print_next("fp8conv merge --ranks ", output, pattern, output, NULL);
+	free(pattern);
 	free(output);
 }
 

@@ -64,25 +64,18 @@ static void speed(const struct conversion_report *report, struct buf *text)
 static void print_next(const struct conversion_report *report)
 {
 	const struct convert_params *params = report->params;
-	struct buf text = { 0 };
+	bool has_source = plan_quantizes(report->plan) && strcmp(params->input, "-") != 0;
+	enum engine target = report->plan->target;
 
 	if (!report->result->complete) {
 		fputs("next       run the other parts; the last one completes the output\n",
 		      program.err);
 		return;
 	}
-	if (report->plan->dtype)
-		return;
-	buf_puts(&text, "fp8conv verify ");
-	path_put(&text, params->output);
-	if (plan_quantizes(report->plan) && strcmp(params->input, "-") != 0) {
-		buf_puts(&text, " --source ");
-		path_put(&text, params->input);
-	}
-	if (report->plan->target != ENGINE_ANY)
-		buf_printf(&text, " --target %s", engine_name(report->plan->target));
-	path_print_next(text.data);
-	buf_release(&text);
+	if (!report->plan->dtype)
+		path_print_next("fp8conv verify ", params->output, " --source ",
+				has_source ? params->input : NULL, " --target ",
+				target != ENGINE_ANY ? engine_name(target) : NULL, NULL);
 }
 
 static void print_low_bit(const struct conversion_report *report)

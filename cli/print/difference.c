@@ -282,16 +282,11 @@ void difference_print_verdict(const struct difference *difference)
 			   difference->n_keys == 1 ? "" : "s", difference->n_files,
 			   difference->n_files == 1 ? "" : "s");
 	fprintf(program.err, "%s\n", text.data);
-	text.len = 0;
-	if (n && difference->sides[1].detection.n_weights &&
-	    !difference->sides[0].detection.n_weights) {
-		buf_puts(&text, "fp8conv verify ");
-		path_put(&text, difference->sides[1].checkpoint.path);
-		buf_puts(&text, " --source ");
-		path_put(&text, difference->sides[0].checkpoint.path);
-		path_print_next(text.data);
-	}
 	buf_release(&text);
+	if (n && difference->sides[1].detection.n_weights &&
+	    !difference->sides[0].detection.n_weights)
+		path_print_next("fp8conv verify ", difference->sides[1].checkpoint.path,
+				" --source ", difference->sides[0].checkpoint.path, NULL);
 }
 
 /* --- JSON --- */

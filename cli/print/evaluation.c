@@ -127,7 +127,6 @@ static void print_answer(const struct eval_report *report)
 {
 	const struct eval_params *params = report->params;
 	const struct estimate *of = report->result->quality.of;
-	struct buf text = { 0 };
 
 	fprintf(program.err, "perplexity %.4g", of[QUALITY_PERPLEXITY].value);
 	if (!report->result->quality.has_source) {
@@ -137,14 +136,8 @@ static void print_answer(const struct eval_report *report)
 	fprintf(program.err, " (source %.4g, %+.1f %%), KLD %.3g, same top token %.1f %%\n",
 		of[QUALITY_SOURCE_PERPLEXITY].value, 100 * (of[QUALITY_RATIO].value - 1),
 		of[QUALITY_KLD].value, of[QUALITY_SAME_TOP].value);
-	buf_puts(&text, "fp8conv report ");
-	path_put(&text, params->input);
-	buf_puts(&text, " --source ");
-	path_put(&text, params->source);
-	buf_puts(&text, report->is_json ? " --eval E.json -o " : " -o ");
-	path_put(&text, params->input);
-	path_print_next(text.data);
-	buf_release(&text);
+	path_print_next("fp8conv report ", params->input, " --source ", params->source,
+			report->is_json ? " --eval E.json -o " : " -o ", params->input, NULL);
 }
 
 void eval_report_summary(const struct eval_report *report)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/print/path.h"
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -81,11 +82,21 @@ void path_print_command(FILE *stream, const char *command, size_t column, size_t
 	fputc('\n', stream);
 }
 
-void path_print_next(const char *command)
+void path_print_next(const char *words, ...)
 {
 	struct buf text = { 0 };
+	va_list args;
 
-	buf_puts(&text, command);
+	va_start(args, words);
+	for (; words; words = va_arg(args, const char *)) {
+		const char *path = va_arg(args, const char *);
+
+		if (!path)
+			continue;
+		buf_puts(&text, words);
+		path_put(&text, path);
+	}
+	va_end(args);
 	text_sanitize(text.data);
 	fputs("next       ", program.err);
 	path_print_command(program.err, text.data, NEXT_INDENT - 2, NEXT_INDENT,

@@ -21,7 +21,9 @@ void path_print_output(const char *path);
 void path_print_command(FILE *stream, const char *command, size_t column, size_t indent,
 			size_t columns);
 
-/* Prints the line "next  COMMAND" on standard error, as path_print_command(). */
-void path_print_next(const char *command);
+/* Prints the line "next  COMMAND" on standard error, as path_print_command().  The command is pairs
+ * of words and a path that follows them, up to NULL for words; words with NULL for a path are left
+ * out. */
+void path_print_next(const char *words, ...) __attribute__((sentinel));
 
 #endif

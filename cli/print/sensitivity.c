@@ -116,8 +116,8 @@ void choice_print_next(const struct choice *choice, const char *model, const cha
 	if (format)
 		job_option_put(&text, "format", format);
 	job_options_put(&text, options, "S.amax");
-	job_option_put(&text, "tensors", output);
-	path_print_next(text.data);
+	buf_puts(&text, " --tensors ");
+	path_print_next(text.data, output, NULL);
 	buf_release(&text);
 }
 
@@ -308,13 +308,8 @@ static void print_worst(const struct kld_table *table, size_t recipe)
 /* Prints the command that chooses by the table. */
 static void print_next(const struct sensitivity_report *report)
 {
-	struct buf text = { 0 };
-
-	buf_puts(&text, "fp8conv sensitivity");
-	job_option_put(&text, "from", report->params->output);
-	buf_puts(&text, " --budget 10% -o KEEP");
-	path_print_next(text.data);
-	buf_release(&text);
+	path_print_next("fp8conv sensitivity --from ", report->params->output, " --budget 10% -o ",
+			"KEEP", NULL);
 }
 
 void sensitivity_report_text(const struct sensitivity_report *report)

@@ -183,17 +183,10 @@ static bool is_runnable(const struct checkpoint *checkpoint)
 static void print_next(const struct verification *verification, const struct verify_params *params)
 {
 	bool runnable = is_runnable(&verification->checkpoint);
-	struct buf text = { 0 };
 
-	buf_puts(&text, runnable ? "fp8conv eval " : "fp8conv report ");
-	path_put(&text, params->input);
-	buf_puts(&text, " --source ");
-	path_put(&text, params->source);
-	buf_puts(&text, runnable ? " --data FILE" : " -o ");
-	if (!runnable)
-		path_put(&text, params->input);
-	path_print_next(text.data);
-	buf_release(&text);
+	path_print_next(runnable ? "fp8conv eval " : "fp8conv report ", params->input, " --source ",
+			params->source, runnable ? " --data " : " -o ",
+			runnable ? "FILE" : params->input, NULL);
 }
 
 void verification_print_verdict(const struct verification *verification,

@@ -155,17 +155,12 @@ void report_print_plan(const struct report_told *told)
 void report_print_summary(const struct report_told *told)
 {
 	const struct verification *verification = told->verification;
-	struct buf text = { 0 };
 
 	print_facts(program.err, told);
 	if (verification && verification->n_reports)
 		fprintf(program.err, "worst SQNR %.2f dB\n", verification->reports[0].sqnr);
 	print_file(program.err, told, CARD_NAME, &told->files->card);
 	print_file(program.err, told, REPORT_PAGE_NAME, &told->files->page);
-	if (strcmp(told->output, told->input) != 0)
-		return;
-	buf_puts(&text, "hf upload ORG/NAME ");
-	path_put(&text, told->output);
-	path_print_next(text.data);
-	buf_release(&text);
+	if (!strcmp(told->output, told->input))
+		path_print_next("hf upload ORG/NAME ", told->output, NULL);
 }
