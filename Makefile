@@ -66,8 +66,8 @@ $(if $(MPI_LIBS),,$(error MPI=1 needs Open MPI: install libopenmpi-dev and pkg-c
 $(BUILD)/src/ranks/group_mpi.o: CPPFLAGS += -DFP8CONV_MPI $(shell pkg-config --cflags ompi-c)
 endif
 
-# verify and diff read at the speed of memory: gcc keeps the lanes of a loop in registers at -O3 alone.
-$(BUILD)/src/verify/values/scan.o $(BUILD)/src/diff/values.o: CFLAGS += -O3
+# These read at the speed of memory: gcc keeps the lanes of a loop in registers at -O3 alone.
+$(BUILD)/src/verify/values/scan.o $(BUILD)/src/diff/values.o $(BUILD)/src/execute/pipeline_check.o: CFLAGS += -O3
 
 LIB_SRC := $(wildcard src/*/*.c src/*/*/*.c kernels/*.c $(patsubst %,kernels/cpu/%/*.c,cast forward $(ISAS)))
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o) $(CUDA_OBJ) \

@@ -51,36 +51,49 @@ int pipeline_check_scales(const struct pipeline *pipeline, const struct band *ba
 				   (size_t)(band->rect.n_cols / size), data, err);
 }
 
-/* Returns whether one of the values in a word is NaN or infinite: then its magnitude and what that
- * of infinity lacks to the sign bit reach the sign bit.  No lane carries into the next one. */
-static bool any_nonfinite(enum dtype dtype, uint64_t word)
+/* Values that lie in a word, and what their lanes are masked with and compared by: a magnitude and
+ * what that of infinity lacks to the sign bit reach that bit if the value is NaN or infinite.  No
+ * lane carries into the next one. */
+struct lanes {
+	uint64_t magnitudes, lacking, signs;
+};
+
+static struct lanes lanes_of(enum dtype dtype)
 {
 	const uint64_t lanes16 = UINT64_C(0x0001000100010001),
 		       lanes32 = UINT64_C(0x0000000100000001);
 
 	if (dtype == DT_F32)
-		return ((word & lanes32 * 0x7FFFFFFF) + lanes32 * 0x00800000) &
-		       lanes32 * 0x80000000;
-	return ((word & lanes16 * 0x7FFF) + lanes16 * (dtype == DT_BF16 ? 0x0080 : 0x0400)) &
-	       lanes16 * 0x8000;
+		return (struct lanes){ lanes32 * 0x7FFFFFFF, lanes32 * 0x00800000,
+				       lanes32 * 0x80000000 };
+	return (struct lanes){ lanes16 * 0x7FFF, lanes16 * (dtype == DT_BF16 ? 0x0080 : 0x0400),
+			       lanes16 * 0x8000 };
 }
+
+#define CHECKED 2048 /* bytes in which nonfinite values are looked for together */
 
 /* Returns the index of the first of n values that is NaN or infinite, or n. */
 static size_t first_nonfinite(enum dtype dtype, const void *values, size_t n)
 {
+	const struct lanes lanes = lanes_of(dtype);
 	const size_t size = dtype_bits(dtype) / 8;
 	const char *at = values, *end = at + n * size;
-	uint64_t word = 0;
 
-	for (; end - at >= (ptrdiff_t)sizeof word; at += sizeof word) {
-		memcpy(&word, at, sizeof word);
-		if (any_nonfinite(dtype, word))
+	for (; end - at >= CHECKED; at += CHECKED) {
+		uint64_t word, any = 0;
+
+		for (size_t i = 0; i < CHECKED; i += sizeof word) {
+			memcpy(&word, at + i, sizeof word);
+			any |= (word & lanes.magnitudes) + lanes.lacking;
+		}
+		if (any & lanes.signs)
 			break;
 	}
 	for (; at < end; at += size) {
-		word = 0;
+		uint64_t word = 0;
+
 		memcpy(&word, at, size);
-		if (any_nonfinite(dtype, word))
+		if (((word & lanes.magnitudes) + lanes.lacking) & lanes.signs)
 			return (size_t)(at - (const char *)values) / size;
 	}
 	return n;

@@ -118,6 +118,25 @@ python3 "$CLI/fp8.py" finite hf-block in
 change a.weight 5 7f
 refused "tensor 'a.weight' in 'in/model.safetensors' has no finite BF16 value at \[0, 5]: its code is NaN or infinite, or *" dequantize in -o out
 rm -rf in
+# Wherever the code is in a matrix of 25 rows of 129 values.
+python3 - <<'END'
+import struct
+import checkpoint
+for at in (0, 1, 511, 512, 1023, 1024, 2047, 2048, 3071, 3072, 3223, 3224):
+    codes = bytearray([0x38]) * (25 * 129)
+    codes[at] = 0xFF
+    checkpoint.write(f"at-{at}.safetensors", {"model.layers.0.mlp.up_proj.weight": ("F8_E4M3", [25, 129], bytes(codes)),
+        "model.layers.0.mlp.up_proj.weight_scale": ("F32", [], struct.pack("<f", 0.5))})
+END
+for file in at-*.safetensors; do
+	at=${file#at-}
+	at=${at%.safetensors}
+	for dtype in BF16 F16 F32; do
+		refused "tensor '*' in '$file' has no finite $dtype value at \[$((at / 129)), $((at % 129))]: *" dequantize "$file" -o out \
+			--dtype "$(echo $dtype | tr A-Z a-z)"
+	done
+	rm "$file"
+done
 # Scales that divide, where no configuration says so.
 python3 - <<'END'
 import struct
