@@ -37,7 +37,7 @@ SIMT_OBJ  := $(SIMT_SRC:%=$(BUILD)/simt/%.o) $(BUILD)/simt/kernels/backends.c.o
 # The tests that hold a GPU against the reference; tests/gpu.sh runs them on one.
 PARITY    := test_kernels test_kernels_values test_cast_transpose test_golden \
 	     test_executor test_executor_rows test_executor_attention \
-	     test_executor_attention_f16 test_executor_products \
+	     test_executor_attention_f16 test_executor_keys test_executor_products \
 	     test_executor_gram test_executor_delta test_executor_scan \
 	     test_executor_channels test_executor_observed test_executor_experts \
 	     test_executor_segments test_executor_fp8 test_library_device
@@ -112,7 +112,7 @@ fault: deps
 ## make conformance  other people's packages read what fp8conv wrote (some GB of Python)
 .PHONY: conformance
 conformance: deps
-	@$(MAKE) --no-print-directory all $(patsubst %,$(BUILD)/tests/conformance/%,tokenize forward compensate)
+	@$(MAKE) --no-print-directory all $(patsubst %,$(BUILD)/tests/conformance/%,tokenize forward compensate keys)
 	@FP8CONV=$(abspath $(BUILD)/fp8conv) sh tests/conformance/run.sh
 
 ## make engines-load the loaders of vLLM, SGLang and transformers judge what fp8conv wrote

@@ -80,11 +80,11 @@ int run_streams(const struct run_settings *settings, const struct executor_ops *
 {
 	int n = run_threads(settings), n_devices = run_n_devices(settings);
 
-	if (settings->n_threads || !executor->max_streams)
+	if (settings->n_threads || !executor->load.streams)
 		return n;
 	n /= n_devices;
-	n = 2 * n < executor->max_streams ? executor->max_streams / 2 : n;
-	return n_devices * (n < executor->max_streams ? n : executor->max_streams);
+	n = 2 * n < executor->load.streams ? executor->load.streams / 2 : n;
+	return n_devices * (n < executor->load.streams ? n : executor->load.streams);
 }
 
 static bool lists_devices(const struct run_settings *settings)

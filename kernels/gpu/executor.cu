@@ -366,9 +366,11 @@ static void gpu_gram(struct executor_stream *stream, const struct gram_args *arg
 static uint64_t gpu_scratch(const struct scratch_args *args)
 {
 	uint64_t attention = args->attention ? gpu_attention_scratch(args->attention) : 0;
+	uint64_t keys = args->keys ? gpu_choose_keys_scratch(args->keys) : 0;
 	uint64_t scan = args->scan ? gpu_scan_scratch(args->scan) : 0;
+	uint64_t most = attention > keys ? attention : keys;
 
-	return attention > scan ? attention : scan;
+	return most > scan ? most : scan;
 }
 
 /* --- the row --- */
@@ -386,8 +388,7 @@ struct on_stream<Operation> {
 
 extern "C" const struct executor_ops executor_gpu = {
 	.name = GPU_NAME,
-	.tokens_per_load = (size_t)1 << 18, /* at 2 GB/s and 500 TFLOP/s in bf16 */
-	.max_streams = 8,
+	.load = { (size_t)1 << 18 /* at 2 GB/s and 500 TFLOP/s in bf16 */, 8 },
 	.library = gpu_library,
 	.open = gpu_open,
 	.close = gpu_close,

@@ -82,17 +82,21 @@ enum executor_portion {
 #define EXECUTOR_OPERATIONS(OP)                                                          \
 	OP(measure) OP(round) OP(add) OP(gate) OP(scale) OP(copy) OP(rms_norm) OP(rope)  \
 	OP(round_e4m3) OP(route) OP(sort_choices) OP(take_rows) OP(combine)              \
-	OP(attention) OP(scan) OP(scan_channels) OP(convolve) OP(delta)                  \
+	OP(choose_keys) OP(attention) OP(scan) OP(scan_channels) OP(convolve) OP(delta)  \
 	OP(cross_entropy) OP(divergence)
 /* clang-format on */
 
+/* The work that keeps a device busy. */
+struct executor_load {
+	size_t tokens; /* whose product takes as long as loading the weights */
+	/* the threads of a command are by default at most so many for each device, and at least
+	 * half of them.  0: the CPUs compute, a thread for each */
+	int streams;
+};
+
 struct executor_ops {
 	const char *name; /* "cpu" */
-	/* the number of tokens whose product takes as long as loading the weights */
-	size_t tokens_per_load;
-	/* The streams that keep a device busy: the threads of a command are by default at most so
-	 * many for each, and at least half of them.  0: the CPUs compute, a thread for each. */
-	int max_streams;
+	struct executor_load load;
 
 	/* Writes the library of the products and its version, such as "oneDNN 2.6.3", to a text of
 	 * size bytes.  ERR_SYSTEM with the missing library. */

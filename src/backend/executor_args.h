@@ -203,9 +203,12 @@ struct round_fp8_args {
 	struct value_stats *scratch; /* (1), or (n_segments): scratch */
 };
 
-/* The causal attention of a sequence: a query attends to its own token and those before it.
- * Scores, and the sums of weighted values, are one chain of fused multiply-adds each, in the order
- * of features and tokens. */
+/* Words of 32 bits that hold a set of keys of a sequence: key s is bit s % 32 of word s / 32. */
+#define KEY_WORDS(n_tokens) (((n_tokens) + 31) / 32)
+
+/* The causal attention of a sequence: a query attends to its own token and those before it.  The
+ * score of a key outside of the query's set is -INFINITY.  Scores, and the sums of weighted values,
+ * are one chain of fused multiply-adds each, in the order of features and tokens. */
 struct attention_args {
 	size_t n_tokens, n_heads, n_kv_heads, head_dim,
 		value_dim;    /* n_heads: a multiple of n_kv_heads */
@@ -221,7 +224,37 @@ struct attention_args {
 	/* 11 bits of q, k, v and of shares of v are enough: with more than 1024 tokens, the sums
 	 * may be products of fp16 */
 	bool f16;
+	/* (n_sets, n_tokens, KEY_WORDS(n_tokens)): a set of keys for each query, with at least one
+	 * of those up to its own; n_heads / n_sets heads, adjacent, share one.  NULL: all keys */
+	const uint32_t *sets;
+	size_t n_sets;
 };
+
+/* Chooses keys for each query, from the first one to that of its own token t, in blocks of tokens.
+ * The score of a key by a head is q k, one chain of fused multiply-adds in the order of features.
+ * With weights, the scores of all heads are one: the sum of weight max(q k, 0), fused as well, in
+ * the order of heads; without, each head has a set of its own.  The score of a block is the largest
+ * score of its keys up to t; the block of t and the n_local - 1 blocks before it come before all
+ * others.  A query gets the n_chosen blocks with the largest scores, of equal ones the first. */
+struct choose_keys_args {
+	size_t n_tokens, n_heads, head_dim;
+	const float *q;	      /* (n_tokens, n_heads * head_dim) */
+	const float *k;	      /* (n_tokens, head_dim), of all heads */
+	const float *weights; /* (n_tokens, n_heads); NULL: none */
+	size_t block_size;    /* tokens of a block, at least 1 */
+	size_t n_chosen;      /* blocks, at least 1 */
+	size_t n_local;	      /* 0: none comes first */
+	/* (n_sets, n_tokens, KEY_WORDS(n_tokens)), written; n_sets: 1, or without weights
+	 * n_heads */
+	uint32_t *sets;
+	void *scratch; /* of executor_ops.scratch() bytes */
+};
+
+/* Returns the number of sets. */
+static inline size_t choose_keys_n_sets(const struct choose_keys_args *args)
+{
+	return args->weights ? 1 : args->n_heads;
+}
 
 #define SCAN_MAX_STATE 1024 /* values of a row of a scan's state */
 
@@ -305,9 +338,11 @@ struct delta_args {
 	void *scratch;	      /* of executor_ops.scratch() bytes */
 };
 
-/* Operations that run one after the other; NULL: none.  Their pointers are ignored. */
+/* Operations that run one after the other; NULL: none.  Of their pointers, only whether there are
+ * weights counts. */
 struct scratch_args {
 	const struct attention_args *attention;
+	const struct choose_keys_args *keys;
 	const struct scan_args *scan;
 	const struct delta_args *delta;
 };

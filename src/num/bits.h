@@ -45,6 +45,15 @@ NUM_INLINE uint32_t f32_magnitude(float v)
 	return f32_bits(v) & 0x7FFFFFFF;
 }
 
+/* Returns a number that orders values: those below 0 first, NaN (without a sign) last; both zeros
+ * have one. */
+NUM_INLINE uint32_t f32_rank(float v)
+{
+	uint32_t bits = f32_bits(v + 0.0f);
+
+	return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+
 NUM_INLINE float f32_abs(float v)
 {
 	return f32_from_bits(f32_magnitude(v));

@@ -84,7 +84,7 @@ static size_t first_passes(const struct sweep_plan *plan)
 	size_t pass = plan->longest * params->batch;
 	size_t threads = (size_t)params->n_threads * group_size(params->group);
 	size_t shared = (threads + params->batch - 1) / params->batch;
-	size_t worth = params->executor->tokens_per_load * n_places(plan) / pass;
+	size_t worth = params->executor->load.tokens * n_places(plan) / pass;
 	size_t quick, min = shared > worth ? shared : worth;
 	double work = 0, minute;
 

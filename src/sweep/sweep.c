@@ -141,7 +141,7 @@ static size_t pieces_before(const struct sweep *sweep, size_t device, size_t ite
 {
 	size_t groups = n_groups(sweep, device), pieces = n_pieces(sweep, device);
 
-	if (sweep->plan.params.executor->max_streams)
+	if (sweep->plan.params.executor->load.streams)
 		return item * pieces / (groups + pieces);
 	return item > groups ? item - groups : 0;
 }

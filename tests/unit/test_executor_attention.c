@@ -20,6 +20,13 @@ struct keys {
 	size_t begin, end;
 };
 
+static bool is_chosen(const struct attention_args *a, size_t head, size_t query, size_t key)
+{
+	size_t row = head / (a->n_heads / a->n_sets) * a->n_tokens + query;
+
+	return a->sets[row * KEY_WORDS(a->n_tokens) + key / 32] >> key % 32 & 1;
+}
+
 /* Those that one of the queries [first, last] sees. */
 static struct keys keys_of(const struct attention_args *a, size_t first, size_t last)
 {
@@ -45,6 +52,8 @@ static float plain_scores(const struct attention_args *a, size_t head, size_t qu
 		sum *= a->scale;
 		scores[t] =
 			a->softcap > 0 && sum > -INFINITY ? plain_softcap(sum, a->softcap) : sum;
+		if (a->sets && !is_chosen(a, head, query, t))
+			scores[t] = -INFINITY;
 		most = scores[t] > most ? scores[t] : most;
 	}
 	return a->sinks && a->sinks[head] > most ? a->sinks[head] : most;
@@ -80,24 +89,45 @@ static void plain_query(const struct attention_args *a, size_t head, size_t quer
 	}
 }
 
-/* All of q, k, v, y and sinks. */
+/* All of q, k, v, y and sinks, and sets where args has n_sets. */
 struct setup {
 	struct attention_args args;
 	struct values q, k, v, y, sinks;
 	bool with_sinks;
+	uint32_t *sets; /* to be freed */
+	size_t sets_size;
 };
+
+/* Sets of some of the keys, of which one is the query's own; now and then none of 64 before. */
+static void sets_choose(struct setup *s)
+{
+	const struct attention_args *a = &s->args;
+	size_t n_words = KEY_WORDS(a->n_tokens);
+
+	s->sets_size = a->n_sets * a->n_tokens * n_words * sizeof *s->sets;
+	s->sets = host_memory_new(s->sets_size);
+	memset(s->sets, 0, s->sets_size);
+	for (size_t i = 0; i < a->n_sets * a->n_tokens; i++)
+		for (size_t t = 0; t < a->n_tokens; t++)
+			if (i % a->n_tokens == t || (noise_next() > 1 && (i % 3 || t / 64 % 2)))
+				s->sets[i * n_words + t / 32] |= UINT32_C(1) << t % 32;
+}
 
 static struct setup setup_new(const struct attention_args *args, bool sinks, size_t shift)
 {
 	size_t n = args->n_tokens;
 
-	return (struct setup){ .args = *args,
+	struct setup setup = { .args = *args,
 			       .q = values_new(n * args->n_heads * args->head_dim, shift),
 			       .k = values_new(n * args->n_kv_heads * args->head_dim, shift),
 			       .v = values_new(n * args->n_kv_heads * args->value_dim, shift),
 			       .y = values_new(n * args->n_heads * args->value_dim, shift),
 			       .sinks = values_new(args->n_heads, 0),
 			       .with_sinks = sinks };
+
+	if (args->n_sets)
+		sets_choose(&setup);
+	return setup;
 }
 
 static void plain_attention(const struct setup *s)
@@ -109,6 +139,7 @@ static void plain_attention(const struct setup *s)
 	a.k = s->k.given;
 	a.v = s->v.given;
 	a.sinks = s->with_sinks ? s->sinks.given : NULL;
+	a.sets = s->sets;
 	for (size_t query = 0; query < a.n_tokens; query++)
 		for (size_t head = 0; head < a.n_heads; head++)
 			plain_query(&a, head, query, scores,
@@ -134,12 +165,14 @@ static void attend_there(const struct side *s, const struct setup *setup)
 	float *q = values_send(s, &setup->q), *k = values_send(s, &setup->k),
 	      *v = values_send(s, &setup->v);
 	float *sinks = values_send(s, &setup->sinks);
+	uint32_t *sets = setup->sets ? side_put(s, setup->sets, setup->sets_size) : NULL;
 
 	args.q = q;
 	args.k = k;
 	args.v = v;
 	args.y = values_send(s, &setup->y);
 	args.sinks = setup->with_sinks ? sinks : NULL;
+	args.sets = sets;
 	args.scratch = scratch_there(s, &args);
 	s->ops->attention(s->stream, &args);
 	values_check(s, &setup->y, args.y, "attend");
@@ -148,6 +181,7 @@ static void attend_there(const struct side *s, const struct setup *setup)
 	values_check(s, &setup->v, v, "v");
 	values_check(s, &setup->sinks, sinks, "sinks");
 	s->ops->memory_free(s->executor, args.scratch);
+	s->ops->memory_free(s->executor, sets);
 }
 
 static void attend_everywhere(struct setup *setup)
@@ -160,6 +194,7 @@ static void attend_everywhere(struct setup *setup)
 	values_free(&setup->v);
 	values_free(&setup->y);
 	values_free(&setup->sinks);
+	free(setup->sets);
 }
 
 static void attention_equals_plain_loops(void **state)
@@ -183,6 +218,11 @@ static void attention_equals_plain_loops(void **state)
 		{ 150, 1, 1, 16, 16, 16, .scale = 0.2f },
 		{ 150, 1, 1, 16, 16, 64, .scale = 0.2f },
 		{ 200, 6, 2, 64, 64, 7, .scale = 0.125f },
+		{ 1, 2, 2, 16, 16, 0, .scale = 0.125f, .n_sets = 1 },
+		{ 33, 2, 1, 16, 16, 0, .scale = 0.125f, .n_sets = 2 },
+		{ 90, 4, 2, 32, 32, 9, .scale = 0.125f, .softcap = 2, .n_sets = 2 },
+		{ 131, 2, 2, 24, 16, 0, .scale = 0.2f, .n_sets = 1 },
+		{ 200, 6, 2, 64, 64, 0, .scale = 0.125f, .n_sets = 3 },
 	};
 
 	(void)state;
@@ -252,8 +292,15 @@ static void no_tokens_write_nothing(void **state)
 	EACH_SIDE(s)
 	{
 		float *there = values_send(s, &x);
-		struct attention_args args = { 0,    1,	    1,	   4,	  4,	 0,    1,    0,
-					       NULL, there, there, there, there, NULL, false };
+		struct attention_args args = { .n_heads = 1,
+					       .n_kv_heads = 1,
+					       .head_dim = 4,
+					       .value_dim = 4,
+					       .scale = 1,
+					       .q = there,
+					       .k = there,
+					       .v = there,
+					       .y = there };
 
 		args.scratch = scratch_there(s, &args);
 		s->ops->attention(s->stream, &args);

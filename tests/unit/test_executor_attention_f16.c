@@ -69,6 +69,27 @@ static struct share share_of(const struct setup *s, size_t head, size_t query, s
 	return (struct share){ exp(sum), expm1(2 * UNIT * a->scale * magnitude) + UNIT };
 }
 
+/* Is the key in the query's set?  Now and then, none of 64 adjacent ones but its own is. */
+static bool in_set(size_t set, size_t query, size_t key)
+{
+	return query == key || (key / 64 % 3 != query % 4 && (key * 7 + query * 3 + set) % 5 < 2);
+}
+
+static uint32_t *sets_new(const struct attention_args *a, size_t *size)
+{
+	size_t n_words = KEY_WORDS(a->n_tokens);
+	uint32_t *sets;
+
+	*size = a->n_sets * a->n_tokens * n_words * sizeof *sets;
+	sets = host_memory_new(*size);
+	memset(sets, 0, *size);
+	for (size_t row = 0; row < a->n_sets * a->n_tokens; row++)
+		for (size_t t = 0; t < a->n_tokens; t++)
+			if (in_set(row / a->n_tokens, row % a->n_tokens, t))
+				sets[row * n_words + t / 32] |= UINT32_C(1) << t % 32;
+	return sets;
+}
+
 /* Writes y and its bound of one query. */
 static void query_run(struct setup *s, size_t head, size_t query, struct share *shares)
 {
@@ -80,6 +101,8 @@ static void query_run(struct setup *s, size_t head, size_t query, struct share *
 
 	for (size_t t = begin; t <= query; t++) {
 		shares[t] = share_of(s, head, query, t);
+		if (a->n_sets && !in_set(head / (a->n_heads / a->n_sets), query, t))
+			shares[t].share = 0;
 		total += shares[t].share;
 	}
 	for (size_t i = 0; i < a->value_dim; i++) {
@@ -122,6 +145,8 @@ static void attend_there(const struct side *side, const struct setup *s)
 	uint64_t scratch = side->ops->scratch(&(const struct scratch_args){ .attention = &args });
 	void *poison = host_memory_new(n + scratch);
 	float *sinks = side_put(side, s->sinks.values, s->sinks.n * sizeof(float));
+	size_t sets_size;
+	uint32_t *sets = sets_new(&args, &sets_size);
 
 	memset(poison, 0xFF, n + scratch);
 	args.q = side_put(side, s->q.values, s->q.n * sizeof(float));
@@ -130,6 +155,7 @@ static void attend_there(const struct side *side, const struct setup *s)
 	args.y = side_put(side, poison, n);
 	args.scratch = side_put(side, poison, scratch);
 	args.sinks = args.sinks ? sinks : NULL;
+	args.sets = args.n_sets ? side_put(side, sets, sets_size) : NULL;
 	side->ops->attention(side->stream, &args);
 	check(side, s, args.y);
 	side->ops->memory_free(side->executor, (void *)args.q);
@@ -137,7 +163,9 @@ static void attend_there(const struct side *side, const struct setup *s)
 	side->ops->memory_free(side->executor, (void *)args.v);
 	side->ops->memory_free(side->executor, args.scratch);
 	side->ops->memory_free(side->executor, sinks);
+	side->ops->memory_free(side->executor, (void *)args.sets);
 	free(poison);
+	free(sets);
 }
 
 /* factor: of keys and values, and of the scale in the other direction; first: of the first key and
@@ -186,6 +214,8 @@ static void long_attention_is_within_its_bound(void **state)
 		{ 1100, 3, 1, 80, 80, 128, .scale = 0.3f },
 		{ 1279, 1, 1, 192, 128, 257, .scale = 0.15f, .sinks = &any },
 		{ 1100, 1, 1, 256, 256, 300, .scale = 0.1f },
+		{ 1100, 2, 2, 64, 64, 0, .scale = 0.3f, .n_sets = 2 },
+		{ 1131, 2, 1, 192, 128, 0, .scale = 0.15f, .n_sets = 1 },
 		{ 1040, 1, 1, 1, 3, 1000, .scale = 3 },
 		{ 1030, 1, 1, 257, 2, 100, .scale = 0.1f }, /* exact */
 	};

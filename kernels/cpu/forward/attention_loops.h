@@ -25,7 +25,8 @@ struct softmax {
 /* The causal attention of one head: a query attends to its own token and those before it. */
 struct attention {
 	size_t n_tokens, head_dim, value_dim;
-	size_t window; /* tokens that a query attends to; 0: all */
+	size_t window;	      /* tokens that a query attends to; 0: all */
+	const uint32_t *sets; /* (n_tokens, KEY_WORDS(n_tokens)); NULL: all keys */
 	struct softmax softmax;
 	float *keys;	 /* (tokens to whole panels, head_dim), packed */
 	float *values;	 /* (tokens, attention_value_stride()), packed */
@@ -77,12 +78,9 @@ static float softmax_row(float *x, size_t n, const struct softmax *how)
 	return total;
 }
 
-/* Packs keys (n_tokens, head_dim) and values (n_tokens, value_dim), whose rows have strides. */
-static void attention_pack(const struct attention *a, const float *k, size_t k_stride,
-			   const float *v, size_t v_stride)
+/* Packs keys (n_tokens, head_dim), whose rows have a stride. */
+static void pack_keys(const struct attention *a, const float *k, size_t k_stride)
 {
-	size_t stride = attention_value_stride(a->value_dim);
-
 	for (size_t first = 0; first < a->n_tokens; first += PANEL) {
 		size_t n = a->n_tokens - first < PANEL ? a->n_tokens - first : PANEL;
 		float *panel = a->keys + first * a->head_dim;
@@ -92,6 +90,13 @@ static void attention_pack(const struct attention *a, const float *k, size_t k_s
 			for (size_t d = 0; d < a->head_dim; d++)
 				panel[d * PANEL + t] = k[(first + t) * k_stride + d];
 	}
+}
+
+/* The same of values (n_tokens, value_dim). */
+static void pack_values(const struct attention *a, const float *v, size_t v_stride)
+{
+	size_t stride = attention_value_stride(a->value_dim);
+
 	for (size_t t = 0; t < a->n_tokens; t++) {
 		memset(a->values + t * stride, 0, stride * sizeof *a->values);
 		memcpy(a->values + t * stride, v + t * v_stride, a->value_dim * sizeof *v);
@@ -164,6 +169,22 @@ static void value_panel(const struct attention *a, const struct query_block *b, 
 	}
 }
 
+/* Hides scores of keys outside of the set, up to `end`; and some before `begin`, and behind `end`
+ * to whole vectors. */
+static void hide_keys(const uint32_t *set, size_t begin, size_t end, float *scores)
+{
+	lanes_bits places = { 0 };
+
+	for (unsigned i = 0; i < LANES; i++)
+		places[i] = i;
+	for (size_t s = begin / LANES * LANES; s < end; s += LANES) {
+		lanes_bits bits = (lanes_bits){ 0 } + (set[s / 32] >> s % 32);
+
+		lanes_store(scores + s, lanes_choose((bits >> places & 1) != 0,
+						     lanes_load(scores + s), lanes_all(-INFINITY)));
+	}
+}
+
 /* Replaces scores by exponentials, and by zeros if only another row of the tile attends to the key.
  * Writes the sums to totals. */
 static void softmax_rows(const struct attention *a, const struct query_block *b, float *totals)
@@ -177,6 +198,9 @@ static void softmax_rows(const struct attention *a, const struct query_block *b,
 
 		for (size_t i = 0; i < a->value_dim; i += LANES)
 			__builtin_prefetch(b->y.data + row * b->y.stride + i, 1);
+		if (a->sets)
+			hide_keys(a->sets + (b->first + row) * KEY_WORDS(a->n_tokens), begin, end,
+				  scores);
 		totals[row] = softmax_row(scores + begin, end - begin, &a->softmax);
 		memset(scores + queries.begin, 0, (begin - queries.begin) * sizeof *scores);
 		memset(scores + end, 0, (queries.end - end) * sizeof *scores);
@@ -211,9 +235,13 @@ static void attend_group(const struct attention_args *args, struct attention *at
 	size_t v = args->n_kv_heads * args->value_dim, y = args->n_heads * args->value_dim;
 	size_t n_heads = args->n_heads / args->n_kv_heads;
 
-	attention_pack(attention, args->k + group * args->head_dim, k,
-		       args->v + group * args->value_dim, v);
+	pack_keys(attention, args->k + group * args->head_dim, k);
+	pack_values(attention, args->v + group * args->value_dim, v);
 	for (size_t head = group * n_heads; head < (group + 1) * n_heads; head++) {
+		if (args->sets)
+			attention->sets = args->sets + head / (args->n_heads / args->n_sets) *
+							       args->n_tokens *
+							       KEY_WORDS(args->n_tokens);
 		attention->softmax = (struct softmax){ args->scale, args->softcap,
 						       args->sinks ? args->sinks + head : NULL };
 		for (size_t first = 0; first < args->n_tokens; first += ATTENTION_QUERIES) {

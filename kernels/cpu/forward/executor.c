@@ -337,9 +337,11 @@ static void cpu_round_fp8(struct executor_stream *stream, const struct round_fp8
 static uint64_t cpu_scratch(const struct scratch_args *args)
 {
 	size_t n = args->attention ? attention_scratch_floats(args->attention) : 0;
+	size_t keys = args->keys ? choose_keys_scratch_floats(args->keys) : 0;
 	size_t scan = args->scan ? scan_scratch_floats(args->scan) : 0;
 	size_t delta = args->delta ? delta_scratch_floats(args->delta) : 0;
 
+	n = keys > n ? keys : n;
 	n = scan > n ? scan : n;
 	return (delta > n ? delta : n) * sizeof(float);
 }
@@ -347,7 +349,7 @@ static uint64_t cpu_scratch(const struct scratch_args *args)
 /* cpu_open() adds the operations of the best instruction set. */
 const struct executor_ops executor_cpu = {
 	.name = "cpu",
-	.tokens_per_load = 1024,
+	.load.tokens = 1024,
 	.library = gemm_library,
 	.open = cpu_open,
 	.close = cpu_close,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the executor and its loops share, which are compiled for each instruction set: the scratch
- * memory of scans in chunks and of attention.
+ * memory of scans in chunks, of attention and of its choice of keys.
  */
 #ifndef FP8CONV_KERNELS_CPU_FORWARD_OPS_H
 #define FP8CONV_KERNELS_CPU_FORWARD_OPS_H
@@ -58,6 +58,14 @@ static inline size_t attention_scratch_floats(const struct attention_args *args)
 	struct attention_scratch scratch = attention_scratch_of(args);
 
 	return scratch.keys + scratch.values + scratch.scores + scratch.attn_out;
+}
+
+/* The scratch memory of choose_keys(), in floats: the packed keys, the scores of a block of queries
+ * by one head and by all, and the ranks of blocks for a query. */
+static inline size_t choose_keys_scratch_floats(const struct choose_keys_args *args)
+{
+	return attention_padded(args->n_tokens) * args->head_dim +
+	       2 * ATTENTION_QUERIES * attention_score_stride(args->n_tokens) + args->n_tokens;
 }
 
 #define SCAN_CHUNK 64 /* tokens that a scan takes at once */

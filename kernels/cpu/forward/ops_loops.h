@@ -16,6 +16,7 @@
 #include "kernels/cpu/forward/compensate_loops.h"
 #include "kernels/cpu/forward/delta_loops.h"
 #include "kernels/cpu/forward/expert_loops.h"
+#include "kernels/cpu/forward/key_loops.h"
 #include "kernels/cpu/forward/scan_loops.h"
 #include "kernels/cpu/forward/stats_loops.h"
 #include "num/fp8.h"

@@ -3,10 +3,9 @@
  * Causal attention in three kernels: scores, their exponentials, and the weighted sums of values,
  * for as many queries of all heads at once as have room for their scores.
  *
- * A block of either product computes 64 x 64 sums, 8 x 4 in each thread.  It takes 32 features or
- * tokens at a time into shared memory, and reads four at a time from there.  Rows there are 36
- * floats apart, so that 8 threads that read 16 bytes each use all banks.  Each sum is a chain of
- * fused multiply-adds in the order of features or tokens.
+ * A block of either product computes 64 x 64 sums, 8 x 4 in each thread (score_tiles.h).  It takes
+ * 32 features or tokens at a time into shared memory.  Each sum is a chain of fused multiply-adds
+ * in the order of features or tokens.
  *
  * As on the CPU (kernels/cpu/forward/attention_loops.h), four queries share the tokens that at
  * least one of them attends to, with weights of 0 for the others.  So even the sign of a zero and
@@ -15,19 +14,12 @@
 #include <math.h>
 
 #include "kernels/gpu/forward/attention.h"
-#include "kernels/gpu/forward/float4_rows.h"
+#include "kernels/gpu/forward/score_tiles.h"
 #include "kernels/gpu/forward/softcap.h"
 #include "kernels/gpu/reduce.h"
 
-#define TILE	       64
-#define STEP	       32
-#define STEP_FOURS     (STEP / 4)
-#define PITCH	       (STEP_FOURS + 1)
 #define TILE_FOURS     (TILE / 4)
-#define ATTEND_THREADS 128 /* 8 x 16 */
-#define SIDE	       16
-#define TOGETHER       4 /* queries that share their tokens */
-#define ROWS	       8 /* queries of a thread: twice four, half a tile apart */
+#define ATTEND_THREADS TILE_THREADS
 #define SPARE	       ((size_t)64 << 20)
 
 /* Some queries of all heads. */
@@ -63,57 +55,6 @@ static __device__ inline struct keys keys_of(const struct attention_args *a, siz
 	size_t end = query + n < a->n_tokens ? query + n : a->n_tokens;
 
 	return { attention_first_key(a, query), end };
-}
-
-/* Returns the thread's i-th query in a tile. */
-static __device__ inline unsigned query_at(int i)
-{
-	return threadIdx.x / SIDE * TOGETHER + i / TOGETHER * (TILE / 2) + i % TOGETHER;
-}
-
-/* Loads n_rows rows of a tile, and up to STEP columns; the rest is 0. */
-static __device__ inline void tile_load(float4 (*to)[PITCH], const float *from, size_t stride,
-					size_t n_rows, size_t n_cols, bool aligned)
-{
-	for (unsigned i = threadIdx.x; i < TILE * STEP_FOURS; i += ATTEND_THREADS) {
-		unsigned row = i / STEP_FOURS, col = i % STEP_FOURS;
-		int n = row < n_rows ? fours_left(col * 4, n_cols) : 0;
-
-		to[row][col] = fours_load(from + row * stride + col * 4, n, aligned);
-	}
-}
-
-static __device__ inline float chain(float sum, float4 a, float4 b)
-{
-	sum = fmaf(a.x, b.x, sum);
-	sum = fmaf(a.y, b.y, sum);
-	sum = fmaf(a.z, b.z, sum);
-	return fmaf(a.w, b.w, sum);
-}
-
-/* A thread has every 16th key, so that adjacent threads read adjacent rows. */
-static __device__ inline void scores_add(float sum[ROWS][4], const float4 (*q)[PITCH],
-					 const float4 (*k)[PITCH])
-{
-	unsigned key = threadIdx.x % SIDE;
-
-	GPU_LOOP /* an unrolled loop would take the registers of other blocks */
-		for (int f = 0; f < STEP_FOURS; f++)
-	{
-		float4 right[4];
-
-		GPU_UNROLL
-		for (int j = 0; j < 4; j++)
-			right[j] = k[key + j * SIDE][f];
-		GPU_UNROLL
-		for (int i = 0; i < ROWS; i++) {
-			float4 left = q[query_at(i)][f];
-
-			GPU_UNROLL
-			for (int j = 0; j < 4; j++)
-				sum[i][j] = chain(sum[i][j], left, right[j]);
-		}
-	}
 }
 
 static __global__ void attend_scores(struct query_chunk c)
@@ -155,8 +96,19 @@ static __device__ inline float score(const struct attention_args *a, float produ
 	return a->softcap > 0 && v > -INFINITY ? softcapped(v, a->softcap) : v;
 }
 
+/* Hides the scores of a query's keys outside of its set. */
+static __device__ inline void keys_hide(const struct attention_args *a, size_t head, size_t query,
+					struct keys own, float *scores)
+{
+	const uint32_t *set = attention_set(a, head, query);
+
+	for (size_t i = own.begin + threadIdx.x % SUM_LANES; i < own.end; i += SUM_LANES)
+		if (!(set[i / 32] >> i % 32 & 1))
+			scores[i] = -INFINITY;
+}
+
 /* Turns the scores of a query into exponentials, and returns their sum to the 16 threads that are
- * its lanes. */
+ * its lanes.  Each reads those that it has hidden. */
 static __device__ inline float softmax_row(const struct attention_args *a, float *x, size_t n,
 					   const float *sink)
 {
@@ -190,11 +142,12 @@ static __global__ void attend_softmax(struct query_chunk c)
 	bool exists = head < a->n_heads;
 	struct keys own = keys_of(a, c.first + query, 1);
 	struct keys shared = keys_of(a, c.first + query - query % TOGETHER, TOGETHER);
-	float *x = exists ? c.row(head, query) : NULL;
-	float total =
-		softmax_row(a, exists ? x + own.begin : NULL, exists ? own.end - own.begin : 0,
-			    exists && a->sinks ? &a->sinks[head] : NULL);
+	float *x = exists ? c.row(head, query) : NULL, total;
 
+	if (exists && a->sets)
+		keys_hide(a, head, c.first + query, own, x);
+	total = softmax_row(a, exists ? x + own.begin : NULL, exists ? own.end - own.begin : 0,
+			    exists && a->sinks ? &a->sinks[head] : NULL);
 	if (!exists)
 		return;
 	zeros(x, shared.begin, own.begin);

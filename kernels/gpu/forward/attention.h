@@ -19,6 +19,15 @@ static __host__ __device__ inline size_t attention_first_key(const struct attent
 	return a->window && query + 1 > a->window ? query + 1 - a->window : 0;
 }
 
+/* Returns the set of a query, of a->sets. */
+static __device__ inline const uint32_t *attention_set(const struct attention_args *a, size_t head,
+						       size_t query)
+{
+	size_t row = head / (a->n_heads / a->n_sets) * a->n_tokens + query;
+
+	return a->sets + row * KEY_WORDS(a->n_tokens);
+}
+
 /* Is this attention computed by products of fp16? */
 bool attention_is_f16(const struct attention_args *args);
 

@@ -54,7 +54,7 @@ static __global__ void __launch_bounds__(ATTEND_THREADS, blocks_for(dim))
 		if (key >= query + n_queries || key + n_keys <= attention_first_key(&a, query))
 			continue; /* none of the warp's queries sees it */
 		own.multiply(tile);
-		own.share(&a, query, key, window);
+		own.share(&a, head, query, key, window);
 		own.mix(tile);
 	}
 	own.store(&a, head, query, col, shift_of_head(&h, kv_head, a.n_kv_heads, true).back);

@@ -189,6 +189,28 @@ template <int dim, int values> struct queries {
 		}
 	}
 
+	/* Hides keys outside of the sets of queries from `first` on.  key: the tile's first one, of
+	 * a word. */
+	__device__ void hide_others(const struct attention_args *a, size_t head, size_t first,
+				    size_t key)
+	{
+		GPU_UNROLL
+		for (int half = 0; half < 2; half++) {
+			size_t query = first + threadIdx.x % 32 / 4 + half * 8;
+			const uint32_t *set = attention_set(
+				a, head, query < a->n_tokens ? query : a->n_tokens - 1);
+
+			GPU_UNROLL
+			for (int i = 0; i < N_KEYS * 2; i++) {
+				unsigned s = token_of(i / 2, threadIdx.x % 4 * 2 + i % 2);
+				size_t word = (key + s) / 32;
+
+				if (word < KEY_WORDS(a->n_tokens) && !(set[word] >> s % 32 & 1))
+					score[i / 2][2 * half + i % 2] = -INFINITY;
+			}
+		}
+	}
+
 	/* Returns the largest score of a half, from -INFINITY on; of 4 sums at once, so that none
 	 * waits for the one before. */
 	__device__ float largest(int half) const
@@ -362,7 +384,8 @@ template <int dim, int values, bool capped> struct warp_queries {
 	}
 
 	/* Turns the scores of keys from `key` on into shares. */
-	__device__ void share(const struct attention_args *a, size_t query, size_t key, int window)
+	__device__ void share(const struct attention_args *a, size_t head, size_t query, size_t key,
+			      int window)
 	{
 		bool hides =
 			key + KEYS > query + 1 || key < attention_first_key(a, query + ALL - 1);
@@ -373,6 +396,8 @@ template <int dim, int values, bool capped> struct warp_queries {
 				part[m].cap(a->softcap);
 			if (hides)
 				part[m].hide((int)query + m * HEIGHT - (int)key, window);
+			if (a->sets)
+				part[m].hide_others(a, head, query + m * HEIGHT, key);
 			part[m].exponentiate(capped);
 		}
 	}

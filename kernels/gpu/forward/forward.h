@@ -28,6 +28,9 @@ void gpu_round_fp8(struct device_stream *stream, const struct round_fp8_args *ar
  * heads never need less. */
 uint64_t gpu_attention_scratch(const struct attention_args *args);
 
+/* The same of choose_keys(): at most 128 MiB, or the bytes for 64 queries. */
+uint64_t gpu_choose_keys_scratch(const struct choose_keys_args *args);
+
 /* Returns the bytes for the steps and the decays of all tokens and heads. */
 uint64_t gpu_scan_scratch(const struct scan_args *args);
 

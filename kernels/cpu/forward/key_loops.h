@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The choice of keys, query by query, compiled once for each instruction set, as ops_loops.h is.
+ * Attention makes its scores in the same way (attention_loops.h).
+ */
+#ifndef FP8CONV_KERNELS_CPU_FORWARD_KEY_LOOPS_H
+#define FP8CONV_KERNELS_CPU_FORWARD_KEY_LOOPS_H
+
+#include "kernels/cpu/forward/attention_loops.h"
+#include "num/bits.h"
+
+/* What the queries of all heads share. */
+struct key_choice {
+	const struct choose_keys_args *args;
+	struct attention attention; /* the keys, and the scores of one head */
+	float *totals;		    /* scratch: (ATTENTION_QUERIES, attention_score_stride()) */
+	uint32_t *ranks;	    /* scratch: (n_tokens) */
+};
+
+/* Returns how many of n ranks are at least `rank`. */
+static size_t count_from(const uint32_t *ranks, size_t n, uint32_t rank)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < n; i++)
+		count += ranks[i] >= rank;
+	return count;
+}
+
+/* Returns the rank of the n_chosen-th largest of n, bit by bit. */
+static uint32_t rank_of_last(const uint32_t *ranks, size_t n, size_t n_chosen)
+{
+	uint32_t last = 0;
+
+	for (uint32_t bit = UINT32_C(1) << 31; bit; bit >>= 1)
+		if (count_from(ranks, n, last | bit) >= n_chosen)
+			last |= bit;
+	return last;
+}
+
+/* Returns the key after the last one of a block that the query may have. */
+static size_t keys_end(const struct choose_keys_args *a, size_t block, size_t query)
+{
+	size_t end = (block + 1) * a->block_size;
+
+	return end < query + 1 ? end : query + 1;
+}
+
+/* Fills the ranks of the blocks up to the query's own one, and returns their number. */
+static size_t rank_blocks(const struct choose_keys_args *a, const float *scores, size_t query,
+			  uint32_t *ranks)
+{
+	size_t own = query / a->block_size;
+
+	for (size_t i = 0; i <= own; i++) {
+		size_t end = keys_end(a, i, query);
+		uint32_t most = 0;
+
+		for (size_t s = i * a->block_size; s < end; s++) {
+			uint32_t rank = f32_rank(scores[s]);
+
+			most = rank > most ? rank : most;
+		}
+		ranks[i] = i + a->n_local > own ? UINT32_MAX : most;
+	}
+	return own + 1;
+}
+
+/* Chooses the keys of a query by their scores. */
+static void choose_by(const struct key_choice *c, const float *scores, size_t query, uint32_t *set)
+{
+	const struct choose_keys_args *a = c->args;
+	size_t n = rank_blocks(a, scores, query, c->ranks);
+	size_t n_chosen = a->n_chosen < n ? a->n_chosen : n, n_equal = n_chosen;
+	uint32_t last = rank_of_last(c->ranks, n, n_chosen);
+
+	if (last < UINT32_MAX)
+		n_equal -= count_from(c->ranks, n, last + 1);
+	memset(set, 0, KEY_WORDS(a->n_tokens) * sizeof *set);
+	for (size_t i = 0; i < n; i++) {
+		if (c->ranks[i] < last || (c->ranks[i] == last && !n_equal))
+			continue;
+		n_equal -= c->ranks[i] == last;
+		for (size_t s = i * a->block_size; s < keys_end(a, i, query); s++)
+			set[s / 32] |= UINT32_C(1) << s % 32;
+	}
+}
+
+/* Adds the scores of a head to the totals of a block of queries. */
+static void add_head(const struct key_choice *c, const struct query_block *b, size_t head)
+{
+	const struct choose_keys_args *a = c->args;
+	size_t stride = attention_score_stride(a->n_tokens);
+
+	for (size_t row = 0; row < b->n; row++) {
+		lanes weight = lanes_all(a->weights[(b->first + row) * a->n_heads + head]);
+		const float *scores = c->attention.scores + row * stride;
+		float *totals = c->totals + row * stride;
+
+		for (size_t s = 0; s < b->first + row + 1; s += LANES) {
+			lanes score = lanes_larger(lanes_load(scores + s), lanes_all(0));
+			lanes total = head ? lanes_load(totals + s) : lanes_all(0);
+
+			lanes_store(totals + s, lanes_multiply_add(weight, score, total));
+		}
+	}
+}
+
+/* Chooses the keys of a block of queries in set number `set`. */
+static void choose_rows(const struct key_choice *c, const struct query_block *b, size_t set,
+			const float *scores)
+{
+	size_t n_words = KEY_WORDS(c->args->n_tokens), first = set * c->args->n_tokens + b->first;
+
+	for (size_t row = 0; row < b->n; row++)
+		choose_by(c, scores + row * attention_score_stride(c->args->n_tokens),
+			  b->first + row, c->args->sets + (first + row) * n_words);
+}
+
+static void choose_block(const struct key_choice *c, size_t first)
+{
+	const struct choose_keys_args *a = c->args;
+	size_t stride = a->n_heads * a->head_dim, left = a->n_tokens - first;
+	struct query_block block = { .first = first,
+				     .n = left < ATTENTION_QUERIES ? left : ATTENTION_QUERIES };
+
+	for (size_t head = 0; head < a->n_heads; head++) {
+		block.q = (struct rows_in){ a->q + first * stride + head * a->head_dim, stride };
+		for (size_t panel = 0; panel < first + block.n; panel += PANEL)
+			score_panel(&c->attention, &block, panel);
+		if (a->weights)
+			add_head(c, &block, head);
+		else
+			choose_rows(c, &block, head, c->attention.scores);
+	}
+	if (a->weights)
+		choose_rows(c, &block, 0, c->totals);
+}
+
+static void CPU_OP(choose_keys)(const struct choose_keys_args *args)
+{
+	size_t n_scores = ATTENTION_QUERIES * attention_score_stride(args->n_tokens);
+	float *keys = args->scratch,
+	      *scores = keys + attention_padded(args->n_tokens) * args->head_dim;
+	const struct key_choice choice = { .args = args,
+					   .attention = { .n_tokens = args->n_tokens,
+							  .head_dim = args->head_dim,
+							  .keys = keys,
+							  .scores = scores },
+					   .totals = scores + n_scores,
+					   .ranks = (uint32_t *)(scores + 2 * n_scores) };
+
+	pack_keys(&choice.attention, args->k, args->head_dim);
+	for (size_t first = 0; first < args->n_tokens; first += ATTENTION_QUERIES)
+		choose_block(&choice, first);
+}
+
+#endif
