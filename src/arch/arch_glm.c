@@ -107,7 +107,8 @@ const struct arch arch_glm4_moe_lite = {
 	},
 };
 
-/* GLM-5: the layers of DeepSeek-V3.2.  In some the indexer is that of a layer before. */
+/* GLM-5: the layers of DeepSeek-V3.2.  Some take the keys that a layer before has
+ * chosen. */
 const struct arch arch_glm_moe_dsa = {
 	.name = "glm_moe_dsa",
 	.architectures = { "GlmMoeDsaForCausalLM" },
@@ -116,12 +117,17 @@ const struct arch arch_glm_moe_dsa = {
 	.routing.sigmoid = true,
 	.scores = SCORES_YARN,
 	.positions.adjacent_pairs = true,
+	.positions.adjacent_index = true,
 	.facts.shared_ignored = latent_ignored,
 	.facts.shared = latent_facts,
 	.facts.keys = {
 		{ "index_head_dim", "128" },
 		{ "index_n_heads", "32" },
+		{ "index_skip_topk_offset", "2" },
 		{ "index_topk", "2048" },
+		{ "index_topk_freq", "1" },
+		{ "index_topk_pattern", NULL },
+		{ "indexer_types", NULL },
 		{ "n_group", "1" },
 		{ "q_lora_rank", "2048" },
 		{ "qk_nope_head_dim", "192" },
@@ -132,11 +138,7 @@ const struct arch arch_glm_moe_dsa = {
 	.facts.ignored = {
 		{ "head_dim", NULL }, /* transformers takes qk_rope_head_dim for it */
 		{ "index_share_for_mtp_iteration", NULL },
-		{ "index_skip_topk_offset", NULL },
-		{ "index_topk_freq", NULL },
-		{ "index_topk_pattern", NULL },
-		{ "indexer_rope_interleave", NULL },
-		{ "indexer_types", NULL },
+		{ "indexer_rope_interleave", "true" },
 		{ "rope_interleave", "true" },
 	},
 };

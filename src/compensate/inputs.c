@@ -98,7 +98,8 @@ static int allocate(struct inputs *inputs, struct err *err)
 	const struct compensate_plan *plan = inputs->job->plan;
 	struct executor *executor = inputs_executor(inputs);
 	const struct executor_ops *ops = executor->ops;
-	uint64_t stream = plan->longest * plan->model.stream.width * sizeof(float);
+	uint64_t stream =
+		plan->longest * forward_stream_width(&plan->model, plan->longest) * sizeof(float);
 	size_t n_threads = (size_t)plan->params.n_threads;
 	size_t n_places = N_CHUNKS * inputs->max_chunk;
 

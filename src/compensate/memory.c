@@ -85,7 +85,8 @@ static int plan_sweep(struct compensate_plan *plan, struct err *err)
 static uint64_t fixed_size(const struct compensate_plan *plan, uint64_t layer)
 {
 	const struct sweep_plan *sweep = &plan->sweep;
-	uint64_t stream = sweep->longest * plan->model.stream.width * sizeof(float);
+	uint64_t stream =
+		sweep->longest * forward_stream_width(&plan->model, sweep->longest) * sizeof(float);
 	uint64_t size = sweep->memory_bytes - layer;
 
 	size += (uint64_t)plan->params.n_threads * stream;

@@ -17,7 +17,7 @@ static int run_copy(const struct inputs *inputs, int worker, size_t i, struct er
 	struct pass pass = runner_pass(runner, worker, i);
 	struct sequence sequence = *pass.sequence;
 	struct executor_stream *stream = runner->memory.workspaces[worker]->stream;
-	size_t width = runner->from->model->stream.width;
+	size_t width = forward_stream_width(runner->from->model, sequence.n_tokens);
 	const struct copy_args copy = { .y = { inputs->streams[worker], width },
 					.x = { sequence.residual, width },
 					.repeat = 1,

@@ -127,9 +127,7 @@ struct projection {
 	float *y;
 };
 
-/* Computes the products of x with up to 4 matrices, of those that the layer has.  The outputs of
- * the indexer's are for observers alone: in sequences of at most its top_k tokens it chooses all of
- * them. */
+/* Computes the products of x with up to 4 matrices, of those that the layer has. */
 static void project_present(const struct pass *pass, const struct projection *of, size_t n,
 			    float *x)
 {
@@ -156,7 +154,7 @@ static void project_latent_q(const struct pass *pass)
 	const struct linear *l = pass->layer->linear;
 	struct workspace *w = pass->workspace;
 	struct attention_arrays *a = &w->attention;
-	const struct projection last[] = { { LINEAR_Q_B, a->q }, { LINEAR_INDEX_Q, w->fused_out } };
+	const struct projection last[] = { { LINEAR_Q_B, a->q }, { LINEAR_INDEX_Q, w->index.q } };
 	size_t n = pass->sequence->n_tokens, rank = pass->forward->model->latent.q_lora_rank;
 
 	if (!rank) {
@@ -169,24 +167,14 @@ static void project_latent_q(const struct pass *pass)
 }
 
 /* Moves the elements of pairs half a length apart in the rotated values of each head of x, where
- * they are adjacent.  Uses attn_out, which is still free, for the copy. */
+ * they are adjacent. */
 static void deinterleave_heads(const struct pass *pass, float *x, size_t n_heads)
 {
-	const struct model *model = pass->forward->model;
 	const struct layer_ref *ref = pass->layer->ref;
-	struct workspace *w = pass->workspace;
-	size_t n_rows = pass->sequence->n_tokens * n_heads, n_cols = ref->rope->n;
-	float *rotated = x + model->latent.nope_dim, *copy = w->attention.attn_out;
-	const struct copy_args args = { .y = { rotated, ref->head_dim },
-					.x = { copy, n_cols },
-					.repeat = 1,
-					.n_rows = n_rows,
-					.n_cols = n_cols,
-					.pairs = true };
 
-	copy_rows(w, (struct rows_out){ copy, n_cols }, (struct rows_in){ rotated, ref->head_dim },
-		  1, n_rows, n_cols);
-	w->ops->copy(w->stream, &args);
+	rotation_deinterleave(
+		pass, (struct rows_out){ x + pass->forward->model->latent.nope_dim, ref->head_dim },
+		pass->sequence->n_tokens * n_heads, ref->rope->n);
 }
 
 /* Keys: the nope_dim values of each head, followed by the rope_dim values that all heads share.
@@ -220,8 +208,8 @@ static void project_latent(const struct pass *pass)
 	size_t stride = rank + latent->rope_dim;
 	const struct projection first[] = { { LINEAR_KV_A, a->lora },
 					    { LINEAR_HEAD_GATE, a->head_gates },
-					    { LINEAR_INDEX_K, w->fused_out },
-					    { LINEAR_INDEX_WEIGHTS, w->fused_out } };
+					    { LINEAR_INDEX_K, w->index.k },
+					    { LINEAR_INDEX_WEIGHTS, w->index.weights } };
 	const struct copy_args rope = { .y = { a->k_rope, latent->rope_dim },
 					.x = { a->lora + rank, stride },
 					.repeat = 1,
@@ -382,6 +370,8 @@ static void attend(const struct pass *pass)
 				       .scale = model->attention_scale,
 				       .softcap = model->attention_softcap,
 				       .sinks = pass->layer->vector[VECTOR_SINKS],
+				       .sets = indexer_sets(pass),
+				       .n_sets = model->indexer.n_sets,
 				       .scratch = pass->workspace->scratch };
 
 	for (size_t t = 0; t < n; t += args.n_tokens) {
@@ -435,6 +425,7 @@ void attention_run(const struct pass *pass)
 		}
 		rotation_put_angles(w, ref->rope, n);
 		rotation_run(pass);
+		indexer_run(pass);
 		if (model->rotated_norm) {
 			norm_plainly(pass, a->q, ref->n_heads);
 			norm_plainly(pass, a->k, ref->n_kv_heads);

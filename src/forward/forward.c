@@ -55,6 +55,13 @@ size_t forward_matrices(const struct model *model)
 	return N_LINEARS + n_experts * N_EXPERT_ROLES;
 }
 
+size_t forward_stream_width(const struct model *model, size_t n_tokens)
+{
+	const struct stream_places *stream = &model->stream;
+
+	return stream->width + (stream->has_sets ? model->indexer.n_sets * KEY_WORDS(n_tokens) : 0);
+}
+
 size_t forward_slots(const struct model *model)
 {
 	/* q, k and v; what latent attention caches; x and y of each matrix */

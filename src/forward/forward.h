@@ -125,7 +125,7 @@ struct sequence {
 	size_t n_tokens;
 	const uint32_t *tokens; /* (n_tokens), the host's */
 	/* (n_tokens, hidden), the first of the arrays of struct stream_places: n_tokens *
-	 * model->stream.width values together */
+	 * forward_stream_width() values together */
 	float *residual;
 	/* (forward_slots()): forward_layer() and forward_head() add to them, in the order of
 	 * computation */
@@ -159,6 +159,10 @@ void forward_release(struct forward *forward);
 /* Opens the executor on the devices after the first one as well: n_devices together.  The weights
  * and sequences of a pass must be on the device of its workspace. */
 int forward_add_devices(struct forward *forward, size_t n_devices, struct err *err);
+
+/* Returns the values of a token in all arrays of struct stream_places, for a sequence of n_tokens;
+ * never fewer for a longer one. */
+size_t forward_stream_width(const struct model *model, size_t n_tokens);
 
 /* Returns the largest number of slots that a layer, or the head, needs. */
 size_t forward_slots(const struct model *model);

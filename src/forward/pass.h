@@ -130,6 +130,14 @@ void mamba1_run(const struct pass *pass);
 void conv_run(const struct pass *pass);
 void mlp_run(const struct pass *pass);
 
+/* Chooses keys by the layer's indexer, whose products are in workspace->index, rotated by the
+ * layer's angles, which are put.  Does nothing in a layer without one, and where a query gets all
+ * keys. */
+void indexer_run(const struct pass *pass);
+
+/* Returns the sets of keys of the layer's queries, as in struct attention_args; NULL: all keys. */
+const uint32_t *indexer_sets(const struct pass *pass);
+
 /* Computes the angles, which depend on the rope and on positions, if one of these has changed. */
 void rotation_put_angles(struct workspace *w, const struct rope *rope, size_t n_tokens);
 
@@ -141,6 +149,10 @@ bool rotation_is_last(const struct pass *pass);
 /* Rotates queries and, unless they are latent, keys; or the first values of each head of x in
  * place, from the first such value on.  before, after: as in rope_args. */
 void rotation_run(const struct pass *pass);
+
+/* Moves the elements of adjacent pairs half of n apart, in the first n values of each row.  Uses
+ * attn_out, which must be free. */
+void rotation_deinterleave(const struct pass *pass, struct rows_out x, size_t n_rows, size_t n);
 void rotation_run_on(const struct pass *pass, struct rows_out x, size_t n_heads,
 		     struct value_stats *before, struct value_stats *after);
 

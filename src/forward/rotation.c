@@ -91,3 +91,19 @@ void rotation_run(const struct pass *pass)
 		rotation_run_on(pass, (struct rows_out){ a->k, ref->head_dim },
 				rotation_key_heads(ref), a->k_stats, next ? next + 1 : NULL);
 }
+
+void rotation_deinterleave(const struct pass *pass, struct rows_out x, size_t n_rows, size_t n)
+{
+	struct workspace *w = pass->workspace;
+	struct copy_args args = { .y = { w->attention.attn_out, n },
+				  .x = { x.data, x.stride },
+				  .repeat = 1,
+				  .n_rows = n_rows,
+				  .n_cols = n };
+
+	w->ops->copy(w->stream, &args);
+	args.x = (struct rows_in){ args.y.data, n };
+	args.y = x;
+	args.pairs = true;
+	w->ops->copy(w->stream, &args);
+}

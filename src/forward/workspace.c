@@ -48,8 +48,6 @@ static void dims_of_layer(struct dims *d, const struct model *model, const struc
 	d->fused = larger(d->fused, larger(linear[LINEAR_QKV].n, linear[LINEAR_GATE_UP].n));
 	d->fused = larger(d->fused, linear[LINEAR_DELTA_QKVZ].n);
 	d->fused = larger(d->fused, linear[LINEAR_CONV_IN].n);
-	d->fused = larger(d->fused, larger(linear[LINEAR_INDEX_Q].n, linear[LINEAR_INDEX_K].n));
-	d->fused = larger(d->fused, linear[LINEAR_INDEX_WEIGHTS].n);
 	if (model->arch->gated_attention)
 		d->fused = larger(d->fused, linear[LINEAR_Q].n);
 	d->fused = larger(d->fused, linear[LINEAR_VALUE_GATE].n);
@@ -75,6 +73,19 @@ static void dims_of_attention(struct dims *d, const struct executor_ops *ops,
 	d->angles = larger(d->angles, args.head_dim);
 	d->scratch = larger(d->scratch,
 			    ops->scratch(&(const struct scratch_args){ .attention = &args }));
+}
+
+static uint64_t index_scratch(const struct executor_ops *ops, const struct model *model,
+			      size_t n_tokens)
+{
+	static const float weights; /* there are some */
+	const struct indexer *indexer = &model->indexer;
+	const struct choose_keys_args keys = { .n_tokens = n_tokens,
+					       .n_heads = indexer->n_heads,
+					       .head_dim = indexer->head_dim,
+					       .weights = indexer->n_sets == 1 ? &weights : NULL };
+
+	return indexer->n_chosen ? ops->scratch(&(const struct scratch_args){ .keys = &keys }) : 0;
 }
 
 static uint64_t scan_scratch(const struct executor_ops *ops, const struct model *model,
@@ -115,6 +126,7 @@ static struct dims dims_of(const struct executor_ops *ops, const struct model *m
 	d.input = larger(d.input, larger(d.values, model->mamba.n_heads * model->mamba.head_dim));
 	d.input = larger(d.input, larger(model->mamba1.n_channels, model->mamba1.step_rank));
 	d.scratch = larger(d.scratch, scan_scratch(ops, model, d.tokens));
+	d.scratch = larger(d.scratch, index_scratch(ops, model, d.tokens));
 	d.group = d.tokens * shape.max_group;
 	d.grouped = d.experts && ops->grouped;
 	d.rows = d.grouped ? d.group : d.tokens;
@@ -220,12 +232,26 @@ static void attention_arrays(struct workspace *w, const struct dims *d, const st
 	add(list, &a->kv_latent, row * latent->kv_lora_rank);
 	add(list, &a->k_rope, row * latent->rope_dim);
 	add(list, &a->kv_expanded, row * d->expanded);
-	/* the rope_dim values of queries are here before */
-	add(list, &a->attn_out, row * larger(d->attended, model->n_heads * latent->rope_dim));
+	/* the rope_dim values of queries are here before, and what an indexer rotates */
+	add(list, &a->attn_out,
+	    row * larger(d->attended,
+			 larger(model->n_heads, model->indexer.n_heads) * latent->rope_dim));
 	add(list, &a->head_gates, row * d->head_gates);
 	add(list, &a->cosines, row * d->angles);
 	add(list, &a->sines, row * d->angles);
 	add(list, &a->positions, row);
+}
+
+static void index_arrays(struct workspace *w, const struct dims *d, const struct indexer *indexer)
+{
+	struct index_arrays *index = &w->index;
+	struct array_list *list = &w->arrays;
+	uint64_t row = d->tokens * sizeof(float), n_words = KEY_WORDS(d->tokens);
+
+	add(list, &index->q, row * indexer->n_heads * indexer->head_dim);
+	add(list, &index->k, row * indexer->head_dim);
+	add(list, &index->weights, row * indexer->n_heads);
+	add(list, &index->sets, indexer->n_sets * d->tokens * n_words * sizeof *index->sets);
 }
 
 static void delta_arrays(struct workspace *w, const struct dims *d, const struct model *model)
@@ -322,6 +348,7 @@ static void list_arrays(struct workspace *w, const struct model *model, bool cas
 	common_arrays(w, &d);
 	cast_arrays(w, &d);
 	attention_arrays(w, &d, model);
+	index_arrays(w, &d, &model->indexer);
 	delta_arrays(w, &d, model);
 	mamba_arrays(w, &d, model);
 	mamba1_arrays(w, &d, &model->mamba1);

@@ -66,6 +66,14 @@ struct attention_arrays {
 	size_t n_positions;   /* that are filled */
 };
 
+/* Of an indexer, whose heads share keys. */
+struct index_arrays {
+	float *q;	/* (tokens, heads * head_dim) */
+	float *k;	/* (tokens, head_dim) */
+	float *weights; /* (tokens, heads) */
+	uint32_t *sets; /* (sets, tokens, KEY_WORDS(tokens)) */
+};
+
 /* Of gated DeltaNet; keys: key heads * key_dim, values: heads * value_dim, decays: heads * decays
  * of a head. */
 struct delta_arrays {
@@ -191,6 +199,7 @@ struct workspace {
 	struct cast_arrays cast;
 	struct ready_input ready; /* mlp.gate; x NULL: it is not rounded yet */
 	struct attention_arrays attention;
+	struct index_arrays index;
 	struct delta_arrays delta;
 	struct mamba_arrays mamba;
 	struct mamba1_arrays mamba1;

@@ -264,34 +264,6 @@ static int configure_latent(struct model *model, const json_t *facts, struct err
 	return 0;
 }
 
-static int configure_indexer(struct model *model, const json_t *facts, struct err *err)
-{
-	struct indexer *indexer = &model->indexer;
-	const struct {
-		const char *key;
-		size_t *size;
-	} sizes[] = {
-		{ "index_topk", &indexer->top_k },
-		{ "index_n_heads", &indexer->n_heads },
-		{ "index_head_dim", &indexer->head_dim },
-	};
-
-	if (!json_object_get(facts, "index_topk"))
-		return 0;
-	for (size_t i = 0; i < COUNT(sizes); i++) {
-		*sizes[i].size = fact_count(facts, sizes[i].key, 0);
-		if (!*sizes[i].size)
-			return err_set(err, ERR_INPUT, "config.json: '%s' is not above 0",
-				       sizes[i].key);
-	}
-	if (indexer->n_heads > MAX_HEADS || indexer->head_dim > MODEL_MAX_HEAD_DIM)
-		return err_set(err, ERR_INPUT,
-			       "config.json: 'index_n_heads' %zu and 'index_head_dim' %zu exceed "
-			       "the limits of %d and %d",
-			       indexer->n_heads, indexer->head_dim, MAX_HEADS, MODEL_MAX_HEAD_DIM);
-	return 0;
-}
-
 static int configure_layer_inputs(struct model *model, const json_t *facts, struct err *err)
 {
 	static const char key[] = "hidden_size_per_layer_input";
@@ -314,12 +286,13 @@ int model_configure(struct model *model, const struct model_config *config, cons
 	if (configure_sizes(model, config, facts, err) ||
 	    configure_heads(model, config, facts, err) || configure_activation(model, facts, err) ||
 	    configure_layer_inputs(model, facts, err) || configure_latent(model, facts, err) ||
-	    configure_indexer(model, facts, err))
+	    indexer_configure(model, facts, err))
 		return -1;
 	model->layers = xcalloc(model->n_layers, sizeof *model->layers);
 	if (model_configure_windows(model, facts, err) ||
 	    model_configure_heads(model, facts, err) || model_configure_gates(model, facts, err) ||
 	    model_configure_sharing(model, facts, err) ||
+	    indexer_configure_layers(model, facts, err) ||
 	    model_configure_ropes(model, facts, err) || configure_numbers(model, facts, err) ||
 	    configure_experts(model, facts, err) || model_read_multipliers(model, facts, err))
 		return -1;

@@ -18,6 +18,7 @@ enum fact_type {
 	FACT_FLAG,
 	FACT_TEXT,
 	FACT_LIST,
+	FACT_LIST_OR_TEXT,
 	FACT_OBJECT
 };
 
@@ -67,7 +68,11 @@ static const struct {
 	{ "hybrid_override_pattern", FACT_TEXT },
 	{ "index_head_dim", FACT_COUNT },
 	{ "index_n_heads", FACT_COUNT },
+	{ "index_skip_topk_offset", FACT_COUNT },
 	{ "index_topk", FACT_COUNT },
+	{ "index_topk_freq", FACT_COUNT },
+	{ "index_topk_pattern", FACT_LIST_OR_TEXT },
+	{ "indexer_types", FACT_LIST },
 	{ "kda_layers", FACT_LIST },
 	{ "kda_lower_bound", FACT_NUMBER },
 	{ "kda_safe_gate", FACT_FLAG },
@@ -233,6 +238,9 @@ static const char *type_missed(enum fact_type type, const json_t *value)
 		return json_is_boolean(value) ? NULL : "not true or false";
 	case FACT_TEXT:
 		return json_is_string(value) ? NULL : "not a string";
+	case FACT_LIST_OR_TEXT:
+		return json_is_array(value) || json_is_string(value) ? NULL
+								     : "not a list or a string";
 	case FACT_LIST:
 		return json_is_array(value) ? NULL : "not a list";
 	case FACT_OBJECT:

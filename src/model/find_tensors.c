@@ -25,11 +25,11 @@ static int find_latent_attention(struct search *search, const char *prefix, stru
 		{ LINEAR_KV_B, layer->n_heads * (latent->nope_dim + layer->value_dim),
 		  latent->kv_lora_rank, 1 },
 		{ LINEAR_O, hidden, layer->n_heads * layer->value_dim, 1 },
-		{ LINEAR_INDEX_Q, indexer->n_heads * indexer->head_dim, latent->q_lora_rank, 0 },
-		{ LINEAR_INDEX_K, indexer->head_dim, hidden, 0 },
-		{ LINEAR_INDEX_WEIGHTS, indexer->n_heads, hidden, 0 },
+		{ LINEAR_INDEX_Q, indexer->n_heads * indexer->head_dim, latent->q_lora_rank, 1 },
+		{ LINEAR_INDEX_K, indexer->head_dim, hidden, 1 },
+		{ LINEAR_INDEX_WEIGHTS, indexer->n_heads, hidden, 1 },
 	};
-	size_t n_expected = COUNT(expected) - (indexer->top_k ? 0 : 3);
+	size_t n_expected = COUNT(expected) - (layer->keys == KEYS_CHOSEN ? 0 : 3);
 
 	return search_linears(search, prefix, layer, expected, n_expected);
 }
@@ -306,15 +306,14 @@ static bool is_vector(const struct arch *arch, const char *name)
 	return false;
 }
 
-/* Whether a tensor needs no role: a scale of a weight; stored frequencies of RoPE, which
- * rope_init() computes; or the norm of an indexer's keys, which nothing is computed from. */
+/* Whether a tensor needs no role: a scale of a weight, or stored frequencies of RoPE, which
+ * rope_init() computes. */
 static bool is_accessory(const struct model *model, const char *name)
 {
 	const char *last = strrchr(name, '.');
 
 	return last && ((strstr(last, "scale") && !is_vector(model->arch, name)) ||
-			!strcmp(last, ".inv_freq") ||
-			(model->indexer.top_k && strstr(name, ".indexer.k_norm.")));
+			!strcmp(last, ".inv_freq"));
 }
 
 static bool is_known(const struct layer_ref *layer, const struct tensor_ref *ref)

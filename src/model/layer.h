@@ -116,6 +116,9 @@ enum linear_role { LINEARS(WORDS_ID) N_LINEARS };
 	X(VECTOR_NORM_K, "self_attn.k_norm.weight") \
 	X(VECTOR_NORM_Q_A, "self_attn.q_a_layernorm.weight") /* (q_lora_rank) */ \
 	X(VECTOR_NORM_KV_A, "self_attn.kv_a_layernorm.weight") /* (kv_lora_rank) */ \
+	/* (index_head_dim): of the indexer's keys; with a bias it is LayerNorm */ \
+	X(VECTOR_NORM_INDEX_K, "self_attn.indexer.k_norm.weight") \
+	X(VECTOR_NORM_INDEX_K_BIAS, "self_attn.indexer.k_norm.bias") \
 	/* (n_experts): added to scores for the choice of experts only */ \
 	X(VECTOR_ROUTER_BIAS, "mlp.gate.e_score_correction_bias") \
 	X(VECTOR_EXPERT_SCALES, "") /* (n_experts): factors of the weights of chosen experts */ \
@@ -163,6 +166,13 @@ enum mixer {
 	N_MIXERS
 };
 
+/* The keys of a query, of those up to its own. */
+enum layer_keys {
+	KEYS_ALL,
+	KEYS_CHOSEN, /* by the layer's indexer */
+	KEYS_SHARED, /* by the indexer of the last layer before it that has one */
+};
+
 /* y = x weight^T + bias. */
 struct linear_ref {
 	char *module; /* "model.layers.0.self_attn.q_proj"; NULL: the layer has no such matrix */
@@ -191,7 +201,8 @@ struct layer_ref {
 	bool keys_are_values;	    /* v is the output of k's matrix */
 	/* the layer whose keys and values this one uses, whatever matrices it has; NULL: its own */
 	const struct layer_ref *kv_source;
-	size_t kv_place;	 /* of keys that stay for other layers, in the stream; 0: none do */
+	size_t kv_place; /* of keys that stay for other layers, in the stream; 0: none do */
+	enum layer_keys keys;
 	size_t window;		 /* tokens that a query attends to, its own included; 0: all */
 	size_t chunk;		 /* tokens that attend to each other and to no others; 0: all */
 	const struct rope *rope; /* NULL: attention does not know positions */

@@ -28,10 +28,11 @@ static const struct {
 	{ "moe", MIXER_NONE },
 };
 
-static bool has_type(const struct model *model, const char *type, enum mixer mixer)
+/* May layer i have this type, with this mixer? */
+static bool has_type(const struct model *model, size_t i, const char *type, enum mixer mixer)
 {
-	if (!strcmp(type, "indexed_attention"))
-		return model->indexer.top_k > 0;
+	if (!strcmp(type, "indexed_attention") != (model->layers[i].keys != KEYS_ALL))
+		return false;
 	if (!strcmp(type, "chunked_attention"))
 		return model->arch->positions.chunked;
 	switch (mixer) {
@@ -50,15 +51,15 @@ static bool has_type(const struct model *model, const char *type, enum mixer mix
 	}
 }
 
-static int read_type(const struct model *model, const json_t *type, enum mixer *mixer,
-		     struct err *err)
+static int read_type(struct model *model, size_t layer, const json_t *type, struct err *err)
 {
 	const char *name = json_is_string(type) ? json_string_value(type) : "null";
 
 	for (size_t i = 0; i < COUNT(types); i++) {
-		if (strcmp(types[i].type, name) != 0 || !has_type(model, name, types[i].mixer))
+		if (strcmp(types[i].type, name) != 0 ||
+		    !has_type(model, layer, name, types[i].mixer))
 			continue;
-		*mixer = types[i].mixer;
+		model->layers[layer].mixer = types[i].mixer;
 		return 0;
 	}
 	return err_set(err, ERR_INPUT,
@@ -261,7 +262,7 @@ int model_find_mixers(struct model *model, const json_t *facts, struct err *err)
 
 		if (interval)
 			*mixer = (i + 1) % interval ? MIXER_DELTA : MIXER_ATTENTION;
-		if (type && read_type(model, type, mixer, err))
+		if (type && read_type(model, i, type, err))
 			return -1;
 		model->layers[i].has_mlp = !model->arch->one_step || *mixer == MIXER_NONE;
 	}

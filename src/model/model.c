@@ -125,20 +125,6 @@ int model_check(const struct checkpoint *checkpoint, struct err *err)
 	return rc;
 }
 
-int model_check_length(const struct model *model, size_t n_tokens, struct err *err)
-{
-	size_t top_k = model->indexer.top_k;
-
-	if (!top_k || n_tokens <= top_k)
-		return 0;
-	return err_set(
-		err, ERR_USAGE,
-		"a sequence has %zu tokens, but beyond 'index_topk' of config.json, %zu, the "
-		"indexer of %s leaves tokens out, which is not supported: use option "
-		"'--seq-len %zu', or a smaller one",
-		n_tokens, top_k, model->arch->name, top_k);
-}
-
 static void layer_ref_release(struct layer_ref *layer)
 {
 	free(layer->mixer_module);

@@ -47,9 +47,12 @@ struct latent {
 	bool interleaved; /* the values of a rotated pair are adjacent; else rope_dim / 2 apart */
 };
 
-/* The indexer of sparse attention (DeepSeek-V3.2), which chooses what a query attends to. */
+/* The indexer of sparse attention (DeepSeek-V3.2), which chooses the keys of a query. */
 struct indexer {
-	size_t top_k; /* tokens that it chooses; 0: the model has no indexer */
+	size_t n_chosen; /* keys, in blocks of block_size; 0: the model has no indexer */
+	size_t block_size;
+	size_t n_local; /* blocks before a query, with its own one, that it gets before others */
+	size_t n_sets;	/* of keys for each query: 1, or one for each head of the indexer */
 	size_t n_heads, head_dim;
 };
 
@@ -59,7 +62,8 @@ struct indexer {
  * each token as the arrays before it have together: its place. */
 struct stream_places {
 	size_t layer_inputs;
-	size_t width; /* values of a token */
+	size_t width;  /* values of a token, but for sets */
+	bool has_sets; /* then follow the sets of keys that an indexer chose for later layers */
 };
 
 /* Where the language model is in the names of a checkpoint. */
@@ -194,6 +198,7 @@ struct positions {
 	bool whole_rope;	 /* partial_rotary_factor has no meaning for an unscaled rope */
 	bool rope_alpha; /* ropes of the type "dynamic" are static, with a theta by their alpha */
 	bool adjacent_pairs; /* the two values of a rotated pair are adjacent */
+	bool adjacent_index; /* the same of an indexer's queries and keys */
 	bool grown_queries;  /* queries grow with their position, by keys of the rope */
 };
 
@@ -297,9 +302,5 @@ int model_check(const struct checkpoint *checkpoint, struct err *err);
 /* Returns the number of tensors in branches for images and audio, with their projectors, which are
  * not run. */
 size_t model_count_towers(const struct model *model);
-
-/* Fails with ERR_USAGE where a sequence of n_tokens is too long: an indexer chooses all of
- * its tokens as long as there are at most top_k, and only that is supported. */
-int model_check_length(const struct model *model, size_t n_tokens, struct err *err);
 
 #endif

@@ -131,7 +131,8 @@ static void needs_add(struct needs *needs, const struct sweep_plan *plan,
 	needs->threads += (workspace_size(params->executor, model, shape, casts) +
 			   embed_size(model, plan->longest)) *
 			  sweep_plan_lanes(plan);
-	needs->sequence += (uint64_t)plan->longest * model->stream.width * sizeof(float) +
+	needs->sequence += (uint64_t)plan->longest * forward_stream_width(model, plan->longest) *
+				   sizeof(float) +
 			   2 * forward_slots(model) * sizeof(struct value_stats);
 	needs->weights += layer;
 	needs->all += weights_model_size(model, &kind);
@@ -377,9 +378,6 @@ int sweep_plan_make(struct sweep_plan *plan, const struct sweep_params *params, 
 	}
 	plan->first_passes = first_passes(plan);
 	plan->step_passes = step_passes(plan);
-	for (size_t m = 0; m < params->n_models; m++)
-		if (model_check_length(params->models[m].model, plan->longest, err))
-			return -1;
 	plan->device_memory = device_memory_of(plan);
 	choose_group(plan);
 	return fit_passes(plan, err);

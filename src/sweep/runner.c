@@ -22,7 +22,7 @@ static int arrays_init(struct runner *runner, size_t device, struct err *err)
 	const struct sweep_plan *plan = runner->plan;
 	struct runner_arrays *arrays = &runner->memory.arrays[device];
 	struct executor *executor = runner->forward.executors[device];
-	size_t width = runner->from->model->stream.width;
+	size_t width = forward_stream_width(runner->from->model, plan->longest);
 	uint64_t residuals = plan->own_sequences * (uint64_t)plan->longest * width * sizeof(float);
 
 	if (executor->ops->memory_new(executor, (void **)&arrays->stats,
@@ -184,7 +184,8 @@ static float *begin_step(struct runner *runner, struct span step, size_t device,
 		memory->devices[i] = device;
 		sequence->stats = memory->arrays[device].stats + i * runner->n_slots;
 		sequence->residual = residual;
-		residual += sequence->n_tokens * runner->from->model->stream.width;
+		residual += sequence->n_tokens *
+			    forward_stream_width(runner->from->model, sequence->n_tokens);
 	}
 	return residual;
 }

@@ -18,7 +18,7 @@ uint64_t variants_size(const struct sweep_plan *plan, const struct model *model)
 
 static uint64_t stream_size(const struct sweep_plan *plan, const struct model *model)
 {
-	return (uint64_t)plan->longest * model->stream.width * sizeof(float);
+	return (uint64_t)plan->longest * forward_stream_width(model, plan->longest) * sizeof(float);
 }
 
 uint64_t variant_size(const struct sweep_plan *plan, const struct model *model, size_t n)
@@ -100,7 +100,7 @@ int variant_begin(struct model_variant *variant, int worker, size_t sequence, st
 	const struct sequence *to = &variant->sequences[variant->places[sequence]];
 	struct executor_stream *stream = variant->variants->workspaces[worker]->stream;
 	const struct executor_ops *ops = stream->executor->ops;
-	size_t width = runner->from->model->stream.width;
+	size_t width = forward_stream_width(runner->from->model, to->n_tokens);
 	const struct copy_args copy = { .y = { to->residual, width },
 					.x = { runner->memory.sequences[sequence].residual, width },
 					.repeat = 1,

@@ -131,7 +131,6 @@ int main(int argc, char **argv)
 	fclose(file);
 	check(checkpoint_open(&checkpoint, &io_system, argv[1], 1, &err), &err);
 	check(model_open(&model, &checkpoint, "", &err), &err);
-	check(model_check_length(&model, sequence.n_tokens, &err), &err);
 	backend = backend_select("auto", &err);
 	check(forward_init(&forward, backend->executor, &model, !strcmp(argv[2], "f32"), &err),
 	      &err);
@@ -145,8 +144,10 @@ int main(int argc, char **argv)
 	check(workspace_new(&workspace, &forward, (struct workspace_shape){ sequence.n_tokens, 1 },
 			    0, &err),
 	      &err);
-	sequence.residual = memory_new(forward.executor,
-				       sequence.n_tokens * model.stream.width * sizeof(float));
+	sequence.residual =
+		memory_new(forward.executor,
+			   sequence.n_tokens * forward_stream_width(&model, sequence.n_tokens) *
+				   sizeof(float));
 	sequence.stats =
 		memory_new(forward.executor, forward_slots(&model) * sizeof *sequence.stats);
 	logits = malloc(sequence.n_tokens * model.vocab_size * sizeof(float));

@@ -119,17 +119,6 @@ def amax_problems(model: torch.nn.Module, folder: pathlib.Path, ids: np.ndarray)
             yield f"{name}: amax {found[site][0][1]}, not {parameter.abs().max().item()}"
 
 
-def length_problems(model: torch.nn.Module, folder: pathlib.Path) -> Iterator[str]:
-    """Sequences in which an indexer would leave tokens out are refused, with the length that is not."""
-    longest = model.config.index_topk
-    np.save(folder / "long.npy", np.zeros((1, longest + 1), np.int32))
-    done = run("calibrate", folder, "--data", folder / "long.npy", "-o", folder / "long", "--quiet", "--seq-len", str(longest + 1))
-    told = done.stderr.decode()
-    wanted = [f"{longest + 1} tokens", "index_topk", f"--seq-len {longest}'"]
-    if done.returncode != 2 or not all(words in told for words in wanted):
-        yield f"{longest + 1} tokens: exit {done.returncode}, {told}"
-
-
 def same_bytes(folder: pathlib.Path, ids: np.ndarray) -> Iterator[str]:
     def calibrate(out: str, data: np.ndarray, *args: str) -> bytes:
         np.save(folder / "d.npy", data)
@@ -187,8 +176,6 @@ def main() -> None:
             ids = sequences(model.config.get_text_config().vocab_size)
             report(f"logits of {name}", logits_problems(model, folder))
             report(f"amax of {name}", amax_problems(model, folder, ids))
-            if hasattr(model.config, "index_topk"):
-                report(f"lengths of {name}", length_problems(model, folder))
             if name in ("llama", "mixtral"):
                 report(f"same bytes of {name}", same_bytes(folder, ids))
     report("perplexity of smollm2", perplexity_problems())

@@ -35,8 +35,10 @@ HOSTILE = {"num_attention_heads": [0, -4, 3, 1e300, "4"], "num_key_value_heads":
            "mamba_dt_rank": [0, -1, "big", 1e300], "attn_layer_period": [0, -1], "attn_layer_offset": [3, -1],
            "mamba_d_state": [0, 2000], "mamba_d_conv": [0, 100000], "mamba_expand": [0, 100000],
            "conv_L_cache": [0, -1, 2.5, "3", 100000], "full_attn_idxs": [[3], ["0"], 1], "norm_eps": [0, "x"],
-           "num_hidden_layers": [0, 100000], "kv_lora_rank": [0], "index_topk": [0, 89, None], "index_n_heads": [0, 4, 1e9],
-           "index_head_dim": [0, 9], "attention_chunk_size": [0, -1, None], "floor_scale": [0, -1], "no_rope_layer_interval": [0],
+           "num_hidden_layers": [0, 100000], "kv_lora_rank": [0], "index_topk": [0, -1, None], "index_topk_freq": [-1, "2"],
+           "indexer_types": [[], ["full", "shared"], ["shared", "full", "full"], ["full", "none", "full"], ["full", 1, "full"], "FSF"],
+           "index_n_heads": [0, 4, 1e9],
+           "index_head_dim": [0, 4, 9], "attention_chunk_size": [0, -1, None], "floor_scale": [0, -1], "no_rope_layer_interval": [0],
            "top_k_experts": [0, 1000, -1, None], "global_head_dim": [0, 7, -8, 1e9, "36", None], "num_global_key_value_heads": [0, 4, -1],
            "per_layer_config": [[], 3, {"1": 3}, {"9": {"head_dim": 36}}, {"-1": {"head_dim": 36}}, {"x": {}}, {"1": {"head_dim": 0}}, {"1": {"skip": ["mlp"]}},
                                 {"1": {"num_key_value_heads": 4}}, {"1": {"intermediate_size": 20}}, {"1": {"head_dim": 36}, "3": {"head_dim": 20}}],
@@ -65,14 +67,15 @@ OTHER = {"rms_norm_eps": [0.01], "layer_norm_eps": [0.01], "logit_scale": [0.7],
          "moe_renormalize": [True, False], "num_experts_per_token": [1], "num_expert_group": [2], "linear_attn_config": [{}, {"head_dim": 13, "num_heads": 5}],
          "kda_safe_gate": [True, False], "kda_lower_bound": [-2.0], "layer_group_size": [2], "gated_attention_proj_granularity_type": ["head_wise"],
          "gating": [True, "per-head", "per-element"], "moe_router_logit_softcapping": [0.0, 0.5], "moe_routed_scaling_factor": [0.7],
-         "num_attention_heads_per_layer": [None, [4, 4, 4]], "embedding_multiplier": [0.5], "time_step_min": [0.5], "linear_num_key_heads": [1]}
+         "num_attention_heads_per_layer": [None, [4, 4, 4]], "index_topk": [1, 5, 89, 300], "indexer_types": [["full", "full", "shared"], None],
+         "embedding_multiplier": [0.5], "time_step_min": [0.5], "linear_num_key_heads": [1]}
 REMOVED = ("gating", "moe_router_logit_softcapping", "moe_routed_scaling_factor", "num_attention_heads_per_layer",
            "attention_k_eq_v", "enable_moe_block", "per_layer_config", "top_k_experts", "hidden_size_per_layer_input", "num_kv_shared_layers", "use_double_wide_mlp",
            "global_head_dim", "num_global_key_value_heads", "attention_bias", "attn_logit_softcapping", "final_logit_softcapping", "head_dim", "hidden_act", "hidden_activation",
            "layer_types", "max_window_layers", "mlp_bias", "n_group", "norm_topk_prob", "num_experts_per_tok", "moe_topk", "moe_k", "query_pre_attn_scalar",
            "layer_norm_eps", "logit_scale", "rms_norm_eps", "rope_interleave", "rope_parameters", "routed_scaling_factor", "route_scale", "router_scaling_factor", "mup_enabled", "global_attn_every_n_layers", "sliding_window", "swiglu_alpha",
            "embedding_multiplier", "attention_multiplier", "logits_scaling", "residual_multiplier", "mamba_conv_bias", "mamba_proj_bias",
-           "use_bias", "use_conv_bias", "mamba_expand", "mamba_d_head", "linear_conv_kernel_dim", "rotary_dim", "no_rope_layers", "index_topk",
+           "use_bias", "use_conv_bias", "mamba_expand", "mamba_d_head", "linear_conv_kernel_dim", "rotary_dim", "no_rope_layers", "index_topk", "indexer_types",
            "position_embedding_type", "swiglu_limit", "topk_group", "topk_method", "use_qk_norm", "use_sliding_window", "partial_rotary_factor",
            "kda_lower_bound", "kda_safe_gate", "short_conv_kernel_size", "layer_group_size", "linear_attn_config", "linear_head_dim", "linear_num_heads", "moe_renormalize", "num_expert_group", "num_experts_per_token",
            "mamba_dt_rank", "mamba_d_conv", "mamba_d_state", "attn_layer_offset", "attn_layer_period",
@@ -251,6 +254,28 @@ def layer_heads(case: Case) -> Iterator[str]:
     case.config = whole
 
 
+def shared_keys(case: Case) -> Iterator[str]:
+    """The keys of the hub for what transformers saves as indexer_types; other layers lack the tensors of an indexer, or have too many."""
+    if "index_topk" in case.config:
+        found = case.ours(case.config | {"layer_types": ["indexed_attention", "full_attention", "indexed_attention"]})
+        if "'layer_types' has 'full_attention'" not in found:
+            yield f"a layer without an indexer: {found}"
+    if case.config.get("indexer_types") != ["full", "shared", "full"]:
+        return
+    config = {key: value for key, value in case.config.items() if key != "indexer_types"}
+    for spelling in ({"index_topk_pattern": "FSF"}, {"index_topk_freq": 2, "index_skip_topk_offset": 1},
+                     {"index_topk_pattern": ["full", "shared", "full"]}, {"index_topk_pattern": "FSF", "index_topk_freq": 3}):
+        if isinstance(found := case.ours(config | spelling), str):
+            yield f"{spelling} is refused: {found}"
+        yield from (f"{spelling}: {problem}" for problem in case.equal(config | spelling, "nothing"))
+    for key, values in {"index_topk_pattern": ["FS", "SFF", "FXF", "FSS", ["full", "shared", "X"], 3], "index_topk_freq": [0, 1, 3, -1],
+                        "index_skip_topk_offset": [0, 5]}.items():
+        for value in values:
+            found = case.ours(config | {key: value})
+            if not isinstance(found, str) or (key not in found and ".self_attn.indexer." not in found):
+                yield f"{key} {value}: {found if isinstance(found, str) else 'accepted'}"
+
+
 def hostile(case: Case) -> Iterator[str]:
     for key, values in HOSTILE.items():
         for value in values if key in case.config else []:
@@ -284,7 +309,7 @@ def main() -> None:
         with scratch() as folder:
             case = Case(name, folder)
             report(f"{name}: as saved", case.equal(case.config, "nothing"))
-            for test in (removed, other, foreign, ropes, layer_ropes, layer_heads, hostile, patterns):
+            for test in (removed, other, foreign, ropes, layer_ropes, layer_heads, shared_keys, hostile, patterns):
                 report(f"{name}: {test.__name__}", test(case))
             if name == "llama":                                         # the types of members are the same for all
                 report(f"{name}: {wrong_types.__name__}", wrong_types(case))

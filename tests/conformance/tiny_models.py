@@ -22,7 +22,8 @@ EXPERTS = {"num_experts_per_tok": 3, "moe_intermediate_size": 48}
 GROUPS = EXPERTS | {"n_routed_experts": 8, "num_local_experts": 8, "n_shared_experts": 1, "first_k_dense_replace": 1,
                     "n_group": 4, "topk_group": 2, "norm_topk_prob": True, "routed_scaling_factor": 1.5}
 LATENT = {"num_key_value_heads": 4, "kv_lora_rank": 16, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 12}
-INDEXER = {"q_lora_rank": 24, "index_n_heads": 3, "index_head_dim": 20, "index_topk": 300}
+# With few heads, a key often has no score above 0 in any of them, and of equal scores any may be chosen.
+INDEXER = {"q_lora_rank": 24, "index_n_heads": 12, "index_head_dim": 20, "index_topk": 20}
 GEMMA3 = {"full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor": 8.0},
           "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}
 
