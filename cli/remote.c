@@ -224,7 +224,8 @@ static int find_torch(struct model_io *model, int i, const char **path, struct e
 	struct stat st;
 	size_t n;
 
-	if (!path || !*path || stat(*path, &st) || !S_ISDIR(st.st_mode))
+	if (!path || !*path || model->io->fstatat(model->io, AT_FDCWD, *path, &st, 0) ||
+	    !S_ISDIR(st.st_mode))
 		return 0;
 	if (listing_safetensors(model->io, *path, &names, err))
 		return -1;
@@ -253,10 +254,10 @@ int model_io_open(struct model_io *model, const char **path, const char **source
 		(run->max_memory ? run->max_memory : MAX_MEMORY) / (has_path && has_source ? 6 : 3);
 	if (has_path || has_source)
 		find_token(model);
-	if ((run->from_torch &&
-	     (find_torch(model, 0, path, err) || find_torch(model, 1, source, err))) ||
-	    (has_path && open_address(model, *path, run, memory, err)) ||
-	    (has_source && open_address(model, *source, run, memory, err))) {
+	if ((has_path && open_address(model, *path, run, memory, err)) ||
+	    (has_source && open_address(model, *source, run, memory, err)) ||
+	    (run->from_torch &&
+	     (find_torch(model, 0, path, err) || find_torch(model, 1, source, err)))) {
 		model_io_close(model);
 		return -1;
 	}

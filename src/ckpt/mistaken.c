@@ -261,7 +261,8 @@ static int check_rows(const struct io *io, const char *directory, const struct m
 
 int mistaken_trainer(const struct io *io, const char *directory, struct err *err)
 {
-	static const char megatron[] = "export it to Hugging Face with Megatron-Bridge first";
+	static const char megatron[] =
+		"export it to Hugging Face with AutoBridge.export_ckpt() of Megatron-Bridge first";
 	static const char deepspeed[] = "run DeepSpeed's zero_to_fp32.py on it first, with "
 					"--safe_serialization";
 	static const char maxtext[] = "export it with to_huggingface.py of MaxText first";
@@ -275,9 +276,9 @@ int mistaken_trainer(const struct io *io, const char *directory, struct err *err
 		{ "mp_rank_*", "a rank's part of a checkpoint of Megatron or DeepSpeed",
 		  "export it with Megatron-Bridge, or run DeepSpeed's zero_to_fp32.py, first" },
 		{ "*.nemo", "a checkpoint of NeMo",
-		  "export it to Hugging Face with llm.export_ckpt() of NeMo first" },
+		  "export it to Hugging Face with llm.export_ckpt() of NeMo 2 first" },
 		{ "model_config.yaml", "of a checkpoint of NeMo",
-		  "export it to Hugging Face with llm.export_ckpt() of NeMo first" },
+		  "export it to Hugging Face with llm.export_ckpt() of NeMo 2 first" },
 		{ "_CHECKPOINT_METADATA", "of a checkpoint of orbax", maxtext },
 		{ "manifest.ocdbt", "of a checkpoint of orbax", maxtext },
 	};

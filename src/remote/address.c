@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "base/text.h"
 
 static const char http[] = "http://", https[] = "https://", hub[] = "hf://";
 
@@ -223,4 +224,14 @@ char *address_escape(const char *text, bool keep_slashes)
 			buf_printf(&out, "%%%02X", (unsigned char)*p);
 	}
 	return out.data ? out.data : xstrdup("");
+}
+
+bool address_is_weights(const char *address)
+{
+	static const char *const ends[] = { ".safetensors", ".bin", ".pt", ".pth" };
+
+	for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+		if (text_ends(address, ends[i]))
+			return true;
+	return false;
 }

@@ -41,6 +41,9 @@ bool address_may_lead(const char *from, const char *to);
  * caller's.  ERR_INPUT, with NULL in both, if the address has another form. */
 int address_split_hub(const char *address, char **repo, char **revision, struct err *err);
 
+/* Does it end in the name of one file of weights, which no index names? */
+bool address_is_weights(const char *address);
+
 /* As remote_hub_page() of remote.h. */
 char *address_of_page(const char *address, const char *endpoint);
 

@@ -333,13 +333,18 @@ static int list_url(struct remote_files *files, struct client *client, const cha
 			       "address '%s' has a query: give the address of a folder or of a "
 			       ".safetensors file without one",
 			       address_show(address, &shown));
-	if (!text_ends(address, ".safetensors") && !text_ends(address, ".json")) {
+	if (text_ends(address, ".distcp") || text_ends(address, "/.metadata"))
+		return err_set(err, ERR_INPUT,
+			       "'%s' is a part of a distributed checkpoint, whose files no server "
+			       "lists: download them all, and give their folder",
+			       address_show(address, &shown));
+	if (!address_is_weights(address) && !text_ends(address, ".json")) {
 		files->root = xstrdup(address);
 		return list_folder(files, client, NULL, err);
 	}
 	name = strrchr(address, '/') + 1;
 	files->root = xstrndup(address, (size_t)(name - 1 - address));
-	if (text_ends(name, ".safetensors"))
+	if (address_is_weights(name))
 		return list_file(files, client, name, address, err);
 	return list_folder(files, client, name, err);
 }

@@ -85,7 +85,14 @@ static int read_end(const struct zip *zip, uint64_t offset, const unsigned char 
 	return 0;
 }
 
-static int find_end(const struct zip *zip, struct zip_end *end, struct err *err)
+/* Is the end record at `at` of the last n bytes, with a comment up to their end? */
+static bool is_end(const unsigned char *tail, size_t n, size_t at)
+{
+	return !memcmp(tail + at, "PK\5\6", 4) && little(tail + at + 20, 2) == n - at - END_SIZE;
+}
+
+/* Finds the end record behind which there is a comment. */
+static int search_end(const struct zip *zip, struct zip_end *end, struct err *err)
 {
 	size_t n = zip->size < END_SIZE + COMMENT_MAX ? (size_t)zip->size : END_SIZE + COMMENT_MAX;
 	unsigned char *tail = xmalloc(n + 1);
@@ -94,8 +101,7 @@ static int find_end(const struct zip *zip, struct zip_end *end, struct err *err)
 	if (read_at(zip, zip->size - n, n, tail, err))
 		goto out;
 	for (size_t at = n < END_SIZE ? 0 : n - END_SIZE + 1; at-- > 0;) {
-		if (memcmp(tail + at, "PK\5\6", 4) != 0 ||
-		    little(tail + at + 20, 2) != n - at - END_SIZE)
+		if (!is_end(tail, n, at))
 			continue;
 		rc = read_end(zip, zip->size - n + at, tail + at, end, err);
 		goto out;
@@ -106,6 +112,19 @@ static int find_end(const struct zip *zip, struct zip_end *end, struct err *err)
 out:
 	free(tail);
 	return rc;
+}
+
+/* torch writes no comment: its end records are the last bytes. */
+static int find_end(const struct zip *zip, struct zip_end *end, struct err *err)
+{
+	unsigned char last[END_SIZE];
+
+	if (zip->size < END_SIZE)
+		return search_end(zip, end, err);
+	if (read_at(zip, zip->size - END_SIZE, END_SIZE, last, err))
+		return -1;
+	return is_end(last, END_SIZE, 0) ? read_end(zip, zip->size - END_SIZE, last, end, err)
+					 : search_end(zip, end, err);
 }
 
 /* Takes the numbers that are too large for their fields from the extra field. */

@@ -246,6 +246,36 @@ def test_many_files(server: Server, work: Path) -> None:
     check("many/alternate", result.returncode == 3 and len(asked) == 2, f"{result.stderr}, {asked}")
 
 
+def test_trainers(server: Server, work: Path) -> None:
+    """A file of torch.save() by its address, or in a list of the Hub; slices of ranks there; .distcp files, which no server lists."""
+    sys.path[:0] = [str(HERE.parent / "cli"), str(HERE.parent.parent / "sample_checkpoints")]
+    import broken_torch as b  # pylint: disable=import-outside-toplevel,import-error
+    import checkpoint  # pylint: disable=import-outside-toplevel,import-error
+    name, values = "model.layers.0.mlp.down_proj.weight", random.Random(3).randbytes(2 * 256 * 256).replace(b"\x7f", b"\x3f").replace(b"\xff", b"\x3f")
+    tensor = b.tensor(b.storage("BFloat16Storage", n=256 * 256), shape=(256, 256), strides=(256, 1))
+    for folder in ("pickled", "sliced", "plain-file"):
+        (work / folder).mkdir()
+        shutil.copy(work / "model/config.json", work / folder)
+    (work / "pickled/pytorch_model.bin").write_bytes(b.archive(b.state(b.named(name, tensor)), {"data/0": values}))
+    checkpoint.write(work / "plain-file/model.safetensors", {name: ("BF16", [256, 256], values)}, {"format": "pt"})
+    for rank in (0, 1):
+        where = json.dumps({name: {"saved_offsets": [128 * rank, 0]}})
+        checkpoint.write(work / f"sliced/shard-0000{rank + 1}-model-00001-of-00001.safetensors",
+                         {name: ("BF16", [128, 256], values[256 * 256 * rank:256 * 256 * (rank + 1)])}, {"DCP_SHARDING_INFO": where})
+    result = run("quantize", str(work / "plain-file"), "-o", str(work / "out-plain"), "--quiet")
+    check("trainers/disk", not result.returncode, result.stderr)
+    wanted = (work / "out-plain/model.safetensors").read_bytes()
+    for way, address, args in (("file", f"{server.url}/good/pickled/pytorch_model.bin", []), ("hub", "hf://org/pickled", ["--from-torch"]),
+                               ("hub-slices", "hf://org/sliced", [])):
+        result = run("quantize", address, "-o", str(work / f"out-{way}"), "--quiet", *args, HF_ENDPOINT=server.url)
+        made = work / f"out-{way}/model.safetensors"
+        check(f"trainers/{way}", not result.returncode and made.read_bytes() == wanted, result.stderr)
+    fails("trainers/metadata", f"{server.url}/good/distcp/.metadata", work, 3, "whose files no server lists")
+    fails("trainers/distcp", f"{server.url}/good/distcp/__0_0.distcp", work, 3, "whose files no server lists")
+    refused = run("quantize", "hf://org/pickled", "-o", str(work / "out-refused"), HF_ENDPOINT=server.url)
+    check("trainers/not-asked", refused.returncode == 3 and "option '--from-torch'" in refused.stderr, refused.stderr)
+
+
 def test_kill(server: Server, work: Path) -> None:
     """Killed in the middle over slow connections, a job goes on where it was."""
     out, address = work / "out-kill", f"{server.url}/slow/model"
@@ -475,7 +505,7 @@ def main() -> int:
         server, tls = Server(work, "port"), Server(work, "tls-port", cert, key)
         try:
             for test in (test_headers, test_folder, test_other_commands, test_two_models, test_refusals, test_many_files, test_kill, test_away, test_interrupted,
-                         test_code, test_cache, test_login, test_memory, test_once, test_hub, test_no_library):
+                         test_code, test_cache, test_login, test_memory, test_once, test_hub, test_trainers, test_no_library):
                 test(server, work)
             test_tls(server, tls, work, cert)
             test_proxy(server, tls, work, cert)

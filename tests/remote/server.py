@@ -55,6 +55,11 @@ def relay(source, target):
         pass
 
 
+def folder_of(repo):
+    name = repo.split("/")[1]
+    return name if os.path.isdir(os.path.join(root, name)) else "model"
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -104,7 +109,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return self.file(mode.split("."), mode, name)
 
     def hub_list(self, path):
-        """ORG/NAME: NAME is the mode that its files come in; ORG 'private' needs a token."""
+        """ORG/NAME: NAME is the mode that its files come in, or of a folder other than model; ORG 'private' needs a token."""
         repo, revision = path[len("/api/models/"):].split("/revision/")
         if repo.startswith("private/") and self.headers.get("Authorization") != "Bearer secret":
             self.log(401)
@@ -112,7 +117,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if revision not in ("main", "refs/pr/1"):
             self.log(404)
             return self.reply(404)
-        model = os.path.join(root, "model")
+        model = os.path.join(root, folder_of(repo))
         names = sorted(os.path.relpath(os.path.join(place, name), model)
                        for place, _, found in os.walk(model) for name in found)
         body = json.dumps({"sha": "0123456789abcdef0123456789abcdef01234567", "siblings": [
@@ -131,9 +136,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.reply(401)
         mode = repo.split("/")[1]
         if not name.endswith(".safetensors"):
-            return self.file(mode.split("."), mode, "model/" + name)
+            return self.file(mode.split("."), mode, f"{folder_of(repo)}/{name}")
         self.log(302)
-        place = f"{scheme}://127.0.0.1:{other_port}/{mode}/model/{urllib.parse.quote(name)}"
+        place = f"{scheme}://127.0.0.1:{other_port}/{mode}/{folder_of(repo)}/{urllib.parse.quote(name)}"
         return self.reply(302, [("Location", place + f"?until={time.time() + 0.5}")])
 
     def file(self, words, mode, name):

@@ -1,0 +1,90 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+. "$CLI/lib.sh"
+# Files of torch.save() in the forms that zip and pickle allow: the bytes that the same weights give from safetensors.
+need "$SAMPLES"
+python3 - "$CLI/../../sample_checkpoints" <<'END'
+import io, pathlib, pickle, random, struct, sys, zipfile
+import checkpoint
+sys.path.append(sys.argv[1])
+import broken_torch as b
+
+NAME, N = "model.layers.0.mlp.down_proj.weight", 256 * 256
+values = b"".join(struct.pack("<f", random.Random(5).uniform(-1, 1) * (1 + i % 7)) for i in range(N))
+body = {"data/0": values}
+store = b.storage(n=N)
+weight = b.tensor(store, shape=(256, 256), strides=(256, 1))
+good = b.archive(b.state(b.named(NAME, weight)), body)
+text = NAME.encode()
+
+def large(data):
+    """The same as torch writes what is above 4 GiB: every number of sizes and offsets in zip64 fields."""
+    at, members = 0, []
+    out = bytearray()
+    with zipfile.ZipFile(io.BytesIO(data)) as z:
+        for info in z.infolist():
+            content, name = z.read(info), info.filename.encode()
+            extra = struct.pack("<HHQQ", 1, 16, len(content), len(content))
+            members.append((name, info.CRC, len(content), len(out)))
+            out += struct.pack("<4sHHHHHIIIHH", b"PK\3\4", 45, 0, 0, 0, 0, info.CRC, 2 ** 32 - 1, 2 ** 32 - 1, len(name), len(extra)) + name + extra + content
+    start = len(out)
+    for name, crc, size, offset in members:
+        # a field of another kind comes first
+        extra = struct.pack("<HHI", 0x5455, 4, 0) + struct.pack("<HHQQQ", 1, 24, size, size, offset)
+        out += struct.pack("<4sHHHHHHIIIHHHHHII", b"PK\1\2", 45, 45, 0, 0, 0, 0, crc, 2 ** 32 - 1, 2 ** 32 - 1, len(name), len(extra), 0, 0, 0, 0, 2 ** 32 - 1) + name + extra
+    end = len(out)
+    out += struct.pack("<4sQHHIIQQQQ", b"PK\6\6", 44, 45, 45, 0, 0, len(members), len(members), end - start, start)
+    out += struct.pack("<4sIQI", b"PK\6\7", 0, end, 1)
+    return bytes(out + struct.pack("<4sHHHHIIH", b"PK\5\6", 0, 0, 2 ** 16 - 1, 2 ** 16 - 1, 2 ** 32 - 1, 2 ** 32 - 1, 0))
+
+def comment(data, words):
+    return data[:-2] + struct.pack("<H", len(words)) + words
+
+def protocol(number, memo):
+    """The dict by other opcodes for texts, tuples and the memo; framed where there are frames."""
+    name = b"\x8c" + bytes([len(text)]) + text if number >= 4 else b.text(NAME)
+    key = name + (b"" if not memo else b"\x94" if number >= 4 else b"q\x00")
+    glob = (b"\x8c\x0ctorch._utils\x8c\x12_rebuild_tensor_v2\x93" if number >= 4 else b.REBUILD)
+    tensor = glob + b.tup(store, b"K\x00", b"M\x00\x01M\x00\x01\x86", b"\x8a\x02\x00\x01K\x01\x86", b"\x89", b.HOOKS) + b"R"
+    code = b"}" + key + tensor + b"s."
+    frame = b"\x95" + struct.pack("<Q", len(code)) if number >= 4 else b""
+    return b.archive(b"\x80" + bytes([number]) + frame + code, body)
+
+untyped = b.storage("UntypedStorage", n=4 * N, module="torch.storage")
+typed = b.tensor(untyped, shape=(256, 256), strides=(256, 1), call=b.V3, more=b.glob("torch", "float32"))
+later = b.tensor(b.storage(n=N + 5), offset=5, shape=(256, 256), strides=(256, 1))
+turned = struct.pack(f"<{N}f", *(struct.unpack_from("<f", values, 4 * (256 * c + r))[0] for r in range(256) for c in range(256)))
+files = {
+    "plain": good,
+    "comment": comment(good, b"a comment"),
+    "comment-with-end": comment(good, b"PK\5\6" + bytes(18) + b"tail"),
+    "zip64": large(good),
+    "protocol-2-memo": protocol(2, True),
+    "protocol-3": protocol(3, False),
+    "protocol-4": protocol(4, True),
+    "protocol-5": protocol(5, False),
+    "untyped": b.archive(b.state(b.named(NAME, typed)), body),
+    "parameter": b.archive(b.state(b.named(NAME, b.glob("torch._utils", "_rebuild_parameter") + b.tup(weight, b"\x88", b.HOOKS) + b"R")), body),
+    "ordered": b.archive(b"\x80\x02" + b.HOOKS + b"(" + b.named(NAME, weight) + b"u}(" + b.named("_metadata", b"}") + b"ub.", body),
+    "inner": b.archive(b.state(b.named("step", b"G" + struct.pack(">d", 0.5)), b.named("big", b"\x8a\x09" + bytes(8) + b"\x7f"),
+                               b.named("state_dict", b"}(" + b.named(NAME, weight) + b"u")), body),
+    "size": b.archive(b.state(b.named(NAME, b.REBUILD + b.tup(store, b.num(0), b.glob("torch", "Size") + b.tup(b.tup(b.num(256), b.num(256))) + b"R",
+                                                             b.tup(b.num(256), b.num(1)), b"\x89", b.HOOKS) + b"R")), body),
+    "later": b.archive(b.state(b.named(NAME, later)), {"data/0": bytes(20) + values}),
+    "turned": b.archive(b.state(b.named(NAME, b.tensor(store, shape=(256, 256), strides=(1, 256)))), {"data/0": turned}),
+    "no-byteorder": b.archive(b.state(b.named(NAME, weight)), body, order=""),
+    "list": b.archive(b.state(b.named("history", b"](K\x01K\x02eK\x03a"), b.named(NAME, weight)), body),
+    "other-state": b.archive(b.state(b.named("x", b.glob("_io", "BytesIO") + b")\x81"), b.named(NAME, weight)), body),
+}
+for name, data in files.items():
+    pathlib.Path(name).mkdir()
+    pathlib.Path(name, "pytorch_model.bin").write_bytes(data)
+pathlib.Path("wanted").mkdir()
+checkpoint.write("wanted/model.safetensors", {NAME: ("F32", [256, 256], values)}, {"format": "pt"})
+END
+"$FP8CONV" quantize wanted -o wanted-out 2>/dev/null
+for file in */pytorch_model.bin; do
+	name=${file%/*}
+	"$FP8CONV" quantize "$file" -o "$name-out" --quiet
+	same wanted-out "$name-out"
+done
