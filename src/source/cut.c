@@ -10,6 +10,11 @@ static uint64_t row_step(const struct unit *unit)
 	return rows == WHOLE ? 1 : rows;
 }
 
+uint64_t cut_row_codes(const struct unit *unit)
+{
+	return row_step(unit) * unit->cols;
+}
+
 /* Returns the columns of a cut: all if they fit, else whole tiles. */
 static uint64_t cut_cols(const struct unit *unit, uint64_t codes)
 {

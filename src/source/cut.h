@@ -23,6 +23,9 @@ struct cuts {
  * false after the last one. */
 bool rect_next(const struct unit *unit, uint64_t n_rows, uint64_t n_cols, struct rect *rect);
 
+/* Returns the codes of a row of tiles as long as the matrix. */
+uint64_t cut_row_codes(const struct unit *unit);
+
 /* Returns the most codes of a cut of the unit with a limit of `codes`. It is above the limit where
  * one tile, or a row of tiles as long as the matrix, has more codes. */
 uint64_t cut_max_codes(const struct unit *unit, uint64_t codes);

@@ -12,6 +12,8 @@
 
 #define CUT_CODES \
 	((uint64_t)512 << 10) /* so that the data of a cut stays in a second-level cache */
+#define WIDE_CODES \
+	((uint64_t)4 << 20) /* of a row of tiles, which is one piece of the file: read once */
 #define DEFAULT_MEMORY ((uint64_t)192 << 20)
 #define BUFFER_BYTES \
 	14 /* of a code: itself, the expected one, the source twice as fp32, the expected scale */
@@ -40,29 +42,38 @@ uint64_t verify_worker_bytes(const struct verify *verify)
 	return fit < CUT_CODES ? fit : CUT_CODES;
 }
 
+/* Returns the limit for the cuts of a weight: a whole row of its tiles if that fits. */
+static uint64_t cut_codes(const struct verify *verify, const struct unit *unit)
+{
+	uint64_t row = cut_row_codes(unit), max = verify_worker_bytes(verify);
+
+	return row > max && row <= WIDE_CODES && row * code_bytes(verify) <= memory_each(verify)
+		       ? row
+		       : max;
+}
+
 void verify_cut(const struct verify *verify, struct cuts *cuts)
 {
-	uint64_t codes = verify_worker_bytes(verify);
+	for (size_t w = 0; w < verify->weights.n; w++) {
+		const struct verify_weight *weight = &verify->weights.list[w];
 
-	for (size_t w = 0; w < verify->weights.n; w++)
-		if (verify->weights.list[w].scanned)
-			cut_unit(cuts, &verify->weights.list[w].unit, w, codes);
+		if (weight->scanned)
+			cut_unit(cuts, &weight->unit, w, cut_codes(verify, &weight->unit));
+	}
 }
 
 /* Computes the codes of the largest cut.  ERR_USAGE where one row of tiles exceeds the memory of a
  * worker. */
 static int largest_cut(const struct verify *verify, uint64_t *codes, struct err *err)
 {
-	uint64_t max = verify_worker_bytes(verify);
-
-	*codes = max;
+	*codes = verify_worker_bytes(verify);
 	for (size_t w = 0; w < verify->weights.n; w++) {
 		const struct verify_weight *weight = &verify->weights.list[w];
 		uint64_t size;
 
 		if (!weight->scanned)
 			continue;
-		size = cut_max_codes(&weight->unit, max);
+		size = cut_max_codes(&weight->unit, cut_codes(verify, &weight->unit));
 		*codes = size > *codes ? size : *codes;
 		if (size * code_bytes(verify) > memory_each(verify))
 			return err_set(

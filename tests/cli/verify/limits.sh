@@ -16,6 +16,32 @@ json wanted 'len(j["problems"]) > 0'
 fails 2 " verify: option '--max-memory' leaves 51200 bytes for each thread, but a row of tiles of 'model.layers.0.mlp.down_proj.weight' needs 360448: increase --max-memory or reduce --threads" \
 	verify out --source model --max-memory 100K --threads 2
 "$FP8CONV" verify out --max-memory 200K --threads 2
+# Rows of tiles of more codes than a cut are read whole, or in columns where the memory is less: each finds the bad code at
+# the end of a row, and that the file changed.
+python3 - <<'END'
+import os, random
+import checkpoint
+os.mkdir("wide")
+values = random.Random(8).randbytes(2 * 256 * 5120).translate(bytes(b & 0xBF | 0x30 for b in range(256)))
+checkpoint.write("wide/model.safetensors", {"model.layers.0.mlp.down_proj.weight": ("BF16", [256, 5120], values)})
+END
+cp model/config.json wide
+"$FP8CONV" quantize wide -o wide-out --recipe blockwise --quiet
+"$FP8CONV" verify wide-out --source wide
+python3 - <<'END'
+import checkpoint
+tensors = checkpoint.read("wide-out")
+name = "model.layers.0.mlp.down_proj.weight"
+dtype, shape, codes = tensors[name]
+tensors[name] = dtype, shape, codes[:5119] + b"\x7f" + codes[5120:]
+checkpoint.write("wide-out/model.safetensors", tensors)
+END
+"$FP8CONV" verify wide-out --json >wanted 2>&1 || [ $? = 1 ]
+json wanted '{p["kind"] for p in j["problems"]} >= {"code-nan", "file-changed"}'
+for memory in 1M 6M 64M; do
+	"$FP8CONV" verify wide-out --json --max-memory $memory --threads 2 >j || [ $? = 1 ]
+	diff wanted j
+done
 
 mkdir next
 cd next
