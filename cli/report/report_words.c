@@ -60,14 +60,6 @@ struct report_counts report_count(const struct summary *summary)
 
 /* --- engines --- */
 
-static const struct format *find_format(const char *name)
-{
-	for (size_t i = 0; name && formats[i]; i++)
-		if (!strcmp(formats[i]->name, name))
-			return formats[i];
-	return NULL;
-}
-
 static bool has_experts(const struct summary *summary)
 {
 	for (size_t g = 0; g < summary->n; g++)
@@ -117,7 +109,7 @@ static bool is_of_others(const struct inspection *inspection, const struct forma
 static const char *refusal(const struct reported *reported, enum engine engine)
 {
 	const struct detection *detection = &reported->inspection->detection;
-	const struct format *format = find_format(detection->format);
+	const struct format *format = format_find(detection->format);
 	const struct variant *variant;
 
 	if (!detection->known || !format)

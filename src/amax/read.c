@@ -20,18 +20,10 @@ struct amax_reader {
 	const struct st_file *file;
 };
 
-static const char *metadata_value(const struct st_file *file, const char *key)
-{
-	for (size_t i = 0; i < file->n_metadata; i++)
-		if (!strcmp(file->metadata[i].key, key))
-			return file->metadata[i].value;
-	return NULL;
-}
-
 /* Returns a text that must exist; NULL with ERR_INPUT. */
 static const char *metadata_get(const struct st_file *file, const char *key, struct err *err)
 {
-	const char *value = metadata_value(file, key);
+	const char *value = st_metadata_find(file, key);
 
 	if (value && *value && !st_has_control(value))
 		return value;
@@ -44,7 +36,7 @@ static const char *metadata_get(const struct st_file *file, const char *key, str
 
 static int read_version(const struct st_file *file, struct err *err)
 {
-	const char *version = metadata_value(file, AMAX_VERSION_KEY);
+	const char *version = st_metadata_find(file, AMAX_VERSION_KEY);
 
 	if (!version)
 		return err_set(err, ERR_INPUT, "'%s' is not an amax file: its metadata has no '%s'",
@@ -132,10 +124,10 @@ static int read_metadata(struct amax_stats *stats, const struct st_file *file, s
 	for (const struct amax_count *count = amax_counts; count->key; count++)
 		if (read_count(file, count, (uint64_t *)(base + count->offset), err))
 			return -1;
-	if (metadata_value(file, amax_planned.key) &&
+	if (st_metadata_find(file, amax_planned.key) &&
 	    read_count(file, &amax_planned, &stats->n_planned, err))
 		return -1;
-	if ((metadata_value(file, AMAX_RANK_KEY) || metadata_value(file, AMAX_JOB_KEY)) &&
+	if ((st_metadata_find(file, AMAX_RANK_KEY) || st_metadata_find(file, AMAX_JOB_KEY)) &&
 	    read_rank(file, &stats->rank, err))
 		return -1;
 	for (const struct amax_text *row = amax_texts; row->key; row++) {
@@ -342,5 +334,5 @@ out:
 
 bool amax_is_file(const struct st_file *file)
 {
-	return metadata_value(file, AMAX_VERSION_KEY) != NULL;
+	return st_metadata_find(file, AMAX_VERSION_KEY) != NULL;
 }

@@ -131,17 +131,16 @@ static bool has_index_beside(const char *path, const struct io *io)
 
 int mistaken_slice(const struct st_file *file, const struct io *io, struct err *err)
 {
-	for (size_t i = 0; i < file->n_metadata; i++)
-		if (!strcmp(file->metadata[i].key, SHARDING_KEY) &&
-		    (slices_is_name(text_after(file->path, '/')) ||
-		     has_offset(file->metadata[i].value) || !has_index_beside(file->path, io)))
-			return err_set(
-				err, ERR_INPUT,
-				"'%s' holds one rank's slices of tensors (" SHARDING_KEY
-				" in its header): give the directory that has the files of "
-				"all ranks, shard-00001-model-00001-of-00001.safetensors and "
-				"so on, without another model",
-				file->path);
+	const char *sharding = st_metadata_find(file, SHARDING_KEY);
+
+	if (sharding && (slices_is_name(text_after(file->path, '/')) || has_offset(sharding) ||
+			 !has_index_beside(file->path, io)))
+		return err_set(err, ERR_INPUT,
+			       "'%s' holds one rank's slices of tensors (" SHARDING_KEY
+			       " in its header): give the directory that has the files of "
+			       "all ranks, shard-00001-model-00001-of-00001.safetensors and "
+			       "so on, without another model",
+			       file->path);
 	return 0;
 }
 

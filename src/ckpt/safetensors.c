@@ -109,6 +109,14 @@ int st_open(struct st_file *file, const struct io *io, const char *path, struct 
 	return rc;
 }
 
+const char *st_metadata_find(const struct st_file *file, const char *key)
+{
+	for (size_t i = 0; i < file->n_metadata; i++)
+		if (!strcmp(file->metadata[i].key, key))
+			return file->metadata[i].value;
+	return NULL;
+}
+
 void st_release(struct st_file *file)
 {
 	arena_release(&file->texts);

@@ -83,6 +83,9 @@ struct st_shape_text {
 };
 struct st_shape_text st_shape(const struct st_tensor *tensor);
 
+/* Returns the value of a key of the metadata, or NULL. */
+const char *st_metadata_find(const struct st_file *file, const char *key);
+
 /* Computes the layout of a file to write.  Fills in tensors[i].begin and end; the array keeps its
  * order.  The file has *header_size + *data_size bytes.  metadata is written with sorted keys
  * ({"format":"pt"} is the caller's choice); with none there is no __metadata__.  The caller checks

@@ -86,14 +86,11 @@ static int add_slice(struct slice_list *list, const json_t *info, const struct s
 static int add_part(struct slice_list *list, const struct st_file *file, size_t part,
 		    struct err *err)
 {
-	const char *text = NULL;
+	const char *text = st_metadata_find(file, SHARDING_KEY);
 	struct err reason;
 	json_t *info;
 	int rc = 0;
 
-	for (size_t i = 0; i < file->n_metadata; i++)
-		if (!strcmp(file->metadata[i].key, SHARDING_KEY))
-			text = file->metadata[i].value;
 	if (!text)
 		return err_set(err, ERR_INPUT,
 			       "'%s' has no " SHARDING_KEY " in its header, as a rank's file has",

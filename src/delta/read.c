@@ -23,10 +23,9 @@
 
 static const char *metadata_of(const struct st_file *st, const char *key)
 {
-	for (size_t i = 0; i < st->n_metadata; i++)
-		if (!strcmp(st->metadata[i].key, key))
-			return st->metadata[i].value;
-	return "";
+	const char *value = st_metadata_find(st, key);
+
+	return value ? value : "";
 }
 
 bool delta_is_file(const struct io *io, const char *path)

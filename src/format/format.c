@@ -102,26 +102,32 @@ static int refuse_all(enum engine target, const struct scheme *scheme, const cha
 	return engine_check(target, home, scheme, recipe, err);
 }
 
+const struct format *format_find(const char *name)
+{
+	for (size_t i = 0; name && formats[i]; i++)
+		if (!strcmp(formats[i]->name, name))
+			return formats[i];
+	return NULL;
+}
+
 static const struct format *format_by_name(const char *name, struct err *err)
 {
 	const char **names = NULL;
-	const struct format *found = NULL;
+	const struct format *found = format_find(name);
 	size_t n = 0;
 
-	for (size_t i = 0; formats[i] && !found; i++) {
-		if (!formats[i]->configure)
-			continue;
+	if (found && found->configure)
+		return found;
+	for (size_t i = 0; formats[i]; i++) {
 		ARRAY_GROW(names, n);
-		names[n++] = formats[i]->name;
-		if (!strcmp(formats[i]->name, name))
-			found = formats[i];
+		if (formats[i]->configure)
+			names[n++] = formats[i]->name;
 	}
 	ARRAY_GROW(names, n);
 	names[n] = NULL;
-	if (!found)
-		words_unknown("format", name, names, "fp8conv formats", err);
+	words_unknown("format", name, names, "fp8conv formats", err);
 	free(names);
-	return found;
+	return NULL;
 }
 
 const struct format *format_select(const char *name, enum engine target,

@@ -139,6 +139,9 @@ struct format {
 
 extern const struct format *const formats[]; /* by name; generated; NULL at the end */
 
+/* Returns the row of that name, or NULL, also for NULL. */
+const struct format *format_find(const char *name);
+
 /* Returns the format for a scheme: that of the name, or without a name one that the target loads,
  * or the default of fp8conv-formats(7).  Returns NULL with ERR_USAGE where no engine in question
  * loads the scheme; the message suggests combinations that load.  recipe is a word for it. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/words.h"
 #include "model/facts.h"
 
 #define PI 3.14159265358979323846
@@ -286,54 +287,37 @@ static int scale_none(struct rope *rope, const struct rope_json *levels, double 
 	return 0;
 }
 
-#define MAX_SCALING_KEYS 10
-#define LONGROPE_KEYS                                                        \
-	{                                                                    \
-		"attention_factor", "factor", "long_factor", "short_factor", \
-			"original_max_position_embeddings"                   \
-	}
+#define LONGROPE_KEYS \
+	"attention_factor|factor|long_factor|short_factor|original_max_position_embeddings"
 
 static const struct scaling_row {
 	const char *type;
 	int (*scale)(struct rope *rope, const struct rope_json *levels, double theta,
 		     struct err *err);
-	const char *keys[MAX_SCALING_KEYS]; /* that the type reads, or that it may ignore */
+	const char *keys; /* that the type reads, or that it may ignore */
 } scalings[] = {
-	{ "default", scale_none, { NULL } },
-	{ "dynamic",
-	  scale_alpha,
-	  { "alpha", "beta_fast", "beta_slow", "factor", "mscale", "mscale_all_dim" } },
-	{ "linear", scale_linear, { "factor" } },
-	{ "llama3",
-	  scale_llama3,
-	  { "factor", "high_freq_factor", "low_freq_factor", "original_max_position_embeddings" } },
+	{ "default", scale_none, "rope_theta" },
+	{ "dynamic", scale_alpha, "alpha|beta_fast|beta_slow|factor|mscale|mscale_all_dim" },
+	{ "linear", scale_linear, "factor" },
+	{ "llama3", scale_llama3,
+	  "factor|high_freq_factor|low_freq_factor|original_max_position_embeddings" },
 	{ "longrope", scale_longrope, LONGROPE_KEYS },
-	{ "proportional", scale_proportional, { "factor", "partial_rotary_factor" } },
+	{ "proportional", scale_proportional, "factor|partial_rotary_factor" },
 	{ "su", scale_longrope, LONGROPE_KEYS }, /* its name in older files */
-	{ "yarn",
-	  scale_yarn,
-	  { "attention_factor", "beta_fast", "beta_slow", "factor", "mscale", "mscale_all_dim",
-	    "original_max_position_embeddings", "truncate" } },
+	{ "yarn", scale_yarn,
+	  "attention_factor|beta_fast|beta_slow|factor|mscale|mscale_all_dim|"
+	  "original_max_position_embeddings|truncate" },
 };
 
 /* Keys that all types read, or that change no angle: positions of text are the same in each of the
  * sections of an image's position. */
-static const char *const common_keys[] = { "rope_theta",    "rope_type",
-					   "type",	    "partial_rotary_factor",
-					   "mrope_section", "mrope_interleaved",
-					   "finetuned",	    "interleaved" };
-
-static bool listed(const char *const *list, size_t n, const char *key)
-{
-	for (size_t i = 0; i < n && list[i]; i++)
-		if (!strcmp(list[i], key))
-			return true;
-	return false;
-}
+static const char common_keys[] = "rope_theta|rope_type|type|partial_rotary_factor|mrope_section|"
+				  "mrope_interleaved|finetuned|interleaved";
 
 /* Keys of models whose queries grow with their position; transformers does not read the second
  * one. */
-static const char *const query_keys[] = { "llama_4_scaling_beta", "max_position_embeddings" };
+#define QUERY_BETA "llama_4_scaling_beta"
+static const char query_keys[] = QUERY_BETA "|max_position_embeddings";
 
 /* Refuses a key that the type does not read. */
 static int check_keys(const struct rope_json *levels, const struct scaling_row *row,
@@ -344,16 +328,14 @@ static int check_keys(const struct rope_json *levels, const struct scaling_row *
 
 	json_object_foreach((json_t *)levels->scaling, key, value)
 	{
-		bool of_type = listed(row->keys, MAX_SCALING_KEYS, key);
+		bool of_type = words_find(row->keys, key) >= 0;
 		bool part = !strcmp(key, "partial_rotary_factor") && !of_type && !use->whole &&
 			    !use->by_layer_type && !json_object_get(levels->facts, key) &&
 			    json_is_number(value) && json_number_value(value) != 1;
-		bool of_queries = use->scales_queries &&
-				  listed(query_keys, sizeof query_keys / sizeof *query_keys, key);
+		bool of_queries = use->scales_queries && words_find(query_keys, key) >= 0;
 
 		if (json_is_null(value) || json_is_object(value) || of_queries ||
-		    (!part && (listed(common_keys, sizeof common_keys / sizeof *common_keys, key) ||
-			       of_type)))
+		    (!part && (words_find(common_keys, key) >= 0 || of_type)))
 			continue;
 		return err_set(err, ERR_INPUT,
 			       "config.json: the rotary embedding has the key '%s', which is not "
@@ -429,14 +411,13 @@ int rope_query_scale(const json_t *facts, float *scale, size_t *step, struct err
 	const json_t *scaling = filled_object(facts, "rope_parameters");
 	struct rope_json levels = { scaling ? scaling : filled_object(facts, "rope_scaling"),
 				    facts };
-	const json_t *beta = json_object_get(levels.scaling, query_keys[0]);
+	const json_t *beta = json_object_get(levels.scaling, QUERY_BETA);
 	double length = number(&levels, "original_max_position_embeddings", 0);
 
 	*scale = (float)json_number_value(beta);
 	if (!json_is_number(beta) || !isfinite(*scale))
 		return err_set(err, ERR_INPUT,
-			       "config.json: the rotary embedding needs a number '%s'",
-			       query_keys[0]);
+			       "config.json: the rotary embedding needs a number '%s'", QUERY_BETA);
 	if (!(length >= 1 && length <= 1e9))
 		return err_set(err, ERR_INPUT,
 			       "config.json: the rotary embedding needs a number "

@@ -142,12 +142,12 @@ static int probe_from(struct remote_files *files, struct client *client, size_t 
 	return pool_run(CONNECTIONS, files->n - first, probe, &probing, client->stop, err);
 }
 
-static bool has(const struct remote_files *files, const char *name)
+struct remote_file *remote_files_find(const struct remote_files *files, const char *name)
 {
 	for (size_t i = 0; i < files->n; i++)
 		if (!strcmp(files->list[i].name, name))
-			return true;
-	return false;
+			return &files->list[i];
+	return NULL;
 }
 
 /* Adds the shards of an index, which may have millions of tensors, without a tree of it.  Text that
@@ -182,7 +182,7 @@ static int add_shards(struct remote_files *files, struct json_text text, struct 
 			     "the index in '%s' names more than %zu files: check the address", base,
 			     MAX_SHARDS);
 	for (size_t i = 0; i < shards.n && !rc; i++)
-		if (!has(files, shards.list[i].name))
+		if (!remote_files_find(files, shards.list[i].name))
 			add(files, shards.list[i].name, base);
 	remote_files_release(&shards);
 	json_members_release(&walk);
@@ -196,7 +196,7 @@ static void add_module(struct remote_files *files, const char *module, size_t n)
 	char *name = xasprintf("%.*s.py", n < NAME_MAX ? (int)n : 0, module);
 
 	if (*name != '.' && is_path(name) && !strchr(name, '/') && files->n < MAX_SHARDS &&
-	    !has(files, name))
+	    !remote_files_find(files, name))
 		add(files, name, files->root);
 	free(name);
 }
@@ -285,7 +285,7 @@ static int list_folder(struct remote_files *files, struct client *client, const 
 {
 	for (size_t i = 0; i < sizeof known_names / sizeof *known_names; i++)
 		add(files, known_names[i], files->root);
-	if (index && !has(files, index))
+	if (index && !remote_files_find(files, index))
 		add(files, index, files->root);
 	if (probe_from(files, client, 0, err))
 		return -1;

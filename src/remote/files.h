@@ -26,6 +26,8 @@ int remote_files_list(struct remote_files *files, struct client *client, const c
 		      struct err *err);
 /* As remote_unversioned() of remote.h. */
 const char *remote_files_unversioned(const struct remote_files *files);
+/* Returns the file of that name, or NULL. */
+struct remote_file *remote_files_find(const struct remote_files *files, const char *name);
 void remote_files_release(struct remote_files *files);
 
 #endif

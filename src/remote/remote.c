@@ -85,14 +85,6 @@ static const char *path_below(const struct remote *remote, const char *path)
 	return path + n + strspn(path + n, "/");
 }
 
-static struct remote_file *find_file(const struct remote *remote, const char *name)
-{
-	for (size_t i = 0; i < remote->files.n; i++)
-		if (!strcmp(remote->files.list[i].name, name))
-			return &remote->files.list[i];
-	return NULL;
-}
-
 /* Is it the address, or a directory that a file lies in?  name has no slash at its end. */
 static bool is_directory(const struct remote *remote, const char *name)
 {
@@ -142,7 +134,7 @@ static int remote_openat(const struct io *io, int dirfd, const char *path, int f
 {
 	struct remote *remote = remote_of(io);
 	const char *name = path_below(remote, path);
-	struct remote_file *file = name ? find_file(remote, name) : NULL;
+	struct remote_file *file = name ? remote_files_find(&remote->files, name) : NULL;
 
 	if (!name)
 		return remote->below->openat(remote->below, dirfd, path, flags, mode);
@@ -220,7 +212,7 @@ static int remote_fstatat(const struct io *io, int dirfd, const char *path, stru
 {
 	const struct remote *remote = remote_of(io);
 	const char *name = path_below(remote, path);
-	struct remote_file *file = name ? find_file(remote, name) : NULL;
+	struct remote_file *file = name ? remote_files_find(&remote->files, name) : NULL;
 
 	if (!name)
 		return remote->below->fstatat(remote->below, dirfd, path, st, flags);

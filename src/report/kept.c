@@ -71,9 +71,7 @@ static void take_options(struct recorded_options *recorded, const json_t *option
 	select->ragged = json_is_true(json_object_get(options, "ragged"));
 	if (engine_find(json_member_text(options, "target"), &select->target, &ignored))
 		select->target = ENGINE_ANY;
-	for (size_t i = 0; formats[i]; i++)
-		if (!strcmp(formats[i]->name, json_member_text(options, "format")))
-			select->format = formats[i];
+	select->format = format_find(json_member_text(options, "format"));
 }
 
 static void take_profile(struct recorded_options *recorded, const struct checkpoint *checkpoint,

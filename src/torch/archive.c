@@ -7,6 +7,7 @@
 
 #include "base/sort.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "torch/zip.h"
 
 #define REBUILD	   "torch._utils _rebuild_tensor_v2"
@@ -83,12 +84,7 @@ bool archive_is_state(const char *name)
 
 bool archive_is_model(const char *key)
 {
-	static const char *const keys[] = { "model", "state_dict", "model_state_dict", "module" };
-
-	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-		if (!strcmp(key, keys[i]))
-			return true;
-	return false;
+	return words_find("model|state_dict|model_state_dict|module", key) >= 0;
 }
 
 bool archive_numbers(const struct pickle_value *tuple, uint64_t *numbers, int *n)

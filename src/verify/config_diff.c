@@ -11,22 +11,14 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/words.h"
 
 #define SHOWN 80 /* bytes of a value in a message */
 
 /* What a conversion writes, and what no loader computes with. */
-static const char *const passed_over[] = {
-	"quantization_config",
-	"compression_config",
-	"expert_dtype",
-	"quantization",
-	"transformers_version",
-	"_name_or_path",
-	"_attn_implementation",
-	"_from_model_config",
-	"use_cache",
-	"auto_map",
-};
+static const char passed_over[] =
+	"quantization_config|compression_config|expert_dtype|quantization|transformers_version|"
+	"_name_or_path|_attn_implementation|_from_model_config|use_cache|auto_map";
 
 /* A pair of objects to compare. */
 struct object_pair {
@@ -42,14 +34,6 @@ struct diff {
 	size_t n_gone; /* keys that a rewritten file leaves out */
 	char *gone;    /* the first one */
 };
-
-static bool is_passed_over(const char *key)
-{
-	for (size_t i = 0; i < sizeof passed_over / sizeof *passed_over; i++)
-		if (!strcmp(passed_over[i], key))
-			return true;
-	return false;
-}
 
 static bool same_value(const json_t *was, const json_t *is)
 {
@@ -167,11 +151,12 @@ static void compare_pair(struct diff *diff, const struct object_pair *pair)
 	json_t *value;
 
 	json_object_foreach((json_t *)pair->was, key,
-			    value) if (!is_passed_over(key) && !is_unused(pair, key))
+			    value) if (words_find(passed_over, key) < 0 && !is_unused(pair, key))
 		compare_key(diff, pair, key, value);
 	json_object_foreach((json_t *)pair->is, key, value)
 	{
-		if (json_object_get(pair->was, key) || is_passed_over(key) || json_is_null(value) ||
+		if (json_object_get(pair->was, key) || words_find(passed_over, key) >= 0 ||
+		    json_is_null(value) ||
 		    (!strcmp(key, "dtype") && json_object_get(pair->was, "torch_dtype")))
 			continue;
 		if (!diff->files->rewritten)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/words.h"
 #include "format/part_set.h"
 #include "format/read_config.h"
 #include "format/skip_match.h"
@@ -93,8 +94,7 @@ static void arrange_exact(struct verify_lists *lists)
 /* Is it the name of a class of modules, which has all modules that no other group names? */
 static bool is_class(const char *target)
 {
-	return !strcmp(target, "Linear") || !strcmp(target, "LinearBase") ||
-	       !strcmp(target, "FusedMoE");
+	return words_find("Linear|LinearBase|FusedMoE", target) >= 0;
 }
 
 static void read_groups(struct verify_lists *lists, json_t *groups)

@@ -76,14 +76,6 @@ static int detect(struct verify *verify, struct err *err)
 	return 0;
 }
 
-static const struct format *find_format(const char *name)
-{
-	for (size_t i = 0; name && formats[i]; i++)
-		if (formats[i]->configure && !strcmp(formats[i]->name, name))
-			return formats[i];
-	return NULL;
-}
-
 COMPARISON(by_sqnr, struct weight_report, ORDER(x->sqnr, y->sqnr) ?: strcmp(x->name, y->name))
 
 static double sqnr(double signal, double noise)
@@ -245,7 +237,9 @@ int verify_run(struct verification *verification, const struct verify_params *pa
 		    -1);
 	if (detect(&verify, err) || config_declares(&verify, err) || recorded_read(&verify, err))
 		goto out;
-	verify.opened.format = find_format(verification->detection.format);
+	verify.opened.format = format_find(verification->detection.format);
+	if (verify.opened.format && !verify.opened.format->configure)
+		verify.opened.format = NULL; /* it is only read */
 	rc = check(&verify, err);
 out:
 	origin_release(&verify);
