@@ -72,6 +72,23 @@ def patched(data, at, new):
     return data[:at] + new + data[at + len(new):]
 
 
+def zip64(data):
+    """An archive as it is above 4 GiB: all sizes and offsets in zip64 fields, behind a field of another kind."""
+    all_32, out, directory = 2 ** 32 - 1, bytearray(), bytearray()
+    with zipfile.ZipFile(io.BytesIO(data)) as z:
+        for info in z.infolist():
+            content, name, at = z.read(info), info.filename.encode(), len(out)
+            extra = struct.pack("<HHQQ", 1, 16, len(content), len(content))
+            out += struct.pack("<4sHHHHHIIIHH", b"PK\3\4", 45, 0, 0, 0, 0, info.CRC, all_32, all_32, len(name), len(extra)) + name + extra + content
+            extra = struct.pack("<HHI", 0x5455, 4, 0) + struct.pack("<HHQQQ", 1, 24, len(content), len(content), at)
+            directory += struct.pack("<4sHHHHHHIIIHHHHHII", b"PK\1\2", 45, 45, 0, 0, 0, 0, info.CRC, all_32, all_32, len(name), len(extra),
+                                     0, 0, 0, 0, all_32) + name + extra
+        n = len(z.infolist())
+    start, end = len(out), len(out) + len(directory)
+    return bytes(out + directory + struct.pack("<4sQHHIIQQQQ", b"PK\6\6", 44, 45, 45, 0, 0, n, n, len(directory), start) +
+                 struct.pack("<4sIQI", b"PK\6\7", 0, end, 1) + struct.pack("<4sHHHHIIH", b"PK\5\6", 0, 0, 2 ** 16 - 1, 2 ** 16 - 1, all_32, all_32, 0))
+
+
 # A case: name, what is in the file, message.  {path} in a message is the file's path.
 
 def tensors():
@@ -125,7 +142,7 @@ def tensors():
     yield case("storage-empty", tensor(), "W: its storage has 0 bytes, but states 6 elements of F32", members={"data/0": b""})
     yield case("storage-half", tensor(storage("HalfStorage")), "W: its storage has 24 bytes, but states 6 elements of F16")
     untyped = storage("UntypedStorage", n=24, module="torch.storage")
-    yield case("v2-untyped", tensor(untyped, shape=(30,), strides=(1,)), "*")
+    yield case("v2-untyped", tensor(untyped, shape=(30,), strides=(1,)), "W has an unknown type")
     yield case("v3-no-type", tensor(untyped, call=V3), "W has an unknown type")
     yield case("v3-type-text", tensor(untyped, call=V3, more=text("torch uint16")), "W has an unknown type")
     yield case("v3-type-device", tensor(untyped, call=V3, more=glob("torch", "device")), "W has an unknown type")
@@ -166,7 +183,7 @@ def dicts():
     yield "name-tuple", archive(state(b")" + tensor())), "tensor '?' in '{path}' has an invalid name"
     wide = b"\x80\x02}(" + text("a") + b"}q\x01(" + b"".join(num(i) + b"N" for i in range(60)) + b"u" + \
         b"".join(text("model") + b"h\x01" for _ in range(200)) + b"u."
-    yield "wide", archive(wide), "*"
+    yield "wide", archive(wide), "tensor '*' in '{path}' has dicts in each other"
 
 
 def globals_and_opcodes():
@@ -201,7 +218,7 @@ def machine():
         yield case(f"mark-{name}", b"(" + code + b".", under, 3)
     for name, code in (("tuple", b"t"), ("appends", b"e"), ("setitems", b"u")):
         yield case(f"no-mark-{name}", b"N" + code + b".", "has no mark", 3)
-    yield case("appends-to-mark", b"(N(Ne.", "*", 6)[:2] + ("*",)
+    yield case("appends-to-mark", b"(N(Ne.", "adds to what is no such container", 6)
     yield case("setitems-odd", b"}(Nu.", "adds to what is no such container", 5)
     yield case("append-to-dict", b"}Na.", "adds to what is no such container", 4)
     yield case("setitem-to-list", b"]NNs.", "adds to what is no such container", 5)
@@ -233,26 +250,31 @@ def zips():
     first = good.index(b"PK\1\2")
     whole = "archive at byte 0 of '{path}' "
     damaged = whole + "has a central directory that is damaged"
+
+    def past(begin, size, limit=first):
+        return f"member 'm/data.pkl' of '{{path}}' begins at byte {begin} with {size} bytes, past the end of the members ({limit})"
+
     yield "zip-disks", patched(good, end + 4, b"\1\0"), whole + "is one of several disks"
     yield "zip-count-disk", patched(good, end + 8, b"\1\0"), whole + "is one of several disks"
     yield "zip-count", patched(good, end + 8, b"\2\0\2\0"), "archive in '{path}' has 3 members, but states 2"
     yield "zip-directory-size", patched(good, end + 12, b"\xff\xff\0\0"), whole + "has a central directory beyond its end"
     yield "zip-directory-at", patched(good, end + 16, b"\xff\xff\0\0"), whole + "has a central directory beyond its end"
-    yield "zip-directory-early", patched(good, end + 16, b"\1\0\0\0"), "*"
-    yield "zip-directory-short", patched(good, end + 12, b"\1\0\0\0"), "*"
-    yield "zip-needs-64", patched(good, end + 10, b"\xff\xff"), "*"
+    yield "zip-directory-early", patched(good, end + 16, b"\1\0\0\0"), damaged
+    yield "zip-directory-short", patched(good, end + 12, b"\1\0\0\0"), damaged
+    yield "zip-needs-64", patched(good, end + 10, b"\xff\xff"), whole + "is one of several disks"
     yield "zip-needs-64-at", patched(good, end + 16, b"\xff" * 4), whole + "has no zip64 locator, but numbers that need one"
     yield "zip-entry", patched(good, first, b"PK\0\0"), damaged
     yield "zip-name-long", patched(good, first + 28, b"\xff\xff"), damaged
     yield "zip-comment-long", patched(good, first + 32, b"\xff\xff"), damaged
     yield "zip-name-nul", patched(good, first + 46, b"\0"), damaged
     yield "zip-encrypted", patched(good, first + 8, b"\1\0"), whole + "is encrypted"
-    yield "zip-sizes-differ", patched(good, first + 24, b"\1\0\0\0"), "*"
+    yield "zip-sizes-differ", patched(good, first + 24, b"\1\0\0\0"), \
+        f"member 'm/data.pkl' of '{{path}}' is stored with {len(GOOD)} bytes, but has 1"
     yield "zip-entry-needs-64", patched(good, first + 24, b"\xff" * 4), whole + "has no zip64 field, but numbers that need one"
     yield "zip-header-needs-64", patched(good, first + 42, b"\xff" * 4), whole + "has no zip64 field, but numbers that need one"
-    yield "zip-header-far", patched(good, first + 42, b"\xff\xff\xff\x7f"), "*"
-    yield "zip-header-at-end", patched(good, first + 42, struct.pack("<I", first - 8)), "*"
-    yield "zip-member-far", patched(good, first + 20, b"\xff\xff\xff\x7f\xff\xff\xff\x7f"), "*"
+    yield "zip-header-far", patched(good, first + 42, b"\xff\xff\xff\x7f"), past(2 ** 31 - 1, len(GOOD))
+    yield "zip-header-at-end", patched(good, first + 42, struct.pack("<I", first - 8)), past(first - 8, len(GOOD))
+    yield "zip-member-far", patched(good, first + 20, b"\xff\xff\xff\x7f\xff\xff\xff\x7f"), past(0, 2 ** 31 - 1)
     data = good.index(b"m/data/0")
     contradicts = "member 'm/data/0' of '{path}' has a header at byte %d that contradicts the central directory" % (data - 30)
     yield "zip-local-magic", patched(good, data - 30, b"PK\0\0"), contradicts
@@ -261,6 +283,23 @@ def zips():
     yield "zip-local-method", patched(good, data - 22, b"\10\0"), contradicts
     yield "zip-local-size", patched(good, data - 8, b"\1\0\0\0"), contradicts
     yield "zip-local-extra", patched(good, data - 2, b"\xff\xff"), "*"
+    large = zip64(good)
+    locator, end64, entry = large.rindex(b"PK\6\7"), large.rindex(b"PK\6\6"), large.index(b"PK\1\2")
+    beyond, field = whole + "has a central directory beyond its end", entry + 46 + len("m/data.pkl") + 8
+    yield "zip64-no-locator", patched(large, locator, b"PK\0\0"), whole + "has no zip64 locator, but numbers that need one"
+    yield "zip64-locator-far", patched(large, locator + 8, b"\xff" * 8), whole + "has its zip64 end record beyond its end"
+    yield "zip64-locator-late", patched(large, locator + 8, struct.pack("<Q", locator - 55)), whole + "has its zip64 end record beyond its end"
+    yield "zip64-locator-off", patched(large, locator + 8, struct.pack("<Q", end64 - 1)), whole + "has no zip64 end record where the locator says"
+    yield "zip64-directory-size", patched(large, end64 + 40, b"\xff" * 8), beyond
+    yield "zip64-directory-longer", patched(large, end64 + 40, struct.pack("<Q", end64 - entry + 1)), beyond
+    yield "zip64-directory-at", patched(large, end64 + 48, b"\xff" * 8), beyond
+    yield "zip64-count", patched(large, end64 + 32, b"\2"), "archive in '{path}' has 3 members, but states 2"
+    yield "zip64-field-short", patched(large, field + 2, struct.pack("<H", 20)), whole + "has a zip64 field that is too short"
+    yield "zip64-field-other", patched(large, field, b"\2\0"), whole + "has no zip64 field, but numbers that need one"
+    yield "zip64-size-far", patched(large, field + 4, b"\xff" * 16), past(0, 2 ** 64 - 1, entry)
+    yield "zip64-header-far", patched(large, field + 20, b"\xff" * 8), past(2 ** 64 - 1, len(GOOD), entry)
+    for n in range(len(large) - 100, len(large), 25):
+        yield f"zip64-truncated-{n}", large[:n], "*"
     again = io.BytesIO(good)
     with zipfile.ZipFile(again, "a") as z:
         z.writestr(zipfile.ZipInfo("m/data/1"), bytes(24))

@@ -20,8 +20,8 @@
 
 bool torch_files_is_name(const char *path)
 {
-	static const char *const ends[] = { ".bin", ".pt", ".pth", TORCH_INDEX_END,
-					    ("/" DISTCP_NAME) };
+	static const char *const ends[] = { ".bin", DISTCP_END,	     ".pt",
+					    ".pth", TORCH_INDEX_END, ("/" DISTCP_NAME) };
 
 	for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
 		if (text_ends(path, ends[i]))

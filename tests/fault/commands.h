@@ -25,6 +25,7 @@ struct command {
 	bool of_fp8;	 /* its input is what `quantize` makes of the samples */
 	bool preserves;	 /* it has --preserve-high-precision */
 	bool reads_only; /* it has nothing to resume */
+	bool of_trainer; /* its inputs are what trained.py makes */
 };
 
 static int plan_quantize(struct plan *plan, const struct convert_params *params, bool other,
@@ -89,11 +90,27 @@ static int plan_compensated(struct plan *plan, const struct convert_params *para
 	return quantize_plan_make(plan, &quantize, progress, err);
 }
 
+/* The .bin has an amax history, for static scales. */
+static int plan_trained(struct plan *plan, const struct convert_params *params, bool other,
+			struct progress *progress, struct err *err)
+{
+	bool is_bin = !strncmp(params->input, "bin", 3);
+	struct quantize_params quantize = {
+		.convert = *params,
+		.recipe = is_bin ? "delayed" : "blockwise",
+		.tuning = { .margin = other ? "1" : NULL },
+		.calibration = { .path = is_bin ? params->input : NULL },
+	};
+
+	return quantize_plan_make(plan, &quantize, progress, err);
+}
+
 static const struct command commands[] = {
 	{ "quantize", plan_quantize, .preserves = true },
 	{ "dequantize", plan_dequantize, .of_fp8 = true },
 	{ "repack", plan_repack, .of_fp8 = true },
 	{ "static", .plan = plan_static },
+	{ "trained", .plan = plan_trained, .of_trainer = true },
 	{ "compensated", .plan = plan_compensated },
 	{ "merge", .run = run_merge },
 	{ "calibrate", .run = run_calibrate },
@@ -165,8 +182,23 @@ static inline void make_models(const struct command *command, const char *sample
 	free(one);
 }
 
+static inline void make_trained(const char *samples)
+{
+	char *line = xasprintf("exec python3 '%s/../tests/fault/trained.py'", samples);
+
+	tree_remove("bin");
+	tree_remove("distcp");
+	if (system(line))
+		tree_die("cannot make", "bin");
+	free(line);
+}
+
 static inline void make_inputs(const struct command *command, const char *samples)
 {
+	if (command->of_trainer) {
+		make_trained(samples);
+		return;
+	}
 	if (command->run) {
 		make_history_inputs(samples);
 		make_short_ids();

@@ -52,6 +52,17 @@ static const struct place history_places[] = {
 };
 /* clang-format on */
 
+/* clang-format off */
+/* Of conversions of what trainers write. */
+static const struct place trainer_places[] = {
+	{ ".distcp", "distcp/.metadata", "out", .n_threads = 1 },
+	{ ".distcp, hashes, 3 threads", "distcp/.metadata", "out", .hashes = true, .n_threads = 3 },
+	{ ".bin with a state", "bin/pytorch_model.bin", "out", .n_threads = 1 },
+	{ ".bin over another job", "bin/pytorch_model.bin", "out", .start = START_OTHER,
+	  .restart = true, .n_threads = 1 },
+};
+/* clang-format on */
+
 /* Of jobs that write nothing. */
 static const struct place reading_places[] = {
 	{ "numbers", .output = "out/numbers", .n_threads = 1 },
@@ -62,6 +73,8 @@ static const struct place reading_places[] = {
 
 static inline const struct place *places_of(const struct command *command, size_t *n)
 {
+	if (command->of_trainer)
+		return PLACES(trainer_places);
 	if (command->plan == plan_compensated)
 		return PLACES(layer_places);
 	if (command->reads_only)

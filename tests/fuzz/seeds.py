@@ -167,6 +167,31 @@ def deltas():
             yield about, header, [kind, row(1, 0, 1, 2, 6) + b"\0\3\1\2\3\4"]
 
 
+def slices():
+    """Pairs of ranks, each (bytes of data, header): rows, columns, a tensor of one rank alone, a gap, an overlap, other types and shapes."""
+    def rank(**tensors):
+        at, header, where = 0, {}, {}
+        for name, (dtype, shape, offsets) in tensors.items():
+            n = {"F32": 4, "BF16": 2, "U8": 1}[dtype]
+            for dim in shape:
+                n *= dim
+            header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + n]}
+            where[name] = {"saved_offsets": offsets}
+            at += n
+        return at, {"__metadata__": {"DCP_SHARDING_INFO": json.dumps(where)}} | header
+
+    yield rank(w=("F32", [2, 3], [0, 0])), rank(w=("F32", [2, 3], [2, 0]))
+    yield rank(w=("BF16", [4, 2], [0, 0])), rank(w=("BF16", [4, 3], [0, 2]))
+    yield rank(w=("U8", [5], [0]), v=("F32", [1, 1], [0, 0])), rank(w=("U8", [2], [5]))
+    yield rank(w=("F32", [2, 2, 2], [0, 0, 0])), rank(w=("F32", [2, 2, 2], [0, 2, 0]), s=("F32", [], []))
+    yield rank(w=("F32", [2], [0])), rank(w=("F32", [2], [3]))
+    yield rank(w=("F32", [2], [0])), rank(w=("F32", [2], [1]))
+    yield rank(w=("F32", [2], [0])), rank(w=("BF16", [2], [2]))
+    yield rank(w=("F32", [2], [0])), rank(w=("F32", [1, 2], [2, 0]))
+    yield rank(w=("F32", [0, 2], [0, 0])), rank(w=("F32", [2, 2], [0, 0]))
+    yield rank(w=("F32", [2], [2 ** 63 - 1])), rank(w=("F32", [2], [0]))
+
+
 def main():
     out = pathlib.Path(sys.argv[1])
     broken = out / "broken"                       # no target's
@@ -207,6 +232,11 @@ def main():
     import states
     for data in states.KINDS.values():
         put("torch", b"s" + data)
+    import distcp
+    for data in [*distcp.GOOD.values(), *(content for content, _ in distcp.KINDS.values())]:
+        put("torch", b"d" + data)
+    for headers in slices():
+        put("slices", struct.pack("<HH", *(n for n, _ in headers)) + json.dumps(headers[0][1]).encode(), json.dumps(headers[1][1]).encode())
     for passes in 0, 1, 3:
         put("amax", *amax(passes))
     for file in samples("*.index.json"):

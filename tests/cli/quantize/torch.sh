@@ -17,26 +17,6 @@ weight = b.tensor(store, shape=(256, 256), strides=(256, 1))
 good = b.archive(b.state(b.named(NAME, weight)), body)
 text = NAME.encode()
 
-def large(data):
-    """The same as torch writes what is above 4 GiB: every number of sizes and offsets in zip64 fields."""
-    at, members = 0, []
-    out = bytearray()
-    with zipfile.ZipFile(io.BytesIO(data)) as z:
-        for info in z.infolist():
-            content, name = z.read(info), info.filename.encode()
-            extra = struct.pack("<HHQQ", 1, 16, len(content), len(content))
-            members.append((name, info.CRC, len(content), len(out)))
-            out += struct.pack("<4sHHHHHIIIHH", b"PK\3\4", 45, 0, 0, 0, 0, info.CRC, 2 ** 32 - 1, 2 ** 32 - 1, len(name), len(extra)) + name + extra + content
-    start = len(out)
-    for name, crc, size, offset in members:
-        # a field of another kind comes first
-        extra = struct.pack("<HHI", 0x5455, 4, 0) + struct.pack("<HHQQQ", 1, 24, size, size, offset)
-        out += struct.pack("<4sHHHHHHIIIHHHHHII", b"PK\1\2", 45, 45, 0, 0, 0, 0, crc, 2 ** 32 - 1, 2 ** 32 - 1, len(name), len(extra), 0, 0, 0, 0, 2 ** 32 - 1) + name + extra
-    end = len(out)
-    out += struct.pack("<4sQHHIIQQQQ", b"PK\6\6", 44, 45, 45, 0, 0, len(members), len(members), end - start, start)
-    out += struct.pack("<4sIQI", b"PK\6\7", 0, end, 1)
-    return bytes(out + struct.pack("<4sHHHHIIH", b"PK\5\6", 0, 0, 2 ** 16 - 1, 2 ** 16 - 1, 2 ** 32 - 1, 2 ** 32 - 1, 0))
-
 def comment(data, words):
     return data[:-2] + struct.pack("<H", len(words)) + words
 
@@ -58,7 +38,7 @@ files = {
     "plain": good,
     "comment": comment(good, b"a comment"),
     "comment-with-end": comment(good, b"PK\5\6" + bytes(18) + b"tail"),
-    "zip64": large(good),
+    "zip64": b.zip64(good),
     "protocol-2-memo": protocol(2, True),
     "protocol-3": protocol(3, False),
     "protocol-4": protocol(4, True),
