@@ -37,3 +37,55 @@ const struct arch arch_minimax_m2 = {
 		{ "use_routing_bias", "true" },
 	},
 };
+
+/* The language model of MiniMax-M3: layers that choose blocks of keys, experts and mlps with
+ * GPT-OSS's activation, norms of each head. */
+const struct arch arch_minimax_m3 = {
+	.name = "minimax_m3_vl",
+	.architectures = { "MiniMaxM3VLForCausalLM", "MiniMaxM3SparseForConditionalGeneration" },
+	.text_types = { "minimax_m3_vl_text" },
+	.linear = { [LINEAR_ROUTER] = "block_sparse_moe.gate",
+		    SHARED_EXPERT("block_sparse_moe.shared_experts"),
+		    [LINEAR_GATE_UP] = "",
+		    [LINEAR_INDEX_Q] = "",
+		    [LINEAR_INDEX_WEIGHTS] = "",
+		    [LINEAR_INDEX_Q_HIDDEN] = "self_attn.index_q_proj",
+		    [LINEAR_INDEX_K] = "self_attn.index_k_proj" },
+	.vector = { QK_NORMS,
+		    [VECTOR_NORM_INDEX_Q] = "self_attn.index_q_norm.weight",
+		    [VECTOR_NORM_INDEX_K] = "self_attn.index_k_norm.weight",
+		    [VECTOR_NORM_INDEX_K_BIAS] = "",
+		    [VECTOR_ROUTER_BIAS] = "block_sparse_moe.e_score_correction_bias" },
+	.expert = { EXPERTS_W("block_sparse_moe.experts") },
+	.clamped = true,
+	.norms = NORMS_PLUS_ONE,
+	.routing.norm_top_k = true,
+	.routing.sigmoid = true,
+	.facts.keys = {
+		{ "head_dim", "128" },
+		{ "index_block_size", "128" },
+		{ "index_head_dim", "128" },
+		{ "index_local_blocks", "1" },
+		{ "index_n_heads", "4" },
+		{ "index_topk_blocks", "16" },
+		{ "num_experts_per_tok", "4" },
+		{ "partial_rotary_factor", "1.0" },
+		{ "rope_theta", "5000000.0" },
+		{ "routed_scaling_factor", "2.0" },
+		{ "sparse_attention_config", NULL },
+		{ "swiglu_alpha", "1.702" },
+		{ "swiglu_limit", "7.0" },
+	},
+	.facts.ignored = {
+		{ "dense_intermediate_size", NULL },
+		{ "hidden_act", NULL }, /* transformers takes silu for all */
+		{ "num_mtp_modules", NULL },
+		{ "qk_norm_type", "\"per_head\"" },
+		{ "rotary_dim", NULL }, /* transformers takes partial_rotary_factor */
+		{ "scoring_func", "\"sigmoid\"" },
+		{ "shared_intermediate_size", NULL },
+		{ "use_gemma_norm", "true" },
+		{ "use_qk_norm", "true" },
+		{ "use_routing_bias", "true" },
+	},
+};

@@ -49,18 +49,26 @@ static void split_queries(const struct pass *pass)
  * alone. */
 static void project_apart(const struct pass *pass)
 {
-	static const enum linear_role roles[] = { LINEAR_Q, LINEAR_K, LINEAR_V, LINEAR_VALUE_GATE,
-						  LINEAR_HEAD_GATE };
+	static const enum linear_role roles[] = {
+		LINEAR_Q,	   LINEAR_K,	     LINEAR_V,
+		LINEAR_VALUE_GATE, LINEAR_HEAD_GATE, LINEAR_INDEX_Q_HIDDEN,
+		LINEAR_INDEX_K,
+	};
 	const struct layer_ref *ref = pass->layer->ref;
 	struct workspace *w = pass->workspace;
 	struct attention_arrays *a = &w->attention;
 	bool gated = pass->forward->model->arch->gated_attention;
-	float *const places[] = { gated ? w->fused_out : a->q, a->k, a->v, w->fused_out,
-				  a->head_gates };
+	float *const places[] = { gated ? w->fused_out : a->q,
+				  a->k,
+				  a->v,
+				  w->fused_out,
+				  a->head_gates,
+				  w->index.q,
+				  w->index.k };
 	bool parallel = pass->forward->model->arch->parallel;
-	const struct linear *linears[5];
+	const struct linear *linears[7];
 	struct value_stats *stats[3];
-	float *ys[5];
+	float *ys[7];
 	struct products products = { .linears = linears,
 				     .x = w->own->normed,
 				     .m = pass->sequence->n_tokens,

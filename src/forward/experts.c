@@ -87,38 +87,13 @@ static void gate(const struct expert_batch *batch, const struct slots *slots, bo
 	w->ops->gate(w->stream, &args);
 }
 
-/* Writes mlp.gate and mlp.up, n values each, to fused_out as pairs, as one matrix would. */
-static void interleave(struct workspace *w, size_t n)
-{
-	struct copy_args args = { .y = { w->fused_out, 2 },
-				  .x = { w->mlp.gate, 1 },
-				  .repeat = 1,
-				  .n_rows = n,
-				  .n_cols = 1 };
-
-	w->ops->copy(w->stream, &args);
-	args.y.data++;
-	args.x.data = w->mlp.up;
-	w->ops->copy(w->stream, &args);
-}
-
 /* The same where the activation takes pairs of gate and up. */
-static void gate_pairs(const struct expert_batch *batch, const struct slots *slots, bool fused)
+static void gate_clamped(const struct expert_batch *batch, const struct slots *slots, bool fused)
 {
-	const struct model *model = batch->pass->forward->model;
 	struct workspace *w = batch->pass->workspace;
 	size_t width = batch->pass->layer->experts[0][EXPERT_ROLE_DOWN].ref->k;
-	const struct gate_args args = { .pairs = true,
-					.clamp = model->clamp,
-					.alpha = model->clamp_alpha,
-					.gate.data = w->fused_out,
-					.n_rows = batch->n_rows,
-					.n_cols = width,
-					.y.data = w->mlp.gate };
 
-	if (!fused)
-		interleave(w, args.n_rows * width);
-	w->ops->gate(w->stream, &args);
+	mlp_gate_clamped(batch->pass, batch->n_rows, width, fused);
 	make_input(batch,
 		   (struct take_rows_args){ .x = w->mlp.gate, .n_cols = width, .slot = slots->x },
 		   w->mlp.gate);
@@ -149,7 +124,7 @@ static void run_first(const struct expert_batch *batch, const struct slots *slot
 		pass_scale(pass, w->mlp.gate, model->multipliers.gate, batch->n_rows,
 			   l[EXPERT_ROLE_DOWN].ref->k);
 	if (model->clamped)
-		gate_pairs(batch, slots, fused);
+		gate_clamped(batch, slots, fused);
 	else
 		gate(batch, slots, fused, !fuses);
 }

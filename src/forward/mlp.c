@@ -37,6 +37,38 @@ static void gate_rows(const struct pass *pass, struct rows_in gate, struct rows_
 	w->ops->gate(w->stream, &args);
 }
 
+/* Writes mlp.gate and mlp.up, n values each, to fused_out as pairs, as one matrix would. */
+static void interleave(struct workspace *w, size_t n)
+{
+	struct copy_args args = { .y = { w->fused_out, 2 },
+				  .x = { w->mlp.gate, 1 },
+				  .repeat = 1,
+				  .n_rows = n,
+				  .n_cols = 1 };
+
+	w->ops->copy(w->stream, &args);
+	args.y.data++;
+	args.x.data = w->mlp.up;
+	w->ops->copy(w->stream, &args);
+}
+
+void mlp_gate_clamped(const struct pass *pass, size_t m, size_t width, bool are_pairs)
+{
+	const struct model *model = pass->forward->model;
+	struct workspace *w = pass->workspace;
+	const struct gate_args args = { .pairs = true,
+					.clamp = model->clamp,
+					.alpha = model->clamp_alpha,
+					.gate.data = w->fused_out,
+					.n_rows = m,
+					.n_cols = width,
+					.y.data = w->mlp.gate };
+
+	if (!are_pairs)
+		interleave(w, m * width);
+	w->ops->gate(w->stream, &args);
+}
+
 /* Computes mlp.gate (m, width) from x (m, hidden) by two matrices. */
 static void gate_up(const struct pass *pass, const struct mlp *mlp, float *x, size_t m)
 {
@@ -44,6 +76,7 @@ static void gate_up(const struct pass *pass, const struct mlp *mlp, float *x, si
 	const struct linear *const both[] = { mlp->gate, mlp->up };
 	float *const ys[] = { w->mlp.gate, w->mlp.up };
 	float factor = pass->forward->model->multipliers.gate;
+	bool clamped = pass->forward->model->clamped;
 	struct value_stats *stats[2] = { NULL, NULL };
 	const struct products products = { .linears = both,
 					   .n = 2,
@@ -51,13 +84,16 @@ static void gate_up(const struct pass *pass, const struct mlp *mlp, float *x, si
 					   .m = m,
 					   .ys = ys,
 					   .x_ends = mlp->x_ends,
-					   .y_stats = factor != 1 ? NULL : stats };
+					   .y_stats = factor != 1 || clamped ? NULL : stats };
 	size_t width = mlp->down->ref->k;
 
 	pass_products(pass, &products);
 	pass_scale(pass, w->mlp.gate, factor, m, width);
-	gate_rows(pass, (struct rows_in){ w->mlp.gate, width },
-		  (struct rows_in){ w->mlp.up, width }, stats, m, width);
+	if (clamped)
+		mlp_gate_clamped(pass, m, width, false);
+	else
+		gate_rows(pass, (struct rows_in){ w->mlp.gate, width },
+			  (struct rows_in){ w->mlp.up, width }, stats, m, width);
 }
 
 static void run_rows(const struct pass *pass, const struct mlp *mlp, float *x, size_t m, float *out)

@@ -130,6 +130,10 @@ void mamba1_run(const struct pass *pass);
 void conv_run(const struct pass *pass);
 void mlp_run(const struct pass *pass);
 
+/* mlp.gate (m, width) = the clamped activation of mlp.gate and mlp.up; or of pairs of both in
+ * fused_out, where mlp.gate and mlp.up go first unless they are there. */
+void mlp_gate_clamped(const struct pass *pass, size_t m, size_t width, bool are_pairs);
+
 /* Chooses keys by the layer's indexer, whose products are in workspace->index, rotated by the
  * layer's angles, which are put.  Does nothing in a layer without one, and where a query gets all
  * keys. */

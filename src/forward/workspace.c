@@ -53,8 +53,9 @@ static void dims_of_layer(struct dims *d, const struct model *model, const struc
 	d->fused = larger(d->fused, linear[LINEAR_VALUE_GATE].n);
 	d->fused = larger(d->fused, linear[LINEAR_LAYER_INPUTS].n);
 	d->mlp = larger(d->mlp, linear[LINEAR_LAYER_GATE].n);
-	if (layer->n_experts && model->clamped)
-		d->fused = larger(d->fused, 2 * layer->expert_width);
+	if (model->clamped)
+		d->fused = larger(d->fused, 2 * larger(larger(layer->width, layer->shared_width),
+						       layer->expert_width));
 }
 
 static void dims_of_attention(struct dims *d, const struct executor_ops *ops,

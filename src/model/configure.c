@@ -285,16 +285,15 @@ int model_configure(struct model *model, const struct model_config *config, cons
 {
 	if (configure_sizes(model, config, facts, err) ||
 	    configure_heads(model, config, facts, err) || configure_activation(model, facts, err) ||
-	    configure_layer_inputs(model, facts, err) || configure_latent(model, facts, err) ||
-	    indexer_configure(model, facts, err))
+	    configure_layer_inputs(model, facts, err) || configure_latent(model, facts, err))
 		return -1;
 	model->layers = xcalloc(model->n_layers, sizeof *model->layers);
 	if (model_configure_windows(model, facts, err) ||
 	    model_configure_heads(model, facts, err) || model_configure_gates(model, facts, err) ||
 	    model_configure_sharing(model, facts, err) ||
-	    indexer_configure_layers(model, facts, err) ||
-	    model_configure_ropes(model, facts, err) || configure_numbers(model, facts, err) ||
-	    configure_experts(model, facts, err) || model_read_multipliers(model, facts, err))
+	    model_configure_ropes(model, facts, err) || indexer_configure(model, facts, err) ||
+	    configure_numbers(model, facts, err) || configure_experts(model, facts, err) ||
+	    model_read_multipliers(model, facts, err))
 		return -1;
 	return model_find_mixers(model, facts, err);
 }

@@ -13,7 +13,6 @@ static int find_latent_attention(struct search *search, const char *prefix, stru
 {
 	const struct model *model = search->model;
 	const struct latent *latent = &model->latent;
-	const struct indexer *indexer = &model->indexer;
 	size_t q = layer->n_heads * layer->head_dim, hidden = model->hidden;
 	bool gated = model->gates == GATES_HEADS, low_rank = latent->q_lora_rank;
 	const struct expected expected[] = {
@@ -25,13 +24,30 @@ static int find_latent_attention(struct search *search, const char *prefix, stru
 		{ LINEAR_KV_B, layer->n_heads * (latent->nope_dim + layer->value_dim),
 		  latent->kv_lora_rank, 1 },
 		{ LINEAR_O, hidden, layer->n_heads * layer->value_dim, 1 },
-		{ LINEAR_INDEX_Q, indexer->n_heads * indexer->head_dim, latent->q_lora_rank, 1 },
-		{ LINEAR_INDEX_K, indexer->head_dim, hidden, 1 },
-		{ LINEAR_INDEX_WEIGHTS, indexer->n_heads, hidden, 1 },
 	};
-	size_t n_expected = COUNT(expected) - (layer->keys == KEYS_CHOSEN ? 0 : 3);
 
-	return search_linears(search, prefix, layer, expected, n_expected);
+	return search_linears(search, prefix, layer, expected, COUNT(expected));
+}
+
+/* The matrices of the layer's indexer, which multiply its input, or compressed queries. */
+static int find_indexer(struct search *search, const char *prefix, struct layer_ref *layer)
+{
+	const struct model *model = search->model;
+	const struct indexer *indexer = &model->indexer;
+	size_t q = indexer->n_heads * indexer->head_dim, hidden = model->hidden;
+	const struct expected expected[] = {
+		{ LINEAR_INDEX_Q, q, model->latent.q_lora_rank,
+		  *search_linear_name(search, LINEAR_INDEX_Q) != 0 },
+		{ LINEAR_INDEX_Q_HIDDEN, q, hidden,
+		  *search_linear_name(search, LINEAR_INDEX_Q_HIDDEN) != 0 },
+		{ LINEAR_INDEX_K, indexer->head_dim, hidden, 1 },
+		{ LINEAR_INDEX_WEIGHTS, indexer->n_heads, hidden,
+		  *search_linear_name(search, LINEAR_INDEX_WEIGHTS) != 0 },
+	};
+
+	if (layer->keys != KEYS_CHOSEN)
+		return 0;
+	return search_linears(search, prefix, layer, expected, COUNT(expected));
 }
 
 static int check_no_values(const struct search *search, const char *prefix)
@@ -69,6 +85,8 @@ static int find_attention(struct search *search, const char *prefix, struct laye
 	size_t first = model->gates == GATES_NONE ? 1 : 0;
 	size_t n_less = layer->keys_are_values ? 1 : 0; /* without v */
 
+	if (find_indexer(search, prefix, layer))
+		return -1;
 	if (model->latent.kv_lora_rank)
 		return find_latent_attention(search, prefix, layer);
 	if (layer->keys_are_values && check_no_values(search, prefix))

@@ -18,6 +18,7 @@ static bool vector_is_of(const struct layer_ref *layer, int role)
 	case VECTOR_NORM_KV_A:
 	case VECTOR_SINKS:
 		return layer_has_attention(layer);
+	case VECTOR_NORM_INDEX_Q:
 	case VECTOR_NORM_INDEX_K:
 	case VECTOR_NORM_INDEX_K_BIAS:
 		return layer->keys == KEYS_CHOSEN;
@@ -111,6 +112,7 @@ static size_t vector_length(const struct model *model, const struct layer_ref *l
 		return model->latent.q_lora_rank;
 	case VECTOR_NORM_KV_A:
 		return model->latent.kv_lora_rank;
+	case VECTOR_NORM_INDEX_Q:
 	case VECTOR_NORM_INDEX_K:
 	case VECTOR_NORM_INDEX_K_BIAS:
 		return model->indexer.head_dim;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The indexer of sparse attention: its sizes, and the layers that choose keys by it.  The keys are
- * as in transformers 5.23 (configuration_deepseek_v32.py, configuration_glm_moe_dsa.py).
+ * as in transformers 5.23 (configuration_deepseek_v32.py, configuration_glm_moe_dsa.py,
+ * configuration_minimax_m3_vl.py).
  */
 #include <string.h>
 
@@ -10,25 +11,91 @@
 #define MAX_HEADS 65536
 #define MAX_KEYS  1000000000
 
-int indexer_configure(struct model *model, const json_t *facts, struct err *err)
+/* The members of sparse_attention_config, which the releases of MiniMax-M3 have.  */
+static const struct arch_facts inner_facts = {
+	.keys = {
+		{ "sparse_attention_freq", NULL },
+		{ "sparse_block_size", NULL },
+		{ "sparse_disable_index_value", NULL },
+		{ "sparse_index_dim", NULL },
+		{ "sparse_local_block", NULL },
+		{ "sparse_num_index_heads", NULL },
+		{ "sparse_topk_blocks", NULL },
+	},
+	.ignored = {
+		{ "sparse_score_type", "\"max\"" },
+		{ "use_sparse_attention", "true" },
+	},
+};
+
+/* Returns a copy of the facts with the sizes that sparse_attention_config states, which come
+ * first; NULL with err. */
+static json_t *facts_of_releases(const json_t *facts, struct err *err)
+{
+	static const char *const names[][2] = {
+		{ "index_n_heads", "sparse_num_index_heads" },
+		{ "index_head_dim", "sparse_index_dim" },
+		{ "index_block_size", "sparse_block_size" },
+		{ "index_topk_blocks", "sparse_topk_blocks" },
+		{ "index_local_blocks", "sparse_local_block" },
+		{ "sparse_attention_freq", "sparse_attention_freq" },
+		{ "sparse_disable_index_value", "sparse_disable_index_value" },
+	};
+	const json_t *object = json_object_get(facts, "sparse_attention_config");
+	json_t *inner = facts_read(object, &inner_facts, err), *all;
+
+	if (!inner)
+		return NULL;
+	all = json_copy((json_t *)facts);
+	for (size_t i = 0; i < COUNT(names); i++)
+		if (json_object_get(inner, names[i][1]))
+			json_object_set(all, names[i][0], json_object_get(inner, names[i][1]));
+	json_decref(inner);
+	return all;
+}
+
+/* MiniMax-M3: each head chooses blocks of keys. */
+static int configure_blocks(struct model *model, const json_t *facts, struct err *err)
 {
 	struct indexer *indexer = &model->indexer;
-	size_t rope_dim = model->latent.rope_dim;
 
-	if (!json_object_get(facts, "index_topk"))
+	if (fact_size(facts, "index_topk_blocks", MAX_KEYS, &indexer->n_chosen, err) ||
+	    fact_size(facts, "index_block_size", MAX_KEYS, &indexer->block_size, err))
+		return -1;
+	indexer->layer_type = "minimax_m3_sparse";
+	indexer->n_local = fact_count(facts, "index_local_blocks", 0);
+	if (indexer->n_local <= indexer->n_chosen)
 		return 0;
-	if (fact_size(facts, "index_topk", MAX_KEYS, &indexer->n_chosen, err) ||
-	    fact_size(facts, "index_n_heads", MAX_HEADS, &indexer->n_heads, err) ||
+	return err_set(err, ERR_INPUT,
+		       "config.json: 'index_local_blocks' is %zu, more than 'index_topk_blocks', "
+		       "%zu",
+		       indexer->n_local, indexer->n_chosen);
+}
+
+/* DeepSeek-V3.2: all heads together choose keys. */
+static int configure_keys(struct model *model, const json_t *facts, struct err *err)
+{
+	struct indexer *indexer = &model->indexer;
+
+	indexer->layer_type = "indexed_attention";
+	indexer->block_size = 1;
+	return fact_size(facts, "index_topk", MAX_KEYS, &indexer->n_chosen, err);
+}
+
+static int configure_heads(struct model *model, const json_t *facts, struct err *err)
+{
+	const char *weights = model->arch->linear[LINEAR_INDEX_WEIGHTS];
+	struct indexer *indexer = &model->indexer;
+
+	if (fact_size(facts, "index_n_heads", MAX_HEADS, &indexer->n_heads, err) ||
 	    fact_size(facts, "index_head_dim", MODEL_MAX_HEAD_DIM, &indexer->head_dim, err))
 		return -1;
-	indexer->block_size = 1;
-	indexer->n_sets = 1;
-	if (indexer->head_dim < rope_dim)
-		return err_set(
-			err, ERR_INPUT,
-			"config.json: 'index_head_dim' is %zu, less than the %zu values that "
-			"are rotated ('qk_rope_head_dim')",
-			indexer->head_dim, rope_dim);
+	indexer->n_sets = weights && !*weights ? indexer->n_heads : 1;
+	if (model->n_heads % indexer->n_sets)
+		return err_set(err, ERR_INPUT,
+			       "config.json: %zu heads ('num_attention_heads') are not a multiple "
+			       "of %zu heads of the indexer ('index_n_heads')",
+			       model->n_heads, indexer->n_sets);
 	return 0;
 }
 
@@ -76,30 +143,20 @@ static int read_listed(const struct model *model, const char *key, const json_t 
 	return read_choice(key, is_pattern ? letter : word ? word : "null", keys, err);
 }
 
-/* A layer shares the choice of the last one before it that has an indexer. */
-static int check_shared(const struct model *model, const char *key, struct err *err)
-{
-	if (model->layers[0].keys != KEYS_SHARED)
-		return 0;
-	return err_set(err, ERR_INPUT,
-		       "config.json: by '%s', layer 0 shares the keys of a layer before it, but it "
-		       "is the first",
-		       key);
-}
-
-int indexer_configure_layers(struct model *model, const json_t *facts, struct err *err)
+/* GLM-5: layers choose keys, or share the choice of the last one before them that does. */
+static int choose_or_share(struct model *model, const json_t *facts, struct err *err)
 {
 	const char *key = "indexer_types";
 	const json_t *list = json_object_get(facts, key);
 
-	if (!model->indexer.n_chosen)
-		return 0;
 	if (!list || json_is_null(list)) {
 		key = "index_topk_pattern";
 		list = json_object_get(facts, key);
 	}
-	if (!list || json_is_null(list))
+	if (!list || json_is_null(list)) {
+		key = "index_topk_freq";
 		list = NULL;
+	}
 	for (size_t i = 0; i < model->n_layers; i++) {
 		enum layer_keys *keys = &model->layers[i].keys;
 
@@ -108,5 +165,80 @@ int indexer_configure_layers(struct model *model, const json_t *facts, struct er
 			return -1;
 		model->stream.has_sets |= *keys == KEYS_SHARED;
 	}
-	return check_shared(model, list ? key : "index_topk_freq", err);
+	if (model->layers[0].keys != KEYS_SHARED)
+		return 0;
+	return err_set(err, ERR_INPUT,
+		       "config.json: by '%s', layer 0 shares the keys of a layer before it, but it "
+		       "is the first",
+		       key);
+}
+
+/* MiniMax-M3: layer_types names the layers that choose keys, or a list has 1 for them. */
+static int choose_listed(struct model *model, const json_t *facts, struct err *err)
+{
+	const json_t *types = json_object_get(facts, "layer_types");
+	const json_t *flags = json_object_get(facts, "sparse_attention_freq");
+	const json_t *off = json_object_get(facts, "sparse_disable_index_value");
+
+	if (!json_is_array(types) && flags && json_array_size(flags) != model->n_layers)
+		return err_set(err, ERR_INPUT,
+			       "config.json has %zu 'sparse_attention_freq' for %zu layers",
+			       json_array_size(flags), model->n_layers);
+	for (size_t i = 0; i < model->n_layers; i++) {
+		const char *type = json_string_value(json_array_get(types, i));
+		bool chosen = json_is_array(types)
+				      ? type && !strcmp(type, model->indexer.layer_type)
+				      : json_integer_value(json_array_get(flags, i)) != 0;
+
+		model->layers[i].keys = chosen ? KEYS_CHOSEN : KEYS_ALL;
+		if (chosen && off && json_integer_value(json_array_get(off, i)) != 1)
+			return err_set(err, ERR_INPUT,
+				       "config.json: 'sparse_disable_index_value' is not 1 for "
+				       "layer %zu: an indexer with values is not supported",
+				       i);
+	}
+	return 0;
+}
+
+/* The first values of an indexer's heads turn as attention's do. */
+static int check_rotation(const struct model *model, struct err *err)
+{
+	const struct indexer *indexer = &model->indexer;
+
+	for (size_t i = 0; i < model->n_layers; i++) {
+		const struct rope *rope = model->layers[i].rope;
+
+		if (model->layers[i].keys == KEYS_CHOSEN && rope && rope->n > indexer->head_dim)
+			return err_set(err, ERR_INPUT,
+				       "config.json: 'index_head_dim' is %zu, less than the %zu "
+				       "values of heads that turn in layer %zu",
+				       indexer->head_dim, rope->n, i);
+	}
+	return 0;
+}
+
+static int configure(struct model *model, const json_t *facts, struct err *err)
+{
+	bool blocks = json_object_get(facts, "index_topk_blocks");
+
+	if (blocks ? configure_blocks(model, facts, err) : configure_keys(model, facts, err))
+		return -1;
+	if (configure_heads(model, facts, err))
+		return -1;
+	if (blocks ? choose_listed(model, facts, err) : choose_or_share(model, facts, err))
+		return -1;
+	return check_rotation(model, err);
+}
+
+int indexer_configure(struct model *model, const json_t *facts, struct err *err)
+{
+	json_t *all;
+	int rc;
+
+	if (!json_object_get(facts, "index_topk") && !json_object_get(facts, "index_topk_blocks"))
+		return 0;
+	all = facts_of_releases(facts, err);
+	rc = all ? configure(model, all, err) : -1;
+	json_decref(all);
+	return rc;
 }

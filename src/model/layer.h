@@ -31,6 +31,8 @@
 	X(LINEAR_KV_B, INPUT_KV_B, "self_attn.kv_b_proj") \
 	/* the indexer of sparse attention: q_lora_rank to its queries, */ \
 	X(LINEAR_INDEX_Q, INPUT_Q_B, "self_attn.indexer.wq_b") \
+	/* or hidden to its queries, */ \
+	X(LINEAR_INDEX_Q_HIDDEN, INPUT_MIXER, "") \
 	/* hidden to its keys, which all of its heads share, */ \
 	X(LINEAR_INDEX_K, INPUT_MIXER, "self_attn.indexer.wk") \
 	/* and hidden to the weights of its heads */ \
@@ -116,7 +118,8 @@ enum linear_role { LINEARS(WORDS_ID) N_LINEARS };
 	X(VECTOR_NORM_K, "self_attn.k_norm.weight") \
 	X(VECTOR_NORM_Q_A, "self_attn.q_a_layernorm.weight") /* (q_lora_rank) */ \
 	X(VECTOR_NORM_KV_A, "self_attn.kv_a_layernorm.weight") /* (kv_lora_rank) */ \
-	/* (index_head_dim): of the indexer's keys; with a bias it is LayerNorm */ \
+	/* (index_head_dim): of the indexer's queries and keys; with a bias it is LayerNorm */ \
+	X(VECTOR_NORM_INDEX_Q, "") \
 	X(VECTOR_NORM_INDEX_K, "self_attn.indexer.k_norm.weight") \
 	X(VECTOR_NORM_INDEX_K_BIAS, "self_attn.indexer.k_norm.bias") \
 	/* (n_experts): added to scores for the choice of experts only */ \

@@ -18,6 +18,7 @@ static const struct {
 	{ "attention", MIXER_ATTENTION },
 	{ "indexed_attention", MIXER_ATTENTION },
 	{ "chunked_attention", MIXER_ATTENTION },
+	{ "minimax_m3_sparse", MIXER_ATTENTION },
 	{ "linear_attention", MIXER_DELTA },
 	{ "linear_attention", MIXER_MAMBA },
 	{ "mamba", MIXER_MAMBA },
@@ -31,8 +32,12 @@ static const struct {
 /* May layer i have this type, with this mixer? */
 static bool has_type(const struct model *model, size_t i, const char *type, enum mixer mixer)
 {
-	if (!strcmp(type, "indexed_attention") != (model->layers[i].keys != KEYS_ALL))
+	const char *indexed = model->indexer.layer_type;
+
+	if ((indexed && !strcmp(type, indexed)) != (model->layers[i].keys != KEYS_ALL))
 		return false;
+	if (!strcmp(type, "indexed_attention") || !strcmp(type, "minimax_m3_sparse"))
+		return model->layers[i].keys != KEYS_ALL;
 	if (!strcmp(type, "chunked_attention"))
 		return model->arch->positions.chunked;
 	switch (mixer) {

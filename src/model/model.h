@@ -49,7 +49,8 @@ struct latent {
 
 /* The indexer of sparse attention (DeepSeek-V3.2), which chooses the keys of a query. */
 struct indexer {
-	size_t n_chosen; /* keys, in blocks of block_size; 0: the model has no indexer */
+	const char *layer_type; /* in layer_types, of layers with one */
+	size_t n_chosen;	/* keys, in blocks of block_size; 0: the model has no indexer */
 	size_t block_size;
 	size_t n_local; /* blocks before a query, with its own one, that it gets before others */
 	size_t n_sets;	/* of keys for each query: 1, or one for each head of the indexer */

@@ -39,10 +39,9 @@ int model_configure_gates(struct model *model, const json_t *facts, struct err *
  * layer.  ERR_INPUT with the key. */
 int model_configure_sharing(struct model *model, const json_t *facts, struct err *err);
 
-/* Read the sizes of an indexer; and which layers choose keys by it.  facts: of facts_read().
- * ERR_INPUT, with the key, for a value that is out of range, or that says nothing. */
+/* Reads the sizes of an indexer, and which layers choose keys by it; after their ropes.  facts: of
+ * facts_read().  ERR_INPUT, with the key, for a value that is out of range. */
 int indexer_configure(struct model *model, const json_t *facts, struct err *err);
-int indexer_configure_layers(struct model *model, const json_t *facts, struct err *err);
 
 /* Reads the ropes; sets the window and the rope of each layer, and how its queries grow.  ERR_INPUT
  * with the key. */

@@ -146,7 +146,8 @@ static const struct site {
 	uint64_t roles; /* bits of enum linear_role */
 } sites[] = {
 	{ "qkv", ROLE(Q) | ROLE(K) | ROLE(V) | ROLE(QKV) | ROLE(Q_A) | ROLE(KV_A) | ROLE(INDEX_K) |
-			 ROLE(INDEX_WEIGHTS) | ROLE(HEAD_GATE) | ROLE(VALUE_GATE) },
+			 ROLE(INDEX_Q_HIDDEN) | ROLE(INDEX_WEIGHTS) | ROLE(HEAD_GATE) |
+			 ROLE(VALUE_GATE) },
 	{ "in_proj", ROLE(DELTA_QKVZ) | ROLE(DELTA_BA) | ROLE(DELTA_QKV) | ROLE(DELTA_Z) |
 			     ROLE(DELTA_B) | ROLE(DELTA_A) | ROLE(DELTA_Q) | ROLE(DELTA_K) |
 			     ROLE(DELTA_V) | ROLE(DELTA_F_A) | ROLE(DELTA_G_A) | ROLE(MAMBA_IN) |

@@ -35,6 +35,10 @@ def kimi_name(name: str) -> str:
     return re.sub(r"\.mlp\.(gate$|experts\.|shared_experts\.)", r".block_sparse_moe.\1", name)
 
 
+def m3_name(name: str) -> str:
+    return re.sub(r"\.indexer\.([qk])_proj$", r".index_\1_proj", kimi_name(name))
+
+
 def ling_name(name: str) -> str:
     return name.replace(".self_attn.", ".attention.").replace(".forget_gate.", ".").replace(".o_proj", ".dense")
 
@@ -85,11 +89,18 @@ def see_experts(see: See, name: str, module: torch.nn.Module, x: torch.Tensor, c
             see(f"{name}.{e}.up_proj", seen, up)
             see(f"{name}.{e}.down_proj", inner, torch.nn.functional.linear(inner, module.down_proj[e]))
             continue
-        gate, up = torch.nn.functional.linear(seen, module.gate_up_proj[e]).chunk(2, dim=-1)
-        inner = module.act_fn(gate) * up
+        both = torch.nn.functional.linear(seen, module.gate_up_proj[e])
+        gate, up = both.chunk(2, dim=-1)
+        inner = module.act_fn(gate) * up if hasattr(module, "act_fn") else module._apply_gate(both)
         see(f"{name}.{e}.gate_proj", seen, gate)
         see(f"{name}.{e}.up_proj", seen, up)
         see(f"{name}.{e}.down_proj", inner, torch.nn.functional.linear(inner, module.down_proj[e]))
+
+
+def see_halves(see: See, name: str, x: torch.Tensor, y: torch.Tensor) -> None:
+    """Two matrices of the checkpoint are one in memory."""
+    for part, half in zip(("gate_proj", "up_proj"), y.chunk(2, dim=-1)):
+        see(name.replace("gate_up_proj", part), x, half)
 
 
 def see_steps(see: See, name: str, mixer: torch.nn.Module, y: torch.Tensor) -> None:
@@ -100,7 +111,7 @@ def see_steps(see: See, name: str, mixer: torch.nn.Module, y: torch.Tensor) -> N
 
 def names_of(model: torch.nn.Module) -> Callable[[str], str]:
     """What makes the name of a module in the checkpoint of its name in memory."""
-    renamed = {"Mixtral": mixtral_name, "MiniMaxM2": mixtral_name, "GraniteMoe": granite_name, "Lfm2Moe": lfm2_name, "NemotronH": nemotron_name,
+    renamed = {"Mixtral": mixtral_name, "MiniMaxM2": mixtral_name, "MiniMaxM3": m3_name, "GraniteMoe": granite_name, "Lfm2Moe": lfm2_name, "NemotronH": nemotron_name,
                "KimiLinear": kimi_name, "BailingHybrid": ling_name, "HYV3": hy3_name, "Laguna": laguna_name,
                "Qwen2_5OmniThinker": thinker_name, "Qwen3OmniMoeThinker": thinker_name}
     return next((f for start, f in renamed.items() if type(model).__name__.startswith(start)), str)
@@ -124,6 +135,8 @@ def watch(model: torch.nn.Module, see: See) -> None:
             module.register_forward_hook(lambda m, x, y, name=name: see_llama4_experts(told, name, m, x[0]))
         elif type(module).__name__ == "LagunaTopKRouter":        # whose output is capped
             module.register_forward_hook(lambda m, x, y, name=name: told(name, x[0], torch.nn.functional.linear(x[0], m.weight)))
+        elif type(model).__name__.startswith("MiniMaxM3") and name.endswith(".gate_up_proj"):
+            module.register_forward_hook(lambda m, x, y, name=name: see_halves(told, name, x[0], y))
         elif isinstance(module, torch.nn.Linear | Conv1D):
             module.register_forward_hook(lambda m, x, y, name=name: told(name, x[0], y))
         elif type(module).__name__.endswith("Router"):

@@ -35,7 +35,7 @@ HOSTILE = {"num_attention_heads": [0, -4, 3, 1e300, "4"], "num_key_value_heads":
            "mamba_dt_rank": [0, -1, "big", 1e300], "attn_layer_period": [0, -1], "attn_layer_offset": [3, -1],
            "mamba_d_state": [0, 2000], "mamba_d_conv": [0, 100000], "mamba_expand": [0, 100000],
            "conv_L_cache": [0, -1, 2.5, "3", 100000], "full_attn_idxs": [[3], ["0"], 1], "norm_eps": [0, "x"],
-           "num_hidden_layers": [0, 100000], "kv_lora_rank": [0], "index_topk": [0, -1, None], "index_topk_freq": [-1, "2"],
+           "num_hidden_layers": [0, 100000], "kv_lora_rank": [0], "index_topk": [0, -1, None], "index_topk_freq": [-1, "2"], "index_topk_blocks": [0, -1, None], "index_block_size": [0, 2.5, None], "index_local_blocks": [-1, 4],
            "indexer_types": [[], ["full", "shared"], ["shared", "full", "full"], ["full", "none", "full"], ["full", 1, "full"], "FSF"],
            "index_n_heads": [0, 4, 1e9],
            "index_head_dim": [0, 4, 9], "attention_chunk_size": [0, -1, None], "floor_scale": [0, -1], "no_rope_layer_interval": [0],
@@ -67,7 +67,7 @@ OTHER = {"rms_norm_eps": [0.01], "layer_norm_eps": [0.01], "logit_scale": [0.7],
          "moe_renormalize": [True, False], "num_experts_per_token": [1], "num_expert_group": [2], "linear_attn_config": [{}, {"head_dim": 13, "num_heads": 5}],
          "kda_safe_gate": [True, False], "kda_lower_bound": [-2.0], "layer_group_size": [2], "gated_attention_proj_granularity_type": ["head_wise"],
          "gating": [True, "per-head", "per-element"], "moe_router_logit_softcapping": [0.0, 0.5], "moe_routed_scaling_factor": [0.7],
-         "num_attention_heads_per_layer": [None, [4, 4, 4]], "index_topk": [1, 5, 89, 300], "indexer_types": [["full", "full", "shared"], None],
+         "num_attention_heads_per_layer": [None, [4, 4, 4]], "index_topk": [1, 5, 89, 300], "index_topk_blocks": [1, 50], "index_block_size": [1, 5, 64], "index_local_blocks": [0, 2, 3], "indexer_types": [["full", "full", "shared"], None],
          "embedding_multiplier": [0.5], "time_step_min": [0.5], "linear_num_key_heads": [1]}
 REMOVED = ("gating", "moe_router_logit_softcapping", "moe_routed_scaling_factor", "num_attention_heads_per_layer",
            "attention_k_eq_v", "enable_moe_block", "per_layer_config", "top_k_experts", "hidden_size_per_layer_input", "num_kv_shared_layers", "use_double_wide_mlp",
@@ -75,7 +75,7 @@ REMOVED = ("gating", "moe_router_logit_softcapping", "moe_routed_scaling_factor"
            "layer_types", "max_window_layers", "mlp_bias", "n_group", "norm_topk_prob", "num_experts_per_tok", "moe_topk", "moe_k", "query_pre_attn_scalar",
            "layer_norm_eps", "logit_scale", "rms_norm_eps", "rope_interleave", "rope_parameters", "routed_scaling_factor", "route_scale", "router_scaling_factor", "mup_enabled", "global_attn_every_n_layers", "sliding_window", "swiglu_alpha",
            "embedding_multiplier", "attention_multiplier", "logits_scaling", "residual_multiplier", "mamba_conv_bias", "mamba_proj_bias",
-           "use_bias", "use_conv_bias", "mamba_expand", "mamba_d_head", "linear_conv_kernel_dim", "rotary_dim", "no_rope_layers", "index_topk", "indexer_types",
+           "use_bias", "use_conv_bias", "mamba_expand", "mamba_d_head", "linear_conv_kernel_dim", "rotary_dim", "no_rope_layers", "index_topk", "indexer_types", "index_topk_blocks", "index_block_size", "index_local_blocks", "index_n_heads", "index_head_dim", "swiglu_alpha",
            "position_embedding_type", "swiglu_limit", "topk_group", "topk_method", "use_qk_norm", "use_sliding_window", "partial_rotary_factor",
            "kda_lower_bound", "kda_safe_gate", "short_conv_kernel_size", "layer_group_size", "linear_attn_config", "linear_head_dim", "linear_num_heads", "moe_renormalize", "num_expert_group", "num_experts_per_token",
            "mamba_dt_rank", "mamba_d_conv", "mamba_d_state", "attn_layer_offset", "attn_layer_period",
@@ -141,7 +141,7 @@ class Case:
         """The logits equal transformers', or the key is refused."""
         found = self.ours(config)
         if isinstance(found, str):
-            if key not in found and "config.json implies" not in found and "is missing from" not in found:
+            if key not in found and "config.json implies" not in found and "is missing from" not in found and "is unexpected in" not in found:
                 yield f"{key}: refused by another name: {found}"
             return
         try:
@@ -276,6 +276,35 @@ def shared_keys(case: Case) -> Iterator[str]:
                 yield f"{key} {value}: {found if isinstance(found, str) else 'accepted'}"
 
 
+def chosen_blocks(case: Case) -> Iterator[str]:
+    """The object of MiniMax-M3's releases for what transformers saves as layer_types and index_*, whose sizes win over those."""
+    if "index_topk_blocks" not in case.config:
+        return
+    sizes = {"index_n_heads": "sparse_num_index_heads", "index_head_dim": "sparse_index_dim", "index_block_size": "sparse_block_size",
+             "index_topk_blocks": "sparse_topk_blocks", "index_local_blocks": "sparse_local_block"}
+    released = {new: case.config[old] for old, new in sizes.items()} | {
+        "sparse_attention_freq": [0, 0, 1, 1], "use_sparse_attention": True, "sparse_score_type": "max", "sparse_init_block": 0,
+        "sparse_disable_index_value": [0, 0, 1, 1]}
+    flat = {key: value for key, value in case.config.items() if key not in (*sizes, "layer_types", "mlp_layer_types")}
+    flat |= {"moe_layer_freq": [0, 1, 1, 1], "hidden_act": "swigluoai", "use_gemma_norm": True, "qk_norm_type": "per_head", "use_qk_norm": True,
+             "scoring_func": "sigmoid", "use_routing_bias": True, "n_shared_experts": 1, "attention_output_gate": False, "num_mtp_modules": 7}
+    for spelling in (flat, flat | {"index_topk_blocks": 1}, case.config):
+        for inner in (released, {key: value for key, value in released.items() if "local" not in key}, released | {"sparse_block_size": 5}):
+            config = spelling | {"sparse_attention_config": inner}
+            if isinstance(found := case.ours(config), str):
+                yield f"refused: {found}"
+            yield from case.equal(config, "nothing")
+    for key, values in {"sparse_num_index_heads": [0, 3, "2"], "sparse_index_dim": [0, 4], "sparse_block_size": [0, 1.5], "sparse_topk_blocks": [0, -1],
+                        "sparse_local_block": [9, -1], "sparse_attention_freq": [[], [0, 1, 1], 3, [0, 0, 0, 1]], "sparse_init_block": [1],
+                        "use_sparse_attention": [False], "sparse_score_type": ["mean"], "sparse_disable_index_value": [[1, 1, 0, 1], [], 1],
+                        "no_such_key": [1]}.items():
+        for value in values:
+            found = case.ours(flat | {"sparse_attention_config": released | {key: value}})
+            named = (key, *(old for old, new in sizes.items() if new == key), "self_attn.index_")
+            if not isinstance(found, str) or not any(name in found for name in named):
+                yield f"{key} {value}: {found if isinstance(found, str) else 'accepted'}"
+
+
 def hostile(case: Case) -> Iterator[str]:
     for key, values in HOSTILE.items():
         for value in values if key in case.config else []:
@@ -309,7 +338,7 @@ def main() -> None:
         with scratch() as folder:
             case = Case(name, folder)
             report(f"{name}: as saved", case.equal(case.config, "nothing"))
-            for test in (removed, other, foreign, ropes, layer_ropes, layer_heads, shared_keys, hostile, patterns):
+            for test in (removed, other, foreign, ropes, layer_ropes, layer_heads, shared_keys, chosen_blocks, hostile, patterns):
                 report(f"{name}: {test.__name__}", test(case))
             if name == "llama":                                         # the types of members are the same for all
                 report(f"{name}: {wrong_types.__name__}", wrong_types(case))

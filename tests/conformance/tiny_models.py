@@ -24,6 +24,10 @@ GROUPS = EXPERTS | {"n_routed_experts": 8, "num_local_experts": 8, "n_shared_exp
 LATENT = {"num_key_value_heads": 4, "kv_lora_rank": 16, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 12}
 # With few heads, a key often has no score above 0 in any of them, and of equal scores any may be chosen.
 INDEXER = {"q_lora_rank": 24, "index_n_heads": 12, "index_head_dim": 20, "index_topk": 20}
+M3 = {"num_experts_per_tok": 3, "head_dim": 20, "num_local_experts": 6, "intermediate_size": 48, "dense_intermediate_size": 160, "shared_intermediate_size": 36,
+      "swiglu_limit": 0.7, "swiglu_alpha": 1.3, "index_n_heads": 2, "index_head_dim": 24, "index_block_size": 8, "index_topk_blocks": 3,
+      "num_hidden_layers": 4, "layer_types": ["full_attention"] * 2 + ["minimax_m3_sparse"] * 2, "mlp_layer_types": ["dense"] + ["sparse"] * 3,
+      "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.6}}
 GEMMA3 = {"full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor": 8.0},
           "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}
 
@@ -202,6 +206,7 @@ MODELS: dict[str, tuple] = {
               {"sliding_window": 20, "num_hidden_layers": 5, "rope_parameters":
                {"full_attention": YARN, "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}}),
     "olmoe": (t.OlmoeConfig, t.OlmoeForCausalLM, {"num_experts": 6, "num_experts_per_tok": 3, "intermediate_size": 48}),
+    "minimax_m3_vl": (t.MiniMaxM3VLConfig, t.MiniMaxM3SparseForConditionalGeneration, beside_tower(**M3, tie_word_embeddings=False) | {"projector_hidden_size": 32}),
     "minimax_m2": (t.MiniMaxM2Config, t.MiniMaxM2ForCausalLM,
                    {"num_local_experts": 6, "num_experts_per_tok": 3, "head_dim": 24, "intermediate_size": 48, "rotary_dim": 12}),
     "smollm3": (t.SmolLM3Config, t.SmolLM3ForCausalLM, {"no_rope_layers": [1, 0, 1], "mlp_bias": True, "pad_token_id": 0}),
