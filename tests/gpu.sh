@@ -89,7 +89,7 @@ sanitize_with() {
 	done
 	products="test_executor_products test_executor_gram"
 	[ "$1" = memcheck ] || products= # whose kernels are a library's
-	for test in test_executor test_executor_rows test_executor_attention $products; do
+	for test in test_executor test_executor_rows test_executor_attention test_executor_keys $products; do
 		step "$1" "$1: $test" 30 "$sanitizer" --tool "$1" --error-exitcode 9 "$programs/tests/unit/$test" small
 	done
 	for recipe in blockwise mxfp8 current channelwise; do

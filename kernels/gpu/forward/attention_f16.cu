@@ -23,12 +23,12 @@ static __device__ inline void *tiles_room()
 
 /* A block has queries of a head, the last of the sequence first: they take the longest.  It copies
  * a tile while it works on the one before. */
-template <int dim, int values, bool capped>
+template <int dim, int values, bool capped, bool chosen>
 static __global__ void __launch_bounds__(ATTEND_THREADS, blocks_for(dim))
 	attend_f16(struct attention_args a, struct halves h)
 {
 	auto *tiles = static_cast<struct key_tile<dim, values> *>(tiles_room());
-	struct warp_queries<dim, values, capped> own;
+	struct warp_queries<dim, values, capped, chosen> own;
 	const size_t n_queries = own.ALL, n_block = n_queries * ATTEND_WARPS, n_keys = own.KEYS;
 	size_t n_across = h.values / values, i = blockIdx.x / n_across;
 	size_t head = i % a.n_heads, kv_head = head / (a.n_heads / a.n_kv_heads);
@@ -62,7 +62,9 @@ static __global__ void __launch_bounds__(ATTEND_THREADS, blocks_for(dim))
 
 bool attention_is_f16(const struct attention_args *args)
 {
-	return args->f16 && args->n_tokens > ATTENTION_MOST_EXACT &&
+	bool both = args->sets && args->softcap > 0; /* no kernel has both */
+
+	return args->f16 && args->n_tokens > ATTENTION_MOST_EXACT && !both &&
 	       attention_f16_cols(args->head_dim);
 }
 
@@ -75,11 +77,14 @@ static void launch(struct device_stream *stream, const struct attention_args *a,
 	void *native = device_stream_native(stream);
 
 	if (a->softcap > 0)
-		GPU_LAUNCH((attend_f16<dim, values, true>), n_blocks, ATTEND_THREADS, native, *a,
-			   h);
+		GPU_LAUNCH((attend_f16<dim, values, true, false>), n_blocks, ATTEND_THREADS, native,
+			   *a, h);
+	else if (a->sets)
+		GPU_LAUNCH((attend_f16<dim, values, false, true>), n_blocks, ATTEND_THREADS, native,
+			   *a, h);
 	else
-		GPU_LAUNCH((attend_f16<dim, values, false>), n_blocks, ATTEND_THREADS, native, *a,
-			   h);
+		GPU_LAUNCH((attend_f16<dim, values, false, false>), n_blocks, ATTEND_THREADS,
+			   native, *a, h);
 	device_launched(stream, "attend_f16");
 }
 

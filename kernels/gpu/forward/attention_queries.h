@@ -335,8 +335,9 @@ static constexpr int blocks_for(int dim)
 	return dim > 64 && dim <= 128 ? 3 : 2;
 }
 
-/* The queries of a warp, which use what a lane has loaded.  capped: with a softcap. */
-template <int dim, int values, bool capped> struct warp_queries {
+/* The queries of a warp, which use what a lane has loaded.  capped: with a softcap; chosen: with
+ * sets of keys. */
+template <int dim, int values, bool capped, bool chosen> struct warp_queries {
 	static constexpr int N = queries_for(dim), ALL = N * HEIGHT,
 			     KEYS = key_tile<dim, values>::KEYS;
 
@@ -396,7 +397,7 @@ template <int dim, int values, bool capped> struct warp_queries {
 				part[m].cap(a->softcap);
 			if (hides)
 				part[m].hide((int)query + m * HEIGHT - (int)key, window);
-			if (a->sets)
+			if (chosen)
 				part[m].hide_others(a, head, query + m * HEIGHT, key);
 			part[m].exponentiate(capped);
 		}
