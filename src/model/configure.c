@@ -73,7 +73,6 @@ static int configure_sizes(struct model *model, const struct model_config *confi
 /* The activation of an mlp with a gate, or of one without. */
 static int configure_activation(struct model *model, const json_t *facts, struct err *err)
 {
-	static const char *const keys[] = { "mlp_hidden_act", "hidden_activation", "hidden_act" };
 	static const struct {
 		const char *name;
 		enum activation activation;
@@ -82,40 +81,27 @@ static int configure_activation(struct model *model, const json_t *facts, struct
 		      { "swish", ACT_SILU, true },
 		      { "gelu_pytorch_tanh", ACT_GELU, true },
 		      { "relu2", ACT_SRELU, false } };
-	const char *gate = model->arch->linear[LINEAR_GATE], *name;
+	const char *key = FACT_KEY(facts, "mlp_hidden_act", "hidden_activation", "hidden_act");
+	const char *name = json_string_value(json_object_get(facts, key));
+	const char *gate = model->arch->linear[LINEAR_GATE];
 	bool gated = !gate || *gate;
-	size_t k = 0;
 
-	while (k + 1 < COUNT(keys) && !json_object_get(facts, keys[k]))
-		k++;
-	name = json_string_value(json_object_get(facts, keys[k]));
 	for (size_t i = 0; name && i < COUNT(names); i++) {
 		if (strcmp(names[i].name, name) != 0 || names[i].gated != gated)
 			continue;
 		model->activation = names[i].activation;
 		return 0;
 	}
-	return err_set(err, ERR_INPUT, "config.json: %s '%s' is not supported (supported: %s)",
-		       keys[k], name ? name : "null", gated ? "silu, gelu_pytorch_tanh" : "relu2");
-}
-
-/* Returns the key of the norms' eps; all architectures read the last one, few have another. */
-static const char *norm_eps_key(const json_t *facts)
-{
-	static const char *const keys[] = { "layer_norm_eps", "layer_norm_epsilon", "norm_eps",
-					    "rms_norm_eps" };
-	size_t i = 0;
-
-	while (i + 1 < COUNT(keys) && !json_object_get(facts, keys[i]))
-		i++;
-	return keys[i];
+	return err_set(err, ERR_INPUT, "config.json: %s '%s' is not supported (supported: %s)", key,
+		       name ? name : "null", gated ? "silu, gelu_pytorch_tanh" : "relu2");
 }
 
 static int configure_numbers(struct model *model, const json_t *facts, struct err *err)
 {
 	const struct arch *arch = model->arch;
 	double head = fact_number(facts, "query_pre_attn_scalar", (double)model->head_dim);
-	const char *key = norm_eps_key(facts);
+	const char *key =
+		FACT_KEY(facts, "layer_norm_eps", "layer_norm_epsilon", "norm_eps", "rms_norm_eps");
 	double eps = fact_number(facts, key, 0);
 
 	if (!(head > 0))
@@ -145,8 +131,7 @@ static int configure_groups(struct routing *routing, const json_t *facts, struct
 	const json_t *value = json_object_get(facts, "topk_method");
 	const char *method = json_is_string(value) ? json_string_value(value) : "null";
 
-	routing->n_groups_key =
-		json_object_get(facts, "num_expert_group") ? "num_expert_group" : "n_group";
+	routing->n_groups_key = FACT_KEY(facts, "num_expert_group", "n_group");
 	routing->n_groups = fact_count(facts, routing->n_groups_key, 0);
 	routing->top_groups = fact_count(facts, "topk_group", 0);
 	if (!value)
@@ -169,49 +154,33 @@ static int configure_groups(struct routing *routing, const json_t *facts, struct
 /* Reads how many experts a token gets.  A list has a number for each layer; they must be equal. */
 static int read_top_k(struct routing *routing, const json_t *facts, struct err *err)
 {
-	static const char *const keys[] = { "moe_k", "moe_topk", "top_k_experts",
-					    "num_experts_per_token", "num_experts_per_tok" };
-	const json_t *value, *first;
-	size_t i = 0;
+	const char *key = FACT_KEY(facts, "moe_k", "moe_topk", "top_k_experts",
+				   "num_experts_per_token", "num_experts_per_tok");
+	const json_t *value = json_object_get(facts, key);
+	const json_t *first = json_is_array(value) ? json_array_get(value, 0) : value;
 
-	while (i + 1 < COUNT(keys) && !json_object_get(facts, keys[i]))
-		i++;
-	routing->top_k_key = keys[i];
-	value = json_object_get(facts, keys[i]);
-	first = json_is_array(value) ? json_array_get(value, 0) : value;
+	routing->top_k_key = key;
 	for (size_t k = 1; k < json_array_size(value); k++)
 		if (!json_equal(json_array_get(value, k), first))
 			return err_set(err, ERR_INPUT,
 				       "config.json: '%s' has different numbers, which are not "
 				       "supported",
-				       keys[i]);
+				       key);
 	if (value && !json_is_null(value) &&
 	    !(json_is_integer(first) && json_integer_value(first) >= 0))
 		return err_set(err, ERR_INPUT,
 			       "config.json: '%s' is not a number, or a list of equal numbers",
-			       keys[i]);
+			       key);
 	routing->top_k = (size_t)json_integer_value(first);
 	return 0;
-}
-
-/* Returns the key of the factor of weights; most architectures have the last one. */
-static const char *scale_key(const json_t *facts)
-{
-	static const char *const keys[] = { "moe_routed_scaling_factor", "route_scale",
-					    "router_scaling_factor", "routed_scaling_factor" };
-	size_t i = 0;
-
-	while (i + 1 < COUNT(keys) && !json_object_get(facts, keys[i]))
-		i++;
-	return keys[i];
 }
 
 static int configure_experts(struct model *model, const json_t *facts, struct err *err)
 {
 	const struct arch *arch = model->arch;
-	const char *norm =
-		json_object_get(facts, "moe_renormalize") ? "moe_renormalize" : "norm_topk_prob";
-	const char *scale = scale_key(facts);
+	const char *norm = FACT_KEY(facts, "moe_renormalize", "norm_topk_prob");
+	const char *scale = FACT_KEY(facts, "moe_routed_scaling_factor", "route_scale",
+				     "router_scaling_factor", "routed_scaling_factor");
 
 	model->routing = arch->routing;
 	model->routing.norm_top_k |= fact_flag(facts, norm);

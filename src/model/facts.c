@@ -252,6 +252,13 @@ size_t fact_count(const json_t *facts, const char *key, size_t otherwise)
 	return (size_t)fact_number(facts, key, (double)otherwise);
 }
 
+const char *fact_key(const json_t *facts, const char *const *keys)
+{
+	while (keys[1] && !json_object_get(facts, *keys))
+		keys++;
+	return *keys;
+}
+
 bool fact_flag(const json_t *facts, const char *key)
 {
 	return json_is_true(json_object_get(facts, key));

@@ -43,6 +43,10 @@ struct arch_facts {
  * for a value that is not of the key's type. */
 json_t *facts_read(const json_t *level, const struct arch_facts *arch, struct err *err);
 
+/* Returns the first of the keys that the facts have, or the last one. */
+#define FACT_KEY(facts, ...) fact_key(facts, (const char *const[]){ __VA_ARGS__, NULL })
+const char *fact_key(const json_t *facts, const char *const *keys);
+
 /* Return the value of a key, or `otherwise` where it is missing; a missing flag is false. */
 double fact_number(const json_t *facts, const char *key, double otherwise);
 size_t fact_count(const json_t *facts, const char *key, size_t otherwise); /* at most a billion */

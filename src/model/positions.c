@@ -84,9 +84,7 @@ int model_configure_ropes(struct model *model, const json_t *facts, struct err *
 static int read_pattern(const struct model *model, const json_t *facts, size_t *pattern,
 			struct err *err)
 {
-	const char *key = json_object_get(facts, "global_attn_every_n_layers")
-				  ? "global_attn_every_n_layers"
-				  : "sliding_window_pattern";
+	const char *key = FACT_KEY(facts, "global_attn_every_n_layers", "sliding_window_pattern");
 	const json_t *value = json_object_get(facts, key);
 
 	*pattern = model->arch->positions.window_pattern;
