@@ -10,6 +10,7 @@
 #include "cli/quantize.h"
 #include "cli/options/values.h"
 #include "cli/options/selection.h"
+#include "cli/options/since.h"
 #include "cli/signals.h"
 #include "execute/execute.h"
 #include "plan/quantize.h"
@@ -20,6 +21,7 @@ struct settings {
 	struct convert_settings convert;
 	struct quantize_params params; /* completed by make_plan() */
 	struct texts data;
+	struct since_options since; /* with convert.since */
 };
 
 static int read_uncovered(const struct option_row *option, const char *value, void *place,
@@ -71,6 +73,9 @@ static const struct option_row options[] = {
 	  PLACE(params.select.tp) },
 	{ SECTION_OUTPUT, "kv-cache", 0, NULL, "Write KV-cache scales (needs --calibration)",
 	  option_flag, PLACE(params.calibration.kv_cache) },
+	{ SECTION_OUTPUT, "since", 0, "OLD",
+	  "Write to the file -o what changed since OLD, an earlier output, as 'delta' does",
+	  option_text, PLACE(convert.since) },
 	{ SECTION_OUTPUT, "preserve-high-precision", 0, "DIR",
 	  "Save the original values of quantized tensors in DIR", option_text,
 	  PLACE(convert.params.preserve) },
@@ -154,15 +159,47 @@ static int finish_rounding(struct settings *settings, struct err *err)
 	return params->backend ? 0 : -1;
 }
 
+/* Refuses what a delta does not have. */
+static int check_since(const struct settings *settings, struct err *err)
+{
+	const struct convert_params *params = &settings->convert.params;
+	const char *given = params->part || params->part_finish ? "part"
+			    : params->restart			? "restart"
+			    : settings->convert.sign		? "sign"
+			    : params->hashes			? "manifest"
+			    : params->preserve			? "preserve-high-precision"
+			    : settings->params.rounding != ROUNDING_NEAREST ? "rounding"
+									    : NULL;
+
+	if (given)
+		return err_set(err, ERR_USAGE,
+			       "options '--since' and '--%s' cannot be combined: convert to a "
+			       "directory, and use 'fp8conv delta'",
+			       given);
+	if (params->output && !strcmp(params->output, "-"))
+		return err_set(err, ERR_USAGE,
+			       "options '--since' and '--output -' cannot be combined: give a file "
+			       "(-o D.safetensors)");
+	return 0;
+}
+
 static int make_plan(struct plan *plan, void *place, struct progress *progress, struct err *err)
 {
 	struct settings *settings = place;
+	bool is_delta = settings->convert.since != NULL;
 
+	if (is_delta && since_options_read(&settings->since, settings->convert.params.io,
+					   settings->convert.since, settings, err))
+		return -1;
 	if (finish_rounding(settings, err))
 		return -1;
 	settings->params.convert = settings->convert.params;
+	if (is_delta)
+		settings->params.convert.output = NULL; /* the plan is that of a directory */
 	settings->params.skip_nonfinite = execute_skip_nonfinite;
-	return quantize_plan_make(plan, &settings->params, progress, err);
+	if (quantize_plan_make(plan, &settings->params, progress, err))
+		return -1;
+	return is_delta ? since_options_check(&settings->since, plan->options, err) : 0;
 }
 
 int quantize_plan_words(struct plan *plan, struct convert_params *params, int argc, char **argv,
@@ -179,6 +216,16 @@ int quantize_plan_words(struct plan *plan, struct convert_params *params, int ar
 	return rc ? -1 : 0;
 }
 
+static int run(void *place, struct err *err)
+{
+	struct settings *settings = place;
+	int rc = settings->convert.since ? check_since(settings, err) : 0;
+
+	rc = rc ? rc : conversion_run(settings, err);
+	since_options_release(&settings->since);
+	return rc;
+}
+
 const struct command command_quantize = {
 	.name = "quantize",
 	.args = "MODEL -o OUT",
@@ -186,7 +233,8 @@ const struct command command_quantize = {
 	.examples = { "fp8conv quantize MODEL -o OUT --target vllm",
 		      "fp8conv quantize hf://ORG/NAME -o OUT --target sglang --dry-run",
 		      "fp8conv quantize MODEL -o OUT --recipe delayed --calibration S.amax",
-		      "fp8conv quantize MODEL -o OUT --rounding compensated --data text.jsonl" },
+		      "fp8conv quantize MODEL -o OUT --rounding compensated --data text.jsonl",
+		      "fp8conv quantize NEXT --since OUT -o D.safetensors" },
 	.group = GROUP_CONVERT,
 	.options = options,
 	.shared = { CONVERT_OUTPUT,
@@ -202,5 +250,5 @@ const struct command command_quantize = {
 	.gone = "keep|keep-as|budget|max-kld",
 	.instead = "choose by 'fp8conv sensitivity --from S.json --budget 10% -o KEEP', and give "
 		   "--tensors KEEP",
-	.run = conversion_run,
+	.run = run,
 };

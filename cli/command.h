@@ -25,7 +25,7 @@ enum command_group {
 };
 
 #define MAX_SHARED   9
-#define MAX_EXAMPLES 5
+#define MAX_EXAMPLES 6
 
 struct command {
 	const char *name;
@@ -77,6 +77,13 @@ const struct option_row *command_option_next(const struct command *command,
 int command_parse(const struct command *command, int argc, char **argv, void *settings,
 		  struct err *err);
 void command_release(const struct command *command, void *settings);
+
+/* Parses options into settings that have an argument already. */
+int command_parse_more(const struct command *command, int argc, char **argv, void *settings,
+		       struct err *err);
+
+/* Is the option, in any spelling, in words that command_parse() took? */
+bool command_gives(const struct command *command, int argc, char **argv, const char *option);
 
 /* Prints `fp8conv CMD --help` on standard output. */
 void command_help(const struct command *command);

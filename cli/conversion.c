@@ -8,12 +8,14 @@
 #include "cli/options/values.h"
 #include "cli/print/conversion.h"
 #include "cli/print/calibration.h"
+#include "cli/print/difference.h"
 #include "cli/print/plan.h"
 #include "cli/process.h"
 #include "cli/program.h"
 #include "cli/progress/progress.h"
 #include "cli/remote.h"
 #include "cli/signals.h"
+#include "delta/since.h"
 #include "execute/exactness.h"
 
 /* Reports after success: a failure prints one line, and nothing on standard output. */
@@ -37,16 +39,55 @@ static void report_success(const struct convert_settings *settings,
 		conversion_print_text(report);
 }
 
+/* The same of a delta. */
+static void report_delta(const struct convert_settings *settings,
+			 const struct conversion_report *report, const struct delta_counts *counts)
+{
+	if (settings->run.json)
+		delta_print_json(counts, settings->params.output);
+	if (settings->run.quiet)
+		return;
+	notes_print(&report->plan->selection.notes, settings->run.verbose);
+	if (settings->run.verbose || program_on_terminal(STDERR_FILENO))
+		delta_print_summary(counts, settings->params.output);
+}
+
+/* Executes the plan, or compares what it would write with the base. */
+static int execute(const struct convert_settings *settings, const struct plan *plan,
+		   struct since_result *result, struct progress *progress, struct err *err)
+{
+	const struct since_params params = { .delta = { .io = settings->params.io,
+							.base = settings->since,
+							.delta = settings->params.output,
+							.n_threads = settings->params.n_threads },
+					     .plan = plan,
+					     .convert = &settings->params };
+
+	if (settings->since)
+		return since_make(&params, result, progress, err);
+	return execute_plan(plan, &settings->params, progress, &result->converted, err);
+}
+
+/* Adds the notes on the output directory: a delta has none. */
+static void add_notes(const struct convert_settings *settings, struct plan *plan)
+{
+	struct convert_params params = settings->params;
+
+	if (settings->since)
+		params.output = NULL;
+	output_notes_add(plan, &params, settings->run.verbose || settings->run.json);
+}
+
 /* Plans and executes, with progress. */
 static int convert(struct convert_settings *settings, struct err *err)
 {
 	enum progress_mode mode = run_progress_mode(&settings->run);
 	struct progress progress = { .stop = signals_watch() };
 	struct plan plan = { 0 };
-	struct convert_result result = { 0 };
+	struct since_result result = { 0 };
 	struct conversion_report report = { .plan = &plan,
 					    .params = &settings->params,
-					    .result = &result };
+					    .result = &result.converted };
 	struct watched watched = watch_bytes(&progress);
 	struct ticker ticker;
 	double began = process_now();
@@ -56,15 +97,16 @@ static int convert(struct convert_settings *settings, struct err *err)
 	rc = settings->make_plan(&plan, settings, &progress, err);
 	rc = group_settle(settings->params.group, rc, err);
 	if (rc == 0 && !settings->dry_run)
-		rc = execute_plan(&plan, &settings->params, &progress, &result, err);
+		rc = execute(settings, &plan, &result, &progress, err);
 	ticker_stop(&ticker);
 	report.seconds = process_now() - began;
-	report.bytes = result.bytes;
+	report.bytes = result.converted.bytes;
 	if (rc == 0) {
-		exactness_note(&plan, &result);
-		output_notes_add(&plan, &settings->params,
-				 settings->run.verbose || settings->run.json);
-		if (ranks_print(&settings->ranks))
+		exactness_note(&plan, &result.converted);
+		add_notes(settings, &plan);
+		if (settings->since && !settings->dry_run)
+			report_delta(settings, &report, &result.counts);
+		else if (ranks_print(&settings->ranks))
 			report_success(settings, &report);
 	} else if (err->kind >= ERR_SYSTEM && !settings->dry_run)
 		conversion_ended(&report, err);

@@ -25,7 +25,8 @@ struct convert_settings {
 	bool dry_run;
 	bool mpi; /* of commands that ranks may share */
 	struct ranks ranks;
-	const char *sign; /* file of the key that signs the output; NULL: none */
+	const char *since; /* the base of a delta to write in place of the output; NULL: none */
+	const char *sign;  /* file of the key that signs the output; NULL: none */
 	struct signing_key *key;
 	conversion_planner *make_plan; /* of the command's defaults */
 };

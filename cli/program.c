@@ -192,5 +192,7 @@ int program_run(int argc, char **argv, struct err *err)
 	program.command = command_find(argv[1]);
 	if (!program.command)
 		return unknown_command(argv[1], err);
+	program.argc = argc - 1;
+	program.argv = argv + 1;
 	return run(program.command, argc - 1, argv + 1, err);
 }

@@ -16,16 +16,18 @@ struct sample;
 
 struct program {
 	const struct command *command; /* NULL: none was found */
-	FILE *out, *err;	       /* results; notes, summaries, progress */
-	FILE *objects;		       /* notes, errors and progress as lines of JSON; NULL: none */
-	bool terminal;		       /* they are the standard streams, which may be terminals */
-	const atomic_int *stop;	       /* ends the run where it is not 0; NULL: signals do */
+	int argc;		       /* the words of its command line */
+	char **argv;
+	FILE *out, *err;	/* results; notes, summaries, progress */
+	FILE *objects;		/* notes, errors and progress as lines of JSON; NULL: none */
+	bool terminal;		/* they are the standard streams, which may be terminals */
+	const atomic_int *stop; /* ends the run where it is not 0; NULL: signals do */
 	/* Shows a running job, from a thread of its own, in place of lines on err; or NULL. */
 	void (*progress)(void *caller, const struct sample *sample);
 	void *caller;
 };
 
-/* Of the run; set before program_run(), which sets command and objects. */
+/* Of the run; set before program_run(), which sets command, words and objects. */
 extern struct program program;
 
 /* Is the descriptor, STDOUT_FILENO or STDERR_FILENO, a terminal that the run prints on? */

@@ -30,10 +30,12 @@ allowed() {
 	expect) echo "$low ckpt format names model" ;;
 	dataset) echo "$low ckpt tokenizer" ;;
 	sweep) echo "$low $checkpoints" ;;
-	compensate | calibrate | delta | diff | eval | inspect | verify) echo "$low $checkpoints sweep" ;;
+	compensate | calibrate | diff | eval | inspect | verify) echo "$low $checkpoints sweep" ;;
 	report) echo "$low $checkpoints sweep eval" ;;
 	plan) echo "$low $checkpoints sweep compensate" ;;
 	execute) echo "$low $checkpoints sweep compensate plan" ;;
+	# what a conversion would write is compared
+	delta) echo "$low $checkpoints sweep compensate plan execute" ;;
 	# what is measured is what the plan of quantize says
 	sensitivity) echo "$low $checkpoints sweep plan" ;;
 	cli) echo "$low $checkpoints sweep compensate plan execute calibrate delta diff eval sensitivity inspect report verify remote" ;;

@@ -270,6 +270,12 @@ static void parse_init(struct parse *parse, const struct command *command)
 	parse->command = command;
 }
 
+static void parse_release(struct parse *parse)
+{
+	free(parse->rows);
+	free(parse->entries);
+}
+
 static const struct option_row *find_row(const struct parse *parse, int key)
 {
 	if (key >= KEY_ROW && key < KEY_ROW + (int)parse->n_rows)
@@ -316,10 +322,12 @@ static error_t parse_key(int key, char *value, struct argp_state *state)
 			 parse->err);
 }
 
-int command_parse(const struct command *command, int argc, char **argv, void *settings,
-		  struct err *err)
+static int parse_words(const struct command *command, int argc, char **argv, void *settings,
+		       bool has_argument, struct err *err)
 {
-	struct parse parse = { .settings = settings, .err = err, .words = argv };
+	struct parse parse = {
+		.settings = settings, .err = err, .words = argv, .has_argument = has_argument
+	};
 	struct argp argp = { .parser = parse_key };
 	error_t rc;
 
@@ -327,8 +335,7 @@ int command_parse(const struct command *command, int argc, char **argv, void *se
 	argp.options = parse.entries;
 	rc = argp_parse(&argp, argc, argv, ARGP_NO_ERRS | ARGP_NO_HELP | ARGP_NO_EXIT, NULL,
 			&parse);
-	free(parse.rows);
-	free(parse.entries);
+	parse_release(&parse);
 	if (rc == ECANCELED) {
 		command_help(command);
 		return 1;
@@ -341,6 +348,46 @@ int command_parse(const struct command *command, int argc, char **argv, void *se
 		return err_set(err, ERR_USAGE, "%s is missing (fp8conv %s %s)",
 			       command->argument.name, command->name, command->args);
 	return rc ? -1 : 0;
+}
+
+int command_parse(const struct command *command, int argc, char **argv, void *settings,
+		  struct err *err)
+{
+	return parse_words(command, argc, argv, settings, false, err);
+}
+
+int command_parse_more(const struct command *command, int argc, char **argv, void *settings,
+		       struct err *err)
+{
+	return parse_words(command, argc, argv, settings, true, err);
+}
+
+struct option_search {
+	struct parse parse;
+	const char *option;
+	bool found;
+};
+
+static error_t search_key(int key, char *value, struct argp_state *state)
+{
+	struct option_search *search = state->input;
+	const struct option_row *row = find_row(&search->parse, key);
+
+	(void)value;
+	search->found |= row && !strcmp(row->name, search->option);
+	return row || key == ARGP_KEY_ARG ? 0 : ARGP_ERR_UNKNOWN;
+}
+
+bool command_gives(const struct command *command, int argc, char **argv, const char *option)
+{
+	struct option_search search = { .option = option };
+	struct argp argp = { .parser = search_key };
+
+	parse_init(&search.parse, command);
+	argp.options = search.parse.entries;
+	argp_parse(&argp, argc, argv, ARGP_NO_ERRS | ARGP_NO_HELP | ARGP_NO_EXIT, NULL, &search);
+	parse_release(&search.parse);
+	return search.found;
 }
 
 void command_release(const struct command *command, void *settings)

@@ -13,8 +13,15 @@
 /* Adds " --option value", the value as a shell reads it. */
 void job_option_put(struct buf *out, const char *option, const char *value);
 
-/* Adds those options whose values are not the defaults, but for recipe, format and dtype.
+/* Is told of an option; value NULL: it takes none. */
+typedef void job_option_fn(void *context, const char *option, const char *value);
+
+/* Tells those options whose values are not the defaults, but for recipe, format and dtype.
  * calibration: the name of the amax file, if the job has one. */
+void job_options_each(const json_t *options, const char *calibration, job_option_fn *fn,
+		      void *context);
+
+/* Adds them to a text. */
 void job_options_put(struct buf *out, const json_t *options, const char *calibration);
 
 #endif

@@ -107,8 +107,7 @@ static const char *option_not_in(const json_t *one, const json_t *other)
 	return hash;
 }
 
-/* Returns the first member in which two lists of options differ; NULL where they are no lists. */
-static const char *option_that_differs(const json_t *was, const json_t *is)
+const char *manifest_option_that_differs(const json_t *was, const json_t *is)
 {
 	const char *name;
 
@@ -126,7 +125,7 @@ static int options_check(const json_t *was, const json_t *is, const struct outdi
 
 	if (was && json_equal(was, is))
 		return 0;
-	while ((name = option_that_differs(was, is))) {
+	while ((name = manifest_option_that_differs(was, is))) {
 		buf_printf(&path, "%s%s", path.len ? "." : "", name);
 		was = json_object_get(was, name);
 		is = json_object_get(is, name);
@@ -158,25 +157,40 @@ int manifest_check(const json_t *manifest, const json_t *job, const struct outdi
 				       json_object_get(job, "inputs"), dir->path, err);
 }
 
-int manifest_save(const json_t *manifest, const struct outdir *dir, struct err *err)
+/* The caller frees it. */
+static char *dump(const json_t *manifest)
 {
 	char *text = json_dumps(manifest, JSON_INDENT(2));
 	char *line = xasprintf("%s\n", text);
-	int rc = outdir_put(dir, MANIFEST_NAME, line, strlen(line), err);
 
 	free(text);
-	free(line);
+	return line;
+}
+
+int manifest_save(const json_t *manifest, const struct outdir *dir, struct err *err)
+{
+	char *text = dump(manifest);
+	int rc = outdir_put(dir, MANIFEST_NAME, text, strlen(text), err);
+
+	free(text);
 	return rc;
+}
+
+/* Returns the manifest of a job, with these shards. */
+static json_t *job_manifest(const json_t *job, json_t *shards, bool finished)
+{
+	json_t *manifest = json_copy((json_t *)job);
+
+	json_object_set_new(manifest, "shards", shards);
+	json_object_set_new(manifest, "finished", json_boolean(finished));
+	return manifest;
 }
 
 int manifest_start(const json_t *job, const struct outdir *dir, struct err *err)
 {
-	json_t *manifest = json_copy((json_t *)job);
-	int rc;
+	json_t *manifest = job_manifest(job, json_array(), false);
+	int rc = manifest_save(manifest, dir, err);
 
-	json_object_set_new(manifest, "shards", json_array());
-	json_object_set_new(manifest, "finished", json_false());
-	rc = manifest_save(manifest, dir, err);
 	json_decref(manifest);
 	return rc;
 }
@@ -269,10 +283,34 @@ static int manifest_reload(const struct outdir *dir, json_t **manifest, struct e
 				   dir->path, MANIFEST_NAME);
 }
 
+static json_t *shard_json(const struct shard_record *shard)
+{
+	json_t *record =
+		json_pack("{s:s, s:I}", "name", shard->name, "size", (json_int_t)shard->size);
+
+	json_object_set_new(record, MANIFEST_PLAN, crc_text(shard->plan));
+	json_object_set_new(record, MANIFEST_CRC, crc_text(shard->crc));
+	if (shard->has_preserved)
+		json_object_set_new(record, MANIFEST_PRESERVED_CRC, crc_text(shard->preserved_crc));
+	return record;
+}
+
+char *manifest_text(const json_t *job, const struct shard_record *shards, size_t n)
+{
+	json_t *list = json_array(), *manifest;
+	char *text;
+
+	for (size_t i = 0; i < n; i++)
+		json_array_append_new(list, shard_json(&shards[i]));
+	manifest = job_manifest(job, list, true);
+	text = dump(manifest);
+	json_decref(manifest);
+	return text;
+}
+
 int manifest_add_shard(const struct outdir *dir, const struct shard_record *shard, struct err *err)
 {
 	json_t *manifest = NULL;
-	json_t *record;
 	int guard;
 	int rc = -1;
 
@@ -281,12 +319,7 @@ int manifest_add_shard(const struct outdir *dir, const struct shard_record *shar
 	if (manifest_reload(dir, &manifest, err))
 		goto out;
 	drop_record(json_object_get(manifest, "shards"), shard->name);
-	record = json_pack("{s:s, s:I}", "name", shard->name, "size", (json_int_t)shard->size);
-	json_object_set_new(record, MANIFEST_PLAN, crc_text(shard->plan));
-	json_object_set_new(record, MANIFEST_CRC, crc_text(shard->crc));
-	if (shard->has_preserved)
-		json_object_set_new(record, MANIFEST_PRESERVED_CRC, crc_text(shard->preserved_crc));
-	insert_record(json_object_get(manifest, "shards"), record);
+	insert_record(json_object_get(manifest, "shards"), shard_json(shard));
 	rc = manifest_save(manifest, dir, err);
 out:
 	json_decref(manifest);

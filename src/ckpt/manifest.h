@@ -83,6 +83,10 @@ int manifest_load(json_t **manifest, const struct outdir *dir, struct err *err);
 int manifest_check(const json_t *manifest, const json_t *job, const struct outdir *dir,
 		   struct err *err);
 
+/* Returns the first member in which two objects of options differ, hashes last; NULL: they are
+ * equal, or no objects. */
+const char *manifest_option_that_differs(const json_t *was, const json_t *is);
+
 /* The part of manifest_check() that compares inputs; directory is for messages. */
 int manifest_inputs_compare(const json_t *was, const json_t *is, const char *directory,
 			    struct err *err);
@@ -117,6 +121,10 @@ int manifest_add_files(const struct outdir *dir, const char *const *names, size_
 
 /* Is it a path that "files" does not list: hidden, a link, the manifest or its signature? */
 bool manifest_leaves_out(const char *path, mode_t type);
+
+/* Returns the text of the manifest of a finished job with these n shards, which are sorted by name;
+ * the caller frees it. */
+char *manifest_text(const json_t *job, const struct shard_record *shards, size_t n);
 
 /* Writes the manifest. */
 int manifest_save(const json_t *manifest, const struct outdir *dir, struct err *err);

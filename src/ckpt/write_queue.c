@@ -23,7 +23,7 @@ int write_queue_flush(struct write_queue *queue, bool wait, struct err *err)
 
 	if (queue->n_pieces == 0)
 		return 0;
-	if (writer_is_direct(queue->writer))
+	if (!writer_takes_turns(queue->writer))
 		return write_pieces(queue, err);
 	if (wait)
 		pthread_mutex_lock(&queue->writer->turn);

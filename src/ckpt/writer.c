@@ -116,6 +116,11 @@ bool writer_is_direct(const struct writer *writer)
 	return writer->direct_fd >= 0;
 }
 
+bool writer_takes_turns(const struct writer *writer)
+{
+	return writer->fd >= 0 && writer->direct_fd < 0;
+}
+
 int writer_open_anonymous(struct writer *writer, const struct io *io, const char *temp_dir,
 			  const struct buf *header, uint64_t size, struct err *err)
 {
@@ -176,7 +181,7 @@ int writer_pwrite(struct writer *writer, const void *data, size_t n, uint64_t of
 		return 0;
 	piece_add(writer, data, n, offset);
 	if (writer->fd < 0)
-		return 0;
+		return writer->take ? writer->take(writer->context, data, n, offset, err) : 0;
 	if (head > n)
 		head = n;
 	body = (n - head) & ~(uint64_t)(WRITER_ALIGN - 1);

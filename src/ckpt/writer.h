@@ -26,19 +26,25 @@ struct writer_piece {
 	uint32_t crc;
 };
 
+/* Takes n bytes at `offset` of a file in place of the disk.  Called from any thread. */
+typedef int writer_take_fn(void *context, const void *data, size_t n, uint64_t offset,
+			   struct err *err);
+
 struct writer {
 	const struct io *io;
 	const struct outdir *dir; /* NULL: an anonymous file in temp_dir, or no file */
 	char *name;		  /* path for messages; NULL: the writer is not open */
 	const char *final;	  /* the name in dir, in it */
 	char *partial;
-	int fd;	       /* -1: bytes are counted, not written */
+	int fd;	       /* -1: bytes are counted, and taken or not, but not written */
 	int direct_fd; /* the same file, O_DIRECT; -1 where the file system has no O_DIRECT */
 	uint64_t size; /* bytes of the finished file */
 	pthread_mutex_t lock;
 	pthread_mutex_t turn; /* of threads with buffered writes: write_queue.h */
 	size_t n_pieces;      /* written so far: they must cover the file exactly */
 	struct writer_piece *pieces;
+	writer_take_fn *take; /* of a writer without a file, set after it is opened; NULL: none */
+	void *context;
 };
 
 /* Creates the file, reserves `size` bytes, and writes the header. */
@@ -60,6 +66,9 @@ int writer_pwrite(struct writer *writer, const void *data, size_t n, uint64_t of
 
 /* Do whole blocks bypass the page cache? */
 bool writer_is_direct(const struct writer *writer);
+
+/* Do writes of two threads wait for each other?  Not past the page cache, nor without a file. */
+bool writer_takes_turns(const struct writer *writer);
 
 /* Checks that every byte was written, then calls fsync and rename.  *crc becomes the CRC-32
  * (zlib's) of the file.  ERR_SYSTEM, such as ENOSPC and EIO, removes the file. */

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "ckpt/checksum.h"
+#include "delta/tensors.h"
 
 #define LEVEL 3
 #define PIECE ((size_t)1 << 20)
@@ -44,8 +45,7 @@ int delta_check_layout(const struct checkpoint *checkpoint, struct err *err)
 	return 0;
 }
 
-/* Hidden files are of this program, of git or of downloads. */
-static bool leaves_out(const char *path, mode_t type)
+bool delta_leaves_out(const char *path, mode_t type)
 {
 	const char *slash = strrchr(path, '/');
 
@@ -58,7 +58,8 @@ int delta_files_list(const struct checkpoint *checkpoint, int dirfd, struct list
 {
 	struct listing all = { 0 };
 	struct stat st;
-	int rc = listing_files(checkpoint->io, dirfd, checkpoint->directory, leaves_out, &all, err);
+	int rc = listing_files(checkpoint->io, dirfd, checkpoint->directory, delta_leaves_out, &all,
+			       err);
 
 	for (size_t i = 0; i < all.n && !rc; i++) {
 		if (checkpoint_has_shard(checkpoint, all.items[i]) ||
@@ -119,22 +120,56 @@ static void frame_release(struct packed_frame *frame)
 	free(frame->memory);
 }
 
-/* Appends n bytes of an open file as a frame, whose size goes to *size. */
-static int put_file(struct delta_files *files, const struct file *file, uint64_t n, uint64_t *size,
-		    struct err *err)
+/* What a frame is made of: a text, or the beginning of an open file. */
+struct content {
+	const struct buf *text; /* NULL: the file */
+	struct file file;
+	struct file_identity identity; /* that the file must have at the end */
+	uint64_t n;		       /* bytes */
+};
+
+/* Opens the first n bytes (UINT64_MAX: all) of a file. */
+static int content_open(struct content *content, const struct io *io, int dirfd, const char *name,
+			uint64_t n, struct err *err)
 {
+	*content = (struct content){ .file = { io, -1, name } };
+	if (io_open_regular(io, dirfd, name, &content->file.fd, &content->identity, err))
+		return -1;
+	content->n = n == UINT64_MAX ? content->identity.size : n;
+	return 0;
+}
+
+static int content_read(const struct content *content, void *data, size_t n, uint64_t at,
+			struct err *err)
+{
+	if (!content->text)
+		return io_pread_full(&content->file, data, n, at, err);
+	memcpy(data, content->text->data + at, n);
+	return 0;
+}
+
+/* Appends the content as a frame, whose size goes to *size, and closes it.  Frames do not depend on
+ * where the bytes come from: zstd gets the same pieces. */
+static int put_content(struct delta_files *files, struct content *content, uint64_t *size,
+		       struct err *err)
+{
+	const struct file *file = &content->file;
 	struct packed_frame frame;
 	char *piece = xmalloc(PIECE);
-	uint64_t at = 0;
+	uint64_t at = 0, n = content->n;
 	int rc = frame_begin(&frame, files, n, err);
 
 	do {
 		size_t part = n - at < PIECE ? (size_t)(n - at) : PIECE;
 
-		rc = rc ? rc : io_pread_full(file, piece, part, at, err);
+		rc = rc ? rc : content_read(content, piece, part, at, err);
 		at += part;
 		rc = rc ? rc : frame_add(&frame, piece, part, at == n, err);
 	} while (!rc && at < n);
+	if (!content->text) {
+		rc = rc ? rc : io_check_unchanged(file, &content->identity, err);
+		file->io->close(file->io, file->fd);
+	}
 	*size = frame.size;
 	frame_release(&frame);
 	free(piece);
@@ -143,25 +178,23 @@ static int put_file(struct delta_files *files, const struct file *file, uint64_t
 
 /* --- weight files --- */
 
-static int put_header(struct delta_files *files, const struct shard *shard, struct err *err)
+static int put_header(struct delta_files *files, const struct result_shard *shard, struct err *err)
 {
-	struct file_identity identity;
-	struct file file = { files->io, -1, shard->file.path };
-	uint64_t n = shard->file.data_start, size;
+	const struct st_file *file = shard->file;
+	struct content content = { .text = shard->header, .n = file->data_start };
 	json_t *list = json_object_get(files->about, "weights");
-	int rc;
+	uint64_t size;
 
-	if (io_open_regular(files->io, AT_FDCWD, file.name, &file.fd, &identity, err))
+	if (!shard->header &&
+	    content_open(&content, files->io, AT_FDCWD, file->path, file->data_start, err))
 		return -1;
-	rc = put_file(files, &file, n, &size, err);
-	if (!rc)
-		rc = io_check_unchanged(&file, &shard->file.identity, err);
-	files->io->close(files->io, file.fd);
-	if (!rc)
-		json_array_append_new(list, json_pack("{s:s, s:I, s:I}", "name", shard->name,
-						      "size", (json_int_t)shard->file.identity.size,
-						      "frame", (json_int_t)size));
-	return rc;
+	content.identity = file->identity;
+	if (put_content(files, &content, &size, err))
+		return -1;
+	json_array_append_new(list, json_pack("{s:s, s:I, s:I}", "name", shard->name, "size",
+					      (json_int_t)file->identity.size, "frame",
+					      (json_int_t)size));
+	return 0;
 }
 
 /* --- other files --- */
@@ -172,80 +205,116 @@ static bool listed(const struct listing *listing, const char *name)
 	       bsearch(&name, listing->items, listing->n, sizeof *listing->items, text_compare);
 }
 
-/* Appends a file of the result, unless the base has the same. */
-static int put_other(struct delta_files *files, const int dirs[2], const char *name, bool in_base,
+static int compare_name(const void *key, const void *named)
+{
+	return strcmp(key, *(const char *const *)named);
+}
+
+/* Has the result a weight file or another file of that name? */
+static bool result_has(const struct delta_result *result, const char *name)
+{
+	return (result->n_shards && bsearch(name, result->shards, result->n_shards,
+					    sizeof *result->shards, compare_name)) ||
+	       (result->n_files &&
+		bsearch(name, result->files, result->n_files, sizeof *result->files, compare_name));
+}
+
+static int hash_file(const struct delta_files *files, const struct delta_result *result,
+		     const struct result_file *other, struct progress *progress,
+		     struct sha256 *sha256, struct err *err)
+{
+	struct chunk_hash hash;
+
+	if (!other->text)
+		return checksum_sha256(files->io, result->dirfd, other->name, progress, sha256,
+				       err);
+	chunk_hash_make(&hash, other->text->data, other->text->len);
+	text_hex(sha256->hex, hash.bytes, sizeof hash.bytes);
+	sha256->identity = (struct file_identity){ .size = other->text->len };
+	return 0;
+}
+
+/* Appends a file of the result, unless the base's file with the SHA-256 `was` (NULL: none) is the
+ * same. */
+static int put_other(struct delta_files *files, const struct delta_result *result,
+		     const struct result_file *other, const struct sha256 *was,
 		     struct progress *progress, struct err *err)
 {
-	struct sha256 was, is;
-	struct file file = { files->io, -1, name };
-	struct file_identity identity;
+	struct content content = { .text = other->text };
+	struct sha256 is;
 	json_t *record;
 	uint64_t size;
-	int rc;
 
-	if (checksum_sha256(files->io, dirs[1], name, progress, &is, err) ||
-	    (in_base && checksum_sha256(files->io, dirs[0], name, progress, &was, err)))
+	if (hash_file(files, result, other, progress, &is, err))
 		return -1;
-	record = json_pack("{s:s, s:I, s:s}", "name", name, "size", (json_int_t)is.identity.size,
-			   "sha256", is.hex);
+	record = json_pack("{s:s, s:I, s:s}", "name", other->name, "size",
+			   (json_int_t)is.identity.size, "sha256", is.hex);
 	if (!record)
-		return err_set(err, ERR_INPUT, "the name of '%s' is not UTF-8: rename it", name);
+		return err_set(err, ERR_INPUT, "the name of '%s' is not UTF-8: rename it",
+			       other->name);
 	json_array_append_new(json_object_get(files->about, "files"), record);
-	if (in_base && !strcmp(was.hex, is.hex))
+	if (was && !strcmp(was->hex, is.hex))
 		return 0;
-	if (io_open_regular(files->io, dirs[1], name, &file.fd, &identity, err))
+	if (!other->text &&
+	    content_open(&content, files->io, result->dirfd, other->name, UINT64_MAX, err))
 		return -1;
-	rc = put_file(files, &file, is.identity.size, &size, err);
-	if (!rc)
-		rc = io_check_unchanged(&file, &is.identity, err);
-	files->io->close(files->io, file.fd);
+	content.n = is.identity.size;
+	content.identity = is.identity;
+	if (put_content(files, &content, &size, err))
+		return -1;
 	json_object_set_new(record, "frame", json_integer((json_int_t)size));
 	files->n_carried++;
-	return rc;
+	return 0;
 }
 
-static int put_others(struct delta_files *files, const struct checkpoint sides[2],
-		      const int dirs[2], struct progress *progress, struct err *err)
+static void put_removed(struct delta_files *files, const struct checkpoint *base,
+			const struct listing *others, const struct delta_result *result)
 {
-	struct listing lists[2] = { { 0 } };
 	json_t *removed = json_object_get(files->about, "removed");
-	int rc = 0;
 
-	for (int s = 0; s < 2 && !rc; s++)
-		rc = delta_files_list(&sides[s], dirs[s], &lists[s], err);
-	for (size_t i = 0; i < lists[1].n && !rc; i++)
-		rc = put_other(files, dirs, lists[1].items[i], listed(&lists[0], lists[1].items[i]),
-			       progress, err);
-	for (size_t i = 0; i < lists[0].n && !rc; i++)
-		if (!listed(&lists[1], lists[0].items[i]) &&
-		    !checkpoint_has_shard(&sides[1], lists[0].items[i]))
-			json_array_append_new(removed, json_string(lists[0].items[i]));
-	for (size_t i = 0; i < sides[0].n_shards && !rc; i++)
-		if (!checkpoint_has_shard(&sides[1], sides[0].shards[i].name))
-			json_array_append_new(removed, json_string(sides[0].shards[i].name));
-	listing_release(&lists[0]);
-	listing_release(&lists[1]);
-	return rc;
+	for (size_t i = 0; i < others->n; i++)
+		if (!result_has(result, others->items[i]))
+			json_array_append_new(removed, json_string(others->items[i]));
+	for (size_t i = 0; i < base->n_shards; i++)
+		if (!result_has(result, base->shards[i].name))
+			json_array_append_new(removed, json_string(base->shards[i].name));
 }
 
-int delta_files_write(struct delta_files *files, const struct checkpoint sides[2],
-		      struct progress *progress, struct err *err)
+static int put_others(struct delta_files *files, const struct checkpoint *base, int dirfd,
+		      const struct delta_result *result, struct progress *progress, struct err *err)
 {
-	struct progress unwatched = { .stop = progress->stop };
-	int dirs[2] = { -1, -1 }, rc = 0;
+	struct listing others = { 0 };
+	int rc = delta_files_list(base, dirfd, &others, err);
 
-	files->about = json_pack("{s:[], s:[], s:[]}", "weights", "files", "removed");
-	for (size_t i = 0; i < sides[1].n_shards && !rc; i++)
-		rc = put_header(files, &sides[1].shards[i], err);
-	for (int s = 0; s < 2 && !rc; s++) {
-		dirs[s] = delta_directory(&sides[s], err);
-		rc = dirs[s] < 0 ? -1 : 0;
+	for (size_t i = 0; i < result->n_files && !rc; i++) {
+		const struct result_file *other = &result->files[i];
+		bool in_base = listed(&others, other->name);
+		struct sha256 was;
+
+		if (in_base)
+			rc = checksum_sha256(files->io, dirfd, other->name, progress, &was, err);
+		rc = rc ? rc
+			: put_other(files, result, other, in_base ? &was : NULL, progress, err);
 	}
 	if (!rc)
-		rc = put_others(files, sides, dirs, &unwatched, err);
-	for (int s = 0; s < 2; s++)
-		if (dirs[s] >= 0)
-			files->io->close(files->io, dirs[s]);
+		put_removed(files, base, &others, result);
+	listing_release(&others);
+	return rc;
+}
+
+int delta_files_write(struct delta_files *files, const struct checkpoint *base,
+		      const struct delta_result *result, struct progress *progress, struct err *err)
+{
+	struct progress unwatched = { .stop = progress->stop };
+	int dirfd = delta_directory(base, err), rc = dirfd < 0 ? -1 : 0;
+
+	files->about = json_pack("{s:[], s:[], s:[]}", "weights", "files", "removed");
+	for (size_t i = 0; i < result->n_shards && !rc; i++)
+		rc = put_header(files, &result->shards[i], err);
+	if (!rc)
+		rc = put_others(files, base, dirfd, result, &unwatched, err);
+	if (dirfd >= 0)
+		files->io->close(files->io, dirfd);
 	return rc;
 }
 

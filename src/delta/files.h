@@ -14,6 +14,29 @@
 #include "ckpt/checkpoint.h"
 #include "ckpt/listing.h"
 
+/* A weight file of the result: its layout with the size of the file, and its first bytes; header
+ * NULL: they are read from the file. */
+struct result_shard {
+	const char *name;
+	const struct st_file *file;
+	const struct buf *header;
+};
+
+/* Another file; text NULL: the file of that name in result.dirfd has its contents. */
+struct result_file {
+	const char *name;
+	const struct buf *text;
+};
+
+/* The result besides the bytes of its tensors.  Both lists are sorted by name. */
+struct delta_result {
+	size_t n_shards;
+	struct result_shard *shards;
+	size_t n_files;
+	struct result_file *files;
+	int dirfd;
+};
+
 /* Set io, append and context, and zero the rest. */
 struct delta_files {
 	const struct io *io;
@@ -23,14 +46,19 @@ struct delta_files {
 	size_t n_carried; /* other files that are in the delta */
 };
 
-/* Appends a frame for each header, and for each other file of the result (sides[1]) that the base
- * has not, or has with other bytes. */
-int delta_files_write(struct delta_files *files, const struct checkpoint sides[2],
-		      struct progress *progress, struct err *err);
+/* Appends a frame for each header, and for each other file that the base has not, or has with other
+ * bytes. */
+int delta_files_write(struct delta_files *files, const struct checkpoint *base,
+		      const struct delta_result *result, struct progress *progress,
+		      struct err *err);
 
 /* Appends the frame that describes them. */
 int delta_about_write(struct delta_files *files, struct err *err);
 void delta_files_release(struct delta_files *files);
+
+/* Is it a path that a delta leaves out: hidden, or no file?  Hidden files are of this program, of
+ * git or of downloads.  A listing_skips_fn. */
+bool delta_leaves_out(const char *path, mode_t type);
 
 /* Lists the files of the open directory dirfd that are not weights of the checkpoint. */
 int delta_files_list(const struct checkpoint *checkpoint, int dirfd, struct listing *files,

@@ -122,18 +122,21 @@ static int convert_window(struct pipeline *pipeline, const struct band_list *lis
 		rc = write_queue_flush(&pipeline->workers[w].queue, true, err);
 	if (source_is_large(pipeline))
 		source_drop_cache(&pipeline->source);
-	return rc;
+	if (rc || !pipeline->window_end.done)
+		return rc;
+	return pipeline->window_end.done(pipeline->window_end.context, err);
 }
 
 static int convert_windows(struct pipeline *pipeline, const struct band_list *list, struct err *err)
 {
+	uint64_t window = pipeline->window_end.done ? pipeline->window_end.bytes : WINDOW_BYTES;
 	size_t first = 0;
 
 	while (first < list->n_extents) {
 		uint64_t bytes = 0;
 		size_t end = first;
 
-		while (end < list->n_extents && bytes < WINDOW_BYTES)
+		while (end < list->n_extents && bytes < window)
 			bytes += list->extents[end++].input_bytes;
 		if (convert_window(pipeline, list, first, end, err))
 			return -1;

@@ -51,6 +51,13 @@ struct output_figures {
 	uint64_t n_underflow; /* values that become zero; with every_row */
 };
 
+/* What is done after each window, when the writer has all of it. */
+struct window_end {
+	uint64_t bytes; /* of the source, in a window */
+	int (*done)(void *context, struct err *err);
+	void *context;
+};
+
 struct pipeline {
 	const struct plan *plan;
 	const struct convert_params *params;
@@ -69,6 +76,7 @@ struct pipeline {
 	struct store *store;		  /* of compensated codes; NULL: none */
 	const struct store_place *places; /* by unit: in the store */
 	uint64_t n_compensated, n_moved;  /* codes of the shard; see struct figures */
+	struct window_end window_end;	  /* zeroed: nothing is done */
 };
 
 /* Makes a pipeline for the plan.  On failure *out is NULL. */

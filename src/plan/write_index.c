@@ -94,6 +94,21 @@ int output_index_put(const struct output_shard *shards, size_t n, const struct o
 	return rc;
 }
 
+void output_index_text(const struct output_shard *shards, size_t n, struct buf *text)
+{
+	struct index_text index;
+	struct buf piece = { 0 };
+
+	index_text_init(&index, shards, n);
+	while (!index.ended) {
+		piece.len = 0;
+		next_piece(&index, &piece);
+		buf_add(text, piece.data, piece.len);
+	}
+	buf_release(&piece);
+	free(index.places);
+}
+
 /* Checks that no scale has the name of an existing tensor. */
 static int check_names(const struct index_text *text, struct err *err)
 {

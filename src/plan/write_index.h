@@ -12,6 +12,9 @@
 /* Checks that all names differ (else ERR_INPUT), and computes the index's size. */
 int plan_index(struct plan *plan, struct err *err);
 
+/* Adds the index of n shards to the text. */
+void output_index_text(const struct output_shard *shards, size_t n, struct buf *text);
+
 /* Writes the index of n shards to dir. */
 int output_index_put(const struct output_shard *shards, size_t n, const struct outdir *dir,
 		     struct err *err);
