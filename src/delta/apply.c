@@ -131,19 +131,43 @@ static bool can_patch(const struct delta_job *job, const struct delta_shard *sha
 	return can;
 }
 
+/* Returns the bytes of a weight file. */
+static uint64_t shard_size(const struct delta_shard *shard)
+{
+	uint64_t size = shard->header.len;
+
+	for (size_t t = 0; t < shard->file.n_tensors; t++)
+		size += st_tensor_size(&shard->file.tensors[t]);
+	return size;
+}
+
+/* ERR_SYSTEM unless there is space for the files that will wait in the staging directory. */
+static int check_space(const struct delta_job *job, struct err *err)
+{
+	const struct delta_file *delta = &job->delta;
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < delta->n_shards; i++)
+		bytes += job->patched[i] ? 0 : shard_size(&delta->shards[i]);
+	for (size_t i = 0; i < delta->n_files; i++)
+		if (delta->files[i].n_frame || job->params->output)
+			bytes += delta->files[i].size;
+	if (!job->stage.path || job->unbased)
+		return 0;
+	return outdir_check_space(&job->stage, bytes, err);
+}
+
 static int compute_shard(struct delta_job *job, size_t i, struct err *err)
 {
 	const struct delta_shard *shard = &job->delta.shards[i];
 	struct writer writer = { 0 };
-	uint64_t size = shard->header.len;
 	uint32_t crc;
 	int rc = -1;
 
-	for (size_t t = 0; t < shard->file.n_tensors; t++)
-		size += st_tensor_size(&shard->file.tensors[t]);
 	job->file = &shard->file;
 	if (job->stage.path && !job->patched[i]) {
-		if (writer_open(&writer, &job->stage, shard->name, &shard->header, size, err))
+		if (writer_open(&writer, &job->stage, shard->name, &shard->header,
+				shard_size(shard), err))
 			goto out;
 		job->writer = &writer;
 	}
@@ -207,13 +231,14 @@ static void pair(struct delta_job *job)
 
 int apply_compute(struct delta_job *job, struct err *err)
 {
-	int rc = 0;
+	int rc;
 
 	pair(job);
 	progress_begin(job->progress, PROGRESS_WORK, job->base.data_bytes);
 	for (size_t i = 0; i < job->delta.n_shards; i++)
 		job->patched[i] = job->out.path && !job->params->output &&
 				  can_patch(job, &job->delta.shards[i]);
+	rc = check_space(job, err);
 	for (size_t i = 0; i < job->delta.n_shards && !rc; i++)
 		rc = compute_shard(job, i, err);
 	if (!rc)
@@ -376,11 +401,8 @@ static void count(const struct delta_job *job, struct delta_counts *counts)
 	}
 	for (size_t i = 0; i < delta->n_files; i++)
 		counts->n_files += delta->files[i].n_frame != 0;
-	for (size_t i = 0; i < delta->n_shards; i++) {
-		counts->result_bytes += delta->shards[i].header.len;
-		for (size_t t = 0; t < delta->shards[i].file.n_tensors; t++)
-			counts->result_bytes += st_tensor_size(&delta->shards[i].file.tensors[t]);
-	}
+	for (size_t i = 0; i < delta->n_shards; i++)
+		counts->result_bytes += shard_size(&delta->shards[i]);
 	counts->delta_bytes = delta->st.identity.size;
 	memcpy(counts->base, delta->base, sizeof counts->base);
 	memcpy(counts->result, delta->result, sizeof counts->result);

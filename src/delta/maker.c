@@ -142,9 +142,10 @@ static int emit(struct delta_maker *maker, size_t i, const struct chunk_row *row
 	pthread_mutex_lock(&maker->lock);
 	while (!maker->held.list && maker->turn != i && !maker->failed)
 		pthread_cond_wait(&maker->moved, &maker->lock);
-	if (maker->failed)
+	if (maker->failed) {
 		rc = err_set(err, ERR_SYSTEM, "another chunk failed");
-	else if (maker->turn != i)
+		err->follows = true;
+	} else if (maker->turn != i)
 		rc = held_put(&maker->held, i, row, frame, err);
 	else
 		rc = put_chunk(maker, row, frame, err);

@@ -9,6 +9,7 @@
 #include "plan/dequantize.h"
 #include "plan/quantize.h"
 #include "plan/repack.h"
+#include "tests/fault/deltas.h"
 #include "tests/fault/evaluations.h"
 #include "tests/fault/histories.h"
 #include "tests/fault/reports.h"
@@ -26,6 +27,7 @@ struct command {
 	bool preserves;	 /* it has --preserve-high-precision */
 	bool reads_only; /* it has nothing to resume */
 	bool of_trainer; /* its inputs are what trained.py makes */
+	bool makes_delta;
 };
 
 static int plan_quantize(struct plan *plan, const struct convert_params *params, bool other,
@@ -119,6 +121,8 @@ static const struct command commands[] = {
 	{ "sensitivity", .run = run_sensitivity },
 	{ "report", .run = run_report, .of_fp8 = true, .reads_only = true },
 	{ "diff", .run = run_diff, .of_fp8 = true, .reads_only = true },
+	{ "delta", .run = run_delta, .of_fp8 = true, .makes_delta = true },
+	{ "since", .run = run_since, .of_fp8 = true, .makes_delta = true },
 };
 
 #define N_COMMANDS (sizeof commands / sizeof *commands)
@@ -204,6 +208,10 @@ static inline void make_inputs(const struct command *command, const char *sample
 		make_short_ids();
 		if (command->of_fp8)
 			make_input(command, "llama", "fp8");
+		if (command->makes_delta) {
+			make_next("fp8", "next8");
+			make_next("llama", "next");
+		}
 		return;
 	}
 	make_models(command, samples);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""histories.py FOLDER short|long: jobs that make or use an amax history, a table, or compensated codes, killed, interrupted
-and starved.
+"""histories.py FOLDER short|long: jobs that make or use an amax history, a table, compensated codes or a delta, killed,
+interrupted and starved.
 
 Each job is a row of JOBS; after each disturbance what has its final name is whole, and the same job run again gives the bytes
 of a run that nothing disturbed.
@@ -32,6 +32,7 @@ class Job(typing.NamedTuple):
     name: str
     arguments: list[str]                                      # in the folder that prepare() fills
     output: str
+    start: str = ""                                           # what the output is before; "": nothing
 
 
 CALIBRATE = ["calibrate", "llama", "--threads", "1", "--progress", "none", "--quiet", "--resume", "-o", HISTORY]
@@ -45,6 +46,10 @@ JOBS = [
                         "ids.jsonl", "--max-memory", "9500K", "-o", "out/S.json"], "out/S.json"),    # several rounds
     Job("static", ["quantize", "llama", "-o", "out", "--recipe", "delayed", "--calibration", "a.amax"], "out"),
     Job("compensated", [*NEAREST, *COMPENSATION, "--threads", "1"], "out"),
+    Job("delta", ["delta", "fp8", "next8", "-o", "out/D.safetensors"], "out/D.safetensors"),
+    Job("since", ["quantize", "next", "--since", "fp8", "-o", "out/D.safetensors"], "out/D.safetensors"),
+    Job("apply", ["apply", "fp8", "D.safetensors", "-o", "out"], "out"),
+    Job("apply in place", ["apply", "out", "D.safetensors", "--in-place"], "out", "fp8"),
 ]
 
 
@@ -57,6 +62,21 @@ def prepare(work: pathlib.Path) -> None:
         subprocess.run([sys.executable, cli / "amax.py", "make", "llama", f"{name}.amax", f"seed={seed}"], check=True)
     ids = [[(p * 37 + t * 7) % 1000 for t in range(N_TOKENS)] for p in range(N_PASSES)]
     pathlib.Path("ids.jsonl").write_text("".join(f'{{"input_ids": {row}}}\n' for row in ids))
+    shutil.copytree("llama", "next")
+    data = bytearray(pathlib.Path("next/model.safetensors").read_bytes())
+    for at in range(len(data) // 2, len(data), 500):
+        data[at - at % 2] ^= 1
+    pathlib.Path("next/model.safetensors").write_bytes(data)
+    pathlib.Path("next/generation_config.json").write_text("{}")
+    for name, to in (("llama", "fp8"), ("next", "next8")):
+        subprocess.run([FP8CONV, "quantize", name, "-o", to, "--quiet"], check=True)
+    subprocess.run([FP8CONV, "delta", "fp8", "next8", "-o", "D.safetensors", "--quiet"], check=True)
+
+
+def reset(job: Job) -> None:
+    clear(pathlib.Path("out"))
+    if job.start:
+        shutil.copytree(job.start, "out")
 
 
 def start(job: Job, **more: typing.Any) -> subprocess.Popen:
@@ -73,7 +93,13 @@ def left(job: Job) -> dict[str, bytes]:
 
 
 def check_whole(job: Job, golden: dict[str, bytes]) -> None:
-    """A history may be of fewer passes; all else is golden."""
+    """A history may be of fewer passes, and what is changed in place as before, unless there is a journal; all else is
+    golden."""
+    if job.start and pathlib.Path("out/.fp8conv-apply/.journal").exists():
+        return
+    if job.start and all(files(pathlib.Path(job.start)).get(name) == data or name.startswith(".")
+                         for name, data in left(job).items()):
+        return
     for name, data in left(job).items():
         if name.startswith(".") or golden.get(name) == data:
             continue
@@ -83,9 +109,10 @@ def check_whole(job: Job, golden: dict[str, bytes]) -> None:
 
 def check_again(job: Job, golden: dict[str, bytes]) -> None:
     result = run(job)
-    check(result == (0, b"", ""), f"{job.name} run again: {result}")
+    said = "fp8conv apply: note: already applied\n" if result.err and job.arguments[0] == "apply" else ""
+    check(result == (0, b"", said), f"{job.name} run again: {result}")
     check(left(job) == golden, f"{job.name} run again: {sorted(left(job))} are not the golden ones")
-    clear(pathlib.Path("out"))
+    reset(job)
     counted()
 
 
@@ -154,7 +181,7 @@ def second_run(job: Job, golden: dict[str, bytes]) -> None:
         process.send_signal(signal.SIGCONT)
     check(end(process).status == 0, f"{job.name}: the first run suffered")
     check(left(job) == golden, f"{job.name}: the first run suffered")
-    clear(pathlib.Path("out"))
+    reset(job)
 
 
 def main() -> int:
@@ -165,15 +192,18 @@ def main() -> int:
     prepare(pathlib.Path(folder).resolve() / "histories")
     for job in JOBS:
         begin("set-up")
+        reset(job)
         began = time.monotonic()
         result = run(job)
         check(result == (0, b"", ""), f"{job.name} undisturbed: {result}")
         seconds = time.monotonic() - began
         golden = left(job)
-        clear(pathlib.Path("out"))
+        reset(job)
         disturbed(job, golden, seconds, 4 if extent == "short" else 60)
-        starved(job, golden)
+        if not job.start:                                     # a file that is changed in place has its size already
+            starved(job, golden)
         second_run(job, golden)
+        clear(pathlib.Path("out"))
     stores([FP8CONV, *NEAREST], COMPENSATION, extent == "short")
     return 0 if verdict(f"histories (SEED={seed})") else 1
 

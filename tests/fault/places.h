@@ -69,6 +69,14 @@ static const struct place reading_places[] = {
 	{ "numbers, 3 threads", .output = "out/numbers", .n_threads = 3 },
 };
 
+/* Of deltas. */
+static const struct place delta_places[] = {
+	{ "delta", .output = "out/D.safetensors", .n_threads = 1 },
+	{ "delta, 3 threads", .output = "out/D.safetensors", .n_threads = 3 },
+	{ "delta over another", .output = "out/D.safetensors", .start = START_OTHER,
+	  .n_threads = 1 },
+};
+
 #define PLACES(list) (*n = sizeof(list) / sizeof *(list), (list))
 
 static inline const struct place *places_of(const struct command *command, size_t *n)
@@ -77,6 +85,8 @@ static inline const struct place *places_of(const struct command *command, size_
 		return PLACES(trainer_places);
 	if (command->plan == plan_compensated)
 		return PLACES(layer_places);
+	if (command->makes_delta)
+		return PLACES(delta_places);
 	if (command->reads_only)
 		return PLACES(reading_places);
 	return command->run ? PLACES(history_places) : PLACES(places);
