@@ -110,6 +110,7 @@ def tensors():
         yield case(name, tensor(shape=shape, strides=strides), "*")
     plain = "W is not as torch.save() writes it"
     yield case("offset-negative", tensor(offset=-1), plain)
+    yield case("offset-negative-long", REBUILD + tup(storage(), b"\x8a\x01\xff", tup(num(2), num(3)), tup(num(3), num(1)), b"\x89", HOOKS) + b"R", plain)
     yield case("shape-negative", tensor(shape=(-2, 3)), plain)
     yield case("stride-negative", tensor(strides=(-3, 1)), plain)
     yield case("strides-few", tensor(strides=(3,)), plain)
