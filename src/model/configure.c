@@ -101,7 +101,7 @@ static int configure_numbers(struct model *model, const json_t *facts, struct er
 	const struct arch *arch = model->arch;
 	double head = fact_number(facts, "query_pre_attn_scalar", (double)model->head_dim);
 	const char *key =
-		FACT_KEY(facts, "layer_norm_eps", "layer_norm_epsilon", "norm_eps", "rms_norm_eps");
+		FACT_KEY(facts, "layer_norm_eps", "layer_norm_epsilon", "layernorm_epsilon", "norm_eps", "rms_norm_eps");
 	double eps = fact_number(facts, key, 0);
 
 	if (!(head > 0))
@@ -155,7 +155,8 @@ static int configure_groups(struct routing *routing, const json_t *facts, struct
 static int read_top_k(struct routing *routing, const json_t *facts, struct err *err)
 {
 	const char *key = FACT_KEY(facts, "moe_k", "moe_topk", "top_k_experts",
-				   "num_experts_per_token", "num_experts_per_tok");
+				   "num_experts_per_token", "moe_top_k",
+				   "num_experts_per_tok");
 	const json_t *value = json_object_get(facts, key);
 	const json_t *first = json_is_array(value) ? json_array_get(value, 0) : value;
 

@@ -8,7 +8,7 @@
 #include "model/steps.h"
 
 /* May the layer have the vector?  The vectors of a mixer belong to layers with that mixer. */
-static bool vector_is_of(const struct layer_ref *layer, int role)
+static bool vector_is_of(const struct positions *positions, const struct layer_ref *layer, int role)
 {
 	switch (role) {
 	case VECTOR_NORM_K:
@@ -16,12 +16,13 @@ static bool vector_is_of(const struct layer_ref *layer, int role)
 	case VECTOR_NORM_Q:
 	case VECTOR_NORM_Q_A:
 	case VECTOR_NORM_KV_A:
-	case VECTOR_SINKS:
 		return layer_has_attention(layer);
 	case VECTOR_NORM_INDEX_Q:
 	case VECTOR_NORM_INDEX_K:
 	case VECTOR_NORM_INDEX_K_BIAS:
 		return layer->keys == KEYS_CHOSEN;
+	case VECTOR_SINKS:
+		return layer_has_attention(layer) && (layer->window || !positions->window_sinks);
 	case VECTOR_NORM_LAYER_INPUTS: /* found with its matrix, which is no layer's alone */
 		return false;
 	case VECTOR_NORM_LAYER_OUT:
@@ -227,7 +228,7 @@ int search_vectors(struct search *search, const char *prefix, struct layer_ref *
 	for (int i = 0; i < N_VECTORS; i++) {
 		const char *name = search_vector_name(search, (enum vector_role)i);
 
-		if (!*name || !vector_is_of(layer, i))
+		if (!*name || !vector_is_of(&model->arch->positions, layer, i))
 			continue;
 		layer->vector[i] = search_tensor(search, prefix, name, "");
 		if (layer->vector[i] && check_vector(search, layer, i))

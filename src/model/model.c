@@ -80,8 +80,9 @@ static int open_steps(struct model *model, const struct model_config *config, co
 	if (arch_find(model, config, err))
 		return -1;
 	facts = facts_read(model_config_level(root), &model->arch->facts, err);
-	if (facts && !model_configure(model, config, facts, err) &&
-	    !model_find_tensors(model, config, err))
+	if (facts &&
+	    !model_join_spellings(facts, model_config_level(root), &model->arch->positions, err) &&
+	    !model_configure(model, config, facts, err) && !model_find_tensors(model, config, err))
 		rc = model_check_widths(model, config, facts, err) ||
 		     model_check_features(model, facts, err);
 	json_decref(facts);

@@ -191,6 +191,11 @@ struct positions {
 	enum rotating_layers rotating;
 	/* every n-th layer has no window, where layer_types are missing; 0: none */
 	size_t window_pattern;
+	/* the types of layers, where config.json has none: 'F' full attention, 'S' with a window,
+	 * 'C' a convolution; "FF|SSSF|F": of the first layers, of those that come again and again,
+	 * and of the last; NULL: no pattern */
+	const char *layer_pattern;
+	bool window_sinks;	 /* only layers with a window have sinks */
 	size_t window_key_heads; /* of a layer with a window: so many times those of others; 0: 1 */
 	bool last_is_full;	 /* the last layer has no window, whatever config.json states */
 	bool chunked;		 /* attention of some layers is within chunks */

@@ -49,19 +49,20 @@ int model_read_multipliers(struct model *model, const json_t *facts, struct err 
 	const struct {
 		const char *key;
 		float *factor;
+		bool null_is_one;
 	} keys[] = {
-		{ "attention_in_multiplier", &m->attention_in },
-		{ "attention_multiplier", &model->attention_scale },
-		{ "attention_out_multiplier", &m->attention_out },
-		{ "attention_value_scale", &m->value },
-		{ "embedding_multiplier", &model->embedding_scale },
-		{ "key_multiplier", &m->key },
-		{ "lm_head_multiplier", &m->logits },
-		{ "logit_scale", &m->logits },
-		{ "logits_scaling", &scaling },
-		{ "residual_multiplier", &m->residual },
-		{ "ssm_in_multiplier", &m->mamba_in },
-		{ "ssm_out_multiplier", &m->mamba_out },
+		{ "attention_in_multiplier", &m->attention_in, false },
+		{ "attention_multiplier", &model->attention_scale, false },
+		{ "attention_out_multiplier", &m->attention_out, false },
+		{ "attention_value_scale", &m->value, true },
+		{ "embedding_multiplier", &model->embedding_scale, false },
+		{ "key_multiplier", &m->key, false },
+		{ "lm_head_multiplier", &m->logits, false },
+		{ "logit_scale", &m->logits, false },
+		{ "logits_scaling", &scaling, false },
+		{ "residual_multiplier", &m->residual, false },
+		{ "ssm_in_multiplier", &m->mamba_in, false },
+		{ "ssm_out_multiplier", &m->mamba_out, false },
 	};
 
 	*m = (struct multipliers){ .residual = 1,
@@ -73,7 +74,8 @@ int model_read_multipliers(struct model *model, const json_t *facts, struct err 
 				   .mamba_in = 1,
 				   .mamba_out = 1 };
 	for (size_t i = 0; i < COUNT(keys); i++)
-		if (read_factor(facts, keys[i].key, keys[i].factor, err))
+		if (!(keys[i].null_is_one && json_is_null(json_object_get(facts, keys[i].key))) &&
+		    read_factor(facts, keys[i].key, keys[i].factor, err))
 			return -1;
 	if (!(fabsf(scaling) > 0))
 		return err_set(err, ERR_INPUT, "config.json: 'logits_scaling' is 0, a divisor");

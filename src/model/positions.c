@@ -128,7 +128,8 @@ int model_configure_windows(struct model *model, const json_t *facts, struct err
 {
 	const struct positions *positions = &model->arch->positions;
 	const json_t *types = json_object_get(facts, "layer_types");
-	size_t window = fact_count(facts, "sliding_window", 0);
+	size_t before = fact_count(facts, "sliding_window_size", 0);
+	size_t window = before ? before + 1 : fact_count(facts, "sliding_window", 0);
 	size_t first = fact_count(facts, "max_window_layers", 0);
 	size_t pattern;
 

@@ -378,6 +378,15 @@ static double find_theta(struct rope_json *levels, const char *layer_type)
 	return number(levels, "rope_theta", theta);
 }
 
+/* Returns the part of a head that turns where the rope does not say: of a type of layers, what
+ * config.json says besides is of the type "default" alone. */
+static double part_otherwise(const struct rope_json *levels, const struct rope_use *use)
+{
+	if (use->by_layer_type && strcmp(rope_type(levels), "default") != 0)
+		return 1;
+	return fact_number(levels->facts, "partial_rotary_factor", 1);
+}
+
 int rope_init(struct rope *rope, const json_t *facts, const struct rope_use *use, struct err *err)
 {
 	struct rope_json levels = { 0 };
@@ -390,7 +399,7 @@ int rope_init(struct rope *rope, const json_t *facts, const struct rope_use *use
 	theta = find_theta(&levels, use->layer_type);
 	part = fact_number(facts, "rotary_dim", 0) / (double)head_dim;
 	part = number(&levels, "partial_rotary_factor",
-		      part > 0 ? part : fact_number(facts, "partial_rotary_factor", 1));
+		      part > 0 ? part : part_otherwise(&levels, use));
 	if (!strcmp(rope_type(&levels), "proportional") ||
 	    (use->whole && !strcmp(rope_type(&levels), "default")))
 		part = 1;

@@ -15,6 +15,12 @@
 /* Returns the number of layers where a list of their kinds states it, as in Nemotron-H; else 0. */
 size_t model_count_layers(const struct arch *arch, const json_t *facts);
 
+/* Writes into the facts what they say by keys of releases: the types of layers, where a list of
+ * them is missing too, and the ropes of these types.  level: the object that the facts are of.
+ * ERR_INPUT with the key. */
+int model_join_spellings(json_t *facts, const json_t *level, const struct positions *positions,
+			 struct err *err);
+
 /* Sets what mixes the tokens of each layer.  facts: of facts_read().  ERR_INPUT, with the key, for
  * a kind of layer that the architecture does not have, and for sizes that do not fit each other. */
 int model_find_mixers(struct model *model, const json_t *facts, struct err *err);

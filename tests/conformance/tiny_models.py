@@ -65,6 +65,11 @@ TOWER = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "nu
 AUDIO = {"d_model": 32, "encoder_layers": 1, "encoder_attention_heads": 2, "encoder_ffn_dim": 48, "num_mel_bins": 16, "max_source_positions": 20,
          "output_dim": 64, "downsample_hidden_size": 8}
 
+MIMO = GROUPS | {"num_hidden_layers": 4, "head_dim": 24, "v_head_dim": 20, "num_key_value_heads": 1, "attention_bias": True, "sliding_window": 20,
+                 "layer_types": ["full_attention", "sliding_attention", "sliding_attention", "full_attention"]}
+for key in ("num_local_experts", "n_shared_experts", "first_k_dense_replace"):
+    del MIMO[key]
+
 GEMMA4 = {"hidden_size": 60, "num_attention_heads": 6, "num_key_value_heads": 2, "num_hidden_layers": 4, "head_dim": 20, "global_head_dim": 36,
           "sliding_window": 20, "final_logit_softcapping": 7.0, "rms_norm_eps": 1e-3, "hidden_size_per_layer_input": 0,
           "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"]}
@@ -246,6 +251,8 @@ MODELS: dict[str, tuple] = {
                                 EXPERTS | {"head_dim": 24, "num_experts": 6, "shared_expert_intermediate_size": 40, "gating": "per-element",
                                            "layer_types": ["sliding_attention", "full_attention", "sliding_attention"], "num_attention_heads_per_layer": [2, 6, 8],
                                            "mlp_layer_types": ["sparse", "dense", "sparse"]}),
+    "mimo_v2_flash": (t.MiMoV2FlashConfig, t.MiMoV2FlashForCausalLM, MIMO),
+    "mimo_v2_flash, as released": (t.MiMoV2FlashConfig, t.MiMoV2FlashForCausalLM, MIMO | {"attention_bias": False, "num_hidden_layers": 7, "layer_types": None}),
     "ministral3": (t.Ministral3Config, t.Ministral3ForCausalLM,
                    {"head_dim": 24, "sliding_window": 90, "rope_parameters": GROWN_QUERIES}),
     "mistral4": (t.Mistral4Config, t.Mistral4ForCausalLM,
@@ -351,13 +358,19 @@ RELEASED = {t.Kimi_K25ForConditionalGeneration: (r"model\.blocks\.", "model.laye
 # Parts of a model that the releases have whole.
 THINKERS = {t.Qwen2_5OmniThinkerForConditionalGeneration: "Qwen2_5OmniModel", t.Qwen3OmniMoeThinkerForConditionalGeneration: "Qwen3OmniMoeForConditionalGeneration"}
 # Keys that transformers writes and the releases do not have: others say the same, or the defaults do.
-UNWRITTEN = {"kimi_linear": ("layer_types", "linear_conv_kernel_dim", "linear_head_dim", "linear_num_heads", "mlp_layer_types"),
+UNWRITTEN = {"mimo_v2_flash, as released": ("layer_types", "mlp_layer_types", "rms_norm_eps", "rope_parameters", "sliding_window"),
+             "kimi_linear": ("layer_types", "linear_conv_kernel_dim", "linear_head_dim", "linear_num_heads", "mlp_layer_types"),
              "kimi_linear, other keys": ("layer_types",),
              "bailing_hybrid": ("layer_types", "linear_conv_kernel_dim", "linear_num_heads", "mlp_layer_types"),
              "bailing_hybrid, as released": ("head_dim", "layer_types", "linear_conv_kernel_dim", "linear_num_heads", "mlp_layer_types", "model_max_length",
                                              "moe_renormalize", "num_expert_group", "num_experts_per_token")}
 # Keys that the releases have in the place of those.
-RELEASED_KEYS = {"bailing_hybrid, as released": {
+RELEASED_KEYS = {"mimo_v2_flash, as released": {
+    "add_full_attention_sink_bias": False, "add_swa_attention_sink_bias": True, "attention_chunk_size": 128, "hybrid_block_size": None,
+    "hybrid_layer_pattern": [0, 1, 1, 1, 1, 0, 1], "layernorm_epsilon": 1e-5, "moe_layer_freq": [0, 1, 1, 1, 1, 1, 1], "n_shared_experts": None,
+    "partial_rotary_factor": 0.334, "rope_theta": 5000000, "scoring_func": "sigmoid", "sliding_window": 20, "sliding_window_size": 19,
+    "swa_head_dim": 24, "swa_num_attention_heads": 4, "swa_num_key_value_heads": 2, "swa_rope_theta": 10000, "swa_v_head_dim": 20, "topk_method": "noaux_tc"},
+    "bailing_hybrid, as released": {
     "architectures": ["BailingMoeV3ForCausalLM"], "max_position_embeddings": 512, "norm_topk_prob": True, "n_group": 4, "num_experts_per_tok": 3,
     "partial_rotary_factor": 0.5, "rope_parameters": {"partial_rotary_factor": 0.5, "rope_theta": 6e6, "rope_type": "default"}, "rotary_dim": 4,
     "embedding_dropout": 0.0, "expert_swiglu_limit_list": None, "gated_attention_proj_granularity_type": "head_wise", "group_norm_size": 1,
