@@ -20,8 +20,8 @@ const struct arch arch_jamba = {
 		[VECTOR_NORM_C] = "mamba.c_layernorm.weight",
 	},
 	.expert = { EXPERTS("feed_forward.experts") },
-	.fused_gate_up = "feed_forward.experts.gate_up_proj",
-	.fused_down = "feed_forward.experts.down_proj",
+	.stacks[EXPERT_ROLE_GATE_UP] = "feed_forward.experts.gate_up_proj",
+	.stacks[EXPERT_ROLE_DOWN] = "feed_forward.experts.down_proj",
 	.norm = "final_layernorm",
 	.positions.rotating = ROTATING_NONE,
 	.facts.keys = {

@@ -66,6 +66,7 @@ static void gate(const struct expert_batch *batch, const struct slots *slots, bo
 	struct workspace *w = pass->workspace;
 	size_t width = pass->layer->experts[0][EXPERT_ROLE_DOWN].ref->k;
 	struct gate_args args = { .activation = pass->forward->model->activation,
+				  .limit = pass->layer->ref->expert_limit,
 				  .gate = { w->mlp.gate, width },
 				  .up = { w->mlp.up, width },
 				  .n_rows = batch->n_rows,

@@ -23,6 +23,7 @@ static void gate_rows(const struct pass *pass, struct rows_in gate, struct rows_
 {
 	struct workspace *w = pass->workspace;
 	struct gate_args args = { .activation = pass->forward->model->activation,
+				  .limit = pass->layer->ref->limit,
 				  .gate = gate,
 				  .up = up,
 				  .gate_stats = stats[0],

@@ -180,7 +180,8 @@ static int configure_experts(struct model *model, const json_t *facts, struct er
 {
 	const struct arch *arch = model->arch;
 	const char *norm = FACT_KEY(facts, "moe_renormalize", "norm_topk_prob");
-	const char *scale = FACT_KEY(facts, "moe_routed_scaling_factor", "route_scale",
+	const char *scale = FACT_KEY(facts, "moe_routed_scaling_factor", "moe_router_scaling_factor",
+				     "route_scale",
 				     "router_scaling_factor", "routed_scaling_factor");
 
 	model->routing = arch->routing;
@@ -260,6 +261,7 @@ int model_configure(struct model *model, const struct model_config *config, cons
 	model->layers = xcalloc(model->n_layers, sizeof *model->layers);
 	if (model_configure_windows(model, facts, err) ||
 	    model_configure_heads(model, facts, err) || model_configure_gates(model, facts, err) ||
+	    model_configure_limits(model, facts, err) ||
 	    model_configure_sharing(model, facts, err) ||
 	    model_configure_ropes(model, facts, err) || indexer_configure(model, facts, err) ||
 	    configure_numbers(model, facts, err) || configure_experts(model, facts, err) ||

@@ -15,6 +15,7 @@ enum fact_type {
 	FACT_COUNT,
 	FACT_COUNT_OR_TEXT,
 	FACT_COUNT_OR_LIST,
+	FACT_NUMBER_OR_LIST,
 	FACT_FLAG,
 	FACT_TEXT,
 	FACT_LIST,
@@ -149,6 +150,7 @@ static const struct {
 	{ "num_sliding_attention_heads", FACT_COUNT },
 	{ "original_max_position_embeddings", FACT_COUNT },
 	{ "partial_rotary_factor", FACT_NUMBER },
+	{ "partial_rotary_factors", FACT_LIST },
 	{ "per_layer_config", FACT_OBJECT },
 	{ "position_embedding_type", FACT_TEXT },
 	{ "q_lora_rank", FACT_COUNT },
@@ -161,7 +163,7 @@ static const struct {
 	{ "rope_local_base_freq", FACT_NUMBER },
 	{ "rope_parameters", FACT_OBJECT },
 	{ "rope_scaling", FACT_OBJECT },
-	{ "rope_theta", FACT_NUMBER },
+	{ "rope_theta", FACT_NUMBER_OR_LIST },
 	{ "rope_type", FACT_TEXT },
 	{ "rotary_dim", FACT_COUNT },
 	{ "route_scale", FACT_NUMBER },
@@ -209,6 +211,7 @@ static const struct {
 	{ "use_sliding_window", FACT_FLAG },
 	{ "v_head_dim", FACT_COUNT },
 	{ "vocab_size_per_layer_input", FACT_COUNT },
+	{ "yarn_only_types", FACT_LIST },
 };
 
 int fact_refuse(const char *key, const json_t *value, const char *why, struct err *err)
@@ -233,6 +236,8 @@ static bool is_count(const json_t *value)
 static const char *type_missed(enum fact_type type, const json_t *value)
 {
 	switch (type) {
+	case FACT_NUMBER_OR_LIST:
+		return json_is_array(value) ? NULL : type_missed(FACT_NUMBER, value);
 	case FACT_NUMBER:
 		return json_is_number(value) && isfinite((float)json_number_value(value))
 			       ? NULL

@@ -59,13 +59,13 @@ static int find_clamped_experts(struct search *search, const char *prefix, struc
 		return err_set(search->err, ERR_INPUT, "config.json has no 'intermediate_size'");
 	if (find_fused(search, prefix, layer,
 		       &(struct expected_fused){ EXPERT_ROLE_GATE_UP,
-						 search_fused_name(search, false), 2 * width,
-						 hidden }))
+						 search_stack_name(search, EXPERT_ROLE_GATE_UP),
+						 2 * width, hidden }))
 		return -1;
 	return find_fused(search, prefix, layer,
 			  &(struct expected_fused){ EXPERT_ROLE_DOWN,
-						    search_fused_name(search, true), hidden,
-						    width });
+						    search_stack_name(search, EXPERT_ROLE_DOWN),
+						    hidden, width });
 }
 
 /* Returns the name of an expert's matrix: "model.layers.0.mlp.experts.3.up_proj". */
@@ -97,10 +97,10 @@ static struct linear_ref stacked_matrix(const struct tensor_ref *stack,
 }
 
 /* Finds a tensor of all experts, which must exist. */
-static int find_stack(struct search *search, const char *prefix, bool down,
+static int find_stack(struct search *search, const char *prefix, enum expert_role role,
 		      const struct tensor_ref **stack)
 {
-	const char *name = search_fused_name(search, down);
+	const char *name = search_stack_name(search, role);
 
 	*stack = search_tensor(search, prefix, name, "");
 	if (!*stack)
@@ -120,7 +120,8 @@ static int find_stacked_experts(struct search *search, const char *prefix, struc
 	char expected[80];
 
 	for (int down = 0; down < 2; down++) {
-		if (find_stack(search, prefix, down, &stacks[down]))
+		if (find_stack(search, prefix, down ? EXPERT_ROLE_DOWN : EXPERT_ROLE_GATE_UP,
+			       &stacks[down]))
 			return -1;
 		tensors[down] = (struct experts_tensor){ stacks[down]->tensor->name,
 							 stacks[down]->tensor->shape };
@@ -155,9 +156,56 @@ static bool is_split(const struct search *search, const char *prefix)
 	return found;
 }
 
-static bool has_stacks(const struct search *search, const char *prefix)
+/* Finds one tensor of all experts, of which each expert has n rows and k columns, 0: any. */
+static int find_lone_stack(struct search *search, const char *prefix, struct layer_ref *layer,
+			   const struct expected_fused *of)
 {
-	char *name = xasprintf("%s%s", prefix, search_fused_name(search, false));
+	const struct tensor_ref *stack;
+	char expected[80];
+
+	if (find_stack(search, prefix, of->role, &stack))
+		return -1;
+	snprintf(expected, sizeof expected, "[%zu, %zu, %zu]", layer->n_experts,
+		 of->n ? of->n : (size_t)stack->tensor->shape[1],
+		 of->k ? of->k : (size_t)stack->tensor->shape[2]);
+	if (stack->tensor->shape[0] != layer->n_experts ||
+	    (of->n && stack->tensor->shape[1] != of->n) ||
+	    (of->k && stack->tensor->shape[2] != of->k))
+		return search_bad_shape(stack, expected, search->err);
+	for (size_t e = 0; e < layer->n_experts; e++) {
+		struct linear_ref *linear = &layer->experts[e][of->role];
+
+		*linear = (struct linear_ref){ .module = expert_module(search, prefix, of->role, e),
+					       .weight = stack,
+					       .n = stack->tensor->shape[1],
+					       .k = stack->tensor->shape[2] };
+		linear->slice.first = e * linear->n * linear->k;
+		linear->slice.row_stride = linear->k;
+		linear->slice.col_stride = 1;
+	}
+	return 0;
+}
+
+/* The experts in three tensors (Step): gate, up and down apart. */
+static int find_lone_stacks(struct search *search, const char *prefix, struct layer_ref *layer)
+{
+	size_t hidden = search->model->hidden;
+	struct expected_fused stacks[] = { { EXPERT_ROLE_GATE, NULL, 0, hidden },
+					   { EXPERT_ROLE_UP, NULL, 0, hidden },
+					   { EXPERT_ROLE_DOWN, NULL, hidden, 0 } };
+
+	for (size_t i = 0; i < COUNT(stacks); i++) {
+		if (find_lone_stack(search, prefix, layer, &stacks[i]))
+			return -1;
+		layer->expert_width = layer->experts[0][EXPERT_ROLE_GATE].n;
+		stacks[EXPERT_ROLE_UP].n = stacks[EXPERT_ROLE_DOWN].k = layer->expert_width;
+	}
+	return 0;
+}
+
+static bool has_stack(const struct search *search, const char *prefix, enum expert_role role)
+{
+	char *name = xasprintf("%s%s", prefix, search_stack_name(search, role));
 	bool found = checkpoint_find(search->model->checkpoint, name);
 
 	free(name);
@@ -169,19 +217,22 @@ static int find_experts(struct search *search, const char *prefix, struct layer_
 {
 	const struct model *model = search->model;
 	bool clamped = model->arch->clamped && !is_split(search, prefix);
-	bool stacked = !clamped && has_stacks(search, prefix);
+	bool stacked = !clamped && has_stack(search, prefix, EXPERT_ROLE_GATE_UP);
+	bool lone = has_stack(search, prefix, EXPERT_ROLE_GATE);
 	size_t hidden = layer->linear[LINEAR_LATENT_IN].weight ? layer->linear[LINEAR_LATENT_IN].n
 							       : model->hidden;
 	int first = model->activation == ACT_SRELU ? EXPERT_ROLE_UP : EXPERT_ROLE_GATE;
 
 	layer->n_experts = layer->linear[LINEAR_ROUTER].n;
-	if (model->first_expert && !clamped && !stacked)
+	if (model->first_expert && !clamped && !stacked && !lone)
 		layer->n_experts = 1;
 	layer->experts = xcalloc(layer->n_experts, sizeof *layer->experts);
 	if (clamped)
 		return find_clamped_experts(search, prefix, layer);
 	if (stacked)
 		return find_stacked_experts(search, prefix, layer);
+	if (lone)
+		return find_lone_stacks(search, prefix, layer);
 	for (size_t e = 0; e < layer->n_experts; e++) {
 		for (int i = first; i <= EXPERT_ROLE_DOWN; i++) {
 			const char *pattern = search_expert_name(search, (enum expert_role)i);

@@ -71,6 +71,8 @@ static int read_layers(struct model *model, const json_t *layers, struct err *er
 	json_t *object;
 	const char *key;
 
+	for (size_t i = 0; i < model->n_layers; i++)
+		model->layers[i].n_heads = model->n_heads; /* whatever other keys say */
 	json_object_foreach((json_t *)layers, key, object)
 	{
 		char *end;

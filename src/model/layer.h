@@ -196,6 +196,9 @@ struct layer_ref {
 	size_t n_experts;    /* 0: a dense layer */
 	size_t expert_width; /* intermediate size of one expert */
 	size_t shared_width; /* intermediate size of the shared expert; 0: the layer has no one */
+	/* activations of gates are at most the limit, and ups within it from both sides, before
+	 * their product: of the dense mlp and the shared expert, and of experts; 0: none */
+	float limit, expert_limit;
 	/* intermediate size of the dense mlp, beside the experts or alone; 0: experts only */
 	size_t width;
 	size_t n_heads, n_kv_heads; /* of attention: n_heads is a multiple */

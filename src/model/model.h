@@ -251,9 +251,10 @@ struct arch {
 	const char *vector
 		[N_VECTORS]; /* tensor names; NULL likewise; a layer must have those named here */
 	const char *expert[N_EXPERT_ROLES]; /* with %zu for the expert */
-	/* tensors of all experts, in the place of the matrices of `expert`: (experts, 2 width,
-	 * hidden) with gate first, and (experts, hidden, width); or both transposed */
-	const char *fused_gate_up, *fused_down;
+	/* tensors of all experts, in the place of the matrices of `expert`: gate and up in one,
+	 * (experts, 2 width, hidden) with gate first, and down, (experts, hidden, width), or both
+	 * transposed; or gate and up apart, (experts, width, hidden) */
+	const char *stacks[N_EXPERT_ROLES];
 	/* GPT-OSS: both are transposed, gate and up interleaved, "_bias" follows the name of a
 	 * bias, and the activation is clamped */
 	bool clamped;

@@ -18,8 +18,10 @@ static const struct arch arch_names = {
 		[EXPERT_ROLE_UP] = "mlp.experts.%zu.up_proj",
 		[EXPERT_ROLE_DOWN] = "mlp.experts.%zu.down_proj",
 	},
-	.fused_gate_up = "mlp.experts.gate_up_proj",
-	.fused_down = "mlp.experts.down_proj",
+	.stacks = {
+		[EXPERT_ROLE_GATE_UP] = "mlp.experts.gate_up_proj",
+		[EXPERT_ROLE_DOWN] = "mlp.experts.down_proj",
+	},
 };
 
 static const char *name_of(const char *own, const char *common)
@@ -42,12 +44,9 @@ const char *search_expert_name(const struct search *search, enum expert_role rol
 	return name_of(search->model->arch->expert[role], arch_names.expert[role]);
 }
 
-const char *search_fused_name(const struct search *search, bool down)
+const char *search_stack_name(const struct search *search, enum expert_role role)
 {
-	const struct arch *arch = search->model->arch;
-
-	return down ? name_of(arch->fused_down, arch_names.fused_down)
-		    : name_of(arch->fused_gate_up, arch_names.fused_gate_up);
+	return name_of(search->model->arch->stacks[role], arch_names.stacks[role]);
 }
 
 int search_bad_shape(const struct tensor_ref *ref, const char *expected, struct err *err)

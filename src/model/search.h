@@ -36,8 +36,8 @@ struct expected {
 const char *search_linear_name(const struct search *search, enum linear_role role);
 const char *search_vector_name(const struct search *search, enum vector_role role);
 const char *search_expert_name(const struct search *search, enum expert_role role);
-/* The tensors of all experts: gate and up, or down. */
-const char *search_fused_name(const struct search *search, bool down);
+/* A tensor of all experts. */
+const char *search_stack_name(const struct search *search, enum expert_role role);
 
 /* Returns the tensor PREFIX NAME SUFFIX and counts it as found, or returns NULL. */
 const struct tensor_ref *search_tensor(struct search *search, const char *prefix, const char *name,

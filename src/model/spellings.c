@@ -139,7 +139,7 @@ static int make_rope(const json_t *facts, const char *type, json_t *ropes, struc
 	if (!theta || (json_is_array(parts) && !part))
 		return err_set(err, ERR_INPUT,
 			       "config.json: '%s' has no number that is the same in all layers of "
-			       "the type '%s'",
+			       "the type '%s' ('layer_types')",
 			       theta ? part_key : theta_key, type);
 	if (json_is_object(scaling) && type == full)
 		json_object_update(rope, (json_t *)scaling);

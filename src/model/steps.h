@@ -41,6 +41,9 @@ int model_configure_window_heads(struct model *model, const json_t *facts, struc
 /* Sets which gates attention's output has.  ERR_INPUT with the key. */
 int model_configure_gates(struct model *model, const json_t *facts, struct err *err);
 
+/* Sets the limits of gated values of each layer.  ERR_INPUT with the key. */
+int model_configure_limits(struct model *model, const json_t *facts, struct err *err);
+
 /* Sets which layers use the keys and values of others, and the places of what goes from layer to
  * layer.  ERR_INPUT with the key. */
 int model_configure_sharing(struct model *model, const json_t *facts, struct err *err);

@@ -24,6 +24,7 @@ static const struct window_key {
 	{ "attention_other_setting", "num_attention_groups",
 	  offsetof(struct layer_ref, n_kv_heads) },
 	{ "attention_other_setting", "head_dim", offsetof(struct layer_ref, head_dim) },
+	{ "attention_other_setting", "true_head_dim", offsetof(struct layer_ref, head_dim) },
 	{ NULL, "swa_num_attention_heads", offsetof(struct layer_ref, n_heads) },
 	{ NULL, "swa_num_key_value_heads", offsetof(struct layer_ref, n_kv_heads) },
 	{ NULL, "swa_head_dim", offsetof(struct layer_ref, head_dim) },

@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 
-#define MAX_SPELLINGS 5
+#define MAX_SPELLINGS 6
 
 #define SPELLINGS(size, ...) [size] = { __VA_ARGS__ },
 

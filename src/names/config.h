@@ -33,7 +33,7 @@
 	X(CONFIG_LAYERS, "num_hidden_layers", "n_layer", "n_layers", "num_layers") \
 	X(CONFIG_HEADS, "num_attention_heads", "n_head", "n_heads", "num_heads") \
 	X(CONFIG_KV_HEADS, "num_key_value_heads", "num_kv_heads", "n_head_kv", \
-	  "multi_query_group_num", "kv_n_heads") \
+	  "multi_query_group_num", "kv_n_heads", "num_attention_groups") \
 	X(CONFIG_HEAD_DIM, "head_dim") \
 	X(CONFIG_V_HEAD_DIM, "v_head_dim") /* where values have heads of another size */ \
 	X(CONFIG_VOCAB_SIZE, "vocab_size") \

@@ -51,6 +51,11 @@ def laguna_name(name: str) -> str:
     return name.replace(".shared_experts.", ".shared_expert.")
 
 
+def step_name(name: str) -> str:
+    name = name.replace(".language_model.", ".").replace(".mlp.shared_experts.", ".share_expert.")
+    return re.sub(r"\.mlp\.(gate$|experts\.)", r".moe.\1", name)
+
+
 def thinker_name(name: str) -> str:
     return "thinker." + name.replace("model.language_model.", "model.")
 
@@ -91,7 +96,7 @@ def see_experts(see: See, name: str, module: torch.nn.Module, x: torch.Tensor, c
             continue
         both = torch.nn.functional.linear(seen, module.gate_up_proj[e])
         gate, up = both.chunk(2, dim=-1)
-        inner = module.act_fn(gate) * up if hasattr(module, "act_fn") else module._apply_gate(both)
+        inner = module._apply_gate(both) if hasattr(module, "limit") or not hasattr(module, "act_fn") else module.act_fn(gate) * up
         see(f"{name}.{e}.gate_proj", seen, gate)
         see(f"{name}.{e}.up_proj", seen, up)
         see(f"{name}.{e}.down_proj", inner, torch.nn.functional.linear(inner, module.down_proj[e]))
@@ -112,7 +117,7 @@ def see_steps(see: See, name: str, mixer: torch.nn.Module, y: torch.Tensor) -> N
 def names_of(model: torch.nn.Module) -> Callable[[str], str]:
     """What makes the name of a module in the checkpoint of its name in memory."""
     renamed = {"Mixtral": mixtral_name, "MiniMaxM2": mixtral_name, "MiniMaxM3": m3_name, "GraniteMoe": granite_name, "Lfm2Moe": lfm2_name, "NemotronH": nemotron_name,
-               "KimiLinear": kimi_name, "BailingHybrid": ling_name, "HYV3": hy3_name, "Laguna": laguna_name,
+               "KimiLinear": kimi_name, "BailingHybrid": ling_name, "HYV3": hy3_name, "Laguna": laguna_name, "Step3p7": step_name,
                "Qwen2_5OmniThinker": thinker_name, "Qwen3OmniMoeThinker": thinker_name}
     return next((f for start, f in renamed.items() if type(model).__name__.startswith(start)), str)
 

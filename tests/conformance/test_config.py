@@ -53,6 +53,10 @@ HOSTILE = {"num_attention_heads": [0, -4, 3, 1e300, "4"], "num_key_value_heads":
            "v_head_dim": [0, 16, 2.5, 1e9, None], "attention_value_scale": ["1", 1e300], "sliding_window_size": [-1, 2.5], "hybrid_layer_pattern": [[0, 1], [0, 2, 1, 1, 1, 0, 1], [0] * 7, 1],
            "swa_num_attention_heads": [0, 5, 8], "swa_num_key_value_heads": [0, 3, 1], "swa_head_dim": [0, 32], "swa_v_head_dim": [0, 24, "20"], "swa_rope_theta": [0, -1.0, "x"],
            "partial_rotary_factor": [0, 0.3, 1.5, "x"],
+           "num_sliding_attention_heads": [0, 5, -1, 2.5, "6"], "attention_other_setting": [[], {"num_attention_heads": 5}, {"num_attention_heads": 0}, {"no_such": 1},
+                                       {"attention_type": "linear", "num_attention_heads": 6}, {"num_attention_heads": 6, "head_dim": 32}],
+           "swiglu_limits": [[1.0], [-1.0] * 5, ["1"] * 5, 3.0], "swiglu_limits_shared": [[1.0], [-1.0] * 5, ["1"] * 5, 3.0], "moe_top_k": [0, 1000, -1],
+           "moe_router_scaling_factor": ["1"], "partial_rotary_factors": [[0.5] * 3, [0.5, 1.0, 0.25, 1.0], 0.5, ["x"] * 4], "yarn_only_types": [["sliding_attention"], "full"],
            "num_attention_heads_per_layer": [[4, 6], [4, 0, 2], [4, 5, 2], [4, "6", 2], [4, 6, 1e9], 4]}
 # Other values that transformers accepts, where the architecture reads the key.
 OTHER = {"rms_norm_eps": [0.01], "layer_norm_eps": [0.01], "logit_scale": [0.7], "rope_theta": [300.0], "sliding_window": [7, None], "use_sliding_window": [False], "max_window_layers": [2],
@@ -71,8 +75,11 @@ OTHER = {"rms_norm_eps": [0.01], "layer_norm_eps": [0.01], "logit_scale": [0.7],
          "kda_safe_gate": [True, False], "kda_lower_bound": [-2.0], "layer_group_size": [2], "gated_attention_proj_granularity_type": ["head_wise"],
          "gating": [True, "per-head", "per-element"], "moe_router_logit_softcapping": [0.0, 0.5], "moe_routed_scaling_factor": [0.7],
          "num_attention_heads_per_layer": [None, [4, 4, 4]], "index_topk": [1, 5, 89, 300], "index_topk_blocks": [1, 50], "index_block_size": [1, 5, 64], "index_local_blocks": [0, 2, 3], "indexer_types": [["full", "full", "shared"], None],
-         "attention_value_scale": [None, 1.3, 1.0], "embedding_multiplier": [0.5], "time_step_min": [0.5], "linear_num_key_heads": [1]}
-REMOVED = ("v_head_dim", "attention_value_scale", "sliding_window_size", "hybrid_layer_pattern", "swa_rope_theta", "swa_num_key_value_heads", "swa_v_head_dim", "gating", "moe_router_logit_softcapping", "moe_routed_scaling_factor", "num_attention_heads_per_layer",
+         "attention_value_scale": [None, 1.3, 1.0], "num_sliding_attention_heads": [4, None], "swiglu_limits": [None, [], [0.2] * 5], "swiglu_limits_shared": [None, [], [0.2] * 5], "moe_router_scaling_factor": [0.7],
+         "moe_top_k": [1], "embedding_multiplier": [0.5], "time_step_min": [0.5], "linear_num_key_heads": [1]}
+REMOVED = ("num_sliding_attention_heads", "attention_other_setting", "swiglu_limits", "swiglu_limits_shared", "moe_router_scaling_factor", "partial_rotary_factors",
+           "rope_theta", "rope_scaling", "yarn_only_types",
+           "v_head_dim", "attention_value_scale", "sliding_window_size", "hybrid_layer_pattern", "swa_rope_theta", "swa_num_key_value_heads", "swa_v_head_dim", "gating", "moe_router_logit_softcapping", "moe_routed_scaling_factor", "num_attention_heads_per_layer",
            "attention_k_eq_v", "enable_moe_block", "per_layer_config", "top_k_experts", "hidden_size_per_layer_input", "num_kv_shared_layers", "use_double_wide_mlp",
            "global_head_dim", "num_global_key_value_heads", "attention_bias", "attn_logit_softcapping", "final_logit_softcapping", "head_dim", "hidden_act", "hidden_activation",
            "layer_types", "max_window_layers", "mlp_bias", "n_group", "norm_topk_prob", "num_experts_per_tok", "moe_topk", "moe_k", "query_pre_attn_scalar",
@@ -92,7 +99,7 @@ ROPES = {"yarn with mscale_all_dim": YARN | {"mscale": 0.7, "mscale_all_dim": 1.
          "dynamic with alpha": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0, "alpha": 50.0},
          "a factor that llama3 lacks": {"rope_type": "linear", "rope_theta": 1e4, "factor": 3.0, "llama_4_scaling_beta": 0.1}}
 
-LAYER_ROPES = ("gemma4", "laguna", "mimo_v2_flash")          # whose layers have ropes by their types alone
+LAYER_ROPES = ("gemma4", "laguna", "mimo_v2_flash", "step3p5")          # whose layers have ropes by their types alone
 NESTS = ("thinker_config", "text_config")
 
 
@@ -229,7 +236,7 @@ def wrong_types(case: Case) -> Iterator[str]:
 def layer_ropes(case: Case) -> Iterator[str]:
     """A rope for each type of layers, where config.json has one for each alone."""
     ropes = case.config.get("rope_parameters", {})
-    if not case.name.startswith(LAYER_ROPES):
+    if not case.name.startswith(LAYER_ROPES) or not ropes:
         return
     parts = [{"partial_rotary_factor": part} for part in (0.0, 0.3, 1.0)]
     proportional = [{"rope_type": "proportional", "rope_theta": 300.0, **part} for part in (*parts, {}, {"factor": 4.0})]
@@ -248,7 +255,7 @@ def layer_ropes(case: Case) -> Iterator[str]:
 
 def layer_heads(case: Case) -> Iterator[str]:
     """The keys of the hub for what transformers saves as per_layer_config."""
-    if "per_layer_config" not in case.config:
+    if "per_layer_config" not in case.config or not case.name.startswith("gemma4"):
         return
     config = {key: value for key, value in case.config.items() if key != "per_layer_config"}
     heads = next(iter(case.config["per_layer_config"].values()))

@@ -65,6 +65,12 @@ TOWER = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "nu
 AUDIO = {"d_model": 32, "encoder_layers": 1, "encoder_attention_heads": 2, "encoder_ffn_dim": 48, "num_mel_bins": 16, "max_source_positions": 20,
          "output_dim": 64, "downsample_hidden_size": 8}
 
+STEP = {"num_hidden_layers": 4, "head_dim": 24, "n_routed_experts": 6, "num_local_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 48,
+        "share_expert_dim": 40, "num_sliding_attention_heads": 6, "sliding_window": 20, "moe_router_scaling_factor": 1.7, "query_pre_attn_scalar": 30,
+        "layer_types": ["full_attention", "sliding_attention", "full_attention", "sliding_attention"], "mlp_layer_types": ["dense", "sparse", "sparse", "sparse"],
+        "swiglu_limits": [0.0, 0.3, None, 0.05], "swiglu_limits_shared": [0.2, 0.0, 0.1, 0.4],
+        "rope_parameters": {"full_attention": LLAMA3 | {"partial_rotary_factor": 0.5}, "sliding_attention": {"rope_type": "default", "rope_theta": 1e3}}}
+
 MIMO = GROUPS | {"num_hidden_layers": 4, "head_dim": 24, "v_head_dim": 20, "num_key_value_heads": 1, "attention_bias": True, "sliding_window": 20,
                  "layer_types": ["full_attention", "sliding_attention", "sliding_attention", "full_attention"]}
 for key in ("num_local_experts", "n_shared_experts", "first_k_dense_replace"):
@@ -253,6 +259,9 @@ MODELS: dict[str, tuple] = {
                                            "mlp_layer_types": ["sparse", "dense", "sparse"]}),
     "mimo_v2_flash": (t.MiMoV2FlashConfig, t.MiMoV2FlashForCausalLM, MIMO),
     "mimo_v2_flash, as released": (t.MiMoV2FlashConfig, t.MiMoV2FlashForCausalLM, MIMO | {"attention_bias": False, "num_hidden_layers": 7, "layer_types": None}),
+    "step3p5": (t.Step3p7Config, t.Step3p7ForConditionalGeneration, beside_tower(**STEP)),
+    "step3p5, as released": (t.Step3p7Config, t.Step3p7ForConditionalGeneration,
+                             beside_tower(**STEP | {"query_pre_attn_scalar": None, "attention_bias": True, "mlp_bias": True})),
     "ministral3": (t.Ministral3Config, t.Ministral3ForCausalLM,
                    {"head_dim": 24, "sliding_window": 90, "rope_parameters": GROWN_QUERIES}),
     "mistral4": (t.Mistral4Config, t.Mistral4ForCausalLM,
@@ -358,14 +367,25 @@ RELEASED = {t.Kimi_K25ForConditionalGeneration: (r"model\.blocks\.", "model.laye
 # Parts of a model that the releases have whole.
 THINKERS = {t.Qwen2_5OmniThinkerForConditionalGeneration: "Qwen2_5OmniModel", t.Qwen3OmniMoeThinkerForConditionalGeneration: "Qwen3OmniMoeForConditionalGeneration"}
 # Keys that transformers writes and the releases do not have: others say the same, or the defaults do.
-UNWRITTEN = {"mimo_v2_flash, as released": ("layer_types", "mlp_layer_types", "rms_norm_eps", "rope_parameters", "sliding_window"),
+UNWRITTEN = {"step3p5, as released": ("hidden_act", "layer_types", "mlp_layer_types", "n_routed_experts", "num_experts_per_tok", "num_key_value_heads",
+                                      "num_local_experts", "num_sliding_attention_heads", "per_layer_config", "query_pre_attn_scalar", "rope_parameters"),
+             "mimo_v2_flash, as released": ("layer_types", "mlp_layer_types", "rms_norm_eps", "rope_parameters", "sliding_window"),
              "kimi_linear": ("layer_types", "linear_conv_kernel_dim", "linear_head_dim", "linear_num_heads", "mlp_layer_types"),
              "kimi_linear, other keys": ("layer_types",),
              "bailing_hybrid": ("layer_types", "linear_conv_kernel_dim", "linear_num_heads", "mlp_layer_types"),
              "bailing_hybrid, as released": ("head_dim", "layer_types", "linear_conv_kernel_dim", "linear_num_heads", "mlp_layer_types", "model_max_length",
                                              "moe_renormalize", "num_expert_group", "num_experts_per_token")}
 # Keys that the releases have in the place of those.
-RELEASED_KEYS = {"mimo_v2_flash, as released": {
+RELEASED_KEYS = {"step3p5, as released": {
+    "att_impl_type": "GQA", "max_seq_len": 512, "moe_every_n_layer": 1, "moe_layer_offset": 0, "moe_layers_enum": "1,2,3", "moe_num_experts": 6,
+    "moe_router_activation": "sigmoid", "moe_top_k": 3, "need_fp32_gate": True, "norm_expert_weight": True, "num_attention_groups": 2,
+    "num_nextn_predict_layers": 1, "sink": False, "use_head_wise_attn_gate": True, "use_moe": True, "use_moe_router_bias": True, "use_qk_norm": True,
+    "use_rope_layers": [], "zero_centered": True, "layer_types": ["full_attention", "sliding_attention"] * 2 + ["sliding_attention"],
+    "attention_other_setting": {"attention_type": "sliding_attention", "num_attention_heads": 6, "num_attention_groups": 2, "head_dim": 24, "true_head_dim": 24},
+    "swiglu_limits": [0.0, 0.3, 0.0, 0.05, 0.0], "swiglu_limits_shared": [0.2, 0.0, 0.1, 0.4, 0.0], "rope_theta": [5e5, 1e3, 5e5, 1e3, 1e3],
+    "partial_rotary_factors": [0.5, 1.0, 0.5, 1.0, 1.0], "yarn_only_types": ["full_attention"],
+    "rope_scaling": {key: value for key, value in LLAMA3.items() if key != "rope_theta"}},
+    "mimo_v2_flash, as released": {
     "add_full_attention_sink_bias": False, "add_swa_attention_sink_bias": True, "attention_chunk_size": 128, "hybrid_block_size": None,
     "hybrid_layer_pattern": [0, 1, 1, 1, 1, 0, 1], "layernorm_epsilon": 1e-5, "moe_layer_freq": [0, 1, 1, 1, 1, 1, 1], "n_shared_experts": None,
     "partial_rotary_factor": 0.334, "rope_theta": 5000000, "scoring_func": "sigmoid", "sliding_window": 20, "sliding_window_size": 19,
@@ -415,6 +435,8 @@ def save(name: str, folder: pathlib.Path) -> torch.nn.Module:
                                                         "model_type": thinker["model_type"].removesuffix("_thinker")}))
     if name in UNWRITTEN:
         config = json.loads((folder / "config.json").read_text())
-        kept = {key: value for key, value in config.items() if key not in UNWRITTEN[name]}
-        (folder / "config.json").write_text(json.dumps(kept | RELEASED_KEYS.get(name, {})))
+        whole = config
+        config = config.get("text_config", config)
+        kept = {key: value for key, value in config.items() if key not in UNWRITTEN[name]} | RELEASED_KEYS.get(name, {})
+        (folder / "config.json").write_text(json.dumps(whole | {"text_config": kept} if "text_config" in whole else kept))
     return step_by_step(model_class.from_pretrained(folder, dtype=torch.float32).eval())
