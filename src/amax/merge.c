@@ -156,6 +156,22 @@ static int merge_histogram(const struct amax_merging *merge, struct amax_site *s
 	return 0;
 }
 
+int amax_site_join(struct amax_site *site, const struct amax_site *from, const char *path,
+		   struct err *err)
+{
+	struct amax_merging merge = { path, AMAX_RANKS };
+	static const float none[3];
+	bool is_new = !site->n_passes && !site->histogram;
+
+	if (from->histogram)
+		amax_site_histogram(site);
+	for (size_t pass = 0; is_new && pass < from->n_passes; pass++)
+		amax_site_append(site, none, 0);
+	if (merge_ranks(&merge, site, from, err))
+		return -1;
+	return from->histogram ? merge_histogram(&merge, site, from, err) : 0;
+}
+
 int amax_stats_merge(struct amax_stats *stats, const struct amax_stats *from, enum amax_merge how,
 		     const char *path, struct err *err)
 {

@@ -21,6 +21,11 @@ enum amax_merge {
 int amax_stats_merge(struct amax_stats *stats, const struct amax_stats *from, enum amax_merge how,
 		     const char *path, struct err *err);
 
+/* Adds a site of the same passes to one that has them, or is new: the maximum of each, the sum of
+ * its tokens, the sum of histograms.  path is the file of both, for messages. */
+int amax_site_join(struct amax_site *site, const struct amax_site *from, const char *path,
+		   struct err *err);
+
 struct amax_merge_params {
 	const struct io *io;
 	const char **inputs; /* paths, at least two */

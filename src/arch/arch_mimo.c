@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "arch/shared.h"
 
-/* MiMo-V2-Flash: heads of values are smaller than of keys, and multiplied by a factor; layers with a
- * window have sinks and twice the heads of keys; the experts of DeepSeek-V3 without a shared one.
+/* MiMo-V2-Flash: heads of values are smaller than of keys, and multiplied by a factor; layers with
+ * a window have sinks and twice the heads of keys; the experts of DeepSeek-V3 without a shared one.
  * Keys are as transformers writes them, or the release's. */
 const struct arch arch_mimo_v2_flash = {
 	.name = "mimo_v2_flash",

@@ -92,7 +92,7 @@ static void add_member(struct size_check *sizes, const char *key, const json_t *
 			add(&sizes->of[KV_HEADS], value);
 		numbers->stated |= !nested && numbers->n;
 	}
-	if (strstr(key, "shared") && strstr(key, "expert"))
+	if (strstr(key, "share") && strstr(key, "expert"))
 		add(&sizes->shared, value);
 }
 
@@ -240,7 +240,7 @@ static void check_mlp(struct size_check *sizes, const char *parent, size_t n)
 	width = side(sizes, gate, 0);
 	judge(sizes, gate, 0,
 	      is_product(widths, &one, width) ||
-		      (memmem(parent, n, "shared", 6) && sizes->shared.n &&
+		      (memmem(parent, n, "share", 5) && sizes->shared.n &&
 		       (is_product(widths, &sizes->shared, width) ||
 			is_product(&sizes->shared, &one, width))),
 	      "intermediate size");
@@ -286,6 +286,7 @@ static const struct {
 	{ ".indexer.wq_b", 0, "index_n_heads*index_head_dim" },
 	{ ".shared_experts.up_proj", 0, "moe_intermediate_size*n_shared_experts" },
 	{ ".shared_expert.up_proj", 0, "shared_expert_intermediate_size" },
+	{ ".share_expert.up_proj", 0, "share_expert_dim" },
 	{ ".linear_attn.out_proj", 1, "linear_num_value_heads*linear_value_head_dim" },
 };
 

@@ -201,13 +201,14 @@ static int plan_skip(struct plan *plan, const struct quantize_params *params,
 }
 
 /* Called before specs are made: uncovered units may be kept, or get another scheme. */
-static int plan_cover(struct plan *plan, const struct static_scales *scales, struct err *err)
+static int plan_cover(struct plan *plan, struct static_scales *scales, struct err *err)
 {
 	bool kept;
 
 	if (!scales->params->path)
 		return 0;
-	if (static_scales_cover(scales, plan, &kept, err))
+	if (static_scales_join(scales, &plan->selection, err) ||
+	    static_scales_cover(scales, plan, &kept, err))
 		return -1;
 	return kept ? selection_settle(&plan->selection, err) : 0;
 }
@@ -243,8 +244,7 @@ static int check_exact(const struct plan *plan, const struct quantize_params *pa
 
 /* Makes the plan after the request is checked and the source is open. */
 static int plan_source(struct plan *plan, const struct quantize_params *params,
-		       const struct static_scales *scales, struct progress *progress,
-		       struct err *err)
+		       struct static_scales *scales, struct progress *progress, struct err *err)
 {
 	struct select_options select = params->select;
 

@@ -49,6 +49,12 @@ void static_scales_release(struct static_scales *scales);
 /* Does a unit of this recipe get a static input scale? */
 bool static_scales_is_static(const struct static_scales *scales, const struct recipe *recipe);
 
+/* Joins the histories of the experts of each tensor that stays whole, under the name of its module:
+ * the passes' maxima, the sums of their tokens and histograms.  Before static_scales_cover().
+ * ERR_INPUT where a sum is too large. */
+int static_scales_join(struct static_scales *scales, const struct selection *selection,
+		       struct err *err);
+
 /* Decides for each unit of plan.selection whether its input scale is static (unit.static_input),
  * and keeps units that are to be skipped.  Adds a note of the number
  * of uncovered modules.  *kept: units were kept, and selection_settle() must follow.  ERR_INPUT for
