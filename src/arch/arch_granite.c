@@ -58,6 +58,52 @@ const struct arch arch_granitemoeshared = {
 	.facts.ignored = { { "shared_intermediate_size", NULL } },
 };
 
+/* Granite with a window in three of four layers, sinks, and a base of angles for each layer. */
+const struct arch arch_granite_swa = {
+	.name = "granite_swa",
+	.architectures = { "GraniteSWAForCausalLM" },
+	.text_types = { "granite_swa" },
+	.vector = { [VECTOR_SINKS] = "self_attn.sinks" },
+	.tied = true,
+	.positions.layer_pattern = "|FSSS",
+	.facts.shared = granite_facts,
+	.facts.keys = {
+		{ "attention_bias", "false" },
+		{ "layer_rope_theta", NULL },
+		{ "mlp_bias", "false" },
+		{ "rms_norm_eps", "1e-05" },
+		{ "sliding_window", "128" },
+	},
+};
+
+/* The same with experts, and a shared one or none. */
+const struct arch arch_granitemoe_swa = {
+	.name = "granitemoe_swa",
+	.architectures = { "GraniteMoeSWAForCausalLM" },
+	.text_types = { "granitemoe_swa" },
+	.linear = {
+		[LINEAR_GATE_UP] = "shared_mlp.input_linear",
+		[LINEAR_DOWN] = "shared_mlp.output_linear",
+		[LINEAR_ROUTER] = "block_sparse_moe.router",
+	},
+	.vector = { [VECTOR_SINKS] = "self_attn.sinks" },
+	.expert = { EXPERTS("block_sparse_moe.experts") },
+	.stacks = {
+		[EXPERT_ROLE_GATE_UP] = "block_sparse_moe.experts.gate_up_proj",
+		[EXPERT_ROLE_DOWN] = "block_sparse_moe.experts.down_proj",
+	},
+	.positions.layer_pattern = "|FSSS",
+	.routing.choose_first = true,
+	.facts.shared = granite_facts,
+	.facts.keys = {
+		{ "attention_bias", "false" },
+		{ "layer_rope_theta", NULL },
+		{ "num_experts_per_tok", "8" },
+		{ "sliding_window", "128" },
+	},
+	.facts.ignored = { { "shared_intermediate_size", NULL } },
+};
+
 static const struct mamba_keys granitemoehybrid_keys = { MAMBA_KEYS };
 
 /* Granite 4: Mamba-2 in most layers, attention that need not know positions, and an mlp for every

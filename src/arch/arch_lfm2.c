@@ -89,3 +89,49 @@ const struct arch arch_lfm2_moe = {
 		{ "use_expert_bias", "true" },
 	},
 };
+
+static const char lfm3_ropes[] =
+	"{\"sliding_attention\": {\"rope_type\": \"default\", \"rope_theta\": 10000.0}, "
+	"\"full_attention\": {\"rope_type\": \"proportional\", \"partial_rotary_factor\": 0.5, "
+	"\"rope_theta\": 1000000.0}}";
+
+/* LFM3: LFM2 with windows, norms of what a layer's steps return, and a gate of each head. */
+const struct arch arch_lfm3 = {
+	.name = "lfm3",
+	.architectures = { "Lfm3ForCausalLM" },
+	.text_types = { "lfm3" },
+	.linear = {
+		[LINEAR_HEAD_GATE] = "self_attn.gate_proj",
+		[LINEAR_GATE] = "feed_forward.w1",
+		[LINEAR_UP] = "feed_forward.w3",
+		[LINEAR_DOWN] = "feed_forward.w2",
+	},
+	.vector = {
+		[VECTOR_NORM_ATTENTION] = "operator_norm.weight",
+		[VECTOR_NORM_ATTENTION_OUT] = "post_operator_norm.weight",
+		[VECTOR_NORM_MLP] = "ffn_norm.weight",
+		[VECTOR_NORM_MLP_OUT] = "post_ffn_norm.weight",
+		[VECTOR_CONV] = "conv.conv.weight",
+		[VECTOR_CONV_BIAS] = "conv.conv.bias",
+		QK_NORMS,
+	},
+	.norm = "embedding_norm",
+	.tied = true,
+	.positions.layer_pattern = "CC|FCSC",
+	.positions.layer_ropes = true,
+	.positions.whole_rope = true,
+	.facts.keys = {
+		{ "attention_bias", "false" },
+		{ "conv_L_cache", "7" },
+		{ "conv_bias", "false" },
+		{ "head_dim", "128" },
+		{ "norm_eps", "1e-05" },
+		{ "rope_parameters", lfm3_ropes },
+		{ "sliding_window", "256" },
+	},
+	.facts.ignored = {
+		{ "hidden_act", NULL },
+		{ "use_attention_gate", "true" },
+		{ "use_sandwich_norm", "true" },
+	},
+};

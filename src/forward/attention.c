@@ -250,27 +250,23 @@ static void norm_heads(const struct pass *pass, enum vector_role role, float *x,
 			  pass->sequence->n_tokens * n_heads / together, n_cols);
 }
 
+/* Norms each head of x, without weights. */
+static void norm_plainly(const struct pass *pass, float *x, size_t n_heads)
+{
+	pass_norm_plain(pass, x, pass->sequence->n_tokens * n_heads, pass->layer->ref->head_dim);
+}
+
 static void norm_queries_and_keys(const struct pass *pass)
 {
 	struct attention_arrays *a = &pass->workspace->attention;
 
+	if (pass->forward->model->arch->head_norms == HEADS_PLAIN_FIRST) {
+		norm_plainly(pass, a->q, pass->layer->ref->n_heads);
+		norm_plainly(pass, a->k, pass->layer->ref->n_kv_heads);
+		return;
+	}
 	norm_heads(pass, VECTOR_NORM_Q, a->q, pass->layer->ref->n_heads);
 	norm_heads(pass, VECTOR_NORM_K, a->k, pass->layer->ref->n_kv_heads);
-}
-
-/* Norms each head of x, without weights. */
-static void norm_plainly(const struct pass *pass, float *x, size_t n_heads)
-{
-	const struct model *model = pass->forward->model;
-	const struct layer_ref *ref = pass->layer->ref;
-	const struct rms_norm_args args = { .x = { x, ref->head_dim },
-					    .offset = 1,
-					    .eps = model->norm_eps,
-					    .n_rows = pass->sequence->n_tokens * n_heads,
-					    .n_cols = ref->head_dim,
-					    .y = { x, ref->head_dim } };
-
-	pass->workspace->ops->rms_norm(pass->workspace->stream, &args);
 }
 
 /* Multiplies queries by the factors of their positions. */
@@ -426,6 +422,7 @@ void attention_run(const struct pass *pass)
 	pass_scale(pass, a->v, model->multipliers.value, n, ref->n_kv_heads * ref->value_dim);
 	if (model->arch->head_norms != HEADS_AFTER_ROPE)
 		norm_queries_and_keys(pass);
+	pass_scale(pass, a->q, model->multipliers.query, n, ref->n_heads * ref->head_dim);
 	if (ref->rope) {
 		if (model->arch->positions.adjacent_pairs && !latent) {
 			deinterleave_heads(pass, a->q, ref->n_heads);

@@ -82,6 +82,8 @@ int forward_embed(const struct pass *pass, const float *table, size_t n_rows,
 	w->ops->put(w->stream, w->own->normed, table, n_rows * hidden * sizeof *table);
 	w->ops->put(w->stream, w->token_rows, token_rows, n * sizeof *token_rows);
 	w->ops->copy(w->stream, &gather);
+	if (pass->forward->model->arch->normed_embedding)
+		pass_norm_plain(pass, pass->sequence->residual, n, hidden);
 	if (w->ops->wait(w->stream, err))
 		return err_wrap(err, "the embedding of sequence %zu", pass->sequence->index);
 	return 0;
@@ -134,7 +136,7 @@ static void output_end(const struct pass *pass, const float *norm)
 	if (norm || factor != 1)
 		pass_observe_out(pass);
 	if (norm)
-		pass_norm_tokens(pass, w->own->out, norm, w->own->out);
+		pass_norm_out(pass, norm);
 	pass_scale(pass, w->own->out, factor, pass->sequence->n_tokens, model->hidden);
 }
 

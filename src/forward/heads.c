@@ -39,8 +39,13 @@ static void head_norm(const struct head_pass *run, size_t first, size_t m)
 	const struct pass *pass = &run->pass;
 	size_t hidden = pass->forward->model->hidden, at = first * hidden;
 
-	pass_norm(pass, (struct rows_in){ pass->sequence->residual + at, hidden }, run->head.norm,
-		  (struct rows_out){ pass->workspace->own->normed + at, hidden }, m, hidden);
+	struct rms_norm_args args =
+		pass_norm_args(pass, pass->sequence->residual + at, run->head.norm,
+			       pass->workspace->own->normed + at);
+
+	args.n_rows = m;
+	args.offset = pass->forward->model->last_norm_offset;
+	pass->workspace->ops->rms_norm(pass->workspace->stream, &args);
 }
 
 /* Computes the final norm of all tokens; of tokens [first, first + m). */

@@ -193,6 +193,27 @@ void pass_norm_tokens(const struct pass *pass, const float *x, const float *weig
 	pass->workspace->ops->rms_norm(pass->workspace->stream, &args);
 }
 
+void pass_norm_out(const struct pass *pass, const float *weight)
+{
+	float *out = pass->workspace->own->out;
+	struct rms_norm_args args = pass_norm_args(pass, out, weight, out);
+
+	args.eps = pass->forward->model->out_norm_eps;
+	pass->workspace->ops->rms_norm(pass->workspace->stream, &args);
+}
+
+void pass_norm_plain(const struct pass *pass, float *x, size_t n_rows, size_t n_cols)
+{
+	const struct rms_norm_args args = { .x = { x, n_cols },
+					    .offset = 1,
+					    .eps = pass->forward->model->norm_eps,
+					    .n_rows = n_rows,
+					    .n_cols = n_cols,
+					    .y = { x, n_cols } };
+
+	pass->workspace->ops->rms_norm(pass->workspace->stream, &args);
+}
+
 void pass_add(const struct pass *pass, float *x, const float *y, size_t n)
 {
 	const struct add_args args = { .x = x, .y = y, .n_rows = 1, .n = n };

@@ -111,6 +111,12 @@ void pass_norm(const struct pass *pass, struct rows_in x, const float *weight, s
 /* The same for the hidden values of each token; x and y are (n_tokens, hidden). */
 void pass_norm_tokens(const struct pass *pass, const float *x, const float *weight, float *y);
 
+/* The same for own->out in place, with the eps of outputs. */
+void pass_norm_out(const struct pass *pass, const float *weight);
+
+/* Norms x (n_rows, n_cols) in place, without weights. */
+void pass_norm_plain(const struct pass *pass, float *x, size_t n_rows, size_t n_cols);
+
 /* y = x, the hidden values of each token; they do not overlap. */
 void pass_copy_tokens(const struct pass *pass, const float *x, float *y);
 

@@ -111,7 +111,12 @@ static int configure_numbers(struct model *model, const json_t *facts, struct er
 		return err_set(err, ERR_INPUT, "config.json: '%s' is %g, not above 0", key, eps);
 	model->norm_eps = (float)eps;
 	model->rotated_norm = arch->head_norms == HEADS_PLAIN && fact_flag(facts, "use_qk_norm");
-	model->norm_offset = arch->norms == NORMS_PLUS_ONE ? 1 : 0;
+	model->out_norm_eps = (float)fact_number(facts, "post_norm_eps", eps);
+	if (!(model->out_norm_eps > 0))
+		return err_set(err, ERR_INPUT, "config.json: 'post_norm_eps' is %g, not above 0",
+			       (double)model->out_norm_eps);
+	model->last_norm_offset = arch->norms == NORMS_PLUS_ONE ? 1 : 0;
+	model->norm_offset = arch->norms == NORMS_PLUS_ONE_IN_LAYERS ? 1 : model->last_norm_offset;
 	model->attention_scale =
 		arch->scores == SCORES_PLAIN
 			? 1

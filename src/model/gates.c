@@ -3,7 +3,7 @@
  * The gates of attention's output, by the names of an architecture and by config.json: one for each
  * head, or one for each value.  Where a row has both under one name, config.json decides.
  *
- * Source: transformers 5.23, configuration_laguna.py, configuration_lfm3.py.
+ * Source: transformers 5.23, configuration_laguna.py.
  */
 #include <string.h>
 
@@ -34,8 +34,6 @@ int model_configure_gates(struct model *model, const json_t *facts, struct err *
 	bool heads = is_named(model, LINEAR_HEAD_GATE), values = is_named(model, LINEAR_VALUE_GATE);
 
 	model->gates = heads ? GATES_HEADS : values ? GATES_VALUES : GATES_NONE;
-	if (json_object_get(facts, "use_attention_gate") && !fact_flag(facts, "use_attention_gate"))
-		model->gates = GATES_NONE;
 	if (!gating)
 		return 0;
 	model->gates = gates_of(gating);

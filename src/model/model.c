@@ -142,6 +142,7 @@ void model_release(struct model *model)
 	free(model->head.module);
 	rope_release(&model->rope);
 	rope_release(&model->rope_local);
+	model_release_layer_ropes(model);
 	*model = (struct model){ 0 };
 }
 

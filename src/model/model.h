@@ -117,7 +117,7 @@ enum { MAMBA_Z, MAMBA_X, MAMBA_B, MAMBA_C, MAMBA_STEPS, N_MAMBA_COLUMNS };
 struct multipliers {
 	float residual; /* of the output of each step, before it is added */
 	float logits;
-	float key, value;		      /* of keys, before their rotation; of values */
+	float query, key, value;	      /* of q and k, before their rotation; of v */
 	float attention_in, attention_out;    /* of what attention takes and gives */
 	float mamba_in, mamba_out;	      /* the same of Mamba-2 */
 	float mamba_columns[N_MAMBA_COLUMNS]; /* of the output of its first matrix */
@@ -154,8 +154,10 @@ struct model {
 	const struct tensor_ref *layer_embedding; /* (layer_vocab_size, layers * layer_input_dim) */
 	struct stream_places stream;
 	float norm_eps;
-	bool rotated_norm; /* heads of q and k are normed after their rotation, without weights */
-	float norm_offset; /* a norm multiplies by offset + weight */
+	float out_norm_eps; /* of norms of what attention and the mlp return */
+	bool rotated_norm;  /* heads of q and k are normed after their rotation, without weights */
+	float norm_offset;  /* a norm multiplies by offset + weight; and the last one: */
+	float last_norm_offset;
 	/* factor of embeddings; with arch->scaled_embedding, rounded to bf16 where they are bf16 */
 	float embedding_scale;
 	float attention_scale;	 /* of q k^T */
@@ -170,6 +172,7 @@ struct model {
 	struct routing routing;
 	struct rope rope,
 		rope_local; /* of layers without a window, and with one: the same in most models */
+	struct rope *layer_ropes; /* (n_layers): of layers with a base of their own; NULL: none */
 	const struct tensor_ref *embedding; /* (vocab_size, hidden) */
 	const struct tensor_ref *norm;
 	struct linear_ref head; /* lm_head; tied: its weight is the embedding */
@@ -193,13 +196,14 @@ struct positions {
 	size_t window_pattern;
 	/* the types of layers, where config.json has none: 'F' full attention, 'S' with a window,
 	 * 'C' a convolution; "FF|SSSF|F": of the first layers, of those that come again and again,
-	 * and of the last; NULL: no pattern */
+	 * and of the last; "<SSSF": again and again up to the last; NULL: no pattern */
 	const char *layer_pattern;
 	bool window_sinks;	 /* only layers with a window have sinks */
 	size_t window_key_heads; /* of a layer with a window: so many times those of others; 0: 1 */
 	bool last_is_full;	 /* the last layer has no window, whatever config.json states */
 	bool chunked;		 /* attention of some layers is within chunks */
 	bool layer_ropes;	 /* rope_parameters has an object for each type of layers */
+	bool rope_switches;	 /* layer_rope_theta only says which layers know positions */
 	bool plain_window_rope;	 /* layers with a window do not have rope_scaling */
 	bool whole_rope;	 /* partial_rotary_factor has no meaning for an unscaled rope */
 	bool rope_alpha; /* ropes of the type "dynamic" are static, with a theta by their alpha */
@@ -211,8 +215,9 @@ struct positions {
 /* What norms do besides dividing by the root mean square and multiplying by their weight. */
 enum norms {
 	NORMS_PLAIN,
-	NORMS_PLUS_ONE, /* multiply by 1 + weight */
-	NORMS_CENTERED, /* subtract the mean first: LayerNorm */
+	NORMS_PLUS_ONE,		  /* multiply by 1 + weight */
+	NORMS_PLUS_ONE_IN_LAYERS, /* the same, but for the last one */
+	NORMS_CENTERED,		  /* subtract the mean first: LayerNorm */
 };
 
 /* The factor of q k^T. */
@@ -224,10 +229,11 @@ enum score_scale {
 
 /* The norms of q and k, if their weights exist. */
 enum head_norms {
-	HEADS_ALONE,	  /* each head by itself */
-	HEADS_TOGETHER,	  /* all heads of a token */
-	HEADS_AFTER_ROPE, /* each head, after its rotation */
-	HEADS_PLAIN,	  /* the same without weights, if config.json has use_qk_norm */
+	HEADS_ALONE,	   /* each head by itself */
+	HEADS_TOGETHER,	   /* all heads of a token */
+	HEADS_AFTER_ROPE,  /* each head, after its rotation */
+	HEADS_PLAIN,	   /* the same without weights, if config.json has use_qk_norm */
+	HEADS_PLAIN_FIRST, /* each head, without weights, before its rotation */
 };
 
 /* What head_dim of config.json is in a model with latent attention. */
@@ -264,6 +270,7 @@ struct arch {
 	enum head_dim_of head_dim_of;
 	bool parallel;	       /* attention and mlp have the same input: the first norm's output */
 	bool scaled_embedding; /* embeddings are multiplied by sqrt(hidden) */
+	bool normed_embedding; /* embeddings are normed, without weights */
 	bool tied;	       /* the head is the embedding unless config.json states otherwise */
 	bool normed_values;    /* the heads of v are normed, without weights */
 	bool scaled_router;    /* the normed input of a router is divided by sqrt(hidden) */

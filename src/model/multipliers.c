@@ -60,6 +60,8 @@ int model_read_multipliers(struct model *model, const json_t *facts, struct err 
 		{ "lm_head_multiplier", &m->logits, false },
 		{ "logit_scale", &m->logits, false },
 		{ "logits_scaling", &scaling, false },
+		{ "output_multiplier", &m->logits, false },
+		{ "qk_scale_factor", &m->query, false },
 		{ "residual_multiplier", &m->residual, false },
 		{ "ssm_in_multiplier", &m->mamba_in, false },
 		{ "ssm_out_multiplier", &m->mamba_out, false },
@@ -67,6 +69,7 @@ int model_read_multipliers(struct model *model, const json_t *facts, struct err 
 
 	*m = (struct multipliers){ .residual = 1,
 				   .logits = 1,
+				   .query = 1,
 				   .key = 1,
 				   .value = 1,
 				   .attention_in = 1,

@@ -76,7 +76,7 @@ int model_configure_ropes(struct model *model, const json_t *facts, struct err *
 	if (!rc && (of[1] || !sliding.by_layer_type))
 		rc = rope_init(&model->rope_local, local, &sliding, err);
 	json_decref(local);
-	return rc ? -1 : 0;
+	return rc ? -1 : model_configure_layer_ropes(model, facts, &full, err);
 }
 
 /* Reads after how many layers the next one has no window, which only models without layer_types

@@ -21,9 +21,7 @@ static size_t count_of(const json_t *level, const char *key)
 	return value > 0 && value <= 1000000 ? (size_t)value : 0;
 }
 
-/* Returns the type of layer i by the letters of an architecture: "FF|SSSF|F" are the first layers,
- * those that come again and again, and the last ones. */
-static const char *type_of(const char *pattern, size_t i, size_t n_layers)
+static const char *type_between(const char *pattern, size_t i, size_t n_layers)
 {
 	const char *again = strchr(pattern, '|') + 1, *last = strchr(again, '|');
 	size_t n_first = (size_t)(again - 1 - pattern), n_last = last ? strlen(last + 1) : 0;
@@ -33,6 +31,18 @@ static const char *type_of(const char *pattern, size_t i, size_t n_layers)
 	if (i + n_last >= n_layers)
 		letter = last[1 + i + n_last - n_layers];
 	return letter == 'F' ? full : letter == 'S' ? sliding : "conv";
+}
+
+/* Returns the type of layer i by the letters of an architecture: "FF|SSSF|F" are the first layers,
+ * those that come again and again, and the last ones; "<SSSF" end with the last layer. */
+static const char *type_of(const char *pattern, size_t i, size_t n_layers)
+{
+	if (*pattern == '<') {
+		size_t n = strlen(pattern + 1);
+
+		return pattern[1 + (n - 1 - (n_layers - 1 - i) % n)] == 'F' ? full : sliding;
+	}
+	return type_between(pattern, i, n_layers);
 }
 
 /* A list of 0 and of 1, which is a layer with a window. */
@@ -171,10 +181,28 @@ static int read_ropes(json_t *facts, const json_t *level, struct err *err)
 	return 0;
 }
 
+/* Without layer_rope_theta, the layers without a window by the architecture's pattern do not know
+ * positions, whatever layer_types has. */
+static void read_switches(json_t *facts, const json_t *level, const struct positions *positions)
+{
+	const json_t *stated = json_object_get(level, "layer_rope_theta");
+	size_t n_layers = count_of(level, "num_hidden_layers");
+	json_t *thetas;
+
+	if (!positions->rope_switches || (stated && !json_is_null(stated)))
+		return;
+	thetas = json_array();
+	for (size_t i = 0; i < n_layers; i++)
+		json_array_append_new(thetas, json_integer(type_of(positions->layer_pattern, i,
+								   n_layers) != full));
+	json_object_set_new(facts, "layer_rope_theta", thetas);
+}
+
 int model_join_spellings(json_t *facts, const json_t *level, const struct positions *positions,
 			 struct err *err)
 {
 	if (read_types(facts, level, positions, err))
 		return -1;
+	read_switches(facts, level, positions);
 	return read_ropes(facts, level, err);
 }

@@ -57,6 +57,12 @@ int indexer_configure(struct model *model, const json_t *facts, struct err *err)
 int model_configure_ropes(struct model *model, const json_t *facts, struct err *err);
 int model_configure_windows(struct model *model, const json_t *facts, struct err *err);
 
+/* Sets the rope of each layer where config.json has a base for each; use: of the model's rope.
+ * ERR_INPUT with the key. */
+int model_configure_layer_ropes(struct model *model, const json_t *facts,
+				const struct rope_use *use, struct err *err);
+void model_release_layer_ropes(struct model *model);
+
 /* Read the sizes of gated DeltaNet; and of Kimi Delta Attention, and which layers have it, in
  * Kimi Linear and in Ling 3.  facts: of facts_read().  ERR_INPUT, with the key, for a value that is
  * out of range. */

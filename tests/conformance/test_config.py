@@ -57,6 +57,7 @@ HOSTILE = {"num_attention_heads": [0, -4, 3, 1e300, "4"], "num_key_value_heads":
                                        {"attention_type": "linear", "num_attention_heads": 6}, {"num_attention_heads": 6, "head_dim": 32}],
            "swiglu_limits": [[1.0], [-1.0] * 5, ["1"] * 5, 3.0], "swiglu_limits_shared": [[1.0], [-1.0] * 5, ["1"] * 5, 3.0], "moe_top_k": [0, 1000, -1],
            "moe_router_scaling_factor": ["1"], "partial_rotary_factors": [[0.5] * 3, [0.5, 1.0, 0.25, 1.0], 0.5, ["x"] * 4], "yarn_only_types": [["sliding_attention"], "full"],
+           "layer_rope_theta": [[1e4], [-1.0] * 5, ["1"] * 5, 3.0, [0.5] * 5], "post_norm_eps": [0, -1.0, "x"], "qk_scale_factor": ["1", None], "output_multiplier": ["1", None],
            "num_attention_heads_per_layer": [[4, 6], [4, 0, 2], [4, 5, 2], [4, "6", 2], [4, 6, 1e9], 4]}
 # Other values that transformers accepts, where the architecture reads the key.
 OTHER = {"rms_norm_eps": [0.01], "layer_norm_eps": [0.01], "logit_scale": [0.7], "rope_theta": [300.0], "sliding_window": [7, None], "use_sliding_window": [False], "max_window_layers": [2],
@@ -76,8 +77,9 @@ OTHER = {"rms_norm_eps": [0.01], "layer_norm_eps": [0.01], "logit_scale": [0.7],
          "gating": [True, "per-head", "per-element"], "moe_router_logit_softcapping": [0.0, 0.5], "moe_routed_scaling_factor": [0.7],
          "num_attention_heads_per_layer": [None, [4, 4, 4]], "index_topk": [1, 5, 89, 300], "index_topk_blocks": [1, 50], "index_block_size": [1, 5, 64], "index_local_blocks": [0, 2, 3], "indexer_types": [["full", "full", "shared"], None],
          "attention_value_scale": [None, 1.3, 1.0], "num_sliding_attention_heads": [4, None], "swiglu_limits": [None, [], [0.2] * 5], "swiglu_limits_shared": [None, [], [0.2] * 5], "moe_router_scaling_factor": [0.7],
-         "moe_top_k": [1], "embedding_multiplier": [0.5], "time_step_min": [0.5], "linear_num_key_heads": [1]}
-REMOVED = ("num_sliding_attention_heads", "attention_other_setting", "swiglu_limits", "swiglu_limits_shared", "moe_router_scaling_factor", "partial_rotary_factors",
+         "moe_top_k": [1], "layer_rope_theta": [None, [1e4] * 5, [1e3, 0, 0, 1e5, 1e3], [1e3, 0, 1e5]], "post_norm_eps": [0.3], "qk_scale_factor": [0.7], "output_multiplier": [0.9],
+         "use_attention_gate": [True, False], "use_sandwich_norm": [True, False], "embedding_multiplier": [0.5], "time_step_min": [0.5], "linear_num_key_heads": [1]}
+REMOVED = ("layer_rope_theta", "post_norm_eps", "qk_scale_factor", "output_multiplier", "use_attention_gate", "use_sandwich_norm", "num_sliding_attention_heads", "attention_other_setting", "swiglu_limits", "swiglu_limits_shared", "moe_router_scaling_factor", "partial_rotary_factors",
            "rope_theta", "rope_scaling", "yarn_only_types",
            "v_head_dim", "attention_value_scale", "sliding_window_size", "hybrid_layer_pattern", "swa_rope_theta", "swa_num_key_value_heads", "swa_v_head_dim", "gating", "moe_router_logit_softcapping", "moe_routed_scaling_factor", "num_attention_heads_per_layer",
            "attention_k_eq_v", "enable_moe_block", "per_layer_config", "top_k_experts", "hidden_size_per_layer_input", "num_kv_shared_layers", "use_double_wide_mlp",
@@ -99,7 +101,7 @@ ROPES = {"yarn with mscale_all_dim": YARN | {"mscale": 0.7, "mscale_all_dim": 1.
          "dynamic with alpha": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0, "alpha": 50.0},
          "a factor that llama3 lacks": {"rope_type": "linear", "rope_theta": 1e4, "factor": 3.0, "llama_4_scaling_beta": 0.1}}
 
-LAYER_ROPES = ("gemma4", "laguna", "mimo_v2_flash", "step3p5")          # whose layers have ropes by their types alone
+LAYER_ROPES = ("gemma4", "laguna", "lfm3", "mimo_v2_flash", "step3p5")          # whose layers have ropes by their types alone
 NESTS = ("thinker_config", "text_config")
 
 
@@ -188,7 +190,8 @@ def other(case: Case) -> Iterator[str]:
         if key not in case.config or not values:
             continue
         for value in values:
-            yield from (f"{value}: {problem}" for problem in case.equal(case.config | {key: value}, key))
+            # null is as good as a missing key here; a class of transformers may refuse it
+            yield from (f"{value}: {problem}" for problem in case.equal(case.config | {key: value}, key, value is not None))
 
 
 def foreign(case: Case) -> Iterator[str]:
