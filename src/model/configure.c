@@ -100,8 +100,8 @@ static int configure_numbers(struct model *model, const json_t *facts, struct er
 {
 	const struct arch *arch = model->arch;
 	double head = fact_number(facts, "query_pre_attn_scalar", (double)model->head_dim);
-	const char *key =
-		FACT_KEY(facts, "layer_norm_eps", "layer_norm_epsilon", "layernorm_epsilon", "norm_eps", "rms_norm_eps");
+	const char *key = FACT_KEY(facts, "layer_norm_eps", "layer_norm_epsilon",
+				   "layernorm_epsilon", "norm_eps", "rms_norm_eps");
 	double eps = fact_number(facts, key, 0);
 
 	if (!(head > 0))
@@ -160,8 +160,7 @@ static int configure_groups(struct routing *routing, const json_t *facts, struct
 static int read_top_k(struct routing *routing, const json_t *facts, struct err *err)
 {
 	const char *key = FACT_KEY(facts, "moe_k", "moe_topk", "top_k_experts",
-				   "num_experts_per_token", "moe_top_k",
-				   "num_experts_per_tok");
+				   "num_experts_per_token", "moe_top_k", "num_experts_per_tok");
 	const json_t *value = json_object_get(facts, key);
 	const json_t *first = json_is_array(value) ? json_array_get(value, 0) : value;
 
@@ -185,9 +184,9 @@ static int configure_experts(struct model *model, const json_t *facts, struct er
 {
 	const struct arch *arch = model->arch;
 	const char *norm = FACT_KEY(facts, "moe_renormalize", "norm_topk_prob");
-	const char *scale = FACT_KEY(facts, "moe_routed_scaling_factor", "moe_router_scaling_factor",
-				     "route_scale",
-				     "router_scaling_factor", "routed_scaling_factor");
+	const char *scale =
+		FACT_KEY(facts, "moe_routed_scaling_factor", "moe_router_scaling_factor",
+			 "route_scale", "router_scaling_factor", "routed_scaling_factor");
 
 	model->routing = arch->routing;
 	model->routing.norm_top_k |= fact_flag(facts, norm);
