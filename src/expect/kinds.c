@@ -273,16 +273,20 @@ static bool is_own_norm(const struct expect *expect, uint32_t template)
 }
 
 /* Has layer a a part of the module that the template's module is in, and nothing in it that the
- * others have not?  A norm may be in the layer itself: kinds may have theirs under other names. */
+ * others have not?  A norm may be in the layer itself: kinds may have theirs under other names.
+ * Modules of an indexer beside those of attention (index_q_proj) are one of their own. */
 static bool has_rest(const struct expect *expect, const struct class *classes, size_t n,
 		     const struct class *a, uint32_t template)
 {
+	static const char indexer[] = "index_";
 	size_t len, has = 0, n_parent;
 	const char *name = expect_template_name(expect, template, &len);
 
 	n_parent = len - (sizeof ".weight" - 1);
 	while (n_parent && name[n_parent - 1] != '.')
 		n_parent--;
+	if (n_parent && !strncmp(name + n_parent, indexer, sizeof indexer - 1))
+		n_parent += sizeof indexer - 1;
 	if (!n_parent && !is_own_norm(expect, template))
 		return false;
 	for (size_t i = 0; i < a->first->n; i++) {

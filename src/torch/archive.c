@@ -184,7 +184,13 @@ static int set_place(const struct archive_reader *reader, struct torch_tensor *t
 			   __builtin_mul_overflow(bits, tensor->shape[i], &bits);
 		strides[i] = tensor->shape[i] > 1 ? strides[i] * size : 0;
 	}
-	if (outside || (!is_empty && last >= n / size))
+	if (outside)
+		return err_set(
+			err, ERR_INPUT,
+			"tensor '%s' in '%s': its shape and strides reach beyond 2^64 elements "
+			"of its storage, which has %" PRIu64,
+			tensor->name, reader->file->name, n / size);
+	if (!is_empty && last >= n / size)
 		return err_set(err, ERR_INPUT,
 			       "tensor '%s' in '%s' ends at element %" PRIu64
 			       " of its storage, which has %" PRIu64,

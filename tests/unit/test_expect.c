@@ -58,9 +58,9 @@ static char *change(const char *lines, const char *less, const char *more, const
 	struct buf text = { 0 };
 
 	for (const char *at = lines, *end; *at; at = end + 1) {
-		char *line = xstrndup(at, (size_t)((end = strchr(at, '\n')) - at)), *found;
+		char *line = xstrndup(at, (size_t)((end = strchr(at, '\n')) - at));
+		char *found = old ? strstr(line, old) : NULL;
 
-		found = old ? strstr(line, old) : NULL;
 		if (less && strstr(line, less))
 			;
 		else if (found)
@@ -133,8 +133,7 @@ static void dense_models_are_whole(void **state)
 	static const struct row rows[] = {
 		{ .expected = "" },
 		{ .less = L "1.mlp.down_proj", .expected = "1 " L "1.mlp.down_proj.weight; " },
-		{ .less = L "0.self_attn.q_proj",
-		  .expected = "1 " L "0.self_attn.q_proj.weight; " },
+		{ .less = L "0.self_attn.q_proj", .expected = "1 " L "0.self_attn.q_proj.w" },
 		{ .less = L "2.input_layernorm", .expected = "1 " L "2.input_layernorm.weight; " },
 		{ .less = L "2.self_attn", .expected = "1 " L "2.self_attn." },
 		{ .less = L "1.", .expected = "0 layer 1 of 'model.layers' is missing" },
@@ -329,19 +328,21 @@ static void encoders_have_their_sizes(void **state)
 	buf_release(&whole);
 }
 
-/* Layer 1 is the only one of its kind: what is in all other layers is in it too, unless the kinds
- * differ in the whole module. */
+#define OTHER(i, name) L#i "." name ".weight BF16 4 64\n"
+#define OTHERS(name)   OTHER(0, name) OTHER(2, name) OTHER(3, name)
+/* Layer 1 alone is of its kind: what all others have, it has, unless the whole module differs. */
 static void lone_layers_have_their_modules(void **state)
 {
 	static const struct row rows[] = {
 		{ .less = L "1.input_layernorm", .expected = "1 " L "1.input_layernorm.weight; " },
-		{ .less = L "1.self_attn.o_proj",
-		  .expected = "1 " L "1.self_attn.o_proj.weight; " },
+		{ .less = L "1.self_attn.o_proj", .expected = "1 " L "1.self_attn.o_proj.w" },
 		{ .less = L "1.mlp.gate_proj", .expected = "1 " L "1.mlp.gate_proj.weight; " },
 		{ .less = L "1.self_attn", .expected = "" },
-		{ .more = L "0.mlp.gate.weight BF16 4 64\n" L "2.mlp.gate.weight BF16 4 64\n" L
-			    "3.mlp.gate.weight BF16 4 64\n",
-		  .expected = "1 " L "1.mlp.gate.weight; " },
+		{ .more = OTHERS("mlp.gate"), .expected = "1 " L "1.mlp.gate.weight; " },
+		{ .more = OTHERS("self_attn.index_q_proj"), .expected = "" },
+		{ .more = OTHERS("self_attn.index_q_proj") L
+		  "1.self_attn.index_k_proj.weight BF16 4 64\n" OTHERS("self_attn.index_k_proj"),
+		  .expected = "1 " L "1.self_attn.index_q_proj.weight; " },
 		{ .old = L "1.self_attn", .new = L "1.mixer", .expected = "" },
 		{ .old = L "1.input_layernorm", .new = L "1.post_norm", .expected = "" },
 	};
@@ -356,8 +357,7 @@ static void experts_are_all_there(void **state)
 		{ .expected = "" },
 		{ .less = L "1.mlp.experts.2.",
 		  .expected = "1 " L "1.mlp.experts.2.down_proj.weight; " },
-		{ .less = L "1.mlp.experts.3.up",
-		  .expected = "1 " L "1.mlp.experts.3.up_proj.weight; " },
+		{ .less = L "1.mlp.experts.3.up", .expected = "1 " L "1.mlp.experts.3.up_proj" },
 		{ .less = "experts.3.", .expected = "1 " L "0.mlp.experts.3.down_proj.weight; 1 " },
 		{ .less = L "0.mlp.gate.", .expected = "1 " L "0.mlp.gate.weight; " },
 		/* beside gated experts, an MLP has a gate too */
