@@ -33,19 +33,13 @@ const struct arch arch_exaone_moe = {
 	.positions.rotating = ROTATING_WINDOWS_IF_ANY,
 	.routing.sigmoid = true,
 	.positions.window_pattern = 4,
+	.facts.shared = bias_facts,
+	.facts.shared_ignored = bias_ignored,
 	.facts.keys = {
-		{ "n_group", "1" },
-		{ "norm_topk_prob", "true" },
-		{ "num_experts_per_tok", "8" },
 		{ "rms_norm_eps", "1e-05" },
 		{ "routed_scaling_factor", "2.5" },
 		{ "sliding_window", "4096" },
 		{ "sliding_window_pattern", NULL },
-		{ "topk_group", "1" },
 	},
-	.facts.ignored = {
-		{ "is_moe_layer", NULL },
-		{ "scoring_func", "\"sigmoid\"" },
-		{ "topk_method", "\"noaux_tc\"" },
-	},
+	.facts.ignored = { { "is_moe_layer", NULL } },
 };

@@ -42,20 +42,13 @@ const struct arch arch_glm4_moe = {
 	.text_types = { "glm4_moe" },
 	.vector = { [VECTOR_ROUTER_BIAS] = "mlp.gate.e_score_correction_bias" },
 	.routing.sigmoid = true,
+	.facts.shared = bias_facts,
+	.facts.shared_ignored = bias_ignored,
 	.facts.keys = {
 		{ "attention_bias", "false" },
-		{ "n_group", "1" },
-		{ "norm_topk_prob", "true" },
-		{ "num_experts_per_tok", "8" },
 		{ "partial_rotary_factor", "0.5" },
 		{ "rms_norm_eps", "1e-05" },
-		{ "routed_scaling_factor", "1.0" },
-		{ "topk_group", "1" },
 		{ "use_qk_norm", "false" },
-	},
-	.facts.ignored = {
-		{ "scoring_func", "\"sigmoid\"" },
-		{ "topk_method", "\"noaux_tc\"" },
 	},
 };
 
@@ -69,19 +62,12 @@ const struct arch arch_glm4v_moe = {
 		[VECTOR_ROUTER_BIAS] = "mlp.gate.e_score_correction_bias",
 	},
 	.routing.sigmoid = true,
+	.facts.shared = bias_facts,
+	.facts.shared_ignored = bias_ignored,
 	.facts.keys = {
 		{ "attention_bias", "true" },
-		{ "n_group", "1" },
-		{ "norm_topk_prob", "true" },
-		{ "num_experts_per_tok", "8" },
 		{ "partial_rotary_factor", "0.5" },
 		{ "rms_norm_eps", "1e-05" },
-		{ "routed_scaling_factor", "1.0" },
-		{ "topk_group", "1" },
-	},
-	.facts.ignored = {
-		{ "scoring_func", "\"sigmoid\"" },
-		{ "topk_method", "\"noaux_tc\"" },
 	},
 };
 

@@ -2,11 +2,9 @@
 #include "arch/shared.h"
 
 static const struct fact_row granite_facts[] = {
-	{ "attention_multiplier", "1.0" },
-	{ "embedding_multiplier", "1.0" },
-	{ "logits_scaling", "1.0" },
-	{ "residual_multiplier", "1.0" },
-	{ NULL, NULL },
+	{ "attention_bias", "false" },	   { "attention_multiplier", "1.0" },
+	{ "embedding_multiplier", "1.0" }, { "logits_scaling", "1.0" },
+	{ "residual_multiplier", "1.0" },  { NULL, NULL },
 };
 
 /* Granite 3: Llama with factors of embeddings, scores, steps and logits. */
@@ -15,10 +13,7 @@ const struct arch arch_granite = {
 	.architectures = { "GraniteForCausalLM" },
 	.text_types = { "granite" },
 	.facts.shared = granite_facts,
-	.facts.keys = {
-		{ "attention_bias", "false" },
-		{ "mlp_bias", "false" },
-	},
+	.facts.keys = { { "mlp_bias", "false" } },
 };
 
 /* Granite 3 with experts. */
@@ -31,10 +26,7 @@ const struct arch arch_granitemoe = {
 	.stacks[EXPERT_ROLE_DOWN] = "block_sparse_moe.output_linear.weight",
 	.routing.choose_first = true,
 	.facts.shared = granite_facts,
-	.facts.keys = {
-		{ "attention_bias", "false" },
-		{ "num_experts_per_tok", "2" },
-	},
+	.facts.keys = { { "num_experts_per_tok", "2" } },
 };
 
 /* The same with a shared expert: an mlp for every token. */
@@ -51,10 +43,7 @@ const struct arch arch_granitemoeshared = {
 	.stacks[EXPERT_ROLE_DOWN] = "block_sparse_moe.output_linear.weight",
 	.routing.choose_first = true,
 	.facts.shared = granite_facts,
-	.facts.keys = {
-		{ "attention_bias", "false" },
-		{ "num_experts_per_tok", "2" },
-	},
+	.facts.keys = { { "num_experts_per_tok", "2" } },
 	.facts.ignored = { { "shared_intermediate_size", NULL } },
 };
 
@@ -68,7 +57,6 @@ const struct arch arch_granite_swa = {
 	.positions.layer_pattern = "|FSSS",
 	.facts.shared = granite_facts,
 	.facts.keys = {
-		{ "attention_bias", "false" },
 		{ "layer_rope_theta", NULL },
 		{ "mlp_bias", "false" },
 		{ "rms_norm_eps", "1e-05" },
@@ -96,7 +84,6 @@ const struct arch arch_granitemoe_swa = {
 	.routing.choose_first = true,
 	.facts.shared = granite_facts,
 	.facts.keys = {
-		{ "attention_bias", "false" },
 		{ "layer_rope_theta", NULL },
 		{ "num_experts_per_tok", "8" },
 		{ "sliding_window", "128" },

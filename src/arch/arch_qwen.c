@@ -2,12 +2,15 @@
 #include "arch/shared.h"
 
 static const struct fact_row delta_facts[] = {
+	{ "attention_bias", "false" },
 	{ "full_attention_interval", "4" },
+	{ "head_dim", "256" },
 	{ "linear_conv_kernel_dim", "4" },
 	{ "linear_key_head_dim", "128" },
 	{ "linear_num_key_heads", "16" },
 	{ "linear_num_value_heads", "32" },
 	{ "linear_value_head_dim", "128" },
+	{ "partial_rotary_factor", "0.25" },
 	{ NULL, NULL },
 };
 
@@ -152,11 +155,8 @@ const struct arch arch_qwen3_next = {
 	.gated_attention = true,
 	.facts.shared = delta_facts,
 	.facts.keys = {
-		{ "attention_bias", "false" },
-		{ "head_dim", "256" },
 		{ "norm_topk_prob", "true" },
 		{ "num_experts_per_tok", "10" },
-		{ "partial_rotary_factor", "0.25" },
 	},
 	.facts.shared_ignored = delta_ignored,
 };
@@ -170,11 +170,6 @@ const struct arch arch_qwen3_5 = {
 	.norms = NORMS_PLUS_ONE,
 	.gated_attention = true,
 	.facts.shared = delta_facts,
-	.facts.keys = {
-		{ "attention_bias", "false" },
-		{ "head_dim", "256" },
-		{ "partial_rotary_factor", "0.25" },
-	},
 	.facts.shared_ignored = delta_ignored,
 };
 
@@ -190,12 +185,7 @@ const struct arch arch_qwen3_5_moe = {
 	.norms = NORMS_PLUS_ONE,
 	.gated_attention = true,
 	.facts.shared = delta_facts,
-	.facts.keys = {
-		{ "attention_bias", "false" },
-		{ "head_dim", "256" },
-		{ "num_experts_per_tok", "8" },
-		{ "partial_rotary_factor", "0.25" },
-	},
+	.facts.keys = { { "num_experts_per_tok", "8" } },
 	.facts.shared_ignored = delta_ignored,
 	.facts.ignored = { { "norm_topk_prob", "true" } },
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "model/model.h"
+#include "arch/shared.h"
 
 /* Solar Open: experts with sigmoid scores and a shared one in every layer. */
 const struct arch arch_solar_open = {
@@ -12,19 +12,12 @@ const struct arch arch_solar_open = {
 		[VECTOR_ROUTER_BIAS] = "mlp.gate.e_score_correction_bias",
 	},
 	.routing.sigmoid = true,
+	.facts.shared = bias_facts,
+	.facts.shared_ignored = bias_ignored,
 	.facts.keys = {
 		{ "attention_bias", "false" },
 		{ "head_dim", "128" },
-		{ "n_group", "1" },
-		{ "norm_topk_prob", "true" },
-		{ "num_experts_per_tok", "8" },
 		{ "rms_norm_eps", "1e-05" },
 		{ "rope_theta", "1000000.0" },
-		{ "routed_scaling_factor", "1.0" },
-		{ "topk_group", "1" },
-	},
-	.facts.ignored = {
-		{ "scoring_func", "\"sigmoid\"" },
-		{ "topk_method", "\"noaux_tc\"" },
 	},
 };

@@ -33,3 +33,18 @@ const struct ignored_row latent_ignored[] = {
 	{ "topk_method", "\"noaux_tc\"" },
 	{ NULL, NULL },
 };
+
+const struct fact_row bias_facts[] = {
+	{ "n_group", "1" },
+	{ "norm_topk_prob", "true" },
+	{ "num_experts_per_tok", "8" },
+	{ "routed_scaling_factor", "1.0" },
+	{ "topk_group", "1" },
+	{ NULL, NULL },
+};
+
+const struct ignored_row bias_ignored[] = {
+	{ "scoring_func", "\"sigmoid\"" },
+	{ "topk_method", "\"noaux_tc\"" },
+	{ NULL, NULL },
+};

@@ -65,11 +65,11 @@
 	.state_size = "mamba_d_state", .conv_width = "mamba_d_conv", .expand = "mamba_expand", \
 	.limits = "time_step_limit"
 
-/* Read, with the defaults: of Mamba-2; of latent attention and experts as in DeepSeek-V3, where the
- * keys of a row come first. */
-extern const struct fact_row mamba_facts[], latent_facts[];
+/* Read, with the defaults, where the keys of a row come first: of Mamba-2; of latent attention and
+ * experts as in DeepSeek-V3; of such experts alone, which sigmoid scores and a bias choose. */
+extern const struct fact_row mamba_facts[], latent_facts[], bias_facts[];
 
-/* Ignored: of latent attention with experts that are chosen by a bias. */
-extern const struct ignored_row latent_ignored[];
+/* Ignored, of the latter two. */
+extern const struct ignored_row latent_ignored[], bias_ignored[];
 
 #endif
