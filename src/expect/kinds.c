@@ -274,7 +274,7 @@ static bool is_own_norm(const struct expect *expect, uint32_t template)
 
 /* Has layer a a part of the module that the template's module is in, and nothing in it that the
  * others have not?  A norm may be in the layer itself: kinds may have theirs under other names.
- * Modules of an indexer beside those of attention (index_q_proj) are one of their own. */
+ * An indexer beside the modules of attention (index_q_proj) counts as a module of its own. */
 static bool has_rest(const struct expect *expect, const struct class *classes, size_t n,
 		     const struct class *a, uint32_t template)
 {
