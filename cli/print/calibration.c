@@ -91,7 +91,7 @@ void calibrate_report_json(const struct calibrate_report *report)
 void history_print_next(const char *model, const char *history)
 {
 	path_print_next("fp8conv quantize ", model, " -o DIR --recipe delayed --calibration ",
-			history, NULL);
+			history);
 }
 
 /* Prints the command that joins the files of all ranks, OUTPUT.I-of-N. */
@@ -101,7 +101,7 @@ static void ranks_print_next(const struct calibrate_params *params)
 	char *output = xstrndup(params->output, n);
 	char *pattern = xasprintf(".*-of-%d -o ", params->n_ranks);
 
-	path_print_next("fp8conv merge --ranks ", output, pattern, output, NULL);
+	path_print_next("fp8conv merge --ranks ", output, pattern, output);
 	free(pattern);
 	free(output);
 }

@@ -75,7 +75,7 @@ static void print_next(const struct conversion_report *report)
 	if (!report->plan->dtype)
 		path_print_next("fp8conv verify ", params->output, " --source ",
 				has_source ? params->input : NULL, " --target ",
-				target != ENGINE_ANY ? engine_name(target) : NULL, NULL);
+				target != ENGINE_ANY ? engine_name(target) : NULL);
 }
 
 static void print_low_bit(const struct conversion_report *report)

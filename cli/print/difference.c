@@ -286,7 +286,7 @@ void difference_print_verdict(const struct difference *difference)
 	if (n && difference->sides[1].detection.n_weights &&
 	    !difference->sides[0].detection.n_weights)
 		path_print_next("fp8conv verify ", difference->sides[1].checkpoint.path,
-				" --source ", difference->sides[0].checkpoint.path, NULL);
+				" --source ", difference->sides[0].checkpoint.path);
 }
 
 /* --- JSON --- */

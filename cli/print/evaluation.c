@@ -137,7 +137,7 @@ static void print_answer(const struct eval_report *report)
 		of[QUALITY_SOURCE_PERPLEXITY].value, 100 * (of[QUALITY_RATIO].value - 1),
 		of[QUALITY_KLD].value, of[QUALITY_SAME_TOP].value);
 	path_print_next("fp8conv report ", params->input, " --source ", params->source,
-			report->is_json ? " --eval E.json -o " : " -o ", params->input, NULL);
+			report->is_json ? " --eval E.json -o " : " -o ", params->input);
 }
 
 void eval_report_summary(const struct eval_report *report)

@@ -82,7 +82,7 @@ void path_print_command(FILE *stream, const char *command, size_t column, size_t
 	fputc('\n', stream);
 }
 
-void path_print_next(const char *words, ...)
+void path_print_pairs(const char *words, ...)
 {
 	struct buf text = { 0 };
 	va_list args;

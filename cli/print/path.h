@@ -22,8 +22,8 @@ void path_print_command(FILE *stream, const char *command, size_t column, size_t
 			size_t columns);
 
 /* Prints the line "next  COMMAND" on standard error, as path_print_command().  The command is pairs
- * of words and a path that follows them, up to NULL for words; words with NULL for a path are left
- * out. */
-void path_print_next(const char *words, ...) __attribute__((sentinel));
+ * of words and a path that follows them; words with NULL for a path are left out. */
+void path_print_pairs(const char *words, ...) __attribute__((sentinel));
+#define path_print_next(...) path_print_pairs(__VA_ARGS__, (const char *)NULL)
 
 #endif

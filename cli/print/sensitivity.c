@@ -117,7 +117,7 @@ void choice_print_next(const struct choice *choice, const char *model, const cha
 		job_option_put(&text, "format", format);
 	job_options_put(&text, options, "S.amax");
 	buf_puts(&text, " --tensors ");
-	path_print_next(text.data, output, NULL);
+	path_print_next(text.data, output);
 	buf_release(&text);
 }
 
@@ -309,7 +309,7 @@ static void print_worst(const struct kld_table *table, size_t recipe)
 static void print_next(const struct sensitivity_report *report)
 {
 	path_print_next("fp8conv sensitivity --from ", report->params->output, " --budget 10% -o ",
-			"KEEP", NULL);
+			"KEEP");
 }
 
 void sensitivity_report_text(const struct sensitivity_report *report)

@@ -186,7 +186,7 @@ static void print_next(const struct verification *verification, const struct ver
 
 	path_print_next(runnable ? "fp8conv eval " : "fp8conv report ", params->input, " --source ",
 			params->source, runnable ? " --data " : " -o ",
-			runnable ? "FILE" : params->input, NULL);
+			runnable ? "FILE" : params->input);
 }
 
 void verification_print_verdict(const struct verification *verification,

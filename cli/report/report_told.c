@@ -162,5 +162,5 @@ void report_print_summary(const struct report_told *told)
 	print_file(program.err, told, CARD_NAME, &told->files->card);
 	print_file(program.err, told, REPORT_PAGE_NAME, &told->files->page);
 	if (!strcmp(told->output, told->input))
-		path_print_next("hf upload ORG/NAME ", told->output, NULL);
+		path_print_next("hf upload ORG/NAME ", told->output);
 }

@@ -48,7 +48,7 @@ static void add_site(struct amax_stats *stats, const char *module, const struct 
 int amax_state_add(struct amax_stats *stats, const struct amax_state *state, struct err *err)
 {
 	const struct pickle_text text = { state->name, state->bytes, state->n };
-	struct te_state read;
+	struct te_state read = { 0 };
 	char *module;
 	int rc = te_state_read(&read, &text, err);
 

@@ -22,9 +22,9 @@ static bool chooses(const struct pass *pass)
 static uint32_t *sets_of(const struct pass *pass)
 {
 	const struct stream_places *stream = &pass->forward->model->stream;
-	float *shared = pass->sequence->residual + pass->sequence->n_tokens * stream->width;
+	void *shared = pass->sequence->residual + pass->sequence->n_tokens * stream->width;
 
-	return stream->has_sets ? (uint32_t *)shared : pass->workspace->index.sets;
+	return stream->has_sets ? shared : pass->workspace->index.sets;
 }
 
 const uint32_t *indexer_sets(const struct pass *pass)

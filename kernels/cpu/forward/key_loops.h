@@ -148,7 +148,7 @@ static void CPU_OP(choose_keys)(const struct choose_keys_args *args)
 							  .keys = keys,
 							  .scores = scores },
 					   .totals = scores + n_scores,
-					   .ranks = (uint32_t *)(scores + 2 * n_scores) };
+					   .ranks = (void *)(scores + 2 * n_scores) };
 
 	pack_keys(&choice.attention, args->k, args->head_dim);
 	for (size_t first = 0; first < args->n_tokens; first += ATTENTION_QUERIES)
