@@ -97,6 +97,8 @@ void path_print_pairs(const char *words, ...)
 		path_put(&text, path);
 	}
 	va_end(args);
+	if (!text.data)
+		return;
 	text_sanitize(text.data);
 	fputs("next       ", program.err);
 	path_print_command(program.err, text.data, NEXT_INDENT - 2, NEXT_INDENT,
