@@ -26,11 +26,11 @@ static const char *type_between(const char *pattern, size_t i, size_t n_layers)
 	const char *again = strchr(pattern, '|') + 1, *last = strchr(again, '|');
 	size_t n_first = (size_t)(again - 1 - pattern), n_last = last ? strlen(last + 1) : 0;
 	size_t n_again = last ? (size_t)(last - again) : strlen(again);
-	char letter = i < n_first ? pattern[i] : again[(i - n_first) % n_again];
+	const char *letter = i < n_first ? &pattern[i] : &again[(i - n_first) % n_again];
 
 	if (i + n_last >= n_layers)
-		letter = last[1 + i + n_last - n_layers];
-	return letter == 'F' ? full : letter == 'S' ? sliding : "conv";
+		letter = &last[1 + i + n_last - n_layers];
+	return *letter == 'F' ? full : *letter == 'S' ? sliding : "conv";
 }
 
 /* Returns the type of layer i by the letters of an architecture: "FF|SSSF|F" are the first layers,
