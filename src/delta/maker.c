@@ -69,9 +69,24 @@ static int write_header(struct delta_maker *maker, const uint64_t at[5], struct 
 	return rc;
 }
 
-int maker_finish(struct delta_maker *maker, const struct delta_result *result, struct err *err)
+/* Adds the files of the result and what they are.  at: where the two begin. */
+static int append_files(struct delta_maker *maker, const struct delta_result *result, uint64_t *at,
+			struct err *err)
 {
 	struct delta_files files = { .io = maker->params->io, .append = append, .context = maker };
+	int rc;
+
+	at[0] = maker->size - HEADER_ROOM;
+	rc = delta_files_write(&files, &maker->base, result, maker->progress, err);
+	at[1] = maker->size - HEADER_ROOM;
+	rc = rc ? rc : delta_about_write(&files, err);
+	maker->counts->n_files = files.n_carried;
+	delta_files_release(&files);
+	return rc;
+}
+
+int maker_finish(struct delta_maker *maker, const struct delta_result *result, struct err *err)
+{
 	uint64_t at[5] = { 0 };
 	uint32_t crc;
 
@@ -88,16 +103,10 @@ int maker_finish(struct delta_maker *maker, const struct delta_result *result, s
 	at[1] = maker->size - HEADER_ROOM;
 	if (append(maker, maker->table.data, maker->table.len, err))
 		return -1;
-	at[2] = maker->size - HEADER_ROOM;
-	if (delta_files_write(&files, &maker->base, result, maker->progress, err))
-		return -1;
-	at[3] = maker->size - HEADER_ROOM;
-	if (delta_about_write(&files, err))
+	if (append_files(maker, result, at + 2, err))
 		return -1;
 	at[4] = maker->size - HEADER_ROOM;
-	maker->counts->n_files = files.n_carried;
 	maker->counts->delta_bytes = maker->size;
-	delta_files_release(&files);
 	if (flush(maker, err) || write_header(maker, at, err))
 		return -1;
 	maker->writer.size = maker->size;

@@ -12,10 +12,10 @@
 static bool chooses(const struct pass *pass)
 {
 	const struct indexer *indexer = &pass->forward->model->indexer;
-	size_t n_blocks =
-		(pass->sequence->n_tokens + indexer->block_size - 1) / indexer->block_size;
+	size_t n_tokens = pass->sequence->n_tokens;
 
-	return pass->layer->ref->keys != KEYS_ALL && n_blocks > indexer->n_chosen;
+	return pass->layer->ref->keys != KEYS_ALL &&
+	       (n_tokens + indexer->block_size - 1) / indexer->block_size > indexer->n_chosen;
 }
 
 /* Returns where the sets are. */
