@@ -267,8 +267,8 @@ def test_trainers(server: Server, work: Path) -> None:
     wanted = (work / "out-plain/model.safetensors").read_bytes()
     for way, address, args in (("file", f"{server.url}/good/pickled/pytorch_model.bin", []), ("hub", "hf://org/pickled", ["--from-torch"]),
                                ("hub-slices", "hf://org/sliced", [])):
-        result = run("quantize", address, "-o", str(work / f"out-{way}"), "--quiet", *args, HF_ENDPOINT=server.url)
-        made = work / f"out-{way}/model.safetensors"
+        result = run("quantize", address, "-o", str(work / f"out-trained-{way}"), "--quiet", *args, HF_ENDPOINT=server.url)
+        made = work / f"out-trained-{way}/model.safetensors"
         check(f"trainers/{way}", not result.returncode and made.read_bytes() == wanted, result.stderr)
     fails("trainers/metadata", f"{server.url}/good/distcp/.metadata", work, 3, "whose files no server lists")
     fails("trainers/distcp", f"{server.url}/good/distcp/__0_0.distcp", work, 3, "whose files no server lists")
