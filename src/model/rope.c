@@ -71,6 +71,11 @@ static int levels_find(struct rope_json *levels, const json_t *facts, const stru
 	*levels = (struct rope_json){ parameters ? parameters : scaling, facts };
 	if (json_is_object(inner))
 		levels->scaling = inner;
+	if (json_is_array(json_object_get(levels->scaling, "rope_theta")) ||
+	    (!use->by_layer_type && json_is_array(json_object_get(facts, "rope_theta"))))
+		return err_set(err, ERR_INPUT,
+			       "config.json: 'rope_theta' is a list, which is not supported for "
+			       "this architecture: give one number");
 	if (use->by_layer_type &&
 	    !(json_is_object(inner) && json_is_number(json_object_get(inner, "rope_theta"))))
 		return err_set(err, ERR_INPUT,
