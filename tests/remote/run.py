@@ -17,7 +17,13 @@ import tempfile
 import time
 from pathlib import Path
 
+from server import Server
+
 HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "cli"), str(HERE.parent.parent / "sample_checkpoints")]
+import broken_torch  # noqa: E402  pylint: disable=wrong-import-position,import-error
+import checkpoint  # noqa: E402  pylint: disable=wrong-import-position,import-error
+
 FP8CONV = os.environ["FP8CONV"]
 MEMORY = ["--max-memory", "48M", "--threads", "2"]  # blocks of 2 MiB
 SHARDS, LAYERS, SIZE = 4, 3, 1024  # each layer of a shard has 2 MiB
@@ -31,18 +37,14 @@ def make_model(model: Path) -> None:
     weight_map = {}
     for shard in range(SHARDS):
         name = f"model-{shard + 1:05}-of-{SHARDS:05}.safetensors"
-        header, at, data = {}, 0, b""
+        tensors = {}
         for layer in range(shard * LAYERS, (shard + 1) * LAYERS):
             values = bytearray(source.randbytes(2 * SIZE * SIZE))
             values[1::2] = values[1::2].translate(table)
             key = f"model.layers.{layer}.mlp.down_proj.weight"
-            header[key] = {"dtype": "BF16", "shape": [SIZE, SIZE], "data_offsets": [at, at + len(values)]}
+            tensors[key] = "BF16", [SIZE, SIZE], bytes(values)
             weight_map[key] = name
-            at += len(values)
-            data += values
-        text = json.dumps(header).encode()
-        text += b" " * (-len(text) % 8)
-        (model / name).write_bytes(len(text).to_bytes(8, "little") + text + data)
+        checkpoint.write(model / name, tensors)
     index = {"metadata": {"total_size": SHARDS * LAYERS * 2 * SIZE * SIZE}, "weight_map": weight_map}
     (model / "model.safetensors.index.json").write_text(json.dumps(index))
     (model / "config.json").write_text(json.dumps({"model_type": "llama", "torch_dtype": "bfloat16"}))
@@ -53,30 +55,7 @@ def make_model(model: Path) -> None:
     for name in ("1_Pooling", "2_Dense"):
         (model / name).mkdir()
         (model / name / "config.json").write_text("{}")
-    header = json.dumps({"linear.weight": {"dtype": "F32", "shape": [2, 8], "data_offsets": [0, 64]}}).encode()
-    (model / "2_Dense/model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(64))
-
-
-class Server:
-    def __init__(self, work: Path, name: str, *tls: str):
-        self.port_file = work / name
-        self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "server.py"), str(work), str(self.port_file), *tls])
-        while not self.port_file.exists():
-            if self.process.poll() is not None:
-                sys.exit("the server did not start")
-            time.sleep(0.02)
-        self.port, self.other = map(int, self.port_file.read_text().split())
-        scheme = "https" if tls else "http"
-        self.url = f"{scheme}://127.0.0.1:{self.port}"
-
-    def log(self) -> list[list[str]]:
-        path = Path(f"{self.port_file}.log")
-        return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
-
-    def stop(self) -> None:
-        self.process.terminate()
-        self.process.wait()
+    checkpoint.write(model / "2_Dense/model.safetensors", {"linear.weight": ("F32", [2, 8], bytes(64))})
 
 
 def environment(**more: str) -> dict:
@@ -248,15 +227,12 @@ def test_many_files(server: Server, work: Path) -> None:
 
 def test_trainers(server: Server, work: Path) -> None:
     """A file of torch.save() by its address, or in a list of the Hub; slices of ranks there; .distcp files, which no server lists."""
-    sys.path[:0] = [str(HERE.parent / "cli"), str(HERE.parent.parent / "sample_checkpoints")]
-    import broken_torch as b  # pylint: disable=import-outside-toplevel,import-error
-    import checkpoint  # pylint: disable=import-outside-toplevel,import-error
     name, values = "model.layers.0.mlp.down_proj.weight", random.Random(3).randbytes(2 * 256 * 256).replace(b"\x7f", b"\x3f").replace(b"\xff", b"\x3f")
-    tensor = b.tensor(b.storage("BFloat16Storage", n=256 * 256), shape=(256, 256), strides=(256, 1))
+    tensor = broken_torch.tensor(broken_torch.storage("BFloat16Storage", n=256 * 256), shape=(256, 256), strides=(256, 1))
     for folder in ("pickled", "sliced", "plain-file"):
         (work / folder).mkdir()
         shutil.copy(work / "model/config.json", work / folder)
-    (work / "pickled/pytorch_model.bin").write_bytes(b.archive(b.state(b.named(name, tensor)), {"data/0": values}))
+    (work / "pickled/pytorch_model.bin").write_bytes(broken_torch.archive(broken_torch.state(broken_torch.named(name, tensor)), {"data/0": values}))
     checkpoint.write(work / "plain-file/model.safetensors", {name: ("BF16", [256, 256], values)}, {"format": "pt"})
     for rank in (0, 1):
         where = json.dumps({name: {"saved_offsets": [128 * rank, 0]}})

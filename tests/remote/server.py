@@ -36,12 +36,13 @@ import os
 import re
 import socket
 import ssl
+import subprocess
 import sys
 import threading
 import time
 import urllib.parse
+from pathlib import Path
 
-root, port_file = sys.argv[1], sys.argv[2]
 lock = threading.Lock()
 count = {}
 
@@ -250,7 +251,32 @@ def serve(port):
     return server
 
 
+class Server:
+    """This program as a process, which serves what is below work."""
+
+    def __init__(self, work: Path, name: str, *tls: str):
+        self.port_file = work / name
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, str(work), str(self.port_file), *tls])
+        while not self.port_file.exists():
+            if self.process.poll() is not None:
+                sys.exit("the server did not start")
+            time.sleep(0.02)
+        self.port, self.other = map(int, self.port_file.read_text().split())
+        scheme = "https" if tls else "http"
+        self.url = f"{scheme}://127.0.0.1:{self.port}"
+
+    def log(self) -> list[list[str]]:
+        path = Path(f"{self.port_file}.log")
+        return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait()
+
+
 if __name__ == "__main__":
+    root, port_file = sys.argv[1:3]
     scheme = "https" if len(sys.argv) > 3 else "http"
     ports = [0, 0]
     if os.path.exists(port_file):
