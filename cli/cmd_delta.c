@@ -67,9 +67,12 @@ static int carry_out(const struct run_settings *run, delta_function *job,
 	if (run->json)
 		delta_print_json(&counts, made);
 	if (counts.already && !run->quiet)
-		message_note("already applied");
-	else if (!run->quiet && (run->verbose || program_on_terminal(STDERR_FILENO)))
+		message_note("'%s' is already applied to '%s'", params->delta, made);
+	else if (!run->quiet && (run->verbose || program_on_terminal(STDERR_FILENO))) {
 		delta_print_summary(&counts, made);
+		if (job == delta_make)
+			delta_print_next(params->base, made);
+	}
 	return 0;
 }
 

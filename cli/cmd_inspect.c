@@ -263,7 +263,16 @@ static int run(void *place, struct err *err)
 	if (model_io_open(&model, &settings->path, NULL, &settings->run, err))
 		return -1;
 	if (delta_is_file(model.io, settings->path)) {
-		rc = inspect_delta(settings, model.io, err);
+		const char *given = settings->stats	  ? "stats"
+				    : settings->recipe	  ? "recipe"
+				    : settings->renames.n ? "rename"
+							  : NULL;
+
+		rc = given ? err_set(err, ERR_USAGE,
+				     "option '--%s' is for checkpoints, but '%s' is a delta: "
+				     "apply it, and inspect the result",
+				     given, settings->path)
+			   : inspect_delta(settings, model.io, err);
 		model_io_close(&model);
 		return rc;
 	}

@@ -90,6 +90,24 @@ static int verify(const struct settings *settings, struct err *err)
 	return rc;
 }
 
+/* Refuses what is checked of checkpoints alone. */
+static int check_base(const struct settings *settings, struct err *err)
+{
+	const struct verify_params *params = &settings->params;
+	const char *given = params->source   ? "source"
+			    : params->target ? "target"
+			    : params->tp     ? "tp"
+			    : params->hashes ? "manifest"
+			    : settings->key  ? "key"
+					     : NULL;
+
+	return given ? err_set(err, ERR_USAGE,
+			       "options '--base' and '--%s' cannot be combined: apply the delta, "
+			       "and verify the result",
+			       given)
+		     : 0;
+}
+
 /* Does all that `apply` does, but write. */
 static int verify_delta(const struct settings *settings, const struct io *io, struct err *err)
 {
@@ -147,7 +165,7 @@ static int run(void *place, struct err *err)
 	int rc = 0;
 
 	settings->params.sqnr = settings->run.json || settings->run.verbose;
-	if (check_settings(&settings->params, err))
+	if (check_settings(&settings->params, err) || (settings->base && check_base(settings, err)))
 		return -1;
 	settings->params.backend = run_backend(&settings->run, err);
 	if (!settings->params.backend)

@@ -48,8 +48,10 @@ static void report_delta(const struct convert_settings *settings,
 	if (settings->run.quiet)
 		return;
 	notes_print(&report->plan->selection.notes, settings->run.verbose);
-	if (settings->run.verbose || program_on_terminal(STDERR_FILENO))
+	if (settings->run.verbose || program_on_terminal(STDERR_FILENO)) {
 		delta_print_summary(counts, settings->params.output);
+		delta_print_next(settings->since, settings->params.output);
+	}
 }
 
 /* Executes the plan, or compares what it would write with the base. */

@@ -24,6 +24,7 @@ void delta_print_json(const struct delta_counts *counts, const char *output)
 	json_out_count(&out, "changed", counts->n_changed);
 	json_out_count(&out, "elements", counts->n_elements);
 	json_out_count(&out, "files", counts->n_files);
+	json_out_count(&out, "removed", counts->n_removed);
 	json_out_count(&out, "delta_bytes", counts->delta_bytes);
 	json_out_count(&out, "result_bytes", counts->result_bytes);
 	json_out_end(&out);
@@ -39,11 +40,21 @@ void delta_print_summary(const struct delta_counts *counts, const char *output)
 	units_size(&text, counts->delta_bytes);
 	buf_printf(&text, ", %.3g %% of ", share);
 	units_size(&text, counts->result_bytes);
-	fprintf(program.err, "changed    %zu of %zu tensors, %" PRIu64 " elements, %zu files\n",
-		counts->n_changed, counts->n_tensors, counts->n_elements, counts->n_files);
+	fprintf(program.err, "changed    %zu of %zu tensors, %" PRIu64 " element%s, %zu file%s\n",
+		counts->n_changed, counts->n_tensors, counts->n_elements,
+		counts->n_elements == 1 ? "" : "s", counts->n_files,
+		counts->n_files == 1 ? "" : "s");
+	if (counts->n_removed)
+		fprintf(program.err, "removed    %zu file%s\n", counts->n_removed,
+			counts->n_removed == 1 ? "" : "s");
 	fprintf(program.err, "delta      %s\n", text.data);
 	path_print_output(output);
 	buf_release(&text);
+}
+
+void delta_print_next(const char *base, const char *delta)
+{
+	path_print_next("fp8conv apply ", base, " ", delta, " -o ", "NEW");
 }
 
 /* --- what a file holds --- */
@@ -114,7 +125,7 @@ static void print_totals(const struct delta_file *delta)
 	fprintf(program.out, "base    %s\nresult  %s\n", delta->base, delta->result);
 	fprintf(program.out, "%zu of %zu tensors change, %" PRIu64 " elements", n_changed,
 		delta->n_tensors, n_elements);
-	fprintf(program.out, "; %zu other files change, %zu are removed\n", n_files,
+	fprintf(program.out, "; other files: %zu changed, %zu removed\n", n_files,
 		delta->n_removed);
 }
 

@@ -30,4 +30,7 @@ void delta_print_contents_json(const struct delta_file *delta);
 /* Prints the summary on standard error: what changed, and the output. */
 void delta_print_summary(const struct delta_counts *counts, const char *output);
 
+/* Prints the command that applies the delta. */
+void delta_print_next(const char *base, const char *delta);
+
 #endif

@@ -401,6 +401,7 @@ static void count(const struct delta_job *job, struct delta_counts *counts)
 	}
 	for (size_t i = 0; i < delta->n_files; i++)
 		counts->n_files += delta->files[i].n_frame != 0;
+	counts->n_removed = delta->n_removed;
 	for (size_t i = 0; i < delta->n_shards; i++)
 		counts->result_bytes += shard_size(&delta->shards[i]);
 	counts->delta_bytes = delta->st.identity.size;

@@ -36,6 +36,7 @@ struct delta_counts {
 	size_t n_changed;      /* of them, in any bit */
 	uint64_t n_elements;   /* that are in the delta */
 	size_t n_files;	       /* other files that are in it */
+	size_t n_removed;      /* files that the result has not */
 	uint64_t result_bytes; /* of the result's weight files */
 	uint64_t delta_bytes;
 	char base[SHA256_HEX], result[SHA256_HEX];

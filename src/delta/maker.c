@@ -81,6 +81,7 @@ static int append_files(struct delta_maker *maker, const struct delta_result *re
 	at[1] = maker->size - HEADER_ROOM;
 	rc = rc ? rc : delta_about_write(&files, err);
 	maker->counts->n_files = files.n_carried;
+	maker->counts->n_removed = json_array_size(json_object_get(files.about, "removed"));
 	delta_files_release(&files);
 	return rc;
 }

@@ -107,6 +107,10 @@ snapshot base >before
 fails 3 " apply: the tensors of 'base' have SHA-256 [0-9a-f]*, but 'E.safetensors' applies to [0-9a-f]*: apply it to the checkpoint that it was made from" apply base E.safetensors --in-place
 fails 3 " verify: the tensors of 'base' have SHA-256 *, but 'E.safetensors' applies to *" verify E.safetensors --base base
 fails 2 " verify: 'D.safetensors' is a delta: give the checkpoint that it applies to by option '--base'" verify D.safetensors
+fails 2 " verify: options '--base' and '--source' cannot be combined: apply the delta, and verify the result" \
+	verify D.safetensors --base old --source model
+fails 2 " inspect: option '--stats' is for checkpoints, but 'D.safetensors' is a delta: apply it, and inspect the result" \
+	inspect D.safetensors --stats
 fails 3 " verify: 'old/model.safetensors' is not a delta, *" verify old/model.safetensors --base old
 fails 3 " apply: the tensors of 'packed' have SHA-256 *" apply packed D.safetensors --in-place
 fails 3 " apply: the tensors of 'x1' have SHA-256 *" apply x1 D.safetensors -o nothing
@@ -160,8 +164,12 @@ for at in places:
 for at in places[::5]:
     run(data[:at], f"length {at}")
 END
+
+# What a terminal shows: files that are removed too, and the command that comes next.
+rm new/train.py
+python3 "$CLI/terminal.py" "$FP8CONV" delta old new -o F.safetensors --progress none | tr -d '\r' | grep -v '^delta '
 exit 0
-#1> fp8conv apply: note: already applied
+#1> fp8conv apply: note: 'D.safetensors' is already applied to 'placed'
 #1> model.layers.2.mlp.up_proj.weight_scale_inv	F32	[2, 1]	1	50
 #1> model.layers.2.mlp.up_proj.weight	F8_E4M3	[256, 128]	2	0.00610351562
 #1> tensor                                       changed     share
@@ -169,6 +177,10 @@ exit 0
 #1> model.layers.2.mlp.up_proj.weight                  2  0.0061 %
 #1> base    DIGEST
 #1> result  DIGEST
-#1> 2 of 66 tensors change, 3 elements; 0 other files change, 0 are removed
-#1> 2 of 66 tensors change, 3 elements; 0 other files change, 0 are removed
-#2> fp8conv apply: note: already applied
+#1> 2 of 66 tensors change, 3 elements; other files: 0 changed, 0 removed
+#1> 2 of 66 tensors change, 3 elements; other files: 0 changed, 0 removed
+#1> changed    2 of 66 tensors, 3 elements, 0 files
+#1> removed    1 file
+#1> output     F.safetensors
+#1> next       fp8conv apply old F.safetensors -o NEW
+#2> fp8conv apply: note: 'd.safetensors' is already applied to 'placed'
