@@ -12,6 +12,7 @@
 #include "cli/options/selection.h"
 #include "cli/options/since.h"
 #include "cli/signals.h"
+#include "delta/since.h"
 #include "execute/execute.h"
 #include "plan/quantize.h"
 #include "format/engine.h"
@@ -80,8 +81,9 @@ static const struct option_row options[] = {
 	  "Save the original values of quantized tensors in DIR", option_text,
 	  PLACE(convert.params.preserve) },
 
-	{ SECTION_NUMBERS, "calibration", 0, "S.amax", "Amax history for static scales",
-	  option_text, PLACE(params.calibration.path) },
+	{ SECTION_NUMBERS, "calibration", 0, "S.amax",
+	  "Amax history for static scales, or a checkpoint of TransformerEngine", option_text,
+	  PLACE(params.calibration.path) },
 	{ SECTION_NUMBERS, "amax-algo", 0, STATIC_ALGOS,
 	  "How to reduce the amax history (default max; P is a percentage)", option_amax_algo,
 	  PLACE(params.calibration.amax_algo) },
@@ -194,8 +196,10 @@ static int make_plan(struct plan *plan, void *place, struct progress *progress, 
 	if (finish_rounding(settings, err))
 		return -1;
 	settings->params.convert = settings->convert.params;
-	if (is_delta)
+	if (is_delta) {
 		settings->params.convert.output = NULL; /* the plan is that of a directory */
+		settings->params.convert.io_memory += since_memory(&settings->convert.params);
+	}
 	settings->params.skip_nonfinite = execute_skip_nonfinite;
 	if (quantize_plan_make(plan, &settings->params, progress, err))
 		return -1;

@@ -27,7 +27,7 @@ static void report_success(const struct convert_settings *settings,
 	if (settings->dry_run && settings->run.json)
 		plan_print_json(plan, &settings->params);
 	else if (settings->dry_run)
-		plan_print_text(plan, &settings->params);
+		plan_print_text(plan, &settings->params, settings->since);
 	else if (settings->run.json)
 		conversion_print_json(report);
 	if (settings->run.quiet)

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/options/since.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
+#include "base/buf.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "ckpt/manifest.h"
@@ -37,11 +40,19 @@ static int read_manifest(struct since_options *since, const struct io *io, struc
 {
 	const struct checkpoint place = { .io = io, .directory = (char *)since->base };
 	const char *command;
+	struct stat st;
 
 	if (strstr(since->base, "://"))
 		return err_set(err, ERR_USAGE,
 			       "option '--since': '%s' is an address: download the model and give "
 			       "its directory",
+			       since->base);
+	if (io->fstatat(io, AT_FDCWD, since->base, &st, 0))
+		return err_errno(err, "option '--since': cannot open '%s'", since->base);
+	if (!S_ISDIR(st.st_mode))
+		return err_set(err, ERR_USAGE,
+			       "option '--since': '%s' is a single file: give the directory of an "
+			       "output",
 			       since->base);
 	if (manifest_read(&since->manifest, &place, err))
 		return -1;
@@ -95,11 +106,25 @@ int since_options_read(struct since_options *since, const struct io *io, const c
 				  err);
 }
 
+/* Returns the texts of a list, each in quotes, which the caller frees. */
+static char *list_text(const json_t *list)
+{
+	struct buf text = { 0 };
+	const json_t *item;
+	size_t i;
+
+	json_array_foreach(list, i, item)
+		buf_printf(&text, "%s'%s'", i ? ", " : "", json_string_value(item));
+	return text.data;
+}
+
 /* Returns a value as a user gives it, which the caller frees. */
 static char *text_of(const char *name, const json_t *value)
 {
-	if (!value || json_is_null(value))
+	if (!value || json_is_null(value) || (json_is_array(value) && !json_array_size(value)))
 		return xstrdup("none");
+	if (json_is_array(value))
+		return list_text(value);
 	if (!strcmp(name, "pow2"))
 		return xstrdup(json_is_true(value) ? "'ue8m0'" : "'float'");
 	return json_is_string(value) ? xasprintf("'%s'", json_string_value(value))

@@ -241,7 +241,7 @@ static void print_rounding(const struct plan *plan)
 	buf_release(&text);
 }
 
-static void print_totals(const struct plan *plan)
+static void print_totals(const struct plan *plan, const char *since)
 {
 	struct buf text = { 0 };
 
@@ -249,10 +249,11 @@ static void print_totals(const struct plan *plan)
 		plan->totals.n_converted + plan->totals.n_kept, plan->totals.n_converted,
 		plan_done(plan), plan->totals.n_kept);
 	print_size("input", plan->totals.input_bytes);
-	print_size("output", plan->totals.output_bytes);
+	print_size(since ? "result" : "output", plan->totals.output_bytes);
 	if (plan->max_shard_size)
 		fprintf(program.out, "files     %zu\n", plan->n_shards);
-	print_size("disk", plan->totals.disk_bytes);
+	if (!since)
+		print_size("disk", plan->totals.disk_bytes);
 	print_rounding(plan);
 	units_memory(&text, plan->totals.memory_bytes);
 	fprintf(program.out, "memory    %s for buffers\n", text.data);
@@ -286,7 +287,8 @@ static void print_first(const struct notes *notes, size_t width)
 	wrap_print(notes->list[0].message, 10, 10, width);
 }
 
-void plan_print_text(const struct plan *plan, const struct convert_params *params)
+void plan_print_text(const struct plan *plan, const struct convert_params *params,
+		     const char *since)
 {
 	/* Columns that are left out, one after the other, so that lines fit a terminal. */
 	static const char *const choices[] = { "xxxxxx", "xxx-xx", "x-x-xx", "x---xx", NULL };
@@ -302,6 +304,8 @@ void plan_print_text(const struct plan *plan, const struct convert_params *param
 	buf_puts(&path, params->input);
 	if (params->output)
 		buf_printf(&path, " to %s", params->output);
+	if (since)
+		buf_printf(&path, ", what changed since %s", since);
 	text_sanitize(path.data);
 	print_first(&plan->selection.notes, lines.terminal ? width : SIZE_MAX);
 	if (plan->dtype)
@@ -315,7 +319,7 @@ void plan_print_text(const struct plan *plan, const struct convert_params *param
 		lines_print(&lines, width);
 	}
 	fputc('\n', program.out);
-	print_totals(plan);
+	print_totals(plan, since);
 	buf_release(&path);
 	buf_release(&lines.text);
 	buf_release(&lines.table.cells);

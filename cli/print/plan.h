@@ -10,8 +10,10 @@
 #include "cli/print/json.h"
 #include "execute/execute.h"
 
-/* Print the plan (--dry-run) on standard output. */
-void plan_print_text(const struct plan *plan, const struct convert_params *params);
+/* Print the plan (--dry-run) on standard output.  since: the base of a delta, which has no size
+ * yet; or NULL. */
+void plan_print_text(const struct plan *plan, const struct convert_params *params,
+		     const char *since);
 void plan_print_json(const struct plan *plan, const struct convert_params *params);
 
 /* Print notes: one line each on standard error (that on kernels only if on_kernels), or as the

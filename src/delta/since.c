@@ -58,18 +58,31 @@ struct since {
 
 /* --- memory --- */
 
-/* Divides the memory: half of it for threads that compare, a sixteenth for windows. */
-static void divide_memory(struct since *since, uint64_t *window)
+/* How the memory is divided: half of it for threads that compare, a sixteenth for windows. */
+struct division {
+	int n_threads;	 /* that compare */
+	uint64_t window; /* bytes of the source; low-bit weights have twice as many codes */
+};
+
+static struct division memory_divide(const struct convert_params *convert)
 {
-	uint64_t max = since->convert.max_memory ? since->convert.max_memory : DEFAULT_MAX_MEMORY;
+	uint64_t max = convert->max_memory ? convert->max_memory : DEFAULT_MAX_MEMORY;
 	uint64_t n = max / 2 / MAKER_WORKER_MEMORY;
 
-	if (n < (uint64_t)since->delta.n_threads)
-		since->delta.n_threads = n ? (int)n : 1;
-	/* of the source; low-bit weights have twice as many codes */
-	*window = max / 32 > SMALLEST_WINDOW ? max / 32 : SMALLEST_WINDOW;
-	since->convert.io_memory += (uint64_t)since->delta.n_threads * MAKER_WORKER_MEMORY +
-				    2 * *window + OPEN_CHUNKS * CHUNK_SIZE;
+	return (struct division){
+		.n_threads = n >= (uint64_t)convert->n_threads ? convert->n_threads
+			     : n			       ? (int)n
+							       : 1,
+		.window = max / 32 > SMALLEST_WINDOW ? max / 32 : SMALLEST_WINDOW,
+	};
+}
+
+uint64_t since_memory(const struct convert_params *convert)
+{
+	struct division division = memory_divide(convert);
+
+	return (uint64_t)division.n_threads * MAKER_WORKER_MEMORY + 2 * division.window +
+	       OPEN_CHUNKS * CHUNK_SIZE;
 }
 
 /* --- chunks --- */
@@ -334,9 +347,13 @@ static int finish(struct since *since, struct err *err)
 static int prepare(struct since *since, struct progress *progress, struct err *err)
 {
 	struct delta_maker *maker = &since->maker;
-	struct window_end window = { .done = compare_ready, .context = since };
+	struct division division = memory_divide(&since->convert);
+	struct window_end window = { .bytes = division.window,
+				     .done = compare_ready,
+				     .context = since };
 
-	divide_memory(since, &window.bytes);
+	since->delta.n_threads = division.n_threads;
+	since->convert.io_memory += since_memory(&since->convert);
 	if (maker_open(maker, &since->delta, progress, &since->result->counts, err) ||
 	    shards_init(since, err))
 		return -1;

@@ -20,6 +20,9 @@ struct since_result {
 	struct convert_result converted; /* figures are of the whole output */
 };
 
+/* Returns the bytes of convert->max_memory that comparing takes beside the conversion. */
+uint64_t since_memory(const struct convert_params *convert);
+
 /* Writes byte for byte the file of delta_make() from the base to the output of the plan.
  * convert->max_memory bounds the memory for buffers.  What changed takes its bytes twice on the
  * disk of the file meanwhile.  Fails as delta_make() and execute_plan() do. */

@@ -62,9 +62,9 @@ int band_limits_plan(const struct convert_params *params, struct band_limits *li
 
 	if (max < base + n * 4 * BAND_MIN)
 		return err_set(err, ERR_USAGE,
-			       "option '--max-memory': %" PRIu64 " byte%s is too small for %" PRIu64
+			       "option '--max-memory': %" PRIu64 "K is too small for %" PRIu64
 			       " thread%s: give at least %" PRIu64 "K, or reduce --threads",
-			       max, max == 1 ? "" : "s", n, n == 1 ? "" : "s",
+			       max / KIB, n, n == 1 ? "" : "s",
 			       (base + n * 4 * BAND_MIN + KIB - 1) / KIB);
 	limits_fit(limits, (max - base) / n, params->backend->band);
 	*bytes = base + n * band_limits_memory(limits);

@@ -73,7 +73,7 @@ for variant in $(python3 "$CLI/fp8.py" variants); do
 	done
 	rm -rf in wanted
 done
-fails 2 " dequantize: option '--max-memory': 25951232 bytes is too small for 3 threads: give at least 25344K, or reduce --threads" \
+fails 2 " dequantize: option '--max-memory': 25343K is too small for 3 threads: give at least 25344K, or reduce --threads" \
 	dequantize "$SAMPLES/tiny-llama" --dry-run --threads 3 --max-memory 25343K
 
 mkdir "$top/values"

@@ -162,12 +162,15 @@ i="give the options of that job, or none; for others, convert to a directory and
 d="convert to a directory, and use 'fp8conv delta'"
 fails 2 "${s}option '--recipe' is 'mxfp8', but 'old' was made with 'blockwise': $i" \
 	quantize llama --since old -o x.safetensors --recipe mxfp8
-fails 2 "${s}option '--exclude' is ?\"up_proj\"], but 'old' was made with ?\"lm_head\"]: $i" \
+fails 2 "${s}option '--exclude' is 'up_proj', but 'old' was made with 'lm_head': $i" \
 	quantize llama --since old -o x.safetensors --excl up_proj
 fails 2 "${s}option '--scale-fmt' is 'float', but 'old' was made with 'ue8m0': $i" \
 	quantize llama --since old -o x.safetensors --scale-fmt=float
 fails 2 "${s}option '--max-shard-size' is 1000000, but 'old' was made with none: $i" \
 	quantize llama --since old -o x.safetensors --max-shard-size 1MB
+# Another value of a list names each pattern.
+fails 2 "${s}option '--exclude' is 'up_proj', 'q_proj', but 'old' was made with 'lm_head': $i" \
+	quantize llama --since old -o x.safetensors --exclude up_proj --exclude q_proj
 for option in "--part 1/2" --restart --manifest "--preserve-high-precision p" "--sign old" \
 	"--rounding compensated --data text.txt"; do
 	# shellcheck disable=SC2086
@@ -185,6 +188,15 @@ fails 2 "${s}'kept' was made with option '--preserve-high-precision', which '--s
 	quantize llama --since kept -o x.safetensors
 "$FP8CONV" quantize model -o static -q --recipe delayed --calibration model.amax
 fails 2 "${s}recipe 'delayed' needs an amax history: *--calibration*" quantize llama --since static -o x.safetensors
+fails 2 "${s}option '--since': 'old/model.safetensors' is a single file: give the directory of an output" \
+	quantize llama --since old/model.safetensors -o x.safetensors
+fails 3 "${s}option '--since': cannot open 'absent': No such file or directory" quantize llama --since absent -o x.safetensors
+# The memory of the comparison is counted in the plan, so that --dry-run refuses what the command refuses.
+for dry in "" --dry-run; do
+	# shellcheck disable=SC2086
+	fails 2 "${s}option '--max-memory': 61440K is too small for 1 thread: give at least *K, or reduce --threads" \
+		quantize llama --since old -o x.safetensors --max-memory 60M --threads 1 $dry
+done
 fails 2 "${s}option '--since': 'hf://a/b' is an address: download the model and give its directory" \
 	quantize llama --since hf://a/b -o x.safetensors
 [ ! -e x.safetensors ] || echo "a file was left"
@@ -194,6 +206,9 @@ fails 2 "${s}option '--since': 'hf://a/b' is an address: download the model and 
 "$FP8CONV" quantize model --since old -o D.safetensors --json 2>/dev/null | sed 's/"output": "[^"]*"//' | cmp one -
 "$FP8CONV" quantize llama --since old -o D.safetensors --dry-run --json 2>/dev/null >plan.json
 json plan.json 'j["recipe"] == "blockwise"'
+"$FP8CONV" quantize llama --since old -o D.safetensors --dry-run 2>/dev/null | sed -En 's/^(result|output|disk) .*/\1/p; /^from /p'
 "$FP8CONV" quantize llama -o full -q --exclude lm_head --format hf
 "$FP8CONV" apply old E.safetensors -o made -q && diff -r made full
 exit 0
+#1> from      llama to D.safetensors, what changed since old
+#1> result
