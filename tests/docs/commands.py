@@ -99,9 +99,10 @@ def console_sessions(text):
 def screen(command, folder):
     """What a terminal shows in the end: a line is what was written after it was last cleared."""
     done = subprocess.run([sys.executable, str(TOP / "tests/cli/terminal.py"), "bash", "-c", command], cwd=folder,
-                          capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                          capture_output=True, stdin=subprocess.DEVNULL,
                           env={**os.environ, "PATH": f"{folder}/bin:{os.environ['PATH']}", "LC_ALL": "C.UTF-8", "TERM": "xterm"})
-    lines = [re.split(r"\r|\x1b\[K", line)[-1].rstrip() for line in done.stdout.split("\n")]
+    text = done.stdout.decode().replace("\r\n", "\n")           # a reader of text would take each \r for an end
+    lines = [re.split(r"\r|\x1b\[K", line)[-1].rstrip() for line in text.split("\n")]
     return "\n".join(lines), done.returncode
 
 
