@@ -50,7 +50,7 @@ static void report(const struct settings *settings, const struct difference *dif
 	if (!difference->has_files)
 		message_note("a single file has no config.json: tensors alone are compared");
 	if (run->verbose || program_on_terminal(STDERR_FILENO))
-		difference_print_verdict(difference);
+		difference_print_verdict(difference, &settings->renames);
 }
 
 static int compare(const struct settings *settings, const struct diff_params *params,

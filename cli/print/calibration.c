@@ -88,10 +88,10 @@ void calibrate_report_json(const struct calibrate_report *report)
 	json_out_end(&out);
 }
 
-void history_print_next(const char *model, const char *history)
+void history_print_next(const char *model, const struct texts *renames, const char *history)
 {
-	path_print_next("fp8conv quantize ", model, " -o DIR --recipe delayed --calibration ",
-			history);
+	path_print_next_of(renames, "fp8conv quantize ", model,
+			   " -o DIR --recipe delayed --calibration ", history);
 }
 
 /* Prints the command that joins the files of all ranks, OUTPUT.I-of-N. */
@@ -125,7 +125,8 @@ void calibrate_report_text(const struct calibrate_report *report)
 	if (report->stats->rank.n)
 		ranks_print_next(report->params);
 	else
-		history_print_next(report->params->input, report->params->output);
+		history_print_next(report->params->input, &report->params->renames,
+				   report->params->output);
 }
 
 void calibrate_report_uncovered(const struct calibrate_report *report)

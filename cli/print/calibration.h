@@ -27,8 +27,9 @@ struct calibrate_report {
 void calibrate_report_text(const struct calibrate_report *report);
 void calibrate_report_uncovered(const struct calibrate_report *report);
 
-/* Prints the next command, which takes static scales from the history, on standard error. */
-void history_print_next(const char *model, const char *history);
+/* Prints the next command, which takes static scales from the history, on standard error.  renames
+ * may be NULL. */
+void history_print_next(const char *model, const struct texts *renames, const char *history);
 
 /* Prints the result on standard output (--json). */
 void calibrate_report_json(const struct calibrate_report *report);

@@ -73,9 +73,9 @@ static void print_next(const struct conversion_report *report)
 		return;
 	}
 	if (!report->plan->dtype)
-		path_print_next("fp8conv verify ", params->output, " --source ",
-				has_source ? params->input : NULL, " --target ",
-				target != ENGINE_ANY ? engine_name(target) : NULL);
+		path_print_next_of(has_source ? &params->renames : NULL, "fp8conv verify ",
+				   params->output, " --source ", has_source ? params->input : NULL,
+				   " --target ", target != ENGINE_ANY ? engine_name(target) : NULL);
 }
 
 static void print_low_bit(const struct conversion_report *report)

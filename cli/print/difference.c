@@ -260,7 +260,7 @@ void difference_print_text(const struct difference *difference, bool all)
 
 /* --- the verdict --- */
 
-void difference_print_verdict(const struct difference *difference)
+void difference_print_verdict(const struct difference *difference, const struct texts *renames)
 {
 	size_t n = difference->n_tensors - difference->n_of[DIFF_NONE];
 	struct diff_counts all = { 0 };
@@ -285,8 +285,8 @@ void difference_print_verdict(const struct difference *difference)
 	buf_release(&text);
 	if (n && difference->sides[1].detection.n_weights &&
 	    !difference->sides[0].detection.n_weights)
-		path_print_next("fp8conv verify ", difference->sides[1].checkpoint.path,
-				" --source ", difference->sides[0].checkpoint.path);
+		path_print_next_of(renames, "fp8conv verify ", difference->sides[1].checkpoint.path,
+				   " --source ", difference->sides[0].checkpoint.path);
 }
 
 /* --- JSON --- */

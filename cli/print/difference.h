@@ -15,8 +15,9 @@
 void difference_print_text(const struct difference *difference, bool all);
 void difference_print_json(const struct difference *difference);
 
-/* Prints one line on standard error, and the next command where B is made of A. */
-void difference_print_verdict(const struct difference *difference);
+/* Prints one line on standard error, and the next command where B is made of A, whose tensors have
+ * other names by renames. */
+void difference_print_verdict(const struct difference *difference, const struct texts *renames);
 
 /* --- delta.c: what `delta` and `apply` did, and what a delta holds --- */
 

@@ -136,8 +136,9 @@ static void print_answer(const struct eval_report *report)
 	fprintf(program.err, " (source %.4g, %+.1f %%), KLD %.3g, same top token %.1f %%\n",
 		of[QUALITY_SOURCE_PERPLEXITY].value, 100 * (of[QUALITY_RATIO].value - 1),
 		of[QUALITY_KLD].value, of[QUALITY_SAME_TOP].value);
-	path_print_next("fp8conv report ", params->input, " --source ", params->source,
-			report->is_json ? " --eval E.json -o " : " -o ", params->input);
+	path_print_next_of(&params->renames, "fp8conv report ", params->input, " --source ",
+			   params->source, report->is_json ? " --eval E.json -o " : " -o ",
+			   params->input);
 }
 
 void eval_report_summary(const struct eval_report *report)

@@ -82,7 +82,7 @@ void path_print_command(FILE *stream, const char *command, size_t column, size_t
 	fputc('\n', stream);
 }
 
-void path_print_pairs(const char *words, ...)
+void path_print_pairs(const struct texts *renames, const char *words, ...)
 {
 	struct buf text = { 0 };
 	va_list args;
@@ -99,6 +99,10 @@ void path_print_pairs(const char *words, ...)
 	va_end(args);
 	if (!text.data)
 		return;
+	for (size_t i = 0; renames && i < renames->n; i++) {
+		buf_puts(&text, " --rename ");
+		path_put(&text, renames->list[i]);
+	}
 	text_sanitize(text.data);
 	fputs("next       ", program.err);
 	path_print_command(program.err, text.data, NEXT_INDENT - 2, NEXT_INDENT,

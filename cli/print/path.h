@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "base/buf.h"
+#include "base/text.h"
 
 /* Adds the path as a shell reads it, with quotes if needed. */
 void path_put(struct buf *text, const char *path);
@@ -22,8 +23,11 @@ void path_print_command(FILE *stream, const char *command, size_t column, size_t
 			size_t columns);
 
 /* Prints the line "next  COMMAND" on standard error, as path_print_command().  The command is pairs
- * of words and a path that follows them; words with NULL for a path are left out. */
-void path_print_pairs(const char *words, ...) __attribute__((sentinel));
-#define path_print_next(...) path_print_pairs(__VA_ARGS__, (const char *)NULL)
+ * of words and a path that follows them; words with NULL for a path are left out.  A command that
+ * reads the source of this one renames its tensors by the same expressions, which may be NULL. */
+void path_print_pairs(const struct texts *renames, const char *words, ...)
+	__attribute__((sentinel));
+#define path_print_next(...)		 path_print_pairs(NULL, __VA_ARGS__, (const char *)NULL)
+#define path_print_next_of(renames, ...) path_print_pairs(renames, __VA_ARGS__, (const char *)NULL)
 
 #endif

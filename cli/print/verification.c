@@ -184,9 +184,9 @@ static void print_next(const struct verification *verification, const struct ver
 {
 	bool runnable = is_runnable(&verification->checkpoint);
 
-	path_print_next(runnable ? "fp8conv eval " : "fp8conv report ", params->input, " --source ",
-			params->source, runnable ? " --data " : " -o ",
-			runnable ? "FILE" : params->input);
+	path_print_next_of(&params->renames, runnable ? "fp8conv eval " : "fp8conv report ",
+			   params->input, " --source ", params->source,
+			   runnable ? " --data " : " -o ", runnable ? "FILE" : params->input);
 }
 
 void verification_print_verdict(const struct verification *verification,

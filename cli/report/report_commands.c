@@ -72,12 +72,18 @@ static void put_conversion(struct buf *out, const struct report *report, const c
 static void put_eval(struct buf *out, const struct report *report, const char *source)
 {
 	const struct evaluation_file *evaluation = &report->evaluation;
+	const json_t *options = json_object_get(report->manifest, "options");
+	const json_t *renames = json_object_get(options, "rename"), *rename;
+	size_t i;
 
 	buf_puts(out, "fp8conv eval ");
 	path_put(out, report->name);
-	if (evaluation->compared)
+	if (evaluation->compared) {
 		job_option_put(out, "source", source);
-	for (size_t i = 0; i < evaluation->n_data; i++) {
+		json_array_foreach(renames, i, rename)
+			job_option_put(out, "rename", json_string_value(rename));
+	}
+	for (i = 0; i < evaluation->n_data; i++) {
 		char *name = report_base_name(evaluation->data[i]);
 
 		job_option_put(out, "data", name);

@@ -198,7 +198,7 @@ static int check_unique(const struct renaming *renaming, struct err *err)
 		if (!compare_renamed(&all[i - 1], &all[i]))
 			return err_set(err, ERR_USAGE,
 				       "option '--rename' gives tensors '%s' and '%s' of '%s' the "
-				       "same name '%s'",
+				       "same name '%s': change it",
 				       all[i - 1].before, all[i].before, renaming->checkpoint->path,
 				       all[i].tensor->name);
 	return 0;

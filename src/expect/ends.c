@@ -278,9 +278,19 @@ void expect_ends(struct expect *expect)
 
 /* --- wrapped names --- */
 
-/* Parts of names that a wrapper of torch, peft or a parallel trainer adds. */
-static const char *const wrappers[] = { "_orig_mod.", "base_model.model.", "_fsdp_wrapped_module.",
-					"_checkpoint_wrapped_module.", ".modules_to_save." };
+#define NAME_THEM "name them as the model's class does"
+
+/* Parts of names that a wrapper of torch, peft or a parallel trainer adds, and what to do. */
+static const struct {
+	const char *word, *advice;
+} wrappers[] = {
+	{ "_orig_mod.", "convert with --rename 's/_orig_mod\\.//g'" },
+	{ "base_model.model.", NAME_THEM },
+	{ "_fsdp_wrapped_module.", "convert with --rename 's/_fsdp_wrapped_module\\.//g'" },
+	{ "_checkpoint_wrapped_module.",
+	  "convert with --rename 's/_checkpoint_wrapped_module\\.//g'" },
+	{ ".modules_to_save.", NAME_THEM },
+};
 
 /* Is the word in a name outside of layers, of a stack or of a template? */
 static bool is_anywhere(const struct expect *expect, const char *word)
@@ -302,18 +312,17 @@ void expect_wrapped(struct expect *expect)
 		const struct st_tensor *first = NULL;
 		size_t n = 0;
 
-		if (!is_anywhere(expect, wrappers[i]))
+		if (!is_anywhere(expect, wrappers[i].word))
 			continue;
 		for (size_t t = 0; t < expect->checkpoint->n_tensors; t++) {
 			const struct st_tensor *tensor = expect->checkpoint->by_name[t].tensor;
 
-			if (strstr(tensor->name, wrappers[i]) && !n++)
+			if (strstr(tensor->name, wrappers[i].word) && !n++)
 				first = tensor;
 		}
 		if (n)
 			expect_add(expect, EXPECT_NAME, first->name, n,
-				   "'%s' has '%s' in its name, as have %zu tensors in all: name "
-				   "them as the model's class does",
-				   first->name, wrappers[i], n);
+				   "'%s' has '%s' in its name, as have %zu tensors in all: %s",
+				   first->name, wrappers[i].word, n, wrappers[i].advice);
 	}
 }

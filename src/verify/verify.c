@@ -179,6 +179,8 @@ static int check_source(const struct verify *verify, struct err *err)
 	const struct verification *result = verify->result;
 	const size_t *n_of = result->problems.n_of;
 	size_t n = n_of[PROBLEM_TENSOR_MISSING] + n_of[PROBLEM_TENSOR_CHANGED];
+	const json_t *options = json_object_get(verify->opened.manifest, "options");
+	bool renamed = json_object_get(options, "rename") && !verify->params->renames.n;
 
 	if (!verify->params->source || n < A_SCREEN || 2 * n <= result->n_tensors)
 		return 0;
@@ -187,7 +189,9 @@ static int check_source(const struct verify *verify, struct err *err)
 		"'%s' is not the source of '%s': %zu tensors are in one of them alone, or have "
 		"another type or shape%s",
 		verify->params->source, verify->params->input, n,
-		result->detection.n_weights ? "" : " (are they swapped?)");
+		!result->detection.n_weights ? " (are they swapped?)"
+		: renamed		     ? ": give the options '--rename' of its manifest"
+					     : "");
 }
 
 static int check(struct verify *verify, struct err *err)
