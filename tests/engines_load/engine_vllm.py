@@ -5,7 +5,8 @@ What that build refuses for this machine, and not for the file, is passed over; 
  1. kernels for blocks ask for AMX: the answer is yes (their code runs on AVX-512 too);
  2. MXFP8 has no kernel for CPUs: vLLM's own emulation in torch;
  3. experts without a kernel for CPUs, or without a gate: a class that takes any, and never runs;
- 4. quantization by a given scale is empty: torch does it.
+ 4. quantization by a given scale is empty: torch does it;
+ 5. where a CPU has AMX, torch gives products in FP8 to oneDNN, whose reference takes a minute for a layer: torch does them.
 vLLM asks what a model class can do in a process of its own, which costs seconds a class: here in this one.
 """
 import contextlib
@@ -102,6 +103,12 @@ def pass_over_the_machine() -> None:
             return quant(x, scale, *args, **named)
         return (x.float() * (1 / scale.float().reshape(()))).clamp(-448, 448).to(torch.float8_e4m3fn), scale
     replace(quant, quant_by_scale)
+    scaled_mm = torch._scaled_mm
+
+    def scaled_mm_without_onednn(*args: object, **named: object) -> torch.Tensor:
+        with torch.backends.mkldnn.flags(enabled=False):
+            return scaled_mm(*args, **named)
+    torch._scaled_mm = scaled_mm_without_onednn
 
 
 pass_over_the_machine()
@@ -148,10 +155,12 @@ def load(folder: pathlib.Path, steps: list[str]) -> Held:
 
 
 def wrong_products(model: torch.nn.Module, found: Held) -> Iterator[tuple[str, str]]:
-    """Linear layers that do not multiply by what was loaded: their products with the rows of an identity."""
+    """Linear layers that do not multiply by what was loaded: their products with the rows of an identity.
+
+    Where a CPU has AMX, latent attention takes kv_b_proj's weight to pieces and releases it: that layer is never called."""
     for name, module in model.named_modules():
         key = f"{name}.weight"
-        if not isinstance(module, LinearBase) or key not in found.fp8 or key not in found.values:
+        if not isinstance(module, LinearBase) or key not in found.fp8 or key not in found.values or not module.weight.numel():
             continue
         wanted = found.values[key].float()
         given = getattr(module, "input_scale", None)
