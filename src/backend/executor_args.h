@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "num/activation.h"
+#include "num/bits.h"
 #include "num/dtype.h"
 #include "num/qspec.h"
 
@@ -254,6 +255,32 @@ struct choose_keys_args {
 static inline size_t choose_keys_n_sets(const struct choose_keys_args *args)
 {
 	return args->weights ? 1 : args->n_heads;
+}
+
+/* Returns the key after the last one of a block that the query may have. */
+NUM_INLINE size_t choose_keys_end(const struct choose_keys_args *args, size_t block, size_t query)
+{
+	size_t end = (block + 1) * args->block_size;
+
+	return end < query + 1 ? end : query + 1;
+}
+
+/* Returns a number that orders the blocks of a query by its scores of keys; UINT32_MAX for those
+ * that come before all others. */
+NUM_INLINE uint32_t choose_keys_rank(const struct choose_keys_args *args, const float *scores,
+				     size_t block, size_t query)
+{
+	size_t end = choose_keys_end(args, block, query);
+	uint32_t most = 0;
+
+	if (block + args->n_local > query / args->block_size)
+		return UINT32_MAX;
+	for (size_t s = block * args->block_size; s < end; s++) {
+		uint32_t rank = f32_rank(scores[s]);
+
+		most = rank > most ? rank : most;
+	}
+	return most;
 }
 
 #define SCAN_MAX_STATE 1024 /* values of a row of a scan's state */

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 
@@ -156,4 +157,94 @@ int search_need(const struct search *search, const char *prefix, const struct la
 			return search_missing(search, prefix, search_linear_name(search, roles[i]),
 					      ".weight");
 	return 0;
+}
+
+/* Whether the architecture has a vector whose name is the end of this one. */
+static bool is_vector(const struct arch *arch, const char *name)
+{
+	size_t n = strlen(name);
+
+	for (int i = 0; i < N_VECTORS; i++) {
+		const char *vector = arch->vector[i];
+		size_t len = vector ? strlen(vector) : 0;
+
+		if (len && len < n && name[n - len - 1] == '.' && !strcmp(name + n - len, vector))
+			return true;
+	}
+	return false;
+}
+
+/* Whether a tensor needs no role: a scale of a weight, or stored frequencies of RoPE, which
+ * rope_init() computes. */
+static bool is_accessory(const struct model *model, const char *name)
+{
+	const char *last = strrchr(name, '.');
+
+	return last && ((strstr(last, "scale") && !is_vector(model->arch, name)) ||
+			!strcmp(last, ".inv_freq"));
+}
+
+static bool is_known(const struct layer_ref *layer, const struct tensor_ref *ref)
+{
+	for (size_t i = 0; i < layer_n_linears(layer); i++)
+		if (layer_linear_ref(layer, i)->weight == ref ||
+		    layer_linear_ref(layer, i)->bias == ref)
+			return true;
+	for (int i = 0; i < N_VECTORS; i++)
+		if (layer->vector[i] == ref)
+			return true;
+	return false;
+}
+
+/* Whether a tensor norms keys or values in a layer that uses another layer's: releases have
+ * them all the same.  rest: "20.self_attn.k_norm.weight". */
+static bool is_unused(const struct model *model, const char *rest)
+{
+	static const char *const parts[] = { "k_norm.", "v_norm." };
+	static const char attention[] = ".self_attn.";
+	char *end;
+	unsigned long i = strtoul(rest, &end, 10);
+
+	if (i >= model->n_layers || !model->layers[i].kv_source ||
+	    strncmp(end, attention, strlen(attention)) != 0)
+		return false;
+	for (size_t p = 0; p < COUNT(parts); p++)
+		if (!strncmp(end + strlen(attention), parts[p], strlen(parts[p])))
+			return true;
+	return false;
+}
+
+/* Returns what follows the prefix of layers in the name of a tensor of a layer; NULL for others. */
+static const char *below_layers(const struct model *model, const char *name)
+{
+	const char *body = model->place->body, *rest = name + strlen(body);
+
+	if (strncmp(name, body, strlen(body)) != 0 || strncmp(rest, "layers.", 7) != 0)
+		return NULL;
+	return is_accessory(model, name) || is_unused(model, rest + 7) ? NULL : rest + 7;
+}
+
+int search_check_leftovers(const struct search *search)
+{
+	const struct model *model = search->model;
+	const struct checkpoint *checkpoint = model->checkpoint;
+	size_t n = 0;
+
+	for (size_t i = 0; i < checkpoint->n_tensors; i++)
+		n += below_layers(model, checkpoint->by_name[i].tensor->name) != NULL;
+	if (n == search->n_found)
+		return 0;
+	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
+		const struct tensor_ref *ref = &checkpoint->by_name[i];
+		const char *rest = below_layers(model, ref->tensor->name);
+		unsigned long layer = rest ? strtoul(rest, NULL, 10) : model->n_layers;
+
+		if (layer >= model->n_layers || is_known(&model->layers[layer], ref))
+			continue;
+		err_set(search->err, ERR_INPUT, MISFIT_BEGIN "%s' is unexpected in a model of %s",
+			ref->tensor->name, model->arch->name);
+		search->err->detail = MISFIT_UNEXPECTED;
+		return -1;
+	}
+	return 0; /* the rest belongs to layers after the last: multi-token prediction */
 }

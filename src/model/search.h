@@ -53,6 +53,9 @@ int search_linears(struct search *search, const char *prefix, struct layer_ref *
 int search_need(const struct search *search, const char *prefix, const struct layer_ref *layer,
 		const enum linear_role *roles, size_t n);
 
+/* Fails for a tensor of a layer that has no role. */
+int search_check_leftovers(const struct search *search);
+
 /* Check that the tensor is (n) or (n, k); 0 stands for any size. */
 int search_check_vector(const struct tensor_ref *ref, size_t n, struct err *err);
 int search_check_matrix(const struct tensor_ref *ref, size_t n, size_t k, struct err *err);

@@ -235,6 +235,9 @@ def wrong_types(case: Case) -> Iterator[str]:
                     found = case.ours(config)
                     if not isinstance(found, str) or key not in found:
                         yield f"{what}: {key} {wrong}: {found if isinstance(found, str) else 'accepted'}"
+    alone = {key: value for key, value in case.config.items() if key != "rope_parameters"} | {"rope_theta": [1e4] * 3}
+    if not isinstance(found := case.ours(alone), str) or "rope_theta" not in found:
+        yield f"a list of rope_theta: {found if isinstance(found, str) else 'accepted'}"
 
 
 def layer_ropes(case: Case) -> Iterator[str]:

@@ -7,7 +7,6 @@
 #define FP8CONV_KERNELS_CPU_FORWARD_KEY_LOOPS_H
 
 #include "kernels/cpu/forward/attention_loops.h"
-#include "num/bits.h"
 
 /* What the queries of all heads share. */
 struct key_choice {
@@ -38,42 +37,17 @@ static uint32_t rank_of_last(const uint32_t *ranks, size_t n, size_t n_chosen)
 	return last;
 }
 
-/* Returns the key after the last one of a block that the query may have. */
-static size_t keys_end(const struct choose_keys_args *a, size_t block, size_t query)
-{
-	size_t end = (block + 1) * a->block_size;
-
-	return end < query + 1 ? end : query + 1;
-}
-
-/* Fills the ranks of the blocks up to the query's own one, and returns their number. */
-static size_t rank_blocks(const struct choose_keys_args *a, const float *scores, size_t query,
-			  uint32_t *ranks)
-{
-	size_t own = query / a->block_size;
-
-	for (size_t i = 0; i <= own; i++) {
-		size_t end = keys_end(a, i, query);
-		uint32_t most = 0;
-
-		for (size_t s = i * a->block_size; s < end; s++) {
-			uint32_t rank = f32_rank(scores[s]);
-
-			most = rank > most ? rank : most;
-		}
-		ranks[i] = i + a->n_local > own ? UINT32_MAX : most;
-	}
-	return own + 1;
-}
-
 /* Chooses the keys of a query by their scores. */
 static void choose_by(const struct key_choice *c, const float *scores, size_t query, uint32_t *set)
 {
 	const struct choose_keys_args *a = c->args;
-	size_t n = rank_blocks(a, scores, query, c->ranks);
+	size_t n = query / a->block_size + 1; /* blocks up to the query's own one */
 	size_t n_chosen = a->n_chosen < n ? a->n_chosen : n, n_equal = n_chosen;
-	uint32_t last = rank_of_last(c->ranks, n, n_chosen);
+	uint32_t last;
 
+	for (size_t i = 0; i < n; i++)
+		c->ranks[i] = choose_keys_rank(a, scores, i, query);
+	last = rank_of_last(c->ranks, n, n_chosen);
 	if (last < UINT32_MAX)
 		n_equal -= count_from(c->ranks, n, last + 1);
 	memset(set, 0, KEY_WORDS(a->n_tokens) * sizeof *set);
@@ -81,7 +55,7 @@ static void choose_by(const struct key_choice *c, const float *scores, size_t qu
 		if (c->ranks[i] < last || (c->ranks[i] == last && !n_equal))
 			continue;
 		n_equal -= c->ranks[i] == last;
-		for (size_t s = i * a->block_size; s < keys_end(a, i, query); s++)
+		for (size_t s = i * a->block_size; s < choose_keys_end(a, i, query); s++)
 			set[s / 32] |= UINT32_C(1) << s % 32;
 	}
 }

@@ -7,7 +7,6 @@
  */
 #include "kernels/gpu/forward/forward.h"
 #include "kernels/gpu/forward/score_tiles.h"
-#include "num/bits.h"
 
 #define SPARE	     ((size_t)64 << 20)
 #define WARP	     32
@@ -101,34 +100,6 @@ static __device__ inline unsigned count_from(const uint32_t *ranks, size_t n, ui
 	return count;
 }
 
-/* Returns the key after the last one of a block that the query may have. */
-static __device__ inline size_t keys_end(const struct choose_keys_args *a, size_t block,
-					 size_t query)
-{
-	size_t end = (block + 1) * a->block_size;
-
-	return end < query + 1 ? end : query + 1;
-}
-
-/* Fills the ranks of the blocks up to the query's own one; a lane reads those that it fills. */
-static __device__ inline void rank_blocks(const struct choose_keys_args *a, const float *scores,
-					  size_t query, uint32_t *ranks)
-{
-	size_t own = query / a->block_size;
-
-	for (size_t i = threadIdx.x % WARP; i <= own; i += WARP) {
-		size_t end = keys_end(a, i, query);
-		uint32_t most = 0;
-
-		for (size_t s = i * a->block_size; s < end; s++) {
-			uint32_t rank = f32_rank(scores[s]);
-
-			most = rank > most ? rank : most;
-		}
-		ranks[i] = i + a->n_local > own ? UINT32_MAX : most;
-	}
-}
-
 /* Turns the n ranks into 1 for the n_chosen largest, of equal ones the first, and 0. */
 static __device__ inline void mark_chosen(uint32_t *ranks, size_t n, size_t n_chosen)
 {
@@ -176,7 +147,9 @@ static __global__ void choose_sets(struct key_chunk c)
 
 	if (set >= c.n_sets)
 		return; /* the whole warp */
-	rank_blocks(a, c.scores + c.row(set, at), query, ranks);
+	/* mark_chosen() reads each rank in the lane that writes it here */
+	for (size_t block = threadIdx.x % WARP; block < n; block += WARP)
+		ranks[block] = choose_keys_rank(a, c.scores + c.row(set, at), block, query);
 	mark_chosen(ranks, n, a->n_chosen < n ? a->n_chosen : n);
 	__syncwarp(); /* lanes read each other's marks */
 	set_put(a, ranks, query, a->sets + (set * a->n_tokens + query) * KEY_WORDS(a->n_tokens));
