@@ -50,8 +50,8 @@ size_t forward_matrices(const struct model *model)
 	size_t n_experts = 0;
 
 	for (size_t i = 0; i < model->n_layers; i++)
-		if (model->layers[i].n_experts > n_experts)
-			n_experts = model->layers[i].n_experts;
+		if (layer_all_experts(&model->layers[i]) > n_experts)
+			n_experts = layer_all_experts(&model->layers[i]);
 	return N_LINEARS + n_experts * N_EXPERT_ROLES;
 }
 

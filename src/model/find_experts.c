@@ -212,44 +212,57 @@ static bool has_stack(const struct search *search, const char *prefix, enum expe
 	return found;
 }
 
-/* Finds the matrices of every expert that the router can choose. */
-static int find_experts(struct search *search, const char *prefix, struct layer_ref *layer)
+/* Finds the matrices of n experts of one width, from `first` on. */
+static int find_range(struct search *search, const char *prefix, struct layer_ref *layer,
+		      size_t first, size_t n)
 {
-	const struct model *model = search->model;
-	bool clamped = model->arch->clamped && !is_split(search, prefix);
-	bool stacked = !clamped && has_stack(search, prefix, EXPERT_ROLE_GATE_UP);
-	bool lone = has_stack(search, prefix, EXPERT_ROLE_GATE);
-	size_t hidden = layer->linear[LINEAR_LATENT_IN].weight ? layer->linear[LINEAR_LATENT_IN].n
-							       : model->hidden;
-	int first = model->activation == ACT_SRELU ? EXPERT_ROLE_UP : EXPERT_ROLE_GATE;
+	int gate = search->model->activation == ACT_SRELU ? EXPERT_ROLE_UP : EXPERT_ROLE_GATE;
+	const struct linear_ref *in = &layer->linear[LINEAR_LATENT_IN];
+	size_t hidden = in->weight ? in->n : search->model->hidden, width = 0;
 
-	layer->n_experts = layer->linear[LINEAR_ROUTER].n;
-	if (model->first_expert && !clamped && !stacked && !lone)
-		layer->n_experts = 1;
-	layer->experts = xcalloc(layer->n_experts, sizeof *layer->experts);
-	if (clamped)
-		return find_clamped_experts(search, prefix, layer);
-	if (stacked)
-		return find_stacked_experts(search, prefix, layer);
-	if (lone)
-		return find_lone_stacks(search, prefix, layer);
-	for (size_t e = 0; e < layer->n_experts; e++) {
-		for (int i = first; i <= EXPERT_ROLE_DOWN; i++) {
+	for (size_t e = first; e < first + n; e++) {
+		for (int i = gate; i <= EXPERT_ROLE_DOWN; i++) {
 			const char *pattern = search_expert_name(search, (enum expert_role)i);
 			char *module = xasprintf(pattern, e);
 			bool down = i == EXPERT_ROLE_DOWN;
-			int rc = search_linear(
-				search, prefix, module, down ? hidden : layer->expert_width,
-				down ? layer->expert_width : hidden, &layer->experts[e][i]);
+			int rc = search_linear(search, prefix, module, down ? hidden : width,
+					       down ? width : hidden, &layer->experts[e][i]);
 
 			if (rc == 0 && !layer->experts[e][i].weight)
 				rc = search_missing(search, prefix, module, ".weight");
 			free(module);
 			if (rc)
 				return -1;
-			layer->expert_width = layer->experts[0][first].n;
+			width = layer->experts[first][gate].n;
 		}
 	}
+	return 0;
+}
+
+/* Finds the matrices of every expert that the router can choose, and of those for images. */
+static int find_experts(struct search *search, const char *prefix, struct layer_ref *layer)
+{
+	const struct model *model = search->model;
+	bool clamped = model->arch->clamped && !is_split(search, prefix);
+	bool stacked = !clamped && has_stack(search, prefix, EXPERT_ROLE_GATE_UP);
+	bool lone = has_stack(search, prefix, EXPERT_ROLE_GATE);
+
+	layer->n_experts = layer->linear[LINEAR_ROUTER].n;
+	if (model->first_expert && !clamped && !stacked && !lone)
+		layer->n_experts = 1;
+	else if (model->arch->image_experts)
+		layer->n_image_experts = layer->n_experts;
+	layer->experts = xcalloc(layer_all_experts(layer), sizeof *layer->experts);
+	if (clamped)
+		return find_clamped_experts(search, prefix, layer);
+	if (stacked)
+		return find_stacked_experts(search, prefix, layer);
+	if (lone)
+		return find_lone_stacks(search, prefix, layer);
+	if (find_range(search, prefix, layer, 0, layer->n_experts) ||
+	    find_range(search, prefix, layer, layer->n_experts, layer->n_image_experts))
+		return -1;
+	layer->expert_width = layer->experts[0][EXPERT_ROLE_UP].n;
 	return 0;
 }
 

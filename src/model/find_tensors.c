@@ -95,23 +95,41 @@ static int find_attention(struct search *search, const char *prefix, struct laye
 			      COUNT(expected) - first - n_less);
 }
 
+/* The router of a layer, if it has one: its tensor is (experts, hidden), or transposed. */
+static int find_router(struct search *search, const char *prefix, struct linear_ref *router)
+{
+	const char *name = search_linear_name(search, LINEAR_ROUTER);
+	size_t hidden = search->model->hidden;
+
+	if (!search->model->arch->image_experts)
+		return search_linear(search, prefix, name, 0, hidden, router);
+	if (search_linear(search, prefix, name, hidden, 0, router))
+		return -1;
+	if (router->weight) {
+		router->n = router->k;
+		router->k = hidden;
+		router->slice = (struct slice){ .row_stride = 1, .col_stride = router->n };
+	}
+	return 0;
+}
+
 static int find_mlp(struct search *search, const char *prefix, struct layer_ref *layer)
 {
 	size_t hidden = search->model->hidden;
 	const struct expected expected[] = {
-		{ LINEAR_GATE, 0, hidden, 0 },		{ LINEAR_UP, 0, hidden, 0 },
-		{ LINEAR_GATE_UP, 0, hidden, 0 },	{ LINEAR_DOWN, hidden, 0, 0 },
-		{ LINEAR_ROUTER, 0, hidden, 0 },	{ LINEAR_SHARED_GATE, 0, hidden, 0 },
-		{ LINEAR_SHARED_UP, 0, hidden, 0 },	{ LINEAR_SHARED_DOWN, hidden, 0, 0 },
-		{ LINEAR_SHARED_ROUTER, 1, hidden, 0 }, { LINEAR_LATENT_IN, 0, hidden, 0 },
-		{ LINEAR_LATENT_OUT, hidden, 0, 0 },
+		{ LINEAR_GATE, 0, hidden, 0 },	      { LINEAR_UP, 0, hidden, 0 },
+		{ LINEAR_GATE_UP, 0, hidden, 0 },     { LINEAR_DOWN, hidden, 0, 0 },
+		{ LINEAR_SHARED_GATE, 0, hidden, 0 }, { LINEAR_SHARED_UP, 0, hidden, 0 },
+		{ LINEAR_SHARED_DOWN, hidden, 0, 0 }, { LINEAR_SHARED_ROUTER, 1, hidden, 0 },
+		{ LINEAR_LATENT_IN, 0, hidden, 0 },   { LINEAR_LATENT_OUT, hidden, 0, 0 },
 	};
 	static const enum linear_role fused[] = { LINEAR_GATE_UP, LINEAR_DOWN };
 	static const enum linear_role apart[] = { LINEAR_UP, LINEAR_DOWN, LINEAR_GATE };
 	size_t n_apart = search->model->activation == ACT_SRELU ? 2 : 3;
 	struct linear_ref *l = layer->linear;
 
-	if (search_linears(search, prefix, layer, expected, COUNT(expected)))
+	if (search_linears(search, prefix, layer, expected, COUNT(expected)) ||
+	    find_router(search, prefix, &l[LINEAR_ROUTER]))
 		return -1;
 	if (l[LINEAR_ROUTER].weight && search_experts(search, prefix, layer))
 		return -1;

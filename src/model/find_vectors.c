@@ -212,9 +212,10 @@ static int check_vector(const struct search *search, const struct layer_ref *lay
 	if (role == VECTOR_A_LOG && layer->mixer == MIXER_DELTA &&
 	    is_vector_of_heads(ref, search->model->delta.n_heads))
 		return 0;
-	if (role == VECTOR_ROUTER_BIAS && ref->tensor->n_dims == 2 && ref->tensor->shape[0] == 1 &&
+	if (role == VECTOR_ROUTER_BIAS && ref->tensor->n_dims == 2 &&
+	    ref->tensor->shape[0] == (search->model->arch->image_experts ? 2 : 1) &&
 	    ref->tensor->shape[1] == layer->linear[LINEAR_ROUTER].n)
-		return 0; /* ERNIE: a row of a matrix */
+		return 0; /* ERNIE: the first row of a matrix */
 	if (role == VECTOR_A_LOG && layer->mixer == MIXER_MAMBA1)
 		return search_check_matrix(ref, search->model->mamba1.n_channels,
 					   search->model->mamba1.state_size, search->err);

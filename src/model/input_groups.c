@@ -30,12 +30,12 @@ static void add_group(struct input_group *groups, size_t *n_groups, struct input
 
 void input_groups_make(const struct layer_ref *layer, struct input_group **groups, size_t *n)
 {
-	*groups = xcalloc(N_INPUT_KINDS + 2 * layer->n_experts, sizeof **groups);
+	*groups = xcalloc(N_INPUT_KINDS + 2 * layer_all_experts(layer), sizeof **groups);
 	*n = 0;
 	for (enum input_kind kind = 0; kind < INPUT_EXPERT; kind++)
 		add_group(*groups, n, (struct input_group){ .kind = kind }, layer->linear,
 			  linear_kinds, N_LINEARS);
-	for (size_t e = 0; e < layer->n_experts; e++)
+	for (size_t e = 0; e < layer_all_experts(layer); e++)
 		for (enum input_kind kind = INPUT_EXPERT; kind <= INPUT_EXPERT_DOWN; kind++)
 			add_group(*groups, n, (struct input_group){ .kind = kind, .expert = e },
 				  layer->experts[e], expert_kinds, N_EXPERT_ROLES);

@@ -191,10 +191,11 @@ struct layer_ref {
 	bool has_mlp;	    /* the second step of a layer */
 	char *mixer_module; /* "model.layers.0.self_attn" */
 	struct linear_ref linear[N_LINEARS];
-	const struct tensor_ref *vector[N_VECTORS]; /* NULL: the layer has none */
-	struct linear_ref (*experts)[N_EXPERT_ROLES];
-	size_t n_experts;    /* 0: a dense layer */
-	size_t expert_width; /* intermediate size of one expert */
+	const struct tensor_ref *vector[N_VECTORS];   /* NULL: the layer has none */
+	struct linear_ref (*experts)[N_EXPERT_ROLES]; /* those for images behind the others */
+	size_t n_experts;			      /* 0: a dense layer */
+	size_t n_image_experts;			      /* which no token of text chooses */
+	size_t expert_width;			      /* intermediate size of one expert */
 	size_t shared_width; /* intermediate size of the shared expert; 0: the layer has no one */
 	/* activations of gates are at most the limit, and ups within it from both sides, before
 	 * their product: of the dense mlp and the shared expert, and of experts; 0: none */
@@ -228,11 +229,16 @@ static inline bool layer_has_mamba(const struct layer_ref *layer)
 	return layer->mixer == MIXER_MAMBA || layer->mixer == MIXER_BOTH;
 }
 
+static inline size_t layer_all_experts(const struct layer_ref *layer)
+{
+	return layer->n_experts + layer->n_image_experts;
+}
+
 /* The matrices of a layer in one order, by role, then those of experts, by expert and role: their
  * number, and number i. */
 static inline size_t layer_n_linears(const struct layer_ref *layer)
 {
-	return N_LINEARS + layer->n_experts * N_EXPERT_ROLES;
+	return N_LINEARS + layer_all_experts(layer) * N_EXPERT_ROLES;
 }
 
 static inline const struct linear_ref *layer_linear_ref(const struct layer_ref *layer, size_t i)

@@ -281,6 +281,9 @@ struct arch {
 	const struct mamba_keys *mamba; /* of layers with Mamba-2; NULL: no layer has it */
 	const char *embedding, *norm;	/* modules below root; NULL: "embed_tokens", "norm" */
 	const char *layer_embedding;	/* below root, of models with layer_input_dim */
+	/* a layer has experts for text, and as many behind them for images, which are not run;
+	 * weights of routers are (hidden, experts), and biases two rows, the first of text */
+	bool image_experts;
 	bool scaled_inputs;   /* the weight of an expert multiplies its input, not its output */
 	bool gated_attention; /* q_proj holds the query and the gate of each head in turn */
 	bool softplus_gates;  /* gates of heads and of values are softplus; else sigmoids */

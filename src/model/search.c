@@ -214,6 +214,16 @@ static bool is_unused(const struct model *model, const char *rest)
 	return false;
 }
 
+/* Whether a tensor is the router of the experts for images.  rest: "1.mlp.gate.weight_1". */
+static bool is_of_images(const struct model *model, const char *rest)
+{
+	char *end;
+	unsigned long i = strtoul(rest, &end, 10);
+
+	return model->arch->image_experts && i < model->n_layers && model->layers[i].n_experts &&
+	       !strcmp(end, ".mlp.gate.weight_1");
+}
+
 /* Returns what follows the prefix of layers in the name of a tensor of a layer; NULL for others. */
 static const char *below_layers(const struct model *model, const char *name)
 {
@@ -221,7 +231,10 @@ static const char *below_layers(const struct model *model, const char *name)
 
 	if (strncmp(name, body, strlen(body)) != 0 || strncmp(rest, "layers.", 7) != 0)
 		return NULL;
-	return is_accessory(model, name) || is_unused(model, rest + 7) ? NULL : rest + 7;
+	rest += strlen("layers.");
+	return is_accessory(model, name) || is_unused(model, rest) || is_of_images(model, rest)
+		       ? NULL
+		       : rest;
 }
 
 int search_check_leftovers(const struct search *search)

@@ -298,15 +298,17 @@ static bool is_stacked(const struct maker *maker, const struct layer_ref *layer)
 
 static void add_experts(struct maker *maker, const struct layer_ref *layer, bool by_expert)
 {
+	size_t n = layer_all_experts(layer);
+
 	by_expert = by_expert && !is_stacked(maker, layer);
-	for (size_t e = 0; e < layer->n_experts; e++) {
+	for (size_t e = 0; e < n; e++) {
 		if (by_expert)
 			group_begin(maker, xasprintf("layers.%zu.expert.%zu", maker->layer, e));
 		else if (e == 0)
 			group_begin(maker, xasprintf("layers.%zu.experts", maker->layer));
 		for (int role = 0; role < N_EXPERT_ROLES; role++)
 			add_matrix(maker, &layer->experts[e][role]);
-		if (by_expert || e + 1 == layer->n_experts)
+		if (by_expert || e + 1 == n)
 			group_end(maker);
 	}
 }

@@ -116,7 +116,7 @@ void variant_stage_begin(struct variant_stage *stage, const struct variants *var
 {
 	const struct stage *from = variants->runner->stage;
 	const struct layer *layer = from->layers;
-	size_t n = layer->ref ? layer->ref->n_experts : 0;
+	size_t n = layer->ref ? layer_all_experts(layer->ref) : 0;
 
 	*stage = (struct variant_stage){ .from = from, .layer = *layer, .head = *from->heads };
 	stage->layer.experts = xcalloc(n + 1, sizeof *stage->layer.experts);

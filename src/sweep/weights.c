@@ -309,7 +309,7 @@ static void layers_init(struct layer *layers, size_t n, const struct layer_ref *
 {
 	for (size_t d = 0; d < n; d++) {
 		layers[d] = (struct layer){ .ref = ref };
-		layers[d].experts = xcalloc(ref->n_experts + 1, sizeof *layers[d].experts);
+		layers[d].experts = xcalloc(layer_all_experts(ref) + 1, sizeof *layers[d].experts);
 	}
 }
 

@@ -96,6 +96,8 @@ def beside_towers(**changes: object) -> dict:
     return beside_tower(**changes) | {"audio_config": AUDIO}
 
 
+ERNIE_ROPE = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [3, 3, 2]}
+
 # name: the classes of configuration and model, and what differs from SIZES.
 MODELS: dict[str, tuple] = {
     "llama": (t.LlamaConfig, t.LlamaForCausalLM, {}),
@@ -241,6 +243,13 @@ MODELS: dict[str, tuple] = {
     "ernie4_5_moe, no biases": (t.Ernie4_5_MoeConfig, t.Ernie4_5_MoeForCausalLM,
                                 {"moe_num_experts": 5, "moe_k": 2, "moe_intermediate_size": 36, "moe_num_shared_experts": 0,
                                  "moe_layer_interval": 2, "tie_word_embeddings": True, "num_attention_heads": 2}),
+    "ernie4_5_vl_moe": (t.Ernie4_5_VLMoeConfig, t.Ernie4_5_VLMoeForConditionalGeneration,
+                        beside_tower(moe_num_experts=6, moe_k=3, moe_intermediate_size=[48, 20], moe_num_shared_experts=2, use_bias=True,
+                                     rope_parameters=ERNIE_ROPE)),
+    "ernie4_5_vl_moe, no shared experts, dense in the middle": (t.Ernie4_5_VLMoeConfig, t.Ernie4_5_VLMoeForConditionalGeneration,
+                        beside_tower(moe_num_experts=5, moe_k=2, moe_intermediate_size=[20, 20], moe_num_shared_experts=0,
+                                     mlp_layer_types=["sparse", "dense", "sparse"], tie_word_embeddings=False,
+                                     rope_parameters=ERNIE_ROPE) | {"tie_word_embeddings": False}),
     "hy_v3": (t.HYV3Config, t.HYV3ForCausalLM,
               EXPERTS | {"head_dim": 24, "num_experts": 6, "num_shared_experts": 2, "attention_bias": True, "mlp_bias": True, "rms_norm_eps": 1e-3}),
     "arcee": (t.ArceeConfig, t.ArceeForCausalLM, {"attention_bias": True, "mlp_bias": True, "rope_parameters": YARN}),
