@@ -8,8 +8,8 @@
 from ._c import Error, lib as _lib
 from .autocast import Quantizer, RecipeState, autocast
 from .jobs import Progress, Result, run
-from .plan import Entry, Output, Plan
+from .plan import Change, Entry, Output, Plan
 from .tensors import amax, dequantize, quantize
 
-__all__ = ["Entry", "Error", "Output", "Plan", "Progress", "Quantizer", "RecipeState", "Result", "amax", "autocast", "dequantize", "quantize", "run"]
+__all__ = ["Change", "Entry", "Error", "Output", "Plan", "Progress", "Quantizer", "RecipeState", "Result", "amax", "autocast", "dequantize", "quantize", "run"]
 __version__: str = _lib.fp8conv_version().decode()

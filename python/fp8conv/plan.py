@@ -8,7 +8,7 @@ import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from numbers import Integral
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import _c
 from .tensors import device_of, is_torch, new_bytes
@@ -40,6 +40,15 @@ class Entry:
     source: str | None
     outputs: tuple[Output, ...]
     needed: tuple[str, ...]
+
+
+class Change(NamedTuple):
+    """What changed in a tensor.
+
+    indices: flat, in the order of rows, ascending; int32, or int64 where a tensor has 2^31 elements; None: the whole tensor.
+    values: the new elements at these indices, or the tensor."""
+    indices: Any
+    values: Any
 
 
 def _type_of(x: Any) -> str:
@@ -89,6 +98,43 @@ class _Held:
             import numpy
             self.x = numpy.ascontiguousarray(x)
             self.address, self.bytes = self.x.ctypes.data, self.x.nbytes
+
+
+def _bits(x: Any) -> Any:
+    """Returns the elements of a tensor in the order of rows, as integers."""
+    if is_torch(x):
+        import torch
+        flat = x.detach().contiguous().resolve_neg().reshape(-1)
+        return flat.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()])
+    import numpy
+    return numpy.ascontiguousarray(x).reshape(-1).view(f"u{x.dtype.itemsize}")
+
+
+def _change(name: str, was: Any, x: Any) -> Change | None:
+    """Returns what changed in a tensor; None: nothing."""
+    _kind(name, was)
+    if is_torch(was) != is_torch(x):
+        raise TypeError(f"since['{name}'] is {type(was).__name__}, expected {type(x).__name__} as its source")
+    if was.dtype != x.dtype or tuple(was.shape) != tuple(x.shape):
+        return Change(None, x)
+    old, new = _bits(was.to(x.device) if is_torch(x) else was), _bits(x)
+    small = len(new) < 1 << 31
+    if is_torch(x):
+        import torch
+        indices = (old != new).nonzero().reshape(-1).to(torch.int32 if small else torch.int64)
+    else:
+        indices = (old != new).nonzero()[0].astype("int32" if small else "int64")
+    if not len(indices):
+        return None
+    whole = len(indices) * (indices.itemsize + new.itemsize) >= len(new) * new.itemsize
+    return Change(None, x) if whole else Change(indices, new[indices].view(x.dtype))
+
+
+def _changes(made: Iterator[tuple[str, Any]], since: Mapping[str, Any]) -> Iterator[tuple[str, Change]]:
+    for name, x in made:
+        change = _change(name, since[name], x) if name in since else Change(None, x)
+        if change:
+            yield name, change
 
 
 @functools.cache
@@ -160,12 +206,21 @@ class Plan:
     def notes(self) -> list[str]:
         return (self.text("notes") or "").splitlines()
 
-    def convert(self, tensors: Iterable[tuple[str, Any]] | Mapping[str, Any], *, scales_by_columns: bool = False) -> Iterator[tuple[str, Any]]:
+    def convert(self, tensors: Iterable[tuple[str, Any]] | Mapping[str, Any], *, scales_by_columns: bool = False,
+                since: Mapping[str, Any] | None = None) -> Iterator[tuple[str, Any]]:
         """Yields (name, tensor) of the output, byte for byte as `fp8conv quantize` writes it, as soon as the tensors that it
         needs have come: kept tensors themselves, and new ones of the kind and on the device of their source.  Each tensor comes
         at most once.
 
-        scales_by_columns: F32 scales of blocks lie by columns, padded to a multiple of 4 rows, as DeepGEMM reads them."""
+        scales_by_columns: F32 scales of blocks lie by columns, padded to a multiple of 4 rows, as DeepGEMM reads them.
+        since: the tensors of an earlier output by name, of the same kind.  Then it yields (name, Change) of the tensors that
+        differ from them in any bit, and of new ones."""
+        if since is not None and not isinstance(since, Mapping):
+            raise TypeError(f"since is {type(since).__name__}, expected a dict of tensors by name")
+        made = self._convert(tensors, scales_by_columns)
+        return made if since is None else _changes(made, since)
+
+    def _convert(self, tensors: Iterable[tuple[str, Any]] | Mapping[str, Any], scales_by_columns: bool) -> Iterator[tuple[str, Any]]:
         index = {name: i for i, name in enumerate(self.names)}
         came: set[int] = set()
         waiting: dict[int, Any] = {}                # tensors that came, whose entries are not complete

@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of the Python module with torch: tensors against casts of torch, plans against the files of quantize, Ctrl-C in run()."""
+"""Calls of the Python module with torch: tensors against casts of torch, plans against the files of quantize, what changed since
+an output against numpy, Ctrl-C in run()."""
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 
+import ml_dtypes  # numpy knows "bfloat16" and the types of FP8 by it
+import numpy as np
 import torch
 from safetensors import safe_open
+from safetensors.numpy import save_file
 
 import harness
 from harness import SAMPLES, SMALL, eval_text, finish, quantize, real_model, report, scratch
@@ -153,6 +158,78 @@ def plan_calls() -> Iterator[str]:
                 yield f"{error}, expected {kind}"
 
 
+# What changed.
+
+def numpy_of(x: torch.Tensor) -> np.ndarray:
+    return x.view({1: torch.uint8, 2: torch.int16, 4: torch.int32}[x.itemsize]).numpy().view(str(x.dtype).removeprefix("torch."))
+
+
+def arrays(folder: pathlib.Path) -> dict[str, np.ndarray]:
+    return {name: numpy_of(x) for name, x in stored(folder).items()}
+
+
+def moved(x: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """About one of 50 elements by an ulp, which power-of-two scales mostly do not see."""
+    bits = x.copy().view(f"u{x.itemsize}")
+    bits[random.random(x.shape) < 0.02] ^= 1
+    return bits.view(x.dtype)
+
+
+def flat_bits(x: np.ndarray) -> np.ndarray:
+    return x.reshape(-1).view(f"u{x.itemsize}")
+
+
+def change_problems(changes: dict[str, fp8conv.Change], old: dict, new: dict) -> Iterator[str]:
+    """old with the changes is new, and they are numpy's difference of both: whole where that is smaller, or the shape another."""
+    whole = {n for n, x in new.items() if n not in old or old[n].shape != x.shape}
+    places = {n: np.flatnonzero(flat_bits(old[n]) != flat_bits(x)) for n, x in new.items() if n not in whole}
+    whole |= {n for n, at in places.items() if len(at) * (4 + new[n].itemsize) >= new[n].nbytes}
+    if set(changes) != whole | {n for n, at in places.items() if len(at)}:
+        yield f"{sorted(changes)} come, expected {sorted(whole)} whole, and {sorted(n for n, at in places.items() if len(at))}"
+    for name, (indices, values) in changes.items():
+        at = slice(None) if indices is None else indices
+        if (name in whole) != (indices is None) or not np.array_equal(flat_bits(values), flat_bits(new[name])[at]):
+            yield f"{name}: {indices} are not the bits of the file"
+        if indices is not None and (indices.dtype != np.int32 or not np.array_equal(indices, places[name])):
+            yield f"{name} changes at {indices[:5]}, not {places[name][:5]}"
+    few = sum(indices is not None for indices, _ in changes.values())
+    if not few or not whole or len(changes) == len(new):
+        yield f"{few} of {len(new)} tensors change in places, and {len(whole)} as a whole: the test sees nothing"
+
+
+def since(recipe: str) -> Iterator[str]:
+    """The next step of a training, whose norm is of another shape before, and which has a tensor more, one of the other sign, and
+    a zero of the other sign; by numpy and by torch."""
+    source, random, norm, embedding = SAMPLES / "tiny-llama", np.random.default_rng(3), "model.norm.weight", "model.embed_tokens.weight"
+    with scratch() as folder:
+        shutil.copytree(source, folder / "next")
+        tensors = {name: moved(x, random) if "layers.1" not in name else x for name, x in arrays(source).items()}
+        tensors["model.layers.0.mlp.down_proj.weight"] *= -1
+        tensors[embedding][0, 0] = -0.0
+        save_file(tensors, folder / "next/model.safetensors")
+        for name, to in (source, "old"), (folder / "next", "new"):
+            quantize(name, folder / to, "--quiet", "--recipe", recipe)
+        plan = fp8conv.Plan(json.loads((source / "config.json").read_text()), tensors, recipe=recipe)
+        old, new = (arrays(folder / name) for name in ("old", "new"))
+        of_torch = stored(folder / "old")
+        for before in old, of_torch:
+            before[norm], before[embedding][0, 0] = before[norm][:-1], 0.0
+            del before["model.layers.0.input_layernorm.weight"]
+        yield from change_problems(dict(plan.convert(tensors, since=old)), old, new)
+        found = dict(plan.convert(stored(folder / "next"), since=of_torch))
+        if {name: c.values.dtype for name, c in found.items()} != {name: stored(folder / "new")[name].dtype for name in found}:
+            yield "values of other types than the file's"
+        yield from change_problems({name: fp8conv.Change(c.indices if c.indices is None else c.indices.numpy(), numpy_of(c.values))
+                                    for name, c in found.items()}, old, new)
+        for wrong, text in (({norm: of_torch[norm]}, "expected ndarray as its source"), (list(old.items()), "since is list")):
+            try:
+                list(plan.convert(tensors, since=wrong))
+                yield f"no error: {text}"
+            except TypeError as error:
+                if text not in str(error):
+                    yield str(error)
+
+
 # Ctrl-C.
 
 def interrupted() -> Iterator[str]:
@@ -183,5 +260,7 @@ except KeyboardInterrupt:
 report("tensors of torch", tensors())
 report("plans are the files of quantize", plans())
 report("calls of a plan", plan_calls())
+for recipe_name in "blockwise", "channelwise":
+    report(f"what changed since an output, {recipe_name}", since(recipe_name))
 report("Ctrl-C ends a job", interrupted())
 finish()
