@@ -180,6 +180,11 @@ def dicts():
         value = glob("_io", "BytesIO") + b")\x81" + content + b"b"
         yield (f"state-{name}", archive(state(named("w", tensor()), named("a._extra_state", value))),
                "tensor 'a._extra_state' in '{path}' is an io.BytesIO without bytes")
+    same = tup(b"C\x64" + b"b" * 100, num(0), b"N") + b"bq\x00"
+    for_each = (text(f"{i}._extra_state") + b"h\x00" for i in range(9))
+    yield ("state-again", archive(state(text("a._extra_state") + glob("_io", "BytesIO") + b")\x81" + same, *for_each,
+                                        named("w", tensor()))),
+           "tensor '3._extra_state' in '{path}' has the bytes of other states")
     yield "name-int", archive(state(num(1) + tensor())), "tensor '?' in '{path}' has an invalid name"
     yield "name-tuple", archive(state(b")" + tensor())), "tensor '?' in '{path}' has an invalid name"
     wide = b"\x80\x02}(" + text("a") + b"}q\x01(" + b"".join(num(i) + b"N" for i in range(60)) + b"u" + \

@@ -109,7 +109,8 @@ struct archive_reader {
 	const struct file *file;
 	struct zip zip;
 	char *prefix; /* "pytorch_model/", of all members */
-	size_t left;  /* entries of dicts that may still be read: a pickle can name one twice */
+	size_t left;  /* entries of dicts, and bytes of states, that may still be read: a pickle
+			 can name one twice */
 };
 
 static int bad_tensor(const struct archive_reader *reader, const char *name, const char *what,
@@ -289,6 +290,9 @@ static int add_state(struct archive_reader *reader, const struct pickle_value *k
 	state.bytes = bytes ? pickle_bytes(bytes, &archive->texts, &state.n) : NULL;
 	if (!state.bytes)
 		return bad_tensor(reader, key->text, "is an io.BytesIO without bytes", err);
+	if (state.n > reader->left)
+		return bad_tensor(reader, key->text, "has the bytes of other states", err);
+	reader->left -= state.n;
 	ARRAY_GROW(archive->states, archive->n_states);
 	archive->states[archive->n_states++] = state;
 	return 0;
