@@ -9,7 +9,6 @@
 
 #include "base/mem.h"
 #include "base/pool.h"
-#include "delta/files.h"
 #include "delta/steps.h"
 
 /* --- chunks --- */
@@ -36,7 +35,7 @@ static int read_base(struct delta_job *job, const struct delta_item *item, void 
 	size_t tensor = item->tensors[0];
 	size_t n = delta_chunk_bytes(&job->pairs.sides[0], tensor, item->chunk);
 
-	if (source_read_bytes(&job->source, &job->base.tensors[tensor],
+	if (source_read_bytes(&job->base.source, &job->base.tensors[tensor],
 			      (uint64_t)item->chunk * CHUNK_SIZE, n, data, err))
 		return -1;
 	chunk_hash_make(delta_hash(&job->pairs, item, 0), data, n);
@@ -114,15 +113,15 @@ static bool can_patch(const struct delta_job *job, const struct delta_shard *sha
 	if (fstatat(job->out.fd, shard->name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode) ||
 	    st.st_nlink != 1)
 		return false;
-	for (size_t i = 0; i < job->base.n_shards && !can; i++) {
-		const struct shard *was = &job->base.shards[i];
+	for (size_t i = 0; i < job->base.checkpoint.n_shards && !can; i++) {
+		const struct shard *was = &job->base.checkpoint.shards[i];
 
 		if (strcmp(was->name, shard->name) != 0 ||
 		    was->file.data_start != shard->header.len ||
 		    was->file.n_tensors != shard->file.n_tensors)
 			continue;
 		buf_reserve(&header, shard->header.len);
-		can = !source_read_file((struct source *)&job->source, i, 0, shard->header.len,
+		can = !source_read_file((struct source *)&job->base.source, i, 0, shard->header.len,
 					header.data, &ignored) &&
 		      !memcmp(header.data, shard->header.data, shard->header.len) &&
 		      (uint64_t)st.st_size == was->file.identity.size;
@@ -234,7 +233,7 @@ int apply_compute(struct delta_job *job, struct err *err)
 	int rc;
 
 	pair(job);
-	progress_begin(job->progress, PROGRESS_WORK, job->base.data_bytes);
+	progress_begin(job->progress, PROGRESS_WORK, job->base.checkpoint.data_bytes);
 	for (size_t i = 0; i < job->delta.n_shards; i++)
 		job->patched[i] = job->out.path && !job->params->output &&
 				  can_patch(job, &job->delta.shards[i]);
@@ -244,7 +243,7 @@ int apply_compute(struct delta_job *job, struct err *err)
 	if (!rc)
 		rc = compute_items(job, job->pairs.shard_first[job->delta.n_shards],
 				   job->pairs.n_items, err);
-	rc = source_close(&job->source, rc, err);
+	rc = source_close(&job->base.source, rc, err);
 	return rc ? -1 : check_digests(job, err);
 }
 
@@ -315,10 +314,7 @@ static int open_base(struct delta_job *job, const char *path, struct err *err)
 {
 	const struct delta_params *params = job->params;
 
-	if (checkpoint_open(&job->base, params->io, path, params->n_threads, err))
-		return -1;
-	source_init(&job->source, params->io, &job->base, NULL, -1);
-	return delta_check_layout(&job->base, err);
+	return delta_checkpoint_open(&job->base, params->io, path, params->n_threads, err);
 }
 
 static void release_base(struct delta_job *job)
@@ -326,10 +322,7 @@ static void release_base(struct delta_job *job)
 	free(job->rows);
 	job->rows = NULL;
 	delta_pairs_release(&job->pairs);
-	if (job->source.checkpoint)
-		source_release(&job->source);
-	job->source.checkpoint = NULL;
-	checkpoint_release(&job->base);
+	delta_checkpoint_release(&job->base);
 }
 
 int apply_look(struct delta_job *job, const char *path, bool *is, struct err *err)
@@ -340,7 +333,7 @@ int apply_look(struct delta_job *job, const char *path, bool *is, struct err *er
 	if (open_base(job, path, &reason) == 0) {
 		delta_pairs_make(&job->pairs, job->base.tensors, job->base.n_tensors, NULL, 0, 0);
 		job->rows = xcalloc(job->pairs.n_items + 1, sizeof *job->rows);
-		rc = is_result(job, &job->base, is, err);
+		rc = is_result(job, &job->base.checkpoint, is, err);
 		if (!rc && *is)
 			rc = compute_items(job, 0, job->pairs.n_items, err);
 		if (!rc && *is) {
@@ -416,7 +409,7 @@ static int prepare(struct delta_job *job, bool *already, struct err *err)
 		return -1;
 	*already = false;
 	if (!job->params->output && !strcmp(job->digests[0], job->delta.result) &&
-	    is_result(job, &job->base, already, err))
+	    is_result(job, &job->base.checkpoint, already, err))
 		return -1;
 	return *already ? 0 : stage_files(job, err);
 }

@@ -12,9 +12,8 @@
 
 struct comparison {
 	struct delta_maker maker;
-	struct checkpoint result;
-	struct source source; /* of the result */
-	void **chunks;	      /* of the result, by worker */
+	struct delta_checkpoint result;
+	void **chunks; /* of the result, by worker */
 };
 
 /* A maker_chunk_fn. */
@@ -27,7 +26,7 @@ static int read_chunk(void *context, int w, size_t i, const void **data, struct 
 	size_t n = delta_chunk_bytes(&pairs->sides[1], tensor, item->chunk);
 
 	*data = comparison->chunks[w];
-	if (source_read_bytes(&comparison->source, &comparison->result.tensors[tensor],
+	if (source_read_bytes(&comparison->result.source, &comparison->result.tensors[tensor],
 			      (uint64_t)item->chunk * CHUNK_SIZE, n, comparison->chunks[w], err))
 		return -1;
 	atomic_fetch_add(&comparison->maker.progress->done, n);
@@ -37,11 +36,8 @@ static int read_chunk(void *context, int w, size_t i, const void **data, struct 
 static int open_result(struct comparison *comparison, const struct delta_params *params,
 		       struct err *err)
 {
-	if (checkpoint_open(&comparison->result, params->io, params->result, params->n_threads,
-			    err))
-		return -1;
-	source_init(&comparison->source, params->io, &comparison->result, NULL, -1);
-	if (delta_check_layout(&comparison->result, err))
+	if (delta_checkpoint_open(&comparison->result, params->io, params->result,
+				  params->n_threads, err))
 		return -1;
 	comparison->chunks = xcalloc((size_t)params->n_threads, sizeof *comparison->chunks);
 	for (int i = 0; i < params->n_threads; i++)
@@ -53,7 +49,7 @@ static int open_result(struct comparison *comparison, const struct delta_params 
 /* Ends the delta with the files of the result's directory. */
 static int finish(struct comparison *comparison, struct err *err)
 {
-	const struct checkpoint *checkpoint = &comparison->result;
+	const struct checkpoint *checkpoint = &comparison->result.checkpoint;
 	struct delta_result result = { .dirfd = delta_directory(checkpoint, err) };
 	struct listing names = { 0 };
 	int rc = result.dirfd < 0 ? -1 : delta_files_list(checkpoint, result.dirfd, &names, err);
@@ -80,7 +76,7 @@ static int compare(struct comparison *comparison, const struct delta_params *par
 		   struct progress *progress, struct delta_counts *counts, struct err *err)
 {
 	struct delta_maker *maker = &comparison->maker;
-	const struct checkpoint *result = &comparison->result;
+	struct delta_checkpoint *result = &comparison->result;
 	int rc;
 
 	if (maker_open(maker, params, progress, counts, err) ||
@@ -88,13 +84,13 @@ static int compare(struct comparison *comparison, const struct delta_params *par
 		return -1;
 	maker->chunk = read_chunk;
 	maker->context = comparison;
-	if (maker_begin(maker, result->tensors, result->n_tensors, result->n_shards, MAKER_WAITS,
-			err))
+	if (maker_begin(maker, result->tensors, result->n_tensors, result->checkpoint.n_shards,
+			MAKER_WAITS, err))
 		return -1;
 	progress_begin(progress, PROGRESS_WORK, maker->pairs.bytes);
 	rc = pool_run(params->n_threads, maker->pairs.n_items, maker_item, maker, progress->stop,
 		      err);
-	rc = source_close(&comparison->source, rc, err);
+	rc = source_close(&result->source, rc, err);
 	return rc ? rc : finish(comparison, err);
 }
 
@@ -107,9 +103,7 @@ int delta_make(const struct delta_params *params, struct delta_counts *counts,
 	for (int i = 0; comparison.chunks && i < params->n_threads; i++)
 		free(comparison.chunks[i]);
 	free(comparison.chunks);
-	if (comparison.source.checkpoint)
-		source_release(&comparison.source);
-	checkpoint_release(&comparison.result);
+	delta_checkpoint_release(&comparison.result);
 	maker_release(&comparison.maker);
 	return rc;
 }

@@ -25,7 +25,7 @@ int delta_directory(const struct checkpoint *checkpoint, struct err *err)
 	return fd;
 }
 
-int delta_check_layout(const struct checkpoint *checkpoint, struct err *err)
+static int check_layout(const struct checkpoint *checkpoint, struct err *err)
 {
 	if (!checkpoint->directory)
 		return err_set(err, ERR_USAGE,
@@ -43,6 +43,35 @@ int delta_check_layout(const struct checkpoint *checkpoint, struct err *err)
 			       "it first",
 			       checkpoint->path);
 	return 0;
+}
+
+int delta_checkpoint_open(struct delta_checkpoint *open, const struct io *io, const char *path,
+			  int n_threads, struct err *err)
+{
+	const struct checkpoint *checkpoint = &open->checkpoint;
+	struct tensor_ref *ref;
+
+	if (checkpoint_open(&open->checkpoint, io, path, n_threads, err))
+		return -1;
+	source_init(&open->source, io, checkpoint, NULL, -1);
+	if (check_layout(checkpoint, err))
+		return -1;
+	for (size_t i = 0; i < checkpoint->n_shards; i++)
+		open->n_tensors += checkpoint->shards[i].file.n_tensors;
+	open->tensors = ref = xcalloc(open->n_tensors + 1, sizeof *ref);
+	for (size_t i = 0; i < checkpoint->n_shards; i++)
+		for (size_t t = 0; t < checkpoint->shards[i].file.n_tensors; t++)
+			*ref++ = (struct tensor_ref){ &checkpoint->shards[i].file.tensors[t], i };
+	return 0;
+}
+
+void delta_checkpoint_release(struct delta_checkpoint *open)
+{
+	if (open->source.checkpoint)
+		source_release(&open->source);
+	free(open->tensors);
+	checkpoint_release(&open->checkpoint);
+	*open = (struct delta_checkpoint){ 0 };
 }
 
 bool delta_leaves_out(const char *path, mode_t type)

@@ -13,6 +13,7 @@
 #include "base/progress.h"
 #include "ckpt/checkpoint.h"
 #include "ckpt/listing.h"
+#include "source/source.h"
 
 /* A weight file of the result: its layout with the size of the file, and its first bytes; header
  * NULL: they are read from the file. */
@@ -64,8 +65,20 @@ bool delta_leaves_out(const char *path, mode_t type);
 int delta_files_list(const struct checkpoint *checkpoint, int dirfd, struct listing *files,
 		     struct err *err);
 
-/* ERR_USAGE unless it is a directory of safetensors files. */
-int delta_check_layout(const struct checkpoint *checkpoint, struct err *err);
+/* An open checkpoint, and all tensors of its files in their order: states of modules too, which
+ * checkpoint.tensors does not have.  Begins zeroed. */
+struct delta_checkpoint {
+	struct checkpoint checkpoint;
+	struct source source;
+	size_t n_tensors;
+	struct tensor_ref *tensors; /* (n_tensors) */
+};
+
+/* ERR_INPUT; ERR_USAGE unless it is a directory of safetensors files.  The caller calls
+ * delta_checkpoint_release(), also on failure. */
+int delta_checkpoint_open(struct delta_checkpoint *open, const struct io *io, const char *path,
+			  int n_threads, struct err *err);
+void delta_checkpoint_release(struct delta_checkpoint *open);
 
 /* Opens the checkpoint's directory.  Returns the descriptor, or -1. */
 int delta_directory(const struct checkpoint *checkpoint, struct err *err);

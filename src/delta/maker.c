@@ -77,7 +77,7 @@ static int append_files(struct delta_maker *maker, const struct delta_result *re
 	int rc;
 
 	at[0] = maker->size - HEADER_ROOM;
-	rc = delta_files_write(&files, &maker->base, result, maker->progress, err);
+	rc = delta_files_write(&files, &maker->base.checkpoint, result, maker->progress, err);
 	at[1] = maker->size - HEADER_ROOM;
 	rc = rc ? rc : delta_about_write(&files, err);
 	maker->counts->n_files = files.n_carried;
@@ -91,7 +91,7 @@ int maker_finish(struct delta_maker *maker, const struct delta_result *result, s
 	uint64_t at[5] = { 0 };
 	uint32_t crc;
 
-	if (source_close(&maker->source, 0, err))
+	if (source_close(&maker->base.source, 0, err))
 		return -1;
 	for (int s = 0; s < 2; s++)
 		delta_digest(&maker->pairs.sides[s],
@@ -174,7 +174,7 @@ static int hash_item(struct delta_maker *maker, struct maker_worker *worker,
 	size_t base = item->tensors[0];
 
 	if (base != NO_TENSOR) {
-		if (source_read_bytes(&maker->source, &maker->base.tensors[base],
+		if (source_read_bytes(&maker->base.source, &maker->base.tensors[base],
 				      (uint64_t)item->chunk * CHUNK_SIZE, n, worker->data, err))
 			return -1;
 		atomic_fetch_add(&maker->progress->done, n);
@@ -247,10 +247,8 @@ int maker_open(struct delta_maker *maker, const struct delta_params *params,
 				       .last_tensor = NO_TENSOR,
 				       .lock = PTHREAD_MUTEX_INITIALIZER,
 				       .moved = PTHREAD_COND_INITIALIZER };
-	if (checkpoint_open(&maker->base, params->io, params->base, params->n_threads, err))
-		return -1;
-	source_init(&maker->source, params->io, &maker->base, NULL, -1);
-	return delta_check_layout(&maker->base, err);
+	return delta_checkpoint_open(&maker->base, params->io, params->base, params->n_threads,
+				     err);
 }
 
 /* The output is new, or another delta. */
@@ -293,9 +291,7 @@ void maker_release(struct delta_maker *maker)
 	writer_release(&maker->writer);
 	outfile_close(&maker->out);
 	delta_pairs_release(&maker->pairs);
-	if (maker->source.checkpoint)
-		source_release(&maker->source);
-	checkpoint_release(&maker->base);
+	delta_checkpoint_release(&maker->base);
 	buf_release(&maker->pending);
 	buf_release(&maker->table);
 }

@@ -18,7 +18,6 @@
 #include "delta/files.h"
 #include "delta/held.h"
 #include "delta/tensors.h"
-#include "source/source.h"
 
 struct maker_worker {
 	struct chunk_coder coder;
@@ -42,8 +41,7 @@ struct delta_maker {
 	struct delta_counts *counts;
 	maker_chunk_fn *chunk;
 	void *context; /* of chunk() */
-	struct checkpoint base;
-	struct source source; /* of the base */
+	struct delta_checkpoint base;
 	struct delta_pairs pairs;
 	struct maker_worker *workers; /* (params->n_threads) */
 	struct outfile out;

@@ -372,7 +372,7 @@ static int prepare(struct since *since, struct progress *progress, struct err *e
 		return -1;
 	since->execution.pipeline->window_end = window;
 	progress_begin(progress, PROGRESS_WORK,
-		       since->params->plan->totals.input_bytes + maker->base.data_bytes);
+		       since->params->plan->totals.input_bytes + maker->base.checkpoint.data_bytes);
 	return 0;
 }
 

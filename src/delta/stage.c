@@ -273,13 +273,13 @@ out:
 int stage_files(struct delta_job *job, struct err *err)
 {
 	json_t *journal, *patched = json_array();
-	int base = delta_directory(&job->base, err), rc = base < 0 ? -1 : 0;
+	int base = delta_directory(&job->base.checkpoint, err), rc = base < 0 ? -1 : 0;
 	char *text;
 
 	for (size_t i = 0; i < job->delta.n_files && !rc; i++)
 		rc = stage_file(job, i, base, err);
 	if (base >= 0)
-		job->base.io->close(job->base.io, base);
+		job->base.checkpoint.io->close(job->base.checkpoint.io, base);
 	for (size_t i = 0; i < job->delta.n_shards; i++)
 		if (job->patched[i])
 			json_array_append_new(patched, json_string(job->delta.shards[i].name));

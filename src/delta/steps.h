@@ -14,8 +14,8 @@
 #include "ckpt/outdir.h"
 #include "ckpt/writer.h"
 #include "delta/delta.h"
+#include "delta/files.h"
 #include "delta/tensors.h"
-#include "source/source.h"
 
 #define STAGE_NAME ".fp8conv-apply" /* in the output: the staging directory */
 
@@ -33,8 +33,7 @@ struct delta_job {
 	bool *patched; /* by weight file: it is in the base as it is, and gets its changes there */
 
 	/* of apply_compute(); zeroed where the journal says that it is done */
-	struct checkpoint base;
-	struct source source;
+	struct delta_checkpoint base;
 	struct delta_pairs pairs;
 	const struct chunk_row **rows; /* by item; NULL: no change */
 	atomic_bool unbased;	       /* a chunk needs a tensor that the base has not */

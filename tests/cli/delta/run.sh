@@ -77,7 +77,7 @@ def tensors(share, late):
         for at in (0, 70000, 5 << 20, (9 << 20) - 1):
             far[at] = 7
     return out | {"far": ("F8_E4M3", [9 << 10, 1 << 10], bytes(far)), "empty": ("F32", [0, 3], b""),
-                  "same": ("I64", [2], b"0123456789abcdef")}
+                  "same": ("I64", [2], b"0123456789abcdef"), "far._extra_state": ("U8", [3], b"ab" + b"cd"[late:late + 1])}
 for at, share in enumerate((0.01, 0.3, 0.99)):
     for late in (0, 1):
         folder = ("x", "y")[late] + str(at)
