@@ -7,13 +7,16 @@
 #include <sys/stat.h>
 #include <zstd.h>
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "ckpt/checksum.h"
+#include "ckpt/index.h"
 #include "delta/tensors.h"
 
-#define LEVEL 3
-#define PIECE ((size_t)1 << 20)
+#define LEVEL	   3
+#define PIECE	   ((size_t)1 << 20)
+#define PATH_LIMIT 4095 /* bytes */
 
 int delta_directory(const struct checkpoint *checkpoint, struct err *err)
 {
@@ -80,6 +83,30 @@ bool delta_leaves_out(const char *path, mode_t type)
 
 	return (slash ? slash[1] : *path) == '.' ||
 	       !(type == S_IFREG || type == S_IFDIR || type == S_IFLNK);
+}
+
+const char *delta_name_problem(const char *path)
+{
+	const struct json_text text = { path, strlen(path) };
+
+	if (!text.len || text.len > PATH_LIMIT || *path == '/' || path[text.len - 1] == '/' ||
+	    strstr(path, "//"))
+		return "is not a path below a directory";
+	if (*path == '.' || strstr(path, "/."))
+		return "begins with a dot";
+	if (st_has_control(path))
+		return "contains a control character";
+	return json_utf8_prefix(text) < text.len ? "is not UTF-8" : NULL;
+}
+
+/* ERR_INPUT where delta_open() would refuse the name of a file. */
+static int check_name(const char *name, bool is_weights, struct err *err)
+{
+	const char *problem = is_weights ? shard_name_problem(name, false) : NULL;
+
+	problem = problem ? problem : delta_name_problem(name);
+	return problem ? err_set(err, ERR_INPUT, "the name of '%s' %s: rename it", name, problem)
+		       : 0;
 }
 
 int delta_files_list(const struct checkpoint *checkpoint, int dirfd, struct listing *files,
@@ -214,8 +241,9 @@ static int put_header(struct delta_files *files, const struct result_shard *shar
 	json_t *list = json_object_get(files->about, "weights");
 	uint64_t size;
 
-	if (!shard->header &&
-	    content_open(&content, files->io, AT_FDCWD, file->path, file->data_start, err))
+	if (check_name(shard->name, true, err) ||
+	    (!shard->header &&
+	     content_open(&content, files->io, AT_FDCWD, file->path, file->data_start, err)))
 		return -1;
 	content.identity = file->identity;
 	if (put_content(files, &content, &size, err))
@@ -274,13 +302,11 @@ static int put_other(struct delta_files *files, const struct delta_result *resul
 	json_t *record;
 	uint64_t size;
 
-	if (hash_file(files, result, other, progress, &is, err))
+	if (check_name(other->name, false, err) ||
+	    hash_file(files, result, other, progress, &is, err))
 		return -1;
 	record = json_pack("{s:s, s:I, s:s}", "name", other->name, "size",
 			   (json_int_t)is.identity.size, "sha256", is.hex);
-	if (!record)
-		return err_set(err, ERR_INPUT, "the name of '%s' is not UTF-8: rename it",
-			       other->name);
 	json_array_append_new(json_object_get(files->about, "files"), record);
 	if (was && !strcmp(was->hex, is.hex))
 		return 0;
@@ -296,17 +322,16 @@ static int put_other(struct delta_files *files, const struct delta_result *resul
 	return 0;
 }
 
-static void put_removed(struct delta_files *files, const struct checkpoint *base,
-			const struct listing *others, const struct delta_result *result)
+/* Lists a file of the base as removed, unless the result has it. */
+static int put_removed(struct delta_files *files, const struct delta_result *result,
+		       const char *name, struct err *err)
 {
-	json_t *removed = json_object_get(files->about, "removed");
-
-	for (size_t i = 0; i < others->n; i++)
-		if (!result_has(result, others->items[i]))
-			json_array_append_new(removed, json_string(others->items[i]));
-	for (size_t i = 0; i < base->n_shards; i++)
-		if (!result_has(result, base->shards[i].name))
-			json_array_append_new(removed, json_string(base->shards[i].name));
+	if (result_has(result, name))
+		return 0;
+	if (check_name(name, false, err))
+		return -1;
+	json_array_append_new(json_object_get(files->about, "removed"), json_string(name));
+	return 0;
 }
 
 static int put_others(struct delta_files *files, const struct checkpoint *base, int dirfd,
@@ -325,8 +350,10 @@ static int put_others(struct delta_files *files, const struct checkpoint *base, 
 		rc = rc ? rc
 			: put_other(files, result, other, in_base ? &was : NULL, progress, err);
 	}
-	if (!rc)
-		put_removed(files, base, &others, result);
+	for (size_t i = 0; i < others.n && !rc; i++)
+		rc = put_removed(files, result, others.items[i], err);
+	for (size_t i = 0; i < base->n_shards && !rc; i++)
+		rc = put_removed(files, result, base->shards[i].name, err);
 	listing_release(&others);
 	return rc;
 }

@@ -61,6 +61,9 @@ void delta_files_release(struct delta_files *files);
  * git or of downloads.  A listing_skips_fn. */
 bool delta_leaves_out(const char *path, mode_t type);
 
+/* Returns what keeps the path of a file out of a delta, such as "is not UTF-8", or NULL. */
+const char *delta_name_problem(const char *path);
+
 /* Lists the files of the open directory dirfd that are not weights of the checkpoint. */
 int delta_files_list(const struct checkpoint *checkpoint, int dirfd, struct listing *files,
 		     struct err *err);

@@ -16,10 +16,10 @@
 #include "base/text.h"
 #include "ckpt/index.h"
 #include "delta/delta.h"
+#include "delta/files.h"
 
-#define ABOUT_LIMIT	((uint64_t)256 << 20) /* bytes: a million files */
-#define HEADERS_LIMIT	((uint64_t)1 << 30)   /* bytes of all headers */
-#define FILE_NAME_LIMIT 4095		      /* bytes of a path */
+#define ABOUT_LIMIT   ((uint64_t)256 << 20) /* bytes: a million files */
+#define HEADERS_LIMIT ((uint64_t)1 << 30)   /* bytes of all headers */
 
 static const char *metadata_of(const struct st_file *st, const char *key)
 {
@@ -136,16 +136,6 @@ out:
 
 /* --- what describes the files --- */
 
-/* Returns whether a path leads to a file below a directory, and not to a hidden one. */
-static bool is_file_name(const char *name)
-{
-	size_t n = strlen(name);
-
-	if (!n || n > FILE_NAME_LIMIT || st_has_control(name) || name[n - 1] == '/')
-		return false;
-	return *name != '.' && *name != '/' && !strstr(name, "/.") && !strstr(name, "//");
-}
-
 /* Reads a member that counts bytes; a missing one is 0. */
 static bool get_size(const json_t *record, const char *key, uint64_t *size)
 {
@@ -197,7 +187,7 @@ static int read_entry(struct delta_file *delta, const json_t *record, struct err
 
 	entry->name = json_member_text(record, "name");
 	entry->sha256 = json_member_text(record, "sha256");
-	if (!is_file_name(entry->name) || strlen(entry->sha256) != SHA256_HEX - 1 ||
+	if (delta_name_problem(entry->name) || strlen(entry->sha256) != SHA256_HEX - 1 ||
 	    !get_size(record, "size", &entry->size) ||
 	    !get_size(record, "frame", &entry->n_frame) ||
 	    (delta->n_files && strcmp(entry[-1].name, entry->name) >= 0))
@@ -230,7 +220,8 @@ static int read_removed(struct delta_file *delta, const json_t *list, struct err
 	for (size_t i = 0; i < json_array_size(list); i++) {
 		const char *name = json_string_value(json_array_get(list, i));
 
-		if (!name || !is_file_name(name) || has_shard(delta, name) || has_file(delta, name))
+		if (!name || delta_name_problem(name) || has_shard(delta, name) ||
+		    has_file(delta, name))
 			return damaged(delta, err, "names of removed files are wrong");
 		delta->removed[delta->n_removed++] = name;
 	}

@@ -133,6 +133,22 @@ diff -r hub old
 diff -r linked new
 diff -r twice new
 
+# Names that the file cannot have, of what changed and of what is gone.
+for i in 0 1 2; do
+	cp -r old odd$i
+done
+python3 - <<'END'
+import os
+open("odd0/a\tb.txt", "w")
+open(b"odd1/\xff.txt", "w")
+os.rename("odd2/model.safetensors", b"odd2/\xff.safetensors")
+END
+fails 3 " delta: the name of 'a?b.txt' contains a control character: rename it" delta old odd0 -o x.safetensors
+fails 3 " delta: the name of 'a?b.txt' contains a control character: rename it" delta odd0 old -o x.safetensors
+fails 3 " delta: the name of '*.txt' is not UTF-8: rename it" delta odd1 old -o x.safetensors
+fails 3 " delta: the name of '*.safetensors' is not UTF-8: rename it" delta old odd2 -o x.safetensors
+[ ! -e x.safetensors ] || echo "a delta is left"
+
 # What cannot be.
 fails 2 " apply: give one of the options '--output' (-o NEW) and '--in-place'" apply old D.safetensors
 fails 2 " apply: give one of the options '--output' (-o NEW) and '--in-place'" apply old D.safetensors -o x --in-place
