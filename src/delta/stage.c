@@ -17,7 +17,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/pool.h"
-#include "delta/files.h"
+#include "base/text.h"
 #include "delta/steps.h"
 
 #define JOURNAL	      ".journal"
@@ -66,15 +66,38 @@ static int clear(struct delta_job *job, struct err *err)
 	return rc;
 }
 
+/* Sets hex to the SHA-256 of what the result has beside the bytes of its tensors. */
+static void digest_files(const struct delta_file *delta, char hex[SHA256_HEX])
+{
+	struct chunk_hash hash;
+	struct buf all = { 0 };
+
+	for (size_t i = 0; i < delta->n_shards; i++) {
+		buf_add(&all, delta->shards[i].name, strlen(delta->shards[i].name) + 1);
+		buf_add(&all, delta->shards[i].header.data, delta->shards[i].header.len);
+	}
+	for (size_t i = 0; i < delta->n_files; i++) {
+		buf_add(&all, delta->files[i].name, strlen(delta->files[i].name) + 1);
+		buf_add(&all, delta->files[i].sha256, SHA256_HEX);
+	}
+	for (size_t i = 0; i < delta->n_removed; i++)
+		buf_add(&all, delta->removed[i], strlen(delta->removed[i]) + 1);
+	chunk_hash_make(&hash, all.data, all.len);
+	text_hex(hex, hash.bytes, sizeof hash.bytes);
+	buf_release(&all);
+}
+
 /* Takes a journal up: it must be of this delta. */
 static int read_journal(struct delta_job *job, struct err *err)
 {
 	const struct delta_file *delta = &job->delta;
+	char digest[SHA256_HEX];
 	struct buf text = { 0 };
 	json_t *journal = NULL, *name;
 	size_t i;
 	int rc = -1;
 
+	digest_files(delta, digest);
 	if (io_read_file(job->out.io, job->stage.fd, JOURNAL, JOURNAL_LIMIT, &text, err))
 		goto out;
 	journal = json_decode((struct json_text){ text.data, text.len }, err);
@@ -83,10 +106,13 @@ static int read_journal(struct delta_job *job, struct err *err)
 		goto out;
 	}
 	if (strcmp(json_member_text(journal, "base"), delta->base) != 0 ||
-	    strcmp(json_member_text(journal, "result"), delta->result) != 0) {
+	    strcmp(json_member_text(journal, "result"), delta->result) != 0 ||
+	    strcmp(json_member_text(journal, "files"), digest) != 0) {
 		err_set(err, ERR_USAGE,
-			"'%s' is partly changed by another delta, of %s: apply that one first",
-			job->out.path, json_member_text(journal, "result"));
+			"'%s' is partly changed by another delta, whose result has tensors with "
+			"SHA-256 %s and files with %s: apply that one first",
+			job->out.path, json_member_text(journal, "result"),
+			json_member_text(journal, "files"));
 		goto out;
 	}
 	json_array_foreach(json_object_get(journal, "patched"), i, name)
@@ -273,6 +299,7 @@ out:
 int stage_files(struct delta_job *job, struct err *err)
 {
 	json_t *journal, *patched = json_array();
+	char digest[SHA256_HEX];
 	int base = delta_directory(&job->base.checkpoint, err), rc = base < 0 ? -1 : 0;
 	char *text;
 
@@ -283,8 +310,9 @@ int stage_files(struct delta_job *job, struct err *err)
 	for (size_t i = 0; i < job->delta.n_shards; i++)
 		if (job->patched[i])
 			json_array_append_new(patched, json_string(job->delta.shards[i].name));
-	journal = json_pack("{s:s, s:s, s:o}", "base", job->delta.base, "result", job->delta.result,
-			    "patched", patched);
+	digest_files(&job->delta, digest);
+	journal = json_pack("{s:s, s:s, s:s, s:o}", "base", job->delta.base, "result",
+			    job->delta.result, "files", digest, "patched", patched);
 	text = json_dumps(journal, JSON_COMPACT);
 	rc = rc ? rc : progress_stopped(job->progress->stop, err);
 	rc = rc ? rc : outdir_put(&job->stage, JOURNAL, text, strlen(text), err);

@@ -313,23 +313,38 @@ static void failed_beside(void **state)
 	ends_whole(false, false);
 }
 
-/* With a journal, the checkpoint takes no other delta. */
+/* With a journal, the checkpoint takes no other delta: of other tensors, or of other files. */
 static void another_delta_is_refused(void **state)
 {
+	struct delta_file delta;
 	struct places places;
 	struct err err;
-	char *stage;
+	char *stage, *expected;
 
 	(void)state;
 	places_init(&places);
+	assert_int_equal(delta_open(&delta, &io_system, places.delta, &err), 0);
 	tree_copy(places.old, places.work);
 	stage = xasprintf("%s/.fp8conv-apply", places.work);
 	assert_int_equal(mkdir(stage, 0777), 0);
-	put_text(stage, ".journal", "{\"base\": \"0\", \"result\": \"1\", \"patched\": []}");
-	assert_int_equal(apply(&places, true, &err), -1);
-	assert_int_equal(err.kind, ERR_USAGE);
-	assert_non_null(strstr(err.message, "is partly changed by another delta, of 1: "));
+	for (int other = 0; other < 3; other++) {
+		const char *result = other == 1 ? "1" : delta.result;
+		char *journal = xasprintf("{\"base\": \"%s\", \"result\": \"%s\", "
+					  "\"files\": \"2\", \"patched\": []}",
+					  other == 0 ? "0" : delta.base, result);
+
+		put_text(stage, ".journal", journal);
+		expected = xasprintf("is partly changed by another delta, whose result has tensors "
+				     "with SHA-256 %s and files with 2: ",
+				     result);
+		assert_int_equal(apply(&places, true, &err), -1);
+		assert_int_equal(err.kind, ERR_USAGE);
+		assert_non_null(strstr(err.message, expected));
+		free(expected);
+		free(journal);
+	}
 	free(stage);
+	delta_release(&delta);
 	places_release(&places);
 }
 
