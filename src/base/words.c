@@ -6,6 +6,7 @@
 #include "base/words.h"
 
 #include <assert.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -14,15 +15,15 @@
 int words_find(const char *words, const char *word)
 {
 	size_t n = word ? strlen(word) : 0;
+	bool more = word && *words;
 
-	for (int i = 0; word; i++) {
+	for (int i = 0; more; i++) {
 		size_t len = strcspn(words, "|");
 
 		if (len == n && !memcmp(words, word, n))
 			return i;
-		if (!words[len])
-			break;
-		words += len + 1;
+		more = words[len];
+		words += len + more;
 	}
 	return -1;
 }

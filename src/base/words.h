@@ -13,7 +13,7 @@
  * enum color { ROWS(WORDS_ID) N_COLORS }; */
 #define WORDS_ID(id, ...) id,
 
-/* Returns the index of a word, or -1.  word may be NULL. */
+/* Returns the index of a word, or -1.  word may be NULL; an empty list has no word. */
 int words_find(const char *words, const char *word);
 
 /* Copies the word with this index, which exists, to word.  Returns word. */

@@ -301,7 +301,7 @@ static const struct scaling_row {
 		     struct err *err);
 	const char *keys; /* that the type reads, or that it may ignore */
 } scalings[] = {
-	{ "default", scale_none, "rope_theta" },
+	{ "default", scale_none, "" },
 	{ "dynamic", scale_alpha, "alpha|beta_fast|beta_slow|factor|mscale|mscale_all_dim" },
 	{ "linear", scale_linear, "factor" },
 	{ "llama3", scale_llama3,

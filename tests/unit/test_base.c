@@ -183,6 +183,8 @@ static void words_have_the_order_of_their_enum(void **state)
 	assert_int_equal(words_find(words, "te|deepseek"), -1);
 	assert_int_equal(words_find(words, ""), -1);
 	assert_int_equal(words_find(words, NULL), -1);
+	assert_int_equal(words_find("", ""), -1);
+	assert_int_equal(words_find("", "te"), -1);
 	assert_string_equal(words_get(words, 0, word), "te");
 	assert_string_equal(words_get(words, 1, word), "deepseek");
 	assert_string_equal(words_get(words, 2, word), "deepgemm");
