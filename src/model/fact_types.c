@@ -227,6 +227,13 @@ int fact_refuse(const char *key, const json_t *value, const char *why, struct er
 	return -1;
 }
 
+int fact_refuse_length(const char *key, size_t n, size_t n_layers, struct err *err)
+{
+	return err_set(err, ERR_INPUT,
+		       "config.json: '%s' has %zu entr%s for %zu layer%s: give one for each layer",
+		       key, n, n == 1 ? "y" : "ies", n_layers, n_layers == 1 ? "" : "s");
+}
+
 static bool is_count(const json_t *value)
 {
 	double number = json_number_value(value);

@@ -18,4 +18,7 @@ int fact_check(const char *key, const json_t *value, struct err *err);
 /* Sets the ERR_INPUT "config.json: 'KEY' is VALUE, WHY".  Returns -1. */
 int fact_refuse(const char *key, const json_t *value, const char *why, struct err *err);
 
+/* Sets the ERR_INPUT for a list that has n entries and not one for each layer.  Returns -1. */
+int fact_refuse_length(const char *key, size_t n, size_t n_layers, struct err *err);
+
 #endif

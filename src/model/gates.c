@@ -73,8 +73,8 @@ int model_configure_limits(struct model *model, const json_t *facts, struct err 
 
 		if (json_is_array(list) && json_array_size(list) &&
 		    json_array_size(list) < model->n_layers)
-			return err_set(err, ERR_INPUT, "config.json has %zu '%s' for %zu layers",
-				       json_array_size(list), keys[k], model->n_layers);
+			return fact_refuse_length(keys[k], json_array_size(list), model->n_layers,
+						  err);
 		for (size_t i = 0; json_array_size(list) && i < model->n_layers; i++) {
 			struct layer_ref *layer = &model->layers[i];
 

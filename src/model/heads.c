@@ -121,8 +121,7 @@ static int read_list(struct model *model, const json_t *facts, struct err *err)
 	if (!json_is_array(list))
 		return 0;
 	if (json_array_size(list) != model->n_layers)
-		return err_set(err, ERR_INPUT, "config.json has %zu '%s' for %zu layers",
-			       json_array_size(list), key, model->n_layers);
+		return fact_refuse_length(key, json_array_size(list), model->n_layers, err);
 	for (size_t i = 0; i < model->n_layers; i++) {
 		char place[60];
 

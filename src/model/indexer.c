@@ -4,8 +4,10 @@
  * as in transformers 5.23 (configuration_deepseek_v32.py, configuration_glm_moe_dsa.py,
  * configuration_minimax_m3_vl.py).
  */
+#include <stdio.h>
 #include <string.h>
 
+#include "model/fact_types.h"
 #include "model/steps.h"
 
 #define MAX_HEADS 65536
@@ -110,21 +112,6 @@ static bool is_full(const json_t *facts, size_t i)
 	return from % (every ? every : 1) == 0;
 }
 
-/* Reads the choice of a layer by a word, or by the letter of a pattern. */
-static int read_choice(const char *key, const char *word, enum layer_keys *keys, struct err *err)
-{
-	if (!strcmp(word, "full") || !strcmp(word, "F"))
-		*keys = KEYS_CHOSEN;
-	else if (!strcmp(word, "shared") || !strcmp(word, "S"))
-		*keys = KEYS_SHARED;
-	else
-		return err_set(err, ERR_INPUT,
-			       "config.json: '%s' has '%s', which is not supported (supported: "
-			       "full, shared; in a pattern: F, S)",
-			       key, word);
-	return 0;
-}
-
 /* Reads the choice of layer i from a list of words, or from a pattern with a letter for each
  * layer. */
 static int read_listed(const struct model *model, const char *key, const json_t *list, size_t i,
@@ -133,14 +120,25 @@ static int read_listed(const struct model *model, const char *key, const json_t 
 	bool is_pattern = json_is_string(list);
 	size_t n = is_pattern ? json_string_length(list) : json_array_size(list);
 	const char *word = json_string_value(json_array_get(list, i));
-	char letter[2] = { 0 };
+	char letter[2] = { 0 }, place[60];
 
 	if (n != model->n_layers)
-		return err_set(err, ERR_INPUT, "config.json has %zu '%s' for %zu layers", n, key,
-			       model->n_layers);
+		return fact_refuse_length(key, n, model->n_layers, err);
 	if (is_pattern)
-		letter[0] = json_string_value(list)[i];
-	return read_choice(key, is_pattern ? letter : word ? word : "null", keys, err);
+		word = memcpy(letter, &json_string_value(list)[i], 1);
+	if (word && (!strcmp(word, "full") || !strcmp(word, "F"))) {
+		*keys = KEYS_CHOSEN;
+	} else if (word && (!strcmp(word, "shared") || !strcmp(word, "S"))) {
+		*keys = KEYS_SHARED;
+	} else {
+		snprintf(place, sizeof place, "%s[%zu]", key, i);
+		return fact_refuse(is_pattern ? key : place,
+				   is_pattern ? list : json_array_get(list, i),
+				   "which is not supported (supported: full, shared; in a pattern: "
+				   "F, S)",
+				   err);
+	}
+	return 0;
 }
 
 /* GLM-5: layers choose keys, or share the choice of the last one before them that does. */
@@ -181,9 +179,8 @@ static int choose_listed(struct model *model, const json_t *facts, struct err *e
 	const json_t *off = json_object_get(facts, "sparse_disable_index_value");
 
 	if (!json_is_array(types) && flags && json_array_size(flags) != model->n_layers)
-		return err_set(err, ERR_INPUT,
-			       "config.json has %zu 'sparse_attention_freq' for %zu layers",
-			       json_array_size(flags), model->n_layers);
+		return fact_refuse_length("sparse_attention_freq", json_array_size(flags),
+					  model->n_layers, err);
 	for (size_t i = 0; i < model->n_layers; i++) {
 		const char *type = json_string_value(json_array_get(types, i));
 		bool chosen = json_is_array(types)

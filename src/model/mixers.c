@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "model/fact_types.h"
 #include "model/mamba.h"
 #include "model/steps.h"
 
@@ -104,9 +105,8 @@ static int read_no_rope(struct model *model, const json_t *facts, struct err *er
 		return err_set(err, ERR_INPUT,
 			       "config.json: 'no_rope_layer_interval' is not above 0");
 	if (json_array_size(list) && json_array_size(list) != model->n_layers)
-		return err_set(err, ERR_INPUT,
-			       "config.json has %zu 'no_rope_layers' for %zu layers",
-			       json_array_size(list), model->n_layers);
+		return fact_refuse_length("no_rope_layers", json_array_size(list), model->n_layers,
+					  err);
 	for (size_t i = 0; i < model->n_layers; i++) {
 		const json_t *value = json_array_get(list, i);
 
@@ -257,8 +257,8 @@ int model_find_mixers(struct model *model, const json_t *facts, struct err *err)
 			      kda_configure(model, facts, err))
 		return -1;
 	if (json_is_array(listed) && json_array_size(listed) != model->n_layers)
-		return err_set(err, ERR_INPUT, "config.json has %zu 'layer_types' for %zu layers",
-			       json_array_size(listed), model->n_layers);
+		return fact_refuse_length("layer_types", json_array_size(listed), model->n_layers,
+					  err);
 	if (model->arch->one_step && read_letters(model, facts, err))
 		return -1;
 	for (size_t i = 0; i < model->n_layers; i++) {

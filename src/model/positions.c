@@ -219,8 +219,7 @@ int model_configure_layer_ropes(struct model *model, const json_t *facts,
 	if (!json_is_array(list))
 		return 0;
 	if (json_array_size(list) != model->n_layers)
-		return err_set(err, ERR_INPUT, "config.json has %zu '%s' for %zu layers",
-			       json_array_size(list), bases, model->n_layers);
+		return fact_refuse_length(bases, json_array_size(list), model->n_layers, err);
 	model->layer_ropes = xcalloc(model->n_layers, sizeof *model->layer_ropes);
 	for (size_t i = 0; i < model->n_layers; i++) {
 		const json_t *theta = json_array_get(list, i);

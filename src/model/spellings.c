@@ -55,8 +55,7 @@ static int read_hybrid(json_t *facts, const json_t *listed, size_t n_layers, str
 	if (!json_is_array(list))
 		return 0;
 	if (json_array_size(list) != n_layers)
-		return err_set(err, ERR_INPUT, "config.json has %zu '%s' for %zu layers",
-			       json_array_size(list), key, n_layers);
+		return fact_refuse_length(key, json_array_size(list), n_layers, err);
 	types = json_array();
 	for (size_t i = 0; i < n_layers; i++) {
 		const json_t *value = json_array_get(list, i);

@@ -43,14 +43,15 @@ fails 3 "$c*beyond.jsonl*99999*" calibrate "$model" --data beyond.jsonl -o s.ama
 fails 2 "${c}option '--max-memory': 4096 bytes cannot hold one pass (*" \
 	calibrate "$model" --data ok.jsonl -o s.amax --max-memory 4K
 
-# changed KEY JSON: the model with another value in its config.json.
+# changed KEY JSON...: the model with other values of its language model in config.json.
 changed() {
 	rm -rf changed
 	cp -r "$model" changed
-	python3 - "$1" "$2" <<-'END'
+	python3 - "$@" <<-'END'
 		import json, sys
 		config = json.load(open("changed/config.json"))
-		config[sys.argv[1]] = json.loads(sys.argv[2])
+		text = config.get("text_config", config)
+		text.update(zip(sys.argv[1::2], map(json.loads, sys.argv[2::2])))
 		json.dump(config, open("changed/config.json", "w"))
 	END
 }
@@ -98,6 +99,23 @@ model=tied
 changed tie_word_embeddings false
 fails 3 "${c}tensor 'lm_head.weight' is missing from 'changed', a model of smollm3: record its history in torch *" calibrate changed --data ok.jsonl -o s.amax
 rm -r tied
+# A list with entries for fewer layers, by the names of both families and of their releases.
+python3 "$CLI/tiny.py" make glm_moe_dsa listed
+model=listed
+changed indexer_types '["full", "shared"]'
+fails 3 "${c}config.json: 'indexer_types' has 2 entries for 3 layers: give one for each layer" calibrate changed --data ok.jsonl -o s.amax
+changed indexer_types '["full", 1, "full"]'
+fails 3 "${c}config.json: 'indexer_types?1]' is 1, which is not supported (supported: full, shared; in a pattern: F, S)" \
+	calibrate changed --data ok.jsonl -o s.amax
+changed indexer_types null index_topk_pattern '"F"'
+fails 3 "${c}config.json: 'index_topk_pattern' has 1 entry for 3 layers: give *" calibrate changed --data ok.jsonl -o s.amax
+rm -r listed
+python3 "$CLI/tiny.py" make minimax_m3_vl listed
+changed layer_types null sparse_attention_config '{"sparse_attention_freq": [0, 0, 1]}'
+fails 3 "${c}config.json: 'sparse_attention_freq' has 3 entries for 4 layers: give *" calibrate changed --data ok.jsonl -o s.amax
+changed layer_types '["full_attention"]'
+fails 3 "${c}config.json: 'layer_types' has 1 entry for 4 layers: give *" calibrate changed --data ok.jsonl -o s.amax
+rm -r listed
 rm -rf changed *.jsonl *.txt
 ls
 
