@@ -13,7 +13,8 @@ import transformers as t
 
 MIXERS = {"M": "mamba", "-": "mlp", "*": "attention"}
 
-# As Qwen3.5-0.8B; as Nemotron-H, of 1 B parameters; as Qwen3-30B-A3B, 4 layers of it.
+# As Qwen3.5-0.8B; as Nemotron-H, of 1 B parameters; as LFM2-1.2B; as Qwen3-30B-A3B, 4 layers of it; as DeepSeek-V3.2, 2 layers of
+# it without experts, which choose a quarter of its keys.
 MODELS = {
     "qwen3_5": (t.Qwen3_5ForCausalLM, lambda: t.Qwen3_5TextConfig(
         hidden_size=1024, intermediate_size=3584, num_hidden_layers=24, num_attention_heads=8, num_key_value_heads=2,
@@ -21,6 +22,10 @@ MODELS = {
     "nemotron_h": (t.NemotronHForCausalLM, lambda: t.NemotronHConfig(
         hidden_size=2048, intermediate_size=8192, num_attention_heads=16, num_key_value_heads=4, mamba_num_heads=64,
         layers_block_type=[MIXERS[letter] for letter in "M-M-M-M*-M-M-" * 2], tie_word_embeddings=True)),
+    "lfm2": (t.Lfm2ForCausalLM, lambda: t.Lfm2Config(
+        hidden_size=2048, num_hidden_layers=16, full_attn_idxs=[2, 5, 8, 10, 12, 14])),
+    "deepseek_v32": (t.DeepseekV32ForCausalLM, lambda: t.DeepseekV32Config(
+        vocab_size=49152, num_hidden_layers=2, mlp_layer_types=["dense"] * 2, index_topk=512)),
     "qwen3_moe": (t.Qwen3MoeForCausalLM, lambda: t.Qwen3MoeConfig(
         hidden_size=2048, moe_intermediate_size=768, num_hidden_layers=4, num_attention_heads=32, num_key_value_heads=4,
         num_experts=128, num_experts_per_tok=8, head_dim=128, norm_topk_prob=True)),
