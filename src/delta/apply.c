@@ -100,19 +100,20 @@ static int compute_items(struct delta_job *job, size_t first, size_t last, struc
 
 /* --- weight files --- */
 
-/* Is the base's file of that name the same but for changes, and nobody else's?  A link, or a file
- * with a second name, is replaced. */
-static bool can_patch(const struct delta_job *job, const struct delta_shard *shard)
+/* Sets *can: is the base's file of that name the same but for changes, and nobody else's?  A link,
+ * or a file with a second name, is replaced. */
+static int can_patch(struct delta_job *job, const struct delta_shard *shard, bool *can,
+		     struct err *err)
 {
 	struct buf header = { 0 };
-	struct err ignored;
 	struct stat st;
-	bool can = false;
+	int rc = 0;
 
+	*can = false;
 	if (fstatat(job->out.fd, shard->name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode) ||
 	    st.st_nlink != 1)
-		return false;
-	for (size_t i = 0; i < job->base.checkpoint.n_shards && !can; i++) {
+		return 0;
+	for (size_t i = 0; i < job->base.checkpoint.n_shards && !*can && !rc; i++) {
 		const struct shard *was = &job->base.checkpoint.shards[i];
 
 		if (strcmp(was->name, shard->name) != 0 ||
@@ -120,13 +121,12 @@ static bool can_patch(const struct delta_job *job, const struct delta_shard *sha
 		    was->file.n_tensors != shard->file.n_tensors)
 			continue;
 		buf_reserve(&header, shard->header.len);
-		can = !source_read_file((struct source *)&job->base.source, i, 0, shard->header.len,
-					header.data, &ignored) &&
-		      !memcmp(header.data, shard->header.data, shard->header.len) &&
-		      (uint64_t)st.st_size == was->file.identity.size;
+		rc = source_read_file(&job->base.source, i, 0, shard->header.len, header.data, err);
+		*can = !rc && !memcmp(header.data, shard->header.data, shard->header.len) &&
+		       (uint64_t)st.st_size == was->file.identity.size;
 	}
 	buf_release(&header);
-	return can;
+	return rc;
 }
 
 /* Returns the bytes of a weight file. */
@@ -229,14 +229,14 @@ static void pair(struct delta_job *job)
 
 int apply_compute(struct delta_job *job, struct err *err)
 {
-	int rc;
+	bool in_place = job->out.path && !job->params->output;
+	int rc = 0;
 
 	pair(job);
 	progress_begin(job->progress, PROGRESS_WORK, job->base.checkpoint.data_bytes);
-	for (size_t i = 0; i < job->delta.n_shards; i++)
-		job->patched[i] = job->out.path && !job->params->output &&
-				  can_patch(job, &job->delta.shards[i]);
-	rc = check_space(job, err);
+	for (size_t i = 0; i < job->delta.n_shards && in_place && !rc; i++)
+		rc = can_patch(job, &job->delta.shards[i], &job->patched[i], err);
+	rc = rc ? rc : check_space(job, err);
 	for (size_t i = 0; i < job->delta.n_shards && !rc; i++)
 		rc = compute_shard(job, i, err);
 	if (!rc)

@@ -427,7 +427,8 @@ static int hide_config(struct delta_job *job, size_t config, struct err *err)
 		return outdir_remove(&job->out, CONFIG_NAME, err);
 	if (io->renameat(io, job->out.fd, CONFIG_NAME, job->stage.fd, name.text) ||
 	    io->fsync(io, job->stage.fd))
-		return err_errno(err, "cannot rename '%s/" CONFIG_NAME "'", job->out.path);
+		return err_errno(err, "cannot rename '%s/" CONFIG_NAME "' to '%s/%s'",
+				 job->out.path, job->stage.path, name.text);
 	return outdir_sync(&job->out, err);
 }
 
