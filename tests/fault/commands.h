@@ -28,6 +28,7 @@ struct command {
 	bool reads_only; /* it has nothing to resume */
 	bool of_trainer; /* its inputs are what trained.py makes */
 	bool makes_delta;
+	bool applies; /* a delta: an output that is not whole goes with a journal */
 };
 
 static int plan_quantize(struct plan *plan, const struct convert_params *params, bool other,
@@ -123,6 +124,7 @@ static const struct command commands[] = {
 	{ "diff", .run = run_diff, .of_fp8 = true, .reads_only = true },
 	{ "delta", .run = run_delta, .of_fp8 = true, .makes_delta = true },
 	{ "since", .run = run_since, .of_fp8 = true, .makes_delta = true },
+	{ "apply", .run = run_apply, .of_fp8 = true, .applies = true },
 };
 
 #define N_COMMANDS (sizeof commands / sizeof *commands)
@@ -208,10 +210,12 @@ static inline void make_inputs(const struct command *command, const char *sample
 		make_short_ids();
 		if (command->of_fp8)
 			make_input(command, "llama", "fp8");
-		if (command->makes_delta) {
+		if (command->makes_delta || command->applies)
 			make_next("fp8", "next8");
+		if (command->makes_delta)
 			make_next("llama", "next");
-		}
+		if (command->applies)
+			make_delta();
 		return;
 	}
 	make_models(command, samples);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Deltas from what `quantize` makes of the sample to the next step of its training: of two outputs,
- * and of an output and the next model.  tests/unit/test_delta.c has the faults of `apply`.
+ * and of an output and the next model; and what applies the first of them.
  */
 #ifndef FP8CONV_TESTS_FAULT_DELTAS_H
 #define FP8CONV_TESTS_FAULT_DELTAS_H
@@ -52,6 +52,22 @@ static int run_since(const struct io *io, const struct place *place, bool other,
 	return rc;
 }
 
+/* In place where the place has no input; D.safetensors is of fp8 and next8. */
+static int run_apply(const struct io *io, const struct place *place, bool other, bool half,
+		     const atomic_int *stop, struct err *err)
+{
+	const struct delta_params params = { .io = io,
+					     .base = place->input ? place->input : place->output,
+					     .delta = "D.safetensors",
+					     .output = place->input ? place->output : NULL,
+					     .n_threads = place->n_threads };
+	struct progress progress = { .stop = stop };
+	struct delta_counts counts;
+
+	(void)other, (void)half;
+	return delta_apply(&params, &counts, &progress, err);
+}
+
 /* Makes of `from` the folder `to`, of which some bytes of weights and a file are others. */
 static inline void make_next(const char *from, const char *to)
 {
@@ -70,6 +86,17 @@ static inline void make_next(const char *from, const char *to)
 	buf_release(&data);
 	free(path);
 	free(text);
+}
+
+static inline void make_delta(void)
+{
+	struct err err = { 0 };
+
+	if (run_delta(&io_system, &(struct place){ .output = "D.safetensors", .n_threads = 1 },
+		      false, false, NULL, &err)) {
+		fprintf(stderr, "delta: %s\n", err.message);
+		exit(2);
+	}
 }
 
 #endif

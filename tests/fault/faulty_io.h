@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/io.h"
 
@@ -64,8 +65,9 @@ static const char *const op_names[N_OPS] = { "open",
 					     "unlink",
 					     "mkdir" };
 
-#define N_FDS	   1024
-#define N_UNSYNCED 64
+#define N_FDS	    1024
+#define N_UNSYNCED  64
+#define MKDIR_AGAIN 1 /* in place of flags: the folder is there */
 
 static struct {
 	pthread_mutex_t lock;
@@ -79,7 +81,8 @@ static struct {
 	bool tolerated;	   /* the job may end well without it */
 	char subject[256]; /* what the message must name */
 	atomic_int stop;
-	long n_reads_after; /* that stop was set */
+	long n_reads_after;    /* that stop was set, where the job should end then */
+	const char *committed; /* a file, or NULL: from when it is there, a job does not end */
 	char names[N_FDS][256];
 	int flags[N_FDS];
 	/* files with bytes, "/INODE" of folders with names, that fsync has not seen */
@@ -128,11 +131,15 @@ static inline const char *base_of(const char *path)
 	return slash && slash[1] ? slash + 1 : path;
 }
 
-static inline void folder_key(int fd, char key[32])
+/* Of the folder that the path lies in. */
+static inline void folder_key(int fd, const char *path, char key[32])
 {
+	int n = (int)(base_of(path) - path);
+	char folder[256];
 	struct stat st = { 0 };
 
-	fstatat(fd, "", &st, AT_EMPTY_PATH); /* AT_FDCWD too */
+	snprintf(folder, sizeof folder, "%.*s", n, path);
+	fstatat(fd, folder, &st, AT_EMPTY_PATH); /* AT_FDCWD too */
 	snprintf(key, 32, "/%llu", (unsigned long long)st.st_ino);
 }
 
@@ -177,6 +184,8 @@ static inline bool is_tolerated(enum op op, const char *name, int flags)
 {
 	if (op == OPEN)
 		return flags & O_DIRECT;
+	if (op == MKDIR)
+		return flags == MKDIR_AGAIN;
 	return op == CLOSE || (op == UNLINK && (*name == '.' || flags & AT_REMOVEDIR));
 }
 
@@ -195,7 +204,8 @@ static inline int trouble(enum op op, const char *name, int flags)
 	if (faulty.fault != FAULT_NONE && !op_fails_so(op, faulty.fault))
 		return 0;
 	pthread_mutex_lock(&faulty.lock);
-	faulty.n_reads_after += op == READ && atomic_load(&faulty.stop);
+	if (op == READ && atomic_load(&faulty.stop))
+		faulty.n_reads_after += !faulty.committed || access(faulty.committed, F_OK);
 	if (faulty.fault == FAULT_NONE)
 		faulty.n_undisturbed[op]++;
 	else if (faulty.only == N_OPS || faulty.only == op)
@@ -333,7 +343,7 @@ static inline int faulty_fsync(const struct io *io, int fd)
 
 	if (trouble(faulty.flags[fd] & O_DIRECTORY ? FSYNC_FOLDER : FSYNC, faulty.names[fd], 0))
 		return -1;
-	folder_key(fd, key);
+	folder_key(fd, "", key);
 	unsynced_drop(key);
 	unsynced_drop(base_of(faulty.names[fd]));
 	return 0;
@@ -348,7 +358,7 @@ static inline int faulty_renameat(const struct io *io, int olddirfd, const char 
 	if (trouble(RENAME, newpath, 0))
 		return -1;
 	check_order(newpath);
-	folder_key(newdirfd, key);
+	folder_key(newdirfd, newpath, key);
 	unsynced_add(key);
 	unsynced_drop(oldpath);
 	return io_system.renameat(&io_system, olddirfd, oldpath, newdirfd, newpath);
@@ -367,10 +377,12 @@ static inline int faulty_mkdirat(const struct io *io, int dirfd, const char *pat
 {
 	(void)io;
 	char key[32];
-	int rc = trouble(MKDIR, path, 0) ? -1 : io_system.mkdirat(&io_system, dirfd, path, mode);
+	int again = faccessat(dirfd, path, F_OK, 0) ? 0 : MKDIR_AGAIN;
+	int rc =
+		trouble(MKDIR, path, again) ? -1 : io_system.mkdirat(&io_system, dirfd, path, mode);
 
 	if (!rc) {
-		folder_key(dirfd, key);
+		folder_key(dirfd, path, key);
 		unsynced_add(key);
 	}
 	return rc;

@@ -14,7 +14,15 @@
 #include "tests/fault/tree.h"
 
 /* What lies in the output before the run. */
-enum start { START_EMPTY, START_HALF, START_STOPPED, START_CUT, START_ROTTEN, START_OTHER };
+enum start {
+	START_EMPTY,
+	START_BASE,
+	START_HALF,
+	START_STOPPED,
+	START_CUT,
+	START_ROTTEN,
+	START_OTHER
+};
 
 /* A job in some circumstances. */
 struct place {

@@ -17,6 +17,7 @@
 
 static const char index_name[] = "model.safetensors.index.json";
 static const char manifest_name[] = "fp8conv-manifest.json";
+static const char stage_name[] = ".fp8conv-apply/", journal_name[] = "out/.fp8conv-apply/.journal";
 static const char rounding_name[] = ".fp8conv.rounding"; /* the next run goes on with these */
 
 static const char *const fault_names[N_FAULTS] = { "none",  "EIO",  "ENOSPC", "EINTR",
@@ -91,7 +92,8 @@ static int run_job(bool other, int part)
 
 	now.err = (struct err){ 0 };
 	if (now.command->run) {
-		mkdir("out", 0777);
+		if (!now.command->applies)
+			mkdir("out", 0777);
 		now.rc = now.command->run(&io_faulty, place, other, part > 0, &faulty.stop,
 					  &now.err);
 		return now.rc;
@@ -135,26 +137,6 @@ static void reset(void)
 		tree_copy("start-kept", "kept");
 }
 
-static void move(const char *from, const char *to)
-{
-	tree_remove(to);
-	if (rename(from, to) && errno != ENOENT)
-		tree_die("cannot move", from);
-}
-
-/* A finished shard, and a byte of it that is not what was written; the end of the job is
- * missing. */
-static void rot(const char *shard)
-{
-	struct buf data;
-
-	if (!tree_read(shard, &data) || unlink("out/config.json"))
-		tree_die("cannot read", shard);
-	data.data[data.len - 1] ^= 1;
-	tree_write(shard, data.data, data.len);
-	buf_release(&data);
-}
-
 /* A run that a signal ends when the first layer's codes are recorded: after the manifest, an empty
  * record and the codes. */
 static void run_to_layer(void)
@@ -165,6 +147,41 @@ static void run_to_layer(void)
 		fprintf(stderr, "%s: not interrupted: %s\n", now.place->name, now.err.message);
 		exit(1);
 	}
+}
+
+static bool has_journal(void)
+{
+	return !access(faulty.committed, F_OK);
+}
+
+/* The first state of an `apply` that ends at a rename with a journal and without config.json. */
+static void run_to_journal(void)
+{
+	for (long at = 1; !has_journal() || !access("out/config.json", F_OK); at++) {
+		clear();
+		if (!now.place->input)
+			tree_copy("fp8", "out");
+		faulty_arm(FAULT_DEAD, RENAME, at);
+		run_job(false, 0);
+		if (!faulty.hit)
+			tree_die("no journal in", "out");
+	}
+}
+
+/* As prepare(); what it shall come to is what the delta was made of. */
+static void prepare_apply(void)
+{
+	clear();
+	tree_remove("start");
+	if (now.place->start == START_BASE)
+		tree_copy("fp8", "start");
+	if (now.place->start == START_STOPPED) {
+		run_to_journal();
+		tree_move("out", "start");
+	}
+	clear();
+	tree_remove("golden");
+	tree_copy("next8", "golden");
 }
 
 /* What the job begins with, and what it shall come to: what a run makes of nothing. */
@@ -185,22 +202,24 @@ static void prepare(void)
 	if (now.place->start == START_CUT &&
 	    (stat(second, &st) || truncate(second, st.st_size - 1)))
 		tree_die("cannot cut", second);
-	if (now.place->start == START_ROTTEN)
-		rot(second);
+	if (now.place->start == START_ROTTEN) {
+		tree_remove("out/config.json"); /* the end of the job is missing */
+		tree_flip_last(second);
+	}
 	if (now.place->start != START_EMPTY) {
-		move("out", "start");
-		move("kept", "start-kept");
+		tree_move("out", "start");
+		tree_move("kept", "start-kept");
 	}
 	clear();
 	tree_remove("begun");
 	if (now.command->run && !now.command->reads_only) {
 		run_well(false, 1);
 		make_begun("out/s.amax");
-		move("out", "begun");
+		tree_move("out", "begun");
 	}
 	run_well(false, 0);
-	move("out", "golden");
-	move("kept", "golden-kept");
+	tree_move("out", "golden");
+	tree_move("kept", "golden-kept");
 }
 
 /* --- looking --- */
@@ -220,6 +239,9 @@ static void check_left(const char *root, const char *name, void *context)
 
 	(void)context;
 	if (ends_in(name, "/") || !strcmp(name, manifest_name))
+		return;
+	if ((now.command->applies && has_journal()) ||
+	    (!strncmp(name, stage_name, strlen(stage_name)) && faulty.fault == FAULT_DEAD))
 		return;
 	if (*base_of(name) == '.') {
 		if (ends_in(name, ".unfinished") &&
@@ -344,32 +366,21 @@ static void check_golden(void)
 	tree_walk("kept", "", check_known, "golden-kept");
 }
 
-static int count_descriptors(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	int n = 0;
-
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
-}
-
 /* --- the loop --- */
 
 /* False: the job made fewer calls, and passed. */
 static bool inject(enum io_fault fault, enum op only, long at)
 {
 	bool stream = !strcmp(now.place->output, "-");
-	int n_open = count_descriptors();
+	int n_open = tree_count_descriptors();
 	bool hit;
 
 	reset();
 	faulty_arm(fault, only, at);
 	run_job(false, now.place->part);
 	hit = faulty.hit;
-	if (count_descriptors() != n_open)
-		broken("%d descriptors before, %d after", n_open, count_descriptors());
+	if (tree_count_descriptors() != n_open)
+		broken("%d descriptors before, %d after", n_open, tree_count_descriptors());
 	if (faulty.disorder[0])
 		broken("%s", faulty.disorder);
 	if (hit)
@@ -415,7 +426,7 @@ static void inject_some(enum io_fault fault, size_t p)
 
 static void inject_place(bool all, size_t p)
 {
-	prepare();
+	(now.command->applies ? prepare_apply : prepare)();
 	reset();
 	run_well(false, now.place->part);
 	memcpy(now.n_calls, faulty.n_undisturbed, sizeof now.n_calls);
@@ -445,6 +456,7 @@ static void inject_command(const struct command *command, bool all, const char *
 	const struct place *list = places_of(command, &n);
 
 	now.command = command;
+	faulty.committed = command->applies ? journal_name : NULL;
 	for (size_t p = 0; p < n; p++) {
 		now.place = &list[p];
 		if (strstr(now.place->name, where) && (command->preserves || !now.place->as_before))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the system refuses: space, memory, descriptors, long files; and streams whose other end goes away."""
+"""What the system refuses: space, memory, descriptors, long files; standard output that is full, closed or left, and standard
+input that ends early."""
 import contextlib
 import ctypes
 import json
@@ -51,16 +52,23 @@ def limits(command: Command, model: Model, work: pathlib.Path, few: bool) -> Non
             counted()
 
 
+def small_disk(folder: pathlib.Path) -> bool:
+    """Makes the folder a file system of 16 MiB; False: it takes root."""
+    folder.mkdir()
+    libc = ctypes.CDLL(None, use_errno=True)
+    if os.geteuid() or libc.unshare(0x20000) or subprocess.run(
+            ["mount", "--make-rprivate", "/"], capture_output=True).returncode or subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", folder], capture_output=True).returncode:
+        skip("mounting a tmpfs takes root")
+        return False
+    return True
+
+
 def no_space(command: Command, work: pathlib.Path) -> None:
     """A file system of 16 MiB: too small from the start, and filled by others while we write."""
     begin("no space")
     small = work / "small"
-    small.mkdir()
-    libc = ctypes.CDLL(None, use_errno=True)
-    if os.geteuid() or libc.unshare(0x20000) or subprocess.run(
-            ["mount", "--make-rprivate", "/"], capture_output=True).returncode or subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", small], capture_output=True).returncode:
-        skip("mounting a tmpfs takes root")
+    if not small_disk(small):
         return
     large = work / "large"
     make_big(command, large, 2, 20)
@@ -112,3 +120,43 @@ def read_only(command: Command, source: pathlib.Path, small: pathlib.Path) -> No
         one_line(run(command, one if out.suffix else source, out), (4,), "Read-only file system")
         counted()
     clear(one)
+
+
+def streams(command: Command, work: pathlib.Path) -> None:
+    begin("streams")
+    folder = make_sample(command, ONE, work / "one")
+    one, out = folder / "model.safetensors", work / "out"
+    wanted = run(command, one, "-").out
+    full = open("/dev/full", "wb", buffering=0)
+    for options in (["-"], [out, "--dry-run"], [out, "--json"]):
+        one_line(run(command, one if options == ["-"] else folder, *options, stdout=full), (4,), "No space left on device")
+        one_line(run(command, one if options == ["-"] else folder, *options, stdout=None, preexec_fn=lambda: os.close(1)),
+                 (4,), "Bad file descriptor")
+        clear(out)
+        counted(2)
+    for n in (0, 1, 100000):                                  # bytes until the reader goes away
+        reader, writer = os.pipe()
+        process = start(command, one, "-", stdout=writer)
+        os.close(writer)
+        while n > 0 and (got := os.read(reader, n)):
+            n -= len(got)
+        os.close(reader)
+        one_line(end(process), (4,), "Broken pipe")
+        counted()
+    for stderr in (full, None):
+        more = {"stderr": stderr} if stderr else {"stderr": None, "preexec_fn": lambda: os.close(2)}
+        check(run(command, one, "-", **more).out == wanted, "without stderr: other bytes")
+        result = run(command, one.with_name("none.safetensors"), "-", **more)
+        check((result.status, result.out) == (3, b""), f"an error without stderr: {result}")
+        counted(2)
+    for n in (0, 7, 8, 500, len(one.read_bytes()) - 1):       # input that ends early
+        reader, writer = os.pipe()
+        feeder = subprocess.Popen(["head", "-c", str(n), one], stdout=writer)
+        os.close(writer)
+        result = run(command, "-", "-", stdin=reader)
+        os.close(reader)
+        feeder.wait()
+        one_line(result, (3,), "'-'")
+        check(result.out == b"", "bytes of a stream that failed")
+        counted()
+    clear(folder)

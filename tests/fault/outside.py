@@ -12,11 +12,10 @@ import sys
 
 from inputs import changed_input, same_places
 from kills import kills, second_run, signals
-from limits import limits, no_space
+from limits import limits, no_space, streams
 from planted import manifests, planted_links
 from resume import other_jobs, resume
 from runs import COMMANDS, Command, begin, make_model, verdict
-from streams import streams
 
 
 def disturb(command: Command, work: pathlib.Path, few: bool) -> None:

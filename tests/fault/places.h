@@ -77,6 +77,16 @@ static const struct place delta_places[] = {
 	  .n_threads = 1 },
 };
 
+/* Of deltas that are applied, beside their base or to it. */
+static const struct place apply_places[] = {
+	{ "beside", "fp8", "out", .n_threads = 1 },
+	{ "beside, 3 threads", "fp8", "out", .n_threads = 3 },
+	{ "beside, resumed", "fp8", "out", .start = START_STOPPED, .n_threads = 1 },
+	{ "in place", .output = "out", .start = START_BASE, .n_threads = 1 },
+	{ "in place, 3 threads", .output = "out", .start = START_BASE, .n_threads = 3 },
+	{ "in place, resumed", .output = "out", .start = START_STOPPED, .n_threads = 1 },
+};
+
 #define PLACES(list) (*n = sizeof(list) / sizeof *(list), (list))
 
 static inline const struct place *places_of(const struct command *command, size_t *n)
@@ -87,6 +97,8 @@ static inline const struct place *places_of(const struct command *command, size_
 		return PLACES(layer_places);
 	if (command->makes_delta)
 		return PLACES(delta_places);
+	if (command->applies)
+		return PLACES(apply_places);
 	if (command->reads_only)
 		return PLACES(reading_places);
 	return command->run ? PLACES(history_places) : PLACES(places);

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Conversions, and the making of histories for them, under faults, from inside (inject: every I/O call fails once) and from
-# outside (outside.py, histories.py, readers.py, reports.py: signals, limits, full disks, hostile folders), all commands at a time, for most is
+# outside (outside.py, histories.py, readers.py, outputs.py: signals, limits, full disks, hostile folders), all commands at a time, for most is
 # waiting for the disk.  `short`, for make check, takes a sample, in memory where that is quicker; `long` takes all, on disk.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
@@ -45,7 +45,7 @@ for command in $commands; do
 	python3 tests/fault/outside.py "$memory" "$extent" "$command" &
 	running="$running $!"
 done
-for others in histories readers reports; do
+for others in histories readers outputs; do
 	python3 "tests/fault/$others.py" "$memory" "$extent" &
 	running="$running $!"
 done

@@ -7,6 +7,7 @@
 #define FP8CONV_TESTS_TREE_H
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>
@@ -124,6 +125,36 @@ static inline bool tree_same_file(const char *a, const char *b, const char *name
 	free(path_a);
 	free(path_b);
 	return same;
+}
+
+static inline void tree_move(const char *from, const char *to)
+{
+	tree_remove(to);
+	if (rename(from, to) && errno != ENOENT)
+		tree_die("cannot move", from);
+}
+
+/* The last byte of the file becomes another. */
+static inline void tree_flip_last(const char *path)
+{
+	struct buf data;
+
+	if (!tree_read(path, &data))
+		tree_die("cannot read", path);
+	data.data[data.len - 1] ^= 1;
+	tree_write(path, data.data, data.len);
+	buf_release(&data);
+}
+
+static inline int tree_count_descriptors(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	int n = 0;
+
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
 }
 
 #endif
