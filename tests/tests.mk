@@ -35,11 +35,11 @@ CXX_FLAGS = -std=gnu++20 $(CPPFLAGS) -Wall -Wextra $(if $(WERROR),-Werror) \
 SIMT_SRC  := $(filter-out %/cuda/device.cu %/cuda/devices.cu %/cublaslt_check.cu,$(GPU_SRC)) $(wildcard tests/simt/*.cc)
 SIMT_OBJ  := $(SIMT_SRC:%=$(BUILD)/simt/%.o) $(BUILD)/simt/kernels/backends.c.o
 # The tests that hold a GPU against the reference; tests/gpu.sh runs them on one.
-PARITY    := test_kernels test_kernels_values test_cast_transpose test_golden \
+PARITY    := test_kernels test_cast_transpose test_golden \
 	     test_executor test_executor_rows test_executor_attention \
 	     test_executor_attention_f16 test_executor_keys test_executor_products \
 	     test_executor_gram test_executor_delta test_executor_scan \
-	     test_executor_channels test_executor_observed test_executor_experts \
+	     test_executor_observed test_executor_experts \
 	     test_executor_segments test_executor_fp8 test_library_device
 # test_counts takes the place of ThreadSanitizer's library, and takes minutes with another one.
 SIMT      := $(patsubst %,$(BUILD)/simt/%,fp8conv $(filter-out $(if $(SANITIZE),test_counts),\
