@@ -39,7 +39,7 @@ PARITY    := test_kernels test_cast_transpose test_golden \
 	     test_executor test_executor_rows test_executor_attention \
 	     test_executor_attention_f16 test_executor_keys test_executor_products \
 	     test_executor_gram test_executor_delta test_executor_scan \
-	     test_executor_observed test_executor_experts \
+	     test_executor_streams test_executor_observed test_executor_experts \
 	     test_executor_segments test_executor_fp8 test_library_device
 # test_counts takes the place of ThreadSanitizer's library, and takes minutes with another one.
 SIMT      := $(patsubst %,$(BUILD)/simt/%,fp8conv $(filter-out $(if $(SANITIZE),test_counts),\

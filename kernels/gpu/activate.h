@@ -6,6 +6,7 @@
 #ifndef FP8CONV_KERNELS_GPU_ACTIVATE_H
 #define FP8CONV_KERNELS_GPU_ACTIVATE_H
 
+#include "backend/executor_args.h"
 #include "num/activation_quick.h"
 #include <gpu.h>
 
@@ -69,13 +70,15 @@ template <int N> static __device__ inline void activate_each(enum activation act
 		v[i] = activate_slowly(activation, v[i]);
 }
 
-/* The activation of the gate, times `up`; limit: as in gate_args. */
-static __device__ inline float4 gated(enum activation activation, float limit, float4 gate,
-				      float4 up)
+/* The activation of the gate, times `up`, with the limits of args. */
+static __device__ inline float4 gated(const struct gate_args &args, float4 gate, float4 up)
 {
-	float v[4] = { gate.x, gate.y, gate.z, gate.w };
+	float v[4] = { gate.x, gate.y, gate.z, gate.w }, limit = args.limit;
 
-	activate_each<4>(activation, v);
+	GPU_UNROLL
+	for (int i = 0; i < 4 && limit > 0 && args.limits_first; i++)
+		v[i] = activation_at_most(v[i], limit);
+	activate_each<4>(args.activation, v);
 	if (limit > 0) {
 		GPU_UNROLL
 		for (int i = 0; i < 4; i++)

@@ -388,7 +388,7 @@ struct on_stream<Operation> {
 
 extern "C" const struct executor_ops executor_gpu = {
 	.name = GPU_NAME,
-	.load = { (size_t)1 << 18 /* at 2 GB/s and 500 TFLOP/s in bf16 */, 8 },
+	.load = { (size_t)1 << 18 /* at 2 GB/s and 500 TFLOP/s in bf16 */, 8, true },
 	.library = gpu_library,
 	.open = gpu_open,
 	.close = gpu_close,
@@ -401,7 +401,6 @@ extern "C" const struct executor_ops executor_gpu = {
 	.zero = on_stream<device_zero>::run,
 	.put = gpu_put,
 	.fetch = gpu_fetch,
-	.grouped = true,
 	.bf16_type = gpu_bf16_type,
 	.portion = gpu_portion,
 	.weight_init = gpu_weight_init,

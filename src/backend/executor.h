@@ -81,9 +81,9 @@ enum executor_portion {
 /* clang-format off */
 #define EXECUTOR_OPERATIONS(OP)                                                          \
 	OP(measure) OP(round) OP(add) OP(gate) OP(scale) OP(copy) OP(rms_norm) OP(rope)  \
-	OP(round_e4m3) OP(route) OP(sort_choices) OP(take_rows) OP(combine)              \
-	OP(choose_keys) OP(attention) OP(scan) OP(scan_channels) OP(convolve) OP(delta)  \
-	OP(cross_entropy) OP(divergence)
+	OP(mix_streams) OP(round_e4m3) OP(route) OP(sort_choices) OP(take_rows)          \
+	OP(combine) OP(choose_keys) OP(attention) OP(scan) OP(scan_channels)             \
+	OP(convolve) OP(delta) OP(cross_entropy) OP(divergence)
 /* clang-format on */
 
 /* The work that keeps a device busy. */
@@ -92,6 +92,9 @@ struct executor_load {
 	/* the threads of a command are by default at most so many for each device, and at least
 	 * half of them.  0: the CPUs compute, a thread for each */
 	int streams;
+	/* the rows of several sequences are multiplied together (struct multiply_args); false: each
+	 * sequence is multiplied alone */
+	bool grouped;
 };
 
 struct executor_ops {
@@ -133,10 +136,6 @@ struct executor_ops {
 	void (*fetch)(struct executor_stream *stream, void *to, const void *from, size_t size);
 
 	/* --- products --- */
-
-	/* The rows of several sequences are multiplied together (struct multiply_args); false: each
-	 * sequence is multiplied alone. */
-	bool grouped;
 
 	/* Returns the type in which bf16 values multiply fastest: BF16, or F32, which holds the
 	 * same values. */

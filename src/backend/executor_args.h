@@ -104,8 +104,8 @@ struct add_args {
 
 /* y = activation(gate) * up (num/activation.h), or without up y = activation(gate), with no stats
  * and not rounded.  y may be gate or up if their strides are equal.  With a limit, activation(gate)
- * is at most the limit before the product, and up is within it from both sides; stats are of
- * values without a limit.
+ * is at most the limit before the product, or with limits_first the gate is before its activation,
+ * and up is within it from both sides; stats are of values without a limit.
  * pairs (GPT-OSS): gate has pairs (gate, up), and up is NULL.  y = (up + 1) gate sigmoid(alpha
  * gate), after gate is clamped to clamp from above and up to it from both sides; no stats, not
  * rounded, no gaps between rows, and y and gate do not overlap. */
@@ -114,6 +114,7 @@ struct gate_args {
 	bool pairs;
 	float clamp, alpha; /* of pairs */
 	float limit;	    /* with up, not of pairs; 0: none */
+	bool limits_first;
 	struct rows_in gate, up;
 	size_t n_rows, n_cols;
 	struct value_stats *gate_stats, *up_stats; /* gate, up are added to them; NULL: none */
@@ -169,6 +170,8 @@ struct rope_args {
 	size_t n_tokens, n_heads, head_dim;
 	const float *cosines, *sines; /* (n_tokens, rope_dim / 2), of the angles */
 	size_t rope_dim;
+	bool adjacent; /* the pairs are (2 i, 2 i + 1); x has no stats */
+	bool back;     /* by the angles times -1 */
 	/* NULL, or all values of x are added to them before and after; then rope_dim is head_dim */
 	struct value_stats *before, *after;
 };
@@ -225,18 +228,32 @@ struct attention_args {
 	/* 11 bits of q, k, v and of shares of v are enough: with more than 1024 tokens, the sums
 	 * may be products of fp16 */
 	bool f16;
-	/* (n_sets, n_tokens, KEY_WORDS(n_tokens)): a set of keys for each query, with at least one
-	 * of those up to its own; n_heads / n_sets heads, adjacent, share one.  NULL: all keys */
+	/* keys and values before that of the first token, which k and v begin with; with some,
+	 * there are sets, and no window */
+	size_t n_before;
+	/* (n_sets, n_tokens, KEY_WORDS(n_before + n_tokens)): a set of keys for each query, with at
+	 * least one of those up to its own; n_heads / n_sets heads, adjacent, share one.  NULL: all
+	 * keys */
 	const uint32_t *sets;
 	size_t n_sets;
 };
+
+/* Returns the number of keys. */
+NUM_INLINE size_t attention_n_keys(const struct attention_args *args)
+{
+	return args->n_before + args->n_tokens;
+}
 
 /* Chooses keys for each query, from the first one to that of its own token t, in blocks of tokens.
  * The score of a key by a head is q k, one chain of fused multiply-adds in the order of features.
  * With weights, the scores of all heads are one: the sum of weight max(q k, 0), fused as well, in
  * the order of heads; without, each head has a set of its own.  The score of a block is the largest
  * score of its keys up to t; the block of t and the n_local - 1 blocks before it come before all
- * others.  A query gets the n_chosen blocks with the largest scores, of equal ones the first. */
+ * others.  A query gets the n_chosen blocks with the largest scores, of equal ones the first.
+ *
+ * Or the keys are of pools of pool_size tokens each, without blocks: a query chooses from those
+ * whose last token is at most its own.  Its set has them first, then its own token and those before
+ * it, `window` in all.  Without heads all scores are equal. */
 struct choose_keys_args {
 	size_t n_tokens, n_heads, head_dim;
 	const float *q;	      /* (n_tokens, n_heads * head_dim) */
@@ -245,24 +262,50 @@ struct choose_keys_args {
 	size_t block_size;    /* tokens of a block, at least 1 */
 	size_t n_chosen;      /* blocks, at least 1 */
 	size_t n_local;	      /* 0: none comes first */
-	/* (n_sets, n_tokens, KEY_WORDS(n_tokens)), written; n_sets: 1, or without weights
+	size_t pool_size;     /* 0: keys are of tokens */
+	size_t n_pools;	      /* k has so many rows */
+	size_t window;	      /* of pools; 0: all tokens */
+	/* (n_sets, n_tokens, KEY_WORDS(n_pools + n_tokens)), written; n_sets: 1, or without weights
 	 * n_heads */
 	uint32_t *sets;
 	void *scratch; /* of executor_ops.scratch() bytes */
 };
 
 /* Returns the number of sets. */
-static inline size_t choose_keys_n_sets(const struct choose_keys_args *args)
+NUM_INLINE size_t choose_keys_n_sets(const struct choose_keys_args *args)
 {
-	return args->weights ? 1 : args->n_heads;
+	return args->weights || !args->n_heads ? 1 : args->n_heads;
+}
+
+/* Returns the number of rows of k. */
+NUM_INLINE size_t choose_keys_n_keys(const struct choose_keys_args *args)
+{
+	return args->pool_size ? args->n_pools : args->n_tokens;
+}
+
+/* Returns the number of keys that a set is of. */
+NUM_INLINE size_t choose_keys_n_bits(const struct choose_keys_args *args)
+{
+	return args->n_pools + args->n_tokens;
+}
+
+/* Return the number of keys, and of blocks of them, that the query may have. */
+NUM_INLINE size_t choose_keys_n_of(const struct choose_keys_args *args, size_t query)
+{
+	return args->pool_size ? (query + 1) / args->pool_size : query + 1;
+}
+
+NUM_INLINE size_t choose_keys_n_blocks(const struct choose_keys_args *args, size_t query)
+{
+	return (choose_keys_n_of(args, query) + args->block_size - 1) / args->block_size;
 }
 
 /* Returns the key after the last one of a block that the query may have. */
 NUM_INLINE size_t choose_keys_end(const struct choose_keys_args *args, size_t block, size_t query)
 {
-	size_t end = (block + 1) * args->block_size;
+	size_t end = (block + 1) * args->block_size, n = choose_keys_n_of(args, query);
 
-	return end < query + 1 ? end : query + 1;
+	return end < n ? end : n;
 }
 
 /* Returns a number that orders the blocks of a query by its scores of keys; UINT32_MAX for those
@@ -273,7 +316,7 @@ NUM_INLINE uint32_t choose_keys_rank(const struct choose_keys_args *args, const 
 	size_t end = choose_keys_end(args, block, query);
 	uint32_t most = 0;
 
-	if (block + args->n_local > query / args->block_size)
+	if (block + args->n_local >= choose_keys_n_blocks(args, query))
 		return UINT32_MAX;
 	for (size_t s = block * args->block_size; s < end; s++) {
 		uint32_t rank = f32_rank(scores[s]);
@@ -323,14 +366,48 @@ struct scan_channels_args {
 
 /* A causal convolution of each column with its own kernel: y[t] = activation(bias + the sum of
  * weight[i] * x[t - width + 1 + i]), in the order of i.  Rows before the first token are left
- * out. */
+ * out.
+ *
+ * With gates, the kernel is a softmax, and y has a row for each whole pool of `pool` tokens, with
+ * neither activation nor bias: y[p] = sum of softmax(gates[t] + weight[t % pool]) x[t] over the
+ * tokens t of pool p, in order.  With a width of 2 pools, x, gates and weight have 2 n_cols
+ * columns, and the sum begins with the tokens of pool p - 1, if there is one: these have the first
+ * n_cols columns, and the tokens of pool p the others. */
 struct convolve_args {
 	enum activation activation;
 	struct rows_in x;
 	struct rows_in weight; /* (width, n_cols): the last row is multiplied by x[t] */
 	const float *bias;     /* (n_cols); NULL: none */
+	struct rows_in gates;  /* as x; data NULL: none */
 	size_t width, n_tokens, n_cols;
+	size_t pool;	   /* of gates: width, or half of it */
 	struct rows_out y; /* does not overlap x */
+};
+
+#define MIX_MAX_STREAMS 8
+
+/* Returns the number of products of mix_streams() with weights, and of those without. */
+#define MIX_PRODUCTS(n_streams) ((2 + (n_streams)) * (n_streams))
+
+/* The residual stream as n vectors X_j for each token: hyper-connections (arXiv 2512.24880).  With
+ * fn, before a block: the products m = fn X / sqrt(mean(X^2) + norm_eps) are n, n and n * n values,
+ * each part with its scale and base, m scale + base:
+ *     pre = sigmoid + eps,  post = 2 sigmoid,  C = softmax of each row + eps,
+ * then C is divided by the sums of its columns + eps, and n_rounds - 1 times by the sums of its
+ * rows and of its columns (Sinkhorn).  y becomes the sum of pre_j X_j; weights keep post and C.
+ * Without weights, fn has pre alone.
+ * Without fn, behind the block: X_j = post_j y + the sum of C_ij X_i.  Sums over j and i run in
+ * their order. */
+struct mix_streams_args {
+	size_t n_tokens, n_streams, n_cols; /* n_streams: at most MIX_MAX_STREAMS */
+	float *streams;			    /* (n_tokens, n_streams, n_cols) */
+	float *weights;	   /* (n_tokens, n_streams + n_streams * n_streams); NULL: of pre alone */
+	const float *fn;   /* (MIX_PRODUCTS(n_streams), n_streams * n_cols), or (n_streams, same) */
+	const float *base; /* (MIX_PRODUCTS(n_streams)), or (n_streams) */
+	const float *scale; /* (3), or (1) */
+	float norm_eps, eps;
+	size_t n_rounds;
+	float *y; /* (n_tokens, n_cols): written with fn, else read */
 };
 
 #define DELTA_MAX_KEY_DIM 256

@@ -12,6 +12,7 @@
 enum route_kind {
 	ROUTE_SOFTMAX,	      /* scores and weights: a softmax over all experts */
 	ROUTE_SIGMOID,	      /* sigmoids */
+	ROUTE_SQRT_SOFTPLUS,  /* sqrt(softplus(logit)) */
 	ROUTE_CHOSEN_SOFTMAX, /* scores are logits, weights a softmax over the chosen ones */
 	ROUTE_CHOSEN_SIGMOID, /* scores are logits, weights sigmoids */
 };
@@ -22,12 +23,13 @@ enum route_kind {
  * are divided by the sum of the scores of the chosen experts + sum_eps.  Then they are multiplied
  * by scale, and by the scale of their expert.  The softmax over all experts is exp(score - log of
  * the sum of exponentials); the logarithm is a library's.  With a softcap c, a logit l is c
- * tanh(l / c) first. */
+ * tanh(l / c) first.  are_chosen: the experts of each token, which are different ones, are there
+ * already, and get their weights alone. */
 struct route_args {
 	size_t n_tokens, n_experts, top_k; /* top_k: at most n_experts */
 	enum route_kind kind;
 	size_t n_groups, top_groups; /* n_groups: 0 or 1, no groups; else it divides n_experts */
-	bool group_max, norm_top_k;
+	bool group_max, norm_top_k, are_chosen;
 	float sum_eps, scale, softcap; /* softcap 0: none */
 	const float *bias;	       /* (n_experts): added to scores for the choice; NULL: none */
 	const float *expert_scales;    /* (n_experts); NULL: 1 */

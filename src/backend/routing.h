@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parts of executor_ops.route() that every executor computes alike, one token at a time.
+ * The parts of executor_ops.route() and mix_streams() that every executor computes alike, one token
+ * at a time.
  */
 #ifndef FP8CONV_BACKEND_ROUTING_H
 #define FP8CONV_BACKEND_ROUTING_H
@@ -9,6 +10,7 @@
 
 #include "backend/expert_args.h"
 #include "num/activation.h"
+#include "num/softplus.h"
 
 /* 1 / (1 + e^-x). */
 NUM_INLINE float routing_sigmoid(float x)
@@ -22,6 +24,14 @@ NUM_INLINE float routing_logit(const struct route_args *args, float x)
 	if (args->softcap == 0)
 		return x;
 	return args->softcap * (1.0f - 2.0f / (f32_exp_fine(2.0f * (x / args->softcap)) + 1.0f));
+}
+
+/* Returns the score of a logit, of the kinds whose scores have nothing to do with each other. */
+NUM_INLINE float routing_score(enum route_kind kind, float x)
+{
+	if (kind == ROUTE_SIGMOID)
+		return routing_sigmoid(x);
+	return kind == ROUTE_SQRT_SOFTPLUS ? sqrtf(f32_softplus(x)) : x;
 }
 
 /* Returns the score of a group of n experts. */
@@ -90,6 +100,55 @@ NUM_INLINE void routing_end(const struct route_args *args, const float *scores, 
 			     args->scale *
 			     (args->expert_scales ? args->expert_scales[chosen[i]] : 1);
 	routing_sort(chosen, weights, args->top_k);
+}
+
+/* Divides values i * step, n of them, by their sum + eps. */
+NUM_INLINE void routing_normalize(float *x, size_t n, size_t step, float eps)
+{
+	float sum = 0;
+
+	for (size_t i = 0; i < n; i++)
+		sum += x[i * step];
+	for (size_t i = 0; i < n; i++)
+		x[i * step] /= sum + eps;
+}
+
+/* Replaces a row of n values by its softmax, + eps. */
+NUM_INLINE void routing_softmax(float *x, size_t n, float eps)
+{
+	float max = x[0], sum = 0;
+
+	for (size_t i = 1; i < n; i++)
+		max = fmaxf(max, x[i]);
+	for (size_t i = 0; i < n; i++) {
+		x[i] = f32_exp_fine(x[i] - max);
+		sum += x[i];
+	}
+	for (size_t i = 0; i < n; i++)
+		x[i] = x[i] / sum + eps;
+}
+
+/* Makes pre (n_streams), post and C (behind post) of the products m.  weights NULL: pre alone. */
+NUM_INLINE void routing_mix(const struct mix_streams_args *args, const float *m, float *pre,
+			    float *weights)
+{
+	size_t n = args->n_streams;
+	float *c = weights ? weights + n : NULL;
+
+	for (size_t i = 0; i < n; i++)
+		pre[i] = routing_sigmoid(m[i] * args->scale[0] + args->base[i]) + args->eps;
+	for (size_t i = 0; weights && i < n; i++)
+		weights[i] = 2 * routing_sigmoid(m[n + i] * args->scale[1] + args->base[n + i]);
+	for (size_t i = 0; weights && i < n * n; i++)
+		c[i] = m[2 * n + i] * args->scale[2] + args->base[2 * n + i];
+	for (size_t i = 0; weights && i < n; i++)
+		routing_softmax(c + i * n, n, args->eps);
+	for (size_t round = 0; weights && round < args->n_rounds; round++) {
+		for (size_t i = 0; round && i < n; i++)
+			routing_normalize(c + i * n, n, 1, args->eps);
+		for (size_t i = 0; i < n; i++)
+			routing_normalize(c + i, n, n, args->eps);
+	}
 }
 
 #endif

@@ -135,12 +135,14 @@ struct projection {
 	float *y;
 };
 
-/* Computes the products of x with up to 4 matrices, of those that the layer has. */
+#define MOST_PROJECTIONS 7
+
+/* Computes the products of x with some matrices, of those that the layer has. */
 static void project_present(const struct pass *pass, const struct projection *of, size_t n,
 			    float *x)
 {
-	const struct linear *linears[4];
-	float *ys[4];
+	const struct linear *linears[MOST_PROJECTIONS];
+	float *ys[MOST_PROJECTIONS];
 	struct products products = {
 		.linears = linears, .x = x, .m = pass->sequence->n_tokens, .ys = ys
 	};
@@ -234,6 +236,30 @@ static void project_latent(const struct pass *pass)
 		deinterleave_heads(pass, a->q, pass->layer->ref->n_heads);
 }
 
+/* Computes queries through fewer values, the head of keys, what pools are made of, and the
+ * indexer's queries and weights. */
+static void project_shared(const struct pass *pass)
+{
+	struct workspace *w = pass->workspace;
+	struct attention_arrays *a = &w->attention;
+	const struct projection first[MOST_PROJECTIONS] = {
+		{ LINEAR_Q_A, a->lora },
+		{ LINEAR_K, a->k },
+		{ LINEAR_POOL, w->pool.values },
+		{ LINEAR_POOL_GATE, w->pool.gates },
+		{ LINEAR_INDEX_K, w->pool.index_values },
+		{ LINEAR_INDEX_GATE, w->pool.index_gates },
+		{ LINEAR_INDEX_WEIGHTS, w->index.weights },
+	};
+	const struct projection last[] = { { LINEAR_Q_B, a->q }, { LINEAR_INDEX_Q, w->index.q } };
+	size_t rank = pass->forward->model->latent.q_lora_rank;
+
+	a->q_stats = a->k_stats = NULL;
+	project_present(pass, first, MOST_PROJECTIONS, w->own->normed);
+	norm_latent(pass, VECTOR_NORM_Q_A, (struct rows_in){ a->lora, rank }, a->lora, rank);
+	project_present(pass, last, 2, a->lora);
+}
+
 /* Norms each head of each token, or its heads together; does nothing if the layer has no such
  * norm. */
 static void norm_heads(const struct pass *pass, enum vector_role role, float *x, size_t n_heads)
@@ -265,6 +291,8 @@ static void norm_queries_and_keys(const struct pass *pass)
 		norm_plainly(pass, a->k, pass->layer->ref->n_kv_heads);
 		return;
 	}
+	if (pass->forward->model->arch->head_norms == HEADS_PLAIN_QUERIES)
+		norm_plainly(pass, a->q, pass->layer->ref->n_heads);
 	norm_heads(pass, VECTOR_NORM_Q, a->q, pass->layer->ref->n_heads);
 	norm_heads(pass, VECTOR_NORM_K, a->k, pass->layer->ref->n_kv_heads);
 }
@@ -364,43 +392,30 @@ static void attend(const struct pass *pass)
 	const struct layer_ref *ref = pass->layer->ref;
 	struct workspace *w = pass->workspace;
 	const struct attention_arrays *a = &w->attention;
-	size_t n = pass->sequence->n_tokens, chunk = ref->chunk;
+	size_t n = pass->sequence->n_tokens, chunk = ref->chunk, n_pools = pools_count(pass);
+	const float *k = n_pools ? w->pool.keys : a->k, *v = n_pools ? w->pool.key_values : a->v;
 	struct attention_args args = { .n_heads = ref->n_heads,
 				       .n_kv_heads = ref->n_kv_heads,
 				       .head_dim = ref->head_dim,
 				       .value_dim = ref->value_dim,
-				       .window = ref->window,
+				       .window = n_pools ? 0 : ref->window,
+				       .n_before = n_pools,
 				       .f16 = pass->forward->input == DT_BF16,
 				       .scale = model->attention_scale,
 				       .softcap = model->attention_softcap,
 				       .sinks = pass->layer->vector[VECTOR_SINKS],
-				       .sets = indexer_sets(pass),
-				       .n_sets = model->indexer.n_sets,
+				       .sets = n_pools ? w->index.sets : indexer_sets(pass),
+				       .n_sets = n_pools ? 1 : model->indexer.n_sets,
 				       .scratch = pass->workspace->scratch };
 
 	for (size_t t = 0; t < n; t += args.n_tokens) {
 		args.n_tokens = chunk && n - t > chunk ? chunk : n - t;
 		args.q = a->q + t * ref->n_heads * ref->head_dim;
-		args.k = a->k + t * ref->n_kv_heads * ref->head_dim;
-		args.v = a->v + t * ref->n_kv_heads * ref->value_dim;
+		args.k = k + t * ref->n_kv_heads * ref->head_dim;
+		args.v = v + t * ref->n_kv_heads * ref->value_dim;
 		args.y = a->attn_out + t * ref->n_heads * ref->value_dim;
 		w->ops->attention(w->stream, &args);
 	}
-}
-
-static void project_out(const struct pass *pass)
-{
-	const struct linear *linear = &pass->layer->linear[LINEAR_O];
-	struct workspace *w = pass->workspace;
-	const struct products products = { .linears = &linear,
-					   .n = 1,
-					   .x = w->attention.attn_out,
-					   .m = pass->sequence->n_tokens,
-					   .ys = &w->own->out,
-					   .x_ends = true,
-					   .y_stats = &w->own->out_stats };
-
-	pass_products(pass, &products);
 }
 
 void attention_run(const struct pass *pass)
@@ -415,6 +430,8 @@ void attention_run(const struct pass *pass)
 	if (latent) {
 		project_latent(pass);
 		expand_latent(pass);
+	} else if (model->arch->positions.turns_back) {
+		project_shared(pass);
 	} else {
 		project_qkv(pass);
 	}
@@ -444,11 +461,16 @@ void attention_run(const struct pass *pass)
 		caches_take(pass);
 	if (ref->query_scale != 0)
 		scale_queries(pass);
+	if (model->arch->positions.turns_back)
+		copy_rows(w, (struct rows_out){ a->v, ref->value_dim },
+			  (struct rows_in){ a->k, ref->head_dim }, 1, n, ref->head_dim);
 	observe_qkv(pass);
 	caches_round(pass);
 	if (ref->kv_place)
 		caches_keep(pass);
+	pools_run(pass);
 	attend(pass);
-	gates_run(pass);
-	project_out(pass);
+	if (model->arch->positions.turns_back)
+		rotation_back(pass);
+	output_run(pass);
 }

@@ -130,9 +130,9 @@ static void multiply_run(const struct expert_batch *batch, struct expert_run run
 		size_t m = expert_rows(batch, e), n = linear->ref->n;
 
 		if (m)
-			w->ops->multiply(w->stream,
-					 &(const struct multiply_args){ &linear->weight, x, m, y,
-									NULL, w->ops->grouped });
+			w->ops->multiply(w->stream, &(const struct multiply_args){
+							    &linear->weight, x, m, y, NULL,
+							    w->ops->load.grouped });
 		pass_bias(batch->pass, linear->bias, y, m, n);
 		x += m * linear->ref->k * dtype_bits(linear->input) / 8;
 		y += m * n;

@@ -67,6 +67,7 @@ static void gate(const struct expert_batch *batch, const struct slots *slots, bo
 	size_t width = pass->layer->experts[0][EXPERT_ROLE_DOWN].ref->k;
 	struct gate_args args = { .activation = pass->forward->model->activation,
 				  .limit = pass->layer->ref->expert_limit,
+				  .limits_first = pass->forward->model->limits_first,
 				  .gate = { w->mlp.gate, width },
 				  .up = { w->mlp.up, width },
 				  .n_rows = batch->n_rows,
@@ -197,7 +198,7 @@ static void run_batch(const struct expert_batch *batch, const struct slots *slot
 static void run_pieces(const struct expert_batch *batch, const struct slots *slots)
 {
 	const struct linear_ref *down = batch->pass->layer->experts[0][EXPERT_ROLE_DOWN].ref;
-	bool grouped = batch->pass->workspace->ops->grouped;
+	bool grouped = batch->pass->workspace->ops->load.grouped;
 	size_t max_rows = grouped ? SIZE_MAX : pass_rows(batch->pass, 2 * (down->n + down->k));
 	struct expert_batch piece = *batch;
 
@@ -214,8 +215,8 @@ int experts_run(const struct pass *pass, size_t n, struct err *err)
 {
 	const struct slots slots = slots_of(pass);
 	struct workspace *w = pass->workspace;
-	size_t n_segments = pass->layer->ref->n_experts * n, step = w->ops->grouped ? n : 1;
-	size_t max_rows = w->ops->grouped ? w->expert_rows : 0;
+	size_t n_segments = pass->layer->ref->n_experts * n, step = w->ops->load.grouped ? n : 1;
+	size_t max_rows = w->ops->load.grouped ? w->expert_rows : 0;
 	struct expert_batch batch = { .pass = pass, .n = n };
 
 	if (router_choose(pass, n, err))

@@ -73,15 +73,17 @@ int forward_embed(const struct pass *pass, const float *table, size_t n_rows,
 {
 	size_t n = pass->sequence->n_tokens, hidden = pass->forward->model->hidden;
 	struct workspace *w = pass->workspace;
-	const struct copy_args gather = { .y = { pass->sequence->residual, hidden },
-					  .x = { w->own->normed, hidden },
-					  .rows = w->token_rows,
-					  .n_rows = n,
-					  .n_cols = hidden };
+	size_t n_streams = pass->forward->model->streams.n;
+	struct copy_args gather = { .y = { pass->sequence->residual, n_streams * hidden },
+				    .x = { w->own->normed, hidden },
+				    .rows = w->token_rows,
+				    .n_rows = n,
+				    .n_cols = hidden };
 
 	w->ops->put(w->stream, w->own->normed, table, n_rows * hidden * sizeof *table);
 	w->ops->put(w->stream, w->token_rows, token_rows, n * sizeof *token_rows);
-	w->ops->copy(w->stream, &gather);
+	for (size_t i = 0; i < n_streams; i++, gather.y.data += hidden)
+		w->ops->copy(w->stream, &gather);
 	if (pass->forward->model->arch->normed_embedding)
 		pass_norm_plain(pass, pass->sequence->residual, n, hidden);
 	if (w->ops->wait(w->stream, err))
@@ -113,15 +115,21 @@ int forward_embed_layers(const struct pass *pass, const float *table, size_t n_r
 #define NO_NORM N_VECTORS
 
 /* A residual block is residual += norm_after(f(norm_before(residual))); most models have the first
- * norm alone.  The mlp of a parallel layer takes what attention took, which is still there. */
+ * norm alone.  The mlp of a parallel layer takes what attention took, which is still there.  With
+ * hyper-connections, a sum of the vectors of the stream is normed, and all of them are mixed in the
+ * end. */
 static void block_begin(const struct pass *pass, enum vector_role before)
 {
 	const float *norm = before == NO_NORM ? NULL : pass->layer->vector[before];
 	struct workspace *w = pass->workspace;
+	const float *x = pass->sequence->residual;
 
 	w->own->ready = (struct ready_input){ 0 };
+	if (streams_are_mixed(pass))
+		x = streams_begin(pass, before == VECTOR_NORM_ATTENTION ? VECTOR_MIX_ATTENTION
+									: VECTOR_MIX_MLP);
 	if (norm)
-		pass_norm_tokens(pass, pass->sequence->residual, norm, w->own->normed);
+		pass_norm_tokens(pass, x, norm, w->own->normed);
 	else if (!pass->forward->model->arch->parallel)
 		pass_copy_tokens(pass, pass->sequence->residual, w->own->normed);
 }
@@ -150,6 +158,10 @@ static void block_end(const struct pass *pass, enum vector_role after)
 				.n = sequence->n_tokens * pass->forward->model->hidden };
 
 	output_end(pass, pass->layer->vector[after]);
+	if (streams_are_mixed(pass)) {
+		streams_end(pass);
+		return;
+	}
 	add.y_stats = w->own->out_stats;
 	w->ops->add(w->stream, &add);
 	w->own->out_stats = NULL;
@@ -187,7 +199,8 @@ static void mixer_begin(const struct pass *pass)
 	const struct layer *layer = pass->layer;
 	bool latent = model->latent.kv_lora_rank;
 
-	if (layer->ref->mixer == MIXER_ATTENTION && layer->vector[VECTOR_NORM_ATTENTION])
+	if (layer->ref->mixer == MIXER_ATTENTION && layer->vector[VECTOR_NORM_ATTENTION] &&
+	    !streams_are_mixed(pass))
 		block_begin_rounded(pass, VECTOR_NORM_ATTENTION, NO_NORM,
 				    !latent && !model->arch->parallel);
 	else
@@ -200,7 +213,8 @@ static void mlp_begin(const struct pass *pass)
 	const struct layer *layer = pass->layer;
 	bool mixed = layer->ref->mixer != MIXER_NONE;
 
-	if (layer->ref->has_mlp && !layer->ref->n_experts && layer->vector[VECTOR_NORM_MLP]) {
+	if (layer->ref->has_mlp && !layer->ref->n_experts && layer->vector[VECTOR_NORM_MLP] &&
+	    !streams_are_mixed(pass)) {
 		block_begin_rounded(pass, VECTOR_NORM_MLP,
 				    mixed ? VECTOR_NORM_ATTENTION_OUT : NO_NORM, true);
 		return;
@@ -270,6 +284,7 @@ static void share_arrays(const struct pass *pass, size_t n)
 		group[i].normed = all->normed + first * model->hidden;
 		group[i].rounded = all->rounded + first * model->hidden;
 		group[i].out = all->out + first * model->hidden;
+		group[i].mixes = all->mixes + first * streams_n_mixes(model);
 		if (!pass->layer->ref->n_experts)
 			continue;
 		if (latent) {

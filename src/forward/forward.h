@@ -44,7 +44,7 @@ struct layer {
 	struct linear linear[N_LINEARS];
 	/* VECTOR_LAYER_SCALE is the host's; VECTOR_CONV, VECTOR_CONV_Q, _K, _V and Mamba-1's
 	 * VECTOR_A_LOG are (width, channels) */
-	float *vector[N_VECTORS];
+	float *vector[N_VECTORS]; /* VECTOR_ROUTER_TABLE is the host's, too: numbers of experts */
 	struct linear (*experts)[N_EXPERT_ROLES];
 	/* (kv heads): scale_inv of the keys and of the values, which are rounded to E4M3 after
 	 * their rotation; NULL: they stay */
@@ -70,10 +70,19 @@ static inline struct linear *layer_linear(const struct layer *layer, size_t i)
 			     : &layer->experts[0][0] + (i - N_LINEARS);
 }
 
+/* The vectors of the final norm: (hidden), and as in struct streams. */
+enum last_vector { LAST_NORM, LAST_MIX, LAST_MIX_BASE, LAST_MIX_SCALE, N_LAST_VECTORS };
+
 struct head {
-	const float *norm; /* (hidden): the final norm */
+	float *const *last; /* (N_LAST_VECTORS); NULL: the model has none */
 	const struct linear *linear;
 };
+
+/* Returns the rows of a panel of a matrix of the executor. */
+static inline size_t linear_panel_rows(const struct executor_ops *ops, const struct linear_ref *ref)
+{
+	return ref->n_parts > 1 ? ref->n / ref->n_parts : ops->portion(PORTION_WEIGHT, ref->n);
+}
 
 /* The values of a matrix (input and output), of attention (q and k after their rotation), or of the
  * cache of latent attention: all values, in two parts, and the latent ones alone. */
@@ -124,8 +133,8 @@ struct sequence {
 	size_t index; /* for observers and messages */
 	size_t n_tokens;
 	const uint32_t *tokens; /* (n_tokens), the host's */
-	/* (n_tokens, hidden), the first of the arrays of struct stream_places: n_tokens *
-	 * forward_stream_width() values together */
+	/* (n_tokens, streams.n, hidden), the first of the arrays of struct stream_places, which
+	 * have n_tokens * forward_stream_width() values together */
 	float *residual;
 	/* (forward_slots()): forward_layer() and forward_head() add to them, in the order of
 	 * computation */
@@ -188,8 +197,9 @@ int forward_layer(const struct pass *pass, struct err *err);
 int forward_group(const struct pass *pass, size_t n, struct err *err);
 
 /* y (m, n) = x (m, k) through a matrix of pass->layer, with its cast and rounding, and its bias; no
- * observer is called.  x and y are executor memory, and all work on x is done.  Waits, and then
- * workspace->host.cast_counts[0] has the counts of the cast; zeros if there is none. */
+ * observer is called.  A matrix with n_parts takes as many rows of x for one of y.  x and y are
+ * executor memory, and all work on x is done.  Waits, and then workspace->host.cast_counts[0] has
+ * the counts of the cast; zeros if there is none. */
 int forward_linear(const struct pass *pass, const struct linear *linear, const float *x, size_t m,
 		   float *y, struct err *err);
 

@@ -37,11 +37,9 @@ static double log_add(double a, double b)
 static void head_norm(const struct head_pass *run, size_t first, size_t m)
 {
 	const struct pass *pass = &run->pass;
-	size_t hidden = pass->forward->model->hidden, at = first * hidden;
-
-	struct rms_norm_args args =
-		pass_norm_args(pass, pass->sequence->residual + at, run->head.norm,
-			       pass->workspace->own->normed + at);
+	float *y = pass->workspace->own->normed + first * pass->forward->model->hidden;
+	const float *x = streams_last(run, first, m, y);
+	struct rms_norm_args args = pass_norm_args(pass, x, run->head.last[LAST_NORM], y);
 
 	args.n_rows = m;
 	args.offset = pass->forward->model->last_norm_offset;

@@ -14,7 +14,7 @@ static bool chooses(const struct pass *pass)
 	const struct indexer *indexer = &pass->forward->model->indexer;
 	size_t n_tokens = pass->sequence->n_tokens;
 
-	return pass->layer->ref->keys != KEYS_ALL &&
+	return pass->layer->ref->keys != KEYS_ALL && !pass->layer->ref->pool_size &&
 	       (n_tokens + indexer->block_size - 1) / indexer->block_size > indexer->n_chosen;
 }
 

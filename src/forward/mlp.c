@@ -24,6 +24,7 @@ static void gate_rows(const struct pass *pass, struct rows_in gate, struct rows_
 	struct workspace *w = pass->workspace;
 	struct gate_args args = { .activation = pass->forward->model->activation,
 				  .limit = pass->layer->ref->limit,
+				  .limits_first = pass->forward->model->limits_first,
 				  .gate = gate,
 				  .up = up,
 				  .gate_stats = stats[0],

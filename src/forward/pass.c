@@ -51,13 +51,40 @@ void pass_bias(const struct pass *pass, const float *bias, float *y, size_t m, s
 		pass->workspace->ops->add(pass->workspace->stream, &args);
 }
 
-/* y (m, n) = input (m, k) w^T, without the bias. */
-static void pass_multiply(const struct pass *pass, const struct linear *linear, const void *input,
-			  size_t m, float *y)
+/* Each part of the rows is a panel. */
+static void multiply_parts(const struct pass *pass, const struct linear *linear, const char *input,
+			   size_t m, float *y)
+{
+	struct workspace *w = pass->workspace;
+	size_t n = linear->ref->n, n_rows = n / linear->ref->n_parts;
+	size_t size = m * linear->ref->k * dtype_bits(linear->input) / 8;
+	const struct copy_args copy = {
+		.x = { w->attention.part_out, n_rows }, .repeat = 1, .n_rows = m, .n_cols = n_rows
+	};
+
+	for (size_t part = 0; part < linear->ref->n_parts; part++) {
+		const struct multiply_args args = { .weight = &linear->weight,
+						    .x = input + part * size,
+						    .m = m,
+						    .y = w->attention.part_out,
+						    .panel = &part };
+		struct copy_args to = copy;
+
+		to.y = (struct rows_out){ y + part * n_rows, n };
+		w->ops->multiply(w->stream, &args);
+		w->ops->copy(w->stream, &to);
+	}
+}
+
+void pass_multiply(const struct pass *pass, const struct linear *linear, const void *input,
+		   size_t m, float *y)
 {
 	const struct multiply_args args = { .weight = &linear->weight, .x = input, .m = m, .y = y };
 
-	pass->workspace->ops->multiply(pass->workspace->stream, &args);
+	if (linear->ref->n_parts > 1)
+		multiply_parts(pass, linear, input, m, y);
+	else
+		pass->workspace->ops->multiply(pass->workspace->stream, &args);
 }
 
 int forward_linear(const struct pass *pass, const struct linear *linear, const float *x, size_t m,
@@ -73,6 +100,7 @@ int forward_linear(const struct pass *pass, const struct linear *linear, const f
 	w->input.rounded_from = w->cast.from = NULL;
 	w->ops->zero(w->stream, w->cast.counts, counts_size);
 	input = pass_prepare(pass, linear, &rows);
+	m /= linear->ref->n_parts ? linear->ref->n_parts : 1;
 	pass_multiply(pass, linear, input, m, y);
 	pass_bias(pass, linear->bias, y, m, linear->ref->n);
 	w->ops->fetch(w->stream, w->host.cast_counts, w->cast.counts, counts_size);

@@ -80,6 +80,10 @@ void pass_output(const struct pass *pass, const struct linear *linear, float *y,
 /* y (m, n) += bias (n), each row; bias NULL: does nothing. */
 void pass_bias(const struct pass *pass, const float *bias, float *y, size_t m, size_t n);
 
+/* y (m, n) = input (m, k) w^T, without the bias; with parts, input has n_parts m rows. */
+void pass_multiply(const struct pass *pass, const struct linear *linear, const void *input,
+		   size_t m, float *y);
+
 /* Adds n values to *stats. */
 void pass_amax(const struct pass *pass, const float *x, size_t n, struct value_stats *stats);
 
@@ -127,8 +131,6 @@ void pass_scale(const struct pass *pass, float *x, float factor, size_t n_rows, 
  * workspace->own->out (tokens, hidden). */
 void attention_run(const struct pass *pass);
 
-/* Multiplies attn_out by the gates of the layer, if it has any: in fused_out, or head_gates. */
-void gates_run(const struct pass *pass);
 void delta_run(const struct pass *pass);
 void mamba_run(const struct pass *pass);
 void mamba_run_beside(const struct pass *pass); /* attention */
@@ -157,7 +159,8 @@ bool rotation_is_first(const struct pass *pass);
 bool rotation_is_last(const struct pass *pass);
 
 /* Rotates queries and, unless they are latent, keys; or the first values of each head of x in
- * place, from the first such value on.  before, after: as in rope_args. */
+ * place, from the first such value on; or the last values, from the first of a head on.  before,
+ * after: as in rope_args. */
 void rotation_run(const struct pass *pass);
 
 /* Moves the elements of adjacent pairs half of n apart, in the first n values of each row.  Uses
@@ -165,6 +168,11 @@ void rotation_run(const struct pass *pass);
 void rotation_deinterleave(const struct pass *pass, struct rows_out x, size_t n_rows, size_t n);
 void rotation_run_on(const struct pass *pass, struct rows_out x, size_t n_heads,
 		     struct value_stats *before, struct value_stats *after);
+
+/* Turn the values of attn_out back; and rotate n_pools keys of pools by the position of the first
+ * token of each. */
+void rotation_back(const struct pass *pass);
+void rotation_of_pools(const struct pass *pass, struct rows_out x, size_t n_pools);
 
 /* Returns the number of heads of keys that the layer computes. */
 size_t rotation_key_heads(const struct layer_ref *ref);
@@ -178,6 +186,29 @@ void caches_round_latent(const struct pass *pass);
  * the layer uses. */
 void caches_keep(const struct pass *pass);
 void caches_take(const struct pass *pass);
+
+/* Hyper-connections: whether the model has them; the number of weights that a token keeps from the
+ * begin of a block to its end; the sum that a block takes, (tokens, hidden), before its norm; and
+ * the end, with own->out. */
+bool streams_are_mixed(const struct pass *pass);
+size_t streams_n_mixes(const struct model *model);
+const float *streams_begin(const struct pass *pass, enum vector_role mix);
+void streams_end(const struct pass *pass);
+
+/* Returns what the final norm takes of tokens [first, first + m): in y (m, hidden), or of the
+ * residual stream. */
+const float *streams_last(const struct head_pass *run, size_t first, size_t m, float *y);
+
+/* Compressed keys: makes the layer's pools of the products in workspace->pool, puts the keys of
+ * tokens behind them, and chooses.  Does nothing where no pool is whole. */
+void pools_run(const struct pass *pass);
+
+/* Returns the number of whole pools of the layer. */
+size_t pools_count(const struct pass *pass);
+
+/* own->out = the matrices of attention's output times attn_out, which is multiplied by the gates of
+ * the layer before, if it has any: in fused_out, or head_gates. */
+void output_run(const struct pass *pass);
 
 /* The inputs that layers have of their own: adds to the inputs of all layers what the residual
  * stream before the first layer gives; and the third step of a layer, from normed to out as

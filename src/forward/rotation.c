@@ -15,7 +15,7 @@ static bool rotates_all(const struct pass *pass)
 	const struct layer_ref *ref = pass->layer->ref;
 
 	return ref->rope && ref->rope->n == ref->head_dim && !model->latent.kv_lora_rank &&
-	       !ref->kv_source;
+	       !model->arch->positions.turns_back && !ref->kv_source;
 }
 
 bool rotation_is_first(const struct pass *pass)
@@ -52,23 +52,62 @@ void rotation_put_angles(struct workspace *w, const struct rope *rope, size_t n_
 	w->ops->put(w->stream, a->sines, w->host.sines, size);
 }
 
+/* The rotation of heads whose head_dim values begin at x. */
+static struct rope_args args_of(const struct pass *pass, struct rows_out x, size_t n_heads)
+{
+	const struct workspace *w = pass->workspace;
+	size_t n = pass->layer->ref->rope->n, head_dim = x.stride;
+	bool last = pass->forward->model->arch->positions.turns_back;
+
+	return (struct rope_args){ .x = { x.data + (last ? head_dim - n : 0), n_heads * head_dim },
+				   .n_tokens = pass->sequence->n_tokens,
+				   .n_heads = n_heads,
+				   .head_dim = head_dim,
+				   .cosines = w->attention.cosines,
+				   .sines = w->attention.sines,
+				   .rope_dim = n,
+				   .adjacent = last };
+}
+
 void rotation_run_on(const struct pass *pass, struct rows_out x, size_t n_heads,
 		     struct value_stats *before, struct value_stats *after)
 {
-	struct workspace *w = pass->workspace;
-	size_t head_dim = x.stride;
-	const struct rope_args args = {
-		.x = { x.data, n_heads * head_dim },
-		.before = before,
-		.after = after,
-		.n_tokens = pass->sequence->n_tokens,
-		.n_heads = n_heads,
-		.head_dim = head_dim,
-		.cosines = w->attention.cosines,
-		.sines = w->attention.sines,
-		.rope_dim = pass->layer->ref->rope->n,
-	};
+	struct rope_args args = args_of(pass, x, n_heads);
 
+	args.before = before;
+	args.after = after;
+	pass->workspace->ops->rope(pass->workspace->stream, &args);
+}
+
+void rotation_back(const struct pass *pass)
+{
+	const struct layer_ref *ref = pass->layer->ref;
+	struct workspace *w = pass->workspace;
+	struct rope_args args = args_of(
+		pass, (struct rows_out){ w->attention.attn_out, ref->value_dim }, ref->n_heads);
+
+	args.back = true;
+	w->ops->rope(w->stream, &args);
+}
+
+void rotation_of_pools(const struct pass *pass, struct rows_out x, size_t n_pools)
+{
+	struct workspace *w = pass->workspace;
+	size_t half = pass->layer->ref->rope->n / 2;
+	struct rope_args args = args_of(pass, x, 1);
+	struct copy_args copy = { .y = { w->pool.cosines, half },
+				  .x = { args.cosines, pass->layer->ref->pool_size * half },
+				  .repeat = 1,
+				  .n_rows = n_pools,
+				  .n_cols = half };
+
+	w->ops->copy(w->stream, &copy);
+	copy.y.data = w->pool.sines;
+	copy.x.data = args.sines;
+	w->ops->copy(w->stream, &copy);
+	args.n_tokens = n_pools;
+	args.cosines = w->pool.cosines;
+	args.sines = w->pool.sines;
 	w->ops->rope(w->stream, &args);
 }
 

@@ -9,7 +9,24 @@ static enum route_kind kind_of(const struct routing *routing)
 {
 	if (routing->choose_first)
 		return routing->sigmoid ? ROUTE_CHOSEN_SIGMOID : ROUTE_CHOSEN_SOFTMAX;
+	if (routing->sqrt_softplus)
+		return ROUTE_SQRT_SOFTPLUS;
 	return routing->sigmoid ? ROUTE_SIGMOID : ROUTE_SOFTMAX;
+}
+
+/* Looks up the experts of the tokens of n sequences. */
+static void look_up(const struct pass *pass, size_t n, uint32_t *chosen)
+{
+	const float *table = pass->layer->vector[VECTOR_ROUTER_TABLE];
+	size_t k = pass->forward->model->routing.top_k, n_chosen = 0;
+	struct workspace *w = pass->workspace;
+
+	for (size_t s = 0; s < n; s++)
+		for (size_t t = 0; t < pass->sequence[s].n_tokens; t++)
+			for (size_t i = 0; i < k; i++)
+				w->host.chosen[n_chosen++] =
+					(uint32_t)table[pass->sequence[s].tokens[t] * k + i];
+	w->ops->put(w->stream, chosen, w->host.chosen, n_chosen * sizeof *chosen);
 }
 
 /* Chooses experts by w->scores, for the tokens of n sequences, and sorts the tokens. */
@@ -28,6 +45,7 @@ static void choose(const struct pass *pass, size_t n)
 		.sum_eps = routing->sum_eps,
 		.scale = routing->scale,
 		.softcap = routing->softcap,
+		.are_chosen = pass->layer->ref->routed_by_token,
 		.bias = pass->layer->vector[VECTOR_ROUTER_BIAS],
 		.expert_scales = pass->layer->vector[VECTOR_EXPERT_SCALES],
 		.scores = w->scores,
@@ -50,6 +68,8 @@ static void choose(const struct pass *pass, size_t n)
 		sort.ends[i] = route.n_tokens;
 	}
 	sort.n_tokens = route.n_tokens;
+	if (route.are_chosen)
+		look_up(pass, n, route.chosen);
 	w->ops->route(w->stream, &route);
 	w->ops->sort_choices(w->stream, &sort);
 }

@@ -3,7 +3,7 @@
  * Each group of arrays has a function that lists them with their sizes.  The list serves to
  * allocate them, to free them, and to add up their sizes for the plan.
  */
-#include "forward/workspace.h"
+#include "forward/pass.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -18,7 +18,11 @@ struct dims {
 	uint64_t group;				      /* tokens of a group */
 	uint64_t rows;				      /* of experts at once */
 	bool grouped;
-	uint64_t latent;			 /* of each token, for experts */
+	uint64_t latent;	       /* of each token, for experts */
+	uint64_t mixes;		       /* of each token */
+	uint64_t pooled, index_pooled; /* of each token, for pools */
+	uint64_t pools;
+	uint64_t part, joined;			 /* of each token, for a matrix with parts */
 	uint64_t q, k, v, attended, angles;	 /* of each token, for attention */
 	uint64_t head_gates;			 /* of each token */
 	uint64_t scratch;			 /* bytes */
@@ -42,6 +46,12 @@ static void dims_of_layer(struct dims *d, const struct model *model, const struc
 	d->lora = larger(d->lora, larger(linear[LINEAR_Q_A].n, linear[LINEAR_KV_A].n));
 	d->expanded = larger(d->expanded, linear[LINEAR_KV_B].n);
 	d->head_gates = larger(d->head_gates, linear[LINEAR_HEAD_GATE].n);
+	d->pooled = larger(d->pooled, linear[LINEAR_POOL].n);
+	d->index_pooled = larger(d->index_pooled, linear[LINEAR_INDEX_GATE].n);
+	if (linear[LINEAR_O].n_parts > 1) {
+		d->part = larger(d->part, linear[LINEAR_O].n / linear[LINEAR_O].n_parts);
+		d->joined = larger(d->joined, linear[LINEAR_O].n);
+	}
 	d->few = larger(d->few, larger(linear[LINEAR_DELTA_F_A].n, linear[LINEAR_DELTA_G_A].n));
 	d->experts = larger(d->experts, layer->n_experts);
 	d->latent = larger(d->latent, linear[LINEAR_LATENT_IN].n);
@@ -61,7 +71,9 @@ static void dims_of_layer(struct dims *d, const struct model *model, const struc
 static void dims_of_attention(struct dims *d, const struct executor_ops *ops,
 			      const struct layer_ref *layer)
 {
+	size_t n_pools = layer->pool_size ? d->tokens / layer->pool_size : 0;
 	const struct attention_args args = { .n_tokens = d->tokens,
+					     .n_before = n_pools,
 					     .n_heads = layer->n_heads,
 					     .n_kv_heads = layer->n_kv_heads,
 					     .head_dim = layer->head_dim,
@@ -72,18 +84,22 @@ static void dims_of_attention(struct dims *d, const struct executor_ops *ops,
 	d->v = larger(d->v, args.n_kv_heads * args.value_dim);
 	d->attended = larger(d->attended, args.n_heads * args.value_dim);
 	d->angles = larger(d->angles, args.head_dim);
+	d->pools = larger(d->pools, n_pools);
 	d->scratch = larger(d->scratch,
 			    ops->scratch(&(const struct scratch_args){ .attention = &args }));
 }
 
+/* n_pools: more than a sequence of n_tokens has, or 0. */
 static uint64_t index_scratch(const struct executor_ops *ops, const struct model *model,
-			      size_t n_tokens)
+			      size_t n_tokens, size_t n_pools)
 {
 	static const float weights; /* there are some */
 	const struct indexer *indexer = &model->indexer;
 	const struct choose_keys_args keys = { .n_tokens = n_tokens,
 					       .n_heads = indexer->n_heads,
 					       .head_dim = indexer->head_dim,
+					       .pool_size = n_pools > 0,
+					       .n_pools = n_pools,
 					       .weights = indexer->n_sets == 1 ? &weights : NULL };
 
 	return indexer->n_chosen ? ops->scratch(&(const struct scratch_args){ .keys = &keys }) : 0;
@@ -123,13 +139,14 @@ static struct dims dims_of(const struct executor_ops *ops, const struct model *m
 	d.values = model->delta.n_heads * model->delta.value_dim;
 	d.value_heads = model->delta.n_heads;
 	d.input = larger(larger(d.attended, d.mlp), larger(d.hidden, d.lora));
-	d.input = larger(d.input, larger(d.latent, d.few));
+	d.input = larger(d.input, larger(larger(d.latent, d.joined), d.few));
 	d.input = larger(d.input, larger(d.values, model->mamba.n_heads * model->mamba.head_dim));
 	d.input = larger(d.input, larger(model->mamba1.n_channels, model->mamba1.step_rank));
 	d.scratch = larger(d.scratch, scan_scratch(ops, model, d.tokens));
-	d.scratch = larger(d.scratch, index_scratch(ops, model, d.tokens));
+	d.scratch = larger(d.scratch, index_scratch(ops, model, d.tokens, d.pools));
+	d.mixes = streams_n_mixes(model);
 	d.group = d.tokens * shape.max_group;
-	d.grouped = d.experts && ops->grouped;
+	d.grouped = d.experts && ops->load.grouped;
 	d.rows = d.grouped ? d.group : d.tokens;
 	d.block = d.tokens < HEAD_BLOCK ? d.tokens : HEAD_BLOCK;
 	d.panel = ops->portion(PORTION_WEIGHT, model->vocab_size);
@@ -195,6 +212,7 @@ static void own_arrays(struct array_list *list, struct own_arrays *own, const st
 	add(list, &own->normed, d->group * d->hidden * sizeof *own->normed);
 	add(list, &own->rounded, d->group * d->hidden * sizeof *own->rounded);
 	add(list, &own->out, d->group * d->hidden * sizeof *own->out);
+	add(list, &own->mixes, d->group * d->mixes * sizeof *own->mixes);
 	add(list, &own->latent_in, latent * sizeof *own->latent_in);
 	add(list, &own->latent_out, latent * sizeof *own->latent_out);
 	add(list, &own->shared_scores, d->experts ? d->group * sizeof *own->shared_scores : 0);
@@ -217,6 +235,7 @@ static void route_arrays(struct workspace *w, const struct dims *d, const struct
 	add(list, &w->route.stats, stats);
 	add_host(list, &w->host.stats, stats);
 	add_host(list, &w->host.counts, segments * sizeof *w->host.counts);
+	add_host(list, &w->host.chosen, chosen * sizeof *w->host.chosen);
 }
 
 static void attention_arrays(struct workspace *w, const struct dims *d, const struct model *model)
@@ -238,6 +257,8 @@ static void attention_arrays(struct workspace *w, const struct dims *d, const st
 	    row * larger(d->attended,
 			 larger(model->n_heads, model->indexer.n_heads) * latent->rope_dim));
 	add(list, &a->head_gates, row * d->head_gates);
+	add(list, &a->part_out, row * d->part);
+	add(list, &a->joined, row * d->joined);
 	add(list, &a->cosines, row * d->angles);
 	add(list, &a->sines, row * d->angles);
 	add(list, &a->positions, row);
@@ -247,12 +268,29 @@ static void index_arrays(struct workspace *w, const struct dims *d, const struct
 {
 	struct index_arrays *index = &w->index;
 	struct array_list *list = &w->arrays;
-	uint64_t row = d->tokens * sizeof(float), n_words = KEY_WORDS(d->tokens);
+	uint64_t row = d->tokens * sizeof(float), n_words = KEY_WORDS(d->pools + d->tokens);
 
 	add(list, &index->q, row * indexer->n_heads * indexer->head_dim);
 	add(list, &index->k, row * indexer->head_dim);
 	add(list, &index->weights, row * indexer->n_heads);
 	add(list, &index->sets, indexer->n_sets * d->tokens * n_words * sizeof *index->sets);
+}
+
+static void pool_arrays(struct workspace *w, const struct dims *d)
+{
+	struct pool_arrays *pool = &w->pool;
+	struct array_list *list = &w->arrays;
+	uint64_t row = d->tokens * sizeof(float);
+	uint64_t keys = d->pools ? (d->pools + d->tokens) * d->k * sizeof(float) : 0;
+
+	add(list, &pool->values, row * d->pooled);
+	add(list, &pool->gates, row * d->pooled);
+	add(list, &pool->index_values, row * d->index_pooled);
+	add(list, &pool->index_gates, row * d->index_pooled);
+	add(list, &pool->keys, keys);
+	add(list, &pool->key_values, keys);
+	add(list, &pool->cosines, d->pools * d->angles * sizeof(float));
+	add(list, &pool->sines, d->pools * d->angles * sizeof(float));
 }
 
 static void delta_arrays(struct workspace *w, const struct dims *d, const struct model *model)
@@ -350,6 +388,7 @@ static void list_arrays(struct workspace *w, const struct model *model, bool cas
 	cast_arrays(w, &d);
 	attention_arrays(w, &d, model);
 	index_arrays(w, &d, &model->indexer);
+	pool_arrays(w, &d);
 	delta_arrays(w, &d, model);
 	mamba_arrays(w, &d, model);
 	mamba1_arrays(w, &d, &model->mamba1);

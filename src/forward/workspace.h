@@ -57,6 +57,8 @@ struct attention_arrays {
 	float *k_rope;	    /* (tokens, rope_dim), shared by all heads, rotated */
 	float *kv_expanded; /* (tokens, heads * (nope_dim + value_dim)) */
 	float *attn_out;    /* (tokens, heads * value_dim) */
+	float *part_out;    /* (tokens, rows of a part of LINEAR_O) */
+	float *joined;	    /* (tokens, rows of LINEAR_O with parts) */
 	float *head_gates;  /* (tokens, heads), of LINEAR_HEAD_GATE */
 	float *cosines;	    /* (tokens, rope->n / 2), of the angles */
 	float *sines;
@@ -72,6 +74,14 @@ struct index_arrays {
 	float *k;	/* (tokens, head_dim) */
 	float *weights; /* (tokens, heads) */
 	uint32_t *sets; /* (sets, tokens, KEY_WORDS(tokens)) */
+};
+
+/* Of compressed keys; pools: as many as there are, at most. */
+struct pool_arrays {
+	float *values, *gates;		   /* (tokens, rows of LINEAR_POOL) */
+	float *index_values, *index_gates; /* (tokens, rows of LINEAR_INDEX_K) */
+	float *keys, *key_values; /* (pools + tokens, head_dim): of pools, then of tokens */
+	float *cosines, *sines;	  /* (pools, rope->n / 2) */
 };
 
 /* Of gated DeltaNet; keys: key heads * key_dim, values: heads * value_dim, decays: heads * decays
@@ -121,7 +131,7 @@ struct head_arrays {
 
 struct host_arrays {
 	struct value_stats **stats; /* from here on: copies of the executor's arrays */
-	uint32_t *counts;
+	uint32_t *counts, *chosen;
 	float *cosines, *sines, *positions;
 	uint32_t *labels;
 	float *log_sums, *label_logits;
@@ -140,7 +150,8 @@ struct own_arrays {
 	struct ready_input ready; /* normed; x NULL: it is not rounded yet */
 	/* to which out is still to be added; NULL: none */
 	struct value_stats *out_stats;
-	float *out;		       /* (tokens, hidden): of attention or mlp */
+	float *out;   /* (tokens, hidden): of attention or mlp */
+	float *mixes; /* (tokens, streams_n_mixes()): weights of hyper-connections */
 	float *latent_in, *latent_out; /* (tokens, latent): of all experts */
 	float *shared_scores;	       /* (tokens): factors of the shared expert */
 	size_t first_token;	       /* in the group */
@@ -158,7 +169,7 @@ struct route_arrays {
 };
 
 #define MAX_GROUP  SORT_MAX_SEQUENCES /* sequences that take the experts of a layer together */
-#define MAX_ARRAYS 100
+#define MAX_ARRAYS 120
 
 /* Every array of a workspace. */
 struct array_list {
@@ -200,6 +211,7 @@ struct workspace {
 	struct ready_input ready; /* mlp.gate; x NULL: it is not rounded yet */
 	struct attention_arrays attention;
 	struct index_arrays index;
+	struct pool_arrays pool;
 	struct delta_arrays delta;
 	struct mamba_arrays mamba;
 	struct mamba1_arrays mamba1;

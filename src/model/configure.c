@@ -23,6 +23,8 @@ static int configure_heads(struct model *model, const struct model_config *confi
 
 	model->n_heads = size[CONFIG_HEADS];
 	model->n_kv_heads = size[CONFIG_KV_HEADS] ? size[CONFIG_KV_HEADS] : model->n_heads;
+	if (model->arch->positions.turns_back)
+		model->n_kv_heads = 1;
 	model->head_dim = fact_count(facts, "head_dim", 0);
 	if (!model->head_dim)
 		model->head_dim = model->hidden / model->n_heads;
@@ -130,79 +132,6 @@ static int configure_numbers(struct model *model, const json_t *facts, struct er
 	return 0;
 }
 
-/* DeepSeek-V2's two ways to choose experts: among all, or in the groups of the best ones. */
-static int configure_groups(struct routing *routing, const json_t *facts, struct err *err)
-{
-	const json_t *value = json_object_get(facts, "topk_method");
-	const char *method = json_is_string(value) ? json_string_value(value) : "null";
-
-	routing->n_groups_key = FACT_KEY(facts, "num_expert_group", "n_group");
-	routing->n_groups = fact_count(facts, routing->n_groups_key, 0);
-	routing->top_groups = fact_count(facts, "topk_group", 0);
-	if (!value)
-		return 0;
-	routing->group_max = true;
-	if (!strcmp(method, "greedy"))
-		routing->n_groups = 0;
-	else if (strcmp(method, "group_limited_greedy") != 0)
-		return err_set(err, ERR_INPUT,
-			       "config.json: 'topk_method' is '%s', which is not supported "
-			       "(supported: greedy, group_limited_greedy)",
-			       method);
-	else if (!routing->n_groups)
-		return err_set(err, ERR_INPUT,
-			       "config.json: 'topk_method' is '%s', but 'n_group' is missing",
-			       method);
-	return 0;
-}
-
-/* Reads how many experts a token gets.  A list has a number for each layer; they must be equal. */
-static int read_top_k(struct routing *routing, const json_t *facts, struct err *err)
-{
-	const char *key = FACT_KEY(facts, "moe_k", "moe_topk", "top_k_experts",
-				   "num_experts_per_token", "moe_top_k", "num_experts_per_tok");
-	const json_t *value = json_object_get(facts, key);
-	const json_t *first = json_is_array(value) ? json_array_get(value, 0) : value;
-
-	routing->top_k_key = key;
-	for (size_t k = 1; k < json_array_size(value); k++)
-		if (!json_equal(json_array_get(value, k), first))
-			return err_set(err, ERR_INPUT,
-				       "config.json: '%s' has different numbers, which are not "
-				       "supported",
-				       key);
-	if (value && !json_is_null(value) &&
-	    !(json_is_integer(first) && json_integer_value(first) >= 0))
-		return err_set(err, ERR_INPUT,
-			       "config.json: '%s' is not a number, or a list of equal numbers",
-			       key);
-	routing->top_k = (size_t)json_integer_value(first);
-	return 0;
-}
-
-static int configure_experts(struct model *model, const json_t *facts, struct err *err)
-{
-	const struct arch *arch = model->arch;
-	const char *norm = FACT_KEY(facts, "moe_renormalize", "norm_topk_prob");
-	const char *scale =
-		FACT_KEY(facts, "moe_routed_scaling_factor", "moe_router_scaling_factor",
-			 "route_scale", "router_scaling_factor", "routed_scaling_factor");
-
-	model->routing = arch->routing;
-	model->routing.norm_top_k |= fact_flag(facts, norm);
-	model->routing.scale = (float)fact_number(facts, scale, 1);
-	model->routing.softcap =
-		fmaxf(0, (float)fact_number(facts, "moe_router_logit_softcapping", 0));
-	if (model->routing.sum_eps == 0)
-		model->routing.sum_eps = 1e-20f;
-	model->clamped = arch->clamped;
-	model->clamp = (float)fact_number(facts, "swiglu_limit", 0);
-	model->clamp_alpha = (float)fact_number(facts, "swiglu_alpha", 0);
-	if (read_top_k(&model->routing, facts, err))
-		return -1;
-	return configure_groups(&model->routing, facts, err);
-}
-
 /* Latent attention: a head of q or k has nope_dim plain and rope_dim rotated values. */
 static int configure_latent(struct model *model, const json_t *facts, struct err *err)
 {
@@ -265,11 +194,11 @@ int model_configure(struct model *model, const struct model_config *config, cons
 	model->layers = xcalloc(model->n_layers, sizeof *model->layers);
 	if (model_configure_windows(model, facts, err) ||
 	    model_configure_heads(model, facts, err) || model_configure_gates(model, facts, err) ||
-	    model_configure_limits(model, facts, err) ||
+	    model_configure_limits(model, facts, err) || streams_configure(model, facts, err) ||
 	    model_configure_sharing(model, facts, err) ||
-	    model_configure_ropes(model, facts, err) || indexer_configure(model, facts, err) ||
-	    configure_numbers(model, facts, err) || configure_experts(model, facts, err) ||
-	    model_read_multipliers(model, facts, err))
+	    model_configure_ropes(model, facts, err) || pools_configure(model, facts, err) ||
+	    indexer_configure(model, facts, err) || configure_numbers(model, facts, err) ||
+	    routing_configure(model, facts, err) || model_read_multipliers(model, facts, err))
 		return -1;
 	return model_find_mixers(model, facts, err);
 }

@@ -50,6 +50,34 @@ static int find_indexer(struct search *search, const char *prefix, struct layer_
 	return search_linears(search, prefix, layer, expected, COUNT(expected));
 }
 
+/* Queries through fewer values, one head that is key and value, pools of it, and a matrix of the
+ * output whose rows belong to groups of heads. */
+static int find_shared_head(struct search *search, const char *prefix, struct layer_ref *layer)
+{
+	const struct model *model = search->model;
+	const struct indexer *indexer = &model->indexer;
+	size_t q = layer->n_heads * layer->head_dim, hidden = model->hidden;
+	size_t halves = layer->pools_overlap ? 2 : 1, pool = halves * layer->head_dim;
+	size_t rank = model->latent.q_lora_rank, joined = model->o_groups * model->o_rank;
+	const struct expected expected[] = {
+		{ LINEAR_Q_A, rank, hidden, 1 },
+		{ LINEAR_Q_B, q, rank, 1 },
+		{ LINEAR_K, layer->head_dim, hidden, 1 },
+		{ LINEAR_O, joined, q / model->o_groups, 1 },
+		{ LINEAR_O_JOIN, hidden, joined, 1 },
+		{ LINEAR_POOL, pool, hidden, 1 },
+		{ LINEAR_POOL_GATE, pool, hidden, 1 },
+		{ LINEAR_INDEX_Q, indexer->n_heads * indexer->head_dim, rank, 1 },
+		{ LINEAR_INDEX_K, 2 * indexer->head_dim, hidden, 1 },
+		{ LINEAR_INDEX_GATE, 2 * indexer->head_dim, hidden, 1 },
+		{ LINEAR_INDEX_WEIGHTS, indexer->n_heads, hidden, 1 },
+	};
+	size_t n = !layer->pool_size ? 5 : layer->keys != KEYS_CHOSEN ? 7 : COUNT(expected);
+
+	layer->linear[LINEAR_O].n_parts = model->o_groups;
+	return search_linears(search, prefix, layer, expected, n);
+}
+
 static int check_no_values(const struct search *search, const char *prefix)
 {
 	char *name = xasprintf("%s%s.weight", prefix, search_linear_name(search, LINEAR_V));
@@ -85,6 +113,8 @@ static int find_attention(struct search *search, const char *prefix, struct laye
 	size_t first = model->gates == GATES_NONE ? 1 : 0;
 	size_t n_less = layer->keys_are_values ? 1 : 0; /* without v */
 
+	if (model->arch->positions.turns_back)
+		return find_shared_head(search, prefix, layer);
 	if (find_indexer(search, prefix, layer))
 		return -1;
 	if (model->latent.kv_lora_rank)
@@ -334,6 +364,7 @@ static const struct model_place places[] = {
 	{ "model.language_model.", "lm_head" },
 	{ "language_model.model.", "language_model.lm_head" },
 	{ "thinker.model.", "thinker.lm_head" },
+	{ "", "head" },
 };
 
 /* Finds the place by the embedding; where there is none, the first place is as good as others. */
@@ -390,7 +421,7 @@ int model_find_tensors(struct model *model, const struct model_config *config, s
 	    search_check_vector(model->norm, model->hidden, err) ||
 	    find_head(&search, model,
 		      config->tie_is_stated ? config->tie_word_embeddings : arch->tied) ||
-	    find_layer_inputs(&search, model))
+	    find_layer_inputs(&search, model) || search_streams(&search, model))
 		return -1;
 	search.n_found = 0;
 	for (size_t i = 0; i < model->n_layers; i++) {

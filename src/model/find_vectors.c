@@ -7,39 +7,10 @@
 
 #include "model/steps.h"
 
-/* May the layer have the vector?  The vectors of a mixer belong to layers with that mixer. */
-static bool vector_is_of(const struct positions *positions, const struct layer_ref *layer, int role)
+/* May the layer have the vector, of a mixer with a convolution or a scan?  All have other ones. */
+static bool scan_vector_is_of(const struct layer_ref *layer, int role)
 {
 	switch (role) {
-	case VECTOR_NORM_K:
-		return layer_has_attention(layer) && !layer->kv_source;
-	case VECTOR_NORM_Q:
-	case VECTOR_NORM_Q_A:
-	case VECTOR_NORM_KV_A:
-		return layer_has_attention(layer);
-	case VECTOR_NORM_INDEX_Q:
-	case VECTOR_NORM_INDEX_K:
-	case VECTOR_NORM_INDEX_K_BIAS:
-		return layer->keys == KEYS_CHOSEN;
-	case VECTOR_SINKS:
-		return layer_has_attention(layer) && (layer->window || !positions->window_sinks);
-	case VECTOR_NORM_LAYER_INPUTS: /* found with its matrix, which is no layer's alone */
-		return false;
-	case VECTOR_NORM_LAYER_OUT:
-		return layer->linear[LINEAR_LAYER_OUT].weight;
-	case VECTOR_NORM_ATTENTION:
-	case VECTOR_NORM_ATTENTION_OUT:
-		return layer->mixer != MIXER_NONE;
-	case VECTOR_NORM_MLP:
-	case VECTOR_NORM_MLP_OUT:
-		return layer->has_mlp;
-	case VECTOR_NORM_ROUTER:
-	case VECTOR_NORM_EXPERTS:
-	case VECTOR_NORM_EXPERTS_OUT:
-	case VECTOR_NORM_DENSE_OUT:
-	case VECTOR_ROUTER_BIAS:
-	case VECTOR_EXPERT_SCALES:
-		return layer->n_experts > 0;
 	case VECTOR_CONV:
 		return layer->mixer == MIXER_DELTA || layer->mixer == MIXER_CONV ||
 		       layer->mixer == MIXER_MAMBA1 || layer_has_mamba(layer);
@@ -64,6 +35,51 @@ static bool vector_is_of(const struct positions *positions, const struct layer_r
 		return layer->mixer == MIXER_MAMBA1;
 	default:
 		return true;
+	}
+}
+
+/* May the layer have the vector?  The vectors of a mixer belong to layers with that mixer. */
+static bool vector_is_of(const struct positions *positions, const struct layer_ref *layer, int role)
+{
+	switch (role) {
+	case VECTOR_NORM_K:
+		return layer_has_attention(layer) && !layer->kv_source;
+	case VECTOR_NORM_Q:
+	case VECTOR_NORM_Q_A:
+	case VECTOR_NORM_KV_A:
+		return layer_has_attention(layer);
+	case VECTOR_NORM_INDEX_Q:
+	case VECTOR_NORM_INDEX_K:
+	case VECTOR_NORM_INDEX_K_BIAS:
+	case VECTOR_INDEX_PLACES:
+		return layer->keys == KEYS_CHOSEN;
+	case VECTOR_POOL_PLACES:
+	case VECTOR_NORM_POOL:
+		return layer->pool_size > 0;
+	case VECTOR_SINKS:
+		return layer_has_attention(layer) && (layer->window || !positions->window_sinks);
+	case VECTOR_NORM_LAYER_INPUTS: /* found with its matrix, which is no layer's alone */
+		return false;
+	case VECTOR_NORM_LAYER_OUT:
+		return layer->linear[LINEAR_LAYER_OUT].weight;
+	case VECTOR_NORM_ATTENTION:
+	case VECTOR_NORM_ATTENTION_OUT:
+		return layer->mixer != MIXER_NONE;
+	case VECTOR_NORM_MLP:
+	case VECTOR_NORM_MLP_OUT:
+		return layer->has_mlp;
+	case VECTOR_NORM_ROUTER:
+	case VECTOR_NORM_EXPERTS:
+	case VECTOR_NORM_EXPERTS_OUT:
+	case VECTOR_NORM_DENSE_OUT:
+	case VECTOR_EXPERT_SCALES:
+		return layer->n_experts > 0;
+	case VECTOR_ROUTER_BIAS:
+	case VECTOR_ROUTER_TABLE:
+		return layer->n_experts > 0 &&
+		       layer->routed_by_token == (role == VECTOR_ROUTER_TABLE);
+	default:
+		return scan_vector_is_of(layer, role);
 	}
 }
 
@@ -122,6 +138,14 @@ static size_t vector_length(const struct model *model, const struct layer_ref *l
 		return layer->linear[LINEAR_ROUTER].n;
 	case VECTOR_LAYER_SCALE:
 		return 1;
+	case VECTOR_NORM_POOL:
+		return layer->head_dim;
+	case VECTOR_MIX_ATTENTION_BASE:
+	case VECTOR_MIX_MLP_BASE:
+		return MODEL_MIXES(model->streams.n);
+	case VECTOR_MIX_ATTENTION_SCALE:
+	case VECTOR_MIX_MLP_SCALE:
+		return 3;
 	case VECTOR_SINKS:
 		return layer->n_heads;
 	case VECTOR_A_LOG:
@@ -199,10 +223,40 @@ static bool is_vector_of_heads(const struct tensor_ref *ref, size_t n)
 	return ref->tensor->n_dims == 4 && !memcmp(ref->tensor->shape, shape, sizeof shape);
 }
 
+/* Checks a vector that has rows.  Returns whether it is one, in *rc how. */
+static bool check_rows(const struct search *search, const struct layer_ref *layer, int role,
+		       int *rc)
+{
+	const struct model *model = search->model;
+	size_t n = model->streams.n, halves = layer->pools_overlap ? 2 : 1;
+	const struct {
+		int role;
+		size_t n_rows, n_cols;
+	} rows[] = {
+		{ VECTOR_MIX_ATTENTION, MODEL_MIXES(n), n * model->hidden },
+		{ VECTOR_MIX_MLP, MODEL_MIXES(n), n * model->hidden },
+		{ VECTOR_POOL_PLACES, layer->pool_size, halves * layer->head_dim },
+		{ VECTOR_INDEX_PLACES, layer->pool_size, halves * model->indexer.head_dim },
+		{ VECTOR_ROUTER_TABLE, model->vocab_size, model->routing.top_k },
+	};
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		if (rows[i].role != role)
+			continue;
+		*rc = search_check_matrix(layer->vector[role], rows[i].n_rows, rows[i].n_cols,
+					  search->err);
+		return true;
+	}
+	return false;
+}
+
 static int check_vector(const struct search *search, const struct layer_ref *layer, int role)
 {
 	const struct tensor_ref *ref = layer->vector[role];
+	int rc;
 
+	if (check_rows(search, layer, role, &rc))
+		return rc;
 	if (role == VECTOR_CONV || role == VECTOR_CONV_Q || role == VECTOR_CONV_K ||
 	    role == VECTOR_CONV_V) {
 		const struct scan_sizes sizes = conv_sizes_of(search->model, layer, role);

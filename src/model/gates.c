@@ -67,7 +67,14 @@ static int read_limit(const char *key, size_t i, const json_t *value, float *lim
 int model_configure_limits(struct model *model, const json_t *facts, struct err *err)
 {
 	static const char *const keys[] = { "swiglu_limits", "swiglu_limits_shared" };
+	const json_t *all = json_object_get(facts, "swiglu_limit");
 
+	model->limits_first = json_is_number(all) && !model->arch->clamped;
+	for (size_t i = 0; model->limits_first && i < model->n_layers; i++)
+		model->layers[i].limit = model->layers[i].expert_limit =
+			(float)json_number_value(all);
+	if (model->limits_first && !(json_number_value(all) > 0))
+		return fact_refuse("swiglu_limit", all, "which is not above 0", err);
 	for (size_t k = 0; k < COUNT(keys); k++) {
 		const json_t *list = json_object_get(facts, keys[k]);
 

@@ -214,6 +214,15 @@ static int check_rotation(const struct model *model, struct err *err)
 	return 0;
 }
 
+/* DeepSeek-V4: pools_configure() has set which layers choose pools of keys. */
+static int configure_pools(struct model *model, const json_t *facts, struct err *err)
+{
+	if (configure_keys(model, facts, err) || configure_heads(model, facts, err))
+		return -1;
+	model->indexer.layer_type = "compressed_sparse_attention";
+	return check_rotation(model, err);
+}
+
 static int configure(struct model *model, const json_t *facts, struct err *err)
 {
 	bool blocks = json_object_get(facts, "index_topk_blocks");
@@ -234,6 +243,8 @@ int indexer_configure(struct model *model, const json_t *facts, struct err *err)
 
 	if (!json_object_get(facts, "index_topk") && !json_object_get(facts, "index_topk_blocks"))
 		return 0;
+	if (json_object_get(facts, "compress_rope_theta"))
+		return configure_pools(model, facts, err);
 	all = facts_of_releases(facts, err);
 	rc = all ? configure(model, all, err) : -1;
 	json_decref(all);

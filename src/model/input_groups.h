@@ -14,9 +14,10 @@ enum input_kind {
 	INPUT_MIXER,
 	INPUT_DECAYS, /* the compressed decays and gates of Kimi Delta Attention */
 	INPUT_GATES,
-	INPUT_Q_B,  /* the compressed queries */
-	INPUT_KV_B, /* the compressed keys and values */
-	INPUT_O,    /* the output of attention, DeltaNet or a short convolution */
+	INPUT_Q_B,    /* the compressed queries */
+	INPUT_KV_B,   /* the compressed keys and values */
+	INPUT_O,      /* the output of attention, DeltaNet or a short convolution */
+	INPUT_O_JOIN, /* the outputs of all groups of heads */
 	INPUT_MAMBA,
 	INPUT_MAMBA_X,
 	INPUT_MAMBA_STEP,
@@ -34,7 +35,7 @@ enum input_kind {
 	N_INPUT_KINDS
 };
 
-#define INPUT_GROUP_MAX 6 /* matrices of a group */
+#define INPUT_GROUP_MAX 8 /* matrices of a group */
 
 struct input_group {
 	enum input_kind kind;

@@ -35,13 +35,21 @@
 	X(LINEAR_INDEX_Q_HIDDEN, INPUT_MIXER, "") \
 	/* hidden to its keys, which all of its heads share, */ \
 	X(LINEAR_INDEX_K, INPUT_MIXER, "self_attn.indexer.wk") \
+	/* and hidden to the weights of tokens in keys of pools; */ \
+	X(LINEAR_INDEX_GATE, INPUT_MIXER, "") \
 	/* and hidden to the weights of its heads */ \
 	X(LINEAR_INDEX_WEIGHTS, INPUT_MIXER, "self_attn.indexer.weights_proj") \
 	/* (heads, hidden): its sigmoid, or softplus, multiplies the output of a head */ \
 	X(LINEAR_HEAD_GATE, INPUT_MIXER, "") \
 	/* (heads * value_dim, hidden): the same of each value of the output */ \
 	X(LINEAR_VALUE_GATE, INPUT_MIXER, "") \
+	/* compressed keys: hidden to what pools of tokens are made of, and to its weights */ \
+	X(LINEAR_POOL, INPUT_MIXER, "") \
+	X(LINEAR_POOL_GATE, INPUT_MIXER, "") \
+	/* with o_groups, each group of heads has rows of its own, and */ \
 	X(LINEAR_O, INPUT_O, "self_attn.o_proj") \
+	/* this joins the outputs of all groups */ \
+	X(LINEAR_O_JOIN, INPUT_O_JOIN, "") \
 	X(LINEAR_GATE, INPUT_MLP, "mlp.gate_proj") \
 	X(LINEAR_UP, INPUT_MLP, "mlp.up_proj") \
 	/* gate and up in one matrix, in this order */ \
@@ -122,6 +130,21 @@ enum linear_role { LINEARS(WORDS_ID) N_LINEARS };
 	X(VECTOR_NORM_INDEX_Q, "") \
 	X(VECTOR_NORM_INDEX_K, "self_attn.indexer.k_norm.weight") \
 	X(VECTOR_NORM_INDEX_K_BIAS, "self_attn.indexer.k_norm.bias") \
+	/* compressed keys: (pool_size, rows of the matrix), added to what weighs tokens; and the \
+	 * norm of pools, (head_dim) */ \
+	X(VECTOR_POOL_PLACES, "") \
+	X(VECTOR_NORM_POOL, "") \
+	X(VECTOR_INDEX_PLACES, "") /* the same of an indexer's keys */ \
+	/* hyper-connections, of both blocks: (MIX_PRODUCTS(n), n * hidden), (MIX_PRODUCTS(n)), \
+	 * (3) */ \
+	X(VECTOR_MIX_ATTENTION, "") \
+	X(VECTOR_MIX_ATTENTION_BASE, "") \
+	X(VECTOR_MIX_ATTENTION_SCALE, "") \
+	X(VECTOR_MIX_MLP, "") \
+	X(VECTOR_MIX_MLP_BASE, "") \
+	X(VECTOR_MIX_MLP_SCALE, "") \
+	/* (vocab_size, top_k) I64, the host's: the experts of each token of the vocabulary */ \
+	X(VECTOR_ROUTER_TABLE, "") \
 	/* (n_experts): added to scores for the choice of experts only */ \
 	X(VECTOR_ROUTER_BIAS, "mlp.gate.e_score_correction_bias") \
 	X(VECTOR_EXPERT_SCALES, "") /* (n_experts): factors of the weights of chosen experts */ \
@@ -182,6 +205,9 @@ struct linear_ref {
 	const struct tensor_ref *weight; /* (n, k), or a tensor of all experts */
 	const struct tensor_ref *bias;	 /* (n), or of all experts; NULL: none */
 	size_t n, k;
+	/* each of so many parts of the rows of the weight multiplies an input of its own, (n_parts,
+	 * tokens, k); 0: there is one input */
+	size_t n_parts;
 	struct slice slice; /* position of the matrix in its tensor */
 	size_t bias_first;  /* first element of the bias in its tensor */
 };
@@ -210,6 +236,10 @@ struct layer_ref {
 	const struct layer_ref *kv_source;
 	size_t kv_place; /* of keys that stay for other layers, in the stream; 0: none do */
 	enum layer_keys keys;
+	/* tokens whose keys are one besides, to queries behind them; 0: there are no such pools */
+	size_t pool_size;
+	bool pools_overlap;	 /* the tokens of the pool before belong to a pool, too */
+	bool routed_by_token;	 /* experts follow from the token, by VECTOR_ROUTER_TABLE */
 	size_t window;		 /* tokens that a query attends to, its own included; 0: all */
 	size_t chunk;		 /* tokens that attend to each other and to no others; 0: all */
 	const struct rope *rope; /* NULL: attention does not know positions */

@@ -20,6 +20,8 @@ static const struct {
 	{ "indexed_attention", MIXER_ATTENTION },
 	{ "chunked_attention", MIXER_ATTENTION },
 	{ "minimax_m3_sparse", MIXER_ATTENTION },
+	{ "compressed_sparse_attention", MIXER_ATTENTION },
+	{ "heavily_compressed_attention", MIXER_ATTENTION },
 	{ "linear_attention", MIXER_DELTA },
 	{ "linear_attention", MIXER_MAMBA },
 	{ "mamba", MIXER_MAMBA },
@@ -39,6 +41,8 @@ static bool has_type(const struct model *model, size_t i, const char *type, enum
 		return false;
 	if (!strcmp(type, "indexed_attention") || !strcmp(type, "minimax_m3_sparse"))
 		return model->layers[i].keys != KEYS_ALL;
+	if (strstr(type, "compressed_"))
+		return model->layers[i].pool_size > 0;
 	if (!strcmp(type, "chunked_attention"))
 		return model->arch->positions.chunked;
 	switch (mixer) {

@@ -27,7 +27,8 @@ struct routing {
 	size_t top_k;
 	const char *top_k_key; /* in config.json */
 	bool norm_top_k;       /* the weights of the chosen experts are divided by their sum */
-	bool sigmoid;	       /* scores are sigmoids; else a softmax over all experts */
+	bool sigmoid;	       /* scores are sigmoids; else a softmax over all experts, */
+	bool sqrt_softplus;    /* or sqrt(softplus(logit)) */
 	bool choose_first;     /* the softmax is over the chosen experts only, or their sigmoids */
 	size_t n_groups;       /* 0 or 1: no groups */
 	const char *n_groups_key;
@@ -57,10 +58,20 @@ struct indexer {
 	size_t n_heads, head_dim;
 };
 
+/* Hyper-connections: the residual stream is n vectors, which a block mixes (backend/executor_args.h
+ * has the numbers). */
+struct streams {
+	size_t n; /* 1: an ordinary residual stream */
+	size_t n_rounds;
+	float eps;
+	/* of the last norm: (n, n * hidden), (n), (1) */
+	const struct tensor_ref *mix, *base, *scale;
+};
+
 /* What a sequence takes from layer to layer, as arrays behind each other: the residual stream
- * (tokens, hidden), the inputs of all layers (tokens, layers, layer_input_dim), and keys and values
- * that later layers use (tokens, kv heads * head_dim).  An array begins behind as many values for
- * each token as the arrays before it have together: its place. */
+ * (tokens, streams.n, hidden), the inputs of all layers (tokens, layers, layer_input_dim), and keys
+ * and values that later layers use (tokens, kv heads * head_dim).  An array begins behind as many
+ * values for each token as the arrays before it have together: its place. */
 struct stream_places {
 	size_t layer_inputs;
 	size_t width;  /* values of a token, but for sets */
@@ -74,6 +85,9 @@ struct model_place {
 };
 
 #define MODEL_MAX_HEAD_DIM 65536
+
+#define MODEL_MAX_STREAMS 8		    /* what executors mix */
+#define MODEL_MIXES(n)	  ((2 + (n)) * (n)) /* products that give the weights of n streams */
 
 #define MODEL_MAX_KEY_DIM 256 /* of gated DeltaNet: what executors can keep of a state */
 
@@ -153,6 +167,9 @@ struct model {
 	size_t layer_vocab_size;
 	const struct tensor_ref *layer_embedding; /* (layer_vocab_size, layers * layer_input_dim) */
 	struct stream_places stream;
+	struct streams streams;
+	size_t o_groups; /* of heads, each with its rows of LINEAR_O; 1: all heads have all rows */
+	size_t o_rank;	 /* rows of a group */
 	float norm_eps;
 	float out_norm_eps; /* of norms of what attention and the mlp return */
 	bool rotated_norm;  /* heads of q and k are normed after their rotation, without weights */
@@ -169,6 +186,7 @@ struct model {
 	 * both sides) and the factor in its sigmoid */
 	bool clamped;
 	float clamp, clamp_alpha;
+	bool limits_first; /* gates have the limit of their layer before their activation */
 	struct routing routing;
 	struct rope rope,
 		rope_local; /* of layers without a window, and with one: the same in most models */
@@ -210,6 +228,9 @@ struct positions {
 	bool adjacent_pairs; /* the two values of a rotated pair are adjacent */
 	bool adjacent_index; /* the same of an indexer's queries and keys */
 	bool grown_queries;  /* queries grow with their position, by keys of the rope */
+	/* the last values of a head turn, in adjacent pairs, and its output turns back, for the one
+	 * head of keys has the values too */
+	bool turns_back;
 };
 
 /* What norms do besides dividing by the root mean square and multiplying by their weight. */
@@ -229,11 +250,12 @@ enum score_scale {
 
 /* The norms of q and k, if their weights exist. */
 enum head_norms {
-	HEADS_ALONE,	   /* each head by itself */
-	HEADS_TOGETHER,	   /* all heads of a token */
-	HEADS_AFTER_ROPE,  /* each head, after its rotation */
-	HEADS_PLAIN,	   /* the same without weights, if config.json has use_qk_norm */
-	HEADS_PLAIN_FIRST, /* each head, without weights, before its rotation */
+	HEADS_ALONE,	     /* each head by itself */
+	HEADS_TOGETHER,	     /* all heads of a token */
+	HEADS_AFTER_ROPE,    /* each head, after its rotation */
+	HEADS_PLAIN,	     /* the same without weights, if config.json has use_qk_norm */
+	HEADS_PLAIN_FIRST,   /* each head, without weights, before its rotation */
+	HEADS_PLAIN_QUERIES, /* the same of queries alone; keys with weights */
 };
 
 /* What head_dim of config.json is in a model with latent attention. */
@@ -281,6 +303,7 @@ struct arch {
 	const struct mamba_keys *mamba; /* of layers with Mamba-2; NULL: no layer has it */
 	const char *embedding, *norm;	/* modules below root; NULL: "embed_tokens", "norm" */
 	const char *layer_embedding;	/* below root, of models with layer_input_dim */
+	const char *last_mix;		/* begins the names of hyper-connections of the last norm */
 	/* a layer has experts for text, and as many behind them for images, which are not run;
 	 * weights of routers are (hidden, experts), and biases two rows, the first of text */
 	bool image_experts;

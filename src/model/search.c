@@ -94,11 +94,21 @@ const struct tensor_ref *search_tensor(struct search *search, const char *prefix
 	return ref;
 }
 
+/* Whether MODULE.bias has a role of its own: that of a router changes the choice alone. */
+static bool is_vector_bias(const struct search *search, const char *module)
+{
+	const char *name = search_vector_name(search, VECTOR_ROUTER_BIAS);
+	size_t n = strlen(module);
+
+	return !strncmp(name, module, n) && !strcmp(name + n, ".bias");
+}
+
 int search_linear(struct search *search, const char *prefix, const char *module, size_t n, size_t k,
 		  struct linear_ref *linear)
 {
 	linear->weight = search_tensor(search, prefix, module, ".weight");
-	linear->bias = search_tensor(search, prefix, module, ".bias");
+	if (!is_vector_bias(search, module))
+		linear->bias = search_tensor(search, prefix, module, ".bias");
 	if (!linear->weight)
 		return linear->bias ? err_set(search->err, ERR_INPUT, "tensor '%s' has no weight",
 					      linear->bias->tensor->name)

@@ -200,7 +200,7 @@ static void read_switches(json_t *facts, const json_t *level, const struct posit
 int model_join_spellings(json_t *facts, const json_t *level, const struct positions *positions,
 			 struct err *err)
 {
-	if (read_types(facts, level, positions, err))
+	if (pools_join_spellings(facts, level, err) || read_types(facts, level, positions, err))
 		return -1;
 	read_switches(facts, level, positions);
 	return read_ropes(facts, level, err);

@@ -52,6 +52,23 @@ int model_configure_sharing(struct model *model, const json_t *facts, struct err
  * facts_read().  ERR_INPUT, with the key, for a value that is out of range. */
 int indexer_configure(struct model *model, const json_t *facts, struct err *err);
 
+/* Writes into the facts of a model with compressed keys the types of its layers, by what releases
+ * have in their place, and a rope for those with compressed keys and for those without, as
+ * positions.layer_ropes wants them.  ERR_INPUT with the key. */
+int pools_join_spellings(json_t *facts, const json_t *level, struct err *err);
+
+/* Sets which layers have compressed keys; after their ropes.  ERR_INPUT with the key. */
+int pools_configure(struct model *model, const json_t *facts, struct err *err);
+
+/* Reads how many vectors the residual stream has.  ERR_INPUT with the key. */
+int streams_configure(struct model *model, const json_t *facts, struct err *err);
+
+/* Finds the hyper-connections of the last norm. */
+int search_streams(struct search *search, struct model *model);
+
+/* Reads how tokens get their experts.  ERR_INPUT with the key. */
+int routing_configure(struct model *model, const json_t *facts, struct err *err);
+
 /* Reads the ropes; sets the window and the rope of each layer, and how its queries grow.  ERR_INPUT
  * with the key. */
 int model_configure_ropes(struct model *model, const json_t *facts, struct err *err);

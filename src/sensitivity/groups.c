@@ -146,8 +146,8 @@ static const struct site {
 	uint64_t roles; /* bits of enum linear_role */
 } sites[] = {
 	{ "qkv", ROLE(Q) | ROLE(K) | ROLE(V) | ROLE(QKV) | ROLE(Q_A) | ROLE(KV_A) | ROLE(INDEX_K) |
-			 ROLE(INDEX_Q_HIDDEN) | ROLE(INDEX_WEIGHTS) | ROLE(HEAD_GATE) |
-			 ROLE(VALUE_GATE) },
+			 ROLE(INDEX_Q_HIDDEN) | ROLE(INDEX_WEIGHTS) | ROLE(INDEX_GATE) |
+			 ROLE(POOL) | ROLE(POOL_GATE) | ROLE(HEAD_GATE) | ROLE(VALUE_GATE) },
 	{ "in_proj", ROLE(DELTA_QKVZ) | ROLE(DELTA_BA) | ROLE(DELTA_QKV) | ROLE(DELTA_Z) |
 			     ROLE(DELTA_B) | ROLE(DELTA_A) | ROLE(DELTA_Q) | ROLE(DELTA_K) |
 			     ROLE(DELTA_V) | ROLE(DELTA_F_A) | ROLE(DELTA_G_A) | ROLE(MAMBA_IN) |
@@ -159,6 +159,7 @@ static const struct site {
 	{ "q_b", ROLE(Q_B) | ROLE(INDEX_Q) },
 	{ "kv_b", ROLE(KV_B) },
 	{ "o", ROLE(O) },
+	{ "o_b", ROLE(O_JOIN) },
 	{ "out_proj", ROLE(DELTA_OUT) | ROLE(MAMBA_OUT) | ROLE(CONV_OUT) },
 	{ "gate_up", ROLE(GATE) | ROLE(UP) | ROLE(GATE_UP) },
 	{ "down", ROLE(DOWN) },

@@ -77,7 +77,7 @@ static uint64_t panel_size(const struct executor_ops *executor, const struct lin
 			   bool whole)
 {
 	const uint64_t quantized = 2 * sizeof(float) + 2;
-	uint64_t rows = executor->portion(PORTION_WEIGHT, ref->n);
+	uint64_t rows = linear_panel_rows(executor, ref);
 
 	if (whole)
 		return rows * ref->k * quantized;

@@ -102,7 +102,7 @@ static void stages_new(struct runner *runner)
 
 		stage->layers = xcalloc(n, sizeof *stage->layers);
 		stage->heads = xcalloc(n, sizeof *stage->heads);
-		stage->norms = xcalloc(n, sizeof *stage->norms);
+		stage->last = xcalloc(n, sizeof *stage->last);
 	}
 }
 
@@ -144,8 +144,7 @@ static void stage_release(const struct runner *runner, struct stage *stage)
 		struct executor *executor = runner->forward.executors[d];
 
 		layer_release(&stage->layers[d], executor);
-		executor->ops->memory_free(executor, stage->norms[d]);
-		stage->norms[d] = NULL;
+		weights_release_last(stage->last[d], executor);
 		linear_release(&stage->heads[d]);
 	}
 	stage->begun = false;
@@ -159,7 +158,7 @@ void runner_release(struct runner *runner)
 		stage_release(runner, stage);
 		free(stage->layers);
 		free(stage->heads);
-		free(stage->norms);
+		free(stage->last);
 	}
 	free(runner->stages);
 	if (runner->plan)
@@ -230,7 +229,7 @@ static int load_stage(struct runner *runner, struct stage *stage, size_t i, stru
 	if (i < model->n_layers)
 		return weights_begin_layer(&stage->load, &runner->weights, streams,
 					   &model->layers[i], stage->layers, err);
-	if (weights_load_vector(&runner->weights, streams, model->norm, stage->norms, err))
+	if (weights_load_last(&runner->weights, streams, stage->last, err))
 		return -1;
 	return weights_begin_linear(&stage->load, &runner->weights, streams, &model->head,
 				    stage->heads, err);
@@ -352,7 +351,7 @@ struct head_pass runner_head_pass(const struct runner *runner, int worker, size_
 
 	return (struct head_pass){
 		.pass = runner_pass(runner, worker, sequence),
-		.head = { runner->stage->norms[device], &runner->stage->heads[device] },
+		.head = { runner->stage->last[device], &runner->stage->heads[device] },
 		.losses = runner->memory.losses + (size_t)worker * runner->plan->longest,
 	};
 }

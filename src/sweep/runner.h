@@ -20,9 +20,9 @@
 /* A part of the model that all sequences go through at once: a layer, or at the end the norm and
  * the head. */
 struct stage {
-	struct layer *layers; /* by device; ref NULL: this is the head */
-	struct linear *heads; /* by device */
-	float **norms;	      /* by device */
+	struct layer *layers;		/* by device; ref NULL: this is the head */
+	struct linear *heads;		/* by device */
+	float *(*last)[N_LAST_VECTORS]; /* by device: of the final norm */
 	struct weights_load load;
 	bool begun; /* to load */
 };

@@ -239,7 +239,7 @@ struct head_pass variant_head(const struct model_variant *variant,
 	return (struct head_pass){
 		.pass = { &variants->forward, variants->workspaces[worker], NULL,
 			  &variant->sequences[variant->places[sequence]] },
-		.head = { *stage->from->norms, &stage->head },
+		.head = { *stage->from->last, &stage->head },
 		.losses = variants->losses + (size_t)worker * variants->runner->plan->longest,
 	};
 }

@@ -54,23 +54,57 @@ static int read_vector(struct weights *weights, const struct tensor_ref *ref, st
 	return vector_read(weights, &whole, &vector->floats, err);
 }
 
-int weights_load_vector(struct weights *weights, struct executor_stream *const *streams,
-			const struct tensor_ref *ref, float **vectors, struct err *err)
+static int load_last(struct weights *weights, struct executor_stream *const *streams,
+		     float *(*last)[N_LAST_VECTORS], int i, struct err *err)
 {
+	const struct model *model = weights->forward->model;
+	const struct tensor_ref *const refs[N_LAST_VECTORS] = {
+		[LAST_NORM] = model->norm,
+		[LAST_MIX] = model->streams.mix,
+		[LAST_MIX_BASE] = model->streams.base,
+		[LAST_MIX_SCALE] = model->streams.scale,
+	};
 	struct vector vector;
-	int rc = read_vector(weights, ref, &vector, err);
+	int rc;
 
+	if (!refs[i])
+		return 0;
+	rc = read_vector(weights, refs[i], &vector, err);
 	for (size_t d = 0; d < weights->forward->n_devices && !rc; d++)
-		if (vector_send(streams[d], vector.floats, vector.n, &vectors[d], err))
-			rc = err_wrap(err, "tensor '%s'", ref->tensor->name);
+		if (vector_send(streams[d], vector.floats, vector.n, &last[d][i], err))
+			rc = err_wrap(err, "tensor '%s'", refs[i]->tensor->name);
 	free(vector.floats);
 	return rc;
+}
+
+int weights_load_last(struct weights *weights, struct executor_stream *const *streams,
+		      float *(*last)[N_LAST_VECTORS], struct err *err)
+{
+	for (int i = 0; i < N_LAST_VECTORS; i++)
+		if (load_last(weights, streams, last, i, err))
+			return -1;
+	return 0;
+}
+
+void weights_release_last(float **last, struct executor *executor)
+{
+	for (int i = 0; i < N_LAST_VECTORS; i++) {
+		executor->ops->memory_free(executor, last[i]);
+		last[i] = NULL;
+	}
 }
 
 /* Whether the host uses the vector: it passes on a factor. */
 static bool is_of_host(int role)
 {
-	return role == VECTOR_LAYER_SCALE;
+	return role == VECTOR_LAYER_SCALE || role == VECTOR_ROUTER_TABLE;
+}
+
+/* Whether it has rows that stay as they are. */
+static bool has_rows(int role)
+{
+	return role == VECTOR_MIX_ATTENTION || role == VECTOR_MIX_MLP ||
+	       role == VECTOR_POOL_PLACES || role == VECTOR_INDEX_PLACES;
 }
 
 /* Whether it chooses and weighs experts.  By a NaN in the bias an expert would never be chosen, and
@@ -106,6 +140,55 @@ static int transpose(struct vector *x, size_t width, struct err *err)
 	return 0;
 }
 
+/* Reads the experts of all tokens, integers of 64 bits, as floats, which hold them. */
+static int read_table(struct weights *weights, const struct tensor_ref *ref, struct vector *vector,
+		      struct err *err)
+{
+	const struct st_tensor *tensor = ref->tensor;
+	size_t n = st_n_elements(tensor->shape, tensor->n_dims);
+	int64_t *values = NULL;
+	int rc = -1;
+
+	if (tensor->dtype != DT_I64)
+		return err_set(err, ERR_INPUT,
+			       "tensor '%s' has the unsupported type %s: numbers of experts must "
+			       "be I64",
+			       tensor->name, dtype_name(tensor->dtype));
+	vector->n = n;
+	if (!buffer_alloc((void **)&values, n * sizeof *values, "the experts of tokens", err) &&
+	    !buffer_alloc((void **)&vector->floats, n * sizeof(float), "the experts of tokens",
+			  err) &&
+	    !source_read_bytes(&weights->source, ref, 0, n * sizeof *values, values, err))
+		rc = 0;
+	for (size_t i = 0; i < n && !rc; i++)
+		vector->floats[i] = (float)values[i];
+	free(values);
+	return rc;
+}
+
+/* Fails unless the table has `top_k` different experts for each token. */
+static int check_table(const struct layer_ref *ref, const struct vector *vector, struct err *err)
+{
+	const struct tensor_ref *from = ref->vector[VECTOR_ROUTER_TABLE];
+	size_t k = from->tensor->shape[1];
+
+	for (size_t i = 0; i < vector->n; i++) {
+		const float *row = vector->floats + i / k * k;
+
+		if (!(vector->floats[i] >= 0 && vector->floats[i] < (float)ref->n_experts))
+			return err_set(err, ERR_INPUT,
+				       "tensor '%s' gives token %zu expert %.0f, but there are %zu",
+				       from->tensor->name, i / k, (double)vector->floats[i],
+				       ref->n_experts);
+		for (size_t j = 0; j < i % k; j++)
+			if (row[j] == vector->floats[i])
+				return err_set(err, ERR_INPUT,
+					       "tensor '%s' gives token %zu expert %.0f twice",
+					       from->tensor->name, i / k, (double)row[j]);
+	}
+	return 0;
+}
+
 /* Reads a vector as passes take it: the weight of a convolution (channels, 1, width), or the decays
  * of channels (channels, width) or of heads (1, 1, heads, 1), become (width, channels). */
 static int read_role(struct weights *weights, int role, const struct tensor_ref *from,
@@ -114,11 +197,15 @@ static int read_role(struct weights *weights, int role, const struct tensor_ref 
 	const struct st_tensor *tensor = from->tensor;
 	bool checked = is_of_host(role) || is_of_router(role);
 
+	if (role == VECTOR_ROUTER_TABLE)
+		return read_table(weights, from, vector, err);
 	if (read_vector(weights, from, vector, err))
 		return -1;
 	if (checked)
 		return refuse_nan(from, vector, err);
-	return tensor->n_dims > 1 ? transpose(vector, tensor->shape[tensor->n_dims - 1], err) : 0;
+	return tensor->n_dims > 1 && !has_rows(role)
+		       ? transpose(vector, tensor->shape[tensor->n_dims - 1], err)
+		       : 0;
 }
 
 /* Gives each layer its own copy, which layer_release() frees. */
@@ -141,6 +228,9 @@ static int load_role(const struct weights_load *load, const struct tensor_ref *f
 	size_t n = load->weights->forward->n_devices;
 	struct vector vector = { 0 };
 	int rc = read_role(load->weights, role, from, &vector, err);
+
+	if (!rc && role == VECTOR_ROUTER_TABLE)
+		rc = check_table(load->layers[0].ref, &vector, err);
 
 	if (!rc && is_of_host(role))
 		rc = share_of_host(&vector, load->layers, n, role, err);

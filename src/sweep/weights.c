@@ -106,11 +106,11 @@ static void linear_init(struct linear *linear, const struct linear_ref *from,
 				   .cast = fp8 ? fp8_forward_cast(fp8, from) : NULL };
 	if (linear->cast && !fp8_forward_is_bf16(fp8))
 		linear->input = DT_F32;
-	linear->weight = (struct executor_weight){ .executor = executor,
-						   .n = from->n,
-						   .k = from->k,
-						   .panel_rows = executor->ops->portion(
-							   PORTION_WEIGHT, from->n) };
+	linear->weight =
+		(struct executor_weight){ .executor = executor,
+					  .n = from->n,
+					  .k = from->k,
+					  .panel_rows = linear_panel_rows(executor->ops, from) };
 }
 
 /* Reads the bias of a matrix and sends it to each device. */
@@ -347,7 +347,7 @@ static uint64_t piece_size(const struct linear_ref *ref, const struct weights_ki
 {
 	uint64_t size = linear_size(ref, kind);
 
-	return ref->n ? size / ref->n * kind->executor->portion(PORTION_WEIGHT, ref->n) : 0;
+	return ref->n ? size / ref->n * linear_panel_rows(kind->executor, ref) : 0;
 }
 
 /* The size of a loading. */
@@ -364,7 +364,7 @@ static void load_size_add(struct load_size *size, const struct linear_ref *ref,
 
 	if (!ref->n)
 		return;
-	rows = kind->executor->portion(PORTION_WEIGHT, ref->n);
+	rows = linear_panel_rows(kind->executor, ref);
 	size->weights += linear_size(ref, kind);
 	size->largest_piece = piece > size->largest_piece ? piece : size->largest_piece;
 	size->n_pieces += (ref->n + rows - 1) / rows;

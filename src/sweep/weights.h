@@ -78,9 +78,11 @@ void layer_release(struct layer *layer, struct executor *executor);
 
 void linear_release(struct linear *linear);
 
-/* Loads one vector as fp32, which the caller frees as executor memory. */
-int weights_load_vector(struct weights *weights, struct executor_stream *const *streams,
-			const struct tensor_ref *ref, float **vectors, struct err *err);
+/* Loads the vectors of the final norm as fp32, to each device.  The caller releases them for each
+ * device, also after a failure. */
+int weights_load_last(struct weights *weights, struct executor_stream *const *streams,
+		      float *(*last)[N_LAST_VECTORS], struct err *err);
+void weights_release_last(float **last, struct executor *executor);
 
 /* The facts that determine the memory of weights. */
 struct weights_kind {

@@ -42,11 +42,19 @@ def values(name, n, source):
     return bytes(data)
 
 
+def experts_of_tokens(shape, n_experts):
+    """The experts of each token of the vocabulary, which are different ones."""
+    return b"".join(((token + i) % n_experts).to_bytes(8, "little") for token in range(shape[0]) for i in range(shape[1]))
+
+
 def make(arch, folder):
     model, source = MODELS[arch], random.Random(arch)
     folder.mkdir()
     tensors = {name: ("BF16", shape, values(name, math.prod(shape), source))
                for pattern, shape in model["tensors"].items() for name in names(pattern)}
+    for name, (_, shape, _) in tensors.items():
+        if name.endswith(".tid2eid"):
+            tensors[name] = "I64", shape, experts_of_tokens(shape, model["config"]["n_routed_experts"])
     checkpoint.write(folder / "model.safetensors", tensors)
     (folder / "config.json").write_text(json.dumps(model["config"]))
 

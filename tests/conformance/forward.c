@@ -70,7 +70,7 @@ static double run(struct weights *weights, struct workspace *workspace, struct s
 	struct err err = { 0 };
 	struct weights_load load;
 	struct linear head;
-	float *norm;
+	float *vectors[1][N_LAST_VECTORS] = { { 0 } };
 	double *losses = calloc(sequence->n_tokens, sizeof *losses), nll = 0;
 	struct head_pass last = { { forward, workspace, NULL, sequence }, .losses = losses };
 
@@ -86,18 +86,18 @@ static double run(struct weights *weights, struct workspace *workspace, struct s
 		check(forward_layer(&pass, &err), &err);
 		layer_release(&layer, forward->executor);
 	}
-	check(weights_load_vector(weights, &stream, model->norm, &norm, &err), &err);
+	check(weights_load_last(weights, &stream, vectors, &err), &err);
 	check(weights_begin_linear(&load, weights, &stream, &model->head, &head, &err) ||
 		      weights_load_pieces(&load, &err),
 	      &err);
 	weights_load_end(&load);
-	last.head = (struct head){ norm, &head };
+	last.head = (struct head){ vectors[0], &head };
 	check(forward_head(&last, logits, &err), &err);
 	for (size_t t = 0; t + 1 < sequence->n_tokens; t++)
 		nll += losses[t];
 	free(losses);
 	linear_release(&head);
-	forward->executor->ops->memory_free(forward->executor, norm);
+	weights_release_last(vectors[0], forward->executor);
 	return nll;
 }
 

@@ -47,6 +47,16 @@ def hy3_name(name: str) -> str:
     return re.sub(r"\.mlp\.gate$", ".mlp.router.gate", name).replace(".shared_experts.", ".shared_mlp.")
 
 
+def v4_name(name: str) -> str:
+    parts = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2", "q_a_proj": "wq_a", "q_b_proj": "wq_b", "kv_proj": "wkv", "o_a_proj": "wo_a", "o_b_proj": "wo_b"}
+    head, _, last = name.removeprefix("model.").rpartition(".")
+    last = "wgate" if last == "gate_proj" and ".compressor" in head else parts.get(last, last)
+    for before, after in ((".self_attn", ".attn"), (".mlp", ".ffn"), (".compressor.indexer.scorer", ".indexer"), (".compressor.indexer", ".indexer.compressor")):
+        head = head.replace(before, after)
+    head = head.removesuffix(".compressor") if last == "wq_b" else head
+    return f"{head}.{last}" if head else last.replace("lm_head", "head")
+
+
 def laguna_name(name: str) -> str:
     return name.replace(".shared_experts.", ".shared_expert.")
 
@@ -121,7 +131,7 @@ def see_steps(see: See, name: str, mixer: torch.nn.Module, y: torch.Tensor) -> N
 def names_of(model: torch.nn.Module) -> Callable[[str], str]:
     """What makes the name of a module in the checkpoint of its name in memory."""
     renamed = {"Mixtral": mixtral_name, "MiniMaxM2": mixtral_name, "MiniMaxM3": m3_name, "GraniteMoeSWA": str, "GraniteMoe": granite_name, "Lfm2Moe": lfm2_name, "NemotronH": nemotron_name,
-               "KimiLinear": kimi_name, "BailingHybrid": ling_name, "HYV3": hy3_name, "Laguna": laguna_name, "Step3p7": step_name, "Ernie4_5_VL": ernie_vl_name, "Lfm3": lambda name: name.replace(".g_proj", ".gate_proj"),
+               "KimiLinear": kimi_name, "BailingHybrid": ling_name, "HYV3": hy3_name, "DeepseekV4": v4_name, "Laguna": laguna_name, "Step3p7": step_name, "Ernie4_5_VL": ernie_vl_name, "Lfm3": lambda name: name.replace(".g_proj", ".gate_proj"),
                "Qwen2_5OmniThinker": thinker_name, "Qwen3OmniMoeThinker": thinker_name}
     return next((f for start, f in renamed.items() if type(model).__name__.startswith(start)), str)
 

@@ -24,6 +24,12 @@ GROUPS = EXPERTS | {"n_routed_experts": 8, "num_local_experts": 8, "n_shared_exp
 LATENT = {"num_key_value_heads": 4, "kv_lora_rank": 16, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 12}
 # With few heads, a key often has no score above 0 in any of them, and of equal scores any may be chosen.
 INDEXER = {"q_lora_rank": 24, "index_n_heads": 12, "index_head_dim": 20, "index_topk": 20}
+V4 = {"num_hidden_layers": 5, "num_key_value_heads": 1, "head_dim": 32, "partial_rotary_factor": 0.25, "q_lora_rank": 24, "o_groups": 2, "o_lora_rank": 20,
+      "moe_intermediate_size": 48, "n_routed_experts": 6, "num_experts_per_tok": 3, "swiglu_limit": 0.7, "sliding_window": 20, "hc_mult": 3,
+      "hc_sinkhorn_iters": 3, "hc_eps": 1e-3, "index_n_heads": 12, "index_head_dim": 20, "index_topk": 9, "rms_norm_eps": 1e-3, "rope_theta": 1e3,
+      "layer_types": ["sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention"] + ["compressed_sparse_attention"] * 2,
+      "compress_rates": {"compressed_sparse_attention": 4, "heavily_compressed_attention": 13}, "compress_rope_theta": 2e4,
+      "mlp_layer_types": ["hash_moe"] * 2 + ["moe"] * 3, "rope_scaling": {key: value for key, value in YARN.items() if key != "rope_theta"}}
 M3 = {"num_experts_per_tok": 3, "head_dim": 20, "num_local_experts": 6, "intermediate_size": 48, "dense_intermediate_size": 160, "shared_intermediate_size": 36,
       "swiglu_limit": 0.7, "swiglu_alpha": 1.3, "index_n_heads": 2, "index_head_dim": 24, "index_block_size": 8, "index_topk_blocks": 3,
       "num_hidden_layers": 4, "layer_types": ["full_attention"] * 2 + ["minimax_m3_sparse"] * 2, "mlp_layer_types": ["dense"] + ["sparse"] * 3,
@@ -361,6 +367,8 @@ MODELS: dict[str, tuple] = {
     "deepseek_v2, groups": (t.DeepseekV2Config, t.DeepseekV2ForCausalLM,
                             GROUPS | LATENT | {"q_lora_rank": 24, "topk_method": "group_limited_greedy", "norm_topk_prob": False,
                                                "rms_norm_eps": 1e-3, "rope_parameters": YARN | {"mscale": 0.7, "mscale_all_dim": 0.9}}),
+    "deepseek_v4": (t.DeepseekV4Config, t.DeepseekV4ForCausalLM, V4),
+    "deepseek_v4, windows": (t.DeepseekV4Config, t.DeepseekV4ForCausalLM, V4 | {"layer_types": ["sliding_attention"] * 5}),
     "deepseek_v32": (t.DeepseekV32Config, t.DeepseekV32ForCausalLM,
                      GROUPS | LATENT | INDEXER | {"rope_parameters": YARN | {"mscale": 0.7, "mscale_all_dim": 0.9}, "attention_bias": True}),
     "deepseek_v32, many weights": (t.DeepseekV32Config, t.DeepseekV32ForCausalLM,
@@ -387,7 +395,13 @@ def step_by_step(model: torch.nn.Module) -> torch.nn.Module:
 
 
 # What transformers writes by another name than the releases have.
-RELEASED = {t.Kimi_K25ForConditionalGeneration: (r"model\.blocks\.", "model.layers."),
+def released_v4(found: re.Match) -> str:
+    """transformers writes some of these names as they are in memory."""
+    key = found[0].removeprefix("model.").replace("embed_tokens.", "embed.").replace("hc_head.hc_", "hc_head_")
+    return key.replace(".attn.norm.", ".attn.kv_norm.")
+
+
+RELEASED = {t.DeepseekV4ForCausalLM: ("^.+$", released_v4), t.Kimi_K25ForConditionalGeneration: (r"model\.blocks\.", "model.layers."),
             t.Qwen2_5OmniThinkerForConditionalGeneration: ("^", "thinker."), t.Qwen3OmniMoeThinkerForConditionalGeneration: ("^", "thinker."),
             t.KimiLinearForCausalLM: (r"\.block_sparse_moe\.(gate|up|down)_proj\.", r".mlp.\1_proj.")}
 # Parts of a model that the releases have whole.
@@ -446,6 +460,10 @@ def save(name: str, folder: pathlib.Path) -> torch.nn.Module:
                 parameter.copy_(torch.randn_like(parameter) * 0.2)
             if key.endswith((".D", "A_log")):
                 parameter.add_(torch.randn_like(parameter) * 0.5)
+            if key.endswith(("_hc.base", "_hc.scale", "hc_base", "hc_scale")):
+                parameter.copy_(0.6 * torch.randn_like(parameter) + key.endswith("scale"))
+            if key.endswith("tid2eid"):                     # different experts for each token
+                parameter.copy_(torch.rand(len(parameter), model.config.n_routed_experts).argsort(-1)[:, :parameter.shape[1]])
             if key.endswith("forget_gate.A_log"):           # states that outlast a chunk
                 parameter.sub_(3)
     model.to(torch.bfloat16).save_pretrained(folder)

@@ -100,7 +100,7 @@ static struct backend alone_backend(void)
 
 	alone_ops = *backend.executor;
 	alone_ops.open = alone_open;
-	alone_ops.grouped = false;
+	alone_ops.load.grouped = false;
 	backend.executor = &alone_ops;
 	return backend;
 }

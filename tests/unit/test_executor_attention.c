@@ -24,7 +24,7 @@ static bool is_chosen(const struct attention_args *a, size_t head, size_t query,
 {
 	size_t row = head / (a->n_heads / a->n_sets) * a->n_tokens + query;
 
-	return a->sets[row * KEY_WORDS(a->n_tokens) + key / 32] >> key % 32 & 1;
+	return a->sets[row * KEY_WORDS(a->n_before + a->n_tokens) + key / 32] >> key % 32 & 1;
 }
 
 /* Those that one of the queries [first, last] sees. */
@@ -32,7 +32,8 @@ static struct keys keys_of(const struct attention_args *a, size_t first, size_t 
 {
 	size_t end = last < a->n_tokens ? last + 1 : a->n_tokens;
 
-	return (struct keys){ a->window && first + 1 > a->window ? first + 1 - a->window : 0, end };
+	return (struct keys){ a->window && first + 1 > a->window ? first + 1 - a->window : 0,
+			      a->n_before + end };
 }
 
 /* Scores of a query, in the order of features; returns the largest, or the sink. */
@@ -102,25 +103,26 @@ struct setup {
 static void sets_choose(struct setup *s)
 {
 	const struct attention_args *a = &s->args;
-	size_t n_words = KEY_WORDS(a->n_tokens);
+	size_t n = a->n_before + a->n_tokens, n_words = KEY_WORDS(n);
 
 	s->sets_size = a->n_sets * a->n_tokens * n_words * sizeof *s->sets;
 	s->sets = host_memory_new(s->sets_size);
 	memset(s->sets, 0, s->sets_size);
 	for (size_t i = 0; i < a->n_sets * a->n_tokens; i++)
-		for (size_t t = 0; t < a->n_tokens; t++)
-			if (i % a->n_tokens == t || (noise_next() > 1 && (i % 3 || t / 64 % 2)))
+		for (size_t t = 0; t < n; t++)
+			if (i % a->n_tokens + a->n_before == t ||
+			    (noise_next() > 1 && (i % 3 || t / 64 % 2)))
 				s->sets[i * n_words + t / 32] |= UINT32_C(1) << t % 32;
 }
 
 static struct setup setup_new(const struct attention_args *args, bool sinks, size_t shift)
 {
-	size_t n = args->n_tokens;
+	size_t n = args->n_tokens, n_keys = args->n_before + n;
 
 	struct setup setup = { .args = *args,
 			       .q = values_new(n * args->n_heads * args->head_dim, shift),
-			       .k = values_new(n * args->n_kv_heads * args->head_dim, shift),
-			       .v = values_new(n * args->n_kv_heads * args->value_dim, shift),
+			       .k = values_new(n_keys * args->n_kv_heads * args->head_dim, shift),
+			       .v = values_new(n_keys * args->n_kv_heads * args->value_dim, shift),
 			       .y = values_new(n * args->n_heads * args->value_dim, shift),
 			       .sinks = values_new(args->n_heads, 0),
 			       .with_sinks = sinks };
@@ -133,7 +135,7 @@ static struct setup setup_new(const struct attention_args *args, bool sinks, siz
 static void plain_attention(const struct setup *s)
 {
 	struct attention_args a = s->args;
-	float *scores = host_memory_new(a.n_tokens * sizeof *scores);
+	float *scores = host_memory_new((a.n_before + a.n_tokens) * sizeof *scores);
 
 	a.q = s->q.given;
 	a.k = s->k.given;
@@ -223,6 +225,10 @@ static void attention_equals_plain_loops(void **state)
 		{ 90, 4, 2, 32, 32, 9, .scale = 0.125f, .softcap = 2, .n_sets = 2 },
 		{ 131, 2, 2, 24, 16, 0, .scale = 0.2f, .n_sets = 1 },
 		{ 200, 6, 2, 64, 64, 0, .scale = 0.125f, .n_sets = 3 },
+		{ 1, 2, 1, 16, 16, 0, .scale = 0.125f, .n_sets = 1, .n_before = 1 },
+		{ 90, 4, 1, 32, 32, 0, .scale = 0.2f, .n_sets = 1, .n_before = 22 },
+		{ 131, 2, 2, 24, 16, 0, .scale = 0.2f, .n_sets = 2, .n_before = 64 },
+		{ 70, 2, 1, 80, 80, 0, .scale = 0.1f, .n_sets = 1, .n_before = 150 },
 	};
 
 	(void)state;

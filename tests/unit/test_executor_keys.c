@@ -67,7 +67,7 @@ static float plain_sum(const struct choose_keys_args *a, size_t set, size_t quer
 static void plain_query(const struct choose_keys_args *a, size_t set, size_t query,
 			struct block *blocks)
 {
-	size_t own = query / a->block_size, n_words = KEY_WORDS(a->n_tokens);
+	size_t own = query / a->block_size, n_words = KEY_WORDS(a->n_pools + a->n_tokens);
 	uint32_t *words = a->sets + (set * a->n_tokens + query) * n_words;
 
 	for (size_t i = 0; i <= own; i++)
@@ -85,13 +85,36 @@ static void plain_query(const struct choose_keys_args *a, size_t set, size_t que
 			words[key / 32] |= UINT32_C(1) << key % 32;
 }
 
+/* Of the pools that end with the query or before it, and then its window. */
+static void plain_pools(const struct choose_keys_args *a, size_t query, struct block *blocks)
+{
+	size_t n = 0, n_words = KEY_WORDS(a->n_pools + a->n_tokens);
+	uint32_t *words = a->sets + query * n_words;
+
+	while (n < a->n_pools && n * a->pool_size + a->pool_size - 1 <= query) {
+		blocks[n] = (struct block){ n, a->n_heads ? plain_sum(a, 0, query, n) : 0 };
+		n++;
+	}
+	qsort(blocks, n, sizeof *blocks, block_order);
+	memset(words, 0, n_words * sizeof *words);
+	for (size_t i = 0; i < n && i < a->n_chosen; i++)
+		words[blocks[i].number / 32] |= UINT32_C(1) << blocks[i].number % 32;
+	for (size_t token = 0; token <= query; token++)
+		if (!a->window || query - token < a->window)
+			words[(a->n_pools + token) / 32] |= UINT32_C(1)
+							    << (a->n_pools + token) % 32;
+}
+
 static void plain_choice(const struct choose_keys_args *a)
 {
 	struct block *blocks = host_memory_new(a->n_tokens * sizeof *blocks);
 
 	for (size_t set = 0; set < choose_keys_n_sets(a); set++)
 		for (size_t query = 0; query < a->n_tokens; query++)
-			plain_query(a, set, query, blocks);
+			if (a->pool_size)
+				plain_pools(a, query, blocks);
+			else
+				plain_query(a, set, query, blocks);
 	free(blocks);
 }
 
@@ -101,7 +124,7 @@ static struct setup setup_new(const struct choose_keys_args *args, bool weighted
 	size_t n = args->n_tokens;
 	struct setup s = { .args = *args,
 			   .q = values_new(n * args->n_heads * args->head_dim, 0),
-			   .k = values_new(n * args->head_dim, 0),
+			   .k = values_new(choose_keys_n_keys(args) * args->head_dim, 0),
 			   .weights = values_new(n * args->n_heads, 0) };
 
 	for (size_t i = 0; coarse && i < s.q.n; i++)
@@ -113,7 +136,8 @@ static struct setup setup_new(const struct choose_keys_args *args, bool weighted
 	s.args.q = s.q.given;
 	s.args.k = s.k.given;
 	s.args.weights = weighted ? s.weights.given : NULL;
-	s.sets_size = choose_keys_n_sets(&s.args) * n * KEY_WORDS(n) * sizeof *s.sets;
+	s.sets_size =
+		choose_keys_n_sets(&s.args) * n * KEY_WORDS(args->n_pools + n) * sizeof *s.sets;
 	s.sets = s.args.sets = host_memory_new(s.sets_size);
 	plain_choice(&s.args);
 	return s;
@@ -198,6 +222,30 @@ static void choices_equal_sorted_scores(void **state)
 	}
 }
 
+/* Pools of one token and of several, the last of which may not be whole; without heads the first
+ * pools are as good as others. */
+static void pools_equal_sorted_scores(void **state)
+{
+	static const struct choose_keys_args cases[] = {
+		{ .n_tokens = 3, .n_heads = 2, .head_dim = 4, .n_chosen = 1, .pool_size = 3 },
+		{ .n_tokens = 70, .n_heads = 3, .head_dim = 8, .n_chosen = 5, .pool_size = 4 },
+		{ .n_tokens = 131, .n_heads = 2, .head_dim = 5, .n_chosen = 9, .pool_size = 1 },
+		{ .n_tokens = 300, .n_heads = 4, .head_dim = 9, .n_chosen = 20, .pool_size = 4 },
+		{ .n_tokens = 300, .n_heads = 0, .head_dim = 9, .n_chosen = 23, .pool_size = 13 },
+		{ .n_tokens = 90, .n_heads = 0, .head_dim = 9, .n_chosen = 4, .pool_size = 2 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < N_OF(cases) * 6; i++) {
+		struct choose_keys_args args = cases[i / 6];
+
+		args.block_size = 1;
+		args.n_pools = args.n_tokens / args.pool_size;
+		args.window = i % 3 * 20;
+		choose_everywhere(&args, args.n_heads > 0, i / 3 % 2);
+	}
+}
+
 /* Scores below 0, of which the executor may compare the bits, and more queries than fit at once. */
 static void long_sequences_have_the_same_choices(void **state)
 {
@@ -237,6 +285,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(choices_equal_sorted_scores),
+		cmocka_unit_test(pools_equal_sorted_scores),
 		cmocka_unit_test(long_sequences_have_the_same_choices),
 		cmocka_unit_test(scratch_of_a_long_sequence_serves_a_shorter_one),
 	};

@@ -391,7 +391,7 @@ static void rows_of_products_do_not_depend_on_others(void **state)
 		struct err err = { 0 };
 		uint16_t *x_there;
 
-		if (!s->ops->grouped)
+		if (!s->ops->load.grouped)
 			continue;
 		x_there = side_put(s, x, sizeof x);
 		assert_int_equal(s->ops->weight_init(&weight, &err), 0);

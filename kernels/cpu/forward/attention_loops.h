@@ -22,19 +22,20 @@ struct softmax {
 	const float *sink;
 };
 
-/* The causal attention of one head: a query attends to its own token and those before it. */
+/* The causal attention of one head: a query attends to its own key and those before it. */
 struct attention {
-	size_t n_tokens, head_dim, value_dim;
-	size_t window;	      /* tokens that a query attends to; 0: all */
-	const uint32_t *sets; /* (n_tokens, KEY_WORDS(n_tokens)); NULL: all keys */
+	size_t n_keys, head_dim, value_dim;
+	size_t n_before;      /* keys before that of the first query */
+	size_t window;	      /* keys that a query attends to; 0: all */
+	const uint32_t *sets; /* of each query: KEY_WORDS(n_keys); NULL: all keys */
 	struct softmax softmax;
-	float *keys;	 /* (tokens to whole panels, head_dim), packed */
-	float *values;	 /* (tokens, attention_value_stride()), packed */
+	float *keys;	 /* (keys to whole panels, head_dim), packed */
+	float *values;	 /* (keys, attention_value_stride()), packed */
 	float *scores;	 /* scratch: (ATTENTION_QUERIES, attention_score_stride()) */
 	float *attn_out; /* scratch: (ATTENTION_QUERIES, attention_value_stride()) */
 };
 
-/* The queries of tokens [first, first + n), n <= ATTENTION_QUERIES, and their results. */
+/* The queries with the own keys [first, first + n), n <= ATTENTION_QUERIES, and their results. */
 struct query_block {
 	size_t first, n;
 	struct rows_in q;  /* (n, head_dim) */
@@ -78,11 +79,11 @@ static float softmax_row(float *x, size_t n, const struct softmax *how)
 	return total;
 }
 
-/* Packs keys (n_tokens, head_dim), whose rows have a stride. */
+/* Packs keys (n_keys, head_dim), whose rows have a stride. */
 static void pack_keys(const struct attention *a, const float *k, size_t k_stride)
 {
-	for (size_t first = 0; first < a->n_tokens; first += PANEL) {
-		size_t n = a->n_tokens - first < PANEL ? a->n_tokens - first : PANEL;
+	for (size_t first = 0; first < a->n_keys; first += PANEL) {
+		size_t n = a->n_keys - first < PANEL ? a->n_keys - first : PANEL;
 		float *panel = a->keys + first * a->head_dim;
 
 		memset(panel, 0, PANEL * a->head_dim * sizeof *panel);
@@ -92,12 +93,12 @@ static void pack_keys(const struct attention *a, const float *k, size_t k_stride
 	}
 }
 
-/* The same of values (n_tokens, value_dim). */
+/* The same of values (n_keys, value_dim). */
 static void pack_values(const struct attention *a, const float *v, size_t v_stride)
 {
 	size_t stride = attention_value_stride(a->value_dim);
 
-	for (size_t t = 0; t < a->n_tokens; t++) {
+	for (size_t t = 0; t < a->n_keys; t++) {
 		memset(a->values + t * stride, 0, stride * sizeof *a->values);
 		memcpy(a->values + t * stride, v + t * v_stride, a->value_dim * sizeof *v);
 	}
@@ -125,7 +126,7 @@ LANE_FN struct queries queries_at(const struct attention *a, size_t first, size_
 /* Computes the scores of queries and a panel of keys. */
 static void score_panel(const struct attention *a, const struct query_block *b, size_t panel)
 {
-	size_t stride = attention_score_stride(a->n_tokens);
+	size_t stride = attention_score_stride(a->n_keys);
 
 	for (size_t row = 0; row < b->n; row += TILE_ROWS) {
 		struct queries queries = queries_at(a, b->first, b->n, row);
@@ -148,7 +149,7 @@ static void score_panel(const struct attention *a, const struct query_block *b, 
 /* Adds the products of the scores and a panel of values. */
 static void value_panel(const struct attention *a, const struct query_block *b, size_t panel)
 {
-	size_t stride = attention_score_stride(a->n_tokens);
+	size_t stride = attention_score_stride(a->n_keys);
 	size_t value_stride = attention_value_stride(a->value_dim);
 
 	for (size_t row = 0; row < b->n; row += TILE_ROWS) {
@@ -189,7 +190,7 @@ static void hide_keys(const uint32_t *set, size_t begin, size_t end, float *scor
  * Writes the sums to totals. */
 static void softmax_rows(const struct attention *a, const struct query_block *b, float *totals)
 {
-	size_t stride = attention_score_stride(a->n_tokens);
+	size_t stride = attention_score_stride(a->n_keys);
 
 	for (size_t row = 0; row < b->n; row++) {
 		struct queries queries = queries_at(a, b->first, b->n, row - row % TILE_ROWS);
@@ -199,8 +200,8 @@ static void softmax_rows(const struct attention *a, const struct query_block *b,
 		for (size_t i = 0; i < a->value_dim; i += LANES)
 			__builtin_prefetch(b->y.data + row * b->y.stride + i, 1);
 		if (a->sets)
-			hide_keys(a->sets + (b->first + row) * KEY_WORDS(a->n_tokens), begin, end,
-				  scores);
+			hide_keys(a->sets + (b->first - a->n_before + row) * KEY_WORDS(a->n_keys),
+				  begin, end, scores);
 		totals[row] = softmax_row(scores + begin, end - begin, &a->softmax);
 		memset(scores + queries.begin, 0, (begin - queries.begin) * sizeof *scores);
 		memset(scores + end, 0, (queries.end - end) * sizeof *scores);
@@ -241,12 +242,12 @@ static void attend_group(const struct attention_args *args, struct attention *at
 		if (args->sets)
 			attention->sets = args->sets + head / (args->n_heads / args->n_sets) *
 							       args->n_tokens *
-							       KEY_WORDS(args->n_tokens);
+							       KEY_WORDS(attention->n_keys);
 		attention->softmax = (struct softmax){ args->scale, args->softcap,
 						       args->sinks ? args->sinks + head : NULL };
 		for (size_t first = 0; first < args->n_tokens; first += ATTENTION_QUERIES) {
 			const struct query_block block = {
-				.first = first,
+				.first = args->n_before + first,
 				.n = args->n_tokens - first < ATTENTION_QUERIES
 					     ? args->n_tokens - first
 					     : ATTENTION_QUERIES,
@@ -263,7 +264,8 @@ static void CPU_OP(attention)(const struct attention_args *args)
 {
 	struct attention_scratch scratch = attention_scratch_of(args);
 	float *keys = args->scratch;
-	struct attention attention = { .n_tokens = args->n_tokens,
+	struct attention attention = { .n_keys = attention_n_keys(args),
+				       .n_before = args->n_before,
 				       .head_dim = args->head_dim,
 				       .value_dim = args->value_dim,
 				       .window = args->window,

@@ -13,8 +13,64 @@
 
 #include "kernels/cpu/forward/chunk.h"
 
+/* A token of a pool: where its values begin, of those that count. */
+struct pool_token {
+	size_t token, col;
+	const float *weight; /* its row */
+};
+
+LANE_FN struct pool_token pool_token_at(const struct convolve_args *a, size_t pool, size_t i)
+{
+	bool before = i + a->pool < a->width;
+	size_t place = i % a->pool, col = a->width > a->pool && !before ? a->n_cols : 0;
+
+	return (struct pool_token){ pool * a->pool + i + a->pool - a->width, col,
+				    a->weight.data + place * a->weight.stride + col };
+}
+
+LANE_FN lanes pool_score(const struct convolve_args *a, const struct pool_token *at, size_t c)
+{
+	const float *gates = a->gates.data + at->token * a->gates.stride + at->col;
+
+	return lanes_at(gates, c, a->n_cols) + lanes_at(at->weight, c, a->n_cols);
+}
+
+/* The values of a pool from column c on. */
+static lanes pool_mean(const struct convolve_args *a, size_t pool, size_t c)
+{
+	size_t first = pool ? 0 : a->width - a->pool;
+	lanes max = lanes_all(-INFINITY), total = lanes_all(0), sum = lanes_all(0);
+
+	for (size_t i = first; i < a->width; i++) {
+		const struct pool_token at = pool_token_at(a, pool, i);
+
+		max = lanes_larger(pool_score(a, &at, c), max);
+	}
+	for (size_t i = first; i < a->width; i++) {
+		const struct pool_token at = pool_token_at(a, pool, i);
+		const float *x = a->x.data + at.token * a->x.stride + at.col;
+		lanes share = lanes_exp(pool_score(a, &at, c) - max);
+
+		total += share;
+		sum += share * lanes_at(x, c, a->n_cols);
+	}
+	return sum / total;
+}
+
+static void convolve_pools(const struct convolve_args *a)
+{
+	for (size_t pool = 0; pool < a->n_tokens / a->pool; pool++)
+		for (size_t c = 0; c < a->n_cols; c += LANES)
+			lanes_put(a->y.data + pool * a->y.stride, c, a->n_cols,
+				  pool_mean(a, pool, c));
+}
+
 static void CPU_OP(convolve)(const struct convolve_args *a)
 {
+	if (a->gates.data) {
+		convolve_pools(a);
+		return;
+	}
 	for (size_t t = 0; t < a->n_tokens; t++) {
 		size_t first = t + 1 < a->width ? a->width - 1 - t : 0; /* row of the weight */
 

@@ -68,16 +68,16 @@ static void route_token(const struct route_args *args, size_t t)
 
 	for (size_t e = 0; args->softcap > 0 && e < n; e++)
 		scores[e] = routing_logit(args, scores[e]);
-	if (args->kind == ROUTE_SIGMOID)
-		for (size_t e = 0; e < n; e++)
-			scores[e] = routing_sigmoid(scores[e]);
-	else if (args->kind == ROUTE_SOFTMAX)
+	if (args->kind == ROUTE_SOFTMAX)
 		softmax(scores, n);
+	for (size_t e = 0; args->kind != ROUTE_SOFTMAX && e < n; e++)
+		scores[e] = routing_score(args->kind, scores[e]);
 	for (size_t e = 0; e < n; e++)
 		biased[e] = args->bias ? scores[e] + args->bias[e] : scores[e];
 	if (args->n_groups > 1)
 		mask_groups(args, biased);
-	top_k(biased, n, k, args->chosen + t * k);
+	if (!args->are_chosen)
+		top_k(biased, n, k, args->chosen + t * k);
 	routing_end(args, scores, args->chosen + t * k, args->weights + t * k);
 }
 

@@ -13,7 +13,7 @@ struct key_choice {
 	const struct choose_keys_args *args;
 	struct attention attention; /* the keys, and the scores of one head */
 	float *totals;		    /* scratch: (ATTENTION_QUERIES, attention_score_stride()) */
-	uint32_t *ranks;	    /* scratch: (n_tokens) */
+	uint32_t *ranks;	    /* scratch: (keys) */
 };
 
 /* Returns how many of n ranks are at least `rank`. */
@@ -37,11 +37,20 @@ static uint32_t rank_of_last(const uint32_t *ranks, size_t n, size_t n_chosen)
 	return last;
 }
 
+/* Adds the tokens of a query's window to its set, behind the pools. */
+static void add_window(const struct choose_keys_args *a, size_t query, uint32_t *set)
+{
+	size_t s = a->window && query + 1 > a->window ? query + 1 - a->window : 0;
+
+	for (; s <= query; s++)
+		set[(a->n_pools + s) / 32] |= UINT32_C(1) << (a->n_pools + s) % 32;
+}
+
 /* Chooses the keys of a query by their scores. */
 static void choose_by(const struct key_choice *c, const float *scores, size_t query, uint32_t *set)
 {
 	const struct choose_keys_args *a = c->args;
-	size_t n = query / a->block_size + 1; /* blocks up to the query's own one */
+	size_t n = choose_keys_n_blocks(a, query);
 	size_t n_chosen = a->n_chosen < n ? a->n_chosen : n, n_equal = n_chosen;
 	uint32_t last;
 
@@ -50,7 +59,7 @@ static void choose_by(const struct key_choice *c, const float *scores, size_t qu
 	last = rank_of_last(c->ranks, n, n_chosen);
 	if (last < UINT32_MAX)
 		n_equal -= count_from(c->ranks, n, last + 1);
-	memset(set, 0, KEY_WORDS(a->n_tokens) * sizeof *set);
+	memset(set, 0, KEY_WORDS(choose_keys_n_bits(a)) * sizeof *set);
 	for (size_t i = 0; i < n; i++) {
 		if (c->ranks[i] < last || (c->ranks[i] == last && !n_equal))
 			continue;
@@ -58,20 +67,22 @@ static void choose_by(const struct key_choice *c, const float *scores, size_t qu
 		for (size_t s = i * a->block_size; s < choose_keys_end(a, i, query); s++)
 			set[s / 32] |= UINT32_C(1) << s % 32;
 	}
+	if (a->pool_size)
+		add_window(a, query, set);
 }
 
 /* Adds the scores of a head to the totals of a block of queries. */
 static void add_head(const struct key_choice *c, const struct query_block *b, size_t head)
 {
 	const struct choose_keys_args *a = c->args;
-	size_t stride = attention_score_stride(a->n_tokens);
+	size_t stride = attention_score_stride(choose_keys_n_keys(a));
 
 	for (size_t row = 0; row < b->n; row++) {
 		lanes weight = lanes_all(a->weights[(b->first + row) * a->n_heads + head]);
 		const float *scores = c->attention.scores + row * stride;
 		float *totals = c->totals + row * stride;
 
-		for (size_t s = 0; s < b->first + row + 1; s += LANES) {
+		for (size_t s = 0; s < choose_keys_n_of(a, b->first + row); s += LANES) {
 			lanes score = lanes_larger(lanes_load(scores + s), lanes_all(0));
 			lanes total = head ? lanes_load(totals + s) : lanes_all(0);
 
@@ -84,40 +95,46 @@ static void add_head(const struct key_choice *c, const struct query_block *b, si
 static void choose_rows(const struct key_choice *c, const struct query_block *b, size_t set,
 			const float *scores)
 {
-	size_t n_words = KEY_WORDS(c->args->n_tokens), first = set * c->args->n_tokens + b->first;
+	size_t n_words = KEY_WORDS(choose_keys_n_bits(c->args));
+	size_t first = set * c->args->n_tokens + b->first;
+	size_t stride = attention_score_stride(choose_keys_n_keys(c->args));
 
 	for (size_t row = 0; row < b->n; row++)
-		choose_by(c, scores + row * attention_score_stride(c->args->n_tokens),
-			  b->first + row, c->args->sets + (first + row) * n_words);
+		choose_by(c, scores + row * stride, b->first + row,
+			  c->args->sets + (first + row) * n_words);
 }
 
 static void choose_block(const struct key_choice *c, size_t first)
 {
 	const struct choose_keys_args *a = c->args;
 	size_t stride = a->n_heads * a->head_dim, left = a->n_tokens - first;
+	size_t n_keys = choose_keys_n_keys(a);
 	struct query_block block = { .first = first,
 				     .n = left < ATTENTION_QUERIES ? left : ATTENTION_QUERIES };
 
 	for (size_t head = 0; head < a->n_heads; head++) {
 		block.q = (struct rows_in){ a->q + first * stride + head * a->head_dim, stride };
-		for (size_t panel = 0; panel < first + block.n; panel += PANEL)
+		for (size_t panel = 0; panel < first + block.n && panel < n_keys; panel += PANEL)
 			score_panel(&c->attention, &block, panel);
 		if (a->weights)
 			add_head(c, &block, head);
 		else
 			choose_rows(c, &block, head, c->attention.scores);
 	}
-	if (a->weights)
+	if (!a->n_heads)
+		memset(c->totals, 0,
+		       ATTENTION_QUERIES * attention_score_stride(n_keys) * sizeof *c->totals);
+	if (a->weights || !a->n_heads)
 		choose_rows(c, &block, 0, c->totals);
 }
 
 static void CPU_OP(choose_keys)(const struct choose_keys_args *args)
 {
-	size_t n_scores = ATTENTION_QUERIES * attention_score_stride(args->n_tokens);
-	float *keys = args->scratch,
-	      *scores = keys + attention_padded(args->n_tokens) * args->head_dim;
+	size_t n_keys = choose_keys_n_keys(args);
+	size_t n_scores = ATTENTION_QUERIES * attention_score_stride(n_keys);
+	float *keys = args->scratch, *scores = keys + attention_padded(n_keys) * args->head_dim;
 	const struct key_choice choice = { .args = args,
-					   .attention = { .n_tokens = args->n_tokens,
+					   .attention = { .n_keys = n_keys,
 							  .head_dim = args->head_dim,
 							  .keys = keys,
 							  .scores = scores },

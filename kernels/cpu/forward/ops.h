@@ -46,9 +46,9 @@ static inline struct attention_scratch attention_scratch_of(const struct attenti
 	size_t row_stride = attention_value_stride(args->value_dim);
 
 	return (struct attention_scratch){
-		.keys = attention_padded(args->n_tokens) * args->head_dim,
-		.values = args->n_tokens * row_stride,
-		.scores = ATTENTION_QUERIES * attention_score_stride(args->n_tokens),
+		.keys = attention_padded(attention_n_keys(args)) * args->head_dim,
+		.values = attention_n_keys(args) * row_stride,
+		.scores = ATTENTION_QUERIES * attention_score_stride(attention_n_keys(args)),
 		.attn_out = ATTENTION_QUERIES * row_stride
 	};
 }
@@ -64,8 +64,10 @@ static inline size_t attention_scratch_floats(const struct attention_args *args)
  * by one head and by all, and the ranks of blocks for a query. */
 static inline size_t choose_keys_scratch_floats(const struct choose_keys_args *args)
 {
-	return attention_padded(args->n_tokens) * args->head_dim +
-	       2 * ATTENTION_QUERIES * attention_score_stride(args->n_tokens) + args->n_tokens;
+	size_t n = choose_keys_n_keys(args);
+
+	return attention_padded(n) * args->head_dim +
+	       2 * ATTENTION_QUERIES * attention_score_stride(n) + n;
 }
 
 #define SCAN_CHUNK 64 /* tokens that a scan takes at once */

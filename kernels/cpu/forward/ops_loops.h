@@ -179,16 +179,31 @@ static void CPU_OP(rms_norm)(const struct rms_norm_args *a)
 	free(row);
 }
 
+/* Rotates adjacent pairs of a head. */
+static void rope_adjacent(float *x, const float *cosines, const float *sines, float sign, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		float u = x[2 * i], v = x[2 * i + 1], s = sign * sines[i];
+
+		x[2 * i] = u * cosines[i] - v * s;
+		x[2 * i + 1] = v * cosines[i] + u * s;
+	}
+}
+
 static void rope_token(const struct rope_args *a, size_t token)
 {
 	size_t half = a->rope_dim / 2;
 	const float *cosines = a->cosines + token * half, *sines = a->sines + token * half;
-	float *x = a->x.data + token * a->x.stride;
+	float *x = a->x.data + token * a->x.stride, sign = a->back ? -1 : 1;
 
 	for (size_t h = 0; h < a->n_heads; h++, x += a->head_dim) {
+		if (a->adjacent) {
+			rope_adjacent(x, cosines, sines, sign, half);
+			continue;
+		}
 		for (size_t i = 0; i < half; i += LANES) {
 			lanes u = lanes_at(x, i, half), v = lanes_at(x + half, i, half);
-			lanes c = lanes_at(cosines, i, half), s = lanes_at(sines, i, half);
+			lanes c = lanes_at(cosines, i, half), s = sign * lanes_at(sines, i, half);
 
 			lanes_put(x, i, half, u * c - v * s);
 			lanes_put(x + half, i, half, v * c + u * s);
@@ -207,6 +222,70 @@ static void CPU_OP(rope)(const struct rope_args *a)
 		rope_token(a, t);
 		stats_add(a->after, x, n);
 	}
+}
+
+/* Returns the sum of x y, of n values, in 16 lanes. */
+LANE_FN float dot(const float *x, const float *y, size_t n)
+{
+	struct lane_sums sum = { 0 };
+
+	for (size_t i = 0; i < n; i += SUM_LANES)
+		UNROLL for (size_t j = 0; j < SUM_PARTS; j++) sum.part[j] +=
+			lanes_at(x, i + j * LANES, n) * lanes_at(y, i + j * LANES, n);
+	return lanes_sum(sum);
+}
+
+/* Makes the weights of a token, and the sum of its vectors. */
+static void streams_begin(const struct mix_streams_args *a, size_t token)
+{
+	size_t n = a->n_streams, n_values = n * a->n_cols, n_weights = n + n * n;
+	size_t n_products = a->weights ? MIX_PRODUCTS(n) : n;
+	const float *x = a->streams + token * n_values;
+	float m[MIX_PRODUCTS(MIX_MAX_STREAMS)], pre[MIX_MAX_STREAMS];
+	float factor = 1.0f / sqrtf(squares_of(x, n_values, 0) / (float)n_values + a->norm_eps);
+
+	for (size_t i = 0; i < n_products; i++)
+		m[i] = factor * dot(a->fn + i * n_values, x, n_values);
+	routing_mix(a, m, pre, a->weights ? a->weights + token * n_weights : NULL);
+	for (size_t c = 0; c < a->n_cols; c += LANES) {
+		lanes sum = pre[0] * lanes_at(x, c, a->n_cols);
+
+		for (size_t j = 1; j < n; j++)
+			sum += pre[j] * lanes_at(x + j * a->n_cols, c, a->n_cols);
+		lanes_put(a->y + token * a->n_cols, c, a->n_cols, sum);
+	}
+}
+
+/* Mixes the vectors of a token with what a block returns. */
+static void streams_end(const struct mix_streams_args *a, size_t token)
+{
+	size_t n = a->n_streams;
+	const float *post = a->weights + token * (n + n * n), *mix = post + n;
+	float *x = a->streams + token * n * a->n_cols;
+	lanes in[MIX_MAX_STREAMS];
+
+	for (size_t c = 0; c < a->n_cols; c += LANES) {
+		lanes y = lanes_at(a->y + token * a->n_cols, c, a->n_cols);
+
+		for (size_t i = 0; i < n; i++)
+			in[i] = lanes_at(x + i * a->n_cols, c, a->n_cols);
+		for (size_t j = 0; j < n; j++) {
+			lanes sum = post[j] * y;
+
+			for (size_t i = 0; i < n; i++)
+				sum += mix[i * n + j] * in[i];
+			lanes_put(x + j * a->n_cols, c, a->n_cols, sum);
+		}
+	}
+}
+
+static void CPU_OP(mix_streams)(const struct mix_streams_args *a)
+{
+	for (size_t t = 0; t < a->n_tokens; t++)
+		if (a->fn)
+			streams_begin(a, t);
+		else
+			streams_end(a, t);
 }
 
 /* y = activation(x), by rows. */
@@ -269,7 +348,9 @@ static void CPU_OP(gate)(const struct gate_args *a)
 		gate_stats(a, a->gate_stats, a->gate_slot, gate, r);
 		gate_stats(a, a->up_stats, a->up_slot, up, r);
 		for (size_t i = 0; i < n; i += LANES) {
-			lanes g = lanes_activation(a->activation, lanes_at(gate, i, n));
+			float first = a->limits_first ? a->limit : 0;
+			lanes g = lanes_activation(a->activation,
+						   lanes_at_most(lanes_at(gate, i, n), first));
 
 			lanes_put(y, i, n,
 				  lanes_at_most(g, a->limit) *

@@ -54,7 +54,7 @@ static __device__ inline struct keys keys_of(const struct attention_args *a, siz
 {
 	size_t end = query + n < a->n_tokens ? query + n : a->n_tokens;
 
-	return { attention_first_key(a, query), end };
+	return { attention_first_key(a, query), a->n_before + end };
 }
 
 static __global__ void attend_scores(struct query_chunk c)
@@ -75,7 +75,8 @@ static __global__ void attend_scores(struct query_chunk c)
 	for (size_t f = 0; f < a->head_dim; f += STEP) {
 		__syncthreads(); /* all threads have read the tile before */
 		tile_load(q, queries + f, q_stride, c.n - query, a->head_dim - f, c.aligned_qk);
-		tile_load(k, keys + f, k_stride, a->n_tokens - key, a->head_dim - f, c.aligned_qk);
+		tile_load(k, keys + f, k_stride, attention_n_keys(a) - key, a->head_dim - f,
+			  c.aligned_qk);
 		__syncthreads();
 		scores_add(sum, q, k);
 	}
@@ -250,7 +251,7 @@ static __global__ void attend_mix(struct query_chunk c)
 		__syncthreads(); /* all threads have read the tiles before */
 		tile_load(share, c.row(head, query) + t, c.stride, c.n - query, STEP,
 			  c.aligned_scores);
-		values_load(value, values + t * v_stride, v_stride, a->n_tokens - t,
+		values_load(value, values + t * v_stride, v_stride, attention_n_keys(a) - t,
 			    a->value_dim - col, c.aligned_v);
 		__syncthreads();
 		if (begin == in_step(high.begin, t) && end == in_step(high.end, t)) {
@@ -272,7 +273,7 @@ static size_t whole_tiles(size_t n)
 /* Returns the bytes of the scores of one query. */
 static size_t scores_size(const struct attention_args *a)
 {
-	return a->n_heads * whole_tiles(a->n_tokens) * sizeof(float);
+	return a->n_heads * whole_tiles(attention_n_keys(a)) * sizeof(float);
 }
 
 /* Returns the queries that are computed at once: whole tiles.  The totals do not count, so that
@@ -313,9 +314,9 @@ static struct query_chunk chunk_of(const struct attention_args *a, size_t first,
 	c.n = a->n_tokens - first < room ? a->n_tokens - first : room;
 	c.room = room;
 	c.first_tile = attention_first_key(a, first) / TILE;
-	c.n_key_tiles = (first + c.n + TILE - 1) / TILE - c.first_tile;
+	c.n_key_tiles = (a->n_before + first + c.n + TILE - 1) / TILE - c.first_tile;
 	c.n_query_tiles = (c.n + TILE - 1) / TILE;
-	c.stride = whole_tiles(a->n_tokens);
+	c.stride = whole_tiles(attention_n_keys(a));
 	c.scores = static_cast<float *>(a->scratch);
 	c.totals = c.scores + a->n_heads * room * c.stride;
 	c.aligned_qk = fours_aligned(a->q, a->head_dim) && fours_aligned(a->k, a->head_dim);

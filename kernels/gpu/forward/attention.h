@@ -25,7 +25,7 @@ static __device__ inline const uint32_t *attention_set(const struct attention_ar
 {
 	size_t row = head / (a->n_heads / a->n_sets) * a->n_tokens + query;
 
-	return a->sets + row * KEY_WORDS(a->n_tokens);
+	return a->sets + row * KEY_WORDS(attention_n_keys(a));
 }
 
 /* Is this attention computed by products of fp16? */

@@ -56,7 +56,7 @@ static __global__ void choose_scores(struct key_chunk c)
 	const struct choose_keys_args *a = &c.a;
 	size_t key = blockIdx.x % c.n_key_tiles * TILE, tile = blockIdx.x / c.n_key_tiles;
 	size_t query = tile % c.n_query_tiles * TILE, set = tile / c.n_query_tiles;
-	size_t head = set, end = a->weights ? a->n_heads : set + 1;
+	size_t head = set, end = a->weights || !a->n_heads ? a->n_heads : set + 1;
 	size_t stride = a->n_heads * a->head_dim;
 	const float *keys = a->k + key * a->head_dim;
 	float total[ROWS][4] = { { 0 } };
@@ -70,8 +70,8 @@ static __global__ void choose_scores(struct key_chunk c)
 		for (size_t f = 0; f < a->head_dim; f += STEP) {
 			__syncthreads(); /* all threads have read the tile before */
 			tile_load(q, queries + f, stride, c.n - query, a->head_dim - f, c.aligned);
-			tile_load(k, keys + f, a->head_dim, a->n_tokens - key, a->head_dim - f,
-				  c.aligned);
+			tile_load(k, keys + f, a->head_dim, choose_keys_n_keys(a) - key,
+				  a->head_dim - f, c.aligned);
 			__syncthreads();
 			scores_add(sum, q, k);
 		}
@@ -124,15 +124,28 @@ static __device__ inline void mark_chosen(uint32_t *ranks, size_t n, size_t n_ch
 	}
 }
 
+/* Whether a query has the key of a bit of its set: of a pool, or of a token. */
+static __device__ inline bool has_key(const struct choose_keys_args *a, const uint32_t *marks,
+				      size_t query, size_t bit)
+{
+	size_t token = bit - a->n_pools;
+
+	if (bit < choose_keys_n_keys(a))
+		return bit < choose_keys_n_of(a, query) && marks[bit / a->block_size];
+	return token <= query && (!a->window || token + a->window > query);
+}
+
 /* Writes the set of a query by the marks of its blocks. */
 static __device__ inline void set_put(const struct choose_keys_args *a, const uint32_t *marks,
 				      size_t query, uint32_t *set)
 {
-	for (size_t i = threadIdx.x % WARP; i < KEY_WORDS(a->n_tokens); i += WARP) {
+	size_t n_bits = choose_keys_n_bits(a);
+
+	for (size_t i = threadIdx.x % WARP; i < KEY_WORDS(n_bits); i += WARP) {
 		uint32_t word = 0;
 
-		for (size_t s = i * 32; s < i * 32 + 32 && s <= query; s++)
-			word |= marks[s / a->block_size] << s % 32;
+		for (size_t s = i * 32; s < i * 32 + 32 && s < n_bits; s++)
+			word |= (uint32_t)has_key(a, marks, query, s) << s % 32;
 		set[i] = word;
 	}
 }
@@ -142,7 +155,7 @@ static __global__ void choose_sets(struct key_chunk c)
 	const struct choose_keys_args *a = &c.a;
 	size_t i = (size_t)blockIdx.x * CHOOSE_WARPS + threadIdx.x / WARP;
 	size_t set = i / c.n, at = i - set * c.n, query = c.first + at;
-	size_t n = query / a->block_size + 1;
+	size_t n = choose_keys_n_blocks(a, query);
 	uint32_t *ranks = c.ranks + c.row(set, at);
 
 	if (set >= c.n_sets)
@@ -152,7 +165,8 @@ static __global__ void choose_sets(struct key_chunk c)
 		ranks[block] = choose_keys_rank(a, c.scores + c.row(set, at), block, query);
 	mark_chosen(ranks, n, a->n_chosen < n ? a->n_chosen : n);
 	__syncwarp(); /* lanes read each other's marks */
-	set_put(a, ranks, query, a->sets + (set * a->n_tokens + query) * KEY_WORDS(a->n_tokens));
+	set_put(a, ranks, query,
+		a->sets + (set * a->n_tokens + query) * KEY_WORDS(choose_keys_n_bits(a)));
 }
 
 static size_t whole_tiles(size_t n)
@@ -163,8 +177,8 @@ static size_t whole_tiles(size_t n)
 /* Returns the queries that are computed at once: whole tiles. */
 static size_t room_of(const struct choose_keys_args *a)
 {
-	size_t all = whole_tiles(a->n_tokens);
-	size_t n = SPARE / (choose_keys_n_sets(a) * all * sizeof(float)) / TILE * TILE;
+	size_t all = whole_tiles(a->n_tokens), stride = whole_tiles(choose_keys_n_keys(a));
+	size_t n = SPARE / (choose_keys_n_sets(a) * stride * sizeof(float)) / TILE * TILE;
 
 	if (n < TILE)
 		n = TILE;
@@ -175,7 +189,8 @@ static size_t room_of(const struct choose_keys_args *a)
  * too. */
 uint64_t gpu_choose_keys_scratch(const struct choose_keys_args *args)
 {
-	uint64_t row = choose_keys_n_sets(args) * whole_tiles(args->n_tokens) * sizeof(float);
+	uint64_t row =
+		choose_keys_n_sets(args) * whole_tiles(choose_keys_n_keys(args)) * sizeof(float);
 	uint64_t all = row * whole_tiles(args->n_tokens), some = row * TILE;
 
 	if (some < SPARE)
@@ -192,8 +207,10 @@ static struct key_chunk chunk_of(const struct choose_keys_args *a, size_t first)
 	c.room = room_of(a);
 	c.first = first;
 	c.n = a->n_tokens - first < c.room ? a->n_tokens - first : c.room;
-	c.stride = whole_tiles(a->n_tokens);
+	c.stride = whole_tiles(choose_keys_n_keys(a));
 	c.n_key_tiles = (first + c.n + TILE - 1) / TILE;
+	if (c.n_key_tiles > c.stride / TILE)
+		c.n_key_tiles = c.stride / TILE;
 	c.n_query_tiles = (c.n + TILE - 1) / TILE;
 	c.scores = static_cast<float *>(a->scratch);
 	c.ranks = reinterpret_cast<uint32_t *>(c.scores + c.n_sets * c.room * c.stride);

@@ -47,8 +47,49 @@ struct convolve {
 	}
 };
 
+/* A row is a pool. */
+struct convolve_pools {
+	struct convolve_args a;
+
+	__device__ float mean(size_t pool, size_t col) const
+	{
+		float max = -INFINITY, total = 0, sum = 0;
+
+		for (int round = 0; round < 2; round++) {
+			for (size_t i = pool ? 0 : a.width - a.pool; i < a.width; i++) {
+				bool before = i + a.pool < a.width;
+				size_t token = pool * a.pool + i + a.pool - a.width;
+				size_t at = col + (a.width > a.pool && !before ? a.n_cols : 0);
+				float score = a.gates.data[token * a.gates.stride + at] +
+					      a.weight.data[i % a.pool * a.weight.stride + at];
+				float share;
+
+				if (round == 0) {
+					max = larger(score, max);
+					continue;
+				}
+				share = f32_exp(score - max);
+				total += share;
+				sum += share * a.x.data[token * a.x.stride + at];
+			}
+		}
+		return sum / total;
+	}
+
+	__device__ void operator()(const struct fours &at) const
+	{
+		for (int i = 0; i < at.n; i++)
+			a.y.data[at.row * a.y.stride + at.col + i] = mean(at.row, at.col + i);
+	}
+};
+
 void gpu_convolve(struct device_stream *stream, const struct convolve_args *args)
 {
+	if (args->gates.data) {
+		fours_launch(stream, "convolve_pools", convolve_pools{ *args },
+			     args->n_tokens / args->pool, args->n_cols, false);
+		return;
+	}
 	fours_launch(stream, "convolve", convolve{ *args }, args->n_tokens, args->n_cols,
 		     rows_aligned(args->x) && rows_aligned(args->weight) && rows_aligned(args->y) &&
 			     fours_aligned(args->bias, 0));

@@ -72,8 +72,8 @@ struct gate {
 			fours_load(a.gate.data + at.row * a.gate.stride + at.col, at.n, at.aligned);
 		float4 u = fours_load(a.up.data + at.row * a.up.stride + at.col, at.n, at.aligned);
 
-		fours_store(a.y.data + at.row * a.y.stride + at.col,
-			    gated(a.activation, a.limit, g, u), at.n, at.aligned);
+		fours_store(a.y.data + at.row * a.y.stride + at.col, gated(a, g, u), at.n,
+			    at.aligned);
 	}
 };
 
@@ -98,7 +98,7 @@ struct gate_observed {
 			       struct magnitudes *found) const
 	{
 		float *y = a.y.data ? a.y.data + at.row * a.y.stride + at.col : NULL;
-		float4 v = gated(a.activation, a.limit, in.gate, in.up);
+		float4 v = gated(a, in.gate, in.up);
 
 		found[0].add(in.gate, at.n);
 		found[1].add(in.up, at.n);
@@ -114,7 +114,6 @@ struct gate_observed {
 static __global__ void gate_rows(struct gate_args a, bool aligned)
 {
 	size_t row = blockIdx.x, first = row * a.n_cols;
-	enum activation activation = a.activation;
 	struct value_stats *stats[] = { stats_of(a.rows, row, a.gate_slot),
 					stats_of(a.rows, row, a.up_slot),
 					stats_of(a.rows, row, a.y_slot) };
@@ -128,8 +127,8 @@ static __global__ void gate_rows(struct gate_args a, bool aligned)
 		found[0].add(g, at.n);
 		found[1].add(u, at.n);
 		values_put(a.round, a.y.data ? a.y.data + row * a.y.stride + col : NULL,
-			   a.rounded.codes ? a.rounded.codes + first + col : NULL,
-			   gated(activation, a.limit, g, u), at, &found[2]);
+			   a.rounded.codes ? a.rounded.codes + first + col : NULL, gated(a, g, u),
+			   at, &found[2]);
 	}
 	magnitudes_raise<3>(found, stats);
 }

@@ -46,8 +46,8 @@ static __device__ inline void make_scores(const struct token &t)
 	for (size_t e = t.lane; e < t.a->n_experts; e += 32) {
 		float score = t.scores[e];
 
-		if (t.a->kind == ROUTE_SIGMOID)
-			t.scores[e] = score = routing_sigmoid(score);
+		if (t.a->kind != ROUTE_SOFTMAX)
+			t.scores[e] = score = routing_score(t.a->kind, score);
 		if (t.a->bias)
 			score = score + t.a->bias[e];
 		t.biased[e] = f32_is_nan(score) ? f32_from_bits(F32_NAN) : score;
@@ -148,7 +148,7 @@ static __global__ void route_tokens(struct route_args a)
 	make_scores(t);
 	if (a.n_groups > 1)
 		mask_groups(t);
-	for (size_t j = 0; j < k; j++) {
+	for (size_t j = 0; j < k && !a.are_chosen; j++) {
 		unsigned best = take_best(t);
 
 		if (t.lane == 0)

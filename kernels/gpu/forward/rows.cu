@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Operations that copy, reorder or rotate rows, and add no elements of a row.
+ * Operations that copy, reorder, rotate or mix rows.
  */
+#include <math.h>
+
+#include "backend/routing.h"
 #include "kernels/gpu/forward/forward.h"
 #include "kernels/gpu/forward/magnitudes.h"
+#include "kernels/gpu/reduce.h"
 
 /* Returns the row of x that becomes a row of y. */
 static __device__ inline size_t row_of(const struct copy_args &a, size_t row)
@@ -53,6 +57,26 @@ void gpu_copy(struct device_stream *stream, const struct copy_args *args)
 }
 
 /* A row of the launch is a head of a token; its columns are pairs. */
+struct rotate_adjacent {
+	struct rope_args a;
+
+	__device__ void operator()(const struct fours &at) const
+	{
+		size_t token = quotient(at.row, a.n_heads), head = at.row - token * a.n_heads;
+		const float *cosines = a.cosines + token * (a.rope_dim / 2) + at.col;
+		const float *sines = a.sines + token * (a.rope_dim / 2) + at.col;
+		float *x = a.x.data + token * a.x.stride + head * a.head_dim + 2 * at.col;
+
+		for (int i = 0; i < at.n; i++) {
+			float u = x[2 * i], v = x[2 * i + 1], s = a.back ? -sines[i] : sines[i];
+
+			x[2 * i] = u * cosines[i] - v * s;
+			x[2 * i + 1] = v * cosines[i] + u * s;
+		}
+	}
+};
+
+/* The same of pairs that are half of the values apart. */
 struct rotate_pairs {
 	struct rope_args a;
 
@@ -66,6 +90,8 @@ struct rotate_pairs {
 		float4 c = fours_load(a.cosines + token * half + at.col, at.n, at.aligned);
 		float4 s = fours_load(a.sines + token * half + at.col, at.n, at.aligned);
 
+		if (a.back)
+			s = { -s.x, -s.y, -s.z, -s.w };
 		fours_store(x,
 			    { u.x * c.x - v.x * s.x, u.y * c.y - v.y * s.y, u.z * c.z - v.z * s.z,
 			      u.w * c.w - v.w * s.w },
@@ -122,11 +148,105 @@ void gpu_rope(struct device_stream *stream, const struct rope_args *args)
 	bool aligned = rows_aligned(args->x) && fours_aligned(args->x.data, args->head_dim) &&
 		       fours_aligned(args->cosines, half) && fours_aligned(args->sines, half);
 
-	if (args->before || args->after)
+	if (args->adjacent)
+		fours_launch(stream, "rope", rotate_adjacent{ *args },
+			     args->n_tokens * args->n_heads, half, false);
+	else if (args->before || args->after)
 		observed_launch<2>(stream, "rope_observed",
 				   rope_observed{ *args, { args->before, args->after } },
 				   args->n_tokens * args->n_heads, half, aligned);
 	else
 		fours_launch(stream, "rope", rotate_pairs{ *args }, args->n_tokens * args->n_heads,
 			     half, aligned);
+}
+
+#define MIX_GROUPS (THREADS / SUM_LANES)
+
+/* Returns the sum of x y, of n values, to the 16 threads that are its lanes. */
+static __device__ inline float dot(const float *x, const float *y, size_t n)
+{
+	float sum = 0;
+
+	for (size_t i = threadIdx.x % SUM_LANES; i < n; i += SUM_LANES)
+		sum += x[i] * y[i];
+	return lanes_sum(sum);
+}
+
+/* A block for a token: its weights, and the sum of its vectors.  16 threads make a product. */
+static __global__ void streams_begin(struct mix_streams_args a)
+{
+	__shared__ float m[MIX_GROUPS * (MIX_PRODUCTS(MIX_MAX_STREAMS) / MIX_GROUPS + 2)];
+	__shared__ float pre[MIX_MAX_STREAMS];
+	size_t n = a.n_streams, n_values = n * a.n_cols, token = blockIdx.x;
+	size_t n_products = a.weights ? MIX_PRODUCTS(n) : n;
+	const float *x = a.streams + token * n_values;
+	float *y = a.y + token * a.n_cols;
+
+	/* the last one is the sum of squares; some groups repeat it, so that all threads add */
+	for (size_t first = 0; first <= n_products; first += MIX_GROUPS) {
+		size_t i = first + threadIdx.x / SUM_LANES;
+		float sum = dot(i < n_products ? a.fn + i * n_values : x, x, n_values);
+
+		if (threadIdx.x % SUM_LANES == 0)
+			m[i] = sum;
+	}
+	__syncthreads();
+	if (threadIdx.x == 0) {
+		float factor = 1.0f / sqrtf(m[n_products] / (float)n_values + a.norm_eps);
+
+		for (size_t i = 0; i < n_products; i++)
+			m[i] = factor * m[i];
+		routing_mix(&a, m, pre, a.weights ? a.weights + token * (n + n * n) : NULL);
+	}
+	__syncthreads();
+	for (size_t c = threadIdx.x; c < a.n_cols; c += THREADS) {
+		float sum = pre[0] * x[c];
+
+		for (size_t j = 1; j < n; j++)
+			sum += pre[j] * x[j * a.n_cols + c];
+		y[c] = sum;
+	}
+}
+
+/* A row is a token. */
+struct streams_end {
+	struct mix_streams_args a;
+
+	__device__ void operator()(const struct fours &at) const
+	{
+		size_t n = a.n_streams;
+		const float *post = a.weights + at.row * (n + n * n), *mix = post + n;
+		float *x = a.streams + at.row * n * a.n_cols + at.col;
+		float4 y = fours_load(a.y + at.row * a.n_cols + at.col, at.n, at.aligned);
+		float4 in[MIX_MAX_STREAMS];
+
+		for (size_t i = 0; i < n; i++)
+			in[i] = fours_load(x + i * a.n_cols, at.n, at.aligned);
+		for (size_t j = 0; j < n; j++) {
+			float4 sum = { post[j] * y.x, post[j] * y.y, post[j] * y.z, post[j] * y.w };
+
+			for (size_t i = 0; i < n; i++) {
+				float c = mix[i * n + j];
+
+				sum = { sum.x + c * in[i].x, sum.y + c * in[i].y,
+					sum.z + c * in[i].z, sum.w + c * in[i].w };
+			}
+			fours_store(x + j * a.n_cols, sum, at.n, at.aligned);
+		}
+	}
+};
+
+void gpu_mix_streams(struct device_stream *stream, const struct mix_streams_args *args)
+{
+	if (args->n_tokens == 0 || device_stream_stopped(stream))
+		return;
+	if (!args->fn) {
+		fours_launch(stream, "streams_end", streams_end{ *args }, args->n_tokens,
+			     args->n_cols,
+			     fours_aligned(args->streams, args->n_cols) &&
+				     fours_aligned(args->y, args->n_cols));
+		return;
+	}
+	GPU_LAUNCH(streams_begin, args->n_tokens, THREADS, device_stream_native(stream), *args);
+	device_launched(stream, "streams_begin");
 }
