@@ -27,6 +27,7 @@ th, td { border: 1px solid var(--line); padding: .3rem .6rem; text-align: left; 
 table.head, table.foot { display: table; width: 100%; } table.head td, table.foot td { border: 0; padding: 0; }
 .head-vol { text-align: center; } .head-rtitle, .foot-os { text-align: right; }
 h1.Sh { font-size: 1.3rem; } h2.Ss { font-size: 1.1rem; } .permalink { color: inherit; }
+.word { white-space: nowrap; }   /* no line ends within --dry-run */
 dd { margin-left: 2rem; } dd > p:first-child { margin-top: 0; }
 """
 problems, written = [], {}          # of links; of the pages' paths below OUT their ids
@@ -100,7 +101,8 @@ def manual() -> None:
         name, part = source.stem, source.suffix[1:]
         text = subprocess.run(["mandoc", "-T", "html", "-O", "fragment", source], check=True, capture_output=True, text=True).stdout
         path = f"man/{name}.{part}.html"
-        write(path, f"{name}({part})", manual_links(text, path))
+        words = re.sub(r"<b>((?:--|fp8conv-)[\w.=-]+)</b>", r'<b class="word">\1</b>', manual_links(text, path))
+        write(path, f"{name}({part})", words)
         about = re.search(rf"{name} - (.*?)</p>", text, re.S)
         shelves[part].append(f'<tr><td><a href="{name}.{part}.html">{name}({part})</a></td><td>{" ".join(about[1].split())}</td></tr>')
     write("man/index.html", "Manual of fp8conv", "<h1>Manual</h1>" + "".join(
