@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fnmatch.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,7 +49,10 @@ static int read_table(struct archive *archive, const struct file *file,
 	unsigned char start[4] = { 0 };
 
 	if (identity->size < sizeof start)
-		return err_set(err, ERR_INPUT, "'%s' is no file of torch.save()", file->name);
+		return err_set(err, ERR_INPUT,
+			       "'%s' has %" PRIu64 " bytes, too few for a file of torch.save(): "
+			       "copy or download it again",
+			       file->name, (uint64_t)identity->size);
 	if (io_pread_full(file, start, sizeof start, 0, err))
 		return -1;
 	if (memcmp(start, "PK\3\4", 4) != 0)
@@ -303,7 +307,10 @@ char *torch_files_find(const struct io *io, const char *directory, struct err *e
 			directory, found.n, found.items[0], found.items[1],
 			found.n > 2 ? ", ..." : "");
 	else
-		err_set(err, ERR_INPUT, "found no file of torch.save() in '%s'", directory);
+		err_set(err, ERR_INPUT,
+			"found no file of torch.save() and no " DISTCP_NAME
+			" of torch.distributed in '%s'",
+			directory);
 	listing_release(&found);
 	return path;
 }

@@ -167,7 +167,7 @@ int plan_check_model(const struct plan *plan, const char *path, const char *fing
 	if (!rc && strcmp(fingerprint, found) != 0)
 		rc = err_set(err, ERR_INPUT,
 			     "'%s' belongs to another model: its fingerprint is '%s', but that "
-			     "of '%s' is '%s'",
+			     "of '%s' is '%s': give one that was made of this model",
 			     path, fingerprint, plan->source.path, found);
 	return rc;
 }

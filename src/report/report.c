@@ -225,7 +225,7 @@ static int check_calibration(const struct report *report, const struct report_pa
 	if (!rc && strcmp(fingerprint, report->curves.model) != 0)
 		rc = err_set(err, ERR_INPUT,
 			     "'%s' belongs to another model: its fingerprint is '%s', but that of "
-			     "'%s' is '%s'",
+			     "'%s' is '%s': give one that was made of this model",
 			     params->calibration, report->curves.model, params->source,
 			     fingerprint);
 out:

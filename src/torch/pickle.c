@@ -65,7 +65,10 @@ static const unsigned char *take(struct unpickler *u, uint64_t n)
 	const unsigned char *bytes = u->text->data + u->at;
 
 	if (n > u->text->n - u->at) {
-		refuse(u, "ends in the middle of an opcode");
+		err_set(u->err, ERR_INPUT,
+			"pickle '%s' ends in the middle of an opcode at byte %zu: copy or download "
+			"it again",
+			u->text->name, u->op_at);
 		return NULL;
 	}
 	u->at += (size_t)n;

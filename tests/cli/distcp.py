@@ -117,7 +117,7 @@ KINDS = {
     "top-dict": (b"\x80\x02}.", "'{path}' is not the metadata of torch.distributed.checkpoint"),
     "other-global": (b"\x80\x02" + b.glob("os", "system") + b".", "pickle '{path}' names the global 'os system' at byte 2, " + b.SENTENCE),
     "truncated": (metadata()[:-1], "pickle '{path}' ends in the middle of an opcode at byte *"),
-    "empty": (b"", "pickle '{path}' ends in the middle of an opcode at byte 0"),
+    "empty": (b"", "pickle '{path}' ends in the middle of an opcode at byte 0: copy or download it again"),
 }
 # The model of a training among other things; other names than its keys.
 GOOD = {

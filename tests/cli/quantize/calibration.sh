@@ -94,7 +94,7 @@ amax make "$model" bare.amax histogram=0
 sed 's/model.layers.1.self_attn.amax/model.layers.1.self_attm.amax/; s/model.layers.1.self_attn.tokens/model.layers.1.self_attm.tokens/' \
 	good.amax >attention.amax
 ours=$(amax fingerprint "$model")
-fails 3 "${q}'other.amax' belongs to another model: its fingerprint is '00', but that of '$model' is '$ours'" $delayed other.amax
+fails 3 "${q}'other.amax' belongs to another model: its fingerprint is '00', but that of '$model' is '$ours': give one that was made of this model" $delayed other.amax
 fails 3 "${q}module 'model.layers.2.mlp.up_proj' is not in 'less.amax': the calibration did not cover it" $delayed less.amax
 fails 3 "${q}module 'model.layers.0.mlp.down_proj' has no pass in 'none.amax': the calibration stopped before it" $delayed none.amax
 fails 3 "${q}amax of x of module 'model.layers.3.mlp.down_proj' in 'inf.amax' is infinite: it overflowed in the forward pass" \

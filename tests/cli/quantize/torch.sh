@@ -68,3 +68,8 @@ for file in */pytorch_model.bin; do
 	"$FP8CONV" quantize "$file" -o "$name-out" --quiet
 	same wanted-out "$name-out"
 done
+
+# A download that did not begin, and a directory that lost the file with the places of its tensors.
+mkdir begun lost && : >begun/pytorch_model.bin && : >lost/__0_0.distcp
+fails 3 " inspect: 'begun/pytorch_model.bin' has 0 bytes, too few for a file of torch.save(): copy or download it again" inspect begun --from-torch
+fails 3 " inspect: found no file of torch.save() and no .metadata of torch.distributed in 'lost'" inspect lost --from-torch

@@ -35,7 +35,7 @@ fails 3 "${c}header of 'cut.amax' is 6464 bytes long, past the end of the file (
 cp -r "$model" other
 chmod -R u+w other
 python3 "$CLI/checkpoint.py" flip other/model.safetensors model.norm.weight
-fails 3 "${c}'$SAMPLES/amax/tiny-llama-1.amax' belongs to another model: its fingerprint is '*', but that of 'other' is '*'" \
+fails 3 "${c}'$SAMPLES/amax/tiny-llama-1.amax' belongs to another model: its fingerprint is '*', but that of 'other' is '*': give one that was made of this model" \
 	report out --source other --calibration "$SAMPLES/amax/tiny-llama-1.amax" -o r
 
 # A checkpoint that changed under its header, and one that is not whole.

@@ -131,7 +131,7 @@ done
 
 # Tables of something else.
 fails 3 "${c}cannot open 'none'*" sensitivity --from none -o o --budget 10%
-fails 3 "${c}'S.json' belongs to another model: its fingerprint is '*', but that of '*per-expert' is '*'" \
+fails 3 "${c}'S.json' belongs to another model: its fingerprint is '*', but that of '*per-expert' is '*': give one that was made of this model" \
 	sensitivity --from S.json "$moe" -o o --budget 10%
 fails 2 "${c}'S.json' does not measure recipe 'mxfp8', but blockwise" sensitivity --from S.json -o o --recipe mxfp8 --budget 10%
 [ ! -e o ] || echo "an output was made"
