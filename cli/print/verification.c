@@ -10,6 +10,7 @@
 #include "ckpt/signature.h"
 #include "cli/print/low_bit.h"
 #include "cli/print/path.h"
+#include "cli/print/wrap.h"
 #include "cli/program.h"
 #include "model/model.h"
 #include "source/fp8_source.h"
@@ -79,6 +80,21 @@ void verification_print_json(const struct verification *verification)
 	json_out_end(&out);
 }
 
+/* Prints a problem on a line; on a terminal, on lines of its width. */
+static void print_problem(const struct problem *problem, bool is_terminal)
+{
+	struct buf text = { 0 };
+
+	if (problem->file) {
+		buf_puts(&text, problem->file);
+		text_sanitize(text.data);
+		buf_puts(&text, ": ");
+	}
+	buf_printf(&text, "%s: %s", problem_kind_name(problem->kind), problem->message);
+	wrap_print(text.data, 0, 2, is_terminal ? wrap_width(STDOUT_FILENO) : SIZE_MAX);
+	buf_release(&text);
+}
+
 /* The name of a file may have any bytes, that of a tensor many. */
 static void print_name(const char *name, const char *end)
 {
@@ -101,10 +117,7 @@ void verification_print_problems(const struct verification *verification)
 
 		if (is_terminal && n_of[problem->kind]++ >= MAX_ON_TERMINAL)
 			continue;
-		if (problem->file)
-			print_name(problem->file, ": ");
-		fprintf(program.out, "%s: %s\n", problem_kind_name(problem->kind),
-			problem->message);
+		print_problem(problem, is_terminal);
 	}
 	for (size_t kind = 0; kind < N_PROBLEM_KINDS; kind++)
 		if (n_of[kind] > MAX_ON_TERMINAL)

@@ -33,7 +33,8 @@ static int check_header_size(const char *path, uint64_t n, uint64_t file_size, s
 	if (n > file_size - 8)
 		return err_set(err, ERR_INPUT,
 			       "header of '%s' is %" PRIu64
-			       " bytes long, past the end of the file (%" PRIu64 ")",
+			       " bytes long, past the end of the file (%" PRIu64 "): copy or "
+			       "download it again",
 			       path, n, file_size);
 	if (n > ST_MAX_HEADER)
 		return err_set(err, ERR_INPUT,

@@ -306,7 +306,8 @@ static int check_place(const struct st_file *file, size_t i, uint64_t data_size,
 	if (tensor->end > data_size)
 		return err_set(err, ERR_INPUT,
 			       "tensor '%s' in '%s' ends at byte %" PRIu64
-			       ", past the end of the file (%" PRIu64 ")",
+			       ", past the end of the file (%" PRIu64 "): copy or "
+			       "download it again",
 			       tensor->name, file->path, tensor->end, data_size);
 	if (before && tensor->begin < before->end)
 		return err_set(err, ERR_INPUT,

@@ -23,8 +23,7 @@ int apply_row(struct delta_job *job, struct apply_worker *worker, const struct c
 			  delta->offsets[row - delta->rows], err))
 		return -1;
 	if (chunk_decode(&worker->coder, row, chunk_element_size(tensor->dtype), data, n, err))
-		return err_wrap(err, "'%s' is damaged: tensor '%s'", delta->file.name,
-				tensor->name);
+		return delta_wrap(delta, "tensor", tensor->name, err);
 	return 0;
 }
 

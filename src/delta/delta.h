@@ -80,6 +80,10 @@ struct delta_file {
 	uint64_t *offsets;	/* of their frames in the file */
 };
 
+/* Puts the damaged part of a delta in front of an ERR_INPUT, and what to do after it.  Returns
+ * -1. */
+int delta_wrap(const struct delta_file *delta, const char *part, const char *name, struct err *err);
+
 /* Is the file at path one, by its header? */
 bool delta_is_file(const struct io *io, const char *path);
 

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <zstd.h>
 
 #include "base/json.h"
@@ -32,7 +33,10 @@ bool delta_is_file(const struct io *io, const char *path)
 {
 	struct st_file st = { 0 };
 	struct err ignored;
-	bool is_delta = text_ends(path, ".safetensors") && !st_open(&st, io, path, &ignored) &&
+	struct stat stat;
+	/* what is read once, as a pipe, is left to others */
+	bool is_delta = !io->fstatat(io, AT_FDCWD, path, &stat, 0) && S_ISREG(stat.st_mode) &&
+			!st_open(&st, io, path, &ignored) &&
 			!strcmp(metadata_of(&st, "format"), DELTA_FORMAT);
 
 	st_release(&st);
@@ -47,10 +51,14 @@ static int damaged(const struct delta_file *delta, struct err *err, const char *
 		       delta->file.name, what);
 }
 
-static int wrap(const struct delta_file *delta, struct err *err, const char *what)
+int delta_wrap(const struct delta_file *delta, const char *part, const char *name, struct err *err)
 {
-	return err->kind == ERR_INPUT ? err_wrap(err, "'%s' is damaged: %s", delta->file.name, what)
-				      : -1;
+	struct err inner = *err;
+
+	if (err->kind != ERR_INPUT)
+		return -1;
+	return err_set(err, ERR_INPUT, "'%s' is damaged: %s '%s': %s: copy or make it again",
+		       delta->file.name, part, name, inner.message);
 }
 
 static int get_digest(const struct delta_file *delta, const char *key, char hex[SHA256_HEX],
@@ -74,7 +82,9 @@ static const struct st_tensor *part(const struct delta_file *delta, const char *
 		if (!strcmp(tensor->name, name) && tensor->dtype == dtype)
 			return tensor;
 	}
-	err_set(err, ERR_INPUT, "'%s' is damaged: it has no tensor '%s' of type %s",
+	err_set(err, ERR_INPUT,
+		"'%s' is damaged: it has no tensor '%s' of type %s: copy or "
+		"make it again",
 		delta->file.name, name, dtype_name(dtype));
 	return NULL;
 }
@@ -82,7 +92,14 @@ static const struct st_tensor *part(const struct delta_file *delta, const char *
 static int open_file(struct delta_file *delta, struct err *err)
 {
 	struct file_identity identity;
+	struct stat stat;
 
+	if (!delta->file.io->fstatat(delta->file.io, AT_FDCWD, delta->file.name, &stat, 0) &&
+	    S_ISDIR(stat.st_mode))
+		return err_set(err, ERR_INPUT,
+			       "'%s' is a directory, not a delta: give the checkpoint first, and "
+			       "then a file of 'fp8conv delta'",
+			       delta->file.name);
 	if (st_open(&delta->st, delta->file.io, delta->file.name, err))
 		return -1;
 	if (strcmp(metadata_of(&delta->st, "format"), DELTA_FORMAT) != 0)
@@ -176,7 +193,7 @@ static int read_shard(struct delta_file *delta, const json_t *record, uint64_t f
 	if (le64toh(stated) != shard->header.len - 8)
 		return damaged(delta, err, "a header has another size than it says");
 	if (st_parse_header(&shard->file, shard->header.data + 8, shard->header.len - 8, size, err))
-		return wrap(delta, err, "a header");
+		return delta_wrap(delta, "the header of", shard->name, err);
 	delta->n_tensors += shard->file.n_tensors;
 	return 0;
 }
@@ -270,7 +287,8 @@ static int read_about(struct delta_file *delta, struct err *err)
 				 ABOUT_LIMIT, &text, err))
 		goto out;
 	delta->about = json_decode((struct json_text){ text.data, text.len }, err);
-	rc = delta->about ? read_files(delta, texts, err) : wrap(delta, err, "its list of files");
+	rc = delta->about ? read_files(delta, texts, err)
+			  : delta_wrap(delta, "tensor", "about", err);
 out:
 	buf_release(&text);
 	return rc;
@@ -319,8 +337,7 @@ static int check_row(struct delta_file *delta, size_t i, uint64_t end, uint64_t 
 		return damaged(delta, err, "the chunks of its table are not in order");
 	if (chunk_row_check(row, chunk_element_size(tensor->dtype),
 			    size - begin < CHUNK_SIZE ? (size_t)(size - begin) : CHUNK_SIZE, err))
-		return err_wrap(err, "'%s' is damaged: tensor '%s'", delta->file.name,
-				tensor->name);
+		return delta_wrap(delta, "tensor", tensor->name, err);
 	if (!take_frame(row->size, end, at, &delta->offsets[i]))
 		return damaged(delta, err, "a frame ends past its tensor");
 	return 0;

@@ -229,7 +229,9 @@ static int unpack(struct delta_job *job, const struct delta_entry *entry, struct
 		}
 	}
 	if (!rc && written != entry->size)
-		rc = err_set(err, ERR_INPUT, "'%s' is damaged: file '%s' is not %" PRIu64 " bytes",
+		rc = err_set(err, ERR_INPUT,
+			     "'%s' is damaged: file '%s' is not %" PRIu64
+			     " bytes: copy or make it again",
 			     job->delta.file.name, entry->name, entry->size);
 	ZSTD_freeDCtx(context);
 	free(memory);
@@ -269,8 +271,10 @@ static int check_file(struct delta_job *job, int dirfd, const char *name,
 	if (!strcmp(sha256.hex, entry->sha256))
 		return 0;
 	return err_set(err, ERR_INPUT,
-		       "file '%s' has SHA-256 %s, but '%s' applies to %s: restore the file",
-		       entry->name, sha256.hex, job->delta.file.name, entry->sha256);
+		       "file '%s' of '%s' has SHA-256 %s, but '%s' applies to %s: restore the "
+		       "file",
+		       entry->name, job->params->base, sha256.hex, job->delta.file.name,
+		       entry->sha256);
 }
 
 /* Stages file i, or checks that the base has it. */

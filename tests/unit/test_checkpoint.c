@@ -168,7 +168,8 @@ static void a_descriptor_opens(void **state)
 	assert_int_equal(ftruncate(fd, (off_t)text.len - 1), 0);
 	assert_int_equal(checkpoint_open_fd(&checkpoint, &io_system, fd, "-", &err), -1);
 	assert_string_equal(err.message,
-			    "tensor 'b' in '-' ends at byte 2, past the end of the file (1)");
+			    "tensor 'b' in '-' ends at byte 2, past the end of the file (1): "
+			    "copy or download it again");
 	close(fd);
 	buf_release(&text);
 }

@@ -129,7 +129,9 @@ static void sizes_that_disagree_are_refused(void **state)
 		const char *message;
 	} rows[] = {
 		{ 0, 0, "'-' is empty: copy or download it again" },
-		{ 2, 9, "header of '-' is 2 bytes long, past the end of the file (9)" },
+		{ 2, 9,
+		  "header of '-' is 2 bytes long, past the end of the file (9): "
+		  "copy or download it again" },
 		{ SIZE_MAX, 10,
 		  "'-' is not a safetensors file: its header would be 18446744073709551615 bytes "
 		  "long, of a file of 10" },
@@ -212,7 +214,9 @@ static void a_gap_or_overlap_of_one_byte_is_refused(void **state)
 		  "tensor 'b' in '-' begins at byte 5, after a gap: the data before it ends at 4" },
 		{ "3,7", 7,
 		  "tensor 'b' in '-' begins at byte 3, before the end of tensor 'a' (4)" },
-		{ "4,8", 7, "tensor 'b' in '-' ends at byte 8, past the end of the file (7)" },
+		{ "4,8", 7,
+		  "tensor 'b' in '-' ends at byte 8, past the end of the file (7): "
+		  "copy or download it again" },
 		{ "4,8", 9, "the tensors of '-' end at byte 8, before the end of the file (9)" },
 	};
 

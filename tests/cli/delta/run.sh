@@ -111,12 +111,17 @@ fails 2 " verify: options '--base' and '--source' cannot be combined: apply the 
 	verify D.safetensors --base old --source model
 fails 2 " inspect: option '--stats' is for checkpoints, but 'D.safetensors' is a delta: apply it, and inspect the result" \
 	inspect D.safetensors --stats
+fails 3 " apply: 'old' is a directory, not a delta: give the checkpoint first, and then a file of 'fp8conv delta'" apply D.safetensors old -o nothing
+# A delta may have any name.
+cp D.safetensors D.delta && "$FP8CONV" delta old new -o D.delta && cmp D.safetensors D.delta
+"$FP8CONV" inspect D.safetensors >shown && "$FP8CONV" inspect D.delta | cmp - shown
+fails 2 " verify: 'D.delta' is a delta: give the checkpoint that it applies to by option '--base'" verify D.delta
 fails 3 " verify: 'old/model.safetensors' is not a delta, *" verify old/model.safetensors --base old
 fails 3 " apply: the tensors of 'packed' have SHA-256 *" apply packed D.safetensors --in-place
 fails 3 " apply: the tensors of 'x1' have SHA-256 *" apply x1 D.safetensors -o nothing
 [ ! -e nothing ] || echo "a directory is left"
 echo x >>base/train.py
-fails 3 " apply: file 'train.py' has SHA-256 *, but 'D.safetensors' applies to *: restore the file" apply base D.safetensors --in-place
+fails 3 " apply: file 'train.py' of 'base' has SHA-256 *, but 'D.safetensors' applies to *: restore the file" apply base D.safetensors --in-place
 cp -p old/train.py base/
 snapshot base | cut -d' ' -f1-3 >after
 cut -d' ' -f1-3 before | cmp after -
@@ -164,7 +169,7 @@ fails 3 " apply: 'nowhere' is not a directory: give that of the checkpoint" appl
 
 # A damaged file: flipped bits and cut ends; nothing changes, or the result is right.
 python3 - <<'END'
-import os, shutil, subprocess
+import os, re, shutil, subprocess
 program, data = os.environ["FP8CONV"], open("D.safetensors", "rb").read()
 places = [*range(0, 400, 50), *range(4096, len(data), 1 + (len(data) - 4096) // 30)]
 def run(damaged, what):
@@ -173,7 +178,7 @@ def run(damaged, what):
     done = subprocess.run([program, "apply", "old", "bad.safetensors", "-o", "out", "--quiet"], capture_output=True, text=True)
     if done.returncode == 0 and not subprocess.run(["diff", "-r", "out", "new"]).returncode:
         return
-    if done.returncode != 3 or done.stderr.count("\n") != 1 or os.path.exists("out"):
+    if done.returncode != 3 or done.stderr.count("\n") != 1 or os.path.exists("out") or not re.search(r"^fp8conv apply: header of|: (copy or|apply it to|make one by) |no data_offsets", done.stderr):
         print(what, done.returncode, done.stderr)
 for at in places:
     run(data[:at] + bytes([data[at] ^ 1 << at % 8]) + data[at + 1:], f"byte {at}")

@@ -31,7 +31,7 @@ fails 3 "${c}'fifo' is not a regular file" report out --eval fifo -o r
 
 # An amax file that is damaged, or of another model.
 head -c 200 "$SAMPLES/amax/tiny-llama-1.amax" >cut.amax
-fails 3 "${c}header of 'cut.amax' is 6464 bytes long, past the end of the file (200)" report out --calibration cut.amax -o r
+fails 3 "${c}header of 'cut.amax' is 6464 bytes long, past the end of the file (200): copy or download it again" report out --calibration cut.amax -o r
 cp -r "$model" other
 chmod -R u+w other
 python3 "$CLI/checkpoint.py" flip other/model.safetensors model.norm.weight
