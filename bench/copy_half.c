@@ -169,7 +169,7 @@ static const struct argp_option descriptions[] = {
 	{ "direct", 'd', NULL, 0, "Write past the page cache (O_DIRECT)", 0 },
 	{ "sync", 's', NULL, 0, "fsync each file at the end", 0 },
 	{ "reserve", 'r', NULL, 0, "fallocate each file first", 0 },
-	{ "percent", 'w', "N", 0, "Write so much of what is read (default 50)", 0 },
+	{ "percent", 'w', "N", 0, "Write so much of what is read (default 50); 0 only reads", 0 },
 	{ 0 },
 };
 
@@ -198,7 +198,7 @@ static error_t parse(int key, char *value, struct argp_state *state)
 		*(job.from ? &job.to : &job.from) = value;
 		break;
 	case ARGP_KEY_END:
-		if (state->arg_num != 2 || job.threads < 1 || job.piece < 2 * ALIGN || !job.percent)
+		if (state->arg_num != 2 || job.threads < 1 || job.piece < 2 * ALIGN)
 			argp_usage(state);
 		break;
 	default:

@@ -27,6 +27,7 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
+import delta_rows
 import gpu_rows
 import library_rows
 import model_rows
@@ -381,7 +382,7 @@ class Bench:
 
 SECTIONS = {"kernels": Bench.kernels, "library": library_rows.library, "compensate": Bench.compensate, "gpu": gpu_rows.gpu, "tmpfs": Bench.on_tmpfs,
             "disk": Bench.on_disk, "low-bit": Bench.low_bit, "memory": Bench.memory, "verify": Bench.verify,
-            "remote": remote_rows.remote, "start": Bench.start, "calibrate": Bench.calibrate, "models": model_rows.models,
+            "remote": remote_rows.remote, "delta": delta_rows.delta, "start": Bench.start, "calibrate": Bench.calibrate, "models": model_rows.models,
             "sensitivity": Bench.sensitivity, "rounding": Bench.rounding, "peers": Bench.peers}
 
 
