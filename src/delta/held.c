@@ -11,7 +11,8 @@ int held_init(struct held_chunks *held, const struct outdir *dir, const char *na
 {
 	*held = (struct held_chunks){ .dir = dir, .file = { dir->io, -1, NULL } };
 	held->name = outdir_own_name(name, "held");
-	held->file.name = held->name;
+	held->path = xasprintf("%s/%s", dir->path, held->name);
+	held->file.name = held->path;
 	held->list = xcalloc(n + 1, sizeof *held->list);
 	held->frame = malloc(CHUNK_FRAME_MAX);
 	return held->frame ? 0 : err_no_memory(err, "no memory for what changed");
@@ -25,7 +26,7 @@ static int open_file(struct held_chunks *held, struct err *err)
 	held->file.fd = io_openat(dir->io, dir->fd, held->name,
 				  O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (held->file.fd < 0)
-		return err_errno(err, "cannot create '%s/%s'", dir->path, held->name);
+		return err_errno(err, "cannot create '%s'", held->path);
 	return outdir_remove(dir, held->name, err);
 }
 
@@ -57,6 +58,7 @@ void held_release(struct held_chunks *held)
 	if (held->list && held->file.fd >= 0)
 		held->file.io->close(held->file.io, held->file.fd);
 	free(held->name);
+	free(held->path);
 	free(held->list);
 	free(held->frame);
 }

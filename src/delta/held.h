@@ -18,7 +18,7 @@ struct held_chunk {
 /* Begins zeroed. */
 struct held_chunks {
 	const struct outdir *dir;
-	char *name; /* of the file while it had one */
+	char *name, *path; /* of the file while it had one */
 	struct file file;
 	uint64_t size;
 	struct held_chunk *list; /* by item */
