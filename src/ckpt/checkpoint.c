@@ -5,6 +5,7 @@
 #include "ckpt/checkpoint.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +17,9 @@
 #include "ckpt/mistaken.h"
 #include "ckpt/shards.h"
 #include "torch/archive.h"
+
+#define STATE_NAME   "_extra_state"
+#define MAX_PRODUCTS 4096 /* of a module: more would take long in a hostile file */
 
 COMPARISON(compare_refs, struct tensor_ref, strcmp(x->tensor->name, y->tensor->name))
 
@@ -62,8 +66,8 @@ static void list_tensors(struct checkpoint *checkpoint)
 	}
 	for (size_t i = 0; i < n; i++)
 		if (is_state(checkpoint->tensors[i].tensor))
-			checkpoint_add_state(checkpoint,
-					     &(struct extra_state){ checkpoint->tensors[i], NULL });
+			checkpoint_add_state(
+				checkpoint, &(struct extra_state){ .ref = checkpoint->tensors[i] });
 	checkpoint->n_tensors = leave_states(checkpoint->tensors, n);
 	leave_states(checkpoint->by_name, n);
 	sort(checkpoint->by_name, checkpoint->n_tensors, sizeof *named, compare_refs);
@@ -220,11 +224,50 @@ int checkpoint_rename(struct checkpoint *checkpoint, const struct texts *renames
 	return rc;
 }
 
+/* --- states --- */
+
+/* Adds the weight of that name in the state's module.  False: there is none. */
+static bool add_weight(const struct checkpoint *checkpoint, struct extra_state *state,
+		       const char *weight)
+{
+	const char *name = state->ref.tensor->name;
+	char *full = xasprintf("%.*s%s", (int)(strlen(name) - strlen(STATE_NAME)), name, weight);
+	const struct tensor_ref *ref = checkpoint_find(checkpoint, full);
+
+	free(full);
+	if (!ref)
+		return false;
+	ARRAY_GROW(state->weights, state->n_weights);
+	state->weights[state->n_weights++] = ref->tensor;
+	return true;
+}
+
+/* Finds the weights by the names that TransformerEngine gives them: Linear, LayerNormMLP,
+ * GroupedLinear.  Source: 2.20.2, pytorch/module/{linear,layernorm_mlp,grouped_linear}.py. */
+static void find_weights(const struct checkpoint *checkpoint, struct extra_state *state)
+{
+	char name[32] = "weight";
+
+	if (add_weight(checkpoint, state, name))
+		return;
+	if (add_weight(checkpoint, state, "fc1_weight")) {
+		add_weight(checkpoint, state, "fc2_weight");
+		return;
+	}
+	for (int i = 0; i < MAX_PRODUCTS; i++) {
+		snprintf(name, sizeof name, "weight%d", i);
+		if (!add_weight(checkpoint, state, name))
+			return;
+	}
+}
+
 static int finish(struct checkpoint *checkpoint, struct defects *defects, struct err *err)
 {
 	checkpoint->files = checkpoint->parts ? checkpoint->parts : checkpoint->shards;
 	checkpoint->n_files = checkpoint->parts ? checkpoint->n_parts : checkpoint->n_shards;
 	list_tensors(checkpoint);
+	for (size_t i = 0; i < checkpoint->n_states; i++)
+		find_weights(checkpoint, &checkpoint->states[i]);
 	return check_tensors(checkpoint, defects, err);
 }
 
@@ -313,6 +356,8 @@ void checkpoint_release(struct checkpoint *checkpoint)
 	arena_release(&checkpoint->extra);
 	free(checkpoint->tensors);
 	free(checkpoint->by_name);
+	for (size_t i = 0; i < checkpoint->n_states; i++)
+		free(checkpoint->states[i].weights);
 	free(checkpoint->states);
 	free(checkpoint->path);
 	free(checkpoint->directory);

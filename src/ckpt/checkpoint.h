@@ -41,6 +41,9 @@ struct tensor_ref {
 struct extra_state {
 	struct tensor_ref ref;
 	const unsigned char *bytes; /* NULL: they lie in the shard */
+	/* the module's weights, one for each of its products; none where they have other names */
+	size_t n_weights;
+	const struct st_tensor **weights; /* (n_weights) */
 };
 
 struct shard {

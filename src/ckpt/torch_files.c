@@ -80,9 +80,9 @@ static void add_states(struct checkpoint *checkpoint, struct archive *archive)
 					      .n_dims = 1,
 					      .shape = st_shape_copy(&archive->texts, &n, 1),
 					      .end = n };
-		checkpoint_add_state(
-			checkpoint,
-			&(struct extra_state){ { tensor, checkpoint->n_shards }, state->bytes });
+		checkpoint_add_state(checkpoint,
+				     &(struct extra_state){ .ref = { tensor, checkpoint->n_shards },
+							    .bytes = state->bytes });
 	}
 }
 

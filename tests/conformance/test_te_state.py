@@ -9,6 +9,7 @@ import io
 import pathlib
 import pickle
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -44,6 +45,13 @@ def functions(file: pathlib.Path, names: set[str], scope: dict) -> dict:
     return scope
 
 
+def assigned(file: pathlib.Path, *names: str) -> list:
+    """The literals that a file assigns to members of self."""
+    found = {t.attr: ast.literal_eval(node.value) for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Assign)
+             for t in node.targets if isinstance(t, ast.Attribute) and t.attr in names}
+    return [found[name] for name in names]
+
+
 class Engine:
     """TransformerEngine's code for states."""
 
@@ -60,19 +68,38 @@ class Engine:
                                                        "_amax_and_scale_update", "_has_delayed_scaling_state"}, scope)
         self.calls = functions(te / "pytorch" / "module" / "base.py", {"get_extra_state"}, scope)
         self.recipe = recipe
+        self.offsets, counts = assigned(te / "pytorch" / "module" / "grouped_linear.py", "_offsets", "_num_fp8_tensors_per_gemm")
+        self.stride = counts["fwd"]
+        mlp = {"QuantizerRole": types.SimpleNamespace, "Optional": typing.Optional, "List": list}
+        functions(te / "pytorch" / "module" / "layernorm_mlp.py", {"get_quantizer_roles"}, mlp)
+        roles = mlp["get_quantizer_roles"](types.SimpleNamespace(name="", _output_quantizer_role=None), fwd=True, num_quantizers=6)
+        self.mlp_weights = [next(i for i, role in enumerate(roles) if role and (role.tensor_type, role.name) == ("weight", fc)) for fc in ("fc1", "fc2")]
         torch.cuda.synchronize = lambda *_: None
 
-    def state(self, steps: list[list[float]], length: int, n_gemms: int = 1, **options) -> tuple[torch.Tensor, torch.Tensor]:
-        """What a module saves after steps with these amaxes of input, weight and output; and its scales."""
+    def state(self, steps: list[list[float]], length: int, **options) -> tuple[torch.Tensor, torch.Tensor]:
+        """What a module saves after steps with these amaxes of input, weight and output of each product; and its scales."""
+        n_gemms = len(steps[0]) // 3
         recipe = self.recipe.DelayedScaling(amax_history_len=length, **options)
         forward, backward = ({"scale": torch.ones(n * n_gemms), "amax_history": torch.zeros(length, n * n_gemms)} for n in (3, 2))
         for step in steps:
-            forward["amax_history"][0] = torch.tensor(step * n_gemms)
+            forward["amax_history"][0] = torch.tensor(step)
             self.calls["_amax_and_scale_update"](forward["amax_history"], forward["scale"], 448.0, recipe)
         module = types.SimpleNamespace(fp8=True, fp8_calibration=False)
         module.fp8_meta = {"fp8_checkpoint": True, "recipe": recipe, "num_gemms": n_gemms, "fp8_max_fwd": 448.0, "fp8_max_bwd": 57344.0,
                            "scaling_fwd": types.SimpleNamespace(**forward), "scaling_bwd": types.SimpleNamespace(**backward)}
         return self.calls["get_extra_state"](module), forward["scale"]
+
+    def columns(self, products: list[list], grouped: bool) -> list[list[float]]:
+        """The steps of a module whose products have these, by the columns where its class has them."""
+        kinds = ("input", "weight", "output")
+        at = [[self.offsets[kind] + i * self.stride for kind in kinds] if grouped else [self.mlp_weights[i] + j for j in (-1, 0, 1)]
+              for i in range(len(products))]
+        rows = [[0.0] * (3 * len(products)) for _ in products[0]]
+        for places, steps in zip(at, products):
+            for row, step in zip(rows, steps):
+                for place, amax in zip(places, step):
+                    row[place] = amax
+        return rows
 
     def stateless(self) -> torch.Tensor:
         module = types.SimpleNamespace(fp8=True, fp8_calibration=False)
@@ -126,6 +153,34 @@ def scales_of(tmp: pathlib.Path, model: pathlib.Path, source: pathlib.Path, step
                 yield f"{module}.{name} is {got}, but TransformerEngine's scale {scales[module][i].item()}"
 
 
+def several(tmp: pathlib.Path, model: pathlib.Path, engine: Engine, steps: dict[str, list]) -> Iterator[str]:
+    """A LayerNormMLP and a GroupedLinear, whose weights --rename gives the names of the model."""
+    mlp, attention = "model.layers.0.mlp", "model.layers.1.self_attn"
+    named = {f"{mlp}.{i}_proj": f"{mlp}.fc{n}_weight" for n, i in ((1, "up"), (2, "down"))}
+    named |= {f"{attention}.{i}_proj": f"{attention}.weight{n}" for n, i in enumerate("qkvo")}
+    weights = load_file(model / "model.safetensors")
+    source = tmp / "several"
+    shutil.copytree(model, source)
+    for module, name in named.items():
+        weights[name] = weights.pop(f"{module}.weight")
+    for name, grouped in ((mlp, False), (attention, True)):
+        products = [steps[module] for module in named if module.startswith(name)]
+        weights[f"{name}._extra_state"] = engine.state(engine.columns(products, grouped), LENGTH)[0]
+    weights |= {f"{m}._extra_state": engine.state(steps[m], LENGTH)[0] for m in steps if m not in named}
+    save_file(weights, source / "model.safetensors", {"format": "pt"})
+    renames = [word for module, name in named.items() for word in ("--rename", f"s/^{re.escape(name)}$/{module}.weight/")]
+    outs = tmp / "several-out", tmp / "single-out"
+    yield from silence(quantize(source, outs[0], "--recipe", "delayed", "--calibration", str(source), *renames))
+    yield from silence(quantize(model, outs[1], "--recipe", "delayed", "--calibration", str(tmp / "safetensors")))
+    found, wanted = (load_file(out / "model.safetensors") for out in outs)
+    yield from (name for name in wanted if name not in found or not torch.equal(found[name].view(torch.uint8), wanted[name].view(torch.uint8)))
+    for module in (f"{mlp}.down_proj", f"{attention}.o_proj"):
+        for i, name in enumerate(("input_scale", "weight_scale")):
+            amax = np.array(steps[module], np.float32)[-(LENGTH - 1):].max(axis=0)[i]
+            if found[f"{module}.{name}"].item() != np.float32(1) / (np.float32(448) / amax):
+                yield f"{module}.{name} is {found[f'{module}.{name}'].item()}"
+
+
 def main() -> None:
     te, model = package(), sample("tiny-llama")
     if te is None or model is None:
@@ -150,6 +205,7 @@ def main() -> None:
             report(f"{form}: scales", scales_of(tmp, model, source, steps, {m: s for m, (_, s) in made.items()}))
         shown = run("inspect", tmp / "safetensors")
         report("inspect", [] if f"{len(modules)} of modules with an amax history".encode() in shown.stderr else [shown.stderr.decode()])
+        report("modules of several products", several(tmp, model, engine, steps))
         one = tmp / "one-step"
         shutil.copytree(model, one)
         single = {m: engine.state(steps[m], 1, margin=2, amax_compute_algo="most_recent")[0] for m in modules}
