@@ -28,6 +28,8 @@ uint64_t compensate_region_size(const struct compensate_plan *plan, const struct
 
 	if (input_group_is_expert(input))
 		rows *= plan->model.routing.top_k;
+	if (input->linears[0]->n_parts)
+		rows *= input->linears[0]->n_parts;
 	return rows * input->k * dtype_bits(dtype) / 8;
 }
 

@@ -219,7 +219,8 @@ static int compare_residuals(struct layers *layers, struct layers_lane *lane,
 			     const struct pass *source, size_t sequence, struct err *err)
 {
 	const struct pass *out = lane->of_out;
-	size_t n = out->sequence->n_tokens * out->forward->model->hidden;
+	const struct model *model = out->forward->model;
+	size_t n = out->sequence->n_tokens * model->streams.n * model->hidden;
 
 	if (fetch(source->workspace, &lane->wanted[N_LINEARS], source->sequence->residual, n,
 		  err) ||
