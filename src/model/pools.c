@@ -62,8 +62,7 @@ static int join_types(json_t *facts, size_t n_layers, struct err *err)
 
 	if (json_is_array(from) && json_array_size(from) < n_layers) {
 		json_decref(types);
-		return err_set(err, ERR_INPUT, "config.json has %zu '%s' for %zu layers",
-			       json_array_size(from), key, n_layers);
+		return fact_refuse_length(key, json_array_size(from), n_layers, err);
 	}
 	for (size_t i = 0; i < n_layers; i++) {
 		const json_t *value = json_array_get(from, i);
@@ -149,9 +148,14 @@ static void join_ropes(json_t *facts)
 int pools_join_spellings(json_t *facts, const json_t *level, struct err *err)
 {
 	json_int_t n = json_integer_value(json_object_get(level, "num_hidden_layers"));
+	const json_t *part;
 
 	if (!json_object_get(facts, "compress_rope_theta"))
 		return 0;
+	part = json_object_get(facts, "partial_rotary_factor");
+	if (json_is_number(part) && !(json_number_value(part) > 0 && json_number_value(part) <= 1))
+		return fact_refuse("partial_rotary_factor", part,
+				   "which is not above 0 and up to 1", err);
 	if (join_types(facts, n > 0 && n <= MAX_POOL ? (size_t)n : 0, err))
 		return -1;
 	join_ropes(facts);

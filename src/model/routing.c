@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "model/fact_types.h"
 #include "model/facts.h"
 #include "model/steps.h"
 
@@ -86,10 +87,9 @@ static int configure_hashes(struct model *model, const json_t *facts, struct err
 
 	if (!model->arch->vector[VECTOR_ROUTER_TABLE])
 		return 0;
-	if (json_is_array(types) && json_array_size(types) != model->n_layers)
-		return err_set(err, ERR_INPUT,
-			       "config.json has %zu 'mlp_layer_types' for %zu layers",
-			       json_array_size(types), model->n_layers);
+	if (json_is_array(types) && json_array_size(types) < model->n_layers)
+		return fact_refuse_length("mlp_layer_types", json_array_size(types),
+					  model->n_layers, err);
 	for (size_t i = 0; i < model->n_layers; i++) {
 		const char *type = json_string_value(json_array_get(types, i));
 		bool *by_token = &model->layers[i].routed_by_token;

@@ -176,7 +176,7 @@ def main() -> None:
             ids = sequences(model.config.get_text_config().vocab_size)
             report(f"logits of {name}", logits_problems(model, folder))
             report(f"amax of {name}", amax_problems(model, folder, ids))
-            if name in ("llama", "mixtral"):
+            if name in ("llama", "mixtral", "deepseek_v4"):
                 report(f"same bytes of {name}", same_bytes(folder, ids))
     report("perplexity of smollm2", perplexity_problems())
     finish()

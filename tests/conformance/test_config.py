@@ -58,6 +58,9 @@ HOSTILE = {"num_attention_heads": [0, -4, 3, 1e300, "4"], "num_key_value_heads":
            "swiglu_limits": [[1.0], [-1.0] * 5, ["1"] * 5, 3.0], "swiglu_limits_shared": [[1.0], [-1.0] * 5, ["1"] * 5, 3.0], "moe_top_k": [0, 1000, -1],
            "moe_router_scaling_factor": ["1"], "partial_rotary_factors": [[0.5] * 3, [0.5, 1.0, 0.25, 1.0], 0.5, ["x"] * 4], "yarn_only_types": [["sliding_attention"], "full"],
            "layer_rope_theta": [[1e4], [-1.0] * 5, ["1"] * 5, 3.0, [0.5] * 5], "post_norm_eps": [0, -1.0, "x"], "qk_scale_factor": ["1", None], "output_multiplier": ["1", None],
+           "compress_rope_theta": [0, 1e300, "x"], "compress_rates": [3, {"compressed_sparse_attention": 4}, {"compressed_sparse_attention": 4, "heavily_compressed_attention": 0}],
+           "compress_ratios": [[0, 4], [0, 4, 5, 4, 4], ["4"] * 5, 4], "num_hash_layers": ["2", -1], "hc_mult": [0, 9, "3"], "hc_eps": [-1.0, "x"], "hc_sinkhorn_iters": [0, 1e9, 1.5],
+           "o_groups": [0, 3], "scoring_func": ["relu", 3], "mlp_layer_types": [["moe"] * 2, ["dense"] * 5, 3], "q_lora_rank": [0],
            "num_attention_heads_per_layer": [[4, 6], [4, 0, 2], [4, 5, 2], [4, "6", 2], [4, 6, 1e9], 4]}
 # Other values that transformers accepts, where the architecture reads the key.
 OTHER = {"rms_norm_eps": [0.01], "layer_norm_eps": [0.01], "logit_scale": [0.7], "rope_theta": [300.0], "sliding_window": [7, None], "use_sliding_window": [False], "max_window_layers": [2],
@@ -78,7 +81,10 @@ OTHER = {"rms_norm_eps": [0.01], "layer_norm_eps": [0.01], "logit_scale": [0.7],
          "num_attention_heads_per_layer": [None, [4, 4, 4]], "index_topk": [1, 5, 89, 300], "index_topk_blocks": [1, 50], "index_block_size": [1, 5, 64], "index_local_blocks": [0, 2, 3], "indexer_types": [["full", "full", "shared"], None],
          "attention_value_scale": [None, 1.3, 1.0], "num_sliding_attention_heads": [4, None], "swiglu_limits": [None, [], [0.2] * 5], "swiglu_limits_shared": [None, [], [0.2] * 5], "moe_router_scaling_factor": [0.7],
          "moe_top_k": [1], "layer_rope_theta": [None, [1e4] * 5, [1e3, 0, 0, 1e5, 1e3], [1e3, 0, 1e5]], "post_norm_eps": [0.3], "qk_scale_factor": [0.7], "output_multiplier": [0.9],
-         "use_attention_gate": [True, False], "use_sandwich_norm": [True, False], "embedding_multiplier": [0.5], "time_step_min": [0.5], "linear_num_key_heads": [1]}
+         "use_attention_gate": [True, False], "use_sandwich_norm": [True, False], "embedding_multiplier": [0.5], "time_step_min": [0.5], "linear_num_key_heads": [1],
+         "compress_rope_theta": [300.0], "compress_rates": [None, {"compressed_sparse_attention": 4, "heavily_compressed_attention": 13, "more": 3}],
+         "compress_ratios": [[0, 4, 128, 4, 4], [0, 4, 4, 4, 4]], "qk_rope_head_dim": [16], "partial_rotary_factor": [0.5], "num_hash_layers": [1, 2, 3],
+         "hc_mult": [2], "hc_eps": [0.0, 0.1], "hc_sinkhorn_iters": [1, 7], "o_groups": [1, 4], "o_lora_rank": [10], "scoring_func": ["sigmoid"]}
 REMOVED = ("layer_rope_theta", "post_norm_eps", "qk_scale_factor", "output_multiplier", "use_attention_gate", "use_sandwich_norm", "num_sliding_attention_heads", "attention_other_setting", "swiglu_limits", "swiglu_limits_shared", "moe_router_scaling_factor", "partial_rotary_factors",
            "rope_theta", "rope_scaling", "yarn_only_types",
            "v_head_dim", "attention_value_scale", "sliding_window_size", "hybrid_layer_pattern", "swa_rope_theta", "swa_num_key_value_heads", "swa_v_head_dim", "gating", "moe_router_logit_softcapping", "moe_routed_scaling_factor", "num_attention_heads_per_layer",
@@ -91,7 +97,9 @@ REMOVED = ("layer_rope_theta", "post_norm_eps", "qk_scale_factor", "output_multi
            "position_embedding_type", "swiglu_limit", "topk_group", "topk_method", "use_qk_norm", "use_sliding_window", "partial_rotary_factor",
            "kda_lower_bound", "kda_safe_gate", "short_conv_kernel_size", "layer_group_size", "linear_attn_config", "linear_head_dim", "linear_num_heads", "moe_renormalize", "num_expert_group", "num_experts_per_token",
            "mamba_dt_rank", "mamba_d_conv", "mamba_d_state", "attn_layer_offset", "attn_layer_period",
-           "attention_chunk_size", "floor_scale", "attn_scale", "attn_temperature_tuning", "no_rope_layer_interval", "conv_bias", "conv_L_cache", "norm_eps", "full_attn_idxs", "use_expert_bias")
+           "attention_chunk_size", "floor_scale", "attn_scale", "attn_temperature_tuning", "no_rope_layer_interval", "conv_bias", "conv_L_cache", "norm_eps", "full_attn_idxs", "use_expert_bias",
+           "compress_rope_theta", "compress_rates", "compress_ratios", "qk_rope_head_dim", "num_hash_layers", "hc_mult", "hc_eps", "hc_sinkhorn_iters", "o_groups", "o_lora_rank",
+           "scoring_func", "q_lora_rank", "mlp_layer_types")
 YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 32}
 ROPES = {"yarn with mscale_all_dim": YARN | {"mscale": 0.7, "mscale_all_dim": 1.3}, "yarn without factor": {key: value for key, value in YARN.items() if key != "factor"},
          "yarn with betas": YARN | {"beta_fast": 8.0, "beta_slow": 2.0, "attention_factor": 1.1},
@@ -283,7 +291,7 @@ def layer_heads(case: Case) -> Iterator[str]:
 
 def shared_keys(case: Case) -> Iterator[str]:
     """The keys of the hub for what transformers saves as indexer_types; other layers lack the tensors of an indexer, or have too many."""
-    if "index_topk" in case.config:
+    if "index_topk" in case.config and "compress_rope_theta" not in case.config:
         found = case.ours(case.config | {"layer_types": ["indexed_attention", "full_attention", "indexed_attention"]})
         if "'layer_types' has 'full_attention'" not in found:
             yield f"a layer without an indexer: {found}"

@@ -368,6 +368,7 @@ MODELS: dict[str, tuple] = {
                             GROUPS | LATENT | {"q_lora_rank": 24, "topk_method": "group_limited_greedy", "norm_topk_prob": False,
                                                "rms_norm_eps": 1e-3, "rope_parameters": YARN | {"mscale": 0.7, "mscale_all_dim": 0.9}}),
     "deepseek_v4": (t.DeepseekV4Config, t.DeepseekV4ForCausalLM, V4),
+    "deepseek_v4, as released": (t.DeepseekV4Config, t.DeepseekV4ForCausalLM, V4 | {"compress_rates": None}),
     "deepseek_v4, windows": (t.DeepseekV4Config, t.DeepseekV4ForCausalLM, V4 | {"layer_types": ["sliding_attention"] * 5}),
     "deepseek_v32": (t.DeepseekV32Config, t.DeepseekV32ForCausalLM,
                      GROUPS | LATENT | INDEXER | {"rope_parameters": YARN | {"mscale": 0.7, "mscale_all_dim": 0.9}, "attention_bias": True}),
@@ -407,7 +408,8 @@ RELEASED = {t.DeepseekV4ForCausalLM: ("^.+$", released_v4), t.Kimi_K25ForConditi
 # Parts of a model that the releases have whole.
 THINKERS = {t.Qwen2_5OmniThinkerForConditionalGeneration: "Qwen2_5OmniModel", t.Qwen3OmniMoeThinkerForConditionalGeneration: "Qwen3OmniMoeForConditionalGeneration"}
 # Keys that transformers writes and the releases do not have: others say the same, or the defaults do.
-UNWRITTEN = {"step3p5, as released": ("hidden_act", "layer_types", "mlp_layer_types", "n_routed_experts", "num_experts_per_tok", "num_key_value_heads",
+UNWRITTEN = {"deepseek_v4, as released": ("compress_rates", "layer_types", "mlp_layer_types", "partial_rotary_factor", "rope_parameters"),
+             "step3p5, as released": ("hidden_act", "layer_types", "mlp_layer_types", "n_routed_experts", "num_experts_per_tok", "num_key_value_heads",
                                       "num_local_experts", "num_sliding_attention_heads", "per_layer_config", "query_pre_attn_scalar", "rope_parameters"),
              "mimo_v2_flash, as released": ("layer_types", "mlp_layer_types", "rms_norm_eps", "rope_parameters", "sliding_window"),
              "kimi_linear": ("layer_types", "linear_conv_kernel_dim", "linear_head_dim", "linear_num_heads", "mlp_layer_types"),
@@ -416,7 +418,10 @@ UNWRITTEN = {"step3p5, as released": ("hidden_act", "layer_types", "mlp_layer_ty
              "bailing_hybrid, as released": ("head_dim", "layer_types", "linear_conv_kernel_dim", "linear_num_heads", "mlp_layer_types", "model_max_length",
                                              "moe_renormalize", "num_expert_group", "num_experts_per_token")}
 # Keys that the releases have in the place of those.
-RELEASED_KEYS = {"step3p5, as released": {
+RELEASED_KEYS = {"deepseek_v4, as released": {
+    "compress_ratios": [0, 4, 128, 4, 4, 0], "num_hash_layers": 2, "qk_rope_head_dim": 8, "topk_method": "noaux_tc", "expert_dtype": "fp4",
+    "rope_scaling": {"type": "yarn", "factor": 4, "original_max_position_embeddings": 64, "beta_fast": 16, "beta_slow": 2}},
+    "step3p5, as released": {
     "att_impl_type": "GQA", "max_seq_len": 512, "moe_every_n_layer": 1, "moe_layer_offset": 0, "moe_layers_enum": "1,2,3", "moe_num_experts": 6,
     "moe_router_activation": "sigmoid", "moe_top_k": 3, "need_fp32_gate": True, "norm_expert_weight": True, "num_attention_groups": 2,
     "num_nextn_predict_layers": 1, "sink": False, "use_head_wise_attn_gate": True, "use_moe": True, "use_moe_router_bias": True, "use_qk_norm": True,
