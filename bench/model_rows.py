@@ -8,7 +8,11 @@ BENCH = Path(__file__).resolve().parent
 # Name in random_model.py, what it is, sequences, tokens of each, GB of the files and in memory.
 MODELS = (("qwen3_5", "Qwen3.5 of 0.8 B", 8, 512, 4), ("nemotron_h", "Nemotron-H of 1.0 B", 8, 512, 6),
           ("lfm2", "LFM2 of 1.2 B", 8, 512, 6), ("deepseek_v32", "2 layers of DeepSeek-V3.2", 4, 2048, 8),
+          ("deepseek_v4", "3 layers of DeepSeek-V4-Flash", 4, 2048, 14),
           ("qwen3_moe", "4 layers of Qwen3-30B-A3B", 16, 512, 14))
+
+# Names that transformers writes as they are in memory, made into the release's.
+RENAMED = {"deepseek_v4": (r"s/^model\.//", "s/^embed_tokens/embed/", r"s/^hc_head\.hc_/hc_head_/", r"s/\.attn\.norm\./.attn.kv_norm./")}
 
 
 def models(bench) -> None:
@@ -29,7 +33,7 @@ def calibrate(bench, name: str, what: str, n: int, tokens: int) -> None:
     model = folder / "model"
     commands = {"products": [bench.tools / "products", "-b", "cpu", "-t", threads, "-n", n * tokens // 512, "-f", folder / "products"],
                 "calibrate": [bench.fp8conv, "calibrate", model, "--data", ids, "-o", out, "--backend", "cpu", "--quiet",
-                              "--threads", threads],
+                              "--threads", threads, *(f"--rename={expression}" for expression in RENAMED.get(name, ()))],
                 "transformers": [python, BENCH / "transformers_forward.py", model, ids, threads]}
     rates: dict[str, list[float]] = {command: [] for command in commands}
     for _ in range(min(bench.runs, 3)):

@@ -14,7 +14,7 @@ import transformers as t
 MIXERS = {"M": "mamba", "-": "mlp", "*": "attention"}
 
 # As Qwen3.5-0.8B; as Nemotron-H, of 1 B parameters; as LFM2-1.2B; as Qwen3-30B-A3B, 4 layers of it; as DeepSeek-V3.2, 2 layers of
-# it without experts, which choose a quarter of its keys.
+# it without experts, which choose a quarter of its keys; as DeepSeek-V4-Flash, 3 layers with 16 of its experts.
 MODELS = {
     "qwen3_5": (t.Qwen3_5ForCausalLM, lambda: t.Qwen3_5TextConfig(
         hidden_size=1024, intermediate_size=3584, num_hidden_layers=24, num_attention_heads=8, num_key_value_heads=2,
@@ -26,6 +26,9 @@ MODELS = {
         hidden_size=2048, num_hidden_layers=16, full_attn_idxs=[2, 5, 8, 10, 12, 14])),
     "deepseek_v32": (t.DeepseekV32ForCausalLM, lambda: t.DeepseekV32Config(
         vocab_size=49152, num_hidden_layers=2, mlp_layer_types=["dense"] * 2, index_topk=512)),
+    "deepseek_v4": (t.DeepseekV4ForCausalLM, lambda: t.DeepseekV4Config(
+        vocab_size=49152, num_hidden_layers=3, n_routed_experts=16, index_topk=128, mlp_layer_types=["hash_moe", "moe", "moe"],
+        layer_types=["sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention"])),
     "qwen3_moe": (t.Qwen3MoeForCausalLM, lambda: t.Qwen3MoeConfig(
         hidden_size=2048, moe_intermediate_size=768, num_hidden_layers=4, num_attention_heads=32, num_key_value_heads=4,
         num_experts=128, num_experts_per_tok=8, head_dim=128, norm_topk_prob=True)),
@@ -39,7 +42,7 @@ def layer_products(layer: torch.nn.Module, config: t.PretrainedConfig) -> list[t
     for module in layer.modules():
         if hasattr(module, "gate_up_proj") and module.gate_up_proj.ndim == 3:
             rows, hidden = module.gate_up_proj.shape[1:]
-            found += [(config.num_experts, hidden)]  # the router
+            found += [(module.num_experts, hidden)]  # the router
             found += [(rows // 2, hidden), (rows // 2, hidden), (hidden, rows // 2)] * config.num_experts_per_tok
     return found
 
@@ -51,6 +54,10 @@ def main() -> None:
     torch.manual_seed(0)
     torch.set_default_dtype(torch.bfloat16)
     model = made(config)
+    for module in model.modules():
+        if hasattr(module, "tid2eid"):  # other experts for each token
+            of_tokens, chosen = module.tid2eid.shape
+            module.tid2eid.copy_((torch.arange(of_tokens)[:, None] * 7 + torch.arange(chosen)) % config.n_routed_experts)
     layers = [layer_products(layer, config) for layer in model.model.layers]
     groups = [(shapes, len(list(same))) for shapes, same in groupby(layers)]
     groups.append(([tuple(model.lm_head.weight.shape)], 1))
