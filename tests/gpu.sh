@@ -84,12 +84,13 @@ parity() {
 
 # sanitize_with TOOL: fused operations, updates, a forward pass's, and casts of the smallest matrices.
 sanitize_with() {
-	for test in test_cast_transpose test_delayed; do
+	for test in test_cast_transpose test_static_amax; do
 		step "$1" "$1: $test" 45 "$sanitizer" --tool "$1" --error-exitcode 9 "$programs/tests/unit/$test"
 	done
 	products="test_executor_products test_executor_gram"
 	[ "$1" = memcheck ] || products= # whose kernels are a library's
-	for test in test_executor test_executor_rows test_executor_attention test_executor_keys $products; do
+	for test in test_executor test_executor_rows test_executor_attention test_executor_keys test_executor_streams \
+		$products; do
 		step "$1" "$1: $test" 30 "$sanitizer" --tool "$1" --error-exitcode 9 "$programs/tests/unit/$test" small
 	done
 	for recipe in blockwise mxfp8 current channelwise; do

@@ -311,7 +311,7 @@ static void scans_are_the_same_everywhere(void **state)
 	free(args.scratch);
 }
 
-/* Channels that are no whole vectors; test_executor_channels.c has the values. */
+/* Channels that are no whole vectors; test_executor_scan.c has the values. */
 static void channel_scans_are_the_same_everywhere(void **state)
 {
 	enum { TOKENS = 11, CHANNELS = 37, STATE = 5, N = TOKENS * CHANNELS };
