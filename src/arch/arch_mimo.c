@@ -16,6 +16,7 @@ const struct arch arch_mimo_v2_flash = {
 	.positions.layer_ropes = true,
 	.positions.window_sinks = true,
 	.positions.window_key_heads = 2,
+	.positions.excess_window = true,
 	.routing.sigmoid = true,
 	.facts.shared = bias_facts,
 	.facts.shared_ignored = bias_ignored,

@@ -56,7 +56,7 @@ const struct arch arch_mistral4 = {
 	.text_types = { "mistral4" },
 	.scores = SCORES_YARN,
 	.positions.grown_queries = true,
-	.head_dim_of = HEAD_DIM_OF_HEADS,
+	.latents.head_dim_of = HEAD_DIM_OF_HEADS,
 	.facts.shared = latent_facts,
 	.facts.keys = {
 		{ "kv_lora_rank", "256" },

@@ -115,18 +115,19 @@ static void project_qkv(const struct pass *pass)
 		  ref->n_kv_heads * ref->value_dim);
 }
 
-/* y (tokens, rank) = the norm of x, which latent attention has between two matrices. */
-static void norm_latent(const struct pass *pass, enum vector_role role, struct rows_in x, float *y,
-			size_t rank)
+/* y (tokens, n_cols) = the norm of x, which latent attention has between two matrices. */
+static void norm_latent(const struct pass *pass, enum vector_role role, const struct latent *latent,
+			struct rows_in x, struct rows_out y, size_t n_cols)
 {
 	const struct rms_norm_args args = { .x = x,
 					    .weight = pass->layer->vector[role],
-					    .eps = pass->forward->model->latent.norm_eps,
+					    .eps = latent->norm_eps,
 					    .n_rows = pass->sequence->n_tokens,
-					    .n_cols = rank,
-					    .y = { y, rank } };
+					    .n_cols = n_cols,
+					    .y = y };
 
-	pass->workspace->ops->rms_norm(pass->workspace->stream, &args);
+	if (args.weight)
+		pass->workspace->ops->rms_norm(pass->workspace->stream, &args);
 }
 
 /* A matrix of latent attention that a layer may lack, and its output. */
@@ -165,14 +166,17 @@ static void project_latent_q(const struct pass *pass)
 	struct workspace *w = pass->workspace;
 	struct attention_arrays *a = &w->attention;
 	const struct projection last[] = { { LINEAR_Q_B, a->q }, { LINEAR_INDEX_Q, w->index.q } };
-	size_t n = pass->sequence->n_tokens, rank = pass->forward->model->latent.q_lora_rank;
+	const struct latent *latent = pass->layer->ref->latent;
+	size_t n = pass->sequence->n_tokens, rank = latent->q_lora_rank;
 
 	if (!rank) {
 		pass_linear(pass, &l[LINEAR_Q], w->own->normed, n, a->q);
 		return;
 	}
 	pass_linear(pass, &l[LINEAR_Q_A], w->own->normed, n, a->lora);
-	norm_latent(pass, VECTOR_NORM_Q_A, (struct rows_in){ a->lora, rank }, a->lora, rank);
+	norm_latent(pass, VECTOR_NORM_Q_A, latent, (struct rows_in){ a->lora, rank },
+		    (struct rows_out){ a->lora, rank }, rank);
+	pass_scale(pass, a->lora, latent->q_scale, n, rank);
 	project_present(pass, last, 2, a->lora);
 }
 
@@ -181,21 +185,20 @@ static void project_latent_q(const struct pass *pass)
 static void deinterleave_heads(const struct pass *pass, float *x, size_t n_heads)
 {
 	const struct layer_ref *ref = pass->layer->ref;
+	size_t first = ref->latent ? ref->latent->nope_dim : 0;
 
-	rotation_deinterleave(
-		pass, (struct rows_out){ x + pass->forward->model->latent.nope_dim, ref->head_dim },
-		pass->sequence->n_tokens * n_heads, ref->rope->n);
+	rotation_deinterleave(pass, (struct rows_out){ x + first, ref->head_dim },
+			      pass->sequence->n_tokens * n_heads, ref->rope->n);
 }
 
 /* Keys: the nope_dim values of each head, followed by the rope_dim values that all heads share.
  * Values: the rest of kv_expanded. */
 static void join_kv(const struct pass *pass)
 {
-	const struct model *model = pass->forward->model;
 	const struct layer_ref *ref = pass->layer->ref;
 	struct workspace *w = pass->workspace;
 	struct attention_arrays *a = &w->attention;
-	size_t nope_dim = model->latent.nope_dim, rope_dim = model->latent.rope_dim;
+	size_t nope_dim = ref->latent->nope_dim, rope_dim = ref->latent->rope_dim;
 	size_t n_rows = pass->sequence->n_tokens * ref->n_heads;
 	size_t stride = nope_dim + ref->value_dim;
 
@@ -211,7 +214,7 @@ static void join_kv(const struct pass *pass)
  * is cached, a latent vector and the values of k that are still to be rotated. */
 static void project_latent(const struct pass *pass)
 {
-	const struct latent *latent = &pass->forward->model->latent;
+	const struct latent *latent = pass->layer->ref->latent;
 	struct workspace *w = pass->workspace;
 	struct attention_arrays *a = &w->attention;
 	size_t n = pass->sequence->n_tokens, rank = latent->kv_lora_rank;
@@ -229,8 +232,11 @@ static void project_latent(const struct pass *pass)
 
 	project_latent_q(pass);
 	project_present(pass, first, 4, w->own->normed);
-	norm_latent(pass, VECTOR_NORM_KV_A, (struct rows_in){ a->lora, stride }, a->kv_latent,
-		    rank);
+	norm_latent(pass, VECTOR_NORM_KV_A, latent, (struct rows_in){ a->lora, stride },
+		    (struct rows_out){ a->kv_latent, rank }, rank);
+	pass_scale(pass, a->kv_latent, latent->kv_scale, n, rank);
+	norm_latent(pass, VECTOR_NORM_K_ROPE, latent, (struct rows_in){ a->lora + rank, stride },
+		    (struct rows_out){ a->lora + rank, stride }, latent->rope_dim);
 	w->ops->copy(w->stream, &rope);
 	if (latent->interleaved)
 		deinterleave_heads(pass, a->q, pass->layer->ref->n_heads);
@@ -252,11 +258,13 @@ static void project_shared(const struct pass *pass)
 		{ LINEAR_INDEX_WEIGHTS, w->index.weights },
 	};
 	const struct projection last[] = { { LINEAR_Q_B, a->q }, { LINEAR_INDEX_Q, w->index.q } };
-	size_t rank = pass->forward->model->latent.q_lora_rank;
+	const struct latent *latent = &pass->forward->model->latent;
+	size_t rank = latent->q_lora_rank;
 
 	a->q_stats = a->k_stats = NULL;
 	project_present(pass, first, MOST_PROJECTIONS, w->own->normed);
-	norm_latent(pass, VECTOR_NORM_Q_A, (struct rows_in){ a->lora, rank }, a->lora, rank);
+	norm_latent(pass, VECTOR_NORM_Q_A, latent, (struct rows_in){ a->lora, rank },
+		    (struct rows_out){ a->lora, rank }, rank);
 	project_present(pass, last, 2, a->lora);
 }
 
@@ -365,7 +373,7 @@ static void observe_qkv(const struct pass *pass)
  * every head from the result. */
 static void expand_latent(const struct pass *pass)
 {
-	const struct latent *latent = &pass->forward->model->latent;
+	const struct latent *latent = pass->layer->ref->latent;
 	const struct layer *layer = pass->layer;
 	struct workspace *w = pass->workspace;
 	struct attention_arrays *a = &w->attention;
@@ -401,7 +409,7 @@ static void attend(const struct pass *pass)
 				       .window = n_pools ? 0 : ref->window,
 				       .n_before = n_pools,
 				       .f16 = pass->forward->input == DT_BF16,
-				       .scale = model->attention_scale,
+				       .scale = ref->attention_scale,
 				       .softcap = model->attention_softcap,
 				       .sinks = pass->layer->vector[VECTOR_SINKS],
 				       .sets = n_pools ? w->index.sets : indexer_sets(pass),
@@ -425,7 +433,7 @@ void attention_run(const struct pass *pass)
 	struct workspace *w = pass->workspace;
 	struct attention_arrays *a = &w->attention;
 	size_t n = pass->sequence->n_tokens;
-	bool latent = model->latent.kv_lora_rank;
+	bool latent = ref->latent;
 
 	if (latent) {
 		project_latent(pass);

@@ -26,7 +26,7 @@ void caches_round(const struct pass *pass)
 
 void caches_round_latent(const struct pass *pass)
 {
-	const struct latent *latent = &pass->forward->model->latent;
+	const struct latent *latent = pass->layer->ref->latent;
 	const struct attention_arrays *a = &pass->workspace->attention;
 	const struct round_e4m3_args parts[] = {
 		{ .x = a->kv_latent, .head_dim = latent->kv_lora_rank },

@@ -197,7 +197,7 @@ static void mixer_begin(const struct pass *pass)
 {
 	const struct model *model = pass->forward->model;
 	const struct layer *layer = pass->layer;
-	bool latent = model->latent.kv_lora_rank;
+	bool latent = layer->ref->latent;
 
 	if (layer->ref->mixer == MIXER_ATTENTION && layer->vector[VECTOR_NORM_ATTENTION] &&
 	    !streams_are_mixed(pass))

@@ -11,11 +11,11 @@ static bool has_norms(const struct layer *layer)
 
 static bool rotates_all(const struct pass *pass)
 {
-	const struct model *model = pass->forward->model;
 	const struct layer_ref *ref = pass->layer->ref;
+	bool turns_back = pass->forward->model->arch->positions.turns_back;
 
-	return ref->rope && ref->rope->n == ref->head_dim && !model->latent.kv_lora_rank &&
-	       !model->arch->positions.turns_back && !ref->kv_source;
+	return ref->rope && ref->rope->n == ref->head_dim && !ref->latent && !turns_back &&
+	       !ref->kv_source;
 }
 
 bool rotation_is_first(const struct pass *pass)
@@ -118,16 +118,16 @@ size_t rotation_key_heads(const struct layer_ref *ref)
 
 void rotation_run(const struct pass *pass)
 {
-	const struct model *model = pass->forward->model;
 	const struct layer_ref *ref = pass->layer->ref;
 	struct attention_arrays *a = &pass->workspace->attention;
+	size_t first = ref->latent ? ref->latent->nope_dim : 0;
 	struct value_stats *next = NULL;
 
 	if (rotation_is_last(pass))
 		next = pass->sequence->stats + pass->workspace->own->n_slots_used;
-	rotation_run_on(pass, (struct rows_out){ a->q + model->latent.nope_dim, ref->head_dim },
-			ref->n_heads, a->q_stats, next);
-	if (!model->latent.kv_lora_rank)
+	rotation_run_on(pass, (struct rows_out){ a->q + first, ref->head_dim }, ref->n_heads,
+			a->q_stats, next);
+	if (!ref->latent)
 		rotation_run_on(pass, (struct rows_out){ a->k, ref->head_dim },
 				rotation_key_heads(ref), a->k_stats, next ? next + 1 : NULL);
 }

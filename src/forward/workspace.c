@@ -24,7 +24,7 @@ struct dims {
 	uint64_t pools;
 	uint64_t part, joined;			 /* of each token, for a matrix with parts */
 	uint64_t q, k, v, attended, angles;	 /* of each token, for attention */
-	uint64_t head_gates;			 /* of each token */
+	uint64_t head_gates, turning;		 /* of each token; turning: in latent attention */
 	uint64_t scratch;			 /* bytes */
 	uint64_t keys, values, value_heads, few; /* of gated DeltaNet */
 	uint64_t block, panel, n_panels;	 /* tokens and columns of the head */
@@ -134,6 +134,10 @@ static struct dims dims_of(const struct executor_ops *ops, const struct model *m
 	for (size_t i = 0; i < model->n_layers; i++) {
 		dims_of_layer(&d, model, &model->layers[i]);
 		dims_of_attention(&d, ops, &model->layers[i]);
+		if (model->layers[i].latent)
+			d.turning = larger(d.turning, larger(model->layers[i].n_heads,
+							     model->indexer.n_heads) *
+							      model->layers[i].latent->rope_dim);
 	}
 	d.keys = model->delta.n_key_heads * model->delta.key_dim;
 	d.values = model->delta.n_heads * model->delta.value_dim;
@@ -238,9 +242,8 @@ static void route_arrays(struct workspace *w, const struct dims *d, const struct
 	add_host(list, &w->host.chosen, chosen * sizeof *w->host.chosen);
 }
 
-static void attention_arrays(struct workspace *w, const struct dims *d, const struct model *model)
+static void attention_arrays(struct workspace *w, const struct dims *d)
 {
-	const struct latent *latent = &model->latent;
 	struct attention_arrays *a = &w->attention;
 	struct array_list *list = &w->arrays;
 	uint64_t row = d->tokens * sizeof(float);
@@ -249,13 +252,11 @@ static void attention_arrays(struct workspace *w, const struct dims *d, const st
 	add(list, &a->k, row * d->k);
 	add(list, &a->v, row * d->v);
 	add(list, &a->lora, row * d->lora);
-	add(list, &a->kv_latent, row * latent->kv_lora_rank);
-	add(list, &a->k_rope, row * latent->rope_dim);
+	add(list, &a->kv_latent, row * d->lora);
+	add(list, &a->k_rope, row * d->lora);
 	add(list, &a->kv_expanded, row * d->expanded);
 	/* the rope_dim values of queries are here before, and what an indexer rotates */
-	add(list, &a->attn_out,
-	    row * larger(d->attended,
-			 larger(model->n_heads, model->indexer.n_heads) * latent->rope_dim));
+	add(list, &a->attn_out, row * larger(d->attended, d->turning));
 	add(list, &a->head_gates, row * d->head_gates);
 	add(list, &a->part_out, row * d->part);
 	add(list, &a->joined, row * d->joined);
@@ -386,7 +387,7 @@ static void list_arrays(struct workspace *w, const struct model *model, bool cas
 	route_arrays(w, &d, model);
 	common_arrays(w, &d);
 	cast_arrays(w, &d);
-	attention_arrays(w, &d, model);
+	attention_arrays(w, &d);
 	index_arrays(w, &d, &model->indexer);
 	pool_arrays(w, &d);
 	delta_arrays(w, &d, model);

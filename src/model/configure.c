@@ -14,7 +14,6 @@
 
 /* DeepSeek-V3's norms inside of attention ignore rms_norm_eps (transformers, and DeepSeek's own
  * code). */
-#define LATENT_NORM_EPS 1e-6f
 
 static int configure_heads(struct model *model, const struct model_config *config,
 			   const json_t *facts, struct err *err)
@@ -98,6 +97,31 @@ static int configure_activation(struct model *model, const json_t *facts, struct
 		       name ? name : "null", gated ? "silu, gelu_pytorch_tanh" : "relu2");
 }
 
+/* Returns the factor of q k^T by the size of a head. */
+static float score_scale(const struct arch *arch, const json_t *facts, double head_dim)
+{
+	if (arch->scores == SCORES_PLAIN)
+		return 1;
+	return (float)(pow(head_dim, -0.5) *
+		       (arch->scores == SCORES_YARN ? rope_score_scale(facts) : 1));
+}
+
+/* Sets the factor of each layer, which config.json may state for all. */
+static void scale_scores(struct model *model, const json_t *facts)
+{
+	bool stated = json_is_number(json_object_get(facts, "query_pre_attn_scalar")) ||
+		      json_is_number(json_object_get(facts, "attention_multiplier"));
+
+	for (size_t i = 0; i < model->n_layers; i++) {
+		struct layer_ref *layer = &model->layers[i];
+
+		layer->attention_scale =
+			stated || layer->head_dim == model->head_dim
+				? model->attention_scale
+				: score_scale(model->arch, facts, (double)layer->head_dim);
+	}
+}
+
 static int configure_numbers(struct model *model, const json_t *facts, struct err *err)
 {
 	const struct arch *arch = model->arch;
@@ -119,52 +143,12 @@ static int configure_numbers(struct model *model, const json_t *facts, struct er
 			       (double)model->out_norm_eps);
 	model->last_norm_offset = arch->norms == NORMS_PLUS_ONE ? 1 : 0;
 	model->norm_offset = arch->norms == NORMS_PLUS_ONE_IN_LAYERS ? 1 : model->last_norm_offset;
-	model->attention_scale =
-		arch->scores == SCORES_PLAIN
-			? 1
-			: (float)(pow(head, -0.5) *
-				  (arch->scores == SCORES_YARN ? rope_score_scale(facts) : 1));
+	model->attention_scale = score_scale(arch, facts, head);
 	model->attention_softcap = (float)fact_number(facts, "attn_logit_softcapping", 0);
 	model->logit_softcap = (float)fact_number(facts, "final_logit_softcapping", 0);
 	model->embedding_scale = arch->scaled_embedding || fact_flag(facts, "mup_enabled")
 					 ? sqrtf((float)model->hidden)
 					 : 1;
-	return 0;
-}
-
-/* Latent attention: a head of q or k has nope_dim plain and rope_dim rotated values. */
-static int configure_latent(struct model *model, const json_t *facts, struct err *err)
-{
-	static const char *const keys[] = { "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim",
-					    "v_head_dim" };
-	size_t values[4], head;
-	bool whole;
-
-	if (!json_object_get(facts, keys[0]))
-		return 0;
-	for (int i = 0; i < 4; i++)
-		if (fact_size(facts, keys[i], MODEL_MAX_HEAD_DIM, &values[i], err))
-			return -1;
-	whole = model->arch->head_dim_of == HEAD_DIM_OF_HEADS;
-	head = whole ? values[1] + values[2] : values[2];
-	if (model->arch->head_dim_of != HEAD_DIM_OF_DELTA &&
-	    fact_count(facts, "head_dim", head) != head)
-		return err_set(err, ERR_INPUT,
-			       "config.json: 'head_dim' is %zu, but '%s%s' implies %zu",
-			       fact_count(facts, "head_dim", 0),
-			       whole ? "qk_nope_head_dim' and '" : "", keys[2], head);
-	model->latent = (struct latent){
-		.q_lora_rank = fact_count(facts, "q_lora_rank", 0),
-		.kv_lora_rank = values[0],
-		.nope_dim = values[1],
-		.rope_dim = values[2],
-		.norm_eps = LATENT_NORM_EPS,
-		.interleaved = model->arch->positions.adjacent_pairs ||
-			       fact_flag(facts, "rope_interleave"),
-	};
-	model->head_dim = model->latent.nope_dim + model->latent.rope_dim;
-	model->value_dim = values[3];
-	model->n_kv_heads = model->n_heads;
 	return 0;
 }
 
@@ -189,7 +173,7 @@ int model_configure(struct model *model, const struct model_config *config, cons
 {
 	if (configure_sizes(model, config, facts, err) ||
 	    configure_heads(model, config, facts, err) || configure_activation(model, facts, err) ||
-	    configure_layer_inputs(model, facts, err) || configure_latent(model, facts, err))
+	    configure_layer_inputs(model, facts, err) || latent_configure(model, facts, err))
 		return -1;
 	model->layers = xcalloc(model->n_layers, sizeof *model->layers);
 	if (model_configure_windows(model, facts, err) ||
@@ -200,6 +184,7 @@ int model_configure(struct model *model, const struct model_config *config, cons
 	    indexer_configure(model, facts, err) || configure_numbers(model, facts, err) ||
 	    routing_configure(model, facts, err) || model_read_multipliers(model, facts, err))
 		return -1;
+	scale_scores(model, facts);
 	return model_find_mixers(model, facts, err);
 }
 

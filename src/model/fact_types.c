@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "model/fact_types.h"
+#include "model/facts.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -204,8 +204,12 @@ static const struct {
 	{ "ssm_out_multiplier", FACT_NUMBER },
 	{ "ssm_state_size", FACT_COUNT },
 	{ "swa_head_dim", FACT_COUNT },
+	{ "swa_kv_lora_rank", FACT_COUNT },
 	{ "swa_num_attention_heads", FACT_COUNT },
 	{ "swa_num_key_value_heads", FACT_COUNT },
+	{ "swa_q_lora_rank", FACT_COUNT },
+	{ "swa_qk_nope_head_dim", FACT_COUNT },
+	{ "swa_qk_rope_head_dim", FACT_COUNT },
 	{ "swa_rope_theta", FACT_NUMBER },
 	{ "swa_v_head_dim", FACT_COUNT },
 	{ "swiglu_alpha", FACT_NUMBER },
@@ -222,6 +226,7 @@ static const struct {
 	{ "use_bias", FACT_FLAG },
 	{ "use_conv_bias", FACT_FLAG },
 	{ "use_double_wide_mlp", FACT_FLAG },
+	{ "use_dsa", FACT_FLAG },
 	{ "use_qk_norm", FACT_FLAG },
 	{ "use_rmsnorm", FACT_FLAG },
 	{ "use_sliding_window", FACT_FLAG },

@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/fact_types.h"
-
 /* What all architectures read. */
 static const struct fact_row common[] = {
 	{ "head_dim", NULL },

@@ -12,7 +12,7 @@
 static int find_latent_attention(struct search *search, const char *prefix, struct layer_ref *layer)
 {
 	const struct model *model = search->model;
-	const struct latent *latent = &model->latent;
+	const struct latent *latent = layer->latent;
 	size_t q = layer->n_heads * layer->head_dim, hidden = model->hidden;
 	bool gated = model->gates == GATES_HEADS, low_rank = latent->q_lora_rank;
 	const struct expected expected[] = {
@@ -36,7 +36,7 @@ static int find_indexer(struct search *search, const char *prefix, struct layer_
 	const struct indexer *indexer = &model->indexer;
 	size_t q = indexer->n_heads * indexer->head_dim, hidden = model->hidden;
 	const struct expected expected[] = {
-		{ LINEAR_INDEX_Q, q, model->latent.q_lora_rank,
+		{ LINEAR_INDEX_Q, q, layer->latent ? layer->latent->q_lora_rank : 0,
 		  *search_linear_name(search, LINEAR_INDEX_Q) != 0 },
 		{ LINEAR_INDEX_Q_HIDDEN, q, hidden,
 		  *search_linear_name(search, LINEAR_INDEX_Q_HIDDEN) != 0 },
@@ -117,7 +117,7 @@ static int find_attention(struct search *search, const char *prefix, struct laye
 		return find_shared_head(search, prefix, layer);
 	if (find_indexer(search, prefix, layer))
 		return -1;
-	if (model->latent.kv_lora_rank)
+	if (layer->latent)
 		return find_latent_attention(search, prefix, layer);
 	if (layer->keys_are_values && check_no_values(search, prefix))
 		return -1;

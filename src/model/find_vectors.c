@@ -47,6 +47,7 @@ static bool vector_is_of(const struct positions *positions, const struct layer_r
 	case VECTOR_NORM_Q:
 	case VECTOR_NORM_Q_A:
 	case VECTOR_NORM_KV_A:
+	case VECTOR_NORM_K_ROPE:
 		return layer_has_attention(layer);
 	case VECTOR_NORM_INDEX_Q:
 	case VECTOR_NORM_INDEX_K:
@@ -126,9 +127,11 @@ static size_t vector_length(const struct model *model, const struct layer_ref *l
 		return layer->head_dim *
 		       (model->arch->head_norms == HEADS_TOGETHER ? layer->n_kv_heads : 1);
 	case VECTOR_NORM_Q_A:
-		return model->latent.q_lora_rank;
+		return layer->latent ? layer->latent->q_lora_rank : model->latent.q_lora_rank;
 	case VECTOR_NORM_KV_A:
-		return model->latent.kv_lora_rank;
+		return layer->latent->kv_lora_rank;
+	case VECTOR_NORM_K_ROPE:
+		return layer->latent->rope_dim;
 	case VECTOR_NORM_INDEX_Q:
 	case VECTOR_NORM_INDEX_K:
 	case VECTOR_NORM_INDEX_K_BIAS:
@@ -172,9 +175,9 @@ static bool vector_is_needed(const struct model *model, const struct layer_ref *
 {
 	switch (role) {
 	case VECTOR_NORM_Q_A:
-		return model->latent.q_lora_rank > 0;
+		return vector_length(model, layer, role) > 0;
 	case VECTOR_NORM_KV_A:
-		return model->latent.kv_lora_rank > 0;
+		return layer->latent != NULL;
 	case VECTOR_ROUTER_BIAS:
 		return layer->n_experts && model->arch->vector[role];
 	case VECTOR_NORM_Q:

@@ -12,7 +12,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "model/fact_types.h"
 #include "model/facts.h"
 #include "model/steps.h"
 

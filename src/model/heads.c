@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/fact_types.h"
 #include "model/facts.h"
 #include "model/steps.h"
 
@@ -164,6 +163,8 @@ int model_configure_heads(struct model *model, const json_t *facts, struct err *
 {
 	const json_t *layers = json_object_get(facts, "per_layer_config");
 
+	if (model->latent.kv_lora_rank)
+		return latent_configure_layers(model, facts, err);
 	for (size_t i = 0; i < model->n_layers; i++) {
 		struct layer_ref *layer = &model->layers[i];
 

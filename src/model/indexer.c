@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "model/fact_types.h"
+#include "model/facts.h"
 #include "model/steps.h"
 
 #define MAX_HEADS 65536
@@ -171,7 +171,7 @@ static int choose_or_share(struct model *model, const json_t *facts, struct err 
 		       key);
 }
 
-/* MiniMax-M3: layer_types names the layers that choose keys, or a list has 1 for them. */
+/* layer_types names the layers that choose keys; or, in MiniMax-M3, a list has 1 for them. */
 static int choose_listed(struct model *model, const json_t *facts, struct err *err)
 {
 	const json_t *types = json_object_get(facts, "layer_types");
@@ -231,7 +231,8 @@ static int configure(struct model *model, const json_t *facts, struct err *err)
 		return -1;
 	if (configure_heads(model, facts, err))
 		return -1;
-	if (blocks ? choose_listed(model, facts, err) : choose_or_share(model, facts, err))
+	if (blocks || model->arch->positions.indexed_types ? choose_listed(model, facts, err)
+							   : choose_or_share(model, facts, err))
 		return -1;
 	return check_rotation(model, err);
 }

@@ -126,6 +126,7 @@ enum linear_role { LINEARS(WORDS_ID) N_LINEARS };
 	X(VECTOR_NORM_K, "self_attn.k_norm.weight") \
 	X(VECTOR_NORM_Q_A, "self_attn.q_a_layernorm.weight") /* (q_lora_rank) */ \
 	X(VECTOR_NORM_KV_A, "self_attn.kv_a_layernorm.weight") /* (kv_lora_rank) */ \
+	X(VECTOR_NORM_K_ROPE, "") /* (rope_dim): of the values of keys that all heads share */ \
 	/* (index_head_dim): of the indexer's queries and keys; with a bias it is LayerNorm */ \
 	X(VECTOR_NORM_INDEX_Q, "") \
 	X(VECTOR_NORM_INDEX_K, "self_attn.indexer.k_norm.weight") \
@@ -199,6 +200,16 @@ enum layer_keys {
 	KEYS_SHARED, /* by the indexer of the last layer before it that has one */
 };
 
+/* Multi-head latent attention (MLA), in the words of DeepSeek's config.json. */
+struct latent {
+	size_t q_lora_rank;	   /* 0: queries come from one matrix */
+	size_t kv_lora_rank;	   /* 0: no latent attention */
+	size_t nope_dim, rope_dim; /* of a head of q or k: values without rotation, then rotated */
+	float norm_eps;		   /* of the norms of q_lora_rank and kv_lora_rank values */
+	float q_scale, kv_scale;   /* factors of both, behind their norms; 1: none */
+	bool interleaved; /* the values of a rotated pair are adjacent; else rope_dim / 2 apart */
+};
+
 /* y = x weight^T + bias. */
 struct linear_ref {
 	char *module; /* "model.layers.0.self_attn.q_proj"; NULL: the layer has no such matrix */
@@ -228,10 +239,12 @@ struct layer_ref {
 	float limit, expert_limit;
 	/* intermediate size of the dense mlp, beside the experts or alone; 0: experts only */
 	size_t width;
-	size_t n_heads, n_kv_heads; /* of attention: n_heads is a multiple */
-	size_t head_dim;	    /* of q and k */
-	size_t value_dim;	    /* of v */
-	bool keys_are_values;	    /* v is the output of k's matrix */
+	size_t n_heads, n_kv_heads;  /* of attention: n_heads is a multiple */
+	size_t head_dim;	     /* of q and k */
+	size_t value_dim;	     /* of v */
+	const struct latent *latent; /* NULL: the layers have matrices of whole keys and values */
+	float attention_scale;	     /* of q k^T */
+	bool keys_are_values;	     /* v is the output of k's matrix */
 	/* the layer whose keys and values this one uses, whatever matrices it has; NULL: its own */
 	const struct layer_ref *kv_source;
 	size_t kv_place; /* of keys that stay for other layers, in the stream; 0: none do */

@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "model/fact_types.h"
+#include "model/facts.h"
 #include "model/mamba.h"
 #include "model/steps.h"
 

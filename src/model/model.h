@@ -39,15 +39,6 @@ struct routing {
 	float softcap;	   /* c: a logit l is c tanh(l / c) before all this; 0: it is l */
 };
 
-/* Multi-head latent attention (MLA), in the words of DeepSeek's config.json. */
-struct latent {
-	size_t q_lora_rank;	   /* 0: queries come from one matrix */
-	size_t kv_lora_rank;	   /* 0: no latent attention */
-	size_t nope_dim, rope_dim; /* of a head of q or k: values without rotation, then rotated */
-	float norm_eps;		   /* of the norms of q_lora_rank and kv_lora_rank values */
-	bool interleaved; /* the values of a rotated pair are adjacent; else rope_dim / 2 apart */
-};
-
 /* The indexer of sparse attention (DeepSeek-V3.2), which chooses the keys of a query. */
 struct indexer {
 	const char *layer_type; /* in layer_types, of layers with one */
@@ -151,10 +142,10 @@ struct model {
 	size_t max_positions; /* that the model was made for; 0: unknown */
 	/* of layers for which config.json states no others; layer_ref has each layer's */
 	size_t n_kv_heads;
-	size_t head_dim;     /* of q and k */
-	size_t value_dim;    /* of v */
-	size_t max_kv_heads; /* of any layer */
-	struct latent latent;
+	size_t head_dim;		    /* of q and k */
+	size_t value_dim;		    /* of v */
+	size_t max_kv_heads;		    /* of any layer */
+	struct latent latent, latent_local; /* of layers without a window, and with one */
 	struct indexer indexer;
 	struct delta delta;
 	struct mamba mamba;
@@ -177,7 +168,7 @@ struct model {
 	float last_norm_offset;
 	/* factor of embeddings; with arch->scaled_embedding, rounded to bf16 where they are bf16 */
 	float embedding_scale;
-	float attention_scale;	 /* of q k^T */
+	float attention_scale;	 /* of q k^T, in layers whose heads have head_dim values */
 	float attention_softcap; /* c: scores become c tanh(score / c); 0: unchanged */
 	float logit_softcap;	 /* the same of logits */
 	enum gates gates;
@@ -218,14 +209,17 @@ struct positions {
 	const char *layer_pattern;
 	bool window_sinks;	 /* only layers with a window have sinks */
 	size_t window_key_heads; /* of a layer with a window: so many times those of others; 0: 1 */
+	bool excess_window;	 /* sliding_window_size does not count the query itself */
 	bool last_is_full;	 /* the last layer has no window, whatever config.json states */
 	bool chunked;		 /* attention of some layers is within chunks */
 	bool layer_ropes;	 /* rope_parameters has an object for each type of layers */
 	bool rope_switches;	 /* layer_rope_theta only says which layers know positions */
 	bool plain_window_rope;	 /* layers with a window do not have rope_scaling */
 	bool whole_rope;	 /* partial_rotary_factor has no meaning for an unscaled rope */
+	bool sized_rope;	 /* partial_rotary_factor follows from the sizes of heads */
 	bool rope_alpha; /* ropes of the type "dynamic" are static, with a theta by their alpha */
 	bool adjacent_pairs; /* the two values of a rotated pair are adjacent */
+	bool indexed_types;  /* layer_types tells which layers choose their keys */
 	bool adjacent_index; /* the same of an indexer's queries and keys */
 	bool grown_queries;  /* queries grow with their position, by keys of the rope */
 	/* the last values of a head turn, in adjacent pairs, and its output turns back, for the one
@@ -260,9 +254,18 @@ enum head_norms {
 
 /* What head_dim of config.json is in a model with latent attention. */
 enum head_dim_of {
-	HEAD_DIM_OF_ROPE,  /* the rotated part of heads */
+	HEAD_DIM_OF_ROPE, /* the rotated part of heads */
+	HEAD_DIM_IGNORED,
 	HEAD_DIM_OF_HEADS, /* whole heads, of which partial_rotary_factor rotates */
 	HEAD_DIM_OF_DELTA, /* heads of Kimi Delta Attention */
+};
+
+/* What latent attention does, as far as config.json does not state it. */
+struct latents {
+	enum head_dim_of head_dim_of;
+	/* behind their norms, whose eps is the model's, latents are multiplied by
+	 * sqrt(hidden / their number) */
+	bool scaled;
 };
 
 /* An architecture: names below the layer in the checkpoint ("self_attn.q_proj"), what it reads of
@@ -289,7 +292,7 @@ struct arch {
 	enum norms norms;
 	enum score_scale scores;
 	enum head_norms head_norms;
-	enum head_dim_of head_dim_of;
+	struct latents latents;
 	bool parallel;	       /* attention and mlp have the same input: the first norm's output */
 	bool scaled_embedding; /* embeddings are multiplied by sqrt(hidden) */
 	bool normed_embedding; /* embeddings are normed, without weights */

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "model/fact_types.h"
 #include "model/facts.h"
 #include "model/steps.h"
 

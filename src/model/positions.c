@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "model/fact_types.h"
 #include "base/mem.h"
 #include "model/facts.h"
 #include "model/steps.h"
@@ -18,7 +17,7 @@
 /* In latent attention all of the rope_dim values are rotated. */
 static int check_latent_rope(const struct model *model, struct err *err)
 {
-	if (model->rope.n != model->latent.rope_dim)
+	if (model->rope.n && model->rope.n != model->latent.rope_dim)
 		return err_set(err, ERR_INPUT,
 			       "config.json: the rotary embedding's 'partial_rotary_factor' "
 			       "rotates %zu values of a head, not 'qk_rope_head_dim', %zu",
@@ -52,31 +51,66 @@ static const struct layer_ref *find_layer(const struct model *model, bool window
 	return NULL;
 }
 
+/* Returns the values of a head among which those are that turn; layer: of that type, or NULL. */
+static size_t turning_dim(const struct model *model, const struct layer_ref *layer)
+{
+	if (model->latent.kv_lora_rank)
+		return layer ? layer->latent->rope_dim : model->latent.rope_dim;
+	return layer && model->arch->positions.layer_ropes ? layer->head_dim : model->head_dim;
+}
+
+/* Sets *type to that of layers without a window.  ERR_INPUT where there are two with two ropes. */
+static int find_full_type(const json_t *facts, const char **type, struct err *err)
+{
+	static const char full[] = "full_attention", indexed[] = "indexed_attention";
+	const json_t *types = json_object_get(facts, "layer_types"), *value;
+	const json_t *ropes = json_object_get(facts, "rope_parameters");
+	size_t n_full = 0, n_indexed = 0, i;
+
+	json_array_foreach(types, i, value)
+	{
+		const char *of = json_is_string(value) ? json_string_value(value) : "";
+
+		n_full += !strcmp(of, full);
+		n_indexed += !strcmp(of, indexed);
+	}
+	*type = n_indexed ? indexed : full;
+	if (!n_full || !n_indexed ||
+	    json_equal(json_object_get(ropes, full), json_object_get(ropes, indexed)))
+		return 0;
+	return err_set(err, ERR_INPUT,
+		       "config.json: 'rope_parameters' has different ropes for the layer types "
+		       "'%s' and '%s', which is not supported",
+		       full, indexed);
+}
+
 int model_configure_ropes(struct model *model, const json_t *facts, struct err *err)
 {
 	const struct positions *positions = &model->arch->positions;
 	const struct layer_ref *of[] = { find_layer(model, false), find_layer(model, true) };
-	size_t head_dim = model->latent.kv_lora_rank ? model->latent.rope_dim : model->head_dim;
 	struct rope_use full = {
-		.layer_type = "full_attention",
-		.head_dim = of[0] && positions->layer_ropes ? of[0]->head_dim : head_dim,
+		.head_dim = turning_dim(model, of[0]),
 		.alpha = positions->rope_alpha,
 		.scales_queries = positions->grown_queries,
 		.by_layer_type = positions->layer_ropes,
+		.sized = positions->sized_rope,
 		.whole = positions->whole_rope,
 	};
-	struct rope_use sliding = full;
+	struct rope_use sliding;
 	json_t *local;
 	int rc;
 
-	if (model->arch->head_dim_of == HEAD_DIM_OF_HEADS)
+	if (find_full_type(facts, &full.layer_type, err))
+		return -1;
+	sliding = full;
+	if (model->arch->latents.head_dim_of == HEAD_DIM_OF_HEADS)
 		return configure_rope_part(model, facts, &full, err);
 	local = json_copy((json_t *)facts);
 
 	if (positions->plain_window_rope)
 		json_object_del(local, "rope_scaling");
 	sliding.layer_type = "sliding_attention";
-	sliding.head_dim = of[1] && positions->layer_ropes ? of[1]->head_dim : head_dim;
+	sliding.head_dim = turning_dim(model, of[1]);
 	rc = (of[0] || !full.by_layer_type) && rope_init(&model->rope, facts, &full, err);
 	if (!rc && model->latent.kv_lora_rank)
 		rc = check_latent_rope(model, err);
@@ -129,14 +163,24 @@ static int configure_queries(struct model *model, const json_t *facts, struct er
 	return 0;
 }
 
+/* Returns the tokens of a window by its two keys. */
+static size_t window_of(const struct positions *positions, const json_t *facts)
+{
+	size_t size = fact_count(facts, "sliding_window_size", 0);
+	size_t window = fact_count(facts, "sliding_window", 0);
+
+	if (positions->excess_window)
+		return size ? size + 1 : window;
+	return json_is_number(json_object_get(facts, "sliding_window")) ? window : size;
+}
+
 /* layer_types names the kind of each layer.  Without it all layers have the window, or the layers
  * in the architecture's pattern, or only those from max_window_layers on. */
 int model_configure_windows(struct model *model, const json_t *facts, struct err *err)
 {
 	const struct positions *positions = &model->arch->positions;
 	const json_t *types = json_object_get(facts, "layer_types");
-	size_t before = fact_count(facts, "sliding_window_size", 0);
-	size_t window = before ? before + 1 : fact_count(facts, "sliding_window", 0);
+	size_t window = window_of(positions, facts);
 	size_t first = fact_count(facts, "max_window_layers", 0);
 	size_t pattern;
 

@@ -80,7 +80,8 @@ static int levels_find(struct rope_json *levels, const json_t *facts, const stru
 	    !(json_is_object(inner) && json_is_number(json_object_get(inner, "rope_theta"))))
 		return err_set(err, ERR_INPUT,
 			       "config.json: the rotary embedding needs an object '%s' with a "
-			       "number 'rope_theta' in 'rope_parameters'",
+			       "number 'rope_theta' in 'rope_parameters' for layers of that type "
+			       "('layer_types')",
 			       use->layer_type);
 	return 0;
 }
@@ -405,7 +406,7 @@ int rope_init(struct rope *rope, const json_t *facts, const struct rope_use *use
 	part = fact_number(facts, "rotary_dim", 0) / (double)head_dim;
 	part = number(&levels, "partial_rotary_factor",
 		      part > 0 ? part : part_otherwise(&levels, use));
-	if (!strcmp(rope_type(&levels), "proportional") ||
+	if (use->sized || !strcmp(rope_type(&levels), "proportional") ||
 	    (use->whole && !strcmp(rope_type(&levels), "default")))
 		part = 1;
 	rope->n = part > 0 && part <= 1 ? (size_t)((double)head_dim * part) : 0;

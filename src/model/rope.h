@@ -33,6 +33,7 @@ struct rope_use {
 	bool scales_queries; /* rope_query_scale() is called too */
 	/* rope_parameters must have an object for the layer type, and that one has all numbers */
 	bool by_layer_type;
+	bool sized; /* all values of head_dim turn, whatever partial_rotary_factor is */
 	bool whole; /* partial_rotary_factor has no meaning for the type "default" */
 };
 

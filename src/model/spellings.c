@@ -8,11 +8,11 @@
  */
 #include <string.h>
 
-#include "model/fact_types.h"
 #include "model/facts.h"
 #include "model/steps.h"
 
-static const char full[] = "full_attention", sliding[] = "sliding_attention";
+static const char full[] = "full_attention", sliding[] = "sliding_attention",
+		  indexed[] = "indexed_attention";
 
 static size_t count_of(const json_t *level, const char *key)
 {
@@ -82,6 +82,7 @@ static int read_types(json_t *facts, const json_t *level, const struct positions
 	json_t *listed = json_object_get(facts, "layer_types"), *types;
 	size_t n_layers = count_of(level, "num_hidden_layers");
 	size_t more = count_of(level, "num_nextn_predict_layers");
+	bool slides = !json_is_false(json_object_get(facts, "use_sliding_window"));
 
 	if (more && json_array_size(listed) == n_layers + more)
 		while (json_array_size(listed) > n_layers)
@@ -92,9 +93,47 @@ static int read_types(json_t *facts, const json_t *level, const struct positions
 		return 0;
 	types = json_array();
 	for (size_t i = 0; i < n_layers; i++)
-		json_array_append_new(types,
-				      json_string(type_of(positions->layer_pattern, i, n_layers)));
+		json_array_append_new(
+			types, json_string(slides ? type_of(positions->layer_pattern, i, n_layers)
+						  : full));
 	return json_object_set_new(facts, "layer_types", types);
+}
+
+/* dots3: use_dsa says whether layers without a window choose their keys, by whichever word of the
+ * two layer_types has them.  Without it they do, but in a file with per_layer_config the words of
+ * layer_types are right. */
+static int read_dsa(json_t *facts, const json_t *level, struct err *err)
+{
+	static const char key[] = "use_dsa";
+	const json_t *stated = json_object_get(level, key), *value;
+	const json_t *ropes = json_object_get(level, "rope_parameters");
+	bool chosen = !json_is_false(json_object_get(facts, key)), set = json_is_boolean(stated);
+	json_t *types;
+	size_t i, n = 0;
+
+	if (!json_object_get(facts, key) ||
+	    (!set && json_is_array(json_object_get(level, "layer_types")) &&
+	     (stated || json_object_get(level, "per_layer_config"))))
+		return 0;
+	types = json_array();
+	json_array_foreach(json_object_get(facts, "layer_types"), i, value)
+	{
+		const char *type = json_is_string(value) ? json_string_value(value) : "";
+
+		n += chosen && !strcmp(type, full);
+		if (!strcmp(type, chosen ? full : indexed))
+			json_array_append_new(types, json_string(chosen ? indexed : full));
+		else
+			json_array_append(types, (json_t *)value);
+	}
+	json_object_set_new(facts, "layer_types", types);
+	if (!n || !json_is_object(ropes) || json_object_get(ropes, indexed))
+		return 0;
+	return err_set(err, ERR_INPUT,
+		       "config.json: the rotary embedding has no object '%s' in 'rope_parameters', "
+		       "but layers choose their keys unless '%s', or 'layer_types' beside "
+		       "'per_layer_config', says otherwise",
+		       indexed, key);
 }
 
 /* Returns the number for layers of a type: the same in all of them, where `key` has a list with a
@@ -160,16 +199,21 @@ static int make_rope(const json_t *facts, const char *type, json_t *ropes, struc
 
 /* rope_theta and partial_rotary_factors have a number for each layer; or swa_rope_theta is that of
  * layers with a window. */
-static int read_ropes(json_t *facts, const json_t *level, struct err *err)
+static int read_ropes(json_t *facts, const json_t *level, bool sized, struct err *err)
 {
 	const json_t *stated = json_object_get(level, "rope_parameters");
-	const char *const types[] = { full, sliding };
+	const char *const types[] = { full, indexed, sliding };
 	json_t *ropes;
 
 	if ((!json_object_get(facts, "swa_rope_theta") &&
 	     !json_object_get(facts, "partial_rotary_factors")) ||
 	    (stated && !json_is_null(stated)))
 		return 0;
+	if (sized && json_is_object(json_object_get(facts, "rope_scaling")))
+		return err_set(err, ERR_INPUT,
+			       "config.json: the rotary embedding has 'rope_scaling', which is not "
+			       "supported for this architecture: give 'rope_parameters' with an "
+			       "object for each type of layers");
 	ropes = json_object();
 	json_object_set_new(facts, "rope_parameters", ropes);
 	for (size_t i = 0; i < COUNT(types); i++)
@@ -202,6 +246,8 @@ int model_join_spellings(json_t *facts, const json_t *level, const struct positi
 {
 	if (pools_join_spellings(facts, level, err) || read_types(facts, level, positions, err))
 		return -1;
+	if (read_dsa(facts, level, err))
+		return -1;
 	read_switches(facts, level, positions);
-	return read_ropes(facts, level, err);
+	return read_ropes(facts, level, positions->sized_rope, err);
 }

@@ -30,6 +30,11 @@ int model_find_mixers(struct model *model, const json_t *facts, struct err *err)
 int model_configure(struct model *model, const struct model_config *config, const json_t *facts,
 		    struct err *err);
 
+/* Read the sizes of latent attention, and which of them each layer has, whose windows are set.
+ * ERR_INPUT with the key. */
+int latent_configure(struct model *model, const json_t *facts, struct err *err);
+int latent_configure_layers(struct model *model, const json_t *facts, struct err *err);
+
 /* Sets the number and the size of the heads of each layer, whose windows are set.  ERR_INPUT with
  * the key. */
 int model_configure_heads(struct model *model, const json_t *facts, struct err *err);

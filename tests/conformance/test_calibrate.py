@@ -96,7 +96,7 @@ def amax_problems(model: torch.nn.Module, folder: pathlib.Path, ids: np.ndarray)
     with torch.no_grad():
         for p, row in enumerate(ids):
             sites.rows.append({})
-            caches = Caches(model) if hasattr(model.config.get_text_config(), "kv_lora_rank") else None
+            caches = Caches(model) if "kv_lora_rank" in model.config.get_text_config().to_dict() else None
             model(torch.tensor(row[None], dtype=torch.long), **{"past_key_values": caches} if caches else {})
             if caches:
                 yield from latent_problems(found, p, caches)

@@ -30,6 +30,9 @@ V4 = {"num_hidden_layers": 5, "num_key_value_heads": 1, "head_dim": 32, "partial
       "layer_types": ["sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention"] + ["compressed_sparse_attention"] * 2,
       "compress_rates": {"compressed_sparse_attention": 4, "heavily_compressed_attention": 13}, "compress_rope_theta": 2e4,
       "mlp_layer_types": ["hash_moe"] * 2 + ["moe"] * 3, "rope_scaling": {key: value for key, value in YARN.items() if key != "rope_theta"}}
+DOTS3 = GROUPS | LATENT | INDEXER | {"num_hidden_layers": 6, "head_dim": 24, "n_shared_experts": 2, "shared_experts_intermediate_size": 20, "sliding_window": 20,
+                                     "swa_num_attention_heads": 6, "swa_num_key_value_heads": 6, "swa_q_lora_rank": 20, "swa_kv_lora_rank": 28,
+                                     "swa_head_dim": 16, "swa_qk_nope_head_dim": 10, "swa_v_head_dim": 14, "pad_token_id": None}
 M3 = {"num_experts_per_tok": 3, "head_dim": 20, "num_local_experts": 6, "intermediate_size": 48, "dense_intermediate_size": 160, "shared_intermediate_size": 36,
       "swiglu_limit": 0.7, "swiglu_alpha": 1.3, "index_n_heads": 2, "index_head_dim": 24, "index_block_size": 8, "index_topk_blocks": 3,
       "num_hidden_layers": 4, "layer_types": ["full_attention"] * 2 + ["minimax_m3_sparse"] * 2, "mlp_layer_types": ["dense"] + ["sparse"] * 3,
@@ -103,6 +106,11 @@ def beside_towers(**changes: object) -> dict:
 
 
 ERNIE_ROPE = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [3, 3, 2]}
+
+DOTS3_VISION = {"hidden_size": 32, "intermediate_size": 40, "num_hidden_layers": 1, "num_attention_heads": 2, "moe_intermediate_size": 16, "num_local_experts": 2,
+                "num_experts_per_tok": 1, "router_scaling_factor": 1.0, "mlp_layer_types": ["dense"], "adapter_in_dim": 32, "adapter_out_dim": 64}
+DOTS3_AUDIO = {"hidden_size": 32, "intermediate_size": 40, "num_hidden_layers": 1, "num_attention_heads": 2, "feature_size": 16, "downsample_hidden_size": 8,
+               "adapter_input_size": 32, "adapter_out_dim": 64}
 
 # name: the classes of configuration and model, and what differs from SIZES.
 MODELS: dict[str, tuple] = {
@@ -376,6 +384,12 @@ MODELS: dict[str, tuple] = {
                                    GROUPS | LATENT | INDEXER | {"index_n_heads": 150, "index_head_dim": 8, "rms_norm_eps": 1e-3}),
     "glm_moe_dsa": (t.GlmMoeDsaConfig, t.GlmMoeDsaForCausalLM,
                     GROUPS | LATENT | INDEXER | {"indexer_types": ["full", "shared", "full"], "norm_topk_prob": False}),
+    "dots3_note": (t.Dots3NoteTextConfig, t.Dots3NoteForCausalLM, DOTS3 | {"rms_norm_eps": 1e-3, "attention_bias": True}),
+    "dots3_note, as released": (t.Dots3NoteTextConfig, t.Dots3NoteForCausalLM, DOTS3 | {"sliding_window": 25}),
+    "dots3_note, all keys": (t.Dots3NoteConfig, t.Dots3NoteForConditionalGeneration,
+                             {"text_config": SIZES | DOTS3 | {"use_dsa": False, "sliding_window": 30, "num_attention_heads": 5, "num_key_value_heads": 5,
+                                                              "layer_types": ["sliding_attention", "full_attention"] * 3, "norm_topk_prob": False},
+                              "vision_config": DOTS3_VISION, "audio_config": DOTS3_AUDIO}),
     "deepseek_v3": (t.DeepseekV3Config, t.DeepseekV3ForCausalLM,
                     GROUPS | LATENT | {"q_lora_rank": 24, "rope_parameters": YARN | {"mscale": 1.0, "mscale_all_dim": 1.0}}),
     "deepseek_v3, pairs apart": (t.DeepseekV3Config, t.DeepseekV3ForCausalLM,
@@ -412,6 +426,7 @@ UNWRITTEN = {"deepseek_v4, as released": ("compress_rates", "layer_types", "mlp_
              "step3p5, as released": ("hidden_act", "layer_types", "mlp_layer_types", "n_routed_experts", "num_experts_per_tok", "num_key_value_heads",
                                       "num_local_experts", "num_sliding_attention_heads", "per_layer_config", "query_pre_attn_scalar", "rope_parameters"),
              "mimo_v2_flash, as released": ("layer_types", "mlp_layer_types", "rms_norm_eps", "rope_parameters", "sliding_window"),
+             "dots3_note, as released": ("layer_types", "mlp_layer_types", "per_layer_config", "rope_parameters", "shared_experts_intermediate_size", "sliding_window"),
              "kimi_linear": ("layer_types", "linear_conv_kernel_dim", "linear_head_dim", "linear_num_heads", "mlp_layer_types"),
              "kimi_linear, other keys": ("layer_types",),
              "bailing_hybrid": ("layer_types", "linear_conv_kernel_dim", "linear_num_heads", "mlp_layer_types"),
@@ -430,6 +445,11 @@ RELEASED_KEYS = {"deepseek_v4, as released": {
     "swiglu_limits": [0.0, 0.3, 0.0, 0.05, 0.0], "swiglu_limits_shared": [0.2, 0.0, 0.1, 0.4, 0.0], "rope_theta": [5e5, 1e3, 5e5, 1e3, 1e3],
     "partial_rotary_factors": [0.5, 1.0, 0.5, 1.0, 1.0], "yarn_only_types": ["full_attention"],
     "rope_scaling": {key: value for key, value in LLAMA3.items() if key != "rope_theta"}},
+    "dots3_note, as released": {
+    "attention_gate_type": "headwise", "first_k_dense_replace": 1, "indexer_rope_interleave": True, "moe_layer_freq": 1, "moe_shared_expert_intermediate_size": 20,
+    "rope_theta": 8e7, "scoring_func": "sigmoid", "sliding_window_size": 25, "swa_attention_gate_type": "headwise", "swa_head_dim": 16, "swa_kv_lora_rank": 28,
+    "swa_num_attention_heads": 6, "swa_num_key_value_heads": 6, "swa_q_lora_rank": 20, "swa_qk_nope_head_dim": 10, "swa_qk_rope_head_dim": 6,
+    "swa_rope_theta": 5e4, "swa_v_head_dim": 14, "topk_method": "noaux_tc", "use_dsa": True, "use_sliding_window": True},
     "mimo_v2_flash, as released": {
     "add_full_attention_sink_bias": False, "add_swa_attention_sink_bias": True, "attention_chunk_size": 128, "hybrid_block_size": None,
     "hybrid_layer_pattern": [0, 1, 1, 1, 1, 0, 1], "layernorm_epsilon": 1e-5, "moe_layer_freq": [0, 1, 1, 1, 1, 1, 1], "n_shared_experts": None,

@@ -9,7 +9,7 @@ sed '/^$/,$d' t >can
 sed '1,/^$/d' t >rows
 json j 'all(list(f) == ["name", "convert", "refused_by", "calibrate", "eval"] for f in j["families"])' \
 	'len({f["name"] for f in j["families"]}) == len(j["families"]) > 60' \
-	'{n for r in j["rows"] for n in r["families"] if r["action"] not in ("name", "entry")} == {f["name"] for f in j["families"] if f["convert"] == "rows"}' \
+	'{n.removesuffix("*") for r in j["rows"] for n in r["families"] if r["action"] not in ("name", "entry")} == {f["name"].removesuffix("*") for f in j["families"] if f["convert"] == "rows"}' \
 	'all(f["eval"] == (f["calibrate"] == "text") for f in j["families"])' \
 	'"".join("\t".join([f["name"],
 	         "convert" + (" not for " + " or ".join(f["refused_by"]) if f["refused_by"] else " by own rules" if f["convert"] == "rows" else ""),
