@@ -242,6 +242,7 @@ static void check_mlp(struct size_check *sizes, const char *parent, size_t n)
 	      is_product(widths, &one, width) ||
 		      (memmem(parent, n, "share", 5) && sizes->shared.n &&
 		       (is_product(widths, &sizes->shared, width) ||
+			is_product(&sizes->shared, &sizes->shared, width) ||
 			is_product(&sizes->shared, &one, width))),
 	      "intermediate size");
 	judge(sizes, up, 1, side(sizes, up, 1) == hidden, HIDDEN_TEXT);
