@@ -131,7 +131,6 @@ const struct arch arch_deepseek_v4 = {
 		{ "index_n_heads", "64" },
 		{ "index_topk", "512" },
 		{ "mlp_bias", "false" },
-		{ "mlp_layer_types", NULL },
 		{ "num_experts_per_tok", "6" },
 		{ "num_hash_layers", "3" },
 		{ "o_groups", "8" },

@@ -11,6 +11,7 @@ static const struct fact_row common[] = {
 	{ "hidden_act", "\"silu\"" },
 	{ "layer_types", NULL },
 	{ "max_position_embeddings", NULL },
+	{ "mlp_layer_types", NULL },
 	{ "rms_norm_eps", "1e-06" },
 	{ "rope_parameters", NULL },
 	{ "rope_scaling", NULL },
@@ -36,7 +37,6 @@ static const struct ignored_row ignored_always[] = {
 
 	{ "decoder_sparse_step", NULL },
 	{ "first_k_dense_replace", NULL },
-	{ "mlp_layer_types", NULL },
 	{ "mlp_only_layers", NULL },
 	{ "moe_layer_freq", NULL },
 	{ "n_shared_experts", NULL },

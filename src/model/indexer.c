@@ -208,8 +208,11 @@ static int check_rotation(const struct model *model, struct err *err)
 		if (model->layers[i].keys == KEYS_CHOSEN && rope && rope->n > indexer->head_dim)
 			return err_set(err, ERR_INPUT,
 				       "config.json: 'index_head_dim' is %zu, less than the %zu "
-				       "values of heads that turn in layer %zu",
-				       indexer->head_dim, rope->n, i);
+				       "values of heads ('%s') that turn in layer %zu",
+				       indexer->head_dim, rope->n,
+				       model->latent.kv_lora_rank ? "qk_rope_head_dim"
+								  : "partial_rotary_factor",
+				       i);
 	}
 	return 0;
 }

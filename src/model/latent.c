@@ -27,7 +27,11 @@ static int read_sizes(const struct model *model, const json_t *facts, struct lat
 		      size_t *value_dim, struct err *err)
 {
 	bool scaled = model->arch->latents.scaled;
+	const json_t *q_lora = json_object_get(facts, keys[Q_LORA]);
 
+	if (json_is_number(q_lora) && json_number_value(q_lora) == 0)
+		return fact_refuse(keys[Q_LORA], q_lora,
+				   "which is no size: give null where queries have no latent", err);
 	*latent = (struct latent){
 		.q_lora_rank = fact_count(facts, keys[Q_LORA], 0),
 		.norm_eps = DEEPSEEK_NORM_EPS,
@@ -45,8 +49,8 @@ static int read_sizes(const struct model *model, const json_t *facts, struct lat
 		return 0;
 	if (!latent->q_lora_rank)
 		return err_set(err, ERR_INPUT,
-			       "config.json: '%s' is missing or 0, which is not supported for "
-			       "this architecture",
+			       "config.json: '%s' is missing, which is not supported for this "
+			       "architecture",
 			       keys[Q_LORA]);
 	latent->norm_eps = (float)fact_number(facts, "rms_norm_eps", 0);
 	latent->q_scale = sqrtf((float)((double)model->hidden / (double)latent->q_lora_rank));

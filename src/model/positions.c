@@ -65,6 +65,7 @@ static int find_full_type(const json_t *facts, const char **type, struct err *er
 	static const char full[] = "full_attention", indexed[] = "indexed_attention";
 	const json_t *types = json_object_get(facts, "layer_types"), *value;
 	const json_t *ropes = json_object_get(facts, "rope_parameters");
+	const json_t *a = json_object_get(ropes, full), *b = json_object_get(ropes, indexed);
 	size_t n_full = 0, n_indexed = 0, i;
 
 	json_array_foreach(types, i, value)
@@ -75,8 +76,7 @@ static int find_full_type(const json_t *facts, const char **type, struct err *er
 		n_indexed += !strcmp(of, indexed);
 	}
 	*type = n_indexed ? indexed : full;
-	if (!n_full || !n_indexed ||
-	    json_equal(json_object_get(ropes, full), json_object_get(ropes, indexed)))
+	if (!n_full || !n_indexed || a == b || json_equal(a, b))
 		return 0;
 	return err_set(err, ERR_INPUT,
 		       "config.json: 'rope_parameters' has different ropes for the layer types "

@@ -77,29 +77,43 @@ static int read_scores(struct routing *routing, const json_t *facts, struct err 
 		       name ? name : "null");
 }
 
+/* Reads what mlp_layer_types says of layer i.  The tensors say which layers have experts: a list
+ * that is too short or has other words than transformers' is of another model. */
+static int read_mlp_type(struct model *model, const json_t *types, size_t i, struct err *err)
+{
+	bool hashed = model->arch->vector[VECTOR_ROUTER_TABLE] != NULL;
+	const char *by_token = hashed ? "hash_moe" : "dense",
+		   *by_scores = hashed ? "moe" : "sparse";
+	const char *type = json_string_value(json_array_get(types, i));
+
+	model->layers[i].routed_by_token = hashed && type && !strcmp(type, by_token);
+	if (type && (!strcmp(type, by_token) || !strcmp(type, by_scores)))
+		return 0;
+	return err_set(err, ERR_INPUT,
+		       "config.json: 'mlp_layer_types' has '%s' for layer %zu, which is not "
+		       "supported (supported: %s, %s)",
+		       type ? type : "null", i, by_token, by_scores);
+}
+
 /* DeepSeek-V4: experts follow from the token in the first num_hash_layers, or in those that
  * mlp_layer_types names. */
-static int configure_hashes(struct model *model, const json_t *facts, struct err *err)
+static int configure_layers(struct model *model, const json_t *facts, struct err *err)
 {
 	const json_t *types = json_object_get(facts, "mlp_layer_types");
 	size_t n = fact_count(facts, "num_hash_layers", 0);
 
-	if (!model->arch->vector[VECTOR_ROUTER_TABLE])
+	if (!json_is_array(types)) {
+		for (size_t i = 0; i < n && i < model->n_layers; i++)
+			model->layers[i].routed_by_token =
+				model->arch->vector[VECTOR_ROUTER_TABLE] != NULL;
 		return 0;
-	if (json_is_array(types) && json_array_size(types) < model->n_layers)
+	}
+	if (json_array_size(types) < model->n_layers)
 		return fact_refuse_length("mlp_layer_types", json_array_size(types),
 					  model->n_layers, err);
-	for (size_t i = 0; i < model->n_layers; i++) {
-		const char *type = json_string_value(json_array_get(types, i));
-		bool *by_token = &model->layers[i].routed_by_token;
-
-		*by_token = json_is_array(types) ? type && !strcmp(type, "hash_moe") : i < n;
-		if (json_is_array(types) && !*by_token && !(type && !strcmp(type, "moe")))
-			return err_set(err, ERR_INPUT,
-				       "config.json: 'mlp_layer_types' has '%s', which is not "
-				       "supported (supported: hash_moe, moe)",
-				       type ? type : "null");
-	}
+	for (size_t i = 0; i < model->n_layers; i++)
+		if (read_mlp_type(model, types, i, err))
+			return -1;
 	return 0;
 }
 
@@ -124,5 +138,5 @@ int routing_configure(struct model *model, const json_t *facts, struct err *err)
 	if (read_top_k(&model->routing, facts, err) || read_scores(&model->routing, facts, err) ||
 	    configure_groups(&model->routing, facts, err))
 		return -1;
-	return configure_hashes(model, facts, err);
+	return configure_layers(model, facts, err);
 }
