@@ -7,16 +7,11 @@
 
 /* What all architectures read. */
 static const struct fact_row common[] = {
-	{ "head_dim", NULL },
-	{ "hidden_act", "\"silu\"" },
-	{ "layer_types", NULL },
-	{ "max_position_embeddings", NULL },
-	{ "mlp_layer_types", NULL },
-	{ "rms_norm_eps", "1e-06" },
-	{ "rope_parameters", NULL },
-	{ "rope_scaling", NULL },
-	{ "rope_theta", "10000.0" },
-	{ NULL, NULL },
+	{ "head_dim", NULL },	     { "hidden_act", "\"silu\"" },
+	{ "layer_types", NULL },     { "max_position_embeddings", NULL },
+	{ "mlp_layer_types", NULL }, { "rms_norm_eps", "1e-06" },
+	{ "rope_parameters", NULL }, { "rope_scaling", NULL },
+	{ "rope_theta", "10000.0" }, { NULL, NULL },
 };
 
 /* What no architecture needs: model_config_read() reads it; the tensors show it; it is of training,

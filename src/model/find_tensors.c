@@ -143,6 +143,19 @@ static int find_router(struct search *search, const char *prefix, struct linear_
 	return 0;
 }
 
+/* Fails where mlp_layer_types says something else of a layer than its tensors. */
+static int check_mlp_type(const struct search *search, const struct layer_ref *layer)
+{
+	bool has_experts = layer->linear[LINEAR_ROUTER].weight != NULL;
+
+	if (!layer->mlp_type || has_experts == (strcmp(layer->mlp_type, "dense") != 0))
+		return 0;
+	return err_set(search->err, ERR_INPUT,
+		       "config.json: 'mlp_layer_types' has '%s' for layer %zu, which has %s",
+		       layer->mlp_type, (size_t)(layer - search->model->layers),
+		       has_experts ? "experts" : "no router of experts");
+}
+
 static int find_mlp(struct search *search, const char *prefix, struct layer_ref *layer)
 {
 	size_t hidden = search->model->hidden;
@@ -159,7 +172,7 @@ static int find_mlp(struct search *search, const char *prefix, struct layer_ref 
 	struct linear_ref *l = layer->linear;
 
 	if (search_linears(search, prefix, layer, expected, COUNT(expected)) ||
-	    find_router(search, prefix, &l[LINEAR_ROUTER]))
+	    find_router(search, prefix, &l[LINEAR_ROUTER]) || check_mlp_type(search, layer))
 		return -1;
 	if (l[LINEAR_ROUTER].weight && search_experts(search, prefix, layer))
 		return -1;

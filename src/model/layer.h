@@ -252,6 +252,7 @@ struct layer_ref {
 	/* tokens whose keys are one besides, to queries behind them; 0: there are no such pools */
 	size_t pool_size;
 	bool pools_overlap;	 /* the tokens of the pool before belong to a pool, too */
+	const char *mlp_type;	 /* by mlp_layer_types: "dense", or one of experts; NULL: unsaid */
 	bool routed_by_token;	 /* experts follow from the token, by VECTOR_ROUTER_TABLE */
 	size_t window;		 /* tokens that a query attends to, its own included; 0: all */
 	size_t chunk;		 /* tokens that attend to each other and to no others; 0: all */

@@ -77,22 +77,24 @@ static int read_scores(struct routing *routing, const json_t *facts, struct err 
 		       name ? name : "null");
 }
 
-/* Reads what mlp_layer_types says of layer i.  The tensors say which layers have experts: a list
- * that is too short or has other words than transformers' is of another model. */
+/* Reads what mlp_layer_types says of layer i; find_mlp() holds it against the tensors. */
 static int read_mlp_type(struct model *model, const json_t *types, size_t i, struct err *err)
 {
+	static const char *const words[2][2] = { { "dense", "sparse" }, { "hash_moe", "moe" } };
 	bool hashed = model->arch->vector[VECTOR_ROUTER_TABLE] != NULL;
-	const char *by_token = hashed ? "hash_moe" : "dense",
-		   *by_scores = hashed ? "moe" : "sparse";
+	const char *const *word = words[hashed];
 	const char *type = json_string_value(json_array_get(types, i));
 
-	model->layers[i].routed_by_token = hashed && type && !strcmp(type, by_token);
-	if (type && (!strcmp(type, by_token) || !strcmp(type, by_scores)))
-		return 0;
-	return err_set(err, ERR_INPUT,
-		       "config.json: 'mlp_layer_types' has '%s' for layer %zu, which is not "
-		       "supported (supported: %s, %s)",
-		       type ? type : "null", i, by_token, by_scores);
+	for (int w = 0; w < 2; w++)
+		if (type && !strcmp(type, word[w]))
+			model->layers[i].mlp_type = word[w];
+	if (!model->layers[i].mlp_type)
+		return err_set(err, ERR_INPUT,
+			       "config.json: 'mlp_layer_types' has '%s' for layer %zu, which is "
+			       "not supported (supported: %s, %s)",
+			       type ? type : "null", i, word[0], word[1]);
+	model->layers[i].routed_by_token = hashed && model->layers[i].mlp_type == word[0];
+	return 0;
 }
 
 /* DeepSeek-V4: experts follow from the token in the first num_hash_layers, or in those that
