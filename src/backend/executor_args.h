@@ -246,35 +246,44 @@ NUM_INLINE size_t attention_n_keys(const struct attention_args *args)
 
 /* Chooses keys for each query, from the first one to that of its own token t, in blocks of tokens.
  * The score of a key by a head is q k, one chain of fused multiply-adds in the order of features.
- * With weights, the scores of all heads are one: the sum of weight max(q k, 0), fused as well, in
- * the order of heads; without, each head has a set of its own.  The score of a block is the largest
- * score of its keys up to t; the block of t and the n_local - 1 blocks before it come before all
- * others.  A query gets the n_chosen blocks with the largest scores, of equal ones the first.
+ * With weights, or together, the scores of all heads are one: the sum of weight max(q k, 0), fused
+ * as well, in the order of heads; without, each head has a set of its own.  The score of a block is
+ * the largest score of its keys up to t; the block of t and the n_local - 1 blocks before it come
+ * before all others.  A query gets the n_chosen blocks with the largest scores, of equal ones the
+ * first.
  *
  * Or the keys are of pools of pool_size tokens each, without blocks: a query chooses from those
  * whose last token is at most its own.  Its set has them first, then its own token and those before
- * it, `window` in all.  Without heads all scores are equal. */
+ * it, `window` in all.  Or it is of tokens alone: of the pools chosen, and those behind the
+ * last whole pool up to its own.  Without heads all scores are equal. */
 struct choose_keys_args {
 	size_t n_tokens, n_heads, head_dim;
 	const float *q;	      /* (n_tokens, n_heads * head_dim) */
 	const float *k;	      /* (n_tokens, head_dim), of all heads */
-	const float *weights; /* (n_tokens, n_heads); NULL: none */
+	const float *weights; /* (n_tokens, n_heads); NULL: none, */
+	bool together;	      /* or all are 1 */
 	size_t block_size;    /* tokens of a block, at least 1 */
 	size_t n_chosen;      /* blocks, at least 1 */
 	size_t n_local;	      /* 0: none comes first */
 	size_t pool_size;     /* 0: keys are of tokens */
-	size_t n_pools;	      /* k has so many rows */
+	size_t n_pools;	      /* k has so many rows, at least 1 */
 	size_t window;	      /* of pools; 0: all tokens */
-	/* (n_sets, n_tokens, KEY_WORDS(n_pools + n_tokens)), written; n_sets: 1, or without weights
-	 * n_heads */
+	bool of_tokens;	      /* sets have the tokens of pools, not pools */
+	/* (n_sets, n_tokens, KEY_WORDS(choose_keys_n_bits())), written */
 	uint32_t *sets;
 	void *scratch; /* of executor_ops.scratch() bytes */
 };
 
+/* Whether the scores of all heads are one. */
+NUM_INLINE bool choose_keys_together(const struct choose_keys_args *args)
+{
+	return args->weights || args->together;
+}
+
 /* Returns the number of sets. */
 NUM_INLINE size_t choose_keys_n_sets(const struct choose_keys_args *args)
 {
-	return args->weights || !args->n_heads ? 1 : args->n_heads;
+	return choose_keys_together(args) || !args->n_heads ? 1 : args->n_heads;
 }
 
 /* Returns the number of rows of k. */
@@ -286,7 +295,7 @@ NUM_INLINE size_t choose_keys_n_keys(const struct choose_keys_args *args)
 /* Returns the number of keys that a set is of. */
 NUM_INLINE size_t choose_keys_n_bits(const struct choose_keys_args *args)
 {
-	return args->n_pools + args->n_tokens;
+	return (args->of_tokens ? 0 : args->n_pools) + args->n_tokens;
 }
 
 /* Return the number of keys, and of blocks of them, that the query may have. */
@@ -372,7 +381,8 @@ struct scan_channels_args {
  * neither activation nor bias: y[p] = sum of softmax(gates[t] + weight[t % pool]) x[t] over the
  * tokens t of pool p, in order.  With a width of 2 pools, x, gates and weight have 2 n_cols
  * columns, and the sum begins with the tokens of pool p - 1, if there is one: these have the first
- * n_cols columns, and the tokens of pool p the others. */
+ * n_cols columns, and the tokens of pool p the others.  With a pool, but without gates and weight,
+ * y is the mean of each whole pool. */
 struct convolve_args {
 	enum activation activation;
 	struct rows_in x;
@@ -380,7 +390,7 @@ struct convolve_args {
 	const float *bias;     /* (n_cols); NULL: none */
 	struct rows_in gates;  /* as x; data NULL: none */
 	size_t width, n_tokens, n_cols;
-	size_t pool;	   /* of gates: width, or half of it */
+	size_t pool;	   /* of gates and of means: width, or half of it; else 0 */
 	struct rows_out y; /* does not overlap x */
 };
 

@@ -58,13 +58,10 @@ static void project_apart(const struct pass *pass)
 	struct workspace *w = pass->workspace;
 	struct attention_arrays *a = &w->attention;
 	bool gated = pass->forward->model->arch->gated_attention;
-	float *const places[] = { gated ? w->fused_out : a->q,
-				  a->k,
-				  a->v,
-				  w->fused_out,
-				  a->head_gates,
-				  w->index.q,
-				  w->index.k };
+	float *const places[] = {
+		gated ? w->fused_out : a->q, a->k, a->v, w->fused_out, a->head_gates, w->index.q,
+		indexer_keys(pass)
+	};
 	bool parallel = pass->forward->model->arch->parallel;
 	const struct linear *linears[7];
 	struct value_stats *stats[3];
@@ -204,8 +201,9 @@ static void join_kv(const struct pass *pass)
 
 	copy_rows(w, (struct rows_out){ a->k, ref->head_dim },
 		  (struct rows_in){ a->kv_expanded, stride }, 1, n_rows, nope_dim);
-	copy_rows(w, (struct rows_out){ a->k + nope_dim, ref->head_dim },
-		  (struct rows_in){ a->k_rope, rope_dim }, ref->n_heads, n_rows, rope_dim);
+	if (rope_dim)
+		copy_rows(w, (struct rows_out){ a->k + nope_dim, ref->head_dim },
+			  (struct rows_in){ a->k_rope, rope_dim }, ref->n_heads, n_rows, rope_dim);
 	copy_rows(w, (struct rows_out){ a->v, ref->value_dim },
 		  (struct rows_in){ a->kv_expanded + nope_dim, stride }, 1, n_rows, ref->value_dim);
 }
@@ -221,7 +219,8 @@ static void project_latent(const struct pass *pass)
 	size_t stride = rank + latent->rope_dim;
 	const struct projection first[] = { { LINEAR_KV_A, a->lora },
 					    { LINEAR_HEAD_GATE, a->head_gates },
-					    { LINEAR_INDEX_K, w->index.k },
+					    { LINEAR_INDEX_K, indexer_keys(pass) },
+					    { LINEAR_INDEX_GATE, w->pool.index_gates },
 					    { LINEAR_INDEX_WEIGHTS, w->index.weights } };
 	const struct copy_args rope = { .y = { a->k_rope, latent->rope_dim },
 					.x = { a->lora + rank, stride },
@@ -231,14 +230,15 @@ static void project_latent(const struct pass *pass)
 					.pairs = latent->interleaved };
 
 	project_latent_q(pass);
-	project_present(pass, first, 4, w->own->normed);
+	project_present(pass, first, 5, w->own->normed);
 	norm_latent(pass, VECTOR_NORM_KV_A, latent, (struct rows_in){ a->lora, stride },
 		    (struct rows_out){ a->kv_latent, rank }, rank);
 	pass_scale(pass, a->kv_latent, latent->kv_scale, n, rank);
 	norm_latent(pass, VECTOR_NORM_K_ROPE, latent, (struct rows_in){ a->lora + rank, stride },
 		    (struct rows_out){ a->lora + rank, stride }, latent->rope_dim);
-	w->ops->copy(w->stream, &rope);
-	if (latent->interleaved)
+	if (latent->rope_dim)
+		w->ops->copy(w->stream, &rope);
+	if (latent->rope_dim && latent->interleaved)
 		deinterleave_heads(pass, a->q, pass->layer->ref->n_heads);
 }
 
@@ -386,7 +386,8 @@ static void expand_latent(const struct pass *pass)
 	}
 	w->own->n_slots_used += 2;
 	observe(pass, OBSERVED_CACHED, slot, a->kv_latent, latent->kv_lora_rank);
-	observe(pass, OBSERVED_CACHED, slot, a->k_rope, latent->rope_dim);
+	if (latent->rope_dim)
+		observe(pass, OBSERVED_CACHED, slot, a->k_rope, latent->rope_dim);
 	observe(pass, OBSERVED_LATENT, slot + 1, a->kv_latent, latent->kv_lora_rank);
 	if (layer->latent_scale)
 		caches_round_latent(pass);
@@ -455,12 +456,12 @@ void attention_run(const struct pass *pass)
 		}
 		rotation_put_angles(w, ref->rope, n);
 		rotation_run(pass);
-		indexer_run(pass);
 		if (model->rotated_norm) {
 			norm_plainly(pass, a->q, ref->n_heads);
 			norm_plainly(pass, a->k, ref->n_kv_heads);
 		}
 	}
+	indexer_run(pass);
 	if (model->arch->head_norms == HEADS_AFTER_ROPE)
 		norm_queries_and_keys(pass);
 	if (model->arch->normed_values)

@@ -39,7 +39,8 @@ void caches_round_latent(const struct pass *pass)
 		args.n_rows = pass->sequence->n_tokens;
 		args.n_heads = 1;
 		args.scales = pass->layer->latent_scale;
-		pass->workspace->ops->round_e4m3(pass->workspace->stream, &args);
+		if (args.head_dim)
+			pass->workspace->ops->round_e4m3(pass->workspace->stream, &args);
 	}
 }
 

@@ -147,6 +147,9 @@ void mlp_gate_clamped(const struct pass *pass, size_t m, size_t width, bool are_
  * keys. */
 void indexer_run(const struct pass *pass);
 
+/* Returns where the products go of which the indexer's keys are made. */
+float *indexer_keys(const struct pass *pass);
+
 /* Returns the sets of keys of the layer's queries, as in struct attention_args; NULL: all keys. */
 const uint32_t *indexer_sets(const struct pass *pass);
 
@@ -172,7 +175,8 @@ void rotation_run_on(const struct pass *pass, struct rows_out x, size_t n_heads,
 /* Turn the values of attn_out back; and rotate n_pools keys of pools by the position of the first
  * token of each. */
 void rotation_back(const struct pass *pass);
-void rotation_of_pools(const struct pass *pass, struct rows_out x, size_t n_pools);
+void rotation_of_pools(const struct pass *pass, struct rows_out x, size_t n_pools,
+		       size_t pool_size);
 
 /* Returns the number of heads of keys that the layer computes. */
 size_t rotation_key_heads(const struct layer_ref *ref);

@@ -38,7 +38,8 @@ static void make_keys(const struct pass *pass, const struct pool_source *from, s
 	w->ops->convolve(w->stream, &args);
 	pass_norm(pass, (struct rows_in){ from->y, from->n_cols }, pass->layer->vector[from->norm],
 		  (struct rows_out){ from->y, from->n_cols }, n_pools, from->n_cols);
-	rotation_of_pools(pass, (struct rows_out){ from->y, from->n_cols }, n_pools);
+	rotation_of_pools(pass, (struct rows_out){ from->y, from->n_cols }, n_pools,
+			  ref->pool_size);
 }
 
 /* Copies n_rows keys. */

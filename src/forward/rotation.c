@@ -90,13 +90,13 @@ void rotation_back(const struct pass *pass)
 	w->ops->rope(w->stream, &args);
 }
 
-void rotation_of_pools(const struct pass *pass, struct rows_out x, size_t n_pools)
+void rotation_of_pools(const struct pass *pass, struct rows_out x, size_t n_pools, size_t pool_size)
 {
 	struct workspace *w = pass->workspace;
 	size_t half = pass->layer->ref->rope->n / 2;
 	struct rope_args args = args_of(pass, x, 1);
 	struct copy_args copy = { .y = { w->pool.cosines, half },
-				  .x = { args.cosines, pass->layer->ref->pool_size * half },
+				  .x = { args.cosines, pool_size * half },
 				  .repeat = 1,
 				  .n_rows = n_pools,
 				  .n_cols = half };

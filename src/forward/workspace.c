@@ -18,10 +18,10 @@ struct dims {
 	uint64_t group;				      /* tokens of a group */
 	uint64_t rows;				      /* of experts at once */
 	bool grouped;
-	uint64_t latent;	       /* of each token, for experts */
-	uint64_t mixes;		       /* of each token */
-	uint64_t pooled, index_pooled; /* of each token, for pools */
-	uint64_t pools;
+	uint64_t latent;			 /* of each token, for experts */
+	uint64_t mixes;				 /* of each token */
+	uint64_t pooled, index_pooled;		 /* of each token, for pools */
+	uint64_t pools, index_pools;		 /* of layers; of an indexer */
 	uint64_t part, joined;			 /* of each token, for a matrix with parts */
 	uint64_t q, k, v, attended, angles;	 /* of each token, for attention */
 	uint64_t head_gates, turning;		 /* of each token; turning: in latent attention */
@@ -40,6 +40,7 @@ static uint64_t larger(uint64_t a, uint64_t b)
 static void dims_of_layer(struct dims *d, const struct model *model, const struct layer_ref *layer)
 {
 	const struct linear_ref *linear = layer->linear;
+	enum linear_role pools = model->indexer.pool_size ? LINEAR_INDEX_K : LINEAR_INDEX_GATE;
 
 	d->mlp = larger(d->mlp,
 			larger(larger(layer->width, layer->shared_width), layer->expert_width));
@@ -47,7 +48,7 @@ static void dims_of_layer(struct dims *d, const struct model *model, const struc
 	d->expanded = larger(d->expanded, linear[LINEAR_KV_B].n);
 	d->head_gates = larger(d->head_gates, linear[LINEAR_HEAD_GATE].n);
 	d->pooled = larger(d->pooled, linear[LINEAR_POOL].n);
-	d->index_pooled = larger(d->index_pooled, linear[LINEAR_INDEX_GATE].n);
+	d->index_pooled = larger(d->index_pooled, linear[pools].n);
 	if (linear[LINEAR_O].n_parts > 1) {
 		d->part = larger(d->part, linear[LINEAR_O].n / linear[LINEAR_O].n_parts);
 		d->joined = larger(d->joined, linear[LINEAR_O].n);
@@ -56,12 +57,11 @@ static void dims_of_layer(struct dims *d, const struct model *model, const struc
 	d->experts = larger(d->experts, layer->n_experts);
 	d->latent = larger(d->latent, linear[LINEAR_LATENT_IN].n);
 	d->fused = larger(d->fused, larger(linear[LINEAR_QKV].n, linear[LINEAR_GATE_UP].n));
-	d->fused = larger(d->fused, linear[LINEAR_DELTA_QKVZ].n);
-	d->fused = larger(d->fused, linear[LINEAR_CONV_IN].n);
+	d->fused = larger(d->fused, larger(linear[LINEAR_DELTA_QKVZ].n, linear[LINEAR_CONV_IN].n));
 	if (model->arch->gated_attention)
 		d->fused = larger(d->fused, linear[LINEAR_Q].n);
-	d->fused = larger(d->fused, linear[LINEAR_VALUE_GATE].n);
-	d->fused = larger(d->fused, linear[LINEAR_LAYER_INPUTS].n);
+	d->fused = larger(d->fused,
+			  larger(linear[LINEAR_VALUE_GATE].n, linear[LINEAR_LAYER_INPUTS].n));
 	d->mlp = larger(d->mlp, linear[LINEAR_LAYER_GATE].n);
 	if (model->clamped)
 		d->fused = larger(d->fused, 2 * larger(larger(layer->width, layer->shared_width),
@@ -93,14 +93,13 @@ static void dims_of_attention(struct dims *d, const struct executor_ops *ops,
 static uint64_t index_scratch(const struct executor_ops *ops, const struct model *model,
 			      size_t n_tokens, size_t n_pools)
 {
-	static const float weights; /* there are some */
 	const struct indexer *indexer = &model->indexer;
 	const struct choose_keys_args keys = { .n_tokens = n_tokens,
 					       .n_heads = indexer->n_heads,
 					       .head_dim = indexer->head_dim,
 					       .pool_size = n_pools > 0,
 					       .n_pools = n_pools,
-					       .weights = indexer->n_sets == 1 ? &weights : NULL };
+					       .together = indexer->n_sets == 1 };
 
 	return indexer->n_chosen ? ops->scratch(&(const struct scratch_args){ .keys = &keys }) : 0;
 }
@@ -147,7 +146,8 @@ static struct dims dims_of(const struct executor_ops *ops, const struct model *m
 	d.input = larger(d.input, larger(d.values, model->mamba.n_heads * model->mamba.head_dim));
 	d.input = larger(d.input, larger(model->mamba1.n_channels, model->mamba1.step_rank));
 	d.scratch = larger(d.scratch, scan_scratch(ops, model, d.tokens));
-	d.scratch = larger(d.scratch, index_scratch(ops, model, d.tokens, d.pools));
+	d.index_pools = model->indexer.pool_size ? d.tokens / model->indexer.pool_size : d.pools;
+	d.scratch = larger(d.scratch, index_scratch(ops, model, d.tokens, d.index_pools));
 	d.mixes = streams_n_mixes(model);
 	d.group = d.tokens * shape.max_group;
 	d.grouped = d.experts && ops->load.grouped;
@@ -290,8 +290,8 @@ static void pool_arrays(struct workspace *w, const struct dims *d)
 	add(list, &pool->index_gates, row * d->index_pooled);
 	add(list, &pool->keys, keys);
 	add(list, &pool->key_values, keys);
-	add(list, &pool->cosines, d->pools * d->angles * sizeof(float));
-	add(list, &pool->sines, d->pools * d->angles * sizeof(float));
+	add(list, &pool->cosines, d->index_pools * d->angles * sizeof(float));
+	add(list, &pool->sines, d->index_pools * d->angles * sizeof(float));
 }
 
 static void delta_arrays(struct workspace *w, const struct dims *d, const struct model *model)

@@ -92,7 +92,7 @@ static int configure_heads(struct model *model, const json_t *facts, struct err 
 	if (fact_size(facts, "index_n_heads", MAX_HEADS, &indexer->n_heads, err) ||
 	    fact_size(facts, "index_head_dim", MODEL_MAX_HEAD_DIM, &indexer->head_dim, err))
 		return -1;
-	indexer->n_sets = weights && !*weights ? indexer->n_heads : 1;
+	indexer->n_sets = weights && !*weights && !indexer->pool_size ? indexer->n_heads : 1;
 	if (model->n_heads % indexer->n_sets)
 		return err_set(err, ERR_INPUT,
 			       "config.json: %zu heads ('num_attention_heads') are not a multiple "

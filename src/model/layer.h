@@ -35,7 +35,7 @@
 	X(LINEAR_INDEX_Q_HIDDEN, INPUT_MIXER, "") \
 	/* hidden to its keys, which all of its heads share, */ \
 	X(LINEAR_INDEX_K, INPUT_MIXER, "self_attn.indexer.wk") \
-	/* and hidden to the weights of tokens in keys of pools; */ \
+	/* and hidden to the weights of tokens in keys of pools, which without it are means; */ \
 	X(LINEAR_INDEX_GATE, INPUT_MIXER, "") \
 	/* and hidden to the weights of its heads */ \
 	X(LINEAR_INDEX_WEIGHTS, INPUT_MIXER, "self_attn.indexer.weights_proj") \

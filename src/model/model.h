@@ -45,7 +45,10 @@ struct indexer {
 	size_t n_chosen;	/* keys, in blocks of block_size; 0: the model has no indexer */
 	size_t block_size;
 	size_t n_local; /* blocks before a query, with its own one, that it gets before others */
-	size_t n_sets;	/* of keys for each query: 1, or one for each head of the indexer */
+	/* tokens of a pool, which have one key together: n_chosen are pools.  A query gets the
+	 * tokens behind the last whole one besides.  0: there are none */
+	size_t pool_size;
+	size_t n_sets; /* of keys for each query: 1, or one for each head of the indexer */
 	size_t n_heads, head_dim;
 };
 

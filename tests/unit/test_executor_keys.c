@@ -54,12 +54,13 @@ static float plain_sum(const struct choose_keys_args *a, size_t set, size_t quer
 {
 	float sum = 0;
 
-	if (!a->weights)
+	if (!a->weights && !a->together)
 		return plain_score(a, set, query, key);
 	for (size_t head = 0; head < a->n_heads; head++) {
 		float score = plain_score(a, head, query, key);
+		float weight = a->weights ? a->weights[query * a->n_heads + head] : 1;
 
-		sum = fmaf(a->weights[query * a->n_heads + head], score > 0 ? score : 0, sum);
+		sum = fmaf(weight, score > 0 ? score : 0, sum);
 	}
 	return sum;
 }
@@ -85,10 +86,30 @@ static void plain_query(const struct choose_keys_args *a, size_t set, size_t que
 			words[key / 32] |= UINT32_C(1) << key % 32;
 }
 
+static size_t n_words_of(const struct choose_keys_args *a)
+{
+	return KEY_WORDS(a->n_tokens + (a->of_tokens ? 0 : a->n_pools));
+}
+
+/* The tokens of the pools that are chosen for a query, and those that are in no whole pool. */
+static void plain_tokens(const struct choose_keys_args *a, size_t query, const struct block *blocks,
+			 size_t n_pools)
+{
+	uint32_t *words = a->sets + query * n_words_of(a);
+
+	for (size_t token = 0; token <= query; token++) {
+		bool has = token >= n_pools * a->pool_size;
+
+		for (size_t i = 0; i < n_pools && i < a->n_chosen; i++)
+			has = has || blocks[i].number == token / a->pool_size;
+		words[token / 32] |= (uint32_t)has << token % 32;
+	}
+}
+
 /* Of the pools that end with the query or before it, and then its window. */
 static void plain_pools(const struct choose_keys_args *a, size_t query, struct block *blocks)
 {
-	size_t n = 0, n_words = KEY_WORDS(a->n_pools + a->n_tokens);
+	size_t n = 0, n_words = n_words_of(a);
 	uint32_t *words = a->sets + query * n_words;
 
 	while (n < a->n_pools && n * a->pool_size + a->pool_size - 1 <= query) {
@@ -97,6 +118,10 @@ static void plain_pools(const struct choose_keys_args *a, size_t query, struct b
 	}
 	qsort(blocks, n, sizeof *blocks, block_order);
 	memset(words, 0, n_words * sizeof *words);
+	if (a->of_tokens) {
+		plain_tokens(a, query, blocks, n);
+		return;
+	}
 	for (size_t i = 0; i < n && i < a->n_chosen; i++)
 		words[blocks[i].number / 32] |= UINT32_C(1) << blocks[i].number % 32;
 	for (size_t token = 0; token <= query; token++)
@@ -136,8 +161,7 @@ static struct setup setup_new(const struct choose_keys_args *args, bool weighted
 	s.args.q = s.q.given;
 	s.args.k = s.k.given;
 	s.args.weights = weighted ? s.weights.given : NULL;
-	s.sets_size =
-		choose_keys_n_sets(&s.args) * n * KEY_WORDS(args->n_pools + n) * sizeof *s.sets;
+	s.sets_size = choose_keys_n_sets(&s.args) * n * n_words_of(args) * sizeof *s.sets;
 	s.sets = s.args.sets = host_memory_new(s.sets_size);
 	plain_choice(&s.args);
 	return s;
@@ -246,6 +270,29 @@ static void pools_equal_sorted_scores(void **state)
 	}
 }
 
+/* Sets of the tokens of pools; heads have weights, or all the same. */
+static void tokens_of_pools_equal_sorted_scores(void **state)
+{
+	static const struct choose_keys_args cases[] = {
+		{ .n_tokens = 5, .n_heads = 2, .head_dim = 4, .n_chosen = 1, .pool_size = 3 },
+		{ .n_tokens = 70, .n_heads = 3, .head_dim = 8, .n_chosen = 5, .pool_size = 4 },
+		{ .n_tokens = 131, .n_heads = 2, .head_dim = 5, .n_chosen = 9, .pool_size = 1 },
+		{ .n_tokens = 300, .n_heads = 4, .head_dim = 9, .n_chosen = 7, .pool_size = 16 },
+		{ .n_tokens = 256, .n_heads = 1, .head_dim = 9, .n_chosen = 3, .pool_size = 32 },
+		{ .n_tokens = 201, .n_heads = 2, .head_dim = 9, .n_chosen = 2, .pool_size = 67 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < N_OF(cases) * 4; i++) {
+		struct choose_keys_args args = cases[i / 4];
+
+		args.block_size = 1;
+		args.n_pools = args.n_tokens / args.pool_size;
+		args.of_tokens = args.together = true;
+		choose_everywhere(&args, i % 2, i / 2 % 2);
+	}
+}
+
 /* Scores below 0, of which the executor may compare the bits, and more queries than fit at once. */
 static void long_sequences_have_the_same_choices(void **state)
 {
@@ -286,6 +333,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(choices_equal_sorted_scores),
 		cmocka_unit_test(pools_equal_sorted_scores),
+		cmocka_unit_test(tokens_of_pools_equal_sorted_scores),
 		cmocka_unit_test(long_sequences_have_the_same_choices),
 		cmocka_unit_test(scratch_of_a_long_sequence_serves_a_shorter_one),
 	};

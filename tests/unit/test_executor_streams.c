@@ -189,7 +189,7 @@ static void streams_are_mixed_as_plain_loops_do(void **state)
 
 /* --- pools --- */
 
-/* The softmax of the slots of pool p in a column, times their values. */
+/* The softmax of the slots of pool p in a column, times their values; or their mean. */
 static float plain_pool(const struct convolve_args *a, size_t p, size_t col)
 {
 	size_t end = (p + 1) * a->pool, begin = end > a->width ? end - a->width : 0;
@@ -199,9 +199,11 @@ static float plain_pool(const struct convolve_args *a, size_t p, size_t col)
 		for (size_t t = begin; t < end; t++) {
 			bool second = a->width > a->pool && t >= p * a->pool;
 			size_t at = col + (second ? a->n_cols : 0);
-			float score = a->gates.data[t * a->gates.stride + at] +
-				      a->weight.data[t % a->pool * a->weight.stride + at];
+			float score = 0;
 
+			if (a->gates.data)
+				score = a->gates.data[t * a->gates.stride + at] +
+					a->weight.data[t % a->pool * a->weight.stride + at];
 			if (round == 0) {
 				most = score > most ? score : most;
 				continue;
@@ -212,18 +214,20 @@ static float plain_pool(const struct convolve_args *a, size_t p, size_t col)
 	return sum / total;
 }
 
+/* parts 0: means. */
 static void pools_at(size_t n_tokens, size_t pool, size_t parts, size_t n_cols, size_t more)
 {
-	size_t stride = parts * n_cols + more, y_stride = n_cols + more;
+	bool gated = parts > 0;
+	size_t stride = (gated ? parts : 1) * n_cols + more, y_stride = n_cols + more;
 	size_t n_pools = n_tokens / pool;
 	struct values x = values_new(n_tokens * stride, more),
 		      y = values_new(n_pools * y_stride, 0),
 		      gates = values_new(n_tokens * stride, 0),
 		      weight = values_new(pool * stride, more);
 	struct convolve_args args = { .x = { x.given, stride },
-				      .gates = { gates.given, stride },
-				      .weight = { weight.given, stride },
-				      .width = parts * pool,
+				      .gates = { gated ? gates.given : NULL, stride },
+				      .weight = { gated ? weight.given : NULL, stride },
+				      .width = (gated ? parts : 1) * pool,
 				      .pool = pool,
 				      .n_tokens = n_tokens,
 				      .n_cols = n_cols };
@@ -237,8 +241,8 @@ static void pools_at(size_t n_tokens, size_t pool, size_t parts, size_t n_cols, 
 		float *weight_there = values_send(s, &weight), *y_there = values_send(s, &y);
 
 		args.x.data = x_there;
-		args.gates.data = gates_there;
-		args.weight.data = weight_there;
+		args.gates.data = gated ? gates_there : NULL;
+		args.weight.data = gated ? weight_there : NULL;
 		args.y = (struct rows_out){ y_there, y_stride };
 		s->ops->convolve(s->stream, &args);
 		values_check(s, &y, y_there, "pools");
@@ -258,8 +262,8 @@ static void pools_equal_plain_loops(void **state)
 	static const size_t n_cols[] = { 1, 15, 16, 20, 33 };
 
 	(void)state;
-	for (size_t i = 0; i < N_OF(n_cols) * 24; i++)
-		pools_at(i % 6 * 7 + 3, 1 + i % 4 * 2, 1 + i / 12 % 2, n_cols[i / 24], i % 2);
+	for (size_t i = 0; i < N_OF(n_cols) * 36; i++)
+		pools_at(i % 6 * 7 + 3, 1 + i % 4 * 2, i / 12 % 3, n_cols[i / 36], i % 2);
 }
 
 /* --- rotations --- */

@@ -16,7 +16,7 @@
 /* A token of a pool: where its values begin, of those that count. */
 struct pool_token {
 	size_t token, col;
-	const float *weight; /* its row */
+	const float *weight; /* its row; NULL: all count the same */
 };
 
 LANE_FN struct pool_token pool_token_at(const struct convolve_args *a, size_t pool, size_t i)
@@ -25,14 +25,16 @@ LANE_FN struct pool_token pool_token_at(const struct convolve_args *a, size_t po
 	size_t place = i % a->pool, col = a->width > a->pool && !before ? a->n_cols : 0;
 
 	return (struct pool_token){ pool * a->pool + i + a->pool - a->width, col,
-				    a->weight.data + place * a->weight.stride + col };
+				    a->gates.data ? a->weight.data + place * a->weight.stride + col
+						  : NULL };
 }
 
 LANE_FN lanes pool_score(const struct convolve_args *a, const struct pool_token *at, size_t c)
 {
-	const float *gates = a->gates.data + at->token * a->gates.stride + at->col;
-
-	return lanes_at(gates, c, a->n_cols) + lanes_at(at->weight, c, a->n_cols);
+	if (!at->weight)
+		return lanes_all(0);
+	return lanes_at(a->gates.data + at->token * a->gates.stride + at->col, c, a->n_cols) +
+	       lanes_at(at->weight, c, a->n_cols);
 }
 
 /* The values of a pool from column c on. */
@@ -67,7 +69,7 @@ static void convolve_pools(const struct convolve_args *a)
 
 static void CPU_OP(convolve)(const struct convolve_args *a)
 {
-	if (a->gates.data) {
+	if (a->pool) {
 		convolve_pools(a);
 		return;
 	}

@@ -37,13 +37,23 @@ static uint32_t rank_of_last(const uint32_t *ranks, size_t n, size_t n_chosen)
 	return last;
 }
 
-/* Adds the tokens of a query's window to its set, behind the pools. */
-static void add_window(const struct choose_keys_args *a, size_t query, uint32_t *set)
+/* Adds keys [first, end) to a set. */
+static void add_keys(uint32_t *set, size_t first, size_t end)
 {
-	size_t s = a->window && query + 1 > a->window ? query + 1 - a->window : 0;
+	for (size_t s = first; s < end; s++)
+		set[s / 32] |= UINT32_C(1) << s % 32;
+}
 
-	for (; s <= query; s++)
-		set[(a->n_pools + s) / 32] |= UINT32_C(1) << (a->n_pools + s) % 32;
+/* Adds the tokens that a query has whatever its scores: of its window, behind the pools; or those
+ * behind the last whole pool. */
+static void add_own_tokens(const struct choose_keys_args *a, size_t query, uint32_t *set)
+{
+	size_t first = a->window && query + 1 > a->window ? query + 1 - a->window : 0;
+
+	if (a->of_tokens)
+		add_keys(set, choose_keys_n_of(a, query) * a->pool_size, query + 1);
+	else
+		add_keys(set, a->n_pools + first, a->n_pools + query + 1);
 }
 
 /* Chooses the keys of a query by their scores. */
@@ -52,6 +62,7 @@ static void choose_by(const struct key_choice *c, const float *scores, size_t qu
 	const struct choose_keys_args *a = c->args;
 	size_t n = choose_keys_n_blocks(a, query);
 	size_t n_chosen = a->n_chosen < n ? a->n_chosen : n, n_equal = n_chosen;
+	size_t size = a->of_tokens ? a->pool_size : 1; /* tokens of a key */
 	uint32_t last;
 
 	for (size_t i = 0; i < n; i++)
@@ -64,11 +75,10 @@ static void choose_by(const struct key_choice *c, const float *scores, size_t qu
 		if (c->ranks[i] < last || (c->ranks[i] == last && !n_equal))
 			continue;
 		n_equal -= c->ranks[i] == last;
-		for (size_t s = i * a->block_size; s < choose_keys_end(a, i, query); s++)
-			set[s / 32] |= UINT32_C(1) << s % 32;
+		add_keys(set, i * a->block_size * size, choose_keys_end(a, i, query) * size);
 	}
 	if (a->pool_size)
-		add_window(a, query, set);
+		add_own_tokens(a, query, set);
 }
 
 /* Adds the scores of a head to the totals of a block of queries. */
@@ -78,7 +88,8 @@ static void add_head(const struct key_choice *c, const struct query_block *b, si
 	size_t stride = attention_score_stride(choose_keys_n_keys(a));
 
 	for (size_t row = 0; row < b->n; row++) {
-		lanes weight = lanes_all(a->weights[(b->first + row) * a->n_heads + head]);
+		size_t at = (b->first + row) * a->n_heads + head;
+		lanes weight = lanes_all(a->weights ? a->weights[at] : 1);
 		const float *scores = c->attention.scores + row * stride;
 		float *totals = c->totals + row * stride;
 
@@ -116,7 +127,7 @@ static void choose_block(const struct key_choice *c, size_t first)
 		block.q = (struct rows_in){ a->q + first * stride + head * a->head_dim, stride };
 		for (size_t panel = 0; panel < first + block.n && panel < n_keys; panel += PANEL)
 			score_panel(&c->attention, &block, panel);
-		if (a->weights)
+		if (choose_keys_together(a))
 			add_head(c, &block, head);
 		else
 			choose_rows(c, &block, head, c->attention.scores);
@@ -124,7 +135,7 @@ static void choose_block(const struct key_choice *c, size_t first)
 	if (!a->n_heads)
 		memset(c->totals, 0,
 		       ATTENTION_QUERIES * attention_score_stride(n_keys) * sizeof *c->totals);
-	if (a->weights || !a->n_heads)
+	if (choose_keys_together(a) || !a->n_heads)
 		choose_rows(c, &block, 0, c->totals);
 }
 

@@ -37,7 +37,7 @@ static __device__ inline void head_add(const struct key_chunk &c, size_t head, s
 	GPU_UNROLL
 	for (int i = 0; i < ROWS; i++) {
 		size_t at = query + query_at(i);
-		float weight = 0;
+		float weight = c.a.weights ? 0 : 1;
 
 		if (c.a.weights && at < c.n)
 			weight = c.a.weights[(c.first + at) * c.a.n_heads + head];
@@ -45,7 +45,9 @@ static __device__ inline void head_add(const struct key_chunk &c, size_t head, s
 		for (int j = 0; j < 4; j++) {
 			float v = sum[i][j];
 
-			total[i][j] = c.a.weights ? fmaf(weight, v > 0 ? v : 0, total[i][j]) : v;
+			total[i][j] = choose_keys_together(&c.a)
+					      ? fmaf(weight, v > 0 ? v : 0, total[i][j])
+					      : v;
 		}
 	}
 }
@@ -56,7 +58,7 @@ static __global__ void choose_scores(struct key_chunk c)
 	const struct choose_keys_args *a = &c.a;
 	size_t key = blockIdx.x % c.n_key_tiles * TILE, tile = blockIdx.x / c.n_key_tiles;
 	size_t query = tile % c.n_query_tiles * TILE, set = tile / c.n_query_tiles;
-	size_t head = set, end = a->weights || !a->n_heads ? a->n_heads : set + 1;
+	size_t head = set, end = choose_keys_together(a) || !a->n_heads ? a->n_heads : set + 1;
 	size_t stride = a->n_heads * a->head_dim;
 	const float *keys = a->k + key * a->head_dim;
 	float total[ROWS][4] = { { 0 } };
@@ -124,12 +126,24 @@ static __device__ inline void mark_chosen(uint32_t *ranks, size_t n, size_t n_ch
 	}
 }
 
+/* Whether a query has a token of its set, which has the tokens of pools. */
+static __device__ inline bool has_token(const struct choose_keys_args *a, const uint32_t *marks,
+					size_t query, size_t token)
+{
+	size_t pool = token / a->pool_size;
+
+	return token <= query &&
+	       (pool >= choose_keys_n_of(a, query) || marks[pool / a->block_size]);
+}
+
 /* Whether a query has the key of a bit of its set: of a pool, or of a token. */
 static __device__ inline bool has_key(const struct choose_keys_args *a, const uint32_t *marks,
 				      size_t query, size_t bit)
 {
 	size_t token = bit - a->n_pools;
 
+	if (a->of_tokens)
+		return has_token(a, marks, query, bit);
 	if (bit < choose_keys_n_keys(a))
 		return bit < choose_keys_n_of(a, query) && marks[bit / a->block_size];
 	return token <= query && (!a->window || token + a->window > query);

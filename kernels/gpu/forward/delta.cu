@@ -60,10 +60,11 @@ struct convolve_pools {
 				bool before = i + a.pool < a.width;
 				size_t token = pool * a.pool + i + a.pool - a.width;
 				size_t at = col + (a.width > a.pool && !before ? a.n_cols : 0);
-				float score = a.gates.data[token * a.gates.stride + at] +
-					      a.weight.data[i % a.pool * a.weight.stride + at];
-				float share;
+				float score = 0, share;
 
+				if (a.gates.data)
+					score = a.gates.data[token * a.gates.stride + at] +
+						a.weight.data[i % a.pool * a.weight.stride + at];
 				if (round == 0) {
 					max = larger(score, max);
 					continue;
@@ -85,7 +86,7 @@ struct convolve_pools {
 
 void gpu_convolve(struct device_stream *stream, const struct convolve_args *args)
 {
-	if (args->gates.data) {
+	if (args->pool) {
 		fours_launch(stream, "convolve_pools", convolve_pools{ *args },
 			     args->n_tokens / args->pool, args->n_cols, false);
 		return;
