@@ -71,6 +71,27 @@ const struct arch arch_glm4v_moe = {
 	},
 };
 
+/* Solar Open: GLM-4.5 without norms of q and k, and with experts in every layer. */
+const struct arch arch_solar_open = {
+	.name = "solar_open",
+	.architectures = { "SolarOpenForCausalLM" },
+	.text_types = { "solar_open" },
+	.vector = {
+		[VECTOR_NORM_Q] = "",
+		[VECTOR_NORM_K] = "",
+		[VECTOR_ROUTER_BIAS] = "mlp.gate.e_score_correction_bias",
+	},
+	.routing.sigmoid = true,
+	.facts.shared = bias_facts,
+	.facts.shared_ignored = bias_ignored,
+	.facts.keys = {
+		{ "attention_bias", "false" },
+		{ "head_dim", "128" },
+		{ "rms_norm_eps", "1e-05" },
+		{ "rope_theta", "1000000.0" },
+	},
+};
+
 /* GLM-4.7-Flash: the layers of DeepSeek-V3. */
 const struct arch arch_glm4_moe_lite = {
 	.name = "glm4_moe_lite",

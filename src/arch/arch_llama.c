@@ -51,3 +51,34 @@ const struct arch arch_llama4 = {
 		{ "moe_layers", NULL },
 	},
 };
+
+/* Seed-OSS: Llama with biases of q, k and v. */
+const struct arch arch_seed_oss = {
+	.name = "seed_oss",
+	.architectures = { "SeedOssForCausalLM" },
+	.facts.keys = {
+		{ "attention_bias", "true" },
+		{ "attention_out_bias", "false" },
+		{ "head_dim", "128" },
+		{ "mlp_bias", "false" },
+	},
+	.facts.ignored = { { "residual_dropout", NULL } },
+};
+
+/* SmolLM3: Llama whose attention does not know positions in every fourth layer. */
+const struct arch arch_smollm3 = {
+	.name = "smollm3",
+	.architectures = { "SmolLM3ForCausalLM" },
+	.tied = true,
+	.facts.keys = {
+		{ "attention_bias", "false" },
+		{ "mlp_bias", "false" },
+		{ "no_rope_layer_interval", "4" },
+		{ "no_rope_layers", NULL },
+		{ "rope_theta", "2000000.0" },
+	},
+	.facts.ignored = {
+		{ "max_window_layers", NULL },
+		{ "sliding_window", NULL },
+	},
+};
