@@ -21,7 +21,7 @@
 #include "cli/quantize.h"
 #include "cli/remote.h"
 #include "cli/signals.h"
-#include "execute/losses.h"
+#include "execute/execute.h"
 #include "recipe/static_amax.h"
 
 struct settings {

@@ -11,4 +11,9 @@
 /* Writes the output to a directory, and resumes where an earlier run stopped. */
 int directory_run(struct execution *execution, struct err *err);
 
+/* Removes the copies that a manifest records of files that are gone from the source; a finished
+ * output keeps the other copies that it has, and the edits in them. */
+int directory_discard_copies(const struct execution *execution, const json_t *manifest,
+			     struct err *err);
+
 #endif

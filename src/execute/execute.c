@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "ckpt/outdir.h"
 #include "execute/compensated.h"
 #include "execute/directory.h"
@@ -183,6 +184,42 @@ int execute_skip_nonfinite(struct plan *plan, const struct convert_params *param
 	if (pipeline_new(&pipeline, plan, params, progress, err))
 		return -1;
 	rc = pipeline_skip_nonfinite(pipeline, &plan->selection, err);
+	pipeline_free(pipeline);
+	return rc;
+}
+
+static void losses_take(const struct pipeline *pipeline, size_t shard, struct unit_loss *losses)
+{
+	const struct output_shard *out = &pipeline->plan->shards[shard];
+
+	for (size_t i = 0; i < out->n_tensors; i++) {
+		const struct unit *unit = &pipeline->plan->selection.units[out->outputs[i].unit];
+		const struct output_figures *figures = &pipeline->outputs[i];
+
+		if (out->outputs[i].kind == OUTPUT_CODES)
+			losses[out->outputs[i].unit] =
+				(struct unit_loss){ .n = unit->rows * unit->cols,
+						    .underflow = figures->n_underflow,
+						    .overflow = figures->n_overflow,
+						    .error = figures->error };
+	}
+}
+
+int execute_losses(const struct plan *plan, const struct convert_params *params,
+		   struct progress *progress, struct unit_loss **losses, struct err *err)
+{
+	struct pipeline *pipeline;
+	int rc = pipeline_new(&pipeline, plan, params, progress, err);
+
+	*losses = xcalloc(plan->selection.n_units, sizeof **losses);
+	progress_begin(progress, PROGRESS_WORK, plan->totals.input_bytes);
+	if (!rc)
+		pipeline->every_row = true;
+	for (size_t i = 0; !rc && i < plan->n_shards; i++) {
+		rc = pipeline_shard_nowhere(pipeline, i, err);
+		if (!rc)
+			losses_take(pipeline, i, *losses);
+	}
 	pipeline_free(pipeline);
 	return rc;
 }

@@ -68,6 +68,21 @@ int execute_skip_nonfinite(struct plan *plan, const struct convert_params *param
 int execute_plan(const struct plan *plan, const struct convert_params *params,
 		 struct progress *progress, struct convert_result *result, struct err *err);
 
+/* The loss of one quantized weight, over all of its values; zeroed where nothing was rounded. */
+struct unit_loss {
+	uint64_t n;	    /* values */
+	uint64_t underflow; /* values other than zero whose code is zero */
+	uint64_t overflow;  /* values beyond the largest code, as in struct quant_stats */
+	struct error_stats error;
+};
+
+/* What a plan loses by rounding, weight by weight, without writing its output (TransformerEngine's
+ * debug statistics, of weights): sets *losses to an array with one element for each of
+ * plan.selection.units, which the caller frees.  Reads all weights that are quantized.  Else as
+ * execute_plan(). */
+int execute_losses(const struct plan *plan, const struct convert_params *params,
+		   struct progress *progress, struct unit_loss **losses, struct err *err);
+
 /* Adds notes on the place of an output directory to the plan's notes, before or after its
  * execution, and on files of the source that are not copied; all: names each of them. */
 void output_notes_add(struct plan *plan, const struct convert_params *params, bool all);

@@ -12,7 +12,7 @@
 #include "ckpt/checksum.h"
 #include "ckpt/manifest.h"
 #include "ckpt/signature.h"
-#include "execute/copies.h"
+#include "execute/directory.h"
 
 /* Returns the part of a shard, from 1: parts have equal shares of the bytes, in order. */
 static int shard_part(const struct plan *plan, size_t shard, int n_parts)
@@ -116,7 +116,7 @@ static int check_foreign(const struct execution *execution, const json_t *manife
 static int resume_discard(struct execution *execution, const json_t *manifest, struct err *err)
 {
 	if (check_foreign(execution, manifest, err) || resume_unpublish(execution, err) ||
-	    copies_discard(execution, manifest, err) ||
+	    directory_discard_copies(execution, manifest, err) ||
 	    outdir_remove(&execution->out, MANIFEST_NAME, err))
 		return -1;
 	for (size_t i = 0; i < execution->plan->n_shards; i++)
