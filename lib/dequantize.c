@@ -4,7 +4,6 @@
  * whole tiles go to the backend.  Codes of a transpose are decoded to a panel, and the panel is
  * transposed.
  */
-#include "lib/dequantize.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,6 @@
  *
  * The functions of fp8conv.h on matrices: shapes, amax, quantize and dequantize.
  */
-#include "lib/dequantize.h"
 #include "lib/device.h"
 #include "lib/quantize.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A stack of matrices through a quantizer, on the threads of a context.
+ * A stack of matrices through a quantizer, and FP8 back to values, on the threads of a context.
  */
 #ifndef FP8CONV_LIB_QUANTIZE_H
 #define FP8CONV_LIB_QUANTIZE_H
@@ -11,6 +11,10 @@
 /* Writes the copies in *out.  q has spec, scale and amax; its usage and order are set from *out. */
 int quantize_stack(struct fp8conv_context *context, struct quantizer *q,
 		   const struct fp8conv_tensor *x, struct fp8conv_quantized *out, struct err *err);
+
+/* Writes the values of a stack of FP8 matrices (lib/dequantize.c). */
+int dequantize_stack(struct fp8conv_context *context, const struct fp8conv_quantized *q,
+		     const struct fp8conv_tensor *y, struct err *err);
 
 /* Sets amax[i] to that of matrix i. */
 int amax_stack(const struct fp8conv_context *context, const struct stack *x, float *amax,
