@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 from harness import SAMPLES, finish, real_model, report, scratch
-from tokenizer_styles import LLAMA3, O200K, STYLES, split_bytes
-from tokenizer_texts import random_texts, read_as_text, texts
+from tokenizer_inputs import LLAMA3, O200K, STYLES, random_texts, read_as_text, split_bytes, texts
 
 ROOT = SAMPLES.parent
 TOKENIZE = pathlib.Path(os.environ["FP8CONV"]).parent / "tests/conformance/tokenize"

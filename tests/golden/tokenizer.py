@@ -12,8 +12,7 @@ import json
 import pathlib
 import sys
 
-from tokenizer_styles import STYLES
-from tokenizer_texts import CODE, MIXED, PROSE, SPECIAL, read_as_text, texts
+from tokenizer_inputs import CODE, MIXED, PROSE, SPECIAL, STYLES, read_as_text, texts
 from tokenizers import Tokenizer
 
 HERE = pathlib.Path(__file__).resolve().parent
