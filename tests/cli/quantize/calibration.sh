@@ -177,6 +177,36 @@ fails 3 "${q}option '--uncovered group-max': no expert beside 'model.layers.0.ml
 fails 3 "${q}fewer than 33 tokens reached the module of tensor 'model.layers.0.self_attn.*" quantize "$model" -o more \
 	--recipe delayed --calibration s.amax --min-tokens 33 --uncovered group-max
 
+mkdir next
+cd next
+# Experts that stay in one tensor have one scale of inputs: of the largest input of any of them, in any pass.
+need "python3()"
+python3 "$CLI/tiny.py" make step3p5 model
+python3 "$CLI/tiny.py" ids 40 7 33 40 >ids.jsonl
+"$FP8CONV" calibrate model --data ids.jsonl --seq-len 40 --histogram --quiet -o s.amax
+"$FP8CONV" quantize model -o out --recipe delayed --calibration s.amax --uncovered group-max --quiet
+"$FP8CONV" quantize model -o most --recipe delayed --calibration s.amax --amax-algo percentile=100 --uncovered group-max --quiet
+python3 - <<'END'
+import re
+from checkpoint import read, unpack
+
+
+def values(path):
+    return {name: unpack(dtype, data) for name, (dtype, _, data) in read(path).items() if dtype == "F32"}
+
+
+sites = {name.removesuffix(".amax_history"): row for name, row in values("s.amax").items() if name.endswith(".amax_history")}
+for folder in ("out", "most"):
+    scales = {name: row[0] for name, row in values(folder).items() if ".moe." in name and name.endswith("input_scale")}
+    for name, scale in scales.items():
+        stack, part = re.fullmatch(r"(.*\.moe)\.(\w+)\.input_scale", name).groups()
+        found = [row[0::3] for site, row in sites.items() if re.fullmatch(rf"{re.escape(stack)}\.experts\.\d+\.{part}", site)]
+        wanted = max(map(max, found)) / 448
+        if not found or abs(scale / wanted - 1) > (1e-6 if folder == "out" else 0.07):
+            print(folder, name, scale, wanted, len(found))
+    print(folder, len(scales))
+END
+
 #1> compressed-tensors 28 8 0
 #1> modelopt 28 0 8
 #1> hf 28 0 0
@@ -194,6 +224,8 @@ fails 3 "${q}fewer than 33 tokens reached the module of tensor 'model.layers.0.s
 #1> dynamic 9 0 13
 #1> skip 0 0 13
 #1> [(False, 1), (True, 9)]
+#1> out 9
+#1> most 9
 #2> fp8conv quantize: note: transformers looks for these scales under other names: use --target transformers for it
 #2> fp8conv quantize: note: SGLang does not load the KV cache scales of this model: it uses 1.0, first for 'model.layers.0.self_attn' [sglang model classes]
 #2> fp8conv quantize: note: SGLang does not load the KV cache scales of this model: it uses 1.0, first for 'model.layers.0.self_attn' [sglang model classes]
