@@ -35,7 +35,7 @@ const struct arch arch_dots3_note = {
 		[VECTOR_NORM_K_ROPE] = "self_attn.k_rope_only_layernorm.weight",
 		[VECTOR_ROUTER_BIAS] = "mlp.gate.e_score_correction_bias",
 	},
-	.latents = { .head_dim_of = HEAD_DIM_IGNORED, .scaled = true },
+	.latents = { .head_dim_of = HEAD_DIM_IGNORED, .scaled = true, .model_eps = true },
 	.positions.adjacent_pairs = true,
 	.positions.adjacent_index = true,
 	.positions.indexed_types = true,

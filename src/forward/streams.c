@@ -54,6 +54,20 @@ void streams_end(const struct pass *pass)
 	pass->workspace->ops->mix_streams(pass->workspace->stream, &args);
 }
 
+/* y = the mean of the vectors of each token. */
+static const float *mean_of(const struct pass *pass, const struct mix_streams_args *of)
+{
+	const struct convolve_args args = { .x = { of->streams, of->n_cols },
+					    .width = of->n_streams,
+					    .pool = of->n_streams,
+					    .n_tokens = of->n_tokens * of->n_streams,
+					    .n_cols = of->n_cols,
+					    .y = { of->y, of->n_cols } };
+
+	pass->workspace->ops->convolve(pass->workspace->stream, &args);
+	return of->y;
+}
+
 const float *streams_last(const struct head_pass *run, size_t first, size_t m, float *y)
 {
 	const struct pass *pass = &run->pass;
@@ -67,6 +81,8 @@ const float *streams_last(const struct head_pass *run, size_t first, size_t m, f
 	args.y = y;
 	if (!streams_are_mixed(pass))
 		return args.streams;
+	if (!args.fn)
+		return mean_of(pass, &args);
 	pass->workspace->ops->mix_streams(pass->workspace->stream, &args);
 	return y;
 }

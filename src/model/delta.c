@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Gated DeltaNet and Kimi Delta Attention in config.json.  The keys are as in transformers 5.23
- * (configuration_qwen3_next.py, configuration_kimi_linear.py, configuration_bailing_hybrid.py).
+ * (configuration_qwen3_next.py, configuration_kimi_linear.py, configuration_bailing_hybrid.py,
+ * configuration_glm5_next.py).
  */
 #include "model/steps.h"
 
-#define MAX_SIZE 65536
+#define MAX_SIZE   65536
+#define SAFE_BOUND (-5.0)
 
 static int check_activation(const struct model *model, struct err *err)
 {
@@ -55,6 +57,21 @@ static const struct arch_facts inner_facts = {
 		{ "kda_layers", NULL },
 		{ "num_heads", NULL },
 		{ "short_conv_kernel_size", NULL },
+	},
+};
+
+/* The same of the releases of GLM-5.3, whose layer_types has the layers. */
+static const struct arch_facts bounded_facts = {
+	.keys = {
+		{ "gate_lower_bound", NULL },
+		{ "head_dim", NULL },
+		{ "num_heads", NULL },
+		{ "safe_gate", "true" },
+		{ "short_conv_kernel_size", NULL },
+	},
+	.ignored = {
+		{ "full_attn_layers", NULL },
+		{ "kda_layers", NULL },
 	},
 };
 
@@ -145,20 +162,39 @@ static int read_kda_layers(struct model *model, const json_t *facts, const json_
 	return 0;
 }
 
+/* GLM-5.3: reads the bound of the logarithms of decays, which null switches off; but of releases,
+ * safe_gate alone does. */
+static int read_linear_bound(struct delta *delta, const json_t *facts, const json_t *inner,
+			     struct err *err)
+{
+	const char *key = json_object_get(inner, "gate_lower_bound") ? "gate_lower_bound"
+								     : "linear_lower_bound";
+	const json_t *value = json_object_get(*key == 'g' ? inner : facts, key);
+	double otherwise = fact_flag(inner, "safe_gate") ? SAFE_BOUND : 0;
+
+	if (json_is_number(value) && !(json_number_value(value) < 0))
+		return fact_refuse(key, value, "which is not below 0", err);
+	delta->lower_bound = (float)(json_is_number(value) ? json_number_value(value) : otherwise);
+	return 0;
+}
+
 int kda_configure(struct model *model, const json_t *facts, struct err *err)
 {
 	const json_t *own = json_object_get(facts, "linear_attn_config");
-	json_t *inner = json_is_object(own) ? facts_read(own, &inner_facts, err) : json_object();
+	bool bounded = json_object_get(facts, "linear_lower_bound");
+	const struct arch_facts *members = bounded ? &bounded_facts : &inner_facts;
+	json_t *inner = json_is_object(own) ? facts_read(own, members, err) : json_object();
 	int rc = -1;
 
 	if (inner && !read_kda_sizes(&model->delta, facts, inner, err) &&
+	    !(bounded && read_linear_bound(&model->delta, facts, inner, err)) &&
 	    !read_kda_layers(model, facts, inner, err))
 		rc = check_activation(model, err);
 	json_decref(inner);
 	return rc;
 }
 
-/* Reads the bound of the logarithms of decays, where the model has one. */
+/* Ling 3: reads the bound of the logarithms of decays, where the model has one. */
 static int read_bound(struct delta *delta, const json_t *facts, struct err *err)
 {
 	double bound = fact_number(facts, "kda_lower_bound", 0);

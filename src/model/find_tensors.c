@@ -41,6 +41,8 @@ static int find_indexer(struct search *search, const char *prefix, struct layer_
 		{ LINEAR_INDEX_Q_HIDDEN, q, hidden,
 		  *search_linear_name(search, LINEAR_INDEX_Q_HIDDEN) != 0 },
 		{ LINEAR_INDEX_K, indexer->head_dim, hidden, 1 },
+		{ LINEAR_INDEX_GATE, indexer->head_dim, hidden,
+		  *search_linear_name(search, LINEAR_INDEX_GATE) != 0 },
 		{ LINEAR_INDEX_WEIGHTS, indexer->n_heads, hidden,
 		  *search_linear_name(search, LINEAR_INDEX_WEIGHTS) != 0 },
 	};

@@ -232,6 +232,7 @@ static bool check_rows(const struct search *search, const struct layer_ref *laye
 {
 	const struct model *model = search->model;
 	size_t n = model->streams.n, halves = layer->pools_overlap ? 2 : 1;
+	size_t index_pool = layer->pool_size ? layer->pool_size : model->indexer.pool_size;
 	const struct {
 		int role;
 		size_t n_rows, n_cols;
@@ -239,7 +240,7 @@ static bool check_rows(const struct search *search, const struct layer_ref *laye
 		{ VECTOR_MIX_ATTENTION, MODEL_MIXES(n), n * model->hidden },
 		{ VECTOR_MIX_MLP, MODEL_MIXES(n), n * model->hidden },
 		{ VECTOR_POOL_PLACES, layer->pool_size, halves * layer->head_dim },
-		{ VECTOR_INDEX_PLACES, layer->pool_size, halves * model->indexer.head_dim },
+		{ VECTOR_INDEX_PLACES, index_pool, halves * model->indexer.head_dim },
 		{ VECTOR_ROUTER_TABLE, model->vocab_size, model->routing.top_k },
 	};
 

@@ -2,7 +2,7 @@
  *
  * The indexer of sparse attention: its sizes, and the layers that choose keys by it.  The keys are
  * as in transformers 5.23 (configuration_deepseek_v32.py, configuration_glm_moe_dsa.py,
- * configuration_minimax_m3_vl.py).
+ * configuration_minimax_m3_vl.py, configuration_glm5_next.py).
  */
 #include <stdio.h>
 #include <string.h>
@@ -74,14 +74,27 @@ static int configure_blocks(struct model *model, const json_t *facts, struct err
 		       indexer->n_local, indexer->n_chosen);
 }
 
-/* DeepSeek-V3.2: all heads together choose keys. */
+/* DeepSeek-V3.2: all heads together choose keys; GLM-5.3: pools of them. */
 static int configure_keys(struct model *model, const json_t *facts, struct err *err)
 {
 	struct indexer *indexer = &model->indexer;
+	size_t n;
 
 	indexer->layer_type = "indexed_attention";
 	indexer->block_size = 1;
-	return fact_size(facts, "index_topk", MAX_KEYS, &indexer->n_chosen, err);
+	if (fact_size(facts, "index_topk", MAX_KEYS, &n, err))
+		return -1;
+	indexer->n_chosen = n;
+	if (!json_object_get(facts, "index_kpool"))
+		return 0;
+	if (fact_size(facts, "index_kpool", MAX_KEYS, &indexer->pool_size, err))
+		return -1;
+	indexer->n_chosen = n / indexer->pool_size;
+	if (n % indexer->pool_size == 0)
+		return 0;
+	return err_set(err, ERR_INPUT,
+		       "config.json: 'index_topk' is %zu, not a multiple of 'index_kpool', %zu", n,
+		       indexer->pool_size);
 }
 
 static int configure_heads(struct model *model, const json_t *facts, struct err *err)
@@ -141,11 +154,32 @@ static int read_listed(const struct model *model, const char *key, const json_t 
 	return 0;
 }
 
-/* GLM-5: layers choose keys, or share the choice of the last one before them that does. */
+/* A layer that shares keys needs a layer with attention directly before it. */
+static int check_shared(const struct model *model, const char *key, struct err *err)
+{
+	const struct layer_ref *layers = model->layers;
+
+	if (layers[0].keys == KEYS_SHARED)
+		return err_set(err, ERR_INPUT,
+			       "config.json: by '%s', layer 0 shares the keys of a layer before "
+			       "it, but it is the first",
+			       key);
+	for (size_t i = 1; i < model->n_layers; i++)
+		if (layers[i].keys == KEYS_SHARED && layers[i - 1].keys == KEYS_ALL)
+			return err_set(err, ERR_INPUT,
+				       "config.json: by '%s', layer %zu shares the keys of layer "
+				       "%zu, but by 'layer_types' that has none",
+				       key, i, i - 1);
+	return 0;
+}
+
+/* GLM-5: layers choose keys, or share the choice of the last one before them that does.  Layers
+ * with linear attention do neither. */
 static int choose_or_share(struct model *model, const json_t *facts, struct err *err)
 {
 	const char *key = "indexer_types";
 	const json_t *list = json_object_get(facts, key);
+	const json_t *types = json_object_get(facts, "layer_types");
 
 	if (!list || json_is_null(list)) {
 		key = "index_topk_pattern";
@@ -157,18 +191,16 @@ static int choose_or_share(struct model *model, const json_t *facts, struct err 
 	}
 	for (size_t i = 0; i < model->n_layers; i++) {
 		enum layer_keys *keys = &model->layers[i].keys;
+		const char *type = json_string_value(json_array_get(types, i));
 
 		*keys = is_full(facts, i) ? KEYS_CHOSEN : KEYS_SHARED;
 		if (list && read_listed(model, key, list, i, keys, err))
 			return -1;
+		if (type && !strcmp(type, "linear_attention"))
+			*keys = KEYS_ALL;
 		model->stream.has_sets |= *keys == KEYS_SHARED;
 	}
-	if (model->layers[0].keys != KEYS_SHARED)
-		return 0;
-	return err_set(err, ERR_INPUT,
-		       "config.json: by '%s', layer 0 shares the keys of a layer before it, but it "
-		       "is the first",
-		       key);
+	return check_shared(model, key, err);
 }
 
 /* layer_types names the layers that choose keys; or, in MiniMax-M3, a list has 1 for them. */

@@ -3,7 +3,8 @@
  * The sizes of latent attention, which layers with a window may have apart: by a per_layer_config,
  * or by keys of a release (swa_q_lora_rank).
  *
- * Source: transformers 5.23, configuration_deepseek_v3.py and configuration_dots3_note.py.
+ * Source: transformers 5.23, configuration_deepseek_v3.py, configuration_dots3_note.py and
+ * configuration_glm5_next.py.
  */
 #include <math.h>
 #include <stdio.h>
@@ -22,11 +23,23 @@ static const char *const keys[N_KEYS] = {
 	"v_head_dim",  "num_attention_heads", "num_key_value_heads", "head_dim",
 };
 
+static int read_rope_dim(const struct model *model, const json_t *facts, size_t *rope_dim,
+			 struct err *err)
+{
+	const json_t *value = json_object_get(facts, keys[ROPE]);
+
+	if (!model->arch->latents.without_rope)
+		return fact_size(facts, keys[ROPE], MODEL_MAX_HEAD_DIM, rope_dim, err);
+	*rope_dim = 0;
+	if (!value || json_is_null(value) || json_number_value(value) == 0)
+		return 0;
+	return fact_refuse(keys[ROPE], value, "which is not 0, as this architecture has it", err);
+}
+
 /* Reads the sizes from facts, which may be of layers with a window alone. */
 static int read_sizes(const struct model *model, const json_t *facts, struct latent *latent,
 		      size_t *value_dim, struct err *err)
 {
-	bool scaled = model->arch->latents.scaled;
 	const json_t *q_lora = json_object_get(facts, keys[Q_LORA]);
 
 	if (json_is_number(q_lora) && json_number_value(q_lora) == 0)
@@ -42,10 +55,10 @@ static int read_sizes(const struct model *model, const json_t *facts, struct lat
 	};
 	if (fact_size(facts, keys[KV_LORA], MODEL_MAX_HEAD_DIM, &latent->kv_lora_rank, err) ||
 	    fact_size(facts, keys[NOPE], MODEL_MAX_HEAD_DIM, &latent->nope_dim, err) ||
-	    fact_size(facts, keys[ROPE], MODEL_MAX_HEAD_DIM, &latent->rope_dim, err) ||
+	    read_rope_dim(model, facts, &latent->rope_dim, err) ||
 	    fact_size(facts, keys[VALUE], MODEL_MAX_HEAD_DIM, value_dim, err))
 		return -1;
-	if (!scaled)
+	if (!model->arch->latents.model_eps)
 		return 0;
 	if (!latent->q_lora_rank)
 		return err_set(err, ERR_INPUT,
@@ -53,6 +66,8 @@ static int read_sizes(const struct model *model, const json_t *facts, struct lat
 			       "architecture",
 			       keys[Q_LORA]);
 	latent->norm_eps = (float)fact_number(facts, "rms_norm_eps", 0);
+	if (!model->arch->latents.scaled)
+		return 0;
 	latent->q_scale = sqrtf((float)((double)model->hidden / (double)latent->q_lora_rank));
 	latent->kv_scale = sqrtf((float)((double)model->hidden / (double)latent->kv_lora_rank));
 	return 0;

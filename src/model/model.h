@@ -207,8 +207,9 @@ struct positions {
 	/* every n-th layer has no window, where layer_types are missing; 0: none */
 	size_t window_pattern;
 	/* the types of layers, where config.json has none: 'F' full attention, 'S' with a window,
-	 * 'C' a convolution; "FF|SSSF|F": of the first layers, of those that come again and again,
-	 * and of the last; "<SSSF": again and again up to the last; NULL: no pattern */
+	 * 'L' linear attention, 'C' a convolution; "FF|SSSF|F": of the first layers, of those that
+	 * come again and again, and of the last; "<SSSF": again and again up to the last; NULL: no
+	 * pattern */
 	const char *layer_pattern;
 	bool window_sinks;	 /* only layers with a window have sinks */
 	size_t window_key_heads; /* of a layer with a window: so many times those of others; 0: 1 */
@@ -224,6 +225,7 @@ struct positions {
 	bool adjacent_pairs; /* the two values of a rotated pair are adjacent */
 	bool indexed_types;  /* layer_types tells which layers choose their keys */
 	bool adjacent_index; /* the same of an indexer's queries and keys */
+	bool bare_gates;     /* the name of LINEAR_INDEX_GATE has no ".weight" */
 	bool grown_queries;  /* queries grow with their position, by keys of the rope */
 	/* the last values of a head turn, in adjacent pairs, and its output turns back, for the one
 	 * head of keys has the values too */
@@ -269,6 +271,8 @@ struct latents {
 	/* behind their norms, whose eps is the model's, latents are multiplied by
 	 * sqrt(hidden / their number) */
 	bool scaled;
+	bool model_eps;	   /* their norms have the model's eps, too */
+	bool without_rope; /* no values of heads are rotated */
 };
 
 /* An architecture: names below the layer in the checkpoint ("self_attn.q_proj"), what it reads of

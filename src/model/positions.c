@@ -100,6 +100,8 @@ int model_configure_ropes(struct model *model, const json_t *facts, struct err *
 	json_t *local;
 	int rc;
 
+	if (model->latent.kv_lora_rank && !model->latent.rope_dim)
+		return 0; /* no value turns */
 	if (find_full_type(facts, &full.layer_type, err))
 		return -1;
 	sliding = full;

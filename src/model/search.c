@@ -103,10 +103,19 @@ static bool is_vector_bias(const struct search *search, const char *module)
 	return !strncmp(name, module, n) && !strcmp(name + n, ".bias");
 }
 
+/* Returns what follows the module in the name of its weight: nothing where that is a tensor of
+ * another module. */
+static const char *weight_suffix(const struct search *search, const char *module)
+{
+	const char *gate = search_linear_name(search, LINEAR_INDEX_GATE);
+
+	return search->model->arch->positions.bare_gates && !strcmp(module, gate) ? "" : ".weight";
+}
+
 int search_linear(struct search *search, const char *prefix, const char *module, size_t n, size_t k,
 		  struct linear_ref *linear)
 {
-	linear->weight = search_tensor(search, prefix, module, ".weight");
+	linear->weight = search_tensor(search, prefix, module, weight_suffix(search, module));
 	if (!is_vector_bias(search, module))
 		linear->bias = search_tensor(search, prefix, module, ".bias");
 	if (!linear->weight)
@@ -162,10 +171,12 @@ int search_linears(struct search *search, const char *prefix, struct layer_ref *
 int search_need(const struct search *search, const char *prefix, const struct layer_ref *layer,
 		const enum linear_role *roles, size_t n)
 {
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++) {
+		const char *name = search_linear_name(search, roles[i]);
+
 		if (!layer->linear[roles[i]].weight)
-			return search_missing(search, prefix, search_linear_name(search, roles[i]),
-					      ".weight");
+			return search_missing(search, prefix, name, weight_suffix(search, name));
+	}
 	return 0;
 }
 

@@ -12,7 +12,7 @@
 #include "model/steps.h"
 
 static const char full[] = "full_attention", sliding[] = "sliding_attention",
-		  indexed[] = "indexed_attention";
+		  indexed[] = "indexed_attention", linear[] = "linear_attention";
 
 static size_t count_of(const json_t *level, const char *key)
 {
@@ -30,7 +30,7 @@ static const char *type_between(const char *pattern, size_t i, size_t n_layers)
 
 	if (i + n_last >= n_layers)
 		letter = &last[1 + i + n_last - n_layers];
-	return *letter == 'F' ? full : *letter == 'S' ? sliding : "conv";
+	return *letter == 'F' ? full : *letter == 'S' ? sliding : *letter == 'L' ? linear : "conv";
 }
 
 /* Returns the type of layer i by the letters of an architecture: "FF|SSSF|F" are the first layers,
@@ -97,6 +97,23 @@ static int read_types(json_t *facts, const json_t *level, const struct positions
 			types, json_string(slides ? type_of(positions->layer_pattern, i, n_layers)
 						  : full));
 	return json_object_set_new(facts, "layer_types", types);
+}
+
+/* GLM-5.3: all layers with attention choose their keys, by whichever word layer_types has them. */
+static void read_pooled(json_t *facts)
+{
+	json_t *types, *value;
+	size_t i;
+
+	if (!json_object_get(facts, "index_kpool"))
+		return;
+	types = json_copy(json_object_get(facts, "layer_types"));
+	json_array_foreach(types, i, value)
+	{
+		if (json_is_string(value) && !strcmp(json_string_value(value), full))
+			json_array_set_new(types, i, json_string(indexed));
+	}
+	json_object_set_new(facts, "layer_types", types);
 }
 
 /* dots3: use_dsa says whether layers without a window choose their keys, by whichever word of the
@@ -248,6 +265,7 @@ int model_join_spellings(json_t *facts, const json_t *level, const struct positi
 		return -1;
 	if (read_dsa(facts, level, err))
 		return -1;
+	read_pooled(facts);
 	read_switches(facts, level, positions);
 	return read_ropes(facts, level, positions->sized_rope, err);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Hyper-connections (arXiv 2512.24880): the residual stream as several vectors, by config.json and
- * the tensors of the last norm.
+ * the tensors of the last norm, which without them takes the mean of the vectors.
  *
- * Source: transformers 5.23, modeling_deepseek_v4.py.
+ * Source: transformers 5.23, modeling_deepseek_v4.py and modeling_glm5_next.py.
  */
 #include "model/facts.h"
 #include "model/steps.h"

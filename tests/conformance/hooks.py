@@ -35,6 +35,10 @@ def kimi_name(name: str) -> str:
     return re.sub(r"\.mlp\.(gate$|experts\.|shared_experts\.)", r".block_sparse_moe.\1", name)
 
 
+def glm53_name(name: str) -> str:
+    return name.replace(".forget_gate.", ".")
+
+
 def m3_name(name: str) -> str:
     return re.sub(r"\.indexer\.([qk])_proj$", r".index_\1_proj", kimi_name(name))
 
@@ -128,10 +132,15 @@ def see_steps(see: See, name: str, mixer: torch.nn.Module, y: torch.Tensor) -> N
     see(f"{name}.dt_proj", x, torch.nn.functional.linear(x, mixer.dt_proj.weight, mixer.dt_proj.bias))
 
 
+def see_pools(see: See, name: str, indexer: torch.nn.Module, x: torch.Tensor) -> None:
+    """GLM-5.3 multiplies by a parameter of its indexer."""
+    see(f"{name}.index_kpool_compress_gate", x, torch.nn.functional.linear(x, indexer.index_kpool_compress_gate))
+
+
 def names_of(model: torch.nn.Module) -> Callable[[str], str]:
     """What makes the name of a module in the checkpoint of its name in memory."""
     renamed = {"Mixtral": mixtral_name, "MiniMaxM2": mixtral_name, "MiniMaxM3": m3_name, "GraniteMoeSWA": str, "GraniteMoe": granite_name, "Lfm2Moe": lfm2_name, "NemotronH": nemotron_name,
-               "KimiLinear": kimi_name, "BailingHybrid": ling_name, "HYV3": hy3_name, "DeepseekV4": v4_name, "Laguna": laguna_name, "Step3p7": step_name, "Ernie4_5_VL": ernie_vl_name, "Dots3Note": ernie_vl_name, "Lfm3": lambda name: name.replace(".g_proj", ".gate_proj"),
+               "KimiLinear": kimi_name, "BailingHybrid": ling_name, "HYV3": hy3_name, "DeepseekV4": v4_name, "Laguna": laguna_name, "Step3p7": step_name, "Ernie4_5_VL": ernie_vl_name, "Dots3Note": ernie_vl_name, "Glm5Next": glm53_name, "Lfm3": lambda name: name.replace(".g_proj", ".gate_proj"),
                "Qwen2_5OmniThinker": thinker_name, "Qwen3OmniMoeThinker": thinker_name}
     return next((f for start, f in renamed.items() if type(model).__name__.startswith(start)), str)
 
@@ -148,6 +157,8 @@ def watch(model: torch.nn.Module, see: See) -> None:
             module.x_proj.register_forward_hook(lambda m, x, y, name=name, mixer=module: see_steps(told, name, mixer, y))
         if type(module).__name__ in ("Gemma4TextRouter", "AfmoeTokenChoiceRouter"):
             continue                                    # whose matrix is a module of its own
+        if type(module).__name__ == "Glm5NextTextIndexer":
+            module.register_forward_hook(lambda m, _, x, y, name=name: see_pools(told, name, m, x["hidden_states"]), with_kwargs=True)
         if type(module).__name__ == "Llama4Router":
             module.register_forward_hook(lambda m, x, y, name=name: told(name, x[0], y[1]))
         elif type(module).__name__ == "Llama4TextExperts":

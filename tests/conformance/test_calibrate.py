@@ -64,7 +64,7 @@ class Caches(DynamicCache):
         self.amax: dict[int, tuple[float, float]] = {}
 
     def update(self, keys: torch.Tensor, values: torch.Tensor, layer: int, *more, **others) -> tuple:
-        self.amax[layer] = keys.abs().max().item(), values.abs().max().item()
+        self.amax[layer] = keys.abs().max().item(), values.abs().max().item() if values.numel() else 0.0    # without rope
         return super().update(keys, values, layer, *more, **others)
 
 

@@ -47,6 +47,7 @@ HOSTILE = {"num_attention_heads": [0, -4, 3, 1e300, "4"], "num_key_value_heads":
                [], {"kda_layers": [1, 2, 3], "full_attn_layers": []}, {"kda_layers": [0, 1, 2, 3], "full_attn_layers": [4]},
                {"kda_layers": [1, 3, 4], "full_attn_layers": ["2"]}, {"kda_layers": 4, "full_attn_layers": [1]}, {"head_dim": 300},
                {"num_heads": 0}, {"short_conv_kernel_size": 2.5}, {"gate_lower_bound": -5.0}],
+           "index_kpool": [0, -1, 3, 2.5, None], "index_kpool_always_select_tail": [False], "linear_lower_bound": [0, 1.0, "x"],
            "kda_lower_bound": [0, 1.0, "x", None], "kda_safe_gate": ["x", 1], "short_conv_kernel_size": [0, 2, 2.5, 100000], "layer_group_size": [0, -1, 2.5],
            "no_rope_layers": [[1], [0, "1", 1, 1]], "attn_scale": ["1", [2]], "vocab_size": [7],
            "gating": ["per-layer", 1, None], "moe_router_logit_softcapping": ["1", -1.0], "moe_routed_scaling_factor": ["1"],
@@ -78,7 +79,7 @@ OTHER = {"rms_norm_eps": [0.01], "layer_norm_eps": [0.01], "logit_scale": [0.7],
          "moe_renormalize": [True, False], "num_experts_per_token": [1], "num_expert_group": [2], "linear_attn_config": [{}, {"head_dim": 13, "num_heads": 5}],
          "kda_safe_gate": [True, False], "kda_lower_bound": [-2.0], "layer_group_size": [2], "gated_attention_proj_granularity_type": ["head_wise"],
          "gating": [True, "per-head", "per-element"], "moe_router_logit_softcapping": [0.0, 0.5], "moe_routed_scaling_factor": [0.7],
-         "num_attention_heads_per_layer": [None, [4, 4, 4]], "index_topk": [1, 5, 89, 300], "index_topk_blocks": [1, 50], "index_block_size": [1, 5, 64], "index_local_blocks": [0, 2, 3], "indexer_types": [["full", "full", "shared"], None],
+         "num_attention_heads_per_layer": [None, [4, 4, 4]], "index_topk": [1, 5, 14, 89, 300], "linear_lower_bound": [None, -0.5, -20.0], "index_topk_blocks": [1, 50], "index_block_size": [1, 5, 64], "index_local_blocks": [0, 2, 3], "indexer_types": [["full", "full", "shared"], None],
          "attention_value_scale": [None, 1.3, 1.0], "num_sliding_attention_heads": [4, None], "swiglu_limits": [None, [], [0.2] * 5], "swiglu_limits_shared": [None, [], [0.2] * 5], "moe_router_scaling_factor": [0.7],
          "moe_top_k": [1], "layer_rope_theta": [None, [1e4] * 5, [1e3, 0, 0, 1e5, 1e3], [1e3, 0, 1e5]], "post_norm_eps": [0.3], "qk_scale_factor": [0.7], "output_multiplier": [0.9],
          "use_attention_gate": [True, False], "use_sandwich_norm": [True, False], "embedding_multiplier": [0.5], "time_step_min": [0.5], "linear_num_key_heads": [1],
@@ -95,6 +96,7 @@ REMOVED = ("layer_rope_theta", "post_norm_eps", "qk_scale_factor", "output_multi
            "embedding_multiplier", "attention_multiplier", "logits_scaling", "residual_multiplier", "mamba_conv_bias", "mamba_proj_bias",
            "use_bias", "use_conv_bias", "mamba_expand", "mamba_d_head", "linear_conv_kernel_dim", "rotary_dim", "no_rope_layers", "index_topk", "indexer_types", "index_topk_blocks", "index_block_size", "index_local_blocks", "index_n_heads", "index_head_dim", "swiglu_alpha",
            "position_embedding_type", "swiglu_limit", "topk_group", "topk_method", "use_qk_norm", "use_sliding_window", "partial_rotary_factor",
+           "index_kpool", "index_kpool_always_select_tail", "linear_lower_bound",
            "kda_lower_bound", "kda_safe_gate", "short_conv_kernel_size", "layer_group_size", "linear_attn_config", "linear_head_dim", "linear_num_heads", "moe_renormalize", "num_expert_group", "num_experts_per_token",
            "mamba_dt_rank", "mamba_d_conv", "mamba_d_state", "attn_layer_offset", "attn_layer_period",
            "attention_chunk_size", "floor_scale", "attn_scale", "attn_temperature_tuning", "no_rope_layer_interval", "conv_bias", "conv_L_cache", "norm_eps", "full_attn_idxs", "use_expert_bias",
@@ -292,7 +294,7 @@ def layer_heads(case: Case) -> Iterator[str]:
 
 def shared_keys(case: Case) -> Iterator[str]:
     """The keys of the hub for what transformers saves as indexer_types; other layers lack the tensors of an indexer, or have too many."""
-    if "index_topk" in case.config and "compress_rope_theta" not in case.config and not case.name.startswith("dots3"):
+    if "index_topk" in case.config and "compress_rope_theta" not in case.config and not case.name.startswith(("dots3", "glm5_next")):
         found = case.ours(case.config | {"layer_types": ["indexed_attention", "full_attention", "indexed_attention"]})
         if "'layer_types' has 'full_attention'" not in found:
             yield f"a layer without an indexer: {found}"
@@ -310,6 +312,33 @@ def shared_keys(case: Case) -> Iterator[str]:
             found = case.ours(config | {key: value})
             if not isinstance(found, str) or (key not in found and ".self_attn.indexer." not in found):
                 yield f"{key} {value}: {found if isinstance(found, str) else 'accepted'}"
+
+
+def pooled_keys(case: Case) -> Iterator[str]:
+    """GLM-5.3: the keys of the hub for indexer_types and for the sizes and the bound of linear attention; a layer that shares the keys of one
+    without any, or of the layer before that one, is refused."""
+    if case.name != "glm5_next":
+        return
+    config = {key: value for key, value in case.config.items() if key != "indexer_types"}
+    for spelling in ({"index_topk_pattern": "SFFFS"}, {"index_topk_freq": 2, "index_skip_topk_offset": 0}, {"index_topk_pattern": ["shared", "full"] * 2 + ["shared"]}):
+        if isinstance(found := case.ours(config | spelling), str):
+            yield f"{spelling} is refused: {found}"
+        yield from (f"{spelling}: {problem}" for problem in case.equal(config | spelling, "nothing"))
+    for types in (["shared", "full", "full", "shared", "shared"], ["full", "shared", "full", "full", "shared"]):
+        if not isinstance(found := case.ours(case.config | {"indexer_types": types}), str) or "indexer_types" not in found:
+            yield f"{types}: {found}"
+    sizes = {"head_dim": 13, "num_heads": 5, "short_conv_kernel_size": 3}
+    for bound in (None, -0.5):
+        for inner in ({}, sizes, {"gate_lower_bound": -2.0}, {"gate_lower_bound": None}, {"safe_gate": False}, {"gate_lower_bound": None, "safe_gate": False},
+                      {"gate_lower_bound": -2.0, "safe_gate": False}, sizes | {"kda_layers": [1], "full_attn_layers": [2]}):
+            config = case.config | {"linear_lower_bound": bound, "linear_attn_config": inner}
+            if isinstance(found := case.ours(config), str):
+                yield f"{bound}, {inner} is refused: {found}"
+            yield from (f"{bound}, {inner}: {problem}" for problem in case.equal(config, "nothing"))
+    for inner in ({"gate_lower_bound": 0.0}, {"gate_lower_bound": "x"}, {"safe_gate": 1}, {"no_such_key": 1}, {"num_heads": 4}):
+        found = case.ours(case.config | {"linear_attn_config": inner})
+        if not isinstance(found, str) or (next(iter(inner)) not in found and "config.json implies" not in found):
+            yield f"{inner}: {found if isinstance(found, str) else 'accepted'}"
 
 
 def chosen_blocks(case: Case) -> Iterator[str]:
@@ -376,7 +405,7 @@ def main() -> None:
         with scratch() as folder:
             case = Case(name, folder)
             report(f"{name}: as saved", case.equal(case.config, "nothing"))
-            for test in (removed, other, foreign, ropes, layer_ropes, layer_heads, shared_keys, chosen_blocks, hostile, patterns):
+            for test in (removed, other, foreign, ropes, layer_ropes, layer_heads, shared_keys, pooled_keys, chosen_blocks, hostile, patterns):
                 report(f"{name}: {test.__name__}", test(case))
             if name == "llama":                                         # the types of members are the same for all
                 report(f"{name}: {wrong_types.__name__}", wrong_types(case))

@@ -33,6 +33,14 @@ V4 = {"num_hidden_layers": 5, "num_key_value_heads": 1, "head_dim": 32, "partial
 DOTS3 = GROUPS | LATENT | INDEXER | {"num_hidden_layers": 6, "head_dim": 24, "n_shared_experts": 2, "shared_experts_intermediate_size": 20, "sliding_window": 20,
                                      "swa_num_attention_heads": 6, "swa_num_key_value_heads": 6, "swa_q_lora_rank": 20, "swa_kv_lora_rank": 28,
                                      "swa_head_dim": 16, "swa_qk_nope_head_dim": 10, "swa_v_head_dim": 14, "pad_token_id": None}
+# A pool of 7 divides neither 150 tokens nor 300, which are more than 3 pools.
+GLM53 = GROUPS | INDEXER | {"num_hidden_layers": 5, "num_attention_heads": 4, "num_key_value_heads": 4, "kv_lora_rank": 16, "qk_nope_head_dim": 16,
+                            "v_head_dim": 12, "index_topk": 21, "index_kpool": 7, "swiglu_limit": 0.7, "linear_head_dim": 13, "linear_num_heads": 5,
+                            "linear_conv_kernel_dim": 3, "hc_mult": 3, "hc_sinkhorn_iters": 3, "hc_eps": 1e-3, "rms_norm_eps": 1e-3, "pad_token_id": None,
+                            "layer_types": ["linear_attention", "indexed_attention", "linear_attention", "indexed_attention", "indexed_attention"],
+                            "indexer_types": ["shared", "full", "full", "full", "shared"], "mlp_layer_types": ["dense"] + ["sparse"] * 4}
+for key in ("num_local_experts", "first_k_dense_replace"):
+    del GLM53[key]
 M3 = {"num_experts_per_tok": 3, "head_dim": 20, "num_local_experts": 6, "intermediate_size": 48, "dense_intermediate_size": 160, "shared_intermediate_size": 36,
       "swiglu_limit": 0.7, "swiglu_alpha": 1.3, "index_n_heads": 2, "index_head_dim": 24, "index_block_size": 8, "index_topk_blocks": 3,
       "num_hidden_layers": 4, "layer_types": ["full_attention"] * 2 + ["minimax_m3_sparse"] * 2, "mlp_layer_types": ["dense"] + ["sparse"] * 3,
@@ -111,6 +119,14 @@ DOTS3_VISION = {"hidden_size": 32, "intermediate_size": 40, "num_hidden_layers":
                 "num_experts_per_tok": 1, "router_scaling_factor": 1.0, "mlp_layer_types": ["dense"], "adapter_in_dim": 32, "adapter_out_dim": 64}
 DOTS3_AUDIO = {"hidden_size": 32, "intermediate_size": 40, "num_hidden_layers": 1, "num_attention_heads": 2, "feature_size": 16, "downsample_hidden_size": 8,
                "adapter_input_size": 32, "adapter_out_dim": 64}
+
+GLM53_VISION = {"hidden_size": 32, "intermediate_size": 40, "depth": 1, "num_heads": 2, "image_size": 28, "patch_size": 14, "out_hidden_size": 64,
+                "projection_intermediate_size": 48}
+
+
+def beside_glm(**changes: object) -> dict:
+    return {"text_config": SIZES | GLM53 | changes, "vision_config": GLM53_VISION}
+
 
 # name: the classes of configuration and model, and what differs from SIZES.
 MODELS: dict[str, tuple] = {
@@ -384,6 +400,14 @@ MODELS: dict[str, tuple] = {
                                    GROUPS | LATENT | INDEXER | {"index_n_heads": 150, "index_head_dim": 8, "rms_norm_eps": 1e-3}),
     "glm_moe_dsa": (t.GlmMoeDsaConfig, t.GlmMoeDsaForCausalLM,
                     GROUPS | LATENT | INDEXER | {"indexer_types": ["full", "shared", "full"], "norm_topk_prob": False}),
+    "glm5_next": (t.Glm5NextConfig, t.Glm5NextForConditionalGeneration, beside_glm()),
+    "glm5_next, unbounded": (t.Glm5NextConfig, t.Glm5NextForConditionalGeneration,
+                             beside_glm(linear_lower_bound=None, index_topk=1, index_kpool=1, attention_bias=True, norm_topk_prob=False, n_shared_experts=2,
+                                        hc_mult=2, layer_types=["full_attention"] * 3 + ["linear_attention", "full_attention"], indexer_types=["full"] * 5,
+                                        mlp_layer_types=["sparse", "dense", "sparse", "sparse", "dense"])),
+    "glm5_next, as released": (t.Glm5NextConfig, t.Glm5NextForConditionalGeneration,
+                               beside_glm(num_hidden_layers=8, layer_types=None, mlp_layer_types=None, indexer_types=["full"] * 8, linear_lower_bound=-0.75,
+                                          index_topk=64, index_kpool=16)),
     "dots3_note": (t.Dots3NoteTextConfig, t.Dots3NoteForCausalLM, DOTS3 | {"rms_norm_eps": 1e-3, "attention_bias": True}),
     "dots3_note, as released": (t.Dots3NoteTextConfig, t.Dots3NoteForCausalLM, DOTS3 | {"sliding_window": 25}),
     "dots3_note, all keys": (t.Dots3NoteConfig, t.Dots3NoteForConditionalGeneration,
@@ -426,6 +450,7 @@ UNWRITTEN = {"deepseek_v4, as released": ("compress_rates", "layer_types", "mlp_
              "step3p5, as released": ("hidden_act", "layer_types", "mlp_layer_types", "n_routed_experts", "num_experts_per_tok", "num_key_value_heads",
                                       "num_local_experts", "num_sliding_attention_heads", "per_layer_config", "query_pre_attn_scalar", "rope_parameters"),
              "mimo_v2_flash, as released": ("layer_types", "mlp_layer_types", "rms_norm_eps", "rope_parameters", "sliding_window"),
+             "glm5_next, as released": ("layer_types", "mlp_layer_types", "indexer_types", "linear_head_dim", "linear_num_heads", "linear_conv_kernel_dim", "linear_lower_bound"),
              "dots3_note, as released": ("layer_types", "mlp_layer_types", "per_layer_config", "rope_parameters", "shared_experts_intermediate_size", "sliding_window"),
              "kimi_linear": ("layer_types", "linear_conv_kernel_dim", "linear_head_dim", "linear_num_heads", "mlp_layer_types"),
              "kimi_linear, other keys": ("layer_types",),
@@ -445,6 +470,11 @@ RELEASED_KEYS = {"deepseek_v4, as released": {
     "swiglu_limits": [0.0, 0.3, 0.0, 0.05, 0.0], "swiglu_limits_shared": [0.2, 0.0, 0.1, 0.4, 0.0], "rope_theta": [5e5, 1e3, 5e5, 1e3, 1e3],
     "partial_rotary_factors": [0.5, 1.0, 0.5, 1.0, 1.0], "yarn_only_types": ["full_attention"],
     "rope_scaling": {key: value for key, value in LLAMA3.items() if key != "rope_theta"}},
+    "glm5_next, as released": {
+    "first_k_dense_replace": 3, "index_kpool_compress": True, "index_share_for_mtp_iteration": True, "index_skip_topk_offset": 2, "index_topk_freq": 1, "mhc": True,
+    "moe_layer_freq": 1, "num_nextn_predict_layers": 1, "scoring_func": "sigmoid", "topk_method": "noaux_tc",
+    "linear_attn_config": {"full_attn_layers": [4, 8], "kda_layers": [1, 2, 3, 5, 6, 7], "head_dim": 13, "num_heads": 5, "short_conv_kernel_size": 3,
+                           "gate_lower_bound": -0.75, "safe_gate": True}},
     "dots3_note, as released": {
     "attention_gate_type": "headwise", "first_k_dense_replace": 1, "indexer_rope_interleave": True, "moe_layer_freq": 1, "moe_shared_expert_intermediate_size": 20,
     "rope_theta": 8e7, "scoring_func": "sigmoid", "sliding_window_size": 25, "swa_attention_gate_type": "headwise", "swa_head_dim": 16, "swa_kv_lora_rank": 28,
@@ -487,6 +517,8 @@ def save(name: str, folder: pathlib.Path) -> torch.nn.Module:
                 parameter.add_(torch.randn_like(parameter) * 0.5)
             if key.endswith(("_hc.base", "_hc.scale", "hc_base", "hc_scale")):
                 parameter.copy_(0.6 * torch.randn_like(parameter) + key.endswith("scale"))
+            if key.endswith(("index_kpool_compress_ape", "index_kpool_compress_gate")):
+                parameter.copy_(torch.randn_like(parameter) * 0.4)
             if key.endswith("tid2eid"):                     # different experts for each token
                 parameter.copy_(torch.rand(len(parameter), model.config.n_routed_experts).argsort(-1)[:, :parameter.shape[1]])
             if key.endswith("forget_gate.A_log"):           # states that outlast a chunk
