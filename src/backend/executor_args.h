@@ -236,6 +236,14 @@ struct attention_args {
 	 * keys */
 	const uint32_t *sets;
 	size_t n_sets;
+	/* biases by distance, without keys before: a score after its cap gets the sum of weights[i]
+	 * profiles[i][distance from the key to the query], one chain of fused multiply-adds in the
+	 * order of i, where the distance is less than extent.  weights NULL: none */
+	struct {
+		const float *weights;  /* (n_tokens, n_heads, n_profiles) */
+		const float *profiles; /* (n_profiles, extent) */
+		size_t n_profiles, extent;
+	} distances;
 };
 
 /* Returns the number of keys. */

@@ -24,7 +24,9 @@ enum route_kind {
  * by scale, and by the scale of their expert.  The softmax over all experts is exp(score - log of
  * the sum of exponentials); the logarithm is a library's.  With a softcap c, a logit l is c
  * tanh(l / c) first.  are_chosen: the experts of each token, which are different ones, are there
- * already, and get their weights alone. */
+ * already, and get their weights alone.  n_shared experts behind the others are not chosen: their
+ * weights, without a bias, are divided by the same sum and multiplied by scale.  Then the kind has
+ * no softmax. */
 struct route_args {
 	size_t n_tokens, n_experts, top_k; /* top_k: at most n_experts */
 	enum route_kind kind;
@@ -33,9 +35,12 @@ struct route_args {
 	float sum_eps, scale, softcap; /* softcap 0: none */
 	const float *bias;	       /* (n_experts): added to scores for the choice; NULL: none */
 	const float *expert_scales;    /* (n_experts); NULL: 1 */
-	float *scores;		       /* (2, n_tokens, n_experts): logits, then scratch */
-	uint32_t *chosen;	       /* (n_tokens, top_k), written: ascending */
-	float *weights;		       /* (n_tokens, top_k), written */
+	size_t n_shared;
+	float *shared_weights; /* (n_shared, shared_stride), written: of n_tokens each */
+	size_t shared_stride;
+	float *scores;	  /* (2, n_tokens, n_experts + n_shared): logits, then scratch */
+	uint32_t *chosen; /* (n_tokens, top_k), written: ascending */
+	float *weights;	  /* (n_tokens, top_k), written */
 };
 
 #define SORT_MAX_SEQUENCES 8

@@ -82,17 +82,26 @@ NUM_INLINE void routing_sort(uint32_t *chosen, float *weights, size_t n)
 	}
 }
 
-/* Ends the choice of a token: chosen has its experts, the best one first; scores are of all
+/* Ends the choice of token t: args->chosen has its experts, the best one first; scores are of all
  * experts, without the bias. */
-NUM_INLINE void routing_end(const struct route_args *args, const float *scores, uint32_t *chosen,
-			    float *weights)
+NUM_INLINE void routing_end(const struct route_args *args, const float *scores, size_t t)
 {
+	uint32_t *chosen = args->chosen + t * args->top_k;
+	float *weights = args->weights + t * args->top_k;
+	const float *shared_scores = scores + args->n_experts;
 	float sum = 0;
 
 	for (size_t i = 0; i < args->top_k; i++) {
 		weights[i] = scores[chosen[i]];
 		sum += weights[i];
 	}
+	for (size_t i = 0; i < args->n_shared; i++)
+		sum += shared_scores[i];
+	for (size_t i = 0; i < args->n_shared; i++)
+		args->shared_weights[i * args->shared_stride + t] =
+			(args->norm_top_k ? shared_scores[i] / (sum + args->sum_eps)
+					  : shared_scores[i]) *
+			args->scale;
 	if (args->kind >= ROUTE_CHOSEN_SOFTMAX)
 		routing_weigh_chosen(args->kind, weights, args->top_k);
 	for (size_t i = 0; i < args->top_k; i++)

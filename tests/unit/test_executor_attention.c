@@ -36,6 +36,18 @@ static struct keys keys_of(const struct attention_args *a, size_t first, size_t 
 			      a->n_before + end };
 }
 
+/* The bias of a score by the distance of its key. */
+static float plain_bias(const struct attention_args *a, size_t head, size_t query, size_t key)
+{
+	size_t n = a->distances.n_profiles, extent = a->distances.extent;
+	float sum = 0;
+
+	for (size_t i = 0; i < n && query - key < extent; i++)
+		sum = fmaf(a->distances.weights[(query * a->n_heads + head) * n + i],
+			   a->distances.profiles[i * extent + query - key], sum);
+	return sum;
+}
+
 /* Scores of a query, in the order of features; returns the largest, or the sink. */
 static float plain_scores(const struct attention_args *a, size_t head, size_t query,
 			  struct keys keys, float *scores)
@@ -53,6 +65,8 @@ static float plain_scores(const struct attention_args *a, size_t head, size_t qu
 		sum *= a->scale;
 		scores[t] =
 			a->softcap > 0 && sum > -INFINITY ? plain_softcap(sum, a->softcap) : sum;
+		if (a->distances.n_profiles)
+			scores[t] += plain_bias(a, head, query, t);
 		if (a->sets && !is_chosen(a, head, query, t))
 			scores[t] = -INFINITY;
 		most = scores[t] > most ? scores[t] : most;
@@ -93,7 +107,7 @@ static void plain_query(const struct attention_args *a, size_t head, size_t quer
 /* All of q, k, v, y and sinks, and sets where args has n_sets. */
 struct setup {
 	struct attention_args args;
-	struct values q, k, v, y, sinks;
+	struct values q, k, v, y, sinks, weights, profiles;
 	bool with_sinks;
 	uint32_t *sets; /* to be freed */
 	size_t sets_size;
@@ -119,13 +133,17 @@ static struct setup setup_new(const struct attention_args *args, bool sinks, siz
 {
 	size_t n = args->n_tokens, n_keys = args->n_before + n;
 
-	struct setup setup = { .args = *args,
-			       .q = values_new(n * args->n_heads * args->head_dim, shift),
-			       .k = values_new(n_keys * args->n_kv_heads * args->head_dim, shift),
-			       .v = values_new(n_keys * args->n_kv_heads * args->value_dim, shift),
-			       .y = values_new(n * args->n_heads * args->value_dim, shift),
-			       .sinks = values_new(args->n_heads, 0),
-			       .with_sinks = sinks };
+	struct setup setup = {
+		.args = *args,
+		.q = values_new(n * args->n_heads * args->head_dim, shift),
+		.k = values_new(n_keys * args->n_kv_heads * args->head_dim, shift),
+		.v = values_new(n_keys * args->n_kv_heads * args->value_dim, shift),
+		.y = values_new(n * args->n_heads * args->value_dim, shift),
+		.sinks = values_new(args->n_heads, 0),
+		.weights = values_new(n * args->n_heads * args->distances.n_profiles, shift),
+		.profiles = values_new(args->distances.n_profiles * args->distances.extent, shift),
+		.with_sinks = sinks
+	};
 
 	if (args->n_sets)
 		sets_choose(&setup);
@@ -142,6 +160,8 @@ static void plain_attention(const struct setup *s)
 	a.v = s->v.given;
 	a.sinks = s->with_sinks ? s->sinks.given : NULL;
 	a.sets = s->sets;
+	a.distances.weights = s->weights.given;
+	a.distances.profiles = s->profiles.given;
 	for (size_t query = 0; query < a.n_tokens; query++)
 		for (size_t head = 0; head < a.n_heads; head++)
 			plain_query(&a, head, query, scores,
@@ -167,6 +187,8 @@ static void attend_there(const struct side *s, const struct setup *setup)
 	float *q = values_send(s, &setup->q), *k = values_send(s, &setup->k),
 	      *v = values_send(s, &setup->v);
 	float *sinks = values_send(s, &setup->sinks);
+	float *weights = values_send(s, &setup->weights);
+	float *profiles = values_send(s, &setup->profiles);
 	uint32_t *sets = setup->sets ? side_put(s, setup->sets, setup->sets_size) : NULL;
 
 	args.q = q;
@@ -175,6 +197,8 @@ static void attend_there(const struct side *s, const struct setup *setup)
 	args.y = values_send(s, &setup->y);
 	args.sinks = setup->with_sinks ? sinks : NULL;
 	args.sets = sets;
+	args.distances.weights = args.distances.n_profiles ? weights : NULL;
+	args.distances.profiles = profiles;
 	args.scratch = scratch_there(s, &args);
 	s->ops->attention(s->stream, &args);
 	values_check(s, &setup->y, args.y, "attend");
@@ -182,6 +206,8 @@ static void attend_there(const struct side *s, const struct setup *setup)
 	values_check(s, &setup->k, k, "k");
 	values_check(s, &setup->v, v, "v");
 	values_check(s, &setup->sinks, sinks, "sinks");
+	values_check(s, &setup->weights, weights, "weights of profiles");
+	values_check(s, &setup->profiles, profiles, "profiles");
 	s->ops->memory_free(s->executor, args.scratch);
 	s->ops->memory_free(s->executor, sets);
 }
@@ -196,6 +222,8 @@ static void attend_everywhere(struct setup *setup)
 	values_free(&setup->v);
 	values_free(&setup->y);
 	values_free(&setup->sinks);
+	values_free(&setup->weights);
+	values_free(&setup->profiles);
 	free(setup->sets);
 }
 
@@ -229,6 +257,14 @@ static void attention_equals_plain_loops(void **state)
 		{ 90, 4, 1, 32, 32, 0, .scale = 0.2f, .n_sets = 1, .n_before = 22 },
 		{ 131, 2, 2, 24, 16, 0, .scale = 0.2f, .n_sets = 2, .n_before = 64 },
 		{ 70, 2, 1, 80, 80, 0, .scale = 0.1f, .n_sets = 1, .n_before = 150 },
+		{ 1, 2, 1, 16, 16, 0, .scale = 0.1f, .distances = { NULL, NULL, 1, 1 } },
+		{ 90, 4, 2, 32, 16, 0, .scale = 0.1f, .distances = { NULL, NULL, 5, 21 } },
+		{ 131, 2, 2, 20, 20, 19, .scale = 0.1f, .distances = { NULL, NULL, 16, 19 } },
+		{ 150, 6, 3, 24, 24, 30, .scale = 0.1f, .distances = { NULL, NULL, 3, 200 } },
+		{ 70, 2, 1, 16, 16, 0, .scale = 1, .softcap = 2,
+		  .distances = { NULL, NULL, 2, 64 } },
+		{ 99, 2, 1, 16, 16, 0, .scale = 1, .n_sets = 2,
+		  .distances = { NULL, NULL, 4, 33 } },
 	};
 
 	(void)state;

@@ -18,29 +18,36 @@
 
 /* --- the choice --- */
 
-#define TOKENS	    37
-#define MAX_EXPERTS 70
-#define MAX_TOP	    9
+#define TOKENS	      37
+#define MAX_EXPERTS   70
+#define MAX_TOP	      9
+#define MAX_SHARED    6
+#define SHARED_STRIDE (TOKENS + 3)
 
 struct choice {
 	enum route_kind kind;
 	size_t n_experts, top_k, n_groups, top_groups;
 	bool group_max, norm_top_k, biased, scaled;
 	float softcap;
+	size_t n_shared;
 };
 
 static const struct choice choices[] = {
-	{ ROUTE_SOFTMAX, 8, 2, 0, 0, false, true, false, false, 0 },
-	{ ROUTE_SOFTMAX, 64, 6, 8, 3, true, false, false, false, 0 },
-	{ ROUTE_SOFTMAX, 33, 4, 1, 1, false, true, true, false, 0 },
-	{ ROUTE_SIGMOID, 64, 8, 8, 4, false, true, true, false, 0 },
-	{ ROUTE_SIGMOID, 70, 9, 35, 7, false, true, true, true, 0 },
-	{ ROUTE_SIGMOID, 3, 3, 0, 0, false, false, false, false, 0 },
-	{ ROUTE_SIGMOID, 70, 9, 0, 0, false, true, true, false, 0.75f },
-	{ ROUTE_CHOSEN_SOFTMAX, 32, 4, 0, 0, false, false, true, false, 1.5f },
-	{ ROUTE_CHOSEN_SOFTMAX, 32, 4, 0, 0, false, false, true, false, 0 },
-	{ ROUTE_CHOSEN_SOFTMAX, 40, 8, 2, 1, false, false, false, true, 0 },
-	{ ROUTE_CHOSEN_SIGMOID, 16, 1, 0, 0, false, false, false, false, 0 },
+	{ ROUTE_SOFTMAX, 8, 2, 0, 0, false, true, false, false, 0, 0 },
+	{ ROUTE_SOFTMAX, 64, 6, 8, 3, true, false, false, false, 0, 0 },
+	{ ROUTE_SOFTMAX, 33, 4, 1, 1, false, true, true, false, 0, 0 },
+	{ ROUTE_SIGMOID, 64, 8, 8, 4, false, true, true, false, 0, 0 },
+	{ ROUTE_SIGMOID, 70, 9, 35, 7, false, true, true, true, 0, 0 },
+	{ ROUTE_SIGMOID, 3, 3, 0, 0, false, false, false, false, 0, 0 },
+	{ ROUTE_SIGMOID, 70, 9, 0, 0, false, true, true, false, 0.75f, 0 },
+	{ ROUTE_CHOSEN_SOFTMAX, 32, 4, 0, 0, false, false, true, false, 1.5f, 0 },
+	{ ROUTE_CHOSEN_SOFTMAX, 32, 4, 0, 0, false, false, true, false, 0, 0 },
+	{ ROUTE_CHOSEN_SOFTMAX, 40, 8, 2, 1, false, false, false, true, 0, 0 },
+	{ ROUTE_CHOSEN_SIGMOID, 16, 1, 0, 0, false, false, false, false, 0, 0 },
+	{ ROUTE_SIGMOID, 8, 3, 0, 0, false, true, true, false, 0, 3 },
+	{ ROUTE_SIGMOID, 64, 6, 0, 0, false, true, true, false, 0, 1 },
+	{ ROUTE_SIGMOID, 64, 4, 8, 4, false, false, true, true, 0.75f, 6 },
+	{ ROUTE_SQRT_SOFTPLUS, 40, 5, 0, 0, false, true, false, false, 0, 2 },
 };
 
 #define SUM_EPS 1e-20f
@@ -52,6 +59,7 @@ struct chosen {
 	float bias[MAX_EXPERTS], scales[MAX_EXPERTS];
 	uint32_t chosen[TOKENS * MAX_TOP];
 	float weights[TOKENS * MAX_TOP];
+	float shared_weights[MAX_SHARED * SHARED_STRIDE];
 };
 
 /* Of few values, so that many are equal, and some of them -inf. */
@@ -79,6 +87,8 @@ static double score_of(const struct choice *c, const float *logits, size_t e)
 
 	if (c->kind == ROUTE_SIGMOID)
 		return 1 / (1 + exp(-logit));
+	if (c->kind == ROUTE_SQRT_SOFTPLUS)
+		return sqrt(log1p(exp(logit)));
 	if (c->kind != ROUTE_SOFTMAX)
 		return logit;
 	for (size_t i = 0; i < c->n_experts; i++)
@@ -119,11 +129,28 @@ static void close_groups(const struct choice *c, double *scores)
 			scores[e] = -INFINITY;
 }
 
+/* Compares the weights of experts that are not chosen; sum: of the scores of all. */
+static void shared_check(const struct choice *c, const struct chosen *in, const struct chosen *out,
+			 size_t t, double sum)
+{
+	const float *logits = in->scores + t * (c->n_experts + c->n_shared);
+
+	for (size_t i = 0; i < c->n_shared; i++) {
+		double weight = (double)SCALE * score_of(c, logits, c->n_experts + i) /
+				(c->norm_top_k ? sum + (double)SUM_EPS : 1);
+		double found = (double)out->shared_weights[i * SHARED_STRIDE + t];
+
+		if (!(fabs(found - weight) <= 2e-6 * weight))
+			fail_msg("kind %d of %zu, token %zu, shared expert %zu: weight %g, not %g",
+				 c->kind, c->n_experts, t, i, found, weight);
+	}
+}
+
 /* Compares the choice of a token with plain loops. */
 static void choice_check(const struct choice *c, const struct chosen *in, const struct chosen *out,
 			 size_t t)
 {
-	const float *logits = in->scores + t * c->n_experts;
+	const float *logits = in->scores + t * (c->n_experts + c->n_shared);
 	double biased[MAX_EXPERTS], sum = 0, all = 0;
 	size_t n = 0;
 
@@ -136,6 +163,9 @@ static void choice_check(const struct choice *c, const struct chosen *in, const 
 		sum += score_of(c, logits, e);
 		all += exp(logit_of(c, logits[e]));
 	}
+	for (size_t i = 0; i < c->n_shared; i++)
+		sum += score_of(c, logits, c->n_experts + i);
+	shared_check(c, in, out, t, sum);
 	for (size_t e = 0; e < c->n_experts; e++) {
 		double weight = score_of(c, logits, e);
 
@@ -161,13 +191,17 @@ static void choice_check(const struct choice *c, const struct chosen *in, const 
 
 static void choice_run(const struct side *s, const struct choice *c, struct chosen *io)
 {
-	size_t n = TOKENS * c->top_k;
-	float *scores = side_put(s, io->scores, 2 * TOKENS * c->n_experts * sizeof(float));
+	size_t n = TOKENS * c->top_k, n_all = c->n_experts + c->n_shared;
+	size_t shared_size = c->n_shared * SHARED_STRIDE * sizeof(float);
+	float *scores = side_put(s, io->scores, 2 * TOKENS * n_all * sizeof(float));
 	float *bias = side_put(s, io->bias, c->n_experts * sizeof(float));
 	float *scales = side_put(s, io->scales, c->n_experts * sizeof(float));
 	const struct route_args args = { .n_tokens = TOKENS,
 					 .n_experts = c->n_experts,
 					 .top_k = c->top_k,
+					 .n_shared = c->n_shared,
+					 .shared_weights = side_memory_new(s, shared_size),
+					 .shared_stride = SHARED_STRIDE,
 					 .kind = c->kind,
 					 .n_groups = c->n_groups,
 					 .top_groups = c->top_groups,
@@ -185,6 +219,7 @@ static void choice_run(const struct side *s, const struct choice *c, struct chos
 	s->ops->route(s->stream, &args);
 	side_take(s, args.chosen, io->chosen, n * sizeof(uint32_t));
 	side_take(s, args.weights, io->weights, n * sizeof(float));
+	side_take(s, args.shared_weights, io->shared_weights, shared_size);
 	s->ops->memory_free(s->executor, scores);
 	s->ops->memory_free(s->executor, bias);
 	s->ops->memory_free(s->executor, scales);

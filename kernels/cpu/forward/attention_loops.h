@@ -20,6 +20,16 @@ struct softmax {
 	float softcap; /* then softcap tanh(score / softcap); 0: no cap */
 	/* one more score, which adds to the sum and has no value; NULL: none */
 	const float *sink;
+	/* of each score, up to whole vectors: is added behind the cap; NULL: none */
+	const float *bias;
+};
+
+/* Biases by distance of one head: as in struct attention_args, of its first query. */
+struct distance_biases {
+	const float *weights; /* rows are `stride` elements apart; NULL: none */
+	const float *profiles;
+	size_t stride, n_profiles, extent;
+	float *row; /* scratch: attention_bias_row() */
 };
 
 /* The causal attention of one head: a query attends to its own key and those before it. */
@@ -29,6 +39,7 @@ struct attention {
 	size_t window;	      /* keys that a query attends to; 0: all */
 	const uint32_t *sets; /* of each query: KEY_WORDS(n_keys); NULL: all keys */
 	struct softmax softmax;
+	struct distance_biases distances;
 	float *keys;	 /* (keys to whole panels, head_dim), packed */
 	float *values;	 /* (keys, attention_value_stride()), packed */
 	float *scores;	 /* scratch: (ATTENTION_QUERIES, attention_score_stride()) */
@@ -58,6 +69,8 @@ static float softmax_row(float *x, size_t n, const struct softmax *how)
 		if (how->softcap > 0)
 			v = lanes_choose(v > -INFINITY, how->softcap * lanes_tanh(v / how->softcap),
 					 v);
+		if (how->bias)
+			v = v + lanes_load(how->bias + i);
 		lanes_store(x + i, v);
 		maxima = lanes_larger(v, maxima);
 	}
@@ -186,11 +199,32 @@ static void hide_keys(const uint32_t *set, size_t begin, size_t end, float *scor
 	}
 }
 
+/* Writes the biases of a query and its keys from `begin` on.  Returns them. */
+static const float *distance_row(const struct distance_biases *how, size_t query, size_t begin)
+{
+	const float *weights = how->weights + query * how->stride;
+	size_t n = query + 1 - begin, near = n < how->extent ? n : how->extent;
+
+	memset(how->row, 0, attention_bias_row(n) * sizeof *how->row);
+	for (size_t d = 0; d < near; d += LANES) {
+		lanes sum = lanes_all(0);
+
+		for (size_t i = 0; i < how->n_profiles; i++)
+			sum = lanes_multiply_add(
+				lanes_all(weights[i]),
+				lanes_at(how->profiles + i * how->extent, d, how->extent), sum);
+		for (size_t i = 0; i < LANES && d + i < near; i++)
+			how->row[n - 1 - (d + i)] = sum[i];
+	}
+	return how->row;
+}
+
 /* Replaces scores by exponentials, and by zeros if only another row of the tile attends to the key.
  * Writes the sums to totals. */
 static void softmax_rows(const struct attention *a, const struct query_block *b, float *totals)
 {
 	size_t stride = attention_score_stride(a->n_keys);
+	struct softmax softmax = a->softmax;
 
 	for (size_t row = 0; row < b->n; row++) {
 		struct queries queries = queries_at(a, b->first, b->n, row - row % TILE_ROWS);
@@ -202,7 +236,9 @@ static void softmax_rows(const struct attention *a, const struct query_block *b,
 		if (a->sets)
 			hide_keys(a->sets + (b->first - a->n_before + row) * KEY_WORDS(a->n_keys),
 				  begin, end, scores);
-		totals[row] = softmax_row(scores + begin, end - begin, &a->softmax);
+		if (a->distances.weights)
+			softmax.bias = distance_row(&a->distances, b->first + row, begin);
+		totals[row] = softmax_row(scores + begin, end - begin, &softmax);
 		memset(scores + queries.begin, 0, (begin - queries.begin) * sizeof *scores);
 		memset(scores + end, 0, (queries.end - end) * sizeof *scores);
 	}
@@ -243,8 +279,12 @@ static void attend_group(const struct attention_args *args, struct attention *at
 			attention->sets = args->sets + head / (args->n_heads / args->n_sets) *
 							       args->n_tokens *
 							       KEY_WORDS(attention->n_keys);
-		attention->softmax = (struct softmax){ args->scale, args->softcap,
-						       args->sinks ? args->sinks + head : NULL };
+		attention->softmax =
+			(struct softmax){ args->scale, args->softcap,
+					  args->sinks ? args->sinks + head : NULL, NULL };
+		if (args->distances.weights)
+			attention->distances.weights =
+				args->distances.weights + head * args->distances.n_profiles;
 		for (size_t first = 0; first < args->n_tokens; first += ATTENTION_QUERIES) {
 			const struct query_block block = {
 				.first = args->n_before + first,
@@ -264,17 +304,23 @@ static void CPU_OP(attention)(const struct attention_args *args)
 {
 	struct attention_scratch scratch = attention_scratch_of(args);
 	float *keys = args->scratch;
-	struct attention attention = { .n_keys = attention_n_keys(args),
-				       .n_before = args->n_before,
-				       .head_dim = args->head_dim,
-				       .value_dim = args->value_dim,
-				       .window = args->window,
-				       .keys = keys,
-				       .values = keys + scratch.keys,
-				       .scores = keys + scratch.keys + scratch.values,
-				       .attn_out = keys + scratch.keys + scratch.values +
-						   scratch.scores };
+	struct attention attention = {
+		.n_keys = attention_n_keys(args),
+		.n_before = args->n_before,
+		.head_dim = args->head_dim,
+		.value_dim = args->value_dim,
+		.window = args->window,
+		.keys = keys,
+		.values = keys + scratch.keys,
+		.distances = { .profiles = args->distances.profiles,
+			       .stride = args->n_heads * args->distances.n_profiles,
+			       .n_profiles = args->distances.n_profiles,
+			       .extent = args->distances.extent },
+		.scores = keys + scratch.keys + scratch.values,
+		.attn_out = keys + scratch.keys + scratch.values + scratch.scores
+	};
 
+	attention.distances.row = attention.attn_out + scratch.attn_out;
 	for (size_t group = 0; group < args->n_kv_heads; group++)
 		attend_group(args, &attention, group);
 }

@@ -63,14 +63,14 @@ static void mask_groups(const struct route_args *args, float *scores)
 
 static void route_token(const struct route_args *args, size_t t)
 {
-	size_t n = args->n_experts, k = args->top_k;
-	float *scores = args->scores + t * n, *biased = scores + args->n_tokens * n;
+	size_t n = args->n_experts, k = args->top_k, n_all = n + args->n_shared;
+	float *scores = args->scores + t * n_all, *biased = scores + args->n_tokens * n_all;
 
-	for (size_t e = 0; args->softcap > 0 && e < n; e++)
+	for (size_t e = 0; args->softcap > 0 && e < n_all; e++)
 		scores[e] = routing_logit(args, scores[e]);
 	if (args->kind == ROUTE_SOFTMAX)
 		softmax(scores, n);
-	for (size_t e = 0; args->kind != ROUTE_SOFTMAX && e < n; e++)
+	for (size_t e = 0; args->kind != ROUTE_SOFTMAX && e < n_all; e++)
 		scores[e] = routing_score(args->kind, scores[e]);
 	for (size_t e = 0; e < n; e++)
 		biased[e] = args->bias ? scores[e] + args->bias[e] : scores[e];
@@ -78,7 +78,7 @@ static void route_token(const struct route_args *args, size_t t)
 		mask_groups(args, biased);
 	if (!args->are_chosen)
 		top_k(biased, n, k, args->chosen + t * k);
-	routing_end(args, scores, args->chosen + t * k, args->weights + t * k);
+	routing_end(args, scores, t);
 }
 
 static void CPU_OP(route)(const struct route_args *args)

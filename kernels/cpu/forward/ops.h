@@ -35,10 +35,16 @@ static inline size_t attention_score_stride(size_t n_tokens)
 	return attention_padded(n_tokens) + 16;
 }
 
+/* Returns the floats of the biases of n scores, up to whole vectors. */
+static inline size_t attention_bias_row(size_t n)
+{
+	return (n + 15) / 16 * 16;
+}
+
 /* The scratch memory of attention, in floats: the packed keys and values of one head, the scores of
- * a block of queries, and their sums of values. */
+ * a block of queries, their sums of values, and the biases of a query. */
 struct attention_scratch {
-	size_t keys, values, scores, attn_out;
+	size_t keys, values, scores, attn_out, biases;
 };
 
 static inline struct attention_scratch attention_scratch_of(const struct attention_args *args)
@@ -49,7 +55,8 @@ static inline struct attention_scratch attention_scratch_of(const struct attenti
 		.keys = attention_padded(attention_n_keys(args)) * args->head_dim,
 		.values = attention_n_keys(args) * row_stride,
 		.scores = ATTENTION_QUERIES * attention_score_stride(attention_n_keys(args)),
-		.attn_out = ATTENTION_QUERIES * row_stride
+		.attn_out = ATTENTION_QUERIES * row_stride,
+		.biases = attention_bias_row(attention_n_keys(args)),
 	};
 }
 
@@ -57,7 +64,7 @@ static inline size_t attention_scratch_floats(const struct attention_args *args)
 {
 	struct attention_scratch scratch = attention_scratch_of(args);
 
-	return scratch.keys + scratch.values + scratch.scores + scratch.attn_out;
+	return scratch.keys + scratch.values + scratch.scores + scratch.attn_out + scratch.biases;
 }
 
 /* The scratch memory of choose_keys(), in floats: the packed keys, the scores of a block of queries

@@ -94,7 +94,27 @@ static __device__ inline float score(const struct attention_args *a, float produ
 {
 	float v = a->scale * product;
 
+	if (a->distances.weights)
+		return product; /* it is a score already */
 	return a->softcap > 0 && v > -INFINITY ? softcapped(v, a->softcap) : v;
+}
+
+/* Replaces the products of a query and its keys by scores with biases by distance. */
+static __device__ inline void distances_add(const struct attention_args *a, size_t head,
+					    size_t query, struct keys own, float *products)
+{
+	struct attention_args plain = *a;
+	size_t n = a->distances.n_profiles, extent = a->distances.extent;
+	const float *weights = a->distances.weights + (query * a->n_heads + head) * n;
+
+	plain.distances.weights = NULL;
+	for (size_t s = own.begin + threadIdx.x % SUM_LANES; s < own.end; s += SUM_LANES) {
+		float sum = 0;
+
+		for (size_t i = 0; i < n && query - s < extent; i++)
+			sum = fmaf(weights[i], a->distances.profiles[i * extent + query - s], sum);
+		products[s] = score(&plain, products[s]) + sum;
+	}
 }
 
 /* Hides the scores of a query's keys outside of its set. */
@@ -147,6 +167,8 @@ static __global__ void attend_softmax(struct query_chunk c)
 
 	if (exists && a->sets)
 		keys_hide(a, head, c.first + query, own, x);
+	if (exists && a->distances.weights)
+		distances_add(a, head, c.first + query, own, x);
 	total = softmax_row(a, exists ? x + own.begin : NULL, exists ? own.end - own.begin : 0,
 			    exists && a->sinks ? &a->sinks[head] : NULL);
 	if (!exists)

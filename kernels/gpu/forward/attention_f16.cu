@@ -65,7 +65,7 @@ bool attention_is_f16(const struct attention_args *args)
 	bool both = args->sets && args->softcap > 0; /* no kernel has both */
 
 	return args->f16 && args->n_tokens > ATTENTION_MOST_EXACT && !both && !args->n_before &&
-	       attention_f16_cols(args->head_dim);
+	       !args->distances.weights && attention_f16_cols(args->head_dim);
 }
 
 template <int dim, int values>

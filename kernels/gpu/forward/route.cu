@@ -15,7 +15,7 @@
  * __syncwarp(). */
 struct token {
 	const struct route_args *a;
-	float *scores, *biased; /* (n_experts) */
+	float *scores, *biased; /* (n_experts + n_shared) */
 	unsigned lane;
 };
 
@@ -38,17 +38,19 @@ static __device__ inline void softmax(const struct token &t)
 
 static __device__ inline void make_scores(const struct token &t)
 {
-	for (size_t e = t.lane; t.a->softcap > 0 && e < t.a->n_experts; e += 32)
+	size_t n_all = t.a->n_experts + t.a->n_shared;
+
+	for (size_t e = t.lane; t.a->softcap > 0 && e < n_all; e += 32)
 		t.scores[e] = routing_logit(t.a, t.scores[e]);
 	__syncwarp();
 	if (t.a->kind == ROUTE_SOFTMAX)
 		softmax(t);
-	for (size_t e = t.lane; e < t.a->n_experts; e += 32) {
+	for (size_t e = t.lane; e < n_all; e += 32) {
 		float score = t.scores[e];
 
 		if (t.a->kind != ROUTE_SOFTMAX)
 			t.scores[e] = score = routing_score(t.a->kind, score);
-		if (t.a->bias)
+		if (t.a->bias && e < t.a->n_experts)
 			score = score + t.a->bias[e];
 		t.biased[e] = f32_is_nan(score) ? f32_from_bits(F32_NAN) : score;
 	}
@@ -139,7 +141,7 @@ static __device__ inline unsigned take_best(const struct token &t)
 static __global__ void route_tokens(struct route_args a)
 {
 	size_t i = (size_t)blockIdx.x * (ROUTE_THREADS / 32) + threadIdx.x / 32;
-	size_t n = a.n_experts, k = a.top_k;
+	size_t n = a.n_experts + a.n_shared, k = a.top_k;
 	struct token t = { &a, a.scores + i * n, a.scores + (a.n_tokens + i) * n,
 			   threadIdx.x % 32 };
 
@@ -155,7 +157,7 @@ static __global__ void route_tokens(struct route_args a)
 			a.chosen[i * k + j] = best;
 	}
 	if (t.lane == 0)
-		routing_end(&a, t.scores, a.chosen + i * k, a.weights + i * k);
+		routing_end(&a, t.scores, i);
 }
 
 void gpu_route(struct device_stream *stream, const struct route_args *args)
