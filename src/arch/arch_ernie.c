@@ -49,7 +49,7 @@ const struct arch arch_ernie4_5_vl_moe = {
 	.text_types = { "ernie4_5_vl_moe_text" },
 	.vector = { [VECTOR_ROUTER_BIAS] = "mlp.moe_statics.e_score_correction_bias" },
 	.positions.adjacent_pairs = true,
-	.image_experts = true,
+	.experts.have_images = true,
 	.tied = true,
 	.routing.norm_top_k = true,
 	.facts.shared = moe_facts,

@@ -18,7 +18,7 @@ const struct arch arch_muse_glimmer = {
 	},
 	.norms = NORMS_PLUS_ONE_IN_LAYERS,
 	.head_norms = HEADS_PLAIN_FIRST,
-	.normed_embedding = true,
+	.embedding_norm = "",
 	.positions.layer_pattern = "<SSSF",
 	.positions.rope_switches = true,
 	.facts.keys = {

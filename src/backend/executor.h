@@ -28,6 +28,7 @@
 
 #include "backend/executor_args.h"
 #include "backend/expert_args.h"
+#include "backend/head_args.h"
 #include "base/err.h"
 #include "num/dtype.h"
 

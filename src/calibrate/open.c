@@ -27,7 +27,7 @@ static int open_data(struct calibrate_plan *plan, const struct calibrate_params 
 		.paths = params->data,
 		.n_paths = params->n_data,
 		.seq_len = or_default(params->seq_len, DEFAULT_SEQ_LEN),
-		.vocab_size = plan->model.vocab_size,
+		.vocab_size = plan->model.head.n,
 		.max_sequences = params->seed ? SIZE_MAX : n,
 		.stop = params->stop,
 	};

@@ -215,7 +215,7 @@ static int open_domain(struct compensate_plan *plan, const struct tokenizer *tok
 		.n_paths = 1,
 		.tokenizer = tokenizer,
 		.seq_len = params->seq_len ? (size_t)params->seq_len : DEFAULT_SEQ_LEN,
-		.vocab_size = plan->model.vocab_size,
+		.vocab_size = plan->model.head.n,
 		.max_sequences = n,
 		.stop = params->stop,
 	};

@@ -36,7 +36,7 @@ static int check_models(const struct eval_plan *plan, const struct eval_params *
 		size_t of_p, of_q;
 	} sizes[] = {
 		{ "layers", p->n_layers, q->n_layers },
-		{ "tokens in the vocabulary", p->vocab_size, q->vocab_size },
+		{ "tokens in the vocabulary", p->head.n, q->head.n },
 		{ "hidden values", p->hidden, q->hidden },
 		{ "heads", p->n_heads, q->n_heads },
 	};
@@ -103,7 +103,7 @@ static int open_data(struct eval_plan *plan, const struct eval_params *params, s
 		.n_paths = params->n_data,
 		.seq_len = len,
 		.stride = (size_t)params->stride,
-		.vocab_size = plan->out.model.vocab_size,
+		.vocab_size = plan->out.model.head.n,
 		.max_sequences = params->passes ? (size_t)params->passes : SIZE_MAX,
 		.stop = params->stop,
 	};

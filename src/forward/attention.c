@@ -2,8 +2,6 @@
  *
  * Attention of one sequence: q, k and v, their norms and rotations, the scores, the output matrix.
  */
-#include <math.h>
-
 #include "forward/pass.h"
 
 /* y[r] = x[r / repeat], with n_cols values in each row. */
@@ -52,20 +50,24 @@ static void project_apart(const struct pass *pass)
 	static const enum linear_role roles[] = {
 		LINEAR_Q,	   LINEAR_K,	     LINEAR_V,
 		LINEAR_VALUE_GATE, LINEAR_HEAD_GATE, LINEAR_INDEX_Q_HIDDEN,
-		LINEAR_INDEX_K,
+		LINEAR_INDEX_K,	   LINEAR_DISTANCES,
 	};
 	const struct layer_ref *ref = pass->layer->ref;
 	struct workspace *w = pass->workspace;
 	struct attention_arrays *a = &w->attention;
 	bool gated = pass->forward->model->arch->gated_attention;
-	float *const places[] = {
-		gated ? w->fused_out : a->q, a->k, a->v, w->fused_out, a->head_gates, w->index.q,
-		indexer_keys(pass)
-	};
+	float *const places[] = { gated ? w->fused_out : a->q,
+				  a->k,
+				  a->v,
+				  w->fused_out,
+				  a->head_gates,
+				  w->index.q,
+				  indexer_keys(pass),
+				  a->distances };
 	bool parallel = pass->forward->model->arch->parallel;
-	const struct linear *linears[7];
+	const struct linear *linears[8];
 	struct value_stats *stats[3];
-	float *ys[7];
+	float *ys[8];
 	struct products products = { .linears = linears,
 				     .x = w->own->normed,
 				     .m = pass->sequence->n_tokens,
@@ -305,28 +307,6 @@ static void norm_queries_and_keys(const struct pass *pass)
 	norm_heads(pass, VECTOR_NORM_K, a->k, pass->layer->ref->n_kv_heads);
 }
 
-/* Multiplies queries by the factors of their positions. */
-static void scale_queries(const struct pass *pass)
-{
-	const struct layer_ref *ref = pass->layer->ref;
-	struct workspace *w = pass->workspace;
-	struct attention_arrays *a = &w->attention;
-	size_t n = pass->sequence->n_tokens, n_cols = ref->n_heads * ref->head_dim;
-	const struct scale_args args = {
-		.x = { a->q, n_cols }, .factors = a->positions, .n_rows = n, .n_cols = n_cols
-	};
-
-	for (size_t t = a->n_positions; t < n; t++)
-		w->host.positions[t] =
-			1 + ref->query_scale * log1pf(floorf((float)(t + ref->query_shift) /
-							     (float)ref->query_floor));
-	if (n > a->n_positions) {
-		w->ops->put(w->stream, a->positions, w->host.positions, n * sizeof(float));
-		a->n_positions = n;
-	}
-	w->ops->scale(w->stream, &args);
-}
-
 /* Makes an observation of an attention tensor (n_tokens, n_cols). */
 static struct observation observation_of(const struct pass *pass, enum observed what, size_t slot,
 					 const float *values, size_t n_cols)
@@ -418,6 +398,7 @@ static void attend(const struct pass *pass)
 				       .scratch = pass->workspace->scratch };
 
 	for (size_t t = 0; t < n; t += args.n_tokens) {
+		distances_set(pass, t, &args);
 		args.n_tokens = chunk && n - t > chunk ? chunk : n - t;
 		args.q = a->q + t * ref->n_heads * ref->head_dim;
 		args.k = k + t * ref->n_kv_heads * ref->head_dim;
@@ -444,6 +425,8 @@ void attention_run(const struct pass *pass)
 	} else {
 		project_qkv(pass);
 	}
+	short_conv_run(pass, VECTOR_SHORT_CONV_K, a->k, ref->n_kv_heads * ref->head_dim);
+	short_conv_run(pass, VECTOR_SHORT_CONV_V, a->v, ref->n_kv_heads * ref->value_dim);
 	pass_scale(pass, a->k, model->multipliers.key, n, ref->n_kv_heads * ref->head_dim);
 	pass_scale(pass, a->v, model->multipliers.value, n, ref->n_kv_heads * ref->value_dim);
 	if (model->arch->head_norms != HEADS_AFTER_ROPE)
@@ -469,7 +452,7 @@ void attention_run(const struct pass *pass)
 	if (ref->kv_source)
 		caches_take(pass);
 	if (ref->query_scale != 0)
-		scale_queries(pass);
+		queries_grow(pass);
 	if (model->arch->positions.turns_back)
 		copy_rows(w, (struct rows_out){ a->v, ref->value_dim },
 			  (struct rows_in){ a->k, ref->head_dim }, 1, n, ref->head_dim);

@@ -68,8 +68,25 @@ size_t forward_slots(const struct model *model)
 	return 3 + 2 + 2 * forward_matrices(model);
 }
 
+/* The norm of embeddings.  Its weight, if it has one, is in own->out, as nothing else is yet. */
+static void norm_embedding(const struct pass *pass, const float *weight)
+{
+	size_t n = pass->sequence->n_tokens, hidden = pass->forward->model->hidden;
+	float *residual = pass->sequence->residual;
+	struct workspace *w = pass->workspace;
+
+	if (!weight) {
+		pass_norm_plain(pass, residual, n, hidden);
+		return;
+	}
+	w->ops->put(w->stream, w->own->out, weight, hidden * sizeof *weight);
+	pass_norm(pass, (struct rows_in){ residual, hidden }, w->own->out,
+		  (struct rows_out){ residual, hidden }, n * pass->forward->model->streams.n,
+		  hidden);
+}
+
 int forward_embed(const struct pass *pass, const float *table, size_t n_rows,
-		  const uint32_t *token_rows, struct err *err)
+		  const uint32_t *token_rows, const float *norm, struct err *err)
 {
 	size_t n = pass->sequence->n_tokens, hidden = pass->forward->model->hidden;
 	struct workspace *w = pass->workspace;
@@ -84,8 +101,8 @@ int forward_embed(const struct pass *pass, const float *table, size_t n_rows,
 	w->ops->put(w->stream, w->token_rows, token_rows, n * sizeof *token_rows);
 	for (size_t i = 0; i < n_streams; i++, gather.y.data += hidden)
 		w->ops->copy(w->stream, &gather);
-	if (pass->forward->model->arch->normed_embedding)
-		pass_norm_plain(pass, pass->sequence->residual, n, hidden);
+	if (pass->forward->model->arch->embedding_norm)
+		norm_embedding(pass, norm);
 	if (w->ops->wait(w->stream, err))
 		return err_wrap(err, "the embedding of sequence %zu", pass->sequence->index);
 	return 0;
@@ -134,15 +151,21 @@ static void block_begin(const struct pass *pass, enum vector_role before)
 		pass_copy_tokens(pass, pass->sequence->residual, w->own->normed);
 }
 
-/* Norm and scale of a block's output. */
-static void output_end(const struct pass *pass, const float *norm)
+/* Convolution, norm and scale of a block's output. */
+static void output_end(const struct pass *pass, enum vector_role after)
 {
 	const struct model *model = pass->forward->model;
+	enum vector_role conv = after == VECTOR_NORM_ATTENTION_OUT ? VECTOR_SHORT_CONV_ATTENTION
+								   : VECTOR_SHORT_CONV_MLP;
+	bool convolved = after != VECTOR_NORM_LAYER_OUT && pass->layer->vector[conv];
+	const float *norm = pass->layer->vector[after];
 	struct workspace *w = pass->workspace;
 	float factor = model->multipliers.residual;
 
-	if (norm || factor != 1)
+	if (norm || convolved || factor != 1)
 		pass_observe_out(pass);
+	if (convolved)
+		short_conv_run(pass, conv, w->own->out, model->hidden);
 	if (norm)
 		pass_norm_out(pass, norm);
 	pass_scale(pass, w->own->out, factor, pass->sequence->n_tokens, model->hidden);
@@ -157,7 +180,7 @@ static void block_end(const struct pass *pass, enum vector_role after)
 				.n_rows = 1,
 				.n = sequence->n_tokens * pass->forward->model->hidden };
 
-	output_end(pass, pass->layer->vector[after]);
+	output_end(pass, after);
 	if (streams_are_mixed(pass)) {
 		streams_end(pass);
 		return;
@@ -179,7 +202,7 @@ static void block_begin_rounded(const struct pass *pass, enum vector_role before
 		pass_norm_args(pass, sequence->residual, pass->layer->vector[before], own->normed);
 
 	if (after != NO_NORM) {
-		output_end(pass, pass->layer->vector[after]);
+		output_end(pass, after);
 		args.sum = sequence->residual;
 		args.add = own->out;
 		args.add_stats = own->out_stats;

@@ -180,9 +180,10 @@ size_t forward_slots(const struct model *model);
 size_t forward_matrices(const struct model *model);
 
 /* residual[t] = table[token_rows[t]].  table (n_rows, hidden) has at most as many rows as the
- * sequence has tokens; token_rows is (n_tokens).  Both are the host's. */
+ * sequence has tokens; token_rows is (n_tokens); norm (hidden): the weight of the norm of
+ * embeddings, or NULL.  All are the host's. */
 int forward_embed(const struct pass *pass, const float *table, size_t n_rows,
-		  const uint32_t *token_rows, struct err *err);
+		  const uint32_t *token_rows, const float *norm, struct err *err);
 
 /* The same for the inputs that layers have of their own: table is (n_rows, layers *
  * layer_input_dim).  Follows forward_embed() with the same sequence and workspace. */

@@ -142,6 +142,19 @@ void mlp_run(const struct pass *pass);
  * fused_out, where mlp.gate and mlp.up go first unless they are there. */
 void mlp_gate_clamped(const struct pass *pass, size_t m, size_t width, bool are_pairs);
 
+/* Multiplies queries, and what weighs their biases by distance, by the factors of their positions.
+ */
+void queries_grow(const struct pass *pass);
+
+/* Biases by distance: the part of queries_grow(), whose factors are put; and what attention of the
+ * queries from `first` on takes, if the layer has biases. */
+void distances_grow(const struct pass *pass);
+void distances_set(const struct pass *pass, size_t first, struct attention_args *args);
+
+/* x (tokens, n_cols) += its short convolution of a role, if the layer has it.  Uses attn_out, which
+ * must be free. */
+void short_conv_run(const struct pass *pass, enum vector_role role, float *x, size_t n_cols);
+
 /* Chooses keys by the layer's indexer, whose products are in workspace->index, rotated by the
  * layer's angles, which are put.  Does nothing in a layer without one, and where a query gets all
  * keys. */

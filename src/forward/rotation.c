@@ -24,7 +24,8 @@ bool rotation_is_first(const struct pass *pass)
 
 	return rotates_all(pass) && !model->arch->gated_attention &&
 	       !model->arch->positions.adjacent_pairs && model->multipliers.key == 1 &&
-	       model->multipliers.query == 1 && model->arch->head_norms != HEADS_PLAIN_FIRST &&
+	       model->multipliers.query == 1 && !model->short_conv_width &&
+	       model->arch->head_norms != HEADS_PLAIN_FIRST &&
 	       (model->arch->head_norms == HEADS_AFTER_ROPE || !has_norms(pass->layer));
 }
 

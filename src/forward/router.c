@@ -46,6 +46,9 @@ static void choose(const struct pass *pass, size_t n)
 		.scale = routing->scale,
 		.softcap = routing->softcap,
 		.are_chosen = pass->layer->ref->routed_by_token,
+		.n_shared = pass->layer->ref->n_shared_experts,
+		.shared_weights = w->route.shared_weights,
+		.shared_stride = workspace_group_tokens(w),
 		.bias = pass->layer->vector[VECTOR_ROUTER_BIAS],
 		.expert_scales = pass->layer->vector[VECTOR_EXPERT_SCALES],
 		.scores = w->scores,
@@ -63,6 +66,8 @@ static void choose(const struct pass *pass, size_t n)
 					  .places = w->route.places,
 					  .counts = w->route.counts };
 
+	if (pass->layer->vector[VECTOR_ROUTER_SCALE])
+		route.scale *= *pass->layer->vector[VECTOR_ROUTER_SCALE];
 	for (size_t i = 0; i < n; i++) {
 		route.n_tokens += pass->sequence[i].n_tokens;
 		sort.ends[i] = route.n_tokens;
@@ -91,7 +96,7 @@ void router_run(const struct pass *pass)
 	const struct linear *const both[] = { &l[LINEAR_ROUTER], &l[LINEAR_SHARED_ROUTER] };
 	struct workspace *w = pass->workspace;
 	size_t m = pass->sequence->n_tokens;
-	float *const ys[] = { w->scores + w->own->first_token * pass->layer->ref->n_experts,
+	float *const ys[] = { w->scores + w->own->first_token * l[LINEAR_ROUTER].ref->n,
 			      w->own->shared_scores };
 	const struct products products = {
 		.linears = both, .n = is_shared ? 2 : 1, .x = w->own->normed, .m = m, .ys = ys

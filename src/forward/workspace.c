@@ -9,156 +9,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-
-/* The numbers of elements of arrays; the largest, where layers differ. */
-struct dims {
-	uint64_t tokens, hidden;
-	uint64_t mlp, fused, lora, expanded, experts; /* of each token */
-	uint64_t input;				      /* of each token, for the widest matrix */
-	uint64_t group;				      /* tokens of a group */
-	uint64_t rows;				      /* of experts at once */
-	bool grouped;
-	uint64_t latent;			 /* of each token, for experts */
-	uint64_t mixes;				 /* of each token */
-	uint64_t pooled, index_pooled;		 /* of each token, for pools */
-	uint64_t pools, index_pools;		 /* of layers; of an indexer */
-	uint64_t part, joined;			 /* of each token, for a matrix with parts */
-	uint64_t q, k, v, attended, angles;	 /* of each token, for attention */
-	uint64_t head_gates, turning;		 /* of each token; turning: in latent attention */
-	uint64_t scratch;			 /* bytes */
-	uint64_t keys, values, value_heads, few; /* of gated DeltaNet */
-	uint64_t block, panel, n_panels;	 /* tokens and columns of the head */
-	uint64_t casts;				 /* 1, or without casts of inputs 0 */
-	uint64_t matrices;			 /* of a layer */
-};
-
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-	return a > b ? a : b;
-}
-
-static void dims_of_layer(struct dims *d, const struct model *model, const struct layer_ref *layer)
-{
-	const struct linear_ref *linear = layer->linear;
-	enum linear_role pools = model->indexer.pool_size ? LINEAR_INDEX_K : LINEAR_INDEX_GATE;
-
-	d->mlp = larger(d->mlp,
-			larger(larger(layer->width, layer->shared_width), layer->expert_width));
-	d->lora = larger(d->lora, larger(linear[LINEAR_Q_A].n, linear[LINEAR_KV_A].n));
-	d->expanded = larger(d->expanded, linear[LINEAR_KV_B].n);
-	d->head_gates = larger(d->head_gates, linear[LINEAR_HEAD_GATE].n);
-	d->pooled = larger(d->pooled, linear[LINEAR_POOL].n);
-	d->index_pooled = larger(d->index_pooled, linear[pools].n);
-	if (linear[LINEAR_O].n_parts > 1) {
-		d->part = larger(d->part, linear[LINEAR_O].n / linear[LINEAR_O].n_parts);
-		d->joined = larger(d->joined, linear[LINEAR_O].n);
-	}
-	d->few = larger(d->few, larger(linear[LINEAR_DELTA_F_A].n, linear[LINEAR_DELTA_G_A].n));
-	d->experts = larger(d->experts, layer->n_experts);
-	d->latent = larger(d->latent, linear[LINEAR_LATENT_IN].n);
-	d->fused = larger(d->fused, larger(linear[LINEAR_QKV].n, linear[LINEAR_GATE_UP].n));
-	d->fused = larger(d->fused, larger(linear[LINEAR_DELTA_QKVZ].n, linear[LINEAR_CONV_IN].n));
-	if (model->arch->gated_attention)
-		d->fused = larger(d->fused, linear[LINEAR_Q].n);
-	d->fused = larger(d->fused,
-			  larger(linear[LINEAR_VALUE_GATE].n, linear[LINEAR_LAYER_INPUTS].n));
-	d->mlp = larger(d->mlp, linear[LINEAR_LAYER_GATE].n);
-	if (model->clamped)
-		d->fused = larger(d->fused, 2 * larger(larger(layer->width, layer->shared_width),
-						       layer->expert_width));
-}
-
-static void dims_of_attention(struct dims *d, const struct executor_ops *ops,
-			      const struct layer_ref *layer)
-{
-	size_t n_pools = layer->pool_size ? d->tokens / layer->pool_size : 0;
-	const struct attention_args args = { .n_tokens = d->tokens,
-					     .n_before = n_pools,
-					     .n_heads = layer->n_heads,
-					     .n_kv_heads = layer->n_kv_heads,
-					     .head_dim = layer->head_dim,
-					     .value_dim = layer->value_dim };
-
-	d->q = larger(d->q, args.n_heads * args.head_dim);
-	d->k = larger(d->k, args.n_kv_heads * args.head_dim);
-	d->v = larger(d->v, args.n_kv_heads * args.value_dim);
-	d->attended = larger(d->attended, args.n_heads * args.value_dim);
-	d->angles = larger(d->angles, args.head_dim);
-	d->pools = larger(d->pools, n_pools);
-	d->scratch = larger(d->scratch,
-			    ops->scratch(&(const struct scratch_args){ .attention = &args }));
-}
-
-/* n_pools: more than a sequence of n_tokens has, or 0. */
-static uint64_t index_scratch(const struct executor_ops *ops, const struct model *model,
-			      size_t n_tokens, size_t n_pools)
-{
-	const struct indexer *indexer = &model->indexer;
-	const struct choose_keys_args keys = { .n_tokens = n_tokens,
-					       .n_heads = indexer->n_heads,
-					       .head_dim = indexer->head_dim,
-					       .pool_size = n_pools > 0,
-					       .n_pools = n_pools,
-					       .together = indexer->n_sets == 1 };
-
-	return indexer->n_chosen ? ops->scratch(&(const struct scratch_args){ .keys = &keys }) : 0;
-}
-
-static uint64_t scan_scratch(const struct executor_ops *ops, const struct model *model,
-			     size_t n_tokens)
-{
-	const struct mamba *mamba = &model->mamba;
-	const struct scan_args scan = { .n_tokens = n_tokens,
-					.n_heads = mamba->n_heads,
-					.head_dim = mamba->head_dim,
-					.n_groups = mamba->n_groups,
-					.state_size = mamba->state_size };
-	const struct delta_args delta = { .n_tokens = n_tokens,
-					  .n_heads = model->delta.n_heads,
-					  .n_key_heads = model->delta.n_key_heads,
-					  .key_dim = model->delta.key_dim,
-					  .value_dim = model->delta.value_dim,
-					  .n_decays = model->delta.n_decays };
-	const struct scratch_args args = { .scan = scan.n_heads ? &scan : NULL,
-					   .delta = delta.n_heads ? &delta : NULL };
-
-	return ops->scratch(&args);
-}
-
-static struct dims dims_of(const struct executor_ops *ops, const struct model *model,
-			   struct workspace_shape shape, bool casts)
-{
-	struct dims d = { .tokens = shape.max_tokens, .hidden = model->hidden };
-
-	for (size_t i = 0; i < model->n_layers; i++) {
-		dims_of_layer(&d, model, &model->layers[i]);
-		dims_of_attention(&d, ops, &model->layers[i]);
-		if (model->layers[i].latent)
-			d.turning = larger(d.turning, larger(model->layers[i].n_heads,
-							     model->indexer.n_heads) *
-							      model->layers[i].latent->rope_dim);
-	}
-	d.keys = model->delta.n_key_heads * model->delta.key_dim;
-	d.values = model->delta.n_heads * model->delta.value_dim;
-	d.value_heads = model->delta.n_heads;
-	d.input = larger(larger(d.attended, d.mlp), larger(d.hidden, d.lora));
-	d.input = larger(d.input, larger(larger(d.latent, d.joined), d.few));
-	d.input = larger(d.input, larger(d.values, model->mamba.n_heads * model->mamba.head_dim));
-	d.input = larger(d.input, larger(model->mamba1.n_channels, model->mamba1.step_rank));
-	d.scratch = larger(d.scratch, scan_scratch(ops, model, d.tokens));
-	d.index_pools = model->indexer.pool_size ? d.tokens / model->indexer.pool_size : d.pools;
-	d.scratch = larger(d.scratch, index_scratch(ops, model, d.tokens, d.index_pools));
-	d.mixes = streams_n_mixes(model);
-	d.group = d.tokens * shape.max_group;
-	d.grouped = d.experts && ops->load.grouped;
-	d.rows = d.grouped ? d.group : d.tokens;
-	d.block = d.tokens < HEAD_BLOCK ? d.tokens : HEAD_BLOCK;
-	d.panel = ops->portion(PORTION_WEIGHT, model->vocab_size);
-	d.n_panels = d.panel ? (model->vocab_size + d.panel - 1) / d.panel : 0;
-	d.casts = casts;
-	d.matrices = forward_matrices(model);
-	return d;
-}
+#include "forward/dims.h"
 
 /* Adds an array; place is the address of its pointer. */
 static void array_add(struct array_list *list, void *place, uint64_t size, bool host)
@@ -185,7 +36,8 @@ static void common_arrays(struct workspace *w, const struct dims *d)
 
 	add(list, &w->fused_out, d->rows * d->fused * sizeof *w->fused_out);
 	add(list, &w->scores,
-	    larger(d->block * d->panel, 2 * d->group * d->experts) * sizeof *w->scores);
+	    dims_larger(d->block * d->panel, 2 * d->group * (d->experts + d->shared)) *
+		    sizeof *w->scores);
 	add(list, &w->scratch, d->scratch);
 	add(list, &w->token_rows, d->tokens * sizeof *w->token_rows);
 	add(list, &w->input.rounded, d->rows * d->input * sizeof *w->input.rounded);
@@ -231,6 +83,7 @@ static void route_arrays(struct workspace *w, const struct dims *d, const struct
 
 	add(list, &w->route.chosen, chosen * sizeof *w->route.chosen);
 	add(list, &w->route.weights, chosen * sizeof *w->route.weights);
+	add(list, &w->route.shared_weights, d->group * d->shared * sizeof *w->route.shared_weights);
 	add(list, &w->route.counts, segments * sizeof *w->route.counts);
 	add(list, &w->route.rows, chosen * sizeof *w->route.rows);
 	add(list, &w->route.factors, chosen * sizeof *w->route.factors);
@@ -255,8 +108,11 @@ static void attention_arrays(struct workspace *w, const struct dims *d)
 	add(list, &a->kv_latent, row * d->lora);
 	add(list, &a->k_rope, row * d->lora);
 	add(list, &a->kv_expanded, row * d->expanded);
-	/* the rope_dim values of queries are here before, and what an indexer rotates */
-	add(list, &a->attn_out, row * larger(d->attended, d->turning));
+	/* the rope_dim values of queries are here before, what an indexer rotates, and what short
+	 * convolutions add */
+	add(list, &a->attn_out,
+	    row * dims_larger(dims_larger(d->attended, d->turning), d->convolved));
+	add(list, &a->distances, row * d->distances);
 	add(list, &a->head_gates, row * d->head_gates);
 	add(list, &a->part_out, row * d->part);
 	add(list, &a->joined, row * d->joined);
@@ -343,7 +199,7 @@ static void mamba1_arrays(struct workspace *w, const struct dims *d, const struc
 static void mlp_arrays(struct workspace *w, const struct dims *d)
 {
 	uint64_t row = d->experts ? d->rows * sizeof(float) : 0;
-	uint64_t expert = row * larger(d->hidden, d->latent);
+	uint64_t expert = row * dims_larger(d->hidden, d->latent);
 
 	add(&w->arrays, &w->mlp.gate, d->rows * d->mlp * sizeof *w->mlp.gate);
 	add(&w->arrays, &w->mlp.up, d->rows * d->mlp * sizeof *w->mlp.up);

@@ -59,6 +59,7 @@ struct attention_arrays {
 	float *attn_out;    /* (tokens, heads * value_dim) */
 	float *part_out;    /* (tokens, rows of a part of LINEAR_O) */
 	float *joined;	    /* (tokens, rows of LINEAR_O with parts) */
+	float *distances;   /* (tokens, heads * profiles), of LINEAR_DISTANCES */
 	float *head_gates;  /* (tokens, heads), of LINEAR_HEAD_GATE */
 	float *cosines;	    /* (tokens, rope->n / 2), of the angles */
 	float *sines;
@@ -162,6 +163,7 @@ struct own_arrays {
 struct route_arrays {
 	uint32_t *chosen;		    /* (tokens, top_k) */
 	float *weights;			    /* (tokens, top_k) */
+	float *shared_weights;		    /* (shared experts, workspace_group_tokens()) */
 	uint32_t *counts;		    /* (experts, sequences) */
 	uint32_t *rows, *segments, *places; /* as in sort_choices_args */
 	float *factors;
@@ -232,6 +234,12 @@ void workspace_free(struct workspace *workspace); /* accepts NULL */
 /* Returns the bytes of the arrays; casts: as in struct forward. */
 uint64_t workspace_size(const struct executor_ops *executor, const struct model *model,
 			struct workspace_shape shape, bool casts);
+
+/* Returns the tokens that a group may have. */
+static inline size_t workspace_group_tokens(const struct workspace *workspace)
+{
+	return workspace->shape.max_tokens * workspace->shape.max_group;
+}
 
 /* Copies workspace->cast.stats to workspace->host.cast_stats, and makes them zeros.  Waits. */
 int workspace_take_cast_stats(struct workspace *workspace, struct err *err);

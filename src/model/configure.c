@@ -63,6 +63,11 @@ static int configure_sizes(struct model *model, const struct model_config *confi
 	if (!model->n_layers)
 		model->n_layers = size[CONFIG_LAYERS];
 	model->vocab_size = size[CONFIG_VOCAB_SIZE];
+	model->unpadded_vocab_size = fact_count(facts, "unpadded_vocab_size", model->vocab_size);
+	if (model->unpadded_vocab_size > model->vocab_size)
+		model->unpadded_vocab_size = model->vocab_size;
+	if (!model->unpadded_vocab_size)
+		return err_set(err, ERR_INPUT, "config.json: 'unpadded_vocab_size' is 0");
 	model->max_positions = fact_count(facts, "max_position_embeddings", 0);
 	if (model->n_layers > model->checkpoint->n_tensors)
 		return err_set(
@@ -102,6 +107,8 @@ static float score_scale(const struct arch *arch, const json_t *facts, double he
 {
 	if (arch->scores == SCORES_PLAIN)
 		return 1;
+	if (arch->scores == SCORES_INVERSE)
+		return (float)(1 / head_dim);
 	return (float)(pow(head_dim, -0.5) *
 		       (arch->scores == SCORES_YARN ? rope_score_scale(facts) : 1));
 }
@@ -181,6 +188,7 @@ int model_configure(struct model *model, const struct model_config *config, cons
 	    model_configure_limits(model, facts, err) || streams_configure(model, facts, err) ||
 	    model_configure_sharing(model, facts, err) ||
 	    model_configure_ropes(model, facts, err) || pools_configure(model, facts, err) ||
+	    distances_configure(model, facts, err) || short_conv_configure(model, facts, err) ||
 	    indexer_configure(model, facts, err) || configure_numbers(model, facts, err) ||
 	    routing_configure(model, facts, err) || model_read_multipliers(model, facts, err))
 		return -1;

@@ -2,6 +2,7 @@
  *
  * The experts of a layer: matrices of each expert, or tensors of all experts.
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,10 +70,9 @@ static int find_clamped_experts(struct search *search, const char *prefix, struc
 }
 
 /* Returns the name of an expert's matrix: "model.layers.0.mlp.experts.3.up_proj". */
-static char *expert_module(const struct search *search, const char *prefix, enum expert_role role,
-			   size_t expert)
+static char *module_of(const char *prefix, const char *pattern, size_t expert)
 {
-	char *below = xasprintf(search_expert_name(search, role), expert);
+	char *below = xasprintf(pattern, expert);
 	char *module = xasprintf("%s%s", prefix, below);
 
 	free(below);
@@ -97,11 +97,9 @@ static struct linear_ref stacked_matrix(const struct tensor_ref *stack,
 }
 
 /* Finds a tensor of all experts, which must exist. */
-static int find_stack(struct search *search, const char *prefix, enum expert_role role,
+static int find_stack(struct search *search, const char *prefix, const char *name,
 		      const struct tensor_ref **stack)
 {
-	const char *name = search_stack_name(search, role);
-
 	*stack = search_tensor(search, prefix, name, "");
 	if (!*stack)
 		return search_missing(search, prefix, name, "");
@@ -110,37 +108,98 @@ static int find_stack(struct search *search, const char *prefix, enum expert_rol
 	return search_bad_shape(*stack, "3 dimensions", search->err);
 }
 
-/* The experts in two tensors, one expert after the other. */
-static int find_stacked_experts(struct search *search, const char *prefix, struct layer_ref *layer)
+/* Finds how the experts lie in two tensors: by their shapes, or where rows of gate and up take
+ * turns, as (experts, 2 width, hidden) and (experts, hidden, width). */
+static int find_layout(struct search *search, const struct tensor_ref *const stacks[2],
+		       struct experts_layout *layout)
 {
 	const struct model_config no_config = { 0 }; /* two shapes need none */
+	const uint64_t *shape = stacks[0]->tensor->shape, *down = stacks[1]->tensor->shape;
+	const struct experts_tensor tensors[2] = { { stacks[0]->tensor->name, shape },
+						   { stacks[1]->tensor->name, down } };
+	char expected[80];
+
+	if (!search->model->arch->experts.interleaved)
+		return experts_layout_find(layout, &tensors[0], &tensors[1], &no_config,
+					   search->err);
+	*layout = (struct experts_layout){ .n_experts = shape[0],
+					   .hidden = shape[2],
+					   .width = shape[1] / 2,
+					   .interleaved = true };
+	snprintf(expected, sizeof expected, "[%" PRIu64 ", %" PRIu64 ", %" PRIu64 "]", shape[0],
+		 shape[2], shape[1] / 2);
+	if (shape[1] % 2 || down[0] != shape[0] || down[1] != shape[2] || down[2] != shape[1] / 2)
+		return search_bad_shape(stacks[1], expected, search->err);
+	return 0;
+}
+
+/* Names of two tensors of n experts, and of their matrices; first: in layer->experts. */
+struct stacked {
+	const char *gate_up, *down;
+	const char *const *modules; /* by role, with %zu for the expert */
+	size_t first, n;
+};
+
+/* The experts in two tensors, one expert after the other. */
+static int find_stacked(struct search *search, const char *prefix, struct layer_ref *layer,
+			const struct stacked *of)
+{
 	const struct tensor_ref *stacks[2];
-	struct experts_tensor tensors[2];
 	struct experts_layout layout;
 	char expected[80];
 
-	for (int down = 0; down < 2; down++) {
-		if (find_stack(search, prefix, down ? EXPERT_ROLE_DOWN : EXPERT_ROLE_GATE_UP,
-			       &stacks[down]))
-			return -1;
-		tensors[down] = (struct experts_tensor){ stacks[down]->tensor->name,
-							 stacks[down]->tensor->shape };
-	}
-	if (experts_layout_find(&layout, &tensors[0], &tensors[1], &no_config, search->err))
+	if (find_stack(search, prefix, of->gate_up, &stacks[0]) ||
+	    find_stack(search, prefix, of->down, &stacks[1]) ||
+	    find_layout(search, stacks, &layout))
 		return -1;
-	snprintf(expected, sizeof expected, "%zu experts of %zu columns", layer->n_experts,
+	snprintf(expected, sizeof expected, "%zu experts of %zu columns", of->n,
 		 search->model->hidden);
-	if (layout.n_experts != layer->n_experts || layout.hidden != search->model->hidden)
+	if (layout.n_experts != of->n || layout.hidden != search->model->hidden)
 		return search_bad_shape(stacks[0], expected, search->err);
-	layer->expert_width = layout.width;
-	for (size_t e = 0; e < layer->n_experts; e++)
+	for (size_t e = 0; e < of->n; e++)
 		for (int i = EXPERT_ROLE_GATE; i <= EXPERT_ROLE_DOWN; i++) {
-			layer->experts[e][i] = stacked_matrix(stacks[i == EXPERT_ROLE_DOWN],
-							      &layout, (enum expert_role)i, e);
-			layer->experts[e][i].module =
-				expert_module(search, prefix, (enum expert_role)i, e);
+			struct linear_ref *linear = &layer->experts[of->first + e][i];
+
+			*linear = stacked_matrix(stacks[i == EXPERT_ROLE_DOWN], &layout,
+						 (enum expert_role)i, e);
+			linear->module = module_of(prefix, of->modules[i], e);
 		}
+	if (of->first && layout.width != layer->expert_width) {
+		snprintf(expected, sizeof expected, "experts of %zu values", layer->expert_width);
+		return search_bad_shape(stacks[0], expected, search->err);
+	}
+	layer->expert_width = layout.width;
 	return 0;
+}
+
+static int find_stacked_experts(struct search *search, const char *prefix, struct layer_ref *layer)
+{
+	const char *const modules[] = {
+		[EXPERT_ROLE_GATE] = search_expert_name(search, EXPERT_ROLE_GATE),
+		[EXPERT_ROLE_UP] = search_expert_name(search, EXPERT_ROLE_UP),
+		[EXPERT_ROLE_DOWN] = search_expert_name(search, EXPERT_ROLE_DOWN),
+	};
+	const struct stacked of = {
+		.gate_up = search_stack_name(search, EXPERT_ROLE_GATE_UP),
+		.down = search_stack_name(search, EXPERT_ROLE_DOWN),
+		.modules = modules,
+		.n = layer->n_experts,
+	};
+
+	return find_stacked(search, prefix, layer, &of);
+}
+
+/* Those that every token passes and the router weighs, behind all others. */
+static int find_shared_experts(struct search *search, const char *prefix, struct layer_ref *layer)
+{
+	const struct arch *arch = search->model->arch;
+	const struct stacked of = { .gate_up = arch->experts.shared_stacks[EXPERT_ROLE_GATE_UP],
+				    .down = arch->experts.shared_stacks[EXPERT_ROLE_DOWN],
+				    .modules = arch->experts.shared,
+				    .first = layer->n_experts + layer->n_image_experts,
+				    .n = layer->n_shared_experts };
+
+	return of.n ? find_stacked(search, prefix, layer, &of) : 0;
 }
 
 /* Does the layer have a matrix for each expert, in place of the tensors of all experts?  Quantized
@@ -163,7 +222,7 @@ static int find_lone_stack(struct search *search, const char *prefix, struct lay
 	const struct tensor_ref *stack;
 	char expected[80];
 
-	if (find_stack(search, prefix, of->role, &stack))
+	if (find_stack(search, prefix, search_stack_name(search, of->role), &stack))
 		return -1;
 	snprintf(expected, sizeof expected, "[%zu, %zu, %zu]", layer->n_experts,
 		 of->n ? of->n : (size_t)stack->tensor->shape[1],
@@ -175,7 +234,9 @@ static int find_lone_stack(struct search *search, const char *prefix, struct lay
 	for (size_t e = 0; e < layer->n_experts; e++) {
 		struct linear_ref *linear = &layer->experts[e][of->role];
 
-		*linear = (struct linear_ref){ .module = expert_module(search, prefix, of->role, e),
+		const char *pattern = search_expert_name(search, of->role);
+
+		*linear = (struct linear_ref){ .module = module_of(prefix, pattern, e),
 					       .weight = stack,
 					       .n = stack->tensor->shape[1],
 					       .k = stack->tensor->shape[2] };
@@ -247,10 +308,11 @@ static int find_experts(struct search *search, const char *prefix, struct layer_
 	bool stacked = !clamped && has_stack(search, prefix, EXPERT_ROLE_GATE_UP);
 	bool lone = has_stack(search, prefix, EXPERT_ROLE_GATE);
 
-	layer->n_experts = layer->linear[LINEAR_ROUTER].n;
+	layer->n_experts = layer->linear[LINEAR_ROUTER].n - model->routing.n_shared;
+	layer->n_shared_experts = model->routing.n_shared;
 	if (model->first_expert && !clamped && !stacked && !lone)
 		layer->n_experts = 1;
-	else if (model->arch->image_experts)
+	else if (model->arch->experts.have_images)
 		layer->n_image_experts = layer->n_experts;
 	layer->experts = xcalloc(layer_all_experts(layer), sizeof *layer->experts);
 	if (clamped)
@@ -276,16 +338,26 @@ int search_experts(struct search *search, const char *prefix, struct layer_ref *
 	const struct linear_ref *in = &layer->linear[LINEAR_LATENT_IN],
 				*out = &layer->linear[LINEAR_LATENT_OUT];
 	size_t n_whole = search->model->activation == ACT_SRELU ? 1 : COUNT(whole);
-	size_t n_stated = search->config->size[CONFIG_EXPERTS];
+	size_t n_stated = search->config->size[CONFIG_EXPERTS], n = router->n - routing->n_shared;
 
-	if (n_stated && n_stated != router->n)
+	if (router->n <= routing->n_shared)
+		return err_set(
+			search->err, ERR_INPUT,
+			"config.json: 'n_shared_experts' is %zu, but '%s' weighs %zu experts",
+			routing->n_shared, router->module, router->n);
+	if (n_stated && n_stated != n && routing->n_shared)
+		return err_set(search->err, ERR_INPUT,
+			       "config.json has %zu experts and %zu that are shared "
+			       "('n_shared_experts'), but '%s' weighs %zu",
+			       n_stated, routing->n_shared, router->module, router->n);
+	if (n_stated && n_stated != n)
 		return err_set(search->err, ERR_INPUT,
 			       "config.json has %zu experts, but '%s' chooses among %zu", n_stated,
-			       router->module, router->n);
-	if (routing->top_k == 0 || routing->top_k > router->n)
+			       router->module, n);
+	if (routing->top_k == 0 || routing->top_k > n)
 		return err_set(search->err, ERR_INPUT,
 			       "config.json: '%s' is %zu, but '%s' chooses among %zu experts",
-			       routing->top_k_key, routing->top_k, router->module, router->n);
+			       routing->top_k_key, routing->top_k, router->module, n);
 	if (routing->n_groups &&
 	    (router->n % routing->n_groups || routing->top_groups > routing->n_groups ||
 	     routing->top_groups == 0 || router->n / routing->n_groups < 2 ||
@@ -305,5 +377,7 @@ int search_experts(struct search *search, const char *prefix, struct layer_ref *
 		if (search_check_matrix(layer->linear[whole[i]].weight, shared->k,
 					search->model->hidden, search->err))
 			return -1;
-	return find_experts(search, prefix, layer);
+	if (find_experts(search, prefix, layer))
+		return -1;
+	return find_shared_experts(search, prefix, layer);
 }

@@ -117,7 +117,7 @@ static int find_attention(struct search *search, const char *prefix, struct laye
 
 	if (model->arch->positions.turns_back)
 		return find_shared_head(search, prefix, layer);
-	if (find_indexer(search, prefix, layer))
+	if (find_indexer(search, prefix, layer) || search_distances(search, prefix, layer))
 		return -1;
 	if (layer->latent)
 		return find_latent_attention(search, prefix, layer);
@@ -133,7 +133,7 @@ static int find_router(struct search *search, const char *prefix, struct linear_
 	const char *name = search_linear_name(search, LINEAR_ROUTER);
 	size_t hidden = search->model->hidden;
 
-	if (!search->model->arch->image_experts)
+	if (!search->model->arch->experts.have_images)
 		return search_linear(search, prefix, name, 0, hidden, router);
 	if (search_linear(search, prefix, name, hidden, 0, router))
 		return -1;
@@ -153,8 +153,9 @@ static int check_mlp_type(const struct search *search, const struct layer_ref *l
 	if (!layer->mlp_type || has_experts == (strcmp(layer->mlp_type, "dense") != 0))
 		return 0;
 	return err_set(search->err, ERR_INPUT,
-		       "config.json: 'mlp_layer_types' has '%s' for layer %zu, which has %s",
-		       layer->mlp_type, (size_t)(layer - search->model->layers),
+		       "config.json: '%s' has '%s' for layer %zu, which has %s",
+		       search->model->mlp_types_key, layer->mlp_type,
+		       (size_t)(layer - search->model->layers),
 		       has_experts ? "experts" : "no router of experts");
 }
 
@@ -379,6 +380,7 @@ static const struct model_place places[] = {
 	{ "model.language_model.", "lm_head" },
 	{ "language_model.model.", "language_model.lm_head" },
 	{ "thinker.model.", "thinker.lm_head" },
+	{ "model.llm.", "model.llm.unembed" },
 	{ "", "head" },
 };
 
@@ -397,14 +399,22 @@ static const struct model_place *find_place(const struct checkpoint *checkpoint,
 	return &places[0];
 }
 
-/* Finds the head, or takes the embedding. */
+/* Finds the head, or takes the embedding.  Of a head whose last rows are padding, with or without
+ * those, it has the others. */
 static int find_head(struct search *search, struct model *model, bool tied)
 {
 	const char *name = model->place->head;
+	size_t n = model->unpadded_vocab_size;
+	struct linear_ref *head = &model->head;
 
-	if (search_linear(search, "", name, model->vocab_size, model->hidden, &model->head))
+	if (search_linear(search, "", name, 0, model->hidden, head))
 		return -1;
-	if (model->head.weight)
+	if (head->weight && head->n != n &&
+	    search_check_matrix(head->weight, model->vocab_size, model->hidden, search->err))
+		return -1;
+	if (head->weight && head->n > n)
+		head->n = n;
+	if (head->weight)
 		return 0;
 	if (!tied)
 		return search_missing(search, "", name, ".weight");
@@ -432,6 +442,14 @@ int model_find_tensors(struct model *model, const struct model_config *config, s
 		return search_missing(&search, body, embedding, ".weight");
 	if (!model->norm)
 		return search_missing(&search, body, norm, ".weight");
+	if (arch->embedding_norm && *arch->embedding_norm) {
+		model->embedding_norm =
+			search_tensor(&search, body, arch->embedding_norm, ".weight");
+		if (!model->embedding_norm)
+			return search_missing(&search, body, arch->embedding_norm, ".weight");
+		if (search_check_vector(model->embedding_norm, model->hidden, err))
+			return -1;
+	}
 	if (search_check_matrix(model->embedding, model->vocab_size, model->hidden, err) ||
 	    search_check_vector(model->norm, model->hidden, err) ||
 	    find_head(&search, model,

@@ -44,11 +44,16 @@ static bool vector_is_of(const struct positions *positions, const struct layer_r
 	switch (role) {
 	case VECTOR_NORM_K:
 		return layer_has_attention(layer) && !layer->kv_source;
+	case VECTOR_SHORT_CONV_K:
+	case VECTOR_SHORT_CONV_V:
+		return layer_has_attention(layer) && !layer->kv_source;
 	case VECTOR_NORM_Q:
 	case VECTOR_NORM_Q_A:
 	case VECTOR_NORM_KV_A:
 	case VECTOR_NORM_K_ROPE:
 		return layer_has_attention(layer);
+	case VECTOR_DISTANCES:
+		return layer->extent > 0;
 	case VECTOR_NORM_INDEX_Q:
 	case VECTOR_NORM_INDEX_K:
 	case VECTOR_NORM_INDEX_K_BIAS:
@@ -65,15 +70,20 @@ static bool vector_is_of(const struct positions *positions, const struct layer_r
 		return layer->linear[LINEAR_LAYER_OUT].weight;
 	case VECTOR_NORM_ATTENTION:
 	case VECTOR_NORM_ATTENTION_OUT:
+	case VECTOR_SHORT_CONV_ATTENTION:
 		return layer->mixer != MIXER_NONE;
 	case VECTOR_NORM_MLP:
 	case VECTOR_NORM_MLP_OUT:
+	case VECTOR_SHORT_CONV_MLP:
 		return layer->has_mlp;
+	case VECTOR_MLP_SCALE:
+		return layer->width > 0;
 	case VECTOR_NORM_ROUTER:
 	case VECTOR_NORM_EXPERTS:
 	case VECTOR_NORM_EXPERTS_OUT:
 	case VECTOR_NORM_DENSE_OUT:
 	case VECTOR_EXPERT_SCALES:
+	case VECTOR_ROUTER_SCALE:
 		return layer->n_experts > 0;
 	case VECTOR_ROUTER_BIAS:
 	case VECTOR_ROUTER_TABLE:
@@ -138,7 +148,9 @@ static size_t vector_length(const struct model *model, const struct layer_ref *l
 		return model->indexer.head_dim;
 	case VECTOR_ROUTER_BIAS:
 	case VECTOR_EXPERT_SCALES:
-		return layer->linear[LINEAR_ROUTER].n;
+		return layer->linear[LINEAR_ROUTER].n - layer->n_shared_experts;
+	case VECTOR_ROUTER_SCALE:
+	case VECTOR_MLP_SCALE:
 	case VECTOR_LAYER_SCALE:
 		return 1;
 	case VECTOR_NORM_POOL:
@@ -241,6 +253,7 @@ static bool check_rows(const struct search *search, const struct layer_ref *laye
 		{ VECTOR_MIX_MLP, MODEL_MIXES(n), n * model->hidden },
 		{ VECTOR_POOL_PLACES, layer->pool_size, halves * layer->head_dim },
 		{ VECTOR_INDEX_PLACES, index_pool, halves * model->indexer.head_dim },
+		{ VECTOR_DISTANCES, model->distances.n_profiles, layer->extent },
 		{ VECTOR_ROUTER_TABLE, model->vocab_size, model->routing.top_k },
 	};
 
@@ -261,6 +274,14 @@ static int check_vector(const struct search *search, const struct layer_ref *lay
 
 	if (check_rows(search, layer, role, &rc))
 		return rc;
+	if (short_conv_channels(search->model, layer, role)) {
+		const struct scan_sizes sizes = {
+			.channels = short_conv_channels(search->model, layer, role),
+			.conv_width = search->model->short_conv_width,
+		};
+
+		return check_conv(ref, &sizes, search->err);
+	}
 	if (role == VECTOR_CONV || role == VECTOR_CONV_Q || role == VECTOR_CONV_K ||
 	    role == VECTOR_CONV_V) {
 		const struct scan_sizes sizes = conv_sizes_of(search->model, layer, role);
@@ -271,7 +292,7 @@ static int check_vector(const struct search *search, const struct layer_ref *lay
 	    is_vector_of_heads(ref, search->model->delta.n_heads))
 		return 0;
 	if (role == VECTOR_ROUTER_BIAS && ref->tensor->n_dims == 2 &&
-	    ref->tensor->shape[0] == (search->model->arch->image_experts ? 2 : 1) &&
+	    ref->tensor->shape[0] == (search->model->arch->experts.have_images ? 2 : 1) &&
 	    ref->tensor->shape[1] == layer->linear[LINEAR_ROUTER].n)
 		return 0; /* ERNIE: the first row of a matrix */
 	if (role == VECTOR_A_LOG && layer->mixer == MIXER_MAMBA1)

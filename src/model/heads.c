@@ -310,7 +310,9 @@ int model_configure_window_heads(struct model *model, const json_t *facts, struc
 	for (size_t i = 0; i < COUNT(window_keys); i++)
 		if (read_key(&window_keys[i], facts, &heads, set, err))
 			return -1;
-	if (heads.head_dim != model->head_dim)
+	if (!json_object_get(facts, "v_head_dim"))
+		heads.value_dim = heads.head_dim;
+	if (heads.head_dim != model->head_dim && model->arch->positions.rotating != ROTATING_NONE)
 		return err_set(err, ERR_INPUT,
 			       "config.json: layers with a window have heads of %zu values, not of "
 			       "'head_dim', %zu, which is not supported",
@@ -322,6 +324,7 @@ int model_configure_window_heads(struct model *model, const json_t *facts, struc
 			continue;
 		layer->n_heads = heads.n_heads;
 		layer->n_kv_heads = heads.n_kv_heads;
+		layer->head_dim = heads.head_dim;
 		layer->value_dim = heads.value_dim;
 	}
 	return 0;

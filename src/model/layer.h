@@ -43,6 +43,9 @@
 	X(LINEAR_HEAD_GATE, INPUT_MIXER, "") \
 	/* (heads * value_dim, hidden): the same of each value of the output */ \
 	X(LINEAR_VALUE_GATE, INPUT_MIXER, "") \
+	/* (heads * n_profiles, hidden): how much of each profile of biases by distance a query of \
+	 * a head gets */ \
+	X(LINEAR_DISTANCES, INPUT_MIXER, "") \
 	/* compressed keys: hidden to what pools of tokens are made of, and to its weights */ \
 	X(LINEAR_POOL, INPUT_MIXER, "") \
 	X(LINEAR_POOL_GATE, INPUT_MIXER, "") \
@@ -149,6 +152,8 @@ enum linear_role { LINEARS(WORDS_ID) N_LINEARS };
 	/* (n_experts): added to scores for the choice of experts only */ \
 	X(VECTOR_ROUTER_BIAS, "mlp.gate.e_score_correction_bias") \
 	X(VECTOR_EXPERT_SCALES, "") /* (n_experts): factors of the weights of chosen experts */ \
+	X(VECTOR_ROUTER_SCALE, "") /* (1): a factor of the weights of all experts */ \
+	X(VECTOR_MLP_SCALE, "") /* (1): a factor of the output of the dense mlp */ \
 	X(VECTOR_LAYER_SCALE, "") /* (1): a factor of the residual stream after the layer */ \
 	/* (n_heads): one more score of the softmax, without a value */ \
 	X(VECTOR_SINKS, "self_attn.sinks") \
@@ -157,6 +162,12 @@ enum linear_role { LINEARS(WORDS_ID) N_LINEARS };
 	X(VECTOR_CONV_Q, "") /* Kimi Delta Attention: of q, k and v apart */ \
 	X(VECTOR_CONV_K, "") \
 	X(VECTOR_CONV_V, "") \
+	/* short convolutions: of keys and of values, and of what attention and the mlp return */ \
+	X(VECTOR_SHORT_CONV_K, "") \
+	X(VECTOR_SHORT_CONV_V, "") \
+	X(VECTOR_SHORT_CONV_ATTENTION, "") \
+	X(VECTOR_SHORT_CONV_MLP, "") \
+	X(VECTOR_DISTANCES, "") /* (n_profiles, extent): biases of scores by distance */ \
 	/* (heads): how fast a state decays; of Mamba-1: (channels, state) */ \
 	X(VECTOR_A_LOG, "linear_attn.A_log") \
 	/* (heads), or (heads * key_dim) where decays are of features */ \
@@ -228,11 +239,13 @@ struct layer_ref {
 	bool has_mlp;	    /* the second step of a layer */
 	char *mixer_module; /* "model.layers.0.self_attn" */
 	struct linear_ref linear[N_LINEARS];
-	const struct tensor_ref *vector[N_VECTORS];   /* NULL: the layer has none */
-	struct linear_ref (*experts)[N_EXPERT_ROLES]; /* those for images behind the others */
-	size_t n_experts;			      /* 0: a dense layer */
-	size_t n_image_experts;			      /* which no token of text chooses */
-	size_t expert_width;			      /* intermediate size of one expert */
+	const struct tensor_ref *vector[N_VECTORS]; /* NULL: the layer has none */
+	/* those for images behind the others, then those that every token passes */
+	struct linear_ref (*experts)[N_EXPERT_ROLES];
+	size_t n_experts;	 /* 0: a dense layer */
+	size_t n_image_experts;	 /* which no token of text chooses */
+	size_t n_shared_experts; /* which the router weighs */
+	size_t expert_width;	 /* intermediate size of one expert */
 	size_t shared_width; /* intermediate size of the shared expert; 0: the layer has no one */
 	/* activations of gates are at most the limit, and ups within it from both sides, before
 	 * their product: of the dense mlp and the shared expert, and of experts; 0: none */
@@ -257,9 +270,13 @@ struct layer_ref {
 	size_t window;		 /* tokens that a query attends to, its own included; 0: all */
 	size_t chunk;		 /* tokens that attend to each other and to no others; 0: all */
 	const struct rope *rope; /* NULL: attention does not know positions */
+	/* keys less than so many tokens behind a query have a bias by their distance; 0: none */
+	size_t extent;
 	/* queries are multiplied by 1 + query_scale log(1 + floor((position + query_shift) /
-	 * query_floor)); query_scale 0: they are not */
+	 * query_floor)); or 1 + query_scale log(max((position + query_shift) / query_floor, 1));
+	 * query_scale 0: they are not */
 	float query_scale;
+	bool query_ratio;
 	size_t query_floor, query_shift;
 };
 
@@ -275,7 +292,7 @@ static inline bool layer_has_mamba(const struct layer_ref *layer)
 
 static inline size_t layer_all_experts(const struct layer_ref *layer)
 {
-	return layer->n_experts + layer->n_image_experts;
+	return layer->n_experts + layer->n_image_experts + layer->n_shared_experts;
 }
 
 /* The matrices of a layer in one order, by role, then those of experts, by expert and role: their

@@ -32,6 +32,7 @@ struct routing {
 	bool choose_first;     /* the softmax is over the chosen experts only, or their sigmoids */
 	size_t n_groups;       /* 0 or 1: no groups */
 	const char *n_groups_key;
+	size_t n_shared;   /* experts that every token passes, whose weights are of the same sum */
 	size_t top_groups; /* groups that stay, those with the largest sum of two largest scores, */
 	bool group_max;	   /* or with the largest score */
 	float sum_eps;	   /* is added to the sum by which norm_top_k divides */
@@ -50,6 +51,13 @@ struct indexer {
 	size_t pool_size;
 	size_t n_sets; /* of keys for each query: 1, or one for each head of the indexer */
 	size_t n_heads, head_dim;
+};
+
+/* Biases of scores by the distance from a query to a key: sums of profiles, which each head of a
+ * query weighs. */
+struct distances {
+	size_t n_profiles; /* 0: the model has none */
+	size_t extent;	   /* distances that have one, in layers without a window */
 };
 
 /* Hyper-connections: the residual stream is n vectors, which a block mixes (backend/executor_args.h
@@ -125,6 +133,7 @@ enum { MAMBA_Z, MAMBA_X, MAMBA_B, MAMBA_C, MAMBA_STEPS, N_MAMBA_COLUMNS };
 struct multipliers {
 	float residual; /* of the output of each step, before it is added */
 	float logits;
+	float head_in;			      /* of the input of the head */
 	float query, key, value;	      /* of q and k, before their rotation; of v */
 	float attention_in, attention_out;    /* of what attention takes and gives */
 	float mamba_in, mamba_out;	      /* the same of Mamba-2 */
@@ -142,7 +151,8 @@ struct model {
 	const char *advice; /* of model_open() */
 	bool first_expert;  /* of model_check(): of matrices of experts, only the first are found */
 	size_t hidden, n_layers, n_heads, vocab_size;
-	size_t max_positions; /* that the model was made for; 0: unknown */
+	size_t unpadded_vocab_size; /* rows of the head without padding */
+	size_t max_positions;	    /* that the model was made for; 0: unknown */
 	/* of layers for which config.json states no others; layer_ref has each layer's */
 	size_t n_kv_heads;
 	size_t head_dim;		    /* of q and k */
@@ -153,7 +163,9 @@ struct model {
 	struct delta delta;
 	struct mamba mamba;
 	struct mamba1 mamba1;
-	size_t conv_width; /* of gated convolutions, as above; 0: no layer has one */
+	struct distances distances;
+	size_t short_conv_width; /* of convolutions that add to their input; 0: no layer has one */
+	size_t conv_width;	 /* of gated convolutions, as above; 0: no layer has one */
 	struct multipliers multipliers;
 	/* Gemma 4's small models: each layer has an input of its own, from an embedding and from
 	 * the residual stream before the first layer */
@@ -185,10 +197,14 @@ struct model {
 	struct rope rope,
 		rope_local; /* of layers without a window, and with one: the same in most models */
 	struct rope *layer_ropes; /* (n_layers): of layers with a base of their own; NULL: none */
-	const struct tensor_ref *embedding; /* (vocab_size, hidden) */
+	const struct tensor_ref *embedding;	 /* (vocab_size, hidden) */
+	const struct tensor_ref *embedding_norm; /* (hidden): of embeddings; NULL: none */
 	const struct tensor_ref *norm;
-	struct linear_ref head; /* lm_head; tied: its weight is the embedding */
+	/* lm_head; tied: its weight is the embedding.  Without rows of padding: it has n logits, at
+	 * most vocab_size */
+	struct linear_ref head;
 	struct layer_ref *layers;
+	const char *mlp_types_key; /* in config.json, of layers' mlp_type */
 };
 
 struct mamba_keys; /* model/mamba.h */
@@ -211,6 +227,7 @@ struct positions {
 	 * come again and again, and of the last; "<SSSF": again and again up to the last; NULL: no
 	 * pattern */
 	const char *layer_pattern;
+	bool hybrid_types;	 /* layer_types are "hybrid" and "hybrid_sliding" */
 	bool window_sinks;	 /* only layers with a window have sinks */
 	size_t window_key_heads; /* of a layer with a window: so many times those of others; 0: 1 */
 	bool excess_window;	 /* sliding_window_size does not count the query itself */
@@ -245,6 +262,7 @@ enum score_scale {
 	SCORES_BY_HEAD_DIM, /* 1 / sqrt(head_dim), or of query_pre_attn_scalar */
 	SCORES_YARN,	    /* and YaRN's mscale_all_dim changes it */
 	SCORES_PLAIN,	    /* 1 */
+	SCORES_INVERSE,	    /* 1 / head_dim */
 };
 
 /* The norms of q and k, if their weights exist. */
@@ -275,6 +293,19 @@ struct latents {
 	bool without_rope; /* no values of heads are rotated */
 };
 
+/* Experts, as far as their names do not show it. */
+struct arch_experts {
+	/* a layer has experts for text, and as many behind them for images, which are not run;
+	 * weights of routers are (hidden, experts), and biases two rows, the first of text */
+	bool have_images;
+	/* in a matrix, or a tensor of all experts, that has gate and up, their rows take turns */
+	bool interleaved;
+	/* experts that every token passes and the router weighs: matrices, with %zu for the expert,
+	 * and tensors of all of them */
+	const char *shared[N_EXPERT_ROLES];
+	const char *shared_stacks[N_EXPERT_ROLES];
+};
+
 /* An architecture: names below the layer in the checkpoint ("self_attn.q_proj"), what it reads of
  * config.json, and features that config.json does not state. */
 struct arch {
@@ -293,6 +324,7 @@ struct arch {
 	 * (experts, 2 width, hidden) with gate first, and down, (experts, hidden, width), or both
 	 * transposed; or gate and up apart, (experts, width, hidden) */
 	const char *stacks[N_EXPERT_ROLES];
+	struct arch_experts experts;
 	/* GPT-OSS: both are transposed, gate and up interleaved, "_bias" follows the name of a
 	 * bias, and the activation is clamped */
 	bool clamped;
@@ -302,7 +334,6 @@ struct arch {
 	struct latents latents;
 	bool parallel;	       /* attention and mlp have the same input: the first norm's output */
 	bool scaled_embedding; /* embeddings are multiplied by sqrt(hidden) */
-	bool normed_embedding; /* embeddings are normed, without weights */
 	bool tied;	       /* the head is the embedding unless config.json states otherwise */
 	bool normed_values;    /* the heads of v are normed, without weights */
 	bool scaled_router;    /* the normed input of a router is divided by sqrt(hidden) */
@@ -311,12 +342,11 @@ struct arch {
 	struct positions positions;
 	bool one_step;			/* a layer has a mixer or an mlp */
 	const struct mamba_keys *mamba; /* of layers with Mamba-2; NULL: no layer has it */
-	const char *embedding, *norm;	/* modules below root; NULL: "embed_tokens", "norm" */
-	const char *layer_embedding;	/* below root, of models with layer_input_dim */
-	const char *last_mix;		/* begins the names of hyper-connections of the last norm */
-	/* a layer has experts for text, and as many behind them for images, which are not run;
-	 * weights of routers are (hidden, experts), and biases two rows, the first of text */
-	bool image_experts;
+	/* module below root, of a norm of embeddings; "": it has no weight; NULL: no norm */
+	const char *embedding_norm;
+	const char *embedding, *norm; /* modules below root; NULL: "embed_tokens", "norm" */
+	const char *layer_embedding;  /* below root, of models with layer_input_dim */
+	const char *last_mix;	      /* begins the names of hyper-connections of the last norm */
 	bool scaled_inputs;   /* the weight of an expert multiplies its input, not its output */
 	bool gated_attention; /* q_proj holds the query and the gate of each head in turn */
 	bool softplus_gates;  /* gates of heads and of values are softplus; else sigmoids */

@@ -45,7 +45,7 @@ static int read_factors(const json_t *facts, const char *key, float *factors, si
 int model_read_multipliers(struct model *model, const json_t *facts, struct err *err)
 {
 	struct multipliers *m = &model->multipliers;
-	float scaling = 1, mlp[2];
+	float scaling = 1, divisor = 1, mlp[2];
 	const struct {
 		const char *key;
 		float *factor;
@@ -59,6 +59,7 @@ int model_read_multipliers(struct model *model, const json_t *facts, struct err 
 		{ "key_multiplier", &m->key, false },
 		{ "lm_head_multiplier", &m->logits, false },
 		{ "logit_scale", &m->logits, false },
+		{ "logits_mup_width_multiplier", &divisor, false },
 		{ "logits_scaling", &scaling, false },
 		{ "output_multiplier", &m->logits, false },
 		{ "qk_scale_factor", &m->query, false },
@@ -69,6 +70,7 @@ int model_read_multipliers(struct model *model, const json_t *facts, struct err 
 
 	*m = (struct multipliers){ .residual = 1,
 				   .logits = 1,
+				   .head_in = 1,
 				   .query = 1,
 				   .key = 1,
 				   .value = 1,
@@ -82,9 +84,13 @@ int model_read_multipliers(struct model *model, const json_t *facts, struct err 
 			return -1;
 	if (!(fabsf(scaling) > 0))
 		return err_set(err, ERR_INPUT, "config.json: 'logits_scaling' is 0, a divisor");
+	if (!(fabsf(divisor) > 0))
+		return err_set(err, ERR_INPUT,
+			       "config.json: 'logits_mup_width_multiplier' is 0, a divisor");
 	if (read_factors(facts, "ssm_multipliers", m->mamba_columns, N_MAMBA_COLUMNS, err) ||
 	    read_factors(facts, "mlp_multipliers", mlp, COUNT(mlp), err))
 		return -1;
+	m->head_in /= divisor;
 	m->logits /= scaling;
 	m->gate = mlp[0];
 	m->down = mlp[1];

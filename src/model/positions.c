@@ -14,6 +14,8 @@
 #include "model/facts.h"
 #include "model/steps.h"
 
+#define MAX_FLOOR 1000000000
+
 /* In latent attention all of the rope_dim values are rotated. */
 static int check_latent_rope(const struct model *model, struct err *err)
 {
@@ -151,9 +153,21 @@ static bool rotates(enum rotating_layers rotating, size_t window, size_t stated)
 
 static int configure_queries(struct model *model, const json_t *facts, struct err *err)
 {
-	float scale;
+	float scale = (float)fact_number(facts, "log_scaling_alpha", 0);
 	size_t step;
 
+	if (json_is_number(json_object_get(facts, "log_scaling_n_floor"))) {
+		if (fact_size(facts, "log_scaling_n_floor", MAX_FLOOR, &step, err))
+			return -1;
+		for (size_t i = 0; i < model->n_layers; i++) {
+			struct layer_ref *layer = &model->layers[i];
+
+			layer->query_scale = layer->window ? 0 : scale;
+			layer->query_ratio = true;
+			layer->query_floor = step;
+			layer->query_shift = 1;
+		}
+	}
 	if (!model->arch->positions.grown_queries)
 		return 0;
 	if (rope_query_scale(facts, &scale, &step, err))

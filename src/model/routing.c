@@ -97,6 +97,19 @@ static int read_mlp_type(struct model *model, const json_t *types, size_t i, str
 	return 0;
 }
 
+/* Inkling: without mlp_layer_types, the first dense_mlp_idx layers have no experts. */
+static void read_dense_layers(struct model *model, const json_t *facts)
+{
+	static const char key[] = "dense_mlp_idx";
+	size_t n_dense = fact_count(facts, key, 0);
+
+	if (!json_object_get(facts, key))
+		return;
+	model->mlp_types_key = key;
+	for (size_t i = 0; i < model->n_layers; i++)
+		model->layers[i].mlp_type = i < n_dense ? "dense" : "sparse";
+}
+
 /* DeepSeek-V4: experts follow from the token in the first num_hash_layers, or in those that
  * mlp_layer_types names. */
 static int configure_layers(struct model *model, const json_t *facts, struct err *err)
@@ -104,7 +117,9 @@ static int configure_layers(struct model *model, const json_t *facts, struct err
 	const json_t *types = json_object_get(facts, "mlp_layer_types");
 	size_t n = fact_count(facts, "num_hash_layers", 0);
 
+	model->mlp_types_key = "mlp_layer_types";
 	if (!json_is_array(types)) {
+		read_dense_layers(model, facts);
 		for (size_t i = 0; i < n && i < model->n_layers; i++)
 			model->layers[i].routed_by_token =
 				model->arch->vector[VECTOR_ROUTER_TABLE] != NULL;
@@ -132,6 +147,8 @@ int routing_configure(struct model *model, const json_t *facts, struct err *err)
 	model->routing.scale = (float)fact_number(facts, scale, 1);
 	model->routing.softcap =
 		fmaxf(0, (float)fact_number(facts, "moe_router_logit_softcapping", 0));
+	if (arch->experts.shared_stacks[EXPERT_ROLE_GATE_UP])
+		model->routing.n_shared = fact_count(facts, "n_shared_experts", 0);
 	if (model->routing.sum_eps == 0)
 		model->routing.sum_eps = 1e-20f;
 	model->clamped = arch->clamped;

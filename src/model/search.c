@@ -241,8 +241,8 @@ static bool is_of_images(const struct model *model, const char *rest)
 	char *end;
 	unsigned long i = strtoul(rest, &end, 10);
 
-	return model->arch->image_experts && i < model->n_layers && model->layers[i].n_experts &&
-	       !strcmp(end, ".mlp.gate.weight_1");
+	return model->arch->experts.have_images && i < model->n_layers &&
+	       model->layers[i].n_experts && !strcmp(end, ".mlp.gate.weight_1");
 }
 
 /* Returns what follows the prefix of layers in the name of a tensor of a layer; NULL for others. */

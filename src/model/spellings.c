@@ -116,6 +116,72 @@ static void read_pooled(json_t *facts)
 	json_object_set_new(facts, "layer_types", types);
 }
 
+/* Inkling: the words of layer_types. */
+static int translate_hybrid(json_t *facts, const json_t *listed, struct err *err)
+{
+	json_t *types = json_array();
+	const json_t *value;
+	size_t i;
+
+	json_array_foreach(listed, i, value)
+	{
+		const char *word = json_is_string(value) ? json_string_value(value) : "null";
+		bool slides = !strcmp(word, "hybrid_sliding");
+
+		if (slides || !strcmp(word, "hybrid")) {
+			json_array_append_new(types, json_string(slides ? sliding : full));
+			continue;
+		}
+		json_decref(types);
+		return err_set(err, ERR_INPUT,
+			       "config.json: 'layer_types' has '%s', which is not supported "
+			       "(supported: hybrid, hybrid_sliding)",
+			       word);
+	}
+	return json_object_set_new(facts, "layer_types", types);
+}
+
+/* Without layer_types, a list has the layers with a window. */
+static int read_local_ids(json_t *facts, size_t n_layers, struct err *err)
+{
+	static const char key[] = "local_layer_ids";
+	const json_t *list = json_object_get(facts, key), *value;
+	bool listed = json_is_array(json_object_get(facts, "layer_types"));
+	json_t *types = listed || !json_is_array(list) ? NULL : json_array();
+	size_t i;
+
+	for (i = 0; types && i < n_layers; i++)
+		json_array_append_new(types, json_string(full));
+	if (types)
+		json_object_set_new(facts, "layer_types", types);
+	json_array_foreach(list, i, value)
+	{
+		json_int_t layer = json_is_integer(value) ? json_integer_value(value) : -1;
+
+		if (!json_is_integer(value) || (types && (layer < 0 || (size_t)layer >= n_layers)))
+			return err_set(err, ERR_INPUT,
+				       "config.json: '%s' names a layer that is none of %zu", key,
+				       n_layers);
+		if (types)
+			json_array_set_new(types, (size_t)layer, json_string(sliding));
+	}
+	return 0;
+}
+
+/* Inkling: the types of its layers. */
+static int read_hybrid_types(json_t *facts, const json_t *level, const struct positions *positions,
+			     struct err *err)
+{
+	const json_t *listed = json_object_get(facts, "layer_types");
+	size_t n_layers = count_of(level, "num_hidden_layers");
+
+	if (!positions->hybrid_types)
+		return 0;
+	if (read_local_ids(facts, n_layers, err))
+		return -1;
+	return json_is_array(listed) ? translate_hybrid(facts, listed, err) : 0;
+}
+
 /* dots3: use_dsa says whether layers without a window choose their keys, by whichever word of the
  * two layer_types has them.  Without it they do, but in a file with per_layer_config the words of
  * layer_types are right. */
@@ -261,7 +327,9 @@ static void read_switches(json_t *facts, const json_t *level, const struct posit
 int model_join_spellings(json_t *facts, const json_t *level, const struct positions *positions,
 			 struct err *err)
 {
-	if (pools_join_spellings(facts, level, err) || read_types(facts, level, positions, err))
+	if (pools_join_spellings(facts, level, err) ||
+	    read_hybrid_types(facts, level, positions, err) ||
+	    read_types(facts, level, positions, err))
 		return -1;
 	if (read_dsa(facts, level, err))
 		return -1;

@@ -53,6 +53,11 @@ int model_configure_limits(struct model *model, const json_t *facts, struct err 
  * layer.  ERR_INPUT with the key. */
 int model_configure_sharing(struct model *model, const json_t *facts, struct err *err);
 
+/* Reads the sizes of biases by distance, and sets how far they reach in each layer, whose windows
+ * are set; and the width of short convolutions.  ERR_INPUT with the key. */
+int distances_configure(struct model *model, const json_t *facts, struct err *err);
+int short_conv_configure(struct model *model, const json_t *facts, struct err *err);
+
 /* Reads the sizes of an indexer, and which layers choose keys by it; after their ropes.  facts: of
  * facts_read().  ERR_INPUT, with the key, for a value that is out of range. */
 int indexer_configure(struct model *model, const json_t *facts, struct err *err);
@@ -114,6 +119,12 @@ int model_check_features(const struct model *model, const json_t *facts, struct 
 
 /* Finds the experts of a layer whose router is already in layer. */
 int search_experts(struct search *search, const char *prefix, struct layer_ref *layer);
+
+/* Finds the matrix that weighs biases by distance, where the model has them. */
+int search_distances(struct search *search, const char *prefix, struct layer_ref *layer);
+
+/* Returns how many channels a short convolution has. */
+size_t short_conv_channels(const struct model *model, const struct layer_ref *layer, int role);
 
 /* Finds the vectors of a layer whose mixer and experts are known. */
 int search_vectors(struct search *search, const char *prefix, struct layer_ref *layer);

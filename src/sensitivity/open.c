@@ -52,7 +52,7 @@ static int open_data(struct sensitivity_plan *plan, const struct sensitivity_par
 		.paths = params->data,
 		.n_paths = params->n_data,
 		.seq_len = params->seq_len ? (size_t)params->seq_len : DEFAULT_SEQ_LEN,
-		.vocab_size = plan->model.vocab_size,
+		.vocab_size = plan->model.head.n,
 		.max_sequences = params->passes ? (size_t)params->passes : DEFAULT_PASSES,
 		.stop = params->stop,
 	};

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/sort.h"
 #include "num/float16.h"
+#include "sweep/vectors.h"
 
 uint64_t embed_size(const struct model *model, size_t max_tokens)
 {
@@ -36,6 +37,7 @@ void embed_release(struct embed_workspace *workspace)
 {
 	free(workspace->distinct);
 	free(workspace->token_rows);
+	free(workspace->norm);
 	free(workspace->rows);
 	free(workspace->layer_rows);
 	*workspace = (struct embed_workspace){ 0 };
@@ -93,6 +95,17 @@ static int read_rows(struct weights *weights, const struct embedding *table, con
 	return 0;
 }
 
+/* Reads the weight of the norm of embeddings, if the model has one, once. */
+static int read_norm(struct embed_workspace *workspace, struct weights *weights, struct err *err)
+{
+	const struct model *model = weights->forward->model;
+	const struct floats_request request = { .ref = model->embedding_norm, .n = model->hidden };
+
+	if (!request.ref || workspace->norm)
+		return 0;
+	return vector_read(weights, &request, &workspace->norm, err);
+}
+
 int embed_run(struct embed_workspace *workspace, struct weights *weights, struct workspace *lane,
 	      const struct sequence *sequence, struct err *err)
 {
@@ -105,7 +118,8 @@ int embed_run(struct embed_workspace *workspace, struct weights *weights, struct
 	size_t n = find_distinct(workspace, sequence->tokens, sequence->n_tokens);
 
 	if (read_rows(weights, &tokens, workspace->distinct, n, workspace->rows, err) ||
-	    forward_embed(&pass, workspace->rows, n, workspace->token_rows, err))
+	    read_norm(workspace, weights, err) ||
+	    forward_embed(&pass, workspace->rows, n, workspace->token_rows, workspace->norm, err))
 		return -1;
 	if (!model->layer_embedding)
 		return 0;

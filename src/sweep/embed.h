@@ -17,6 +17,7 @@ struct embed_workspace {
 	float *rows; /* (max_tokens, hidden): the embeddings of these tokens */
 	/* (max_tokens, layers * layer_input_dim): those for each layer; NULL: the model has none */
 	float *layer_rows;
+	float *norm; /* (hidden): the weight of the norm of embeddings; NULL: not read */
 	/* (max_tokens): for each token of the sequence, its index in distinct */
 	uint32_t *token_rows;
 };

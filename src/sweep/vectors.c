@@ -97,13 +97,14 @@ void weights_release_last(float **last, struct executor *executor)
 /* Whether the host uses the vector: it passes on a factor. */
 static bool is_of_host(int role)
 {
-	return role == VECTOR_LAYER_SCALE || role == VECTOR_ROUTER_TABLE;
+	return role == VECTOR_LAYER_SCALE || role == VECTOR_ROUTER_SCALE ||
+	       role == VECTOR_MLP_SCALE || role == VECTOR_ROUTER_TABLE;
 }
 
 /* Whether it has rows that stay as they are. */
 static bool has_rows(int role)
 {
-	return role == VECTOR_MIX_ATTENTION || role == VECTOR_MIX_MLP ||
+	return role == VECTOR_MIX_ATTENTION || role == VECTOR_MIX_MLP || role == VECTOR_DISTANCES ||
 	       role == VECTOR_POOL_PLACES || role == VECTOR_INDEX_PLACES;
 }
 

@@ -150,10 +150,10 @@ int main(int argc, char **argv)
 				   sizeof(float));
 	sequence.stats =
 		memory_new(forward.executor, forward_slots(&model) * sizeof *sequence.stats);
-	logits = malloc(sequence.n_tokens * model.vocab_size * sizeof(float));
+	logits = malloc(sequence.n_tokens * model.head.n * sizeof(float));
 	printf("%.6f\n", run(&weights, workspace, &sequence, logits));
 	file = fopen(argv[4], "wb");
-	fwrite(logits, sizeof *logits, sequence.n_tokens * model.vocab_size, file);
+	fwrite(logits, sizeof *logits, sequence.n_tokens * model.head.n, file);
 	fclose(file);
 	free(logits);
 	forward.executor->ops->memory_free(forward.executor, sequence.residual);

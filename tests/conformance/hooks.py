@@ -74,6 +74,18 @@ def ernie_vl_name(name: str) -> str:
     return name.replace(".language_model.", ".").replace(".text_moe.", ".")
 
 
+def inkling_name(name: str) -> str:
+    names = {"self_attn.q_proj": "attn.wq_du", "self_attn.k_proj": "attn.wk_dv", "self_attn.v_proj": "attn.wv_dv", "self_attn.r_proj": "attn.wr_du", "self_attn.o_proj": "attn.wo_ud"}
+    experts = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
+    head, _, last = name.replace("model.language_model.", "model.llm.").replace("lm_head", "model.llm.unembed").rpartition(".")
+    if "experts." in head:
+        return f"{head}.{experts[last]}"
+    name = f"{head}.w2_md" if last == "down_proj" else f"{head}.{last}"
+    for before, after in names.items():
+        name = name.replace(before, after)
+    return name
+
+
 def thinker_name(name: str) -> str:
     return "thinker." + name.replace("model.language_model.", "model.")
 
@@ -120,6 +132,22 @@ def see_experts(see: See, name: str, module: torch.nn.Module, x: torch.Tensor, c
         see(f"{name}.{e}.down_proj", inner, torch.nn.functional.linear(inner, module.down_proj[e]))
 
 
+def see_pair(see: See, name: str, mlp: torch.nn.Module, x: torch.Tensor) -> None:
+    """Two matrices in memory are one in the checkpoint."""
+    see(f"{name}.w13_dn", x, torch.cat([torch.nn.functional.linear(x, mlp.gate_proj.weight), torch.nn.functional.linear(x, mlp.up_proj.weight)], -1))
+
+
+def see_weighed(see: See, name: str, module: torch.nn.Module, x: torch.Tensor, weights: torch.Tensor) -> None:
+    """Inkling's shared experts, whose activations the router weighs."""
+    x = x.reshape(-1, x.shape[-1])
+    for e in range(module.n_shared_experts):
+        gate, up = torch.nn.functional.linear(x, module.gate_proj[e]), torch.nn.functional.linear(x, module.up_proj[e])
+        inner = module.act_fn(gate) * up * weights.reshape(len(x), -1)[:, e:e + 1]
+        see(f"{name}.{e}.gate_proj", x, gate)
+        see(f"{name}.{e}.up_proj", x, up)
+        see(f"{name}.{e}.down_proj", inner, torch.nn.functional.linear(inner, module.down_proj[e]))
+
+
 def see_halves(see: See, name: str, x: torch.Tensor, y: torch.Tensor) -> None:
     """Two matrices of the checkpoint are one in memory."""
     for part, half in zip(("gate_proj", "up_proj"), y.chunk(2, dim=-1)):
@@ -140,7 +168,7 @@ def see_pools(see: See, name: str, indexer: torch.nn.Module, x: torch.Tensor) ->
 def names_of(model: torch.nn.Module) -> Callable[[str], str]:
     """What makes the name of a module in the checkpoint of its name in memory."""
     renamed = {"Mixtral": mixtral_name, "MiniMaxM2": mixtral_name, "MiniMaxM3": m3_name, "GraniteMoeSWA": str, "GraniteMoe": granite_name, "Lfm2Moe": lfm2_name, "NemotronH": nemotron_name,
-               "KimiLinear": kimi_name, "BailingHybrid": ling_name, "HYV3": hy3_name, "DeepseekV4": v4_name, "Laguna": laguna_name, "Step3p7": step_name, "Ernie4_5_VL": ernie_vl_name, "Dots3Note": ernie_vl_name, "Glm5Next": glm53_name, "Lfm3": lambda name: name.replace(".g_proj", ".gate_proj"),
+               "KimiLinear": kimi_name, "BailingHybrid": ling_name, "HYV3": hy3_name, "DeepseekV4": v4_name, "Laguna": laguna_name, "Step3p7": step_name, "Ernie4_5_VL": ernie_vl_name, "Dots3Note": ernie_vl_name, "Inkling": inkling_name, "Glm5Next": glm53_name, "Lfm3": lambda name: name.replace(".g_proj", ".gate_proj"),
                "Qwen2_5OmniThinker": thinker_name, "Qwen3OmniMoeThinker": thinker_name}
     return next((f for start, f in renamed.items() if type(model).__name__.startswith(start)), str)
 
@@ -163,7 +191,13 @@ def watch(model: torch.nn.Module, see: See) -> None:
             module.register_forward_hook(lambda m, x, y, name=name: told(name, x[0], y[1]))
         elif type(module).__name__ == "Llama4TextExperts":
             module.register_forward_hook(lambda m, x, y, name=name: see_llama4_experts(told, name, m, x[0]))
-        elif type(module).__name__ == "LagunaTopKRouter":        # whose output is capped
+        elif type(module).__name__ == "InklingMLP":
+            module.register_forward_hook(lambda m, x, y, name=name: see_pair(told, name, m, x[0]))
+        elif type(module).__name__ == "InklingSharedExperts":
+            module.register_forward_hook(lambda m, x, more, y, name=name: see_weighed(told, name, m, x[0], more["gammas"]), with_kwargs=True)
+        elif type(model).__name__.startswith("Inkling") and name.endswith(("mlp.gate_proj", "mlp.up_proj")):
+            continue                                    # one with its neighbor
+        elif type(module).__name__ in ("LagunaTopKRouter", "InklingTopkRouter"):        # whose output is capped, or lacks shared experts
             module.register_forward_hook(lambda m, x, y, name=name: told(name, x[0], torch.nn.functional.linear(x[0], m.weight)))
         elif type(model).__name__.startswith("MiniMaxM3") and name.endswith(".gate_up_proj"):
             module.register_forward_hook(lambda m, x, y, name=name: see_halves(told, name, x[0], y))

@@ -62,6 +62,9 @@ HOSTILE = {"num_attention_heads": [0, -4, 3, 1e300, "4"], "num_key_value_heads":
            "compress_rope_theta": [0, 1e300, "x"], "compress_rates": [3, {"compressed_sparse_attention": 4}, {"compressed_sparse_attention": 4, "heavily_compressed_attention": 0}],
            "compress_ratios": [[0, 4], [0, 4, 5, 4, 4], ["4"] * 5, 4], "num_hash_layers": ["2", -1], "hc_mult": [0, 9, "3"], "hc_eps": [-1.0, "x"], "hc_sinkhorn_iters": [0, 1e9, 1.5],
            "o_groups": [0, 3], "scoring_func": ["relu", 3], "mlp_layer_types": [["moe"] * 2, ["dense"] * 5, 3], "q_lora_rank": [0],
+           "conv_kernel_size": [0, 2, -1], "sconv_kernel_size": [0, 2, 2.5], "d_rel": [0, 3, "5", 2.5], "rel_extent": [0, 40, "x"], "log_scaling_n_floor": [0, -1, 2.5, "x"],
+           "log_scaling_alpha": ["x", 1e300], "logits_mup_width_multiplier": [0, "x", None], "local_layer_ids": [[9], [-1], ["0"], 3], "dense_mlp_idx": [-1, 2, "x"],
+           "unpadded_vocab_size": [0, -1, "x"], "n_shared_experts": [0, 2, 11, "3", None], "route_scale": ["x"],
            "num_attention_heads_per_layer": [[4, 6], [4, 0, 2], [4, 5, 2], [4, "6", 2], [4, 6, 1e9], 4]}
 # Other values that transformers accepts, where the architecture reads the key.
 OTHER = {"rms_norm_eps": [0.01], "layer_norm_eps": [0.01], "logit_scale": [0.7], "rope_theta": [300.0], "sliding_window": [7, None], "use_sliding_window": [False], "max_window_layers": [2],
@@ -83,6 +86,12 @@ OTHER = {"rms_norm_eps": [0.01], "layer_norm_eps": [0.01], "logit_scale": [0.7],
          "attention_value_scale": [None, 1.3, 1.0], "num_sliding_attention_heads": [4, None], "swiglu_limits": [None, [], [0.2] * 5], "swiglu_limits_shared": [None, [], [0.2] * 5], "moe_router_scaling_factor": [0.7],
          "moe_top_k": [1], "layer_rope_theta": [None, [1e4] * 5, [1e3, 0, 0, 1e5, 1e3], [1e3, 0, 1e5]], "post_norm_eps": [0.3], "qk_scale_factor": [0.7], "output_multiplier": [0.9],
          "use_attention_gate": [True, False], "use_sandwich_norm": [True, False], "embedding_multiplier": [0.5], "time_step_min": [0.5], "linear_num_key_heads": [1],
+         "log_scaling_n_floor": [None, 1, 60, 500], "log_scaling_alpha": [0.0, 0.3, -0.2], "logits_mup_width_multiplier": [1.0, 5.5], "unpadded_vocab_size": [None, 280, 300, 400],
+         "local_layer_ids": [None, [0], [0, 2, 4], [4, 2, 2, 0]], "conv_kernel_size": [2], "sconv_kernel_size": [3], "d_rel": [4], "rel_extent": [40, 60], "dense_mlp_idx": [0, 3],
+         "shared_expert_sink": [True, False], "use_sconv": [False], "use_embed_norm": [False], "use_gate_bias": [False], "use_global_scale": [False], "norm_after_topk": [False],
+         "gate_activation": ["softmax"], "rms_norm_eps_moe_gate": [0.5], "number_of_conv_states": [2], "num_mtp_layers": [1], "chain_hidden_post_norm": [True],
+         "mtp_hidden_states_first": [False], "mtp_local_layer_ids": [[0]], "embedding_multiplier": [0.5], "sliding_window_size": [19], "n_shared_experts": [2],
+         "swa_num_attention_heads": [3], "swa_num_key_value_heads": [6], "swa_head_dim": [10],
          "compress_rope_theta": [300.0], "compress_rates": [None, {"compressed_sparse_attention": 4, "heavily_compressed_attention": 13, "more": 3}],
          "compress_ratios": [[0, 4, 128, 4, 4], [0, 4, 4, 4, 4]], "qk_rope_head_dim": [16], "partial_rotary_factor": [0.5], "num_hash_layers": [1, 2, 3],
          "hc_mult": [2], "hc_eps": [0.0, 0.1], "hc_sinkhorn_iters": [1, 7], "o_groups": [1, 4], "o_lora_rank": [10], "scoring_func": ["sigmoid"]}
@@ -101,7 +110,8 @@ REMOVED = ("layer_rope_theta", "post_norm_eps", "qk_scale_factor", "output_multi
            "mamba_dt_rank", "mamba_d_conv", "mamba_d_state", "attn_layer_offset", "attn_layer_period",
            "attention_chunk_size", "floor_scale", "attn_scale", "attn_temperature_tuning", "no_rope_layer_interval", "conv_bias", "conv_L_cache", "norm_eps", "full_attn_idxs", "use_expert_bias",
            "compress_rope_theta", "compress_rates", "compress_ratios", "qk_rope_head_dim", "num_hash_layers", "hc_mult", "hc_eps", "hc_sinkhorn_iters", "o_groups", "o_lora_rank",
-           "scoring_func", "q_lora_rank", "mlp_layer_types")
+           "scoring_func", "q_lora_rank", "mlp_layer_types", "conv_kernel_size", "sconv_kernel_size", "d_rel", "rel_extent", "log_scaling_n_floor", "log_scaling_alpha",
+           "logits_mup_width_multiplier", "local_layer_ids", "dense_mlp_idx", "unpadded_vocab_size", "n_shared_experts", "swa_head_dim")
 YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 32}
 ROPES = {"yarn with mscale_all_dim": YARN | {"mscale": 0.7, "mscale_all_dim": 1.3}, "yarn without factor": {key: value for key, value in YARN.items() if key != "factor"},
          "yarn with betas": YARN | {"beta_fast": 8.0, "beta_slow": 2.0, "attention_factor": 1.1},

@@ -41,6 +41,12 @@ GLM53 = GROUPS | INDEXER | {"num_hidden_layers": 5, "num_attention_heads": 4, "n
                             "indexer_types": ["shared", "full", "full", "full", "shared"], "mlp_layer_types": ["dense"] + ["sparse"] * 4}
 for key in ("num_local_experts", "first_k_dense_replace"):
     del GLM53[key]
+INKLING = {"num_hidden_layers": 5, "head_dim": 24, "swa_num_attention_heads": 6, "swa_num_key_value_heads": 3, "swa_head_dim": 20, "sliding_window_size": 20, "d_rel": 5,
+           "rel_extent": 50, "log_scaling_n_floor": 24, "log_scaling_alpha": 0.7, "conv_kernel_size": 3, "moe_intermediate_size": 48, "n_routed_experts": 8,
+           "num_experts_per_tok": 3, "n_shared_experts": 3, "route_scale": 1.7, "logits_mup_width_multiplier": 3.0, "rms_norm_eps": 1e-3,
+           "layer_types": ["hybrid_sliding", "hybrid", "hybrid_sliding", "hybrid", "hybrid"], "mlp_layer_types": ["dense"] * 2 + ["sparse"] * 3}
+INKLING_VISION = {"num_hidden_layers": 3, "patch_size": 2}         # as few layers as are planned without scipy
+INKLING_AUDIO = {"n_mel_bins": 4, "mel_vocab_size": 8, "text_hidden_size": 64}
 M3 = {"num_experts_per_tok": 3, "head_dim": 20, "num_local_experts": 6, "intermediate_size": 48, "dense_intermediate_size": 160, "shared_intermediate_size": 36,
       "swiglu_limit": 0.7, "swiglu_alpha": 1.3, "index_n_heads": 2, "index_head_dim": 24, "index_block_size": 8, "index_topk_blocks": 3,
       "num_hidden_layers": 4, "layer_types": ["full_attention"] * 2 + ["minimax_m3_sparse"] * 2, "mlp_layer_types": ["dense"] + ["sparse"] * 3,
@@ -414,6 +420,11 @@ MODELS: dict[str, tuple] = {
                              {"text_config": SIZES | DOTS3 | {"use_dsa": False, "sliding_window": 30, "num_attention_heads": 5, "num_key_value_heads": 5,
                                                               "layer_types": ["sliding_attention", "full_attention"] * 3, "norm_topk_prob": False},
                               "vision_config": DOTS3_VISION, "audio_config": DOTS3_AUDIO}),
+    "inkling": (t.InklingConfig, t.InklingForConditionalGeneration, {"text_config": SIZES | INKLING, "vision_config": INKLING_VISION, "audio_config": INKLING_AUDIO}),
+    "inkling, as released": (t.InklingConfig, t.InklingForConditionalGeneration,
+                             {"text_config": SIZES | INKLING | {"layer_types": ["hybrid_sliding", "hybrid"] * 2 + ["hybrid_sliding"], "mlp_layer_types": ["dense"] + ["sparse"] * 4,
+                                                                "conv_kernel_size": 4, "n_shared_experts": 1, "unpadded_vocab_size": 290, "log_scaling_n_floor": None},
+                              "vision_config": INKLING_VISION, "audio_config": INKLING_AUDIO}),
     "deepseek_v3": (t.DeepseekV3Config, t.DeepseekV3ForCausalLM,
                     GROUPS | LATENT | {"q_lora_rank": 24, "rope_parameters": YARN | {"mscale": 1.0, "mscale_all_dim": 1.0}}),
     "deepseek_v3, pairs apart": (t.DeepseekV3Config, t.DeepseekV3ForCausalLM,
@@ -452,6 +463,7 @@ UNWRITTEN = {"deepseek_v4, as released": ("compress_rates", "layer_types", "mlp_
              "mimo_v2_flash, as released": ("layer_types", "mlp_layer_types", "rms_norm_eps", "rope_parameters", "sliding_window"),
              "glm5_next, as released": ("layer_types", "mlp_layer_types", "indexer_types", "linear_head_dim", "linear_num_heads", "linear_conv_kernel_dim", "linear_lower_bound"),
              "dots3_note, as released": ("layer_types", "mlp_layer_types", "per_layer_config", "rope_parameters", "shared_experts_intermediate_size", "sliding_window"),
+             "inkling, as released": ("conv_kernel_size", "layer_types", "mlp_layer_types", "moe_intermediate_size"),
              "kimi_linear": ("layer_types", "linear_conv_kernel_dim", "linear_head_dim", "linear_num_heads", "mlp_layer_types"),
              "kimi_linear, other keys": ("layer_types",),
              "bailing_hybrid": ("layer_types", "linear_conv_kernel_dim", "linear_num_heads", "mlp_layer_types"),
@@ -480,6 +492,9 @@ RELEASED_KEYS = {"deepseek_v4, as released": {
     "rope_theta": 8e7, "scoring_func": "sigmoid", "sliding_window_size": 25, "swa_attention_gate_type": "headwise", "swa_head_dim": 16, "swa_kv_lora_rank": 28,
     "swa_num_attention_heads": 6, "swa_num_key_value_heads": 6, "swa_q_lora_rank": 20, "swa_qk_nope_head_dim": 10, "swa_qk_rope_head_dim": 6,
     "swa_rope_theta": 5e4, "swa_v_head_dim": 14, "topk_method": "noaux_tc", "use_dsa": True, "use_sliding_window": True},
+    "inkling, as released": {
+    "dense_intermediate_size": 160, "dense_mlp_idx": 1, "gate_activation": "sigmoid", "intermediate_size": 48, "local_layer_ids": [0, 2, 4], "model_max_length": 512,
+    "norm_after_topk": True, "sconv_kernel_size": 4, "use_embed_norm": True, "use_gate_bias": True, "use_global_scale": True, "use_sconv": True},
     "mimo_v2_flash, as released": {
     "add_full_attention_sink_bias": False, "add_swa_attention_sink_bias": True, "attention_chunk_size": 128, "hybrid_block_size": None,
     "hybrid_layer_pattern": [0, 1, 1, 1, 1, 0, 1], "layernorm_epsilon": 1e-5, "moe_layer_freq": [0, 1, 1, 1, 1, 1, 1], "n_shared_experts": None,
@@ -505,7 +520,9 @@ def save(name: str, folder: pathlib.Path) -> torch.nn.Module:
         for key, parameter in [*model.named_parameters(), *model.named_buffers()]:
             if "norm" in key:
                 parameter.add_(torch.randn_like(parameter) * 0.2)
-            if key.endswith(("layer_scalar", "router.scale", "per_expert_scale")):
+            if key == "lm_head.weight" and getattr(model.config.get_text_config(), "unpadded_vocab_size", None):
+                parameter[model.config.get_text_config().unpadded_vocab_size:] = 0
+            if key.endswith(("layer_scalar", "router.scale", "per_expert_scale", "global_scale")):
                 parameter.mul_(1 + torch.randn_like(parameter) * 0.3)
             if key.endswith(("bias", "sinks")):
                 parameter.copy_(torch.randn_like(parameter) * 0.2)
