@@ -33,7 +33,8 @@ static int read_rope_dim(const struct model *model, const json_t *facts, size_t 
 	*rope_dim = 0;
 	if (!value || json_is_null(value) || json_number_value(value) == 0)
 		return 0;
-	return fact_refuse(keys[ROPE], value, "which is not 0, as this architecture has it", err);
+	return fact_refuse(keys[ROPE], value,
+			   "which is not supported for this architecture (supported: 0)", err);
 }
 
 /* Reads the sizes from facts, which may be of layers with a window alone. */

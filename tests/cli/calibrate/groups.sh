@@ -27,7 +27,7 @@ measure() {
 	cmp 1.json 12.json
 }
 
-for arch in qwen3_moe gpt_oss deepseek_v3 nemotron_h llama4 granitemoehybrid kimi_linear bailing_hybrid; do
+for arch in qwen3_moe gpt_oss deepseek_v3 nemotron_h llama4 granitemoehybrid kimi_linear bailing_hybrid glm5_next; do
 	python3 "$CLI/tiny.py" make $arch model
 	"$FP8CONV" quantize model -o out --recipe channelwise --quiet
 	both calibrate model
