@@ -72,13 +72,13 @@ const struct arch arch_dots3_note = {
 		{ "use_sliding_window", "true" },
 	},
 	.facts.ignored = {
-		{ "attention_gate_type", NULL },
+		{ "attention_gate_type", "\"headwise\"" },
 		{ "indexer_rope_interleave", "true" },
 		{ "mlp_bias", "false" },
 		{ "moe_shared_expert_intermediate_size", NULL },
 		{ "partial_rotary_factor", NULL },
 		{ "rope_interleave", "true" },
 		{ "shared_experts_intermediate_size", NULL },
-		{ "swa_attention_gate_type", NULL },
+		{ "swa_attention_gate_type", "\"headwise\"" },
 	},
 };

@@ -70,6 +70,9 @@ refused num_limited_groups 2
 released exaone_moe scoring_func '"sigmoid"' topk_method '"noaux_tc"' is_moe_layer '[false, true, true, true, true]'
 released solar_open partial_rotary_factor 1.0
 refused partial_rotary_factor 0.5
+released dots3_note attention_gate_type '"headwise"' swa_attention_gate_type '"headwise"'
+refused attention_gate_type '"elementwise"'
+refused swa_attention_gate_type '"elementwise"'
 released cohere2 _sliding_window_pattern 4
 released ernie4_5 use_rmsnorm true
 released mistral4 scoring_func '"softmax"'
