@@ -285,24 +285,50 @@ int mistaken_trainer(const struct io *io, const char *directory, struct err *err
 	return check_rows(io, directory, rows, sizeof rows / sizeof *rows, err);
 }
 
+/* Returns 0 where the directory has no pickles of torch. */
+static int check_torch(const struct io *io, const char *directory, const char *advice,
+		       struct err *err)
+{
+	const struct mistaken_row rows[] = {
+		{ "pytorch_model*.bin", "a pickle of PyTorch", advice },
+		{ "*.pt", "a pickle of PyTorch", advice },
+		{ "*.pth", "a pickle of PyTorch", advice },
+		{ "*.bin", "a pickle of PyTorch", advice },
+		{ "*.distcp", "a part of a checkpoint of torch.distributed", advice },
+	};
+
+	return check_rows(io, directory, rows, sizeof rows / sizeof *rows, err);
+}
+
 /* Returns 0 where the directory has no weights in another container. */
 static int check_others(const struct io *io, const char *directory, struct err *err)
 {
-	static const char from_torch[] = "give option '--from-torch' to read its tensors";
 	static const struct mistaken_row rows[] = {
 		{ "model_index.json", "the index of a pipeline of diffusers",
 		  "give the directory of one component, as its 'transformer'" },
 		{ "*.gguf", "a GGUF file", "give the model that it was made from" },
-		{ "pytorch_model*.bin", "a pickle of PyTorch", from_torch },
-		{ "*.pt", "a pickle of PyTorch", from_torch },
-		{ "*.pth", "a pickle of PyTorch", from_torch },
-		{ "*.bin", "a pickle of PyTorch", from_torch },
-		{ "*.distcp", "a part of a checkpoint of torch.distributed", from_torch },
 	};
 
-	return mistaken_trainer(io, directory, err)
+	return mistaken_trainer(io, directory, err) ||
+			       check_rows(io, directory, rows, sizeof rows / sizeof *rows, err) ||
+			       check_torch(io, directory,
+					   "give option '--from-torch' to read its tensors", err)
 		       ? -1
-		       : check_rows(io, directory, rows, sizeof rows / sizeof *rows, err);
+		       : 0;
+}
+
+int mistaken_torch(const struct io *io, const char *directory, const char *advice, struct err *err)
+{
+	struct listing names = { 0 };
+	bool is_other;
+
+	list(io, directory, "*.safetensors", &names);
+	is_other = names.n > 0;
+	listing_release(&names);
+	if (is_other)
+		return 0;
+	return mistaken_trainer(io, directory, err) || check_torch(io, directory, advice, err) ? -1
+											       : 0;
 }
 
 int mistaken_directory(const struct io *io, const char *directory, struct err *err)

@@ -47,4 +47,8 @@ int mistaken_trainer(const struct io *io, const char *directory, struct err *err
 /* Returns -1 with ERR_INPUT on a directory without safetensors files. */
 int mistaken_directory(const struct io *io, const char *directory, struct err *err);
 
+/* ERR_INPUT, with what to do, for a directory of pickles of torch, or of a trainer, without a
+ * .safetensors file: for a command that has no option '--from-torch'. */
+int mistaken_torch(const struct io *io, const char *directory, const char *advice, struct err *err);
+
 #endif

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "ckpt/checksum.h"
 #include "ckpt/index.h"
+#include "ckpt/mistaken.h"
 #include "delta/tensors.h"
 
 #define LEVEL	   3
@@ -54,7 +55,9 @@ int delta_checkpoint_open(struct delta_checkpoint *open, const struct io *io, co
 	const struct checkpoint *checkpoint = &open->checkpoint;
 	struct tensor_ref *ref;
 
-	if (checkpoint_open(&open->checkpoint, io, path, n_threads, err))
+	if (mistaken_torch(io, path, "a delta is of .safetensors files, so save it as such first",
+			   err) ||
+	    checkpoint_open(&open->checkpoint, io, path, n_threads, err))
 		return -1;
 	source_init(&open->source, io, checkpoint, NULL, -1);
 	if (check_layout(checkpoint, err))

@@ -189,6 +189,11 @@ END
 # What a terminal shows: files that are removed too, and the command that comes next.
 rm new/train.py
 python3 "$CLI/terminal.py" "$FP8CONV" delta old new -o F.safetensors --progress none | tr -d '\r' | grep -v '^delta '
+
+# A delta has no option '--from-torch'.
+mkdir pickles && : >pickles/pytorch_model.bin
+fails 3 " delta: found no .safetensors file in 'pickles', but 'pytorch_model.bin', a pickle of PyTorch: a delta is of .safetensors files, so save it as such first" \
+	delta old pickles -o G.safetensors
 exit 0
 #1> fp8conv apply: note: 'D.safetensors' is already applied to 'placed'
 #1> model.layers.2.mlp.up_proj.weight_scale_inv	F32	[2, 1]	1	50
