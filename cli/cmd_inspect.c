@@ -113,7 +113,7 @@ static int lose_inputs(struct facts_found *found, const struct settings *setting
 static int lose_weights(struct facts_found *found, const struct settings *settings,
 			struct progress *progress, struct err *err)
 {
-	char **words = xcalloc(7 + 2 * settings->renames.n, sizeof *words);
+	char **words = xcalloc(8 + 2 * settings->renames.n, sizeof *words);
 	size_t n = 0;
 	struct convert_params params = { .io = found->inspection.io,
 					 .temp_dir = process_temp_dir(),
@@ -124,6 +124,7 @@ static int lose_weights(struct facts_found *found, const struct settings *settin
 
 	words[n++] = "quantize";
 	words[n++] = "--requantize";
+	words[n++] = "--ragged"; /* nothing is written that an engine would have to load */
 	words[n++] = "--recipe";
 	words[n++] = (char *)settings->recipe;
 	for (size_t i = 0; i < settings->renames.n; i++) {
@@ -151,6 +152,20 @@ static int lose_weights(struct facts_found *found, const struct settings *settin
 	}
 	free(losses);
 	return rc;
+}
+
+/* Refuses options that the file has nothing for.  is: what it is, and what to do. */
+static int refuse_options(const struct settings *settings, bool recipe, const char *is,
+			  struct err *err)
+{
+	const char *given = settings->stats	  ? "stats"
+			    : recipe		  ? "recipe"
+			    : settings->renames.n ? "rename"
+						  : NULL;
+
+	return given ? err_set(err, ERR_USAGE, "option '--%s' is for checkpoints, but '%s' is %s",
+			       given, settings->path, is)
+		     : 0;
 }
 
 /* Checks that --recipe and --amax-algo go with the input. */
@@ -186,7 +201,8 @@ static int find_values(struct facts_found *found, const struct settings *setting
 					     .progress = progress };
 	bool is_amax = found->inspection.is_amax;
 
-	if (check_recipe(settings, is_amax, err))
+	if ((is_amax && refuse_options(settings, false, "an amax history: omit the option", err)) ||
+	    check_recipe(settings, is_amax, err))
 		return -1;
 	found->losses.recipe = settings->recipe;
 	if (settings->recipe && is_amax)
@@ -263,16 +279,9 @@ static int run(void *place, struct err *err)
 	if (model_io_open(&model, &settings->path, NULL, &settings->run, err))
 		return -1;
 	if (delta_is_file(model.io, settings->path)) {
-		const char *given = settings->stats	  ? "stats"
-				    : settings->recipe	  ? "recipe"
-				    : settings->renames.n ? "rename"
-							  : NULL;
-
-		rc = given ? err_set(err, ERR_USAGE,
-				     "option '--%s' is for checkpoints, but '%s' is a delta: "
-				     "apply it, and inspect the result",
-				     given, settings->path)
-			   : inspect_delta(settings, model.io, err);
+		rc = refuse_options(settings, settings->recipe != NULL,
+				    "a delta: apply it, and inspect the result", err);
+		rc = rc ? rc : inspect_delta(settings, model.io, err);
 		model_io_close(&model);
 		return rc;
 	}

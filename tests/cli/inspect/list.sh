@@ -94,6 +94,8 @@ END
 python3 "$CLI/terminal.py" "$FP8CONV" inspect s.amax >t
 sed -n 1,3p t | sed 's/[0-9a-f]\{32\}/X/'
 sed -n 5p t
+fails 2 " inspect: option '--stats' is for checkpoints, but 's.amax' is an amax history: omit the option" inspect s.amax --stats
+fails 2 " inspect: option '--rename' is for checkpoints, but 's.amax' is an amax history: omit the option" inspect s.amax --rename s/a/b/
 printf 'X' | dd of=s.amax bs=1 seek=100 conv=notrunc 2>/dev/null
 "$FP8CONV" inspect s.amax >/dev/null 2>&1 && echo "a damaged file is shown"
 exit 0

@@ -51,6 +51,14 @@ for arguments in "model.safetensors --recipe current" "- --stats --recipe curren
 	# shellcheck disable=SC2086
 	"$FP8CONV" inspect $arguments <model.safetensors 2>&1 | sed "s,$SAMPLES,SAMPLES,"
 done
+
+# Blocks at the edges are partial, as with quantize --ragged.
+python3 - <<'END'
+import checkpoint
+checkpoint.write("ragged.safetensors", {"model.layers.0.mlp.up_proj.weight": ("BF16", [200, 136], checkpoint.pack("BF16", [1.03125] * 200 * 136))})
+END
+"$FP8CONV" inspect ragged.safetensors --stats --recipe blockwise | cut -f 1-4
+"$FP8CONV" inspect ragged.safetensors --stats --recipe mxfp8
 #1> model.layers.0.mlp.down_proj.weight 16384 25 0 True
 #1> a	1000	10	0
 #1> a	1000	0	60
@@ -66,3 +74,6 @@ done
 #1> fp8conv inspect: option '--amax-algo': 'least' is not max, most-recent, mse or percentile=P with P above 0 and up to 100, of at most 6 decimals
 #1> fp8conv inspect: amax of x of module 'a' in 'inf.amax' is infinite: it overflowed in the forward pass
 #1> fp8conv inspect: option '--recipe' needs histograms, and module 'model.layers.0.mlp.down_proj' in 'SAMPLES/amax/tiny-llama-1.amax' has none: calibrate with --histogram
+#1> model.layers.0.mlp.up_proj.weight	27200	0	0
+#2> fp8conv inspect: nothing to quantize: the only tensor, 'model.layers.0.mlp.up_proj.weight', is kept: 136 columns are not a multiple of 32; --recipe channelwise accepts any shape
+#exit 2
