@@ -47,14 +47,14 @@ def sizes():
         yield (f"size-2-64-minus-{i}", safetensors("{}", b"", TWO_64 - i),
                f"'{{path}}' is not a safetensors file: its header would be {TWO_64 - i} bytes long, of a file of 10")
     yield ("size-past-end-by-1", safetensors("{}", b"", 3),
-           "header of '{path}' is 3 bytes long, past the end of the file (10)")
-    yield "size-0", safetensors("", b"{}"), "header of '{path}': bad JSON at byte 8: expected '{{'"
+           "header of '{path}' is 3 bytes long, past the end of the file (10): copy or download it again")
+    yield "size-0", safetensors("", b"{}"), "header of '{path}': bad JSON at byte 8: expected '{{': copy or download it again"
 
 
 def syntax():
     """JSON that is none."""
     def case(name, header, where, what):
-        return "json-" + name, safetensors(header), f"header of '{{path}}': bad JSON at byte {where}: {what}"
+        return "json-" + name, safetensors(header), f"header of '{{path}}': bad JSON at byte {where}: {what}: copy or download it again"
 
     end = 8 + len(GOOD) + 1             # of "{" + GOOD
     yield case("list", "[]", 8, "expected '{{'")
@@ -69,8 +69,8 @@ def syntax():
     deep = "{" + GOOD[:-1] + ',"x":' + "[" * 126 + "]" * 126 + "}}"
     yield case("deep", deep, at(deep, "[" * 125 + "|["), "nested deeper than 127 levels")
     yield case("deep-and-open", '{"x":' + "[" * 2000, 8 + 5 + 126, "nested deeper than 127 levels")
-    yield "json-not-utf8", safetensors('{"t\udcff":{' + U8 + '}}'), "header of '{path}' is not UTF-8 (byte 11)"
-    yield "json-utf8-surrogate", safetensors(b'{"\xed\xa0\x80":{}}'), "header of '{path}' is not UTF-8 (byte 10)"
+    yield "json-not-utf8", safetensors('{"t\udcff":{' + U8 + '}}'), "header of '{path}' is not UTF-8 (byte 11): copy or download it again"
+    yield "json-utf8-surrogate", safetensors(b'{"\xed\xa0\x80":{}}'), "header of '{path}' is not UTF-8 (byte 10): copy or download it again"
 
 
 def names():
@@ -82,7 +82,7 @@ def names():
                       ("bad-escape", "\\x41")]:
         yield (f"name-{name}", safetensors(named(key)),
                "header of '{path}': bad JSON at byte 9: "
-               "the key has a bad escape, a control character, a NUL or bad UTF-8")
+               "the key has a bad escape, a control character, a NUL or bad UTF-8: copy or download it again")
     for name, key, shown in [("escape", "a\\u001b[2J", "a?[2J"), ("del", "a\\u007f", "a?"), ("raw-del", "a\x7f", "a?"),
                              ("c1", "a\u009b", "a??")]:
         yield (f"name-control-{name}", safetensors(named(key)),
@@ -103,7 +103,7 @@ def metadata():
     yield case("object", '{"k":{}}', '"k":|{', no_string)
     yield case("value-nul", '{"k":"\\u0000"}', '"k":|', no_string)
     for name, value in [("list", '["k"]'), ("string", '"k"')]:
-        yield case(name, value, "|" + value, "__metadata__ of '{path}': bad JSON at byte BYTE: expected '{{'")
+        yield case(name, value, "|" + value, "__metadata__ of '{path}': bad JSON at byte BYTE: expected '{{': copy or download it again")
     yield case("key-twice", '{"k":"1","\\u006b":"2"}', "|{", "duplicate metadata 'k' in '{path}'")
     yield case("twice", '{},"__metadata__":null', "|null", "duplicate member '__metadata__' in '{path}' (byte BYTE)")
 
@@ -125,7 +125,7 @@ def fields():
     for name, value, what in [("bad", "[01]", "2: invalid token near '0'"),
                               ("number-huge", "1e400", "5: real number overflow near '1e400'")]:
         yield case(f"field-{name}", '{%s,"x":%s}' % (U8, value), '"x":|',
-                   f"field 'x' of tensor 't' in '{{path}}' (byte BYTE): bad JSON at byte {what}")
+                   f"field 'x' of tensor 't' in '{{path}}' (byte BYTE): bad JSON at byte {what}: copy or download it again")
 
     for name, dtype in [("unknown", "F7"), ("lower-case", "f32"), ("empty", ""), ("padded", "U8 "), ("torch", "uint8")]:
         yield case(f"dtype-{name}", tensor(dtype=f'"{dtype}"'), '"dtype":|',
@@ -152,15 +152,15 @@ def layout():
         header = "{" + ",".join('"%s":{"dtype":"%s","shape":%s,"data_offsets":[%d,%d]}' % t for t in tensors) + "}"
         return name, safetensors(header, b"\0" * n_bytes), message
 
-    yield case("data-truncated", 7, "tensor 't' in '{path}' ends at byte 8, past the end of the file (7)",
+    yield case("data-truncated", 7, "tensor 't' in '{path}' ends at byte 8, past the end of the file (7): copy or download it again",
                ("t", "F32", "[2]", 0, 8))
-    yield case("data-missing", 0, "tensor 't' in '{path}' ends at byte 8, past the end of the file (0)",
+    yield case("data-missing", 0, "tensor 't' in '{path}' ends at byte 8, past the end of the file (0): copy or download it again",
                ("t", "F32", "[2]", 0, 8))
     yield case("data-too-long", 9, "the tensors of '{path}' end at byte 8, before the end of the file (9)",
                ("t", "F32", "[2]", 0, 8))
     yield case("data-without-tensors", 1, "the tensors of '{path}' end at byte 0, before the end of the file (1)")
     yield case("offsets-near-2-64", 1,
-               f"tensor 't' in '{{path}}' ends at byte {TWO_64 - 1}, past the end of the file (1)",
+               f"tensor 't' in '{{path}}' ends at byte {TWO_64 - 1}, past the end of the file (1): copy or download it again",
                ("t", "U8", "[1]", TWO_64 - 2, TWO_64 - 1))
     yield case("offsets-reversed", 8, "tensor 't' in '{path}' ends at byte 0, before it begins (8)",
                ("t", "F32", "[2]", 8, 0))

@@ -213,9 +213,10 @@ def globals_and_opcodes():
 
 def machine():
     """A stack and a memo that do not hold what an opcode takes."""
-    def case(name, code, what, at=2):
-        return "pickle-" + name, archive(b"\x80\x02" + code), f"pickle '{{path}}' {what} at byte {at}"
+    def case(name, code, what, at=2, advice=""):
+        return "pickle-" + name, archive(b"\x80\x02" + code), f"pickle '{{path}}' {what} at byte {at}{advice}"
 
+    again = ": copy or download it again"
     under = "takes from an empty stack"
     for name, code in (("reduce", b"R"), ("newobj", b"\x81"), ("build", b"b"), ("append", b"a"), ("setitem", b"s"), ("tuple1", b"\x85"),
                        ("tuple2", b"\x86"), ("tuple3", b"\x87"), ("put", b"q\x00"), ("long-put", b"r\x00\x00\x00\x00"), ("memoize", b"\x94"),
@@ -245,8 +246,8 @@ def machine():
                "pickle '{path}' has a protocol other than 2 to 5 at byte 0")
     for name, code in (("text", b"X\xff\xff\xff\xff"), ("short-text", b"\x8c\xff"), ("text-8", b"\x8d" + b"\xff" * 8), ("bytes-8", b"\x8e" + b"\xff" * 8),
                        ("int", b"J\0"), ("long", b"\x8a\xff"), ("float", b"G\0"), ("frame", b"\x95\0"), ("get", b"h")):
-        yield case(f"ends-{name}", code, "ends in the middle of an opcode")
-    yield case("ends", b"", "ends in the middle of an opcode")
+        yield case(f"ends-{name}", code, "ends in the middle of an opcode", advice=again)
+    yield case("ends", b"", "ends in the middle of an opcode", advice=again)
 
 
 def zips():
@@ -315,7 +316,7 @@ def zips():
         "torch.save() stores: load the file with torch and save it again"
     yield "zip-tail", good + b"\0", whole + "has no end record, so it is truncated or no zip archive: copy or download it again"
     yield "zip-alone", good[:4], whole + "has no end record, so it is truncated or no zip archive: copy or download it again"
-    yield "file-empty", b"", "'{path}' is no file of torch.save()"
+    yield "file-empty", b"", "'{path}' has 0 bytes, too few for a file of torch.save(): copy or download it again"
     yield "file-legacy", b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.", \
         "'{path}' is not a zip archive, as torch.save() writes since 1.6: load it with torch and save it again"
     for n in range(4, len(good), 29):

@@ -145,6 +145,18 @@ int err_errno(struct err *err, const char *format, ...)
 	return -1;
 }
 
+int err_advise(struct err *err, const char *advice)
+{
+	char *said;
+
+	if (err->kind != ERR_INPUT)
+		return -1;
+	said = xstrdup(err->message);
+	err_set(err, ERR_INPUT, "%s: %s", said, advice);
+	free(said);
+	return -1;
+}
+
 int err_wrap(struct err *err, const char *format, ...)
 {
 	bool no_memory = err->no_memory, follows = err->follows;

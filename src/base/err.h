@@ -48,6 +48,9 @@ int err_errno(struct err *err, const char *format, ...) __attribute__((format(pr
  * not what failed.  Returns -1. */
 int err_wrap(struct err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Puts ": advice" behind the existing message of an ERR_INPUT.  Returns -1. */
+int err_advise(struct err *err, const char *advice);
+
 /* Returns the offset of the first byte in text that a terminal might obey (C0, DEL, the C1 controls
  * in UTF-8), or the length of text if there is none. */
 size_t text_control(const char *text);

@@ -54,7 +54,9 @@ int st_parse_header(struct st_file *file, const char *header, size_t n, uint64_t
 		return -1;
 	good = json_utf8_prefix((struct json_text){ header, n });
 	if (good != n)
-		return err_set(err, ERR_INPUT, "header of '%s' is not UTF-8 (byte %" PRIu64 ")",
+		return err_set(err, ERR_INPUT,
+			       "header of '%s' is not UTF-8 (byte %" PRIu64
+			       "): copy or download it again",
 			       file->path, 8 + (uint64_t)good);
 	file->data_start = 8 + (uint64_t)n;
 	file->header_crc = crc32_gzip_refl(0, (const unsigned char *)header, n);

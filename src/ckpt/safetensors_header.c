@@ -15,6 +15,8 @@
 
 enum { FIELD_DTYPE = 1, FIELD_SHAPE = 2, FIELD_OFFSETS = 4 };
 
+#define AGAIN "copy or download it again" /* no writer makes such JSON */
+
 #define FIELD_LIMIT (1 << 20) /* bytes of an unknown field: checking it takes a tree */
 
 struct header_reader {
@@ -124,10 +126,12 @@ static int read_field(struct header_reader *reader, struct st_tensor *tensor,
 			       "limit (%d) (byte %" PRIu64 ")",
 			       member->key, tensor->name, reader->file->path, member->value.len,
 			       FIELD_LIMIT, offset_of(reader, member->value));
-	if (json_check(member->value, err)) /* an unknown field, which must still be JSON */
+	if (json_check(member->value, err)) { /* an unknown field, which must still be JSON */
+		err_advise(err, AGAIN);
 		return err_wrap(err, "field '%s' of tensor '%s' in '%s' (byte %" PRIu64 ")",
 				member->key, tensor->name, reader->file->path,
 				offset_of(reader, member->value));
+	}
 	return 0;
 }
 
@@ -142,8 +146,10 @@ static int read_fields(struct header_reader *reader, struct st_tensor *tensor,
 	while ((rc = json_members_next(&reader->fields, &member, err)) > 0)
 		if (read_field(reader, tensor, &member, &seen, err))
 			return -1;
-	if (rc)
+	if (rc) {
+		err_advise(err, AGAIN);
 		return err_wrap(err, "tensor '%s' in '%s'", tensor->name, reader->file->path);
+	}
 	if (seen != 7)
 		return err_set(err, ERR_INPUT, "tensor '%s' in '%s' has no %s (byte %" PRIu64 ")",
 			       tensor->name, reader->file->path,
@@ -216,8 +222,10 @@ static int read_metadata(struct header_reader *reader, struct json_text value, s
 			arena_text(&file->texts, reader->text.data, reader->text.len),
 		};
 	}
-	if (rc)
+	if (rc) {
+		err_advise(err, AGAIN);
 		err_wrap(err, "__metadata__ of '%s'", file->path);
+	}
 out:
 	json_members_release(&walk);
 	return rc;
@@ -236,8 +244,10 @@ int st_header_read(struct st_file *file, const char *header, size_t n, struct er
 		if (rc)
 			goto out;
 	}
-	if (rc)
+	if (rc) {
+		err_advise(err, AGAIN);
 		err_wrap(err, "header of '%s'", file->path);
+	}
 out:
 	json_members_release(&walk);
 	json_members_release(&reader.fields);

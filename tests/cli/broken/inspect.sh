@@ -59,13 +59,13 @@ refused_plan() {
 	fails 3 " quantize: $2" quantize -q "$1" --dry-run --recipe channelwise --json
 	[ ! -e out ] || echo "$1: left something behind"
 }
-deep='nested deeper than 127 levels'
-refused deep-header "header of 'deep-header/model.safetensors': bad JSON at byte 139: $deep"
-refused deep-header-open "header of 'deep-header-open/model.safetensors': bad JSON at byte 518: $deep"
-refused deep-field "header of 'deep-field/model.safetensors': bad JSON at byte 213: $deep"
+deep='nested deeper than 127 levels' again=': copy or download it again'
+refused deep-header "header of 'deep-header/model.safetensors': bad JSON at byte 139: $deep$again"
+refused deep-header-open "header of 'deep-header-open/model.safetensors': bad JSON at byte 518: $deep$again"
+refused deep-field "header of 'deep-field/model.safetensors': bad JSON at byte 213: $deep$again"
 refused deep-index "index 'deep-index/model.safetensors.index.json': bad JSON at byte 140: $deep"
 refused deep-config "'deep-config': config.json: bad JSON at byte 149: $deep"
-refused long-header "header of 'long-header/model.safetensors': bad JSON at byte 9: expected a key in quotes"
+refused long-header "header of 'long-header/model.safetensors': bad JSON at byte 9: expected a key in quotes$again"
 refused long-field "field 'x' of tensor 'up_proj.weight' in 'long-field/model.safetensors' is 2000003 bytes long, more than the limit (1048576) (byte 88)"
 refused long-name "tensor 'xxx*xxx...xxx*xxx' in 'long-name/model.safetensors' has the unknown type 'F33' (byte 1000021)"
 refused_plan experts "experts 'a.5.experts.gate_up_proj' and the experts before them are 1179648 matrices, more than 1048576: use --exclude to keep them"
