@@ -298,10 +298,10 @@ static void put_data(struct buf *out, const struct evaluation_file *evaluation)
 	if (evaluation->n_more_data)
 		buf_printf(out, "%zu more, ", evaluation->n_more_data);
 	buf_printf(out,
-		   "%llu positions in %llu sequences of at most %llu tokens; SHA-256 of the "
+		   "%llu positions in %llu sequence%s of at most %llu tokens; SHA-256 of the "
 		   "token ids `%s`.\n",
 		   (unsigned long long)evaluation->tokens,
-		   (unsigned long long)evaluation->sequences,
+		   (unsigned long long)evaluation->sequences, evaluation->sequences == 1 ? "" : "s",
 		   (unsigned long long)evaluation->seq_len, evaluation->data_sha256);
 	buf_printf(out, "Activations: %s; products in ",
 		   evaluation->activations && !strcmp(evaluation->activations, "bf16")

@@ -17,9 +17,10 @@ int share_open(struct share *share, const struct dataset *data, size_t batch, st
 				 .own = { .ids = data->ids } };
 	if (rank.n > data->n)
 		return err_set(err, ERR_USAGE,
-			       "option '--ranks': there are %zu sequences for %zu ranks: use at "
-			       "most %zu ranks, or more data",
-			       data->n, rank.n, data->n);
+			       "option '--ranks': %zu ranks have %zu sequence%s: use at most %zu "
+			       "rank%s, or more data",
+			       rank.n, data->n, data->n == 1 ? "" : "s", data->n,
+			       data->n == 1 ? "" : "s");
 	share->own.n = (data->n - rank.index + rank.n - 1) / rank.n;
 	share->own.sequences = xreallocarray(NULL, share->own.n, sizeof *share->own.sequences);
 	for (size_t i = 0; i < share->own.n; i++)

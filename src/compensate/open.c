@@ -223,9 +223,9 @@ static int open_domain(struct compensate_plan *plan, const struct tokenizer *tok
 
 	if (!n)
 		return err_set(err, ERR_USAGE,
-			       "option '--passes': %zu sequences do not suffice for %zu files of "
+			       "option '--passes': %zu sequence%s not suffice for %zu files of "
 			       "data",
-			       passes, params->n_data);
+			       passes, passes == 1 ? " does" : "s do", params->n_data);
 	if (dataset_open(&data, &request, err))
 		return -1;
 	if (data.n > n) /* sequences of token ids are read file by file */

@@ -15,9 +15,10 @@ int ranks_divide(struct compensate_plan *plan, struct err *err)
 
 	if (n_ranks > n_summed)
 		return err_set(err, ERR_USAGE,
-			       "option '--ranks': there are %zu sequences for %zu ranks: use at "
-			       "most %zu ranks, or more --passes",
-			       n_summed, n_ranks, n_summed);
+			       "option '--ranks': %zu ranks have %zu sequence%s: use at most %zu "
+			       "rank%s, or more --passes",
+			       n_ranks, n_summed, n_summed == 1 ? "" : "s", n_summed,
+			       n_summed == 1 ? "" : "s");
 	own->ids = plan->data.ids;
 	own->sequences = xcalloc(plan->data.n, sizeof *own->sequences);
 	plan->own_numbers = xcalloc(plan->data.n, sizeof *plan->own_numbers);

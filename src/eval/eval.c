@@ -134,8 +134,9 @@ static int check_outputs(const struct evaluation *evaluation, size_t model, stru
 		if (linear && n)
 			return err_set(err, ERR_INPUT,
 				       "the output of '%s' in '%s' has %" PRIu64
-				       " values that are NaN or infinite, in sequence %zu",
+				       " %s NaN or infinite, in sequence %zu",
 				       linear->module, is_out ? params->input : params->source, n,
+				       n == 1 ? "value that is" : "values that are",
 				       sweep->first + i / runner->n_slots);
 	}
 	return 0;

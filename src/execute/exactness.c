@@ -35,10 +35,10 @@ void exactness_note(struct plan *plan, const struct convert_result *result)
 
 	if (plan->conversion == CONVERT_DEQUANTIZE && figures->n_changed)
 		notes_add(&plan->selection.notes, NOTE_LOW_BIT_INEXACT, figures->inexact,
-			  "%" PRIu64
-			  " values are too small for F16 and become 0, first in '%s': use "
+			  "%" PRIu64 " %s too small for F16 and %s 0, first in '%s': use "
 			  "--dtype bf16 or f32",
-			  figures->n_changed, figures->inexact);
+			  figures->n_changed, figures->n_changed == 1 ? "value is" : "values are",
+			  figures->n_changed == 1 ? "becomes" : "become", figures->inexact);
 	if (sentence)
 		notes_add(&plan->selection.notes, NOTE_LOW_BIT_INEXACT, figures->inexact, "%s",
 			  sentence);

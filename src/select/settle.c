@@ -126,6 +126,10 @@ static int refuse_empty(const struct selection *selection, const char *hint, str
 		return err_set(err, ERR_USAGE, "nothing to quantize: the input has no tensors");
 	if (kept->linear && !strcmp(kept->reason, "adapter"))
 		hint = "merge it into its base model first (merge_and_unload() of peft)";
+	if (selection->n_units == 1)
+		return err_set(err, ERR_USAGE,
+			       "nothing to quantize: the only tensor, '%s', is kept: %s%s%s",
+			       kept->name, kept->reason, hint ? "; " : "", hint ? hint : "");
 	return err_set(err, ERR_USAGE,
 		       "nothing to quantize: all %zu tensors are kept, %zu of them linear "
 		       "weights, for example '%s': %s%s%s",

@@ -121,8 +121,8 @@ static int refuse_nan(const struct tensor_ref *ref, const struct vector *vector,
 
 	for (size_t i = 0; i < vector->n; i++)
 		n_nan += f32_is_nan(vector->floats[i]);
-	return n_nan ? err_set(err, ERR_INPUT, "tensor '%s' has %zu values that are NaN",
-			       ref->tensor->name, n_nan)
+	return n_nan ? err_set(err, ERR_INPUT, "tensor '%s' has %zu %s NaN", ref->tensor->name,
+			       n_nan, n_nan == 1 ? "value that is" : "values that are")
 		     : 0;
 }
 

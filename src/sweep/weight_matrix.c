@@ -151,15 +151,14 @@ static int weight_matrix_refuse(const struct weight_matrix *matrix, uint64_t n_n
 				struct err *err)
 {
 	const char *name = matrix->ref->weight->tensor->name;
+	const char *values = n_nonfinite == 1 ? "value that is" : "values that are";
 
 	if (matrix->n == matrix->ref->n)
-		return err_set(err, ERR_INPUT,
-			       "tensor '%s' has %" PRIu64 " values that are NaN or infinite", name,
-			       n_nonfinite);
+		return err_set(err, ERR_INPUT, "tensor '%s' has %" PRIu64 " %s NaN or infinite",
+			       name, n_nonfinite, values);
 	return err_set(err, ERR_INPUT,
-		       "rows %zu to %zu of tensor '%s' have %" PRIu64
-		       " values that are NaN or infinite",
-		       matrix->first, matrix->first + matrix->n - 1, name, n_nonfinite);
+		       "rows %zu to %zu of tensor '%s' have %" PRIu64 " %s NaN or infinite",
+		       matrix->first, matrix->first + matrix->n - 1, name, n_nonfinite, values);
 }
 
 /* Adds the values of a band to the amax of the matrix, and counts its NaN and infinities. */

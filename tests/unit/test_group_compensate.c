@@ -297,7 +297,7 @@ static void the_failure_of_a_rank_is_that_of_all(void **state)
 	}
 	rank_threads_run(runs, sizeof *runs, 3, rank_run);
 	assert_all_fail(runs, 3, ERR_USAGE,
-			"option '--ranks': there are 2 sequences for 3 ranks: use at most 2 ranks, "
+			"option '--ranks': 3 ranks have 2 sequences: use at most 2 ranks, "
 			"or more --passes");
 	assert_int_equal(access(files.many, F_OK), -1);
 }

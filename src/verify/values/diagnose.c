@@ -227,9 +227,11 @@ static void report_codes(struct verify *verify, const struct verify_weight *weig
 		      "differ from the source");
 	if (scan->scales_off.n)
 		verify_report(verify, PROBLEM_SCALE_MISMATCH, scale,
-			      "%" PRIu64 " values of '%s' differ from the source, the first at "
+			      "%" PRIu64 " value%s of '%s' %s from the source, the first at "
 			      "%" PRIu64,
-			      scan->scales_off.n, scale->tensor->name, scan->scales_off.first);
+			      scan->scales_off.n, scan->scales_off.n == 1 ? "" : "s",
+			      scale->tensor->name, scan->scales_off.n == 1 ? "differs" : "differ",
+			      scan->scales_off.first);
 }
 
 /* A fused set of weights with one scale each: the largest code and the scale of the set. */

@@ -142,7 +142,7 @@ fails 3 " calibrate: the forward pass produced * NaN or infinite values in the i
 	calibrate model --data ids.jsonl -o s.amax
 cp "$SAMPLES/tiny-llama/model.safetensors" model/
 damage model.layers.1.mlp.down_proj.weight c07f
-fails 3 " calibrate: tensor 'model.layers.1.mlp.down_proj.weight' has 1 values that are NaN or infinite" \
+fails 3 " calibrate: tensor 'model.layers.1.mlp.down_proj.weight' has 1 value that is NaN or infinite" \
 	calibrate model --data ids.jsonl -o s.amax
 [ ! -e s.amax ] || echo "s.amax was written"
 

@@ -111,7 +111,7 @@ cp s.amax.2-of-4 r.amax.2-of-4
 fails 3 " calibrate: 'r.amax.2-of-4' was made with other data, --passes, *" calibrate "$@" --ranks 2/4 --resume --passes 9
 "$FP8CONV" calibrate "$@" --ranks 2/4 --resume --quiet && cmp r.amax.2-of-4 s.amax.2-of-4
 
-fails 2 " calibrate: option '--ranks': there are 11 sequences for 12 ranks: use at most 11 ranks, or more data" \
+fails 2 " calibrate: option '--ranks': 12 ranks have 11 sequences: use at most 11 ranks, or more data" \
 	calibrate "$@" --ranks 3/12 --restart
 fails 2 " calibrate: option '--ranks' cannot be combined with --fp8-forward and recipe 'delayed': *" \
 	calibrate "$f" --data ids.jsonl --fp8-forward --recipe delayed -o d.amax --ranks 1/2

@@ -164,7 +164,7 @@ fails 2 "${q}*needs the directory of a model, with its config.json, not '*'" \
 fails 2 "${q}options '--rounding compensated' and '--part' cannot be combined: *" \
 	quantize "$model" -o x --rounding compensated --data a.jsonl --part 1/2
 fails 2 "${q}option '--ranks': 'auto' is not 'mpi'" quantize "$model" -o x --rounding compensated --data a.jsonl --ranks auto
-fails 2 "${q}option '--passes': 1 sequences do not suffice for 2 files of data" \
+fails 2 "${q}option '--passes': 1 sequence does not suffice for 2 files of data" \
 	quantize "$model" -o x --rounding compensated --data a.jsonl --data b.jsonl --passes 1
 fails 3 "${q}option '--shrink auto' needs 2 sequences of each file, and has 1 in all: *" \
 	quantize "$model" -o x --rounding compensated --data a.jsonl --passes 1

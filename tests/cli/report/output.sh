@@ -62,7 +62,7 @@ done <<'END'
 out
 9.500000 ± 0.500000
 0.250000
-Data: t<b>, 8 positions in 1 sequences of at most 8 tokens; SHA-256 of the token ids 0000000000000000000000000000000000000000000000000000000000000000. Activations: bf16; products in f32.
+Data: t<b>, 8 positions in 1 sequence of at most 8 tokens; SHA-256 of the token ids 0000000000000000000000000000000000000000000000000000000000000000. Activations: bf16; products in f32.
 Near the baseline, KLD says how far the outputs moved, and does not rank benchmark scores.
 <i>
 30.50
