@@ -109,7 +109,8 @@ def check_whole(job: Job, golden: dict[str, bytes]) -> None:
 
 def check_again(job: Job, golden: dict[str, bytes]) -> None:
     result = run(job)
-    said = "fp8conv apply: note: already applied\n" if result.err and job.arguments[0] == "apply" else ""
+    applied = job.arguments[0] == "apply" and result.err          # before the disturbance, or not
+    said = f"fp8conv apply: note: 'D.safetensors' is already applied to '{job.output}'\n" if applied else ""
     check(result == (0, b"", said), f"{job.name} run again: {result}")
     check(left(job) == golden, f"{job.name} run again: {sorted(left(job))} are not the golden ones")
     reset(job)
