@@ -80,3 +80,12 @@ refused scoring_func '"sigmoid"'
 for arch in deepseek_v2 deepseek_v32 glm_moe_dsa; do
 	released "$arch" head_dim 192
 done
+released inkling layer_types null local_layer_ids '[2, 0]' mlp_layer_types null dense_mlp_idx 2 sconv_kernel_size 3 gate_activation '"sigmoid"' \
+	norm_after_topk true use_embed_norm true use_gate_bias true use_global_scale true use_sconv true
+refused use_sconv false
+with layer_types '["hybrid", "hybrid", "full_attention", "hybrid", "hybrid"]'
+fails 3 " calibrate: config.json: 'layer_types' has 'full_attention', which is not supported (supported: hybrid, hybrid_sliding)" \
+	calibrate changed --data ids.jsonl --seq-len 30 -o s.amax
+with dense_mlp_idx 1 mlp_layer_types null
+fails 3 " calibrate: config.json: 'dense_mlp_idx' has 'sparse' for layer 1, which has no router of experts" \
+	calibrate changed --data ids.jsonl --seq-len 30 -o s.amax
