@@ -414,12 +414,17 @@ struct convolve_args {
  * then C is divided by the sums of its columns + eps, and n_rounds - 1 times by the sums of its
  * rows and of its columns (Sinkhorn).  y becomes the sum of pre_j X_j; weights keep post and C.
  * Without weights, fn has pre alone.
- * Without fn, behind the block: X_j = post_j y + the sum of C_ij X_i.  Sums over j and i run in
- * their order. */
+ * Without fn, behind the block: X_j = post_j y + the sum of C_ij X_i; with no rounds there is no
+ * C, and X_j += post_j y.  Sums over j and i run in their order.
+ * With keys, X_j = sigmoid(r) y with r = sign(c) sqrt(max(|c|, 1e-6)), c = X_j keys_j /
+ * sqrt(n_cols). */
 struct mix_streams_args {
 	size_t n_tokens, n_streams, n_cols; /* n_streams: at most MIX_MAX_STREAMS */
 	float *streams;			    /* (n_tokens, n_streams, n_cols) */
-	float *weights;	   /* (n_tokens, n_streams + n_streams * n_streams); NULL: of pre alone */
+	/* (n_tokens, n_streams + n_streams * n_streams), with no rounds (n_tokens, n_streams);
+	 * NULL: of pre alone */
+	float *weights;
+	const float *keys; /* (n_tokens, n_streams, n_cols); NULL: none */
 	const float *fn;   /* (MIX_PRODUCTS(n_streams), n_streams * n_cols), or (n_streams, same) */
 	const float *base; /* (MIX_PRODUCTS(n_streams)), or (n_streams) */
 	const float *scale; /* (3), or (1) */

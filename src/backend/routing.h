@@ -111,6 +111,14 @@ NUM_INLINE void routing_end(const struct route_args *args, const float *scores, 
 	routing_sort(chosen, weights, args->top_k);
 }
 
+/* Returns the gate of a vector of n values whose product with its key is x. */
+NUM_INLINE float routing_root_gate(float x, size_t n)
+{
+	float c = x / sqrtf((float)n), root = sqrtf(fmaxf(fabsf(c), 1e-6f));
+
+	return routing_sigmoid(c > 0 ? root : c < 0 ? -root : c);
+}
+
 /* Divides values i * step, n of them, by their sum + eps. */
 NUM_INLINE void routing_normalize(float *x, size_t n, size_t step, float eps)
 {

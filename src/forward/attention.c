@@ -61,7 +61,7 @@ static void project_apart(const struct pass *pass)
 				  a->v,
 				  w->fused_out,
 				  a->head_gates,
-				  w->index.q,
+				  indexer_queries(pass),
 				  indexer_keys(pass),
 				  a->distances };
 	bool parallel = pass->forward->model->arch->parallel;

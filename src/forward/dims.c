@@ -6,7 +6,8 @@
 static void dims_of_layer(struct dims *d, const struct model *model, const struct layer_ref *layer)
 {
 	const struct linear_ref *linear = layer->linear;
-	enum linear_role pools = model->indexer.pool_size ? LINEAR_INDEX_K : LINEAR_INDEX_GATE;
+	size_t pooled =
+		model->indexer.pool_size ? model->indexer.head_dim : linear[LINEAR_INDEX_GATE].n;
 
 	d->mlp = dims_larger(d->mlp, dims_larger(dims_larger(layer->width, layer->shared_width),
 						 layer->expert_width));
@@ -19,7 +20,7 @@ static void dims_of_layer(struct dims *d, const struct model *model, const struc
 			d->convolved =
 				dims_larger(d->convolved, layer->vector[i]->tensor->shape[0]);
 	d->pooled = dims_larger(d->pooled, linear[LINEAR_POOL].n);
-	d->index_pooled = dims_larger(d->index_pooled, linear[pools].n);
+	d->index_pooled = dims_larger(d->index_pooled, pooled);
 	if (linear[LINEAR_O].n_parts > 1) {
 		d->part = dims_larger(d->part, linear[LINEAR_O].n / linear[LINEAR_O].n_parts);
 		d->joined = dims_larger(d->joined, linear[LINEAR_O].n);
@@ -124,6 +125,7 @@ struct dims dims_of(const struct executor_ops *ops, const struct model *model,
 			      dims_larger(d.values, model->mamba.n_heads * model->mamba.head_dim));
 	d.input = dims_larger(d.input,
 			      dims_larger(model->mamba1.n_channels, model->mamba1.step_rank));
+	d.input = dims_larger(d.input, streams_widest_input(model));
 	d.scratch = dims_larger(d.scratch, scan_scratch(ops, model, d.tokens));
 	d.index_pools = model->indexer.pool_size ? d.tokens / model->indexer.pool_size : d.pools;
 	d.scratch = dims_larger(d.scratch, index_scratch(ops, model, d.tokens, d.index_pools));

@@ -129,6 +129,15 @@ int forward_embed_layers(const struct pass *pass, const float *table, size_t n_r
 	return 0;
 }
 
+void forward_put_ngrams(const struct pass *pass, size_t number, const float *values)
+{
+	const struct model *model = pass->forward->model;
+	size_t n = pass->sequence->n_tokens, dim = model->ngrams.dim;
+	float *to = pass->sequence->residual + n * (model->stream.ngrams + number * dim);
+
+	pass->workspace->ops->put(pass->workspace->stream, to, values, n * dim * sizeof *values);
+}
+
 #define NO_NORM N_VECTORS
 
 /* A residual block is residual += norm_after(f(norm_before(residual))); most models have the first
@@ -148,7 +157,7 @@ static void block_begin(const struct pass *pass, enum vector_role before)
 	if (norm)
 		pass_norm_tokens(pass, x, norm, w->own->normed);
 	else if (!pass->forward->model->arch->parallel)
-		pass_copy_tokens(pass, pass->sequence->residual, w->own->normed);
+		pass_copy_tokens(pass, x, w->own->normed);
 }
 
 /* Convolution, norm and scale of a block's output. */
@@ -264,6 +273,8 @@ static void layer_begin(const struct pass *pass)
 	pass->workspace->own->ready = (struct ready_input){ 0 };
 	if (ref->linear[LINEAR_LAYER_INPUTS].weight)
 		layer_inputs_run(pass);
+	if (ref->ngrams)
+		ngrams_run(pass);
 	if (ref->mixer != MIXER_NONE) {
 		mixer_begin(pass);
 		mixers[ref->mixer](pass);
@@ -289,6 +300,8 @@ static void layer_end(const struct pass *pass)
 		layer_input_run(pass);
 		block_end(pass, VECTOR_NORM_LAYER_OUT);
 	}
+	if (ref->linear[LINEAR_LAST_MIX_DOWN].weight)
+		low_rank_last(pass);
 	if (scale)
 		pass_scale(pass, pass->sequence->residual, *scale, pass->sequence->n_tokens,
 			   pass->forward->model->hidden);

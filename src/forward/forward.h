@@ -190,6 +190,10 @@ int forward_embed(const struct pass *pass, const float *table, size_t n_rows,
 int forward_embed_layers(const struct pass *pass, const float *table, size_t n_rows,
 			 struct err *err);
 
+/* Puts an n-gram embedding of the sequence (n_tokens, ngrams.dim), of the host, which must stay
+ * valid until the stream has been waited for.  number: from 0 on. */
+void forward_put_ngrams(const struct pass *pass, size_t number, const float *values);
+
 /* residual += attention, then residual += mlp.  Fails only as the executor or memory does. */
 int forward_layer(const struct pass *pass, struct err *err);
 

@@ -43,7 +43,8 @@ static void head_norm(const struct head_pass *run, size_t first, size_t m)
 
 	args.n_rows = m;
 	args.offset = pass->forward->model->last_norm_offset;
-	pass->workspace->ops->rms_norm(pass->workspace->stream, &args);
+	if (args.weight)
+		pass->workspace->ops->rms_norm(pass->workspace->stream, &args);
 	pass_scale(pass, y, pass->forward->model->multipliers.head_in, m, args.n_cols);
 }
 

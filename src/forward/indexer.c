@@ -28,6 +28,13 @@ static bool chooses(const struct pass *pass)
 	       (indexer->pool_size ? n_pools_of(pass) : n) > indexer->n_chosen;
 }
 
+float *indexer_queries(const struct pass *pass)
+{
+	struct workspace *w = pass->workspace;
+
+	return pass->forward->model->indexer.n_joined ? w->index.joined : w->index.q;
+}
+
 float *indexer_keys(const struct pass *pass)
 {
 	struct workspace *w = pass->workspace;
@@ -103,6 +110,25 @@ static void rotate(const struct pass *pass, float *x, size_t n_heads)
 	rotation_run_on(pass, heads, n_heads, NULL, NULL);
 }
 
+/* Parts queries and keys that one matrix makes. */
+static void part(const struct pass *pass)
+{
+	const struct indexer *indexer = &pass->forward->model->indexer;
+	size_t n_queries = indexer->n_heads * indexer->head_dim;
+	struct workspace *w = pass->workspace;
+	struct copy_args args = { .y = { w->index.q, n_queries },
+				  .x = { w->index.joined, indexer->n_joined },
+				  .repeat = 1,
+				  .n_rows = pass->sequence->n_tokens,
+				  .n_cols = n_queries };
+
+	w->ops->copy(w->stream, &args);
+	args.x.data += n_queries;
+	args.n_cols = indexer->head_dim;
+	args.y = (struct rows_out){ indexer_keys(pass), indexer->head_dim };
+	w->ops->copy(w->stream, &args);
+}
+
 /* Makes the keys of tokens. */
 static void make_keys(const struct pass *pass)
 {
@@ -166,6 +192,8 @@ void indexer_run(const struct pass *pass)
 
 	if (pass->layer->ref->keys != KEYS_CHOSEN || !chooses(pass))
 		return;
+	if (indexer->n_joined)
+		part(pass);
 	norm_queries(pass);
 	if (pass->layer->ref->rope)
 		rotate(pass, w->index.q, indexer->n_heads);

@@ -160,7 +160,8 @@ void short_conv_run(const struct pass *pass, enum vector_role role, float *x, si
  * keys. */
 void indexer_run(const struct pass *pass);
 
-/* Returns where the products go of which the indexer's keys are made. */
+/* Return where the products go of which the indexer's queries and keys are made. */
+float *indexer_queries(const struct pass *pass);
 float *indexer_keys(const struct pass *pass);
 
 /* Returns the sets of keys of the layer's queries, as in struct attention_args; NULL: all keys. */
@@ -211,6 +212,25 @@ bool streams_are_mixed(const struct pass *pass);
 size_t streams_n_mixes(const struct model *model);
 const float *streams_begin(const struct pass *pass, enum vector_role mix);
 void streams_end(const struct pass *pass);
+
+/* y = the norm of each vector of x by its part of the weight; x and y are (tokens, streams.n,
+ * hidden).  y may be x. */
+void streams_norm(const struct pass *pass, const float *x, const float *weight, float *y);
+
+/* y (m, hidden) = the mean of the vectors of each of m tokens of x. */
+void streams_mean(const struct pass *pass, const float *x, size_t m, float *y);
+
+/* List the arrays of hyper-connections of low rank; and return the values of their widest input. */
+void streams_list_arrays(struct workspace *w, const struct model *model, uint64_t n_tokens);
+uint64_t streams_widest_input(const struct model *model);
+
+/* Hyper-connections of low rank: the sum that a block takes, in own->out; behind the last layer,
+ * what the head takes, which becomes the first vector of each token. */
+void low_rank_begin(const struct pass *pass, enum vector_role mix);
+void low_rank_last(const struct pass *pass);
+
+/* Adds the layer's n-gram embedding to the vectors of the residual stream. */
+void ngrams_run(const struct pass *pass);
 
 /* Returns what the final norm takes of tokens [first, first + m): in y (m, hidden), or of the
  * residual stream. */

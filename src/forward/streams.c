@@ -7,13 +7,17 @@
 
 bool streams_are_mixed(const struct pass *pass)
 {
-	return pass->forward->model->streams.n_rounds > 0;
+	const struct streams *streams = &pass->forward->model->streams;
+
+	return streams->n_rounds > 0 || streams->rank > 0;
 }
 
 size_t streams_n_mixes(const struct model *model)
 {
 	size_t n = model->streams.n;
 
+	if (model->streams.rank)
+		return n;
 	return model->streams.n_rounds ? n + n * n : 0;
 }
 
@@ -37,6 +41,10 @@ const float *streams_begin(const struct pass *pass, enum vector_role mix)
 	struct mix_streams_args args = args_of(pass);
 	bool attention = mix == VECTOR_MIX_ATTENTION;
 
+	if (pass->forward->model->streams.rank) {
+		low_rank_begin(pass, mix);
+		return args.y;
+	}
 	args.weights = pass->workspace->own->mixes;
 	args.fn = vector[mix];
 	args.base = vector[attention ? VECTOR_MIX_ATTENTION_BASE : VECTOR_MIX_MLP_BASE];
@@ -54,18 +62,30 @@ void streams_end(const struct pass *pass)
 	pass->workspace->ops->mix_streams(pass->workspace->stream, &args);
 }
 
-/* y = the mean of the vectors of each token. */
-static const float *mean_of(const struct pass *pass, const struct mix_streams_args *of)
+void streams_mean(const struct pass *pass, const float *x, size_t m, float *y)
 {
-	const struct convolve_args args = { .x = { of->streams, of->n_cols },
-					    .width = of->n_streams,
-					    .pool = of->n_streams,
-					    .n_tokens = of->n_tokens * of->n_streams,
-					    .n_cols = of->n_cols,
-					    .y = { of->y, of->n_cols } };
+	size_t n = pass->forward->model->streams.n, hidden = pass->forward->model->hidden;
+	const struct convolve_args args = { .x = { x, hidden },
+					    .width = n,
+					    .pool = n,
+					    .n_tokens = m * n,
+					    .n_cols = hidden,
+					    .y = { y, hidden } };
 
 	pass->workspace->ops->convolve(pass->workspace->stream, &args);
-	return of->y;
+}
+
+/* y (m, hidden) = the first vector of m tokens. */
+static void take_first(const struct pass *pass, const float *streams, size_t m, float *y)
+{
+	size_t n = pass->forward->model->streams.n, hidden = pass->forward->model->hidden;
+	const struct copy_args args = { .y = { y, hidden },
+					.x = { streams, n * hidden },
+					.repeat = 1,
+					.n_rows = m,
+					.n_cols = hidden };
+
+	pass->workspace->ops->copy(pass->workspace->stream, &args);
 }
 
 const float *streams_last(const struct head_pass *run, size_t first, size_t m, float *y)
@@ -81,8 +101,41 @@ const float *streams_last(const struct head_pass *run, size_t first, size_t m, f
 	args.y = y;
 	if (!streams_are_mixed(pass))
 		return args.streams;
-	if (!args.fn)
-		return mean_of(pass, &args);
-	pass->workspace->ops->mix_streams(pass->workspace->stream, &args);
+	if (pass->forward->model->streams.rank)
+		take_first(pass, args.streams, m, y);
+	else if (args.fn)
+		pass->workspace->ops->mix_streams(pass->workspace->stream, &args);
+	else
+		streams_mean(pass, args.streams, m, y);
 	return y;
+}
+
+void streams_norm(const struct pass *pass, const float *x, const float *weight, float *y)
+{
+	size_t hidden = pass->forward->model->hidden, n = pass->forward->model->streams.n;
+
+	for (size_t j = 0; j < n; j++)
+		pass_norm(pass, (struct rows_in){ x + j * hidden, n * hidden }, weight + j * hidden,
+			  (struct rows_out){ y + j * hidden, n * hidden }, pass->sequence->n_tokens,
+			  hidden);
+}
+
+void streams_list_arrays(struct workspace *w, const struct model *model, uint64_t n_tokens)
+{
+	size_t rank = model->streams.rank, hidden = rank ? model->hidden : 0;
+	uint64_t row = n_tokens * sizeof(float), wide = row * model->streams.n * hidden;
+
+	workspace_add(&w->arrays, &w->streams.normed, wide, false);
+	workspace_add(&w->arrays, &w->streams.gates, wide, false);
+	workspace_add(&w->arrays, &w->streams.few, row * rank, false);
+	workspace_add(&w->arrays, &w->streams.one, row * hidden, false);
+}
+
+uint64_t streams_widest_input(const struct model *model)
+{
+	const struct streams *streams = &model->streams;
+	size_t wide = streams->rank ? streams->n * model->hidden : 0;
+
+	wide = wide > streams->rank ? wide : streams->rank;
+	return wide > model->ngrams.dim ? wide : model->ngrams.dim;
 }

@@ -11,8 +11,7 @@
 #include "base/mem.h"
 #include "forward/dims.h"
 
-/* Adds an array; place is the address of its pointer. */
-static void array_add(struct array_list *list, void *place, uint64_t size, bool host)
+void workspace_add(struct array_list *list, void *place, uint64_t size, bool host)
 {
 	assert(list->n < MAX_ARRAYS);
 	list->array[list->n].place = place;
@@ -22,12 +21,12 @@ static void array_add(struct array_list *list, void *place, uint64_t size, bool 
 
 static void add(struct array_list *list, void *place, uint64_t size)
 {
-	array_add(list, place, size, false);
+	workspace_add(list, place, size, false);
 }
 
 static void add_host(struct array_list *list, void *place, uint64_t size)
 {
-	array_add(list, place, size, true);
+	workspace_add(list, place, size, true);
 }
 
 static void common_arrays(struct workspace *w, const struct dims *d)
@@ -127,6 +126,7 @@ static void index_arrays(struct workspace *w, const struct dims *d, const struct
 	struct array_list *list = &w->arrays;
 	uint64_t row = d->tokens * sizeof(float), n_words = KEY_WORDS(d->pools + d->tokens);
 
+	add(list, &index->joined, row * indexer->n_joined);
 	add(list, &index->q, row * indexer->n_heads * indexer->head_dim);
 	add(list, &index->k, row * indexer->head_dim);
 	add(list, &index->weights, row * indexer->n_heads);
@@ -221,10 +221,9 @@ static void host_arrays(struct workspace *w, const struct dims *d)
 {
 	struct host_arrays *h = &w->host;
 	struct array_list *list = &w->arrays;
-	uint64_t angles = d->tokens * d->angles;
 
-	add_host(list, &h->cosines, angles * sizeof *h->cosines);
-	add_host(list, &h->sines, angles * sizeof *h->sines);
+	add_host(list, &h->cosines, d->tokens * d->angles * sizeof *h->cosines);
+	add_host(list, &h->sines, d->tokens * d->angles * sizeof *h->sines);
 	add_host(list, &h->positions, d->tokens * sizeof *h->positions);
 	add_host(list, &h->labels, d->block * sizeof *h->labels);
 	add_host(list, &h->log_sums, d->block * d->n_panels * sizeof *h->log_sums);
@@ -246,6 +245,7 @@ static void list_arrays(struct workspace *w, const struct model *model, bool cas
 	attention_arrays(w, &d);
 	index_arrays(w, &d, &model->indexer);
 	pool_arrays(w, &d);
+	streams_list_arrays(w, model, d.tokens);
 	delta_arrays(w, &d, model);
 	mamba_arrays(w, &d, model);
 	mamba1_arrays(w, &d, &model->mamba1);

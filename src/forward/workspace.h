@@ -71,6 +71,7 @@ struct attention_arrays {
 
 /* Of an indexer, whose heads share keys. */
 struct index_arrays {
+	float *joined;	/* (tokens, (heads + 1) * head_dim): q and k of one matrix */
 	float *q;	/* (tokens, heads * head_dim) */
 	float *k;	/* (tokens, head_dim) */
 	float *weights; /* (tokens, heads) */
@@ -83,6 +84,14 @@ struct pool_arrays {
 	float *index_values, *index_gates; /* (tokens, rows of LINEAR_INDEX_K) */
 	float *keys, *key_values; /* (pools + tokens, head_dim): of pools, then of tokens */
 	float *cosines, *sines;	  /* (pools, rope->n / 2) */
+};
+
+/* Of low-rank hyper-connections and n-gram embeddings; wide: vectors of the stream * hidden. */
+struct stream_arrays {
+	float *normed; /* (tokens, wide): the vectors, normed; or values of an n-gram embedding */
+	float *gates;  /* (tokens, wide): of these; or its keys; or what is convolved */
+	float *few;    /* (tokens, streams.rank) */
+	float *one;    /* (tokens, hidden): one of the vectors */
 };
 
 /* Of gated DeltaNet; keys: key heads * key_dim, values: heads * value_dim, decays: heads * decays
@@ -214,6 +223,7 @@ struct workspace {
 	struct attention_arrays attention;
 	struct index_arrays index;
 	struct pool_arrays pool;
+	struct stream_arrays streams;
 	struct delta_arrays delta;
 	struct mamba_arrays mamba;
 	struct mamba1_arrays mamba1;
@@ -224,6 +234,9 @@ struct workspace {
 
 	struct array_list arrays;
 };
+
+/* Adds an array to the list; place is the address of its pointer. */
+void workspace_add(struct array_list *list, void *place, uint64_t size, bool host);
 
 /* Allocates memory.  number: the worker of observers, on device number % n_devices.  forward->casts
  * must be set before.  ERR_SYSTEM with the size. */

@@ -186,7 +186,7 @@ int model_configure(struct model *model, const struct model_config *config, cons
 	if (model_configure_windows(model, facts, err) ||
 	    model_configure_heads(model, facts, err) || model_configure_gates(model, facts, err) ||
 	    model_configure_limits(model, facts, err) || streams_configure(model, facts, err) ||
-	    model_configure_sharing(model, facts, err) ||
+	    ngrams_configure(model, facts, err) || model_configure_sharing(model, facts, err) ||
 	    model_configure_ropes(model, facts, err) || pools_configure(model, facts, err) ||
 	    distances_configure(model, facts, err) || short_conv_configure(model, facts, err) ||
 	    indexer_configure(model, facts, err) || configure_numbers(model, facts, err) ||

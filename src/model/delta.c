@@ -4,6 +4,9 @@
  * (configuration_qwen3_next.py, configuration_kimi_linear.py, configuration_bailing_hybrid.py,
  * configuration_glm5_next.py).
  */
+#include <string.h>
+
+#include "model/facts.h"
 #include "model/steps.h"
 
 #define MAX_SIZE   65536
@@ -16,6 +19,19 @@ static int check_activation(const struct model *model, struct err *err)
 			       "config.json: 'hidden_act' is not silu, which is not supported with "
 			       "layers of linear_attention");
 	return 0;
+}
+
+/* The activation of gates: output_gate_type where the architecture reads it, else silu. */
+static int read_gate(struct delta *delta, const json_t *facts, struct err *err)
+{
+	static const char key[] = "output_gate_type";
+	const json_t *value = json_object_get(facts, key);
+	const char *name = json_is_string(value) ? json_string_value(value) : "silu";
+
+	delta->gate = !strcmp(name, "sigmoid") ? ACT_SIGMOID : ACT_SILU;
+	if (delta->gate == ACT_SIGMOID || !strcmp(name, "silu"))
+		return 0;
+	return fact_refuse(key, value, "which is not supported (supported: sigmoid, silu)", err);
 }
 
 int delta_configure(struct model *model, const json_t *facts, struct err *err)
@@ -36,7 +52,8 @@ int delta_configure(struct model *model, const json_t *facts, struct err *err)
 		if (fact_size(facts, sizes[i].key, MAX_SIZE, sizes[i].size, err))
 			return -1;
 	delta->n_decays = 1;
-	delta->gate = ACT_SILU;
+	if (read_gate(delta, facts, err))
+		return -1;
 	if (delta->n_heads % delta->n_key_heads)
 		return err_set(err, ERR_INPUT,
 			       "config.json: 'linear_num_value_heads' is %zu, not a multiple of "

@@ -38,9 +38,9 @@ static int find_indexer(struct search *search, const char *prefix, struct layer_
 	const struct expected expected[] = {
 		{ LINEAR_INDEX_Q, q, layer->latent ? layer->latent->q_lora_rank : 0,
 		  *search_linear_name(search, LINEAR_INDEX_Q) != 0 },
-		{ LINEAR_INDEX_Q_HIDDEN, q, hidden,
+		{ LINEAR_INDEX_Q_HIDDEN, indexer->n_joined ? indexer->n_joined : q, hidden,
 		  *search_linear_name(search, LINEAR_INDEX_Q_HIDDEN) != 0 },
-		{ LINEAR_INDEX_K, indexer->head_dim, hidden, 1 },
+		{ LINEAR_INDEX_K, indexer->head_dim, hidden, !indexer->n_joined },
 		{ LINEAR_INDEX_GATE, indexer->head_dim, hidden,
 		  *search_linear_name(search, LINEAR_INDEX_GATE) != 0 },
 		{ LINEAR_INDEX_WEIGHTS, indexer->n_heads, hidden,
@@ -367,7 +367,8 @@ static int find_layer(struct search *search, size_t i)
 
 	if (!find_mixer(search, prefix, layer) &&
 	    !(layer->has_mlp && find_mlp(search, prefix, layer)) &&
-	    !find_layer_input(search, prefix, layer))
+	    !find_layer_input(search, prefix, layer) &&
+	    !search_layer_streams(search, prefix, layer) && !search_ngrams(search, prefix, layer))
 		rc = search_vectors(search, prefix, layer);
 	free(prefix);
 	return rc;
@@ -437,10 +438,10 @@ int model_find_tensors(struct model *model, const struct model_config *config, s
 	model->place = find_place(model->checkpoint, embedding);
 	body = model->place->body;
 	model->embedding = search_tensor(&search, body, embedding, ".weight");
-	model->norm = search_tensor(&search, body, norm, ".weight");
+	model->norm = *norm ? search_tensor(&search, body, norm, ".weight") : NULL;
 	if (!model->embedding)
 		return search_missing(&search, body, embedding, ".weight");
-	if (!model->norm)
+	if (*norm && !model->norm)
 		return search_missing(&search, body, norm, ".weight");
 	if (arch->embedding_norm && *arch->embedding_norm) {
 		model->embedding_norm =
@@ -451,7 +452,7 @@ int model_find_tensors(struct model *model, const struct model_config *config, s
 			return -1;
 	}
 	if (search_check_matrix(model->embedding, model->vocab_size, model->hidden, err) ||
-	    search_check_vector(model->norm, model->hidden, err) ||
+	    (model->norm && search_check_vector(model->norm, model->hidden, err)) ||
 	    find_head(&search, model,
 		      config->tie_is_stated ? config->tie_word_embeddings : arch->tied) ||
 	    find_layer_inputs(&search, model) || search_streams(&search, model))

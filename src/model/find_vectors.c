@@ -64,8 +64,15 @@ static bool vector_is_of(const struct positions *positions, const struct layer_r
 		return layer->pool_size > 0;
 	case VECTOR_SINKS:
 		return layer_has_attention(layer) && (layer->window || !positions->window_sinks);
-	case VECTOR_NORM_LAYER_INPUTS: /* found with its matrix, which is no layer's alone */
+	case VECTOR_NORM_LAYER_INPUTS: /* found with their matrices, which are no layer's alone */
+	case VECTOR_NORM_LAST_MIX:
+	case VECTOR_NGRAM_HASH: /* found with its table */
 		return false;
+	case VECTOR_NORM_NGRAM_KEY:
+	case VECTOR_NORM_NGRAM_QUERY:
+	case VECTOR_NORM_NGRAM_CONV:
+	case VECTOR_NGRAM_CONV:
+		return layer->ngrams > 0;
 	case VECTOR_NORM_LAYER_OUT:
 		return layer->linear[LINEAR_LAYER_OUT].weight;
 	case VECTOR_NORM_ATTENTION:
@@ -161,6 +168,12 @@ static size_t vector_length(const struct model *model, const struct layer_ref *l
 	case VECTOR_MIX_ATTENTION_SCALE:
 	case VECTOR_MIX_MLP_SCALE:
 		return 3;
+	case VECTOR_NORM_MIX:
+	case VECTOR_NORM_MLP_MIX:
+	case VECTOR_NORM_NGRAM_KEY:
+	case VECTOR_NORM_NGRAM_QUERY:
+	case VECTOR_NORM_NGRAM_CONV:
+		return model->streams.n * model->hidden;
 	case VECTOR_SINKS:
 		return layer->n_heads;
 	case VECTOR_A_LOG:
@@ -224,6 +237,9 @@ static struct scan_sizes conv_sizes_of(const struct model *model, const struct l
 	const struct delta *delta = &model->delta;
 	struct scan_sizes sizes = scan_sizes_of(model, layer);
 
+	if (role == VECTOR_NGRAM_CONV)
+		return (struct scan_sizes){ .channels = model->streams.n * model->hidden,
+					    .conv_width = model->ngrams.conv_width };
 	if (role != VECTOR_CONV)
 		sizes.channels = role == VECTOR_CONV_V ? delta->n_heads * delta->value_dim
 						       : delta->n_key_heads * delta->key_dim;
@@ -283,7 +299,7 @@ static int check_vector(const struct search *search, const struct layer_ref *lay
 		return check_conv(ref, &sizes, search->err);
 	}
 	if (role == VECTOR_CONV || role == VECTOR_CONV_Q || role == VECTOR_CONV_K ||
-	    role == VECTOR_CONV_V) {
+	    role == VECTOR_CONV_V || role == VECTOR_NGRAM_CONV) {
 		const struct scan_sizes sizes = conv_sizes_of(search->model, layer, role);
 
 		return check_conv(ref, &sizes, search->err);

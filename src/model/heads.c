@@ -199,8 +199,9 @@ int model_configure_sharing(struct model *model, const json_t *facts, struct err
 	size_t n = fact_count(facts, "num_kv_shared_layers", 0), end;
 
 	model->stream.layer_inputs = model->streams.n * model->hidden;
-	model->stream.width =
-		model->streams.n * model->hidden + model->n_layers * model->layer_input_dim;
+	model->stream.ngrams =
+		model->stream.layer_inputs + model->n_layers * model->layer_input_dim;
+	model->stream.width = model->stream.ngrams + model->ngrams.n * model->ngrams.dim;
 	end = n < model->n_layers ? model->n_layers - n : 0;
 	for (size_t i = end; i < model->n_layers; i++) {
 		struct layer_ref *layer = &model->layers[i];

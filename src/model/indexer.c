@@ -239,8 +239,9 @@ static int check_rotation(const struct model *model, struct err *err)
 
 		if (model->layers[i].keys == KEYS_CHOSEN && rope && rope->n > indexer->head_dim)
 			return err_set(err, ERR_INPUT,
-				       "config.json: 'index_head_dim' is %zu, less than the %zu "
-				       "values of heads ('%s') that turn in layer %zu",
+				       "config.json: '%s' is %zu, less than the %zu values of "
+				       "heads ('%s') that turn in layer %zu",
+				       indexer->n_joined ? "indexer_head_dim" : "index_head_dim",
 				       indexer->head_dim, rope->n,
 				       model->latent.kv_lora_rank ? "qk_rope_head_dim"
 								  : "partial_rotary_factor",
@@ -255,6 +256,55 @@ static int configure_pools(struct model *model, const json_t *facts, struct err 
 	if (configure_keys(model, facts, err) || configure_heads(model, facts, err))
 		return -1;
 	model->indexer.layer_type = "compressed_sparse_attention";
+	return check_rotation(model, err);
+}
+
+/* Qwen3.8: the indexer's keys are means of pools. */
+static int configure_means(struct model *model, const json_t *facts, struct err *err)
+{
+	struct indexer *indexer = &model->indexer;
+	size_t budget = 0, n_key_heads = 0;
+
+	if (fact_size(facts, "indexer_n_heads", MAX_HEADS, &indexer->n_heads, err) ||
+	    fact_size(facts, "indexer_kv_heads", MAX_HEADS, &n_key_heads, err) ||
+	    fact_size(facts, "indexer_head_dim", MODEL_MAX_HEAD_DIM, &indexer->head_dim, err) ||
+	    fact_size(facts, "indexer_budget", MAX_KEYS, &budget, err) ||
+	    fact_size(facts, "indexer_compress_ratio", MAX_KEYS, &indexer->pool_size, err))
+		return -1;
+	if (n_key_heads != 1)
+		return err_set(err, ERR_INPUT, "config.json: 'indexer_kv_heads' is %zu, not 1",
+			       n_key_heads);
+	if (budget % indexer->pool_size)
+		return err_set(err, ERR_INPUT,
+			       "config.json: 'indexer_budget' is %zu, not a multiple of "
+			       "'indexer_compress_ratio', %zu",
+			       budget, indexer->pool_size);
+	indexer->layer_type = "indexed_attention";
+	indexer->n_chosen = budget / indexer->pool_size;
+	indexer->n_joined = (indexer->n_heads + 1) * indexer->head_dim;
+	indexer->n_sets = indexer->block_size = 1;
+	return 0;
+}
+
+/* Gives an indexer to all layers whose type is not linear_attention. */
+static int choose_means(struct model *model, const json_t *facts, struct err *err)
+{
+	const json_t *types = json_object_get(facts, "layer_types");
+	size_t interval = fact_count(facts, "full_attention_interval", 0);
+	bool any = false;
+
+	for (size_t i = 0; i < model->n_layers; i++) {
+		const char *type = json_string_value(json_array_get(types, i));
+		bool linear = json_is_array(types) ? type && !strcmp(type, "linear_attention")
+						   : interval && (i + 1) % interval;
+
+		model->layers[i].keys = linear ? KEYS_ALL : KEYS_CHOSEN;
+		any |= !linear;
+	}
+	if (!any)
+		return 0;
+	if (configure_means(model, facts, err))
+		return -1;
 	return check_rotation(model, err);
 }
 
@@ -277,6 +327,8 @@ int indexer_configure(struct model *model, const json_t *facts, struct err *err)
 	json_t *all;
 	int rc;
 
+	if (model->arch->positions.mean_index)
+		return choose_means(model, facts, err);
 	if (!json_object_get(facts, "index_topk") && !json_object_get(facts, "index_topk_blocks"))
 		return 0;
 	if (json_object_get(facts, "compress_rope_theta"))

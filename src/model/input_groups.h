@@ -10,6 +10,9 @@
 
 enum input_kind {
 	INPUT_LAYER_INPUTS, /* the residual stream before the first layer */
+	INPUT_NGRAM,	    /* the n-gram embedding */
+	INPUT_MIX,	    /* the normed vectors of the residual stream; */
+	INPUT_MIX_UP,	    /* few values of them */
 	/* the normed residual stream: q, k, v, and what compresses them; DeltaNet's but its last */
 	INPUT_MIXER,
 	INPUT_DECAYS, /* the compressed decays and gates of Kimi Delta Attention */
@@ -22,12 +25,16 @@ enum input_kind {
 	INPUT_MAMBA_X,
 	INPUT_MAMBA_STEP,
 	INPUT_MAMBA_OUT,
+	INPUT_MLP_MIX, /* the vectors again, for the mlp */
+	INPUT_MLP_MIX_UP,
 	INPUT_ROUTER, /* the residual stream, normed as for experts or with another norm */
 	INPUT_MLP,    /* the normed residual stream: gate, up, shared router, gate and up */
 	INPUT_DOWN,   /* the gated values */
 	INPUT_SHARED_DOWN,
-	INPUT_LAYER_GATE,  /* the residual stream behind the mlp */
-	INPUT_LAYER_OUT,   /* the gated input of a layer */
+	INPUT_LAYER_GATE, /* the residual stream behind the mlp */
+	INPUT_LAYER_OUT,  /* the gated input of a layer */
+	INPUT_LAST_MIX,	  /* the vectors behind the last layer */
+	INPUT_LAST_MIX_UP,
 	INPUT_LATENT,	   /* the sum of the experts' outputs, in a layer with LINEAR_LATENT_OUT */
 	INPUT_EXPERT,	   /* gate and up of one expert: the tokens that it gets */
 	INPUT_EXPERT_DOWN, /* its gated values */

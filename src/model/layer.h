@@ -31,7 +31,8 @@
 	X(LINEAR_KV_B, INPUT_KV_B, "self_attn.kv_b_proj") \
 	/* the indexer of sparse attention: q_lora_rank to its queries, */ \
 	X(LINEAR_INDEX_Q, INPUT_Q_B, "self_attn.indexer.wq_b") \
-	/* or hidden to its queries, */ \
+	/* or hidden to its queries, and to its keys behind them where LINEAR_INDEX_K has no \
+	 * name, */ \
 	X(LINEAR_INDEX_Q_HIDDEN, INPUT_MIXER, "") \
 	/* hidden to its keys, which all of its heads share, */ \
 	X(LINEAR_INDEX_K, INPUT_MIXER, "self_attn.indexer.wk") \
@@ -104,7 +105,23 @@
 	/* (layer_input_dim, hidden): the gate of a layer's own input; */ \
 	X(LINEAR_LAYER_GATE, INPUT_LAYER_GATE, "") \
 	/* (hidden, layer_input_dim): of the gated input */ \
-	X(LINEAR_LAYER_OUT, INPUT_LAYER_OUT, "")
+	X(LINEAR_LAYER_OUT, INPUT_LAYER_OUT, "") \
+	/* (n * hidden, ngram_dim): keys of an n-gram embedding, by which the vectors of the \
+	 * residual stream weigh it; (hidden, ngram_dim): its values */ \
+	X(LINEAR_NGRAM_KEY, INPUT_NGRAM, "") \
+	X(LINEAR_NGRAM_VALUE, INPUT_NGRAM, "") \
+	/* hyper-connections of low rank, of both blocks: the normed vectors of the stream to \
+	 * mix_rank values, */ \
+	X(LINEAR_MIX_DOWN, INPUT_MIX, "") \
+	X(LINEAR_MIX_UP, INPUT_MIX_UP, "") /* these to the gates of all vectors' values, */ \
+	/* and the vectors to the factors by which they take the output of the block */ \
+	X(LINEAR_MIX_INJECT, INPUT_MIX, "") \
+	X(LINEAR_MLP_MIX_DOWN, INPUT_MLP_MIX, "") \
+	X(LINEAR_MLP_MIX_UP, INPUT_MLP_MIX_UP, "") \
+	X(LINEAR_MLP_MIX_INJECT, INPUT_MLP_MIX, "") \
+	/* of the last layer alone: the same for what the head takes */ \
+	X(LINEAR_LAST_MIX_DOWN, INPUT_LAST_MIX, "") \
+	X(LINEAR_LAST_MIX_UP, INPUT_LAST_MIX_UP, "")
 
 enum linear_role { LINEARS(WORDS_ID) N_LINEARS };
 
@@ -147,6 +164,20 @@ enum linear_role { LINEARS(WORDS_ID) N_LINEARS };
 	X(VECTOR_MIX_MLP, "") \
 	X(VECTOR_MIX_MLP_BASE, "") \
 	X(VECTOR_MIX_MLP_SCALE, "") \
+	/* (n * hidden): norms of each vector of the stream, of low-rank hyper-connections; the \
+	 * last one is of the last layer alone */ \
+	X(VECTOR_NORM_MIX, "") \
+	X(VECTOR_NORM_MLP_MIX, "") \
+	X(VECTOR_NORM_LAST_MIX, "") \
+	/* of n-gram embeddings, likewise: of keys, of the stream, and of what is convolved; and \
+	 * (n * hidden, 1, width): that convolution */ \
+	X(VECTOR_NORM_NGRAM_KEY, "") \
+	X(VECTOR_NORM_NGRAM_QUERY, "") \
+	X(VECTOR_NORM_NGRAM_CONV, "") \
+	X(VECTOR_NGRAM_CONV, "") \
+	/* (tokens of an n-gram) I64, the host's: multipliers of their ids; what else the table of \
+	 * the embedding has lies beside them */ \
+	X(VECTOR_NGRAM_HASH, "") \
 	/* (vocab_size, top_k) I64, the host's: the experts of each token of the vocabulary */ \
 	X(VECTOR_ROUTER_TABLE, "") \
 	/* (n_experts): added to scores for the choice of experts only */ \
@@ -266,6 +297,7 @@ struct layer_ref {
 	size_t pool_size;
 	bool pools_overlap;	 /* the tokens of the pool before belong to a pool, too */
 	const char *mlp_type;	 /* by mlp_layer_types: "dense", or one of experts; NULL: unsaid */
+	size_t ngrams;		 /* number of its n-gram embedding, from 1 on; 0: it has none */
 	bool routed_by_token;	 /* experts follow from the token, by VECTOR_ROUTER_TABLE */
 	size_t window;		 /* tokens that a query attends to, its own included; 0: all */
 	size_t chunk;		 /* tokens that attend to each other and to no others; 0: all */

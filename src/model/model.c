@@ -143,6 +143,7 @@ void model_release(struct model *model)
 	rope_release(&model->rope);
 	rope_release(&model->rope_local);
 	model_release_layer_ropes(model);
+	ngrams_release(model);
 	*model = (struct model){ 0 };
 }
 

@@ -51,6 +51,7 @@ struct indexer {
 	size_t pool_size;
 	size_t n_sets; /* of keys for each query: 1, or one for each head of the indexer */
 	size_t n_heads, head_dim;
+	size_t n_joined; /* values of its queries and its key, if one matrix makes both; else 0 */
 };
 
 /* Biases of scores by the distance from a query to a key: sums of profiles, which each head of a
@@ -61,21 +62,49 @@ struct distances {
 };
 
 /* Hyper-connections: the residual stream is n vectors, which a block mixes (backend/executor_args.h
- * has the numbers). */
+ * has the numbers).  Of low rank: a block takes the mean of the normed vectors, with a gate for
+ * each value, and each vector adds its factor times the block's output. */
 struct streams {
-	size_t n; /* 1: an ordinary residual stream */
+	size_t n;    /* 1: an ordinary residual stream */
+	size_t rank; /* of the products that make the gates; 0: the numbers below are in force */
 	size_t n_rounds;
 	float eps;
 	/* of the last norm: (n, n * hidden), (n), (1) */
 	const struct tensor_ref *mix, *base, *scale;
 };
 
+#define MAX_NGRAM 16 /* tokens of an n-gram */
+
+/* An n-gram embedding: each of its heads has rows of a table, which the hash of the last tokens
+ * chooses.  Heads are ordered by the number of these tokens, from 2 on. */
+struct ngram_table {
+	const struct tensor_ref *multipliers; /* (tokens) I64: of ids, from the last one back */
+	/* (heads) I64: rows of each head, and where they begin */
+	const struct tensor_ref *sizes, *offsets;
+	const struct tensor_ref **shards; /* (n_shards): of (any, dim / heads) */
+	size_t n_shards;
+};
+
+/* The n-gram embeddings of some layers: e of a token, which is added to the vectors of the residual
+ * stream as they ask for it, and convolved over tokens. */
+struct ngrams {
+	size_t n;		    /* layers with one; 0: the model has none */
+	size_t size;		    /* tokens of the longest n-gram, 2 to MAX_NGRAM */
+	size_t n_heads;		    /* of all n-grams together */
+	size_t dim;		    /* of e: what all heads give */
+	size_t conv_width;	    /* tokens that the convolution reads, `size` apart */
+	int64_t eos;		    /* the tokens before it, and before the first, are this one */
+	struct ngram_table *tables; /* (n) */
+};
+
 /* What a sequence takes from layer to layer, as arrays behind each other: the residual stream
- * (tokens, streams.n, hidden), the inputs of all layers (tokens, layers, layer_input_dim), and keys
- * and values that later layers use (tokens, kv heads * head_dim).  An array begins behind as many
+ * (tokens, streams.n, hidden), the inputs of all layers (tokens, layers, layer_input_dim), the
+ * n-gram embeddings, each (tokens, ngrams.dim), and keys and values that later layers use (tokens,
+ * kv heads * head_dim).  An array begins behind as many
  * values for each token as the arrays before it have together: its place. */
 struct stream_places {
 	size_t layer_inputs;
+	size_t ngrams;
 	size_t width;  /* values of a token, but for sets */
 	bool has_sets; /* then follow the sets of keys that an indexer chose for later layers */
 };
@@ -174,6 +203,7 @@ struct model {
 	const struct tensor_ref *layer_embedding; /* (layer_vocab_size, layers * layer_input_dim) */
 	struct stream_places stream;
 	struct streams streams;
+	struct ngrams ngrams;
 	size_t o_groups; /* of heads, each with its rows of LINEAR_O; 1: all heads have all rows */
 	size_t o_rank;	 /* rows of a group */
 	float norm_eps;
@@ -199,7 +229,7 @@ struct model {
 	struct rope *layer_ropes; /* (n_layers): of layers with a base of their own; NULL: none */
 	const struct tensor_ref *embedding;	 /* (vocab_size, hidden) */
 	const struct tensor_ref *embedding_norm; /* (hidden): of embeddings; NULL: none */
-	const struct tensor_ref *norm;
+	const struct tensor_ref *norm; /* NULL: the head takes what hyper-connections give */
 	/* lm_head; tied: its weight is the embedding.  Without rows of padding: it has n logits, at
 	 * most vocab_size */
 	struct linear_ref head;
@@ -241,6 +271,7 @@ struct positions {
 	bool rope_alpha; /* ropes of the type "dynamic" are static, with a theta by their alpha */
 	bool adjacent_pairs; /* the two values of a rotated pair are adjacent */
 	bool indexed_types;  /* layer_types tells which layers choose their keys */
+	bool mean_index;     /* all layers with attention choose pools of keys, by their means */
 	bool adjacent_index; /* the same of an indexer's queries and keys */
 	bool bare_gates;     /* the name of LINEAR_INDEX_GATE has no ".weight" */
 	bool grown_queries;  /* queries grow with their position, by keys of the rope */
@@ -344,9 +375,10 @@ struct arch {
 	const struct mamba_keys *mamba; /* of layers with Mamba-2; NULL: no layer has it */
 	/* module below root, of a norm of embeddings; "": it has no weight; NULL: no norm */
 	const char *embedding_norm;
-	const char *embedding, *norm; /* modules below root; NULL: "embed_tokens", "norm" */
-	const char *layer_embedding;  /* below root, of models with layer_input_dim */
-	const char *last_mix;	      /* begins the names of hyper-connections of the last norm */
+	/* modules below root; NULL: "embed_tokens", "norm"; norm "": the model has none */
+	const char *embedding, *norm;
+	const char *layer_embedding; /* below root, of models with layer_input_dim */
+	const char *last_mix;	     /* begins the names of hyper-connections of the last norm */
 	bool scaled_inputs;   /* the weight of an expert multiplies its input, not its output */
 	bool gated_attention; /* q_proj holds the query and the gate of each head in turn */
 	bool softplus_gates;  /* gates of heads and of values are softplus; else sigmoids */

@@ -100,12 +100,12 @@ static int read_types(json_t *facts, const json_t *level, const struct positions
 }
 
 /* GLM-5.3: all layers with attention choose their keys, by whichever word layer_types has them. */
-static void read_pooled(json_t *facts)
+static void read_pooled(json_t *facts, const struct positions *positions)
 {
 	json_t *types, *value;
 	size_t i;
 
-	if (!json_object_get(facts, "index_kpool"))
+	if (!json_object_get(facts, "index_kpool") && !positions->mean_index)
 		return;
 	types = json_copy(json_object_get(facts, "layer_types"));
 	json_array_foreach(types, i, value)
@@ -333,7 +333,7 @@ int model_join_spellings(json_t *facts, const json_t *level, const struct positi
 		return -1;
 	if (read_dsa(facts, level, err))
 		return -1;
-	read_pooled(facts);
+	read_pooled(facts, positions);
 	read_switches(facts, level, positions);
 	return read_ropes(facts, level, positions->sized_rope, err);
 }

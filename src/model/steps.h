@@ -73,7 +73,15 @@ int pools_configure(struct model *model, const json_t *facts, struct err *err);
 /* Reads how many vectors the residual stream has.  ERR_INPUT with the key. */
 int streams_configure(struct model *model, const json_t *facts, struct err *err);
 
-/* Finds the hyper-connections of the last norm. */
+/* Reads the sizes of n-gram embeddings, and which layers have one.  ERR_INPUT with the key. */
+int ngrams_configure(struct model *model, const json_t *facts, struct err *err);
+
+/* Finds the table of a layer's n-gram embedding, and its matrices. */
+int search_ngrams(struct search *search, const char *prefix, struct layer_ref *layer);
+void ngrams_release(struct model *model);
+
+/* Find the hyper-connections of low rank of a layer; and what mixes the vectors in the end. */
+int search_layer_streams(struct search *search, const char *prefix, struct layer_ref *layer);
 int search_streams(struct search *search, struct model *model);
 
 /* Reads how tokens get their experts.  ERR_INPUT with the key. */

@@ -165,6 +165,10 @@ static const struct site {
 	{ "gate_up", ROLE(GATE) | ROLE(UP) | ROLE(GATE_UP) },
 	{ "down", ROLE(DOWN) },
 	{ "router", ROLE(ROUTER) | ROLE(SHARED_ROUTER) },
+	{ "mix", ROLE(MIX_DOWN) | ROLE(MIX_UP) | ROLE(MIX_INJECT) | ROLE(MLP_MIX_DOWN) |
+			 ROLE(MLP_MIX_UP) | ROLE(MLP_MIX_INJECT) | ROLE(LAST_MIX_DOWN) |
+			 ROLE(LAST_MIX_UP) },
+	{ "ngrams", ROLE(NGRAM_KEY) | ROLE(NGRAM_VALUE) },
 	{ "latent", ROLE(LATENT_IN) | ROLE(LATENT_OUT) },
 	{ "shared_expert", ROLE(SHARED_GATE) | ROLE(SHARED_UP) | ROLE(SHARED_DOWN) },
 };

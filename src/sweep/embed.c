@@ -7,12 +7,14 @@
 
 #include "base/mem.h"
 #include "base/sort.h"
+#include "forward/workspace.h"
 #include "num/float16.h"
+#include "sweep/ngrams.h"
 #include "sweep/vectors.h"
 
 uint64_t embed_size(const struct model *model, size_t max_tokens)
 {
-	size_t n = model->hidden + model->n_layers * model->layer_input_dim;
+	size_t n = model->hidden + model->n_layers * model->layer_input_dim + model->ngrams.dim;
 
 	return max_tokens * (n * sizeof(float) + 2 * sizeof(uint32_t));
 }
@@ -22,6 +24,7 @@ int embed_init(struct embed_workspace *workspace, const struct model *model, siz
 {
 	static const char what[] = "the embedding of a sequence";
 
+	uint64_t ngrams = max_tokens * model->ngrams.dim * sizeof(float);
 	uint64_t layers = max_tokens * model->n_layers * model->layer_input_dim * sizeof(float);
 
 	if (buffer_alloc((void **)&workspace->distinct, max_tokens * sizeof(uint32_t), what, err) ||
@@ -29,6 +32,8 @@ int embed_init(struct embed_workspace *workspace, const struct model *model, siz
 			 err) ||
 	    buffer_alloc((void **)&workspace->rows, max_tokens * model->hidden * sizeof(float),
 			 what, err))
+		return -1;
+	if (ngrams && buffer_alloc((void **)&workspace->ngrams, ngrams, what, err))
 		return -1;
 	return layers ? buffer_alloc((void **)&workspace->layer_rows, layers, what, err) : 0;
 }
@@ -40,6 +45,7 @@ void embed_release(struct embed_workspace *workspace)
 	free(workspace->norm);
 	free(workspace->rows);
 	free(workspace->layer_rows);
+	free(workspace->ngrams);
 	*workspace = (struct embed_workspace){ 0 };
 }
 
@@ -106,6 +112,22 @@ static int read_norm(struct embed_workspace *workspace, struct weights *weights,
 	return vector_read(weights, &request, &workspace->norm, err);
 }
 
+/* Puts the n-gram embeddings of the sequence behind its residual stream. */
+static int run_ngrams(struct embed_workspace *workspace, struct weights *weights,
+		      const struct pass *pass, struct err *err)
+{
+	struct workspace *lane = pass->workspace;
+
+	for (size_t i = 0; i < weights->forward->model->ngrams.n; i++) {
+		if (ngrams_read(weights, i, pass->sequence, workspace->ngrams, err))
+			return -1;
+		forward_put_ngrams(pass, i, workspace->ngrams);
+		if (lane->ops->wait(lane->stream, err))
+			return err_wrap(err, "the n-grams of sequence %zu", pass->sequence->index);
+	}
+	return 0;
+}
+
 int embed_run(struct embed_workspace *workspace, struct weights *weights, struct workspace *lane,
 	      const struct sequence *sequence, struct err *err)
 {
@@ -119,7 +141,8 @@ int embed_run(struct embed_workspace *workspace, struct weights *weights, struct
 
 	if (read_rows(weights, &tokens, workspace->distinct, n, workspace->rows, err) ||
 	    read_norm(workspace, weights, err) ||
-	    forward_embed(&pass, workspace->rows, n, workspace->token_rows, workspace->norm, err))
+	    forward_embed(&pass, workspace->rows, n, workspace->token_rows, workspace->norm, err) ||
+	    run_ngrams(workspace, weights, &pass, err))
 		return -1;
 	if (!model->layer_embedding)
 		return 0;

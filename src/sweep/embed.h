@@ -17,7 +17,8 @@ struct embed_workspace {
 	float *rows; /* (max_tokens, hidden): the embeddings of these tokens */
 	/* (max_tokens, layers * layer_input_dim): those for each layer; NULL: the model has none */
 	float *layer_rows;
-	float *norm; /* (hidden): the weight of the norm of embeddings; NULL: not read */
+	float *norm;   /* (hidden): the weight of the norm of embeddings; NULL: not read */
+	float *ngrams; /* (max_tokens, ngrams.dim): an n-gram embedding; NULL: the model has none */
 	/* (max_tokens): for each token of the sequence, its index in distinct */
 	uint32_t *token_rows;
 };

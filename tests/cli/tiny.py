@@ -47,6 +47,16 @@ def experts_of_tokens(shape, n_experts):
     return b"".join(((token + i) % n_experts).to_bytes(8, "little") for token in range(shape[0]) for i in range(shape[1]))
 
 
+def hash_of_ngrams(tensors, name, shape):
+    """The integers of a hash whose heads have as many rows each of their table, all together fewer than it has."""
+    base, last = name.rsplit(".", 1)
+    rows = sum(part[0] for shard, (_, part, _) in tensors.items() if shard.startswith(f"{base}.ngram_embedding.shard_"))
+    n_heads = tensors[f"{base}.ngram_heads_offsets"][1][0]
+    numbers = {"layer_multipliers": lambda i: 0x1234567890ABCDE1 + 2 * i, "ngram_heads_vocab_sizes": lambda i: rows // n_heads,
+               "ngram_heads_offsets": lambda i: i * (rows // n_heads)}
+    return b"".join(numbers[last](i).to_bytes(8, "little") for i in range(shape[0]))
+
+
 def make(arch, folder):
     model, source = MODELS[arch], random.Random(arch)
     folder.mkdir()
@@ -55,6 +65,8 @@ def make(arch, folder):
     for name, (_, shape, _) in tensors.items():
         if name.endswith(".tid2eid"):
             tensors[name] = "I64", shape, experts_of_tokens(shape, model["config"]["n_routed_experts"])
+        if name.endswith((".layer_multipliers", ".ngram_heads_vocab_sizes", ".ngram_heads_offsets")):
+            tensors[name] = "I64", shape, hash_of_ngrams(tensors, name, shape)
     checkpoint.write(folder / "model.safetensors", tensors)
     (folder / "config.json").write_text(json.dumps(model["config"]))
 

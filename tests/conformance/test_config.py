@@ -65,6 +65,9 @@ HOSTILE = {"num_attention_heads": [0, -4, 3, 1e300, "4"], "num_key_value_heads":
            "conv_kernel_size": [0, 2, -1], "sconv_kernel_size": [0, 2, 2.5], "d_rel": [0, 3, "5", 2.5], "rel_extent": [0, 40, "x"], "log_scaling_n_floor": [0, -1, 2.5, "x"],
            "log_scaling_alpha": ["x", 1e300], "logits_mup_width_multiplier": [0, "x", None], "local_layer_ids": [[9], [-1], ["0"], 3], "dense_mlp_idx": [-1, 2, "x"],
            "unpadded_vocab_size": [0, -1, "x"], "n_shared_experts": [0, 2, 11, "3", None], "route_scale": ["x"],
+           "hc_count": [0, 1, 9, "3"], "hc_lowrank": [0, 13, 1.5], "heads_per_ngram": [0, 5, -1], "indexer_budget": [0, 7, -4, None], "indexer_compress_ratio": [0, 5, None],
+           "indexer_head_dim": [0, 4, 1e9, None], "indexer_kv_heads": [0, 2, None], "indexer_n_heads": [0, 5, None], "ngram_size": [0, 1, 17, 2.5], "output_gate_type": ["swish", 1],
+           "ple_conv_kernel_size": [0, 5], "ple_embed_dim": [0, 50], "ple_layer_ids": [[0], [6], ["1"], 1], "eos_token_id": ["7", [], None],
            "num_attention_heads_per_layer": [[4, 6], [4, 0, 2], [4, 5, 2], [4, "6", 2], [4, 6, 1e9], 4]}
 # Other values that transformers accepts, where the architecture reads the key.
 OTHER = {"rms_norm_eps": [0.01], "layer_norm_eps": [0.01], "logit_scale": [0.7], "rope_theta": [300.0], "sliding_window": [7, None], "use_sliding_window": [False], "max_window_layers": [2],
@@ -94,6 +97,8 @@ OTHER = {"rms_norm_eps": [0.01], "layer_norm_eps": [0.01], "logit_scale": [0.7],
          "swa_num_attention_heads": [3], "swa_num_key_value_heads": [6], "swa_head_dim": [10],
          "compress_rope_theta": [300.0], "compress_rates": [None, {"compressed_sparse_attention": 4, "heavily_compressed_attention": 13, "more": 3}],
          "compress_ratios": [[0, 4, 128, 4, 4], [0, 4, 4, 4, 4]], "qk_rope_head_dim": [16], "partial_rotary_factor": [0.5], "num_hash_layers": [1, 2, 3],
+         "output_gate_type": [None, "silu", "sigmoid"], "indexer_budget": [4, 7, 28, 56, 2000], "indexer_compress_ratio": [1, 2, 3, 5, 6, 8, 12, 35], "ple_layer_ids": [[3, 1, 3], [2, 2]],
+         "eos_token_id": [5, [7, 5], [5, 7]], "heads_per_ngram": [2], "seed": [3],
          "hc_mult": [2], "hc_eps": [0.0, 0.1], "hc_sinkhorn_iters": [1, 7], "o_groups": [1, 4], "o_lora_rank": [10], "scoring_func": ["sigmoid"]}
 REMOVED = ("layer_rope_theta", "post_norm_eps", "qk_scale_factor", "output_multiplier", "use_attention_gate", "use_sandwich_norm", "num_sliding_attention_heads", "attention_other_setting", "swiglu_limits", "swiglu_limits_shared", "moe_router_scaling_factor", "partial_rotary_factors",
            "rope_theta", "rope_scaling", "yarn_only_types",
@@ -111,7 +116,9 @@ REMOVED = ("layer_rope_theta", "post_norm_eps", "qk_scale_factor", "output_multi
            "attention_chunk_size", "floor_scale", "attn_scale", "attn_temperature_tuning", "no_rope_layer_interval", "conv_bias", "conv_L_cache", "norm_eps", "full_attn_idxs", "use_expert_bias",
            "compress_rope_theta", "compress_rates", "compress_ratios", "qk_rope_head_dim", "num_hash_layers", "hc_mult", "hc_eps", "hc_sinkhorn_iters", "o_groups", "o_lora_rank",
            "scoring_func", "q_lora_rank", "mlp_layer_types", "conv_kernel_size", "sconv_kernel_size", "d_rel", "rel_extent", "log_scaling_n_floor", "log_scaling_alpha",
-           "logits_mup_width_multiplier", "local_layer_ids", "dense_mlp_idx", "unpadded_vocab_size", "n_shared_experts", "swa_head_dim")
+           "logits_mup_width_multiplier", "local_layer_ids", "dense_mlp_idx", "unpadded_vocab_size", "n_shared_experts", "swa_head_dim",
+           "eos_token_id", "hc_count", "hc_lowrank", "heads_per_ngram", "indexer_budget", "indexer_compress_ratio", "indexer_head_dim",
+           "indexer_kv_heads", "indexer_n_heads", "ngram_size", "output_gate_type", "ple_conv_kernel_size", "ple_embed_dim", "ple_layer_ids")
 YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 32}
 ROPES = {"yarn with mscale_all_dim": YARN | {"mscale": 0.7, "mscale_all_dim": 1.3}, "yarn without factor": {key: value for key, value in YARN.items() if key != "factor"},
          "yarn with betas": YARN | {"beta_fast": 8.0, "beta_slow": 2.0, "attention_factor": 1.1},

@@ -57,6 +57,13 @@ GEMMA3 = {"full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor":
 DELTA = {"num_hidden_layers": 4, "head_dim": 40, "num_attention_heads": 4, "linear_num_key_heads": 2,
          "linear_num_value_heads": 6, "linear_key_head_dim": 13, "linear_value_head_dim": 21}
 
+# Few tokens, of which many end a text, and n-grams that hashes reach from both signs.
+QWEN4 = DELTA | EXPERTS | {"num_hidden_layers": 5, "vocab_size": 40, "num_experts": 6, "shared_expert_intermediate_size": 40, "hc_count": 3, "hc_lowrank": 12,
+                           "ple_layer_ids": [1, 3], "ple_embed_dim": 48, "heads_per_ngram": 4, "ngram_vocab_size_base": 50,
+                           "make_ngram_vocab_size_divisible_by": 8, "split_ngram_parts": 5, "eos_token_id": 7, "indexer_n_heads": 12, "indexer_kv_heads": 1,
+                           "indexer_head_dim": 44, "indexer_budget": 24, "indexer_compress_ratio": 4, "full_attention_interval": 2,
+                           "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.25, "mrope_section": [2, 2, 1]}}
+
 MAMBA = {"num_hidden_layers": 4, "mamba_n_heads": 6, "mamba_d_head": 20, "mamba_n_groups": 3, "mamba_d_state": 19,
          "mamba_chunk_size": 8, "time_step_limit": [0.25, 1.5]}
 
@@ -193,6 +200,12 @@ MODELS: dict[str, tuple] = {
     "qwen3_5_moe, experts in two tensors": (t.Qwen3_5MoeTextConfig, t.Qwen3_5MoeForCausalLM,
                                             DELTA | EXPERTS | {"num_experts": 4, "num_hidden_layers": 2,
                                                                "layer_types": ["linear_attention", "full_attention"]}),
+    "qwen4_exp": (t.Qwen4ExpTextConfig, t.Qwen4ExpForCausalLM, QWEN4 | {"vocab_size": 300, "rms_norm_eps": 1e-3}),
+    "qwen4_exp, other keys": (t.Qwen4ExpConfig, t.Qwen4ExpForConditionalGeneration,
+                              beside_tower(**QWEN4 | {"hc_count": 2, "ple_layer_ids": [2], "ple_embed_dim": None, "ngram_size": 5, "ple_conv_kernel_size": 3,
+                                                      "eos_token_id": [3, 7], "output_gate_type": "sigmoid", "norm_topk_prob": False, "indexer_budget": 35,
+                                                      "indexer_compress_ratio": 7, "attention_bias": True, "tie_word_embeddings": False,
+                                                      "layer_types": ["indexed_attention", "linear_attention"] * 2 + ["full_attention"]})),
     "bamba": (t.BambaConfig, t.BambaForCausalLM,
               MAMBA | {"mamba_d_conv": 3, "hidden_size": 60, "num_attention_heads": 3, "num_key_value_heads": 1,
                        "attn_layer_indices": [1], "attention_bias": True, "mlp_bias": True, "mamba_proj_bias": True}),
@@ -534,7 +547,7 @@ def save(name: str, folder: pathlib.Path) -> torch.nn.Module:
                 parameter.add_(torch.randn_like(parameter) * 0.5)
             if key.endswith(("_hc.base", "_hc.scale", "hc_base", "hc_scale")):
                 parameter.copy_(0.6 * torch.randn_like(parameter) + key.endswith("scale"))
-            if key.endswith(("index_kpool_compress_ape", "index_kpool_compress_gate")):
+            if key.endswith(("index_kpool_compress_ape", "index_kpool_compress_gate", "ple.conv1d.weight")):
                 parameter.copy_(torch.randn_like(parameter) * 0.4)
             if key.endswith("tid2eid"):                     # different experts for each token
                 parameter.copy_(torch.rand(len(parameter), model.config.n_routed_experts).argsort(-1)[:, :parameter.shape[1]])

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * backend/executor.h: what DeepSeek-V4 needs between products, bit for bit against plain loops over
- * num/ on the executor of every backend: the mixing of streams, keys of pools, rotations of
- * adjacent pairs, scores of experts that follow from the token.
+ * num/ on the executor of every backend: the mixing of streams (of low rank and by keys, too), keys
+ * of pools, rotations of adjacent pairs, scores of experts that follow from the token.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -103,18 +103,36 @@ static void plain_begin(const struct mix_streams_args *a, size_t token, float *y
 
 static void plain_end(const struct mix_streams_args *a, size_t token, float *out)
 {
-	size_t n = a->n_streams;
-	const float *weights = a->weights + token * (n + n * n);
+	size_t n = a->n_streams, n_weights = a->n_rounds ? n + n * n : n;
+	const float *weights = a->weights + token * n_weights;
 	const float *x = a->streams + token * n * a->n_cols;
 
 	for (size_t j = 0; j < n; j++)
 		for (size_t col = 0; col < a->n_cols; col++) {
 			float sum = weights[j] * a->y[token * a->n_cols + col];
 
-			for (size_t i = 0; i < n; i++)
+			for (size_t i = 0; i < n && a->n_rounds; i++)
 				sum += weights[n + i * n + j] * x[i * a->n_cols + col];
+			sum += a->n_rounds ? 0 : x[j * a->n_cols + col];
 			out[(token * n + j) * a->n_cols + col] = sum;
 		}
+}
+
+/* Each vector becomes y times the sigmoid of the root of its product with its key, with the sign of
+ * the product. */
+static void plain_gate(const struct mix_streams_args *a, size_t token, float *out)
+{
+	size_t n = a->n_streams, n_cols = a->n_cols;
+
+	for (size_t j = 0; j < n; j++) {
+		size_t at = (token * n + j) * n_cols;
+		float c = plain_dot(a->streams + at, a->keys + at, n_cols) / sqrtf((float)n_cols);
+		float root = copysignf(sqrtf(fmaxf(fabsf(c), 1e-6f)), c);
+
+		for (size_t col = 0; col < n_cols; col++)
+			out[at + col] =
+				plain_sigmoid(c == 0 ? 0 : root) * a->y[token * n_cols + col];
+	}
 }
 
 /* The arrays, by the order of the arguments. */
@@ -171,6 +189,60 @@ static void mix_at(size_t n, size_t n_cols, size_t shift, bool begins, bool weig
 	}
 	for (int i = 0; i < N_ARRAYS; i++)
 		values_free(&v[i]);
+}
+
+static void end_at(size_t n, size_t n_cols, bool by_keys)
+{
+	const struct mix_streams_args sizes = { .n_tokens = TOKENS,
+						.n_streams = n,
+						.n_cols = n_cols };
+	struct values x = values_new(TOKENS * n * n_cols, n % 2);
+	struct values other = values_new(by_keys ? TOKENS * n * n_cols : TOKENS * n, n_cols % 2);
+	struct values y = values_new(TOKENS * n_cols, 0);
+	struct mix_streams_args args = sizes;
+
+	for (size_t i = 0; by_keys && i < n_cols; i++)
+		values_set(&other, i, 0); /* the first product is 0 */
+	args.streams = x.given;
+	args.y = y.given;
+	args.weights = other.given;
+	args.keys = other.given;
+	for (size_t t = 0; t < TOKENS; t++)
+		if (by_keys)
+			plain_gate(&args, t, x.wanted);
+		else
+			plain_end(&args, t, x.wanted);
+	EACH_SIDE(s)
+	{
+		float *streams = values_send(s, &x), *there = values_send(s, &other),
+		      *values = values_send(s, &y);
+
+		args = sizes;
+		args.streams = streams;
+		args.y = values;
+		if (by_keys)
+			args.keys = there;
+		else
+			args.weights = there;
+		s->ops->mix_streams(s->stream, &args);
+		values_check(s, &x, streams, by_keys ? "the gates" : "the end without rounds");
+		values_check(s, &other, there, "what is read");
+		values_check(s, &y, values, "what is read");
+	}
+	values_free(&x);
+	values_free(&other);
+	values_free(&y);
+}
+
+static void streams_without_rounds_and_by_keys_equal_plain_loops(void **state)
+{
+	static const size_t n_cols[] = { 1, 7, 16, 33, 64, 130, 1024 };
+
+	(void)state;
+	for (size_t i = 0; i < N_OF(n_cols) * STREAMS; i++) {
+		end_at(i % STREAMS + 1, n_cols[i / STREAMS], false);
+		end_at(i % STREAMS + 1, n_cols[i / STREAMS], true);
+	}
 }
 
 static void streams_are_mixed_as_plain_loops_do(void **state)
@@ -367,6 +439,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(streams_are_mixed_as_plain_loops_do),
+		cmocka_unit_test(streams_without_rounds_and_by_keys_equal_plain_loops),
 		cmocka_unit_test(pools_equal_plain_loops),
 		cmocka_unit_test(last_adjacent_pairs_turn_and_turn_back),
 		cmocka_unit_test(given_experts_get_their_weights),

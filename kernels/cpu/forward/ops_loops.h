@@ -259,8 +259,8 @@ static void streams_begin(const struct mix_streams_args *a, size_t token)
 /* Mixes the vectors of a token with what a block returns. */
 static void streams_end(const struct mix_streams_args *a, size_t token)
 {
-	size_t n = a->n_streams;
-	const float *post = a->weights + token * (n + n * n), *mix = post + n;
+	size_t n = a->n_streams, n_mixed = a->n_rounds ? n : 0;
+	const float *post = a->weights + token * (n + n * n_mixed), *mix = post + n;
 	float *x = a->streams + token * n * a->n_cols;
 	lanes in[MIX_MAX_STREAMS];
 
@@ -272,17 +272,37 @@ static void streams_end(const struct mix_streams_args *a, size_t token)
 		for (size_t j = 0; j < n; j++) {
 			lanes sum = post[j] * y;
 
-			for (size_t i = 0; i < n; i++)
+			if (!n_mixed)
+				sum += in[j];
+			for (size_t i = 0; i < n_mixed; i++)
 				sum += mix[i * n + j] * in[i];
 			lanes_put(x + j * a->n_cols, c, a->n_cols, sum);
 		}
 	}
 }
 
+/* Gives each vector of a token the value, as far as it agrees with its key. */
+static void streams_gate(const struct mix_streams_args *a, size_t token)
+{
+	size_t first = token * a->n_streams * a->n_cols;
+
+	for (size_t j = 0; j < a->n_streams; j++) {
+		float *x = a->streams + first + j * a->n_cols;
+		float gate = routing_root_gate(dot(a->keys + first + j * a->n_cols, x, a->n_cols),
+					       a->n_cols);
+
+		for (size_t c = 0; c < a->n_cols; c += LANES)
+			lanes_put(x, c, a->n_cols,
+				  gate * lanes_at(a->y + token * a->n_cols, c, a->n_cols));
+	}
+}
+
 static void CPU_OP(mix_streams)(const struct mix_streams_args *a)
 {
 	for (size_t t = 0; t < a->n_tokens; t++)
-		if (a->fn)
+		if (a->keys)
+			streams_gate(a, t);
+		else if (a->fn)
 			streams_begin(a, t);
 		else
 			streams_end(a, t);

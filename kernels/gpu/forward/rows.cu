@@ -215,7 +215,8 @@ struct streams_end {
 	__device__ void operator()(const struct fours &at) const
 	{
 		size_t n = a.n_streams;
-		const float *post = a.weights + at.row * (n + n * n), *mix = post + n;
+		size_t n_mixed = a.n_rounds ? n : 0;
+		const float *post = a.weights + at.row * (n + n * n_mixed), *mix = post + n;
 		float *x = a.streams + at.row * n * a.n_cols + at.col;
 		float4 y = fours_load(a.y + at.row * a.n_cols + at.col, at.n, at.aligned);
 		float4 in[MIX_MAX_STREAMS];
@@ -225,7 +226,10 @@ struct streams_end {
 		for (size_t j = 0; j < n; j++) {
 			float4 sum = { post[j] * y.x, post[j] * y.y, post[j] * y.z, post[j] * y.w };
 
-			for (size_t i = 0; i < n; i++) {
+			if (!n_mixed)
+				sum = { sum.x + in[j].x, sum.y + in[j].y, sum.z + in[j].z,
+					sum.w + in[j].w };
+			for (size_t i = 0; i < n_mixed; i++) {
 				float c = mix[i * n + j];
 
 				sum = { sum.x + c * in[i].x, sum.y + c * in[i].y,
@@ -236,10 +240,38 @@ struct streams_end {
 	}
 };
 
+/* A block for a token: its gates, and then its vectors.  16 threads make a product. */
+static __global__ void streams_gate(struct mix_streams_args a)
+{
+	__shared__ float gates[MIX_MAX_STREAMS];
+	size_t n = a.n_streams, token = blockIdx.x, first_value = token * n * a.n_cols;
+	float *x = a.streams + first_value;
+	const float *y = a.y + token * a.n_cols;
+
+	/* some groups repeat the last one, so that all threads add */
+	for (size_t first = 0; first < n; first += MIX_GROUPS) {
+		size_t i = first + threadIdx.x / SUM_LANES, j = i < n ? i : n - 1;
+		float sum = dot(a.keys + first_value + j * a.n_cols, x + j * a.n_cols, a.n_cols);
+
+		if (i < n && threadIdx.x % SUM_LANES == 0)
+			gates[i] = routing_root_gate(sum, a.n_cols);
+	}
+	__syncthreads();
+	for (size_t c = threadIdx.x; c < a.n_cols; c += THREADS)
+		for (size_t j = 0; j < n; j++)
+			x[j * a.n_cols + c] = gates[j] * y[c];
+}
+
 void gpu_mix_streams(struct device_stream *stream, const struct mix_streams_args *args)
 {
 	if (args->n_tokens == 0 || device_stream_stopped(stream))
 		return;
+	if (args->keys) {
+		GPU_LAUNCH(streams_gate, args->n_tokens, THREADS, device_stream_native(stream),
+			   *args);
+		device_launched(stream, "streams_gate");
+		return;
+	}
 	if (!args->fn) {
 		fours_launch(stream, "streams_end", streams_end{ *args }, args->n_tokens,
 			     args->n_cols,
