@@ -179,18 +179,19 @@ static int read_heads(const struct model *model, const json_t *own, size_t *n_he
 	if (*n_heads < 1 || *n_heads > MODEL_MAX_HEAD_DIM ||
 	    fact_count(own, keys[KV_HEADS], *n_heads) != *n_heads)
 		return err_set(err, ERR_INPUT,
-			       "config.json: layers with a window have %zu heads ('%s') and %zu "
-			       "of keys and values ('%s', in releases 'swa_%s'), which must be "
-			       "the same",
-			       *n_heads, keys[HEADS], fact_count(own, keys[KV_HEADS], *n_heads),
-			       keys[KV_HEADS], keys[KV_HEADS]);
+			       "config.json: layers with a window have %zu heads ('%s', in "
+			       "releases 'swa_%s') and %zu of keys and values ('%s', in releases "
+			       "'swa_%s'), which must be the same",
+			       *n_heads, keys[HEADS], keys[HEADS],
+			       fact_count(own, keys[KV_HEADS], *n_heads), keys[KV_HEADS],
+			       keys[KV_HEADS]);
 	if (fact_count(own, keys[HEAD], head) == head)
 		return 0;
 	return err_set(err, ERR_INPUT,
-		       "config.json: layers with a window have heads of %zu values ('%s'), not of "
-		       "%zu ('%s') and %zu ('%s')",
-		       fact_count(own, keys[HEAD], 0), keys[HEAD], latent->nope_dim, keys[NOPE],
-		       latent->rope_dim, keys[ROPE]);
+		       "config.json: layers with a window have heads of %zu values ('%s', in "
+		       "releases 'swa_%s'), not of %zu ('%s') and %zu ('%s')",
+		       fact_count(own, keys[HEAD], 0), keys[HEAD], keys[HEAD], latent->nope_dim,
+		       keys[NOPE], latent->rope_dim, keys[ROPE]);
 }
 
 /* Sets the sizes of layers with a window. */

@@ -130,6 +130,7 @@ ROPES = {"yarn with mscale_all_dim": YARN | {"mscale": 0.7, "mscale_all_dim": 1.
 
 LAYER_ROPES = ("gemma4", "laguna", "lfm3", "mimo_v2_flash", "step3p5")          # whose layers have ropes by their types alone
 REFUSED = {"num_sliding_attention_heads": (0, 5)}       # by key and number, where transformers takes per_layer_config too
+READ_BY = {"n_shared_experts": "inkling"}               # the tensors of others say the same
 NESTS = ("thinker_config", "text_config")
 
 
@@ -168,6 +169,9 @@ class Case:
     def outer(self, level: dict, config: dict) -> dict:
         """The level with another configuration of the language model."""
         return next((level | {key: self.outer(level[key], config)} for key in NESTS if key in level), config)
+
+    def reads(self, key: str) -> bool:
+        return key in self.config and self.name.startswith(READ_BY.get(key, ""))
 
     def write(self, config: dict) -> None:
         self.path.write_text(json.dumps(self.outer(self.whole, config)))
@@ -209,14 +213,14 @@ def removed(case: Case) -> Iterator[str]:
     """The default sections of a position fit no tiny head: they stay, and transformers fails where a default turns another part.
     The tensors say which layers have experts, but not which of these choose them by the token."""
     for key in REMOVED:
-        if key in case.config and (key != "mlp_layer_types" or "hash_moe" in case.config[key]):
+        if case.reads(key) and (key != "mlp_layer_types" or "hash_moe" in case.config[key]):
             kept = {k: v for k, v in case.config[key].items() if k == "mrope_section"} if key == "rope_parameters" else {}
             yield from case.equal({k: v for k, v in case.config.items() if k != key} | ({key: kept} if kept else {}), key, not kept)
 
 
 def other(case: Case) -> Iterator[str]:
     for key, values in OTHER.items():
-        if key not in case.config or not values:
+        if not case.reads(key) or not values:
             continue
         for value in values:
             # null is as good as a missing key here; a class of transformers may refuse it
@@ -389,7 +393,7 @@ def chosen_blocks(case: Case) -> Iterator[str]:
 
 def hostile(case: Case) -> Iterator[str]:
     for key, values in HOSTILE.items():
-        for value in values if key in case.config else []:
+        for value in values if case.reads(key) else []:
             if "use_sliding_window" in case.config:
                 case.config["use_sliding_window"] = True
             found = case.ours(case.config | {key: value})
