@@ -276,6 +276,29 @@ int torch_files_open(struct checkpoint *checkpoint, const char *path, struct err
 						: open_file(checkpoint, path, err);
 }
 
+int torch_files_check(const struct checkpoint *checkpoint, const atomic_int *stop, struct err *err)
+{
+	for (size_t i = 0; i < checkpoint->n_parts; i++) {
+		const struct st_file *part = &checkpoint->parts[i].file;
+		struct file file = { .io = checkpoint->io, .name = part->path };
+		const struct archive_place place = { &file, 0, part->identity.size };
+		struct file_identity identity;
+		int rc;
+
+		/* a .distcp is many archives, one behind the other */
+		if (!torch_files_is_name(part->path) || text_ends(part->path, DISTCP_END))
+			continue;
+		if (io_open_regular(checkpoint->io, AT_FDCWD, part->path, &file.fd, &identity, err))
+			return -1;
+		rc = io_check_unchanged(&file, &part->identity, err);
+		rc = rc ? rc : archive_check(&place, stop, err);
+		checkpoint->io->close(checkpoint->io, file.fd);
+		if (rc)
+			return -1;
+	}
+	return 0;
+}
+
 static bool is_wanted(const void *context, const char *name)
 {
 	(void)context;

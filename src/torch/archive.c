@@ -2,6 +2,7 @@
 #include "torch/archive.h"
 
 #include <inttypes.h>
+#include <isa-l/crc.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -366,7 +367,9 @@ static int read_member(const struct archive_reader *reader, const struct zip_mem
 	if (zip_locate(&reader->zip, member, &offset, err))
 		return -1;
 	*data = xmalloc((size_t)member->size + 1);
-	return io_pread_full(reader->file, *data, (size_t)member->size, offset, err);
+	if (io_pread_full(reader->file, *data, (size_t)member->size, offset, err))
+		return -1;
+	return zip_check(&reader->zip, member, crc32_gzip_refl(0, *data, member->size), err);
 }
 
 /* The bytes of storages are little endian. */
@@ -457,4 +460,14 @@ void archive_release(struct archive *archive)
 	free(archive->states);
 	arena_release(&archive->texts);
 	*archive = (struct archive){ 0 };
+}
+
+int archive_check(const struct archive_place *place, const atomic_int *stop, struct err *err)
+{
+	struct zip zip;
+	int rc = zip_open(&zip, place->file, place->begin, place->size, err);
+
+	rc = rc ? rc : zip_check_all(&zip, stop, err);
+	zip_release(&zip);
+	return rc;
 }

@@ -15,6 +15,7 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/mem.h"
+#include "base/progress.h"
 #include "num/dtype.h"
 #include "torch/pickle.h"
 
@@ -60,6 +61,10 @@ int archive_read(struct archive *archive, const struct archive_place *place, str
 int archive_read_tensor(struct archive *archive, const struct archive_place *place,
 			const char *name, struct err *err);
 void archive_release(struct archive *archive);
+
+/* Reads all of an archive, and compares the CRC-32 of each member: what reads tensors reads parts
+ * of members, in any order, and checks the pickle alone. */
+int archive_check(const struct archive_place *place, const atomic_int *stop, struct err *err);
 
 /* Is it the name of what a module saves beside its tensors: "layers.0.fc1._extra_state"? */
 bool archive_is_state(const char *name);

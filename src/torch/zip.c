@@ -2,6 +2,7 @@
 #include "torch/zip.h"
 
 #include <inttypes.h>
+#include <isa-l/crc.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,9 +15,10 @@
 #define END64_SIZE   56
 #define ENTRY_SIZE   46
 #define LOCAL_SIZE   30
-#define ENCRYPTED    1	 /* bits of flags */
-#define SIZES_FOLLOW 8	 /* the local header may have zeros as sizes */
-#define ZIP64	     0x1 /* an extra field */
+#define CHUNK	     (1 << 20) /* bytes that are read at once */
+#define ENCRYPTED    1	       /* bits of flags */
+#define SIZES_FOLLOW 8	       /* the local header may have zeros as sizes */
+#define ZIP64	     0x1       /* an extra field */
 #define IN_ZIP64(x)  ((x) == UINT32_MAX)
 
 static uint64_t little(const unsigned char *bytes, int n)
@@ -181,6 +183,7 @@ static int add_entry(struct zip *zip, const struct buf *directory, size_t *at, s
 		.name = arena_text(&zip->texts, (const char *)entry + ENTRY_SIZE, n_name),
 		.header = header,
 		.size = size,
+		.crc = (uint32_t)little(entry + 16, 4),
 		.flags = (uint16_t)little(entry + 8, 2),
 		.method = (uint16_t)little(entry + 10, 2),
 	};
@@ -307,5 +310,46 @@ int zip_locate(const struct zip *zip, const struct zip_member *member, uint64_t 
 	}
 out:
 	free(header);
+	return rc;
+}
+
+int zip_check(const struct zip *zip, const struct zip_member *member, uint32_t crc, struct err *err)
+{
+	if (!member->crc || member->crc == crc)
+		return 0;
+	return err_set(err, ERR_INPUT,
+		       "member '%s' of '%s' has the CRC-32 %08" PRIx32 ", but states %08" PRIx32
+		       ": copy or download it again",
+		       member->name, zip->file->name, crc, member->crc);
+}
+
+static int check_member(const struct zip *zip, const struct zip_member *member, void *chunk,
+			const atomic_int *stop, struct err *err)
+{
+	uint64_t offset;
+	uint32_t crc = 0;
+
+	if (zip_locate(zip, member, &offset, err))
+		return -1;
+	for (uint64_t at = 0; at < member->size; at += CHUNK) {
+		size_t n = member->size - at < CHUNK ? (size_t)(member->size - at) : CHUNK;
+
+		if (progress_stopped(stop, err) ||
+		    io_pread_full(zip->file, chunk, n, offset + at, err))
+			return -1;
+		crc = crc32_gzip_refl(crc, chunk, n);
+	}
+	return zip_check(zip, member, crc, err);
+}
+
+int zip_check_all(const struct zip *zip, const atomic_int *stop, struct err *err)
+{
+	void *chunk = xmalloc(CHUNK);
+	int rc = 0;
+
+	for (size_t i = 0; i < zip->n && !rc; i++)
+		if (zip->members[i].crc && !zip->members[i].method)
+			rc = check_member(zip, &zip->members[i], chunk, stop, err);
+	free(chunk);
 	return rc;
 }

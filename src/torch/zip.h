@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/mem.h"
+#include "base/progress.h"
 
 #define ZIP_LIMIT (256u << 20) /* bytes of the central directory */
 
@@ -20,6 +21,7 @@ struct zip_member {
 	const char *name;
 	uint64_t header; /* of its local header, from the start of the archive */
 	uint64_t size;	 /* bytes */
+	uint32_t crc;	 /* CRC-32 of them; 0: torch was told to compute none */
 	uint16_t flags;
 	uint16_t method;
 };
@@ -47,5 +49,13 @@ const struct zip_member *zip_find(const struct zip *zip, const char *name);
  * its own header contradicts the central directory. */
 int zip_locate(const struct zip *zip, const struct zip_member *member, uint64_t *offset,
 	       struct err *err);
+
+/* Compares the CRC-32 that a member states with that of its bytes, all of which the caller has.
+ * ERR_INPUT with both. */
+int zip_check(const struct zip *zip, const struct zip_member *member, uint32_t crc,
+	      struct err *err);
+
+/* Reads all stored members, and compares their CRC-32.  ERR_INTERRUPTED after a signal in stop. */
+int zip_check_all(const struct zip *zip, const atomic_int *stop, struct err *err);
 
 #endif

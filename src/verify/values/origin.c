@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/sort.h"
+#include "ckpt/torch_files.h"
 #include "format/scale_names.h"
 #include "source/unpack.h"
 #include "verify/tensors.h"
@@ -373,7 +374,8 @@ int origin_find(struct verify *verify, const struct cuts *cuts, struct err *err)
 
 	if (checkpoint_open(&origin->checkpoint, verify->params->io, verify->params->source,
 			    verify->params->n_threads, err) ||
-	    checkpoint_rename(&origin->checkpoint, &verify->params->renames, err))
+	    checkpoint_rename(&origin->checkpoint, &verify->params->renames, err) ||
+	    torch_files_check(&origin->checkpoint, verify->progress->stop, err))
 		return -1;
 	selection_make_all(&origin->selection, &origin->checkpoint);
 	sort_units(origin);

@@ -20,6 +20,14 @@ text = NAME.encode()
 def comment(data, words):
     return data[:-2] + struct.pack("<H", len(words)) + words
 
+def without_crc(data):
+    """As torch writes where set_crc32_options() says that it computes none."""
+    at = struct.unpack("<I", data[-6:-2])[0]
+    while (at := data.find(b"PK\1\2", at)) >= 0:
+        data = b.patched(data, at + 16, bytes(4))
+        at += 46
+    return data
+
 def protocol(number, memo):
     """The dict by other opcodes for texts, tuples and the memo; framed where there are frames."""
     name = b"\x8c" + bytes([len(text)]) + text if number >= 4 else b.text(NAME)
@@ -39,6 +47,7 @@ files = {
     "comment": comment(good, b"a comment"),
     "comment-with-end": comment(good, b"PK\5\6" + bytes(18) + b"tail"),
     "zip64": b.zip64(good),
+    "no-crc": without_crc(good),
     "protocol-2-memo": protocol(2, True),
     "protocol-3": protocol(3, False),
     "protocol-4": protocol(4, True),
@@ -59,6 +68,10 @@ files = {
 for name, data in files.items():
     pathlib.Path(name).mkdir()
     pathlib.Path(name, "pytorch_model.bin").write_bytes(data)
+# A changed byte of a weight, and of its name.
+for name, place, new in (("weight", good.index(values) + 1003, bytes([good[good.index(values) + 1003] ^ 128])), ("name", good.index(b"layers"), b"m")):
+    pathlib.Path(f"{name}.bin").write_bytes(b.patched(good, place, new))
+pathlib.Path("weight-no-crc.bin").write_bytes(without_crc(pathlib.Path("weight.bin").read_bytes()))
 pathlib.Path("wanted").mkdir()
 checkpoint.write("wanted/model.safetensors", {NAME: ("F32", [256, 256], values)}, {"format": "pt"})
 END
@@ -68,6 +81,13 @@ for file in */pytorch_model.bin; do
 	"$FP8CONV" quantize "$file" -o "$name-out" --quiet
 	same wanted-out "$name-out"
 done
+
+# By the CRC-32 of the archive: of the pickle always, of weights where all of the file is read.
+fails 3 " quantize: member 'm/data.pkl' of 'name.bin' has the CRC-32 ????????, but states ????????: copy or download it again" quantize name.bin -o none
+"$FP8CONV" verify plain-out --source plain/pytorch_model.bin | grep -v "^config.json: "
+fails 3 " verify: member 'm/data/0' of 'weight.bin' has the CRC-32 ????????, but states ????????: copy or download it again" \
+	verify plain-out --source weight.bin
+"$FP8CONV" verify plain-out --source weight-no-crc.bin | grep -v "^config.json: " | cut -d: -f 1-2
 
 # A download that did not begin, and a directory that lost the file with the places of its tensors.
 mkdir begun lost && : >begun/pytorch_model.bin && : >lost/__0_0.distcp
@@ -97,3 +117,5 @@ while read -r kind; do
 	fails 3 " quantize: $message" quantize "$kind/.metadata" -o no
 done <kinds
 [ ! -e no ] || echo "a refused checkpoint left an output"
+
+#1> model.safetensors: code-mismatch
