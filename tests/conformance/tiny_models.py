@@ -549,6 +549,8 @@ def save(name: str, folder: pathlib.Path) -> torch.nn.Module:
                 parameter.copy_(0.6 * torch.randn_like(parameter) + key.endswith("scale"))
             if key.endswith(("index_kpool_compress_ape", "index_kpool_compress_gate", "ple.conv1d.weight")):
                 parameter.copy_(torch.randn_like(parameter) * 0.4)
+            if key.endswith("layer_multipliers"):           # products of both signs: transformers' own are never below 0
+                parameter.mul_(1001)
             if key.endswith("tid2eid"):                     # different experts for each token
                 parameter.copy_(torch.rand(len(parameter), model.config.n_routed_experts).argsort(-1)[:, :parameter.shape[1]])
             if key.endswith("forget_gate.A_log"):           # states that outlast a chunk
