@@ -315,8 +315,8 @@ int model_configure_window_heads(struct model *model, const json_t *facts, struc
 		heads.value_dim = heads.head_dim;
 	if (heads.head_dim != model->head_dim && model->arch->positions.rotating != ROTATING_NONE)
 		return err_set(err, ERR_INPUT,
-			       "config.json: layers with a window have heads of %zu values, not of "
-			       "'head_dim', %zu, which is not supported",
+			       "config.json: layers with a window have heads of %zu values "
+			       "('swa_head_dim'), not of 'head_dim', %zu, which is not supported",
 			       heads.head_dim, model->head_dim);
 	for (size_t i = 0; i < model->n_layers; i++) {
 		struct layer_ref *layer = &model->layers[i];

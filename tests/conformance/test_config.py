@@ -130,7 +130,7 @@ ROPES = {"yarn with mscale_all_dim": YARN | {"mscale": 0.7, "mscale_all_dim": 1.
 
 LAYER_ROPES = ("gemma4", "laguna", "lfm3", "mimo_v2_flash", "step3p5")          # whose layers have ropes by their types alone
 REFUSED = {"num_sliding_attention_heads": (0, 5)}       # by key and number, where transformers takes per_layer_config too
-READ_BY = {"n_shared_experts": "inkling"}               # the tensors of others say the same
+READ_BY = {"n_shared_experts": "inkling", "eos_token_id": "qwen4_exp"}         # the tensors of others say the same, or it changes no number
 NESTS = ("thinker_config", "text_config")
 
 
