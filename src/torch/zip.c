@@ -326,7 +326,7 @@ int zip_check(const struct zip *zip, const struct zip_member *member, uint32_t c
 static int check_member(const struct zip *zip, const struct zip_member *member, void *chunk,
 			const atomic_int *stop, struct err *err)
 {
-	uint64_t offset;
+	uint64_t offset = 0;
 	uint32_t crc = 0;
 
 	if (zip_locate(zip, member, &offset, err))
