@@ -22,10 +22,13 @@ static size_t n_pools_of(const struct pass *pass)
 static bool chooses(const struct pass *pass)
 {
 	const struct indexer *indexer = &pass->forward->model->indexer;
-	size_t n = (pass->sequence->n_tokens + indexer->block_size - 1) / indexer->block_size;
+	size_t n_tokens = pass->sequence->n_tokens;
 
-	return pass->layer->ref->keys != KEYS_ALL && !pass->layer->ref->pool_size &&
-	       (indexer->pool_size ? n_pools_of(pass) : n) > indexer->n_chosen;
+	if (pass->layer->ref->keys == KEYS_ALL || pass->layer->ref->pool_size)
+		return false;
+	if (indexer->pool_size)
+		return n_pools_of(pass) > indexer->n_chosen;
+	return (n_tokens + indexer->block_size - 1) / indexer->block_size > indexer->n_chosen;
 }
 
 float *indexer_queries(const struct pass *pass)
