@@ -90,13 +90,18 @@ static __global__ void choose_scores(struct key_chunk c)
 	}
 }
 
-/* Returns how many of n ranks are at least `rank`, to all lanes of the warp. */
+/* Returns how many of n ranks are at least `rank`, which is not 0, to all lanes of the warp.  After
+ * them there are zeros up to whole fours. */
 static __device__ inline unsigned count_from(const uint32_t *ranks, size_t n, uint32_t rank)
 {
+	const uint4 *fours = reinterpret_cast<const uint4 *>(ranks);
 	unsigned count = 0;
 
-	for (size_t i = threadIdx.x % WARP; i < n; i += WARP)
-		count += ranks[i] >= rank;
+	for (size_t i = threadIdx.x % WARP; i < (n + 3) / 4; i += WARP) {
+		uint4 of = fours[i];
+
+		count += (of.x >= rank) + (of.y >= rank) + (of.z >= rank) + (of.w >= rank);
+	}
 	for (int step = WARP / 2; step > 0; step /= 2)
 		count += __shfl_xor_sync(GPU_ALL_LANES, count, step);
 	return count;
@@ -174,9 +179,11 @@ static __global__ void choose_sets(struct key_chunk c)
 
 	if (set >= c.n_sets)
 		return; /* the whole warp */
-	/* mark_chosen() reads each rank in the lane that writes it here */
-	for (size_t block = threadIdx.x % WARP; block < n; block += WARP)
-		ranks[block] = choose_keys_rank(a, c.scores + c.row(set, at), block, query);
+	for (size_t block = threadIdx.x % WARP; block < (n + 3) / 4 * 4; block += WARP)
+		ranks[block] =
+			block < n ? choose_keys_rank(a, c.scores + c.row(set, at), block, query)
+				  : 0;
+	__syncwarp(); /* lanes read each other's ranks */
 	mark_chosen(ranks, n, a->n_chosen < n ? a->n_chosen : n);
 	__syncwarp(); /* lanes read each other's marks */
 	set_put(a, ranks, query,

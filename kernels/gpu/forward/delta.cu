@@ -115,10 +115,24 @@ struct delta_gates {
 	}
 };
 
-/* The keys and queries of a token and of the next one, and the decays of their features. */
-struct delta_tokens {
-	float k[2][DELTA_MAX_KEY_DIM], q[2][DELTA_MAX_KEY_DIM], decays[2][DELTA_MAX_KEY_DIM];
+/* Of a chain, with room so that the chains of a column lie in different banks. */
+#define CHAIN_FOURS (DELTA_MAX_KEY_DIM / CHAINS / 4 + 1)
+
+/* Values of the features of a token and of the next one.  Those of a chain lie together. */
+union delta_features {
+	float4 fours[2][CHAINS][CHAIN_FOURS];
+	float values[2][CHAINS][4 * CHAIN_FOURS];
 };
+
+struct delta_tokens {
+	union delta_features k, q, decays;
+};
+
+/* Returns the place of a feature. */
+static __device__ inline float *feature_of(union delta_features *of, size_t token, size_t i)
+{
+	return &of->values[token % 2][i % CHAINS][i / CHAINS];
+}
 
 /* Loads the key, query and decays of a token of a value head to their places. */
 static __device__ inline void token_load(struct delta_tokens *to, const struct delta_args *a,
@@ -128,22 +142,21 @@ static __device__ inline void token_load(struct delta_tokens *to, const struct d
 	size_t from = (token * a->n_key_heads + key_head) * a->key_dim;
 
 	for (unsigned i = threadIdx.x; i < a->key_dim; i += DELTA_THREADS) {
-		to->k[token % 2][i] = a->k[from + i];
-		to->q[token % 2][i] = a->q[from + i];
+		*feature_of(&to->k, token, i) = a->k[from + i];
+		*feature_of(&to->q, token, i) = a->q[from + i];
 		if (a->n_decays > 1)
-			to->decays[token % 2][i] =
+			*feature_of(&to->decays, token, i) =
 				a->a[(token * a->n_heads + head) * a->key_dim + i];
 	}
 }
 
 /* Returns the sum of q k in 16 lanes, to all threads. */
-static __device__ inline float token_product(const struct delta_tokens *tokens, size_t token,
-					     size_t n)
+static __device__ inline float token_product(struct delta_tokens *tokens, size_t token, size_t n)
 {
 	float sum = 0;
 
 	for (size_t i = threadIdx.x % SUM_LANES; i < n; i += SUM_LANES)
-		sum += tokens->q[token % 2][i] * tokens->k[token % 2][i];
+		sum += *feature_of(&tokens->q, token, i) * *feature_of(&tokens->k, token, i);
 	return lanes_sum(sum);
 }
 
@@ -152,6 +165,12 @@ static __device__ inline float chains_sum(float chain)
 {
 	chain += shuffle_xor(chain, 2);
 	return chain + shuffle_xor(chain, 1);
+}
+
+/* Returns the i-th of four values, or of each four. */
+static __device__ inline float one_of(float4 v, int i)
+{
+	return i % 4 == 0 ? v.x : i % 4 == 1 ? v.y : i % 4 == 2 ? v.z : v.w;
 }
 
 /* A thread has the OWN features of its chain.  With decays of FEATURES, the state that it keeps
@@ -170,9 +189,10 @@ template <int OWN, bool FEATURES> static __global__ void delta_scan(struct delta
 		float decay = FEATURES ? 1 : a.a[t * a.n_heads + head];
 		float rate = a.b[t * a.n_heads + head];
 		float v = col < a.value_dim ? a.v[at] : 0, d, product;
-		const float *k = tokens.k[t % 2], *next_k = tokens.k[(t + 1) % 2],
-			    *next_q = tokens.q[(t + 1) % 2],
-			    *next_decays = tokens.decays[(t + 1) % 2];
+		const float4 *k = tokens.k.fours[t % 2][chain],
+			     *next_k = tokens.k.fours[(t + 1) % 2][chain],
+			     *next_q = tokens.q.fours[(t + 1) % 2][chain],
+			     *next_decays = tokens.decays.fours[(t + 1) % 2][chain];
 
 		__syncthreads(); /* all threads have used the token before */
 		if (t + 1 < a.n_tokens)
@@ -184,16 +204,22 @@ template <int OWN, bool FEATURES> static __global__ void delta_scan(struct delta
 		if (chain == 0 && col < a.value_dim)
 			a.y[at] = sum_q;
 		sum_k = sum_q = 0;
-		GPU_UNROLL for (int i = 0; i < OWN; i++)
-		{
-			unsigned f = chain + (unsigned)i * CHAINS;
+		GPU_UNROLL
+		for (int i = 0; i < OWN; i += 4) {
+			float4 k_own = k[i / 4], k_next = next_k[i / 4], q_next = next_q[i / 4];
+			float4 decays = { 1, 1, 1, 1 };
 
-			if (f < a.key_dim) {
-				state[i] = fmaf(k[f], d, decay * state[i]);
+			if (FEATURES)
+				decays = next_decays[i / 4];
+			GPU_UNROLL
+			for (int j = 0; j < 4; j++) {
+				if (chain + (unsigned)(i + j) * CHAINS >= a.key_dim)
+					continue;
+				state[i + j] = fmaf(one_of(k_own, j), d, decay * state[i + j]);
 				if (FEATURES)
-					state[i] *= next_decays[f];
-				sum_k = fmaf(next_k[f], state[i], sum_k);
-				sum_q = fmaf(next_q[f], state[i], sum_q);
+					state[i + j] *= one_of(decays, j);
+				sum_k = fmaf(one_of(k_next, j), state[i + j], sum_k);
+				sum_q = fmaf(one_of(q_next, j), state[i + j], sum_q);
 			}
 		}
 	}

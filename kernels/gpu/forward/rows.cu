@@ -221,16 +221,26 @@ struct streams_end {
 		float4 y = fours_load(a.y + at.row * a.n_cols + at.col, at.n, at.aligned);
 		float4 in[MIX_MAX_STREAMS];
 
-		for (size_t i = 0; i < n; i++)
-			in[i] = fours_load(x + i * a.n_cols, at.n, at.aligned);
-		for (size_t j = 0; j < n; j++) {
-			float4 sum = { post[j] * y.x, post[j] * y.y, post[j] * y.z, post[j] * y.w };
+		/* all places of `in` are known to the compiler: it stays in registers */
+		GPU_UNROLL
+		for (size_t i = 0; i < MIX_MAX_STREAMS; i++)
+			if (i < n)
+				in[i] = fours_load(x + i * a.n_cols, at.n, at.aligned);
+		GPU_UNROLL
+		for (size_t j = 0; j < MIX_MAX_STREAMS; j++) {
+			float4 sum = { 0, 0, 0, 0 };
 
+			if (j >= n)
+				break;
+			sum = { post[j] * y.x, post[j] * y.y, post[j] * y.z, post[j] * y.w };
 			if (!n_mixed)
 				sum = { sum.x + in[j].x, sum.y + in[j].y, sum.z + in[j].z,
 					sum.w + in[j].w };
-			for (size_t i = 0; i < n_mixed; i++) {
-				float c = mix[i * n + j];
+			GPU_UNROLL
+			for (size_t i = 0; i < MIX_MAX_STREAMS; i++) {
+				if (i >= n_mixed)
+					break;
+				const float c = mix[i * n + j];
 
 				sum = { sum.x + c * in[i].x, sum.y + c * in[i].y,
 					sum.z + c * in[i].z, sum.w + c * in[i].w };
@@ -257,9 +267,12 @@ static __global__ void streams_gate(struct mix_streams_args a)
 			gates[i] = routing_root_gate(sum, a.n_cols);
 	}
 	__syncthreads();
-	for (size_t c = threadIdx.x; c < a.n_cols; c += THREADS)
+	for (size_t c = threadIdx.x; c < a.n_cols; c += THREADS) {
+		const float v = y[c]; /* once: for the compiler, x may be y */
+
 		for (size_t j = 0; j < n; j++)
-			x[j * a.n_cols + c] = gates[j] * y[c];
+			x[j * a.n_cols + c] = gates[j] * v;
+	}
 }
 
 void gpu_mix_streams(struct device_stream *stream, const struct mix_streams_args *args)

@@ -15,7 +15,8 @@
 #define STEP	     32
 #define STEP_FOURS   (STEP / 4)
 #define PITCH	     (STEP_FOURS + 1)
-#define TILE_THREADS 128 /* 8 x 16 */
+#define TILE_THREADS 128				/* 8 x 16 */
+#define TILE_LOADS   (TILE * STEP_FOURS / TILE_THREADS) /* fours of a thread */
 #define SIDE	     16
 #define TOGETHER     4 /* queries that share their tokens */
 #define ROWS	     8 /* queries of a thread: twice four, half a tile apart */
@@ -26,16 +27,26 @@ static __device__ inline unsigned query_at(int i)
 	return threadIdx.x / SIDE * TOGETHER + i / TOGETHER * (TILE / 2) + i % TOGETHER;
 }
 
-/* Loads n_rows rows of a tile, and up to STEP columns; the rest is 0. */
+/* Loads n_rows rows of a tile, and up to STEP columns; the rest is 0.  A thread reads all that it
+ * takes before it stores any. */
 static __device__ inline void tile_load(float4 (*to)[PITCH], const float *from, size_t stride,
 					size_t n_rows, size_t n_cols, bool aligned)
 {
-	for (unsigned i = threadIdx.x; i < TILE * STEP_FOURS; i += TILE_THREADS) {
-		unsigned row = i / STEP_FOURS, col = i % STEP_FOURS;
-		int n = row < n_rows ? fours_left(col * 4, n_cols) : 0;
+	unsigned first = threadIdx.x / STEP_FOURS, col = threadIdx.x % STEP_FOURS;
+	int n_own = fours_left(col * 4, n_cols);
+	float4 v[TILE_LOADS];
 
-		to[row][col] = fours_load(from + row * stride + col * 4, n, aligned);
+	from += first * stride + col * 4;
+	GPU_UNROLL
+	for (unsigned k = 0; k < TILE_LOADS; k++) {
+		int n = first + k * (TILE / TILE_LOADS) < n_rows ? n_own : 0;
+
+		v[k] = fours_load(from, n, aligned);
+		from += stride * (TILE / TILE_LOADS);
 	}
+	GPU_UNROLL
+	for (unsigned k = 0; k < TILE_LOADS; k++)
+		to[first + k * (TILE / TILE_LOADS)][col] = v[k];
 }
 
 static __device__ inline float chain(float sum, float4 a, float4 b)
