@@ -158,7 +158,7 @@ gpu: deps
 
 ## make sass         what the GPU kernels cost by their machine code (nvcc; no GPU)
 SASS_SRC   := $(wildcard kernels/gpu/cast/*.cu tests/sass/*.cu) \
-	      $(patsubst %,kernels/gpu/forward/%.cu,attention_halves elementwise rms_norm round_fp8)
+	      $(patsubst %,kernels/gpu/forward/%.cu,attention attention_halves choose_keys delta elementwise rms_norm round_fp8 rows)
 SASS_CUBIN := $(SASS_SRC:%=$(BUILD)/sass/%.cubin)
 $(BUILD)/sass/%.cubin: %
 	@mkdir -p $(@D); echo "  SASS $<"

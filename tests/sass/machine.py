@@ -61,7 +61,7 @@ class Instruction:
         if self.name == "F2FP" and ("E4M3" in self.parts or "E5M2" in self.parts):
             return "convert"
         # Not with .FTZ: those belong to divisions and roots.
-        return {"FADD": "add", "FMUL": "multiply", "VIMNMX.U32": "maximum"}.get(self.opcode)
+        return {"FADD": "add", "FMUL": "multiply", "FFMA": "fma", "VIMNMX.U32": "maximum"}.get(self.opcode)
 
 
 class Block:
