@@ -99,6 +99,7 @@ static void family_json(struct json_out *out, const struct family *family)
 	names_json(out, "refused_by", engine_names(family->refusing));
 	json_out_text(out, "calibrate", family->arch ? "text" : "torch");
 	json_out_bool(out, "eval", family->arch != NULL);
+	json_out_text(out, "architecture", family->arch ? family->arch->name : NULL);
 	json_out_close(out, '}');
 }
 

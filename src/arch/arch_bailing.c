@@ -7,6 +7,7 @@
 const struct arch arch_bailing_hybrid = {
 	.name = "bailing_hybrid",
 	.architectures = { "BailingMoeV3ForCausalLM", "BailingHybridForCausalLM" },
+	.holders = "bailing_moe_v3",
 	.embedding = "word_embeddings",
 	.linear = {
 		KDA_MATRICES("attention"),

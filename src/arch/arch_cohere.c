@@ -7,6 +7,7 @@ const struct arch arch_cohere2 = {
 	.name = "cohere2",
 	.architectures = { "Cohere2ForCausalLM" },
 	.text_types = { "cohere2" },
+	.holders = "aya_vision cohere2_vision",
 	.vector = { [VECTOR_NORM_MLP] = "" },
 	.norms = NORMS_CENTERED,
 	.parallel = true,

@@ -36,6 +36,7 @@ const struct arch arch_deepseek_v3 = {
 	.name = "deepseek_v3",
 	.architectures = { "DeepseekV3ForCausalLM" },
 	.text_types = { "deepseek_v3", "kimi_k2" },
+	.holders = "kimi_k25 KimiK25ForConditionalGeneration",
 	.vector = { [VECTOR_ROUTER_BIAS] = "mlp.gate.e_score_correction_bias" },
 	.routing.sigmoid = true,
 	.scores = SCORES_YARN,

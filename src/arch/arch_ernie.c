@@ -47,6 +47,7 @@ const struct arch arch_ernie4_5_vl_moe = {
 	.name = "ernie4_5_vl_moe",
 	.architectures = { "Ernie4_5_VLMoeForConditionalGeneration" },
 	.text_types = { "ernie4_5_vl_moe_text" },
+	.holders = "ernie4_5_moe_vl",
 	.vector = { [VECTOR_ROUTER_BIAS] = "mlp.moe_statics.e_score_correction_bias" },
 	.positions.adjacent_pairs = true,
 	.experts.have_images = true,

@@ -7,6 +7,7 @@ const struct arch arch_exaone4 = {
 	.name = "exaone4",
 	.architectures = { "Exaone4ForCausalLM" },
 	.text_types = { "exaone4", "exaone4_5_text" },
+	.holders = "exaone4_5",
 	.vector = {
 		NORMS_AFTER,
 		QK_NORMS,

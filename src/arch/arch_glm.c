@@ -23,6 +23,7 @@ const struct arch arch_glm4 = {
 const struct arch arch_glm4v = {
 	.name = "glm4v",
 	.text_types = { "glm4v_text" },
+	.holders = "glm46v glmga",
 	.vector = {
 		[VECTOR_NORM_ATTENTION_OUT] = "post_self_attn_layernorm.weight",
 		[VECTOR_NORM_MLP_OUT] = "post_mlp_layernorm.weight",

@@ -12,6 +12,7 @@ const struct arch arch_granite = {
 	.name = "granite",
 	.architectures = { "GraniteForCausalLM" },
 	.text_types = { "granite" },
+	.holders = "granite_speech granite_speech_plus",
 	.facts.shared = granite_facts,
 	.facts.keys = { { "mlp_bias", "false" } },
 };

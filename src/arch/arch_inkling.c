@@ -8,6 +8,7 @@ const struct arch arch_inkling = {
 	.name = "inkling",
 	.architectures = { "InklingForConditionalGeneration" },
 	.text_types = { "inkling_text" },
+	.holders = "inkling_mm_model",
 	.linear = {
 		[LINEAR_Q] = "attn.wq_du",
 		[LINEAR_K] = "attn.wk_dv",

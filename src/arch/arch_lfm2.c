@@ -17,6 +17,7 @@ const struct arch arch_lfm2 = {
 	.name = "lfm2",
 	.architectures = { "Lfm2ForCausalLM" },
 	.text_types = { "lfm2" },
+	.holders = "lfm2_vl",
 	.linear = {
 		LFM2_MATRICES,
 	},
@@ -100,6 +101,7 @@ const struct arch arch_lfm3 = {
 	.name = "lfm3",
 	.architectures = { "Lfm3ForCausalLM" },
 	.text_types = { "lfm3" },
+	.holders = "lfm3_vl",
 	.linear = {
 		[LINEAR_HEAD_GATE] = "self_attn.gate_proj",
 		[LINEAR_GATE] = "feed_forward.w1",

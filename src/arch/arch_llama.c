@@ -6,6 +6,9 @@ const struct arch arch_llama = {
 	.name = "llama",
 	.architectures = { "LlamaForCausalLM" },
 	.text_types = { "llama" },
+	.holders = "deepseek_vl deepseek_vl_hybrid glmasr internlm3 iquestcoder janus "
+		   "llava llava_next llava_next_video perception_lm video_llava vipllava "
+		   "voxtral",
 	.facts.keys = { { "attention_bias", "false" }, { "mlp_bias", "false" } },
 };
 

@@ -6,6 +6,7 @@ const struct arch arch_mistral = {
 	.name = "mistral",
 	.architectures = { "MistralForCausalLM" },
 	.text_types = { "mistral" },
+	.holders = "mistral3",
 	.facts.keys = { { "sliding_window", "4096" } },
 };
 

@@ -30,6 +30,9 @@ const struct arch arch_qwen2 = {
 	.name = "qwen2",
 	.architectures = { "Qwen2ForCausalLM" },
 	.text_types = { "qwen2", "qwen2_5_vl_text" },
+	.holders = "audioflamingo3 fast_vlm got_ocr2 internvl llava_onevision "
+		   "musicflamingo ovis2 pp_chart2table qwen2_5_vl qwen2_audio vibevoice "
+		   "vibevoice_asr video_llama_3",
 	.facts.keys = {
 		{ "max_window_layers", "28" },
 		{ "sliding_window", "4096" },
@@ -41,6 +44,7 @@ const struct arch arch_qwen2 = {
 const struct arch arch_qwen2_5_omni = {
 	.name = "qwen2_5_omni",
 	.text_types = { "qwen2_5_omni_text" },
+	.holders = "qwen2_5_omni_thinker",
 	.facts.keys = {
 		{ "max_window_layers", "28" },
 		{ "rope_theta", "1000000.0" },
@@ -71,6 +75,8 @@ const struct arch arch_qwen3 = {
 	.name = "qwen3",
 	.architectures = { "Qwen3ForCausalLM" },
 	.text_types = { "qwen3" },
+	.holders = "fun_asr_nano internvl_chat lighton_ocr moss_transcribe_diarize "
+		   "qwen3_asr",
 	.vector = { QK_NORMS },
 	.facts.keys = {
 		{ "attention_bias", "false" },
@@ -131,6 +137,7 @@ const struct arch arch_qwen3_vl_moe = {
 const struct arch arch_qwen3_omni_moe = {
 	.name = "qwen3_omni_moe",
 	.text_types = { "qwen3_omni_moe_text" },
+	.holders = "qwen3_omni_moe_thinker",
 	.vector = { QK_NORMS },
 	.facts.keys = {
 		{ "attention_bias", "false" },
@@ -166,6 +173,7 @@ const struct arch arch_qwen3_5 = {
 	.name = "qwen3_5",
 	.architectures = { "Qwen3_5ForCausalLM" },
 	.text_types = { "qwen3_5_text" },
+	.holders = "minicpm_ocr minicpmv4_6 minicpmv4_7",
 	.vector = { QK_NORMS },
 	.norms = NORMS_PLUS_ONE,
 	.gated_attention = true,

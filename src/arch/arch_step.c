@@ -9,6 +9,7 @@ const struct arch arch_step3p5 = {
 	.name = "step3p5",
 	.architectures = { "Step3p5ForCausalLM", "Step3p7ForConditionalGeneration" },
 	.text_types = { "step3p5" },
+	.holders = "step3p7",
 	.linear = {
 		[LINEAR_HEAD_GATE] = "self_attn.g_proj",
 		[LINEAR_ROUTER] = "moe.gate",

@@ -44,12 +44,41 @@ const struct arch *arch_of(const struct model_config *config)
 	return NULL;
 }
 
+/* Is one of the words, with blanks between, the name, or does it begin as a name that ends in *? */
+static bool is_named(const char *words, const char *name)
+{
+	size_t length = strcspn(name, "*");
+
+	for (const char *word = words; word && *word; word += strspn(word, " ")) {
+		size_t n = strcspn(word, " ");
+
+		if ((n == length || (name[length] && n > length)) && !strncmp(word, name, length))
+			return true;
+		word += n;
+	}
+	return false;
+}
+
+static bool one_is_named(const char *const *list, size_t n, const char *name)
+{
+	for (size_t i = 0; i < n; i++)
+		if (is_named(list[i], name))
+			return true;
+	return false;
+}
+
 const struct arch *arch_named(const char *family)
 {
-	for (size_t i = 0; archs[i]; i++)
-		if (!strcmp(archs[i]->name, family) || arch_serves(archs[i], family) ||
-		    arch_has_text_type(archs[i], family))
-			return archs[i];
+	for (size_t i = 0; archs[i]; i++) {
+		const struct arch *arch = archs[i];
+		size_t n_classes = sizeof arch->architectures / sizeof *arch->architectures;
+		size_t n_types = sizeof arch->text_types / sizeof *arch->text_types;
+
+		if (is_named(arch->name, family) || is_named(arch->holders, family) ||
+		    one_is_named(arch->architectures, n_classes, family) ||
+		    one_is_named(arch->text_types, n_types, family))
+			return arch;
+	}
 	return NULL;
 }
 

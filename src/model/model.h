@@ -345,6 +345,10 @@ struct arch {
 	/* values of model_type in text_config that select this row, whatever the architecture of
 	 * the whole is: towers have no part in a pass over text */
 	const char *text_types[2];
+	/* values of model_type of wholes that hold this language model where transformers' config
+	 * for them states no other, or that have a class of this row; blanks between them.  A name
+	 * is looked up by it; what runs a config.json is found by the two above */
+	const char *holders;
 	/* module names; NULL: as in arch_names; LINEAR_GATE "": an mlp and an expert have no gate
 	 */
 	const char *linear[N_LINEARS];
@@ -390,7 +394,8 @@ extern const struct arch *const archs[]; /* generated; NULL at the end */
 /* Returns the row that runs a model with this config.json; NULL: none. */
 const struct arch *arch_of(const struct model_config *config);
 
-/* Returns the row of a family: its name, a class of models or a model_type; NULL: none. */
+/* Returns the row of a family: its name, a class of models or a model_type; one that ends in * is
+ * the beginning of any of these.  NULL: none. */
 const struct arch *arch_named(const char *family);
 
 /* In err->detail of model_open(): the tensor that begins the message is missing, has another shape

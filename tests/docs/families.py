@@ -57,7 +57,7 @@ def engines(formats):
 def tables():
     """(page, what stands before the table, the table that the program has)."""
     families = program("families")
-    run = ", ".join(family["name"] for family in families["families"] if family["eval"])
+    run = ", ".join(family["name"] for family in families["families"] if family["eval"] and not family["name"].endswith("*"))
     yield PAGE, ".SH WHAT RUNS\n", roff(run) + ".\n"
     yield PAGE, ".SH ROWS\n", "".join(table(families["rows"]))
     yield pathlib.Path("man/fp8conv-formats.7"), ".SH ENGINES\n", engines(program("formats")["formats"])

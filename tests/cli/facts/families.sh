@@ -7,16 +7,16 @@ need "python3()"
 # Lines and object say the same: of families, then of rows.
 sed '/^$/,$d' t >can
 sed '1,/^$/d' t >rows
-json j 'all(list(f) == ["name", "convert", "refused_by", "calibrate", "eval"] for f in j["families"])' \
+json j 'all(list(f) == ["name", "convert", "refused_by", "calibrate", "eval", "architecture"] for f in j["families"])' \
 	'len({f["name"] for f in j["families"]}) == len(j["families"]) > 60' \
 	'{n.removesuffix("*") for r in j["rows"] for n in r["families"] if r["action"] not in ("name", "entry")} == {f["name"].removesuffix("*") for f in j["families"] if f["convert"] == "rows"}' \
-	'all(f["eval"] == (f["calibrate"] == "text") for f in j["families"])' \
+	'all(f["eval"] == (f["calibrate"] == "text") == (f["architecture"] is not None) for f in j["families"])' \
 	'"".join("\t".join([f["name"],
 	         "convert" + (" not for " + " or ".join(f["refused_by"]) if f["refused_by"] else " by own rules" if f["convert"] == "rows" else ""),
 	         "calibrate" if f["calibrate"] == "text" else "calibrate in torch", "eval" if f["eval"] else "-"]) + "\n"
 	         for f in j["families"]) == open("can").read()'
 # Architectures are those that calibrate runs.
-json j 'list(dict.fromkeys(f["name"].removesuffix("_text") for f in j["families"] if f["eval"])) == list(__import__("json").load(open("'"$CLI"'/architectures.json")))'
+json j 'list(dict.fromkeys(f["architecture"] for f in j["families"] if f["eval"])) == list(__import__("json").load(open("'"$CLI"'/architectures.json")))'
 json j 'list(j) == ["schema", "families", "rows"]' 'len(j["rows"]) > 40' \
 	'all(list(r) == ["families", "pattern", "action", "rule", "recipes", "formats", "engines", "said", "source"] for r in j["rows"])' \
 	'all(r["families"] and r["pattern"] and r["source"] and r["rule"] in ("vendor", "engine") for r in j["rows"])' \
@@ -29,6 +29,38 @@ json j 'list(j) == ["schema", "families", "rows"]' 'len(j["rows"]) > 40' \
 "$FP8CONV" families NemotronH_Nano_VL_V2 | cut -f 1,2
 "$FP8CONV" families Qwen3NextForCausalLM
 "$FP8CONV" families gemma3_text
+# A model that holds another one, and names that begin so.
+for family in step3p7 mistral3 kimi_k25 bailing_moe_v3 'DeepseekV*' 'Longcat*' glm_ocr; do
+	"$FP8CONV" families "$family" --json | python3 -c 'import json, sys; f = json.load(sys.stdin)["families"][0]; print(f["name"], f["architecture"])'
+done
+# What runs a release's config.json is told of its model_type too.
+python3 - "$CLI/../families" <<'EOF'
+import json
+import os
+import subprocess
+import sys
+
+sys.path.insert(0, sys.argv[1])
+from cases import CASES
+
+
+def runs(name):
+    told = subprocess.run([os.environ["FP8CONV"], "families", "--json", name], check=True, capture_output=True).stdout
+    return json.loads(told)["families"][0]["eval"]
+
+
+os.mkdir("release")
+n = 0
+for name, case in CASES.items():
+    with open("release/config.json", "w") as file:
+        json.dump(case["config"], file)
+    if "model_type" in case["config"] and runs("./release"):
+        n += 1
+        if not runs(case["config"]["model_type"]):
+            print(name, "runs by its config.json, and not by", case["config"]["model_type"])
+if n < 30:
+    print(f"only {n} of the releases run")
+EOF
 mkdir model gigachat35
 echo '{"model_type": "pixtral", "text_config": {"model_type": "gigachat35"}}' >model/config.json
 "$FP8CONV" families model | cut -f 1,2
@@ -72,7 +104,7 @@ json j 'list(j) == ["schema", "recipes"]' \
 	'[r["name"] for r in j["recipes"]] == ["blockwise", "channelwise", "current", "delayed", "mxfp8"]' \
 	'all(list(r) == ["name", "summary", "origin", "needs_history"] for r in j["recipes"])' \
 	'[r["name"] for r in j["recipes"] if r["needs_history"]] == ["delayed"]'
-#1> step3p7	convert by own rules	calibrate in torch	-
+#1> step3p7	convert by own rules	calibrate	eval
 #1>
 #1> step3p5 step3p7	*.moe.{gate,up,down}_proj	stack	engine			sglang models/step3p5.py
 #1> step3p5 step3p7	*.layers.*	keep	vendor		only routed experts are FP8 in the release	TensorRT-LLM #14759
@@ -94,6 +126,13 @@ json j 'list(j) == ["schema", "recipes"]' \
 #1>
 #1> llama mistral qwen2 qwen3 gemma2 gemma3_text	^layers=model.layers	name	engine	for vllm		vllm registry.py
 #1> llama mistral qwen2 qwen3 gemma2 gemma3_text cohere2 deepseek_v3 laguna	^fc=model.fc	name	engine	for vllm		vllm llama_eagle3.py
+#1> step3p7 step3p5
+#1> mistral3 mistral
+#1> kimi_k25 deepseek_v3
+#1> bailing_moe_v3 bailing_hybrid
+#1> DeepseekV* deepseek_v2
+#1> Longcat* None
+#1> glm_ocr None
 #1> pixtral	convert by own rules
 #1>
 #1> gigachat35 gigachat3_5	*.self_attn.g_proj
