@@ -13,6 +13,7 @@
 #include "kernels/gpu/reduce.h"
 #include "num/softplus.h"
 
+#define TAPS	      4 /* that a thread reads before it adds them */
 #define CHAINS	      4
 #define COLUMNS	      32 /* of a block */
 #define DELTA_THREADS (CHAINS * COLUMNS)
@@ -27,14 +28,27 @@ struct convolve {
 
 		if (a.bias)
 			sum = fours_load(a.bias + at.col, at.n, at.aligned);
-		for (size_t i = first; i < a.width; i++) {
-			const float *x = a.x.data + (at.row + 1 + i - a.width) * a.x.stride;
-			float4 v = fours_load(x + at.col, at.n, at.aligned);
-			float4 w = fours_load(a.weight.data + i * a.weight.stride + at.col, at.n,
-					      at.aligned);
+		for (size_t i = first; i < a.width; i += TAPS) {
+			float4 v[TAPS], w[TAPS];
 
-			sum = { sum.x + w.x * v.x, sum.y + w.y * v.y, sum.z + w.z * v.z,
-				sum.w + w.w * v.w };
+			GPU_UNROLL
+			for (int k = 0; k < TAPS; k++) {
+				if (i + k >= a.width)
+					break;
+				const float *x =
+					a.x.data + (at.row + 1 + i + k - a.width) * a.x.stride;
+				const float *weight = a.weight.data + (i + k) * a.weight.stride;
+
+				v[k] = fours_load(x + at.col, at.n, at.aligned);
+				w[k] = fours_load(weight + at.col, at.n, at.aligned);
+			}
+			GPU_UNROLL
+			for (int k = 0; k < TAPS; k++) {
+				if (i + k >= a.width)
+					break;
+				sum = { sum.x + w[k].x * v[k].x, sum.y + w[k].y * v[k].y,
+					sum.z + w[k].z * v[k].z, sum.w + w[k].w * v[k].w };
+			}
 		}
 		enum activation activation = a.activation;
 
