@@ -75,8 +75,8 @@ const struct arch arch_qwen3 = {
 	.name = "qwen3",
 	.architectures = { "Qwen3ForCausalLM" },
 	.text_types = { "qwen3" },
-	.holders = "fun_asr_nano internvl_chat lighton_ocr moss_transcribe_diarize "
-		   "qwen3_asr",
+	.holders = "fun_asr_nano internvl_chat InternVLChatModel lighton_ocr "
+		   "moss_transcribe_diarize qwen3_asr",
 	.vector = { QK_NORMS },
 	.facts.keys = {
 		{ "attention_bias", "false" },

@@ -4,6 +4,7 @@
  */
 #include "model/model.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,6 +60,28 @@ static bool is_named(const char *words, const char *name)
 	return false;
 }
 
+/* Is the class that of a whole whose model_type is one of the words?  transformers names it by
+ * that: Qwen3_5ForConditionalGeneration. */
+static bool is_class_of(const char *words, const char *class)
+{
+	const char *end = strstr(class, "ForConditionalGeneration");
+
+	for (const char *word = words; end && word && *word; word += strspn(word, " ")) {
+		const char *own = word, *at = class;
+
+		for (; at < end; own++, at++) {
+			own += *own == '_';
+			at += *at == '_';
+			if (*own != tolower((unsigned char)*at))
+				break;
+		}
+		word += strcspn(word, " ");
+		if (at == end && own == word)
+			return true;
+	}
+	return false;
+}
+
 static bool one_is_named(const char *const *list, size_t n, const char *name)
 {
 	for (size_t i = 0; i < n; i++)
@@ -74,7 +97,8 @@ const struct arch *arch_named(const char *family)
 		size_t n_classes = sizeof arch->architectures / sizeof *arch->architectures;
 		size_t n_types = sizeof arch->text_types / sizeof *arch->text_types;
 
-		if (is_named(arch->name, family) || is_named(arch->holders, family) ||
+		if (is_named(arch->name, family) || is_class_of(arch->name, family) ||
+		    is_named(arch->holders, family) || is_class_of(arch->holders, family) ||
 		    one_is_named(arch->architectures, n_classes, family) ||
 		    one_is_named(arch->text_types, n_types, family))
 			return arch;

@@ -394,8 +394,8 @@ extern const struct arch *const archs[]; /* generated; NULL at the end */
 /* Returns the row that runs a model with this config.json; NULL: none. */
 const struct arch *arch_of(const struct model_config *config);
 
-/* Returns the row of a family: its name, a class of models or a model_type; one that ends in * is
- * the beginning of any of these.  NULL: none. */
+/* Returns the row of a family: its name, a class of models or a model_type, of a holder too; one
+ * that ends in * is the beginning of any of these.  NULL: none. */
 const struct arch *arch_named(const char *family);
 
 /* In err->detail of model_open(): the tensor that begins the message is missing, has another shape

@@ -116,9 +116,11 @@ def name_problems(model_type: str, name: str) -> Iterator[str]:
     with scratch() as folder:
         config = CONFIG_MAPPING[model_type]().to_diff_dict() | {"architectures": [name]}
         (folder / "config.json").write_text(json.dumps(config, default=str))
-        expected, told = families(folder)[0]["architecture"], families(model_type)[0]["architecture"]
-    if told != expected:
-        yield f"'fp8conv families {model_type}' says {told}; its config.json as {name}: {expected}"
+        expected = families(folder)[0]["architecture"]
+    for family in (model_type, name) if name.replace("_", "").lower().startswith(model_type.replace("_", "") + "for") else (model_type,):
+        told = families(family)[0]["architecture"]
+        if told != expected:
+            yield f"'fp8conv families {family}' says {told}; its config.json as {name}: {expected}"
 
 
 def main() -> None:

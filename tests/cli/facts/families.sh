@@ -30,7 +30,7 @@ json j 'list(j) == ["schema", "families", "rows"]' 'len(j["rows"]) > 40' \
 "$FP8CONV" families Qwen3NextForCausalLM
 "$FP8CONV" families gemma3_text
 # A model that holds another one, and names that begin so.
-for family in step3p7 mistral3 kimi_k25 bailing_moe_v3 'DeepseekV*' 'Longcat*' glm_ocr; do
+for family in step3p7 mistral3 kimi_k25 bailing_moe_v3 'DeepseekV*' 'Longcat*' glm_ocr Qwen3_5ForConditionalGeneration; do
 	"$FP8CONV" families "$family" --json | python3 -c 'import json, sys; f = json.load(sys.stdin)["families"][0]; print(f["name"], f["architecture"])'
 done
 # What runs a release's config.json is told of its model_type too.
@@ -133,6 +133,7 @@ json j 'list(j) == ["schema", "recipes"]' \
 #1> DeepseekV* deepseek_v2
 #1> Longcat* None
 #1> glm_ocr None
+#1> Qwen3_5ForConditionalGeneration qwen3_5
 #1> pixtral	convert by own rules
 #1>
 #1> gigachat35 gigachat3_5	*.self_attn.g_proj
