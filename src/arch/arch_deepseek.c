@@ -177,3 +177,26 @@ const struct arch arch_youtu = {
 		{ "qk_head_dim", NULL },
 	},
 };
+
+/* Sarvam 105B: DeepSeek-V3 whose experts are in one group.  transformers saves it as the class of
+ * DeepSeek-V3. */
+const struct arch arch_sarvam_mla = {
+	.name = "sarvam_mla",
+	.architectures = { "SarvamMLAForCausalLM", "DeepseekV3ForCausalLM" },
+	.vector = { [VECTOR_ROUTER_BIAS] = "mlp.gate.e_score_correction_bias" },
+	.routing.sigmoid = true,
+	.scores = SCORES_YARN,
+	.latents.head_dim_of = HEAD_DIM_IGNORED,
+	.facts.shared_ignored = latent_ignored,
+	.facts.shared = latent_facts,
+	.facts.keys = {
+		{ "n_group", "1" },
+		{ "q_lora_rank", NULL },
+		{ "rope_interleave", "true" },
+		{ "topk_group", "1" },
+	},
+	.facts.ignored = {
+		{ "head_dim", NULL },
+		{ "q_head_dim", NULL },
+	},
+};

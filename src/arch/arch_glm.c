@@ -93,6 +93,37 @@ const struct arch arch_solar_open = {
 	},
 };
 
+/* Sarvam 30B: GLM-4.5 whose q, k and v are one matrix, with names of its own.  transformers saves
+ * it as the class of GLM-4.5. */
+const struct arch arch_sarvam_moe = {
+	.name = "sarvam_moe",
+	.architectures = { "SarvamMoEForCausalLM", "Glm4MoeForCausalLM" },
+	.embedding = "word_embeddings",
+	.linear = {
+		[LINEAR_QKV] = "attention.query_key_value",
+		[LINEAR_O] = "attention.dense",
+	},
+	.vector = {
+		[VECTOR_NORM_Q] = "attention.query_layernorm.weight",
+		[VECTOR_NORM_K] = "attention.key_layernorm.weight",
+		[VECTOR_ROUTER_BIAS] = "mlp.gate.expert_bias",
+	},
+	.routing.sigmoid = true,
+	.facts.shared = bias_facts,
+	.facts.shared_ignored = bias_ignored,
+	.facts.keys = {
+		{ "attention_bias", "false" },
+		{ "head_dim", "64" },
+		{ "num_experts_per_tok", "6" },
+		{ "partial_rotary_factor", "1.0" },
+		{ "rms_norm_eps", "1e-06" },
+		{ "rope_theta", "8000000.0" },
+		{ "routed_scaling_factor", "2.5" },
+		{ "use_qk_norm", "true" },
+	},
+	.facts.ignored = { { "use_qkv_bias", "false" } },
+};
+
 /* GLM-4.7-Flash: the layers of DeepSeek-V3. */
 const struct arch arch_glm4_moe_lite = {
 	.name = "glm4_moe_lite",

@@ -39,10 +39,15 @@ const struct arch *arch_of(const struct model_config *config)
 	const char *inside =
 		config->n_model_types > 1 ? config->model_types[config->n_model_types - 1] : "";
 
+	const char *type = config->n_model_types ? config->model_types[0] : "";
+	const struct arch *found = NULL;
+
+	/* several families may have one class: then the model_type decides */
 	for (size_t i = 0; archs[i]; i++)
-		if (arch_serves(archs[i], architecture) || arch_has_text_type(archs[i], inside))
-			return archs[i];
-	return NULL;
+		if ((arch_serves(archs[i], architecture) || arch_has_text_type(archs[i], inside)) &&
+		    (!found || !strcmp(archs[i]->name, type)))
+			found = archs[i];
+	return found;
 }
 
 /* Is one of the words, with blanks between, the name, or does it begin as a name that ends in *? */

@@ -295,6 +295,9 @@ static int scale_none(struct rope *rope, const struct rope_json *levels, double 
 
 #define LONGROPE_KEYS \
 	"attention_factor|factor|long_factor|short_factor|original_max_position_embeddings"
+#define YARN_KEYS                                                            \
+	"attention_factor|beta_fast|beta_slow|factor|mscale|mscale_all_dim|" \
+	"original_max_position_embeddings|truncate"
 
 static const struct scaling_row {
 	const char *type;
@@ -302,6 +305,7 @@ static const struct scaling_row {
 		     struct err *err);
 	const char *keys; /* that the type reads, or that it may ignore */
 } scalings[] = {
+	{ "deepseek_yarn", scale_yarn, YARN_KEYS }, /* its name in the releases of Sarvam */
 	{ "default", scale_none, "" },
 	{ "dynamic", scale_alpha, "alpha|beta_fast|beta_slow|factor|mscale|mscale_all_dim" },
 	{ "linear", scale_linear, "factor" },
@@ -310,9 +314,7 @@ static const struct scaling_row {
 	{ "longrope", scale_longrope, LONGROPE_KEYS },
 	{ "proportional", scale_proportional, "factor|partial_rotary_factor" },
 	{ "su", scale_longrope, LONGROPE_KEYS }, /* its name in older files */
-	{ "yarn", scale_yarn,
-	  "attention_factor|beta_fast|beta_slow|factor|mscale|mscale_all_dim|"
-	  "original_max_position_embeddings|truncate" },
+	{ "yarn", scale_yarn, YARN_KEYS },
 };
 
 /* Keys that all types read, or that change no angle: positions of text are the same in each of the

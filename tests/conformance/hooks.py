@@ -132,9 +132,9 @@ def see_experts(see: See, name: str, module: torch.nn.Module, x: torch.Tensor, c
         see(f"{name}.{e}.down_proj", inner, torch.nn.functional.linear(inner, module.down_proj[e]))
 
 
-def see_pair(see: See, name: str, mlp: torch.nn.Module, x: torch.Tensor) -> None:
-    """Two matrices in memory are one in the checkpoint."""
-    see(f"{name}.w13_dn", x, torch.cat([torch.nn.functional.linear(x, mlp.gate_proj.weight), torch.nn.functional.linear(x, mlp.up_proj.weight)], -1))
+def see_joined(see: See, name: str, matrices: list[torch.nn.Linear], x: torch.Tensor) -> None:
+    """Several matrices in memory are one in the checkpoint."""
+    see(name, x, torch.cat([torch.nn.functional.linear(x, m.weight, m.bias) for m in matrices], -1))
 
 
 def see_weighed(see: See, name: str, module: torch.nn.Module, x: torch.Tensor, weights: torch.Tensor) -> None:
@@ -165,17 +165,28 @@ def see_pools(see: See, name: str, indexer: torch.nn.Module, x: torch.Tensor) ->
     see(f"{name}.index_kpool_compress_gate", x, torch.nn.functional.linear(x, indexer.index_kpool_compress_gate))
 
 
+# The matrices in memory that are one in the checkpoint, and its name.
+JOINED = {"Inkling": (("mlp.gate_proj", "mlp.up_proj"), "mlp.w13_dn"),
+          "sarvam_moe": (("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"), "self_attn.query_key_value")}
+
+
+def is_of(model: torch.nn.Module, kind: str) -> bool:
+    """kind begins the name of the class, or is the model_type where families share a class."""
+    return type(model).__name__.startswith(kind) or model.config.model_type == kind
+
+
 def names_of(model: torch.nn.Module) -> Callable[[str], str]:
     """What makes the name of a module in the checkpoint of its name in memory."""
     renamed = {"Mixtral": mixtral_name, "MiniMaxM2": mixtral_name, "MiniMaxM3": m3_name, "GraniteMoeSWA": str, "GraniteMoe": granite_name, "Lfm2Moe": lfm2_name, "NemotronH": nemotron_name,
                "KimiLinear": kimi_name, "BailingHybrid": ling_name, "HYV3": hy3_name, "DeepseekV4": v4_name, "Laguna": laguna_name, "Step3p7": step_name, "Ernie4_5_VL": ernie_vl_name, "Dots3Note": ernie_vl_name, "Inkling": inkling_name, "Glm5Next": glm53_name, "Lfm3": lambda name: name.replace(".g_proj", ".gate_proj"),
-               "Qwen2_5OmniThinker": thinker_name, "Qwen3OmniMoeThinker": thinker_name}
-    return next((f for start, f in renamed.items() if type(model).__name__.startswith(start)), str)
+               "sarvam_moe": ling_name, "Qwen2_5OmniThinker": thinker_name, "Qwen3OmniMoeThinker": thinker_name}
+    return next((f for start, f in renamed.items() if is_of(model, start)), str)
 
 
 def watch(model: torch.nn.Module, see: See) -> None:
     """see(module, x, y), x and y (tokens, features), for each product of each forward pass from now on."""
     rename = names_of(model)
+    parts, whole = next((joined for kind, joined in JOINED.items() if is_of(model, kind)), ((), ""))
 
     def told(name: str, x: torch.Tensor, y: torch.Tensor) -> None:
         see(rename(name), x.reshape(-1, x.shape[-1]), y.reshape(-1, y.shape[-1]))
@@ -191,12 +202,13 @@ def watch(model: torch.nn.Module, see: See) -> None:
             module.register_forward_hook(lambda m, x, y, name=name: told(name, x[0], y[1]))
         elif type(module).__name__ == "Llama4TextExperts":
             module.register_forward_hook(lambda m, x, y, name=name: see_llama4_experts(told, name, m, x[0]))
-        elif type(module).__name__ == "InklingMLP":
-            module.register_forward_hook(lambda m, x, y, name=name: see_pair(told, name, m, x[0]))
         elif type(module).__name__ == "InklingSharedExperts":
             module.register_forward_hook(lambda m, x, more, y, name=name: see_weighed(told, name, m, x[0], more["gammas"]), with_kwargs=True)
-        elif type(model).__name__.startswith("Inkling") and name.endswith(("mlp.gate_proj", "mlp.up_proj")):
-            continue                                    # one with its neighbor
+        elif name.endswith(parts):
+            if name.endswith(parts[0]):
+                start = name.removesuffix(parts[0])
+                matrices = [model.get_submodule(start + part) for part in parts]
+                module.register_forward_hook(lambda m, x, y, name=start + whole, matrices=matrices: see_joined(told, name, matrices, x[0]))
         elif type(module).__name__ in ("LagunaTopKRouter", "InklingTopkRouter"):        # whose output is capped, or lacks shared experts
             module.register_forward_hook(lambda m, x, y, name=name: told(name, x[0], torch.nn.functional.linear(x[0], m.weight)))
         elif type(model).__name__.startswith("MiniMaxM3") and name.endswith(".gate_up_proj"):

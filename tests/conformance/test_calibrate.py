@@ -84,22 +84,34 @@ def in_memory(model: torch.nn.Module, name: str) -> str:
     return name.replace("language_model.model.", "model.language_model.").replace("language_model.lm_head.", "lm_head.")
 
 
+def loss_problems(said: bytes, losses: list[float]) -> Iterator[str]:
+    """What calibrate says of the whole, and of each sequence, against transformers' losses."""
+    told, wanted = json.loads(said), math.exp(sum(losses) / len(losses))
+    if not abs(told["perplexity"] / wanted - 1) <= 5e-5:
+        yield f"perplexity {told['perplexity']}, transformers {wanted}"
+    if not np.allclose(told["nll_per_pass"], losses, rtol=1e-5):
+        yield f"losses {told['nll_per_pass']}, transformers {losses}"
+
+
 def amax_problems(model: torch.nn.Module, folder: pathlib.Path, ids: np.ndarray) -> Iterator[str]:
     np.save(folder / "ids.npy", ids)
     done = run("calibrate", folder, "--data", folder / "ids.npy", "--precision", "f32", "-o", folder / "s.amax",
-               "--quiet", "--seq-len", str(SEQ_LEN))
+               "--json", "--quiet", "--seq-len", str(SEQ_LEN))
     if done.returncode:
         yield done.stderr.decode().strip()
         return
     found = {in_memory(model, name): history for name, history in load_file(folder / "s.amax").items()}
-    sites = Sites(model)
+    sites, losses = Sites(model), []
     with torch.no_grad():
         for p, row in enumerate(ids):
             sites.rows.append({})
             caches = Caches(model) if "kv_lora_rank" in model.config.get_text_config().to_dict() else None
-            model(torch.tensor(row[None], dtype=torch.long), **{"past_key_values": caches} if caches else {})
+            tokens = torch.tensor(row[None], dtype=torch.long)
+            logits = model(tokens, **{"past_key_values": caches} if caches else {}).logits
+            losses.append(torch.nn.functional.cross_entropy(logits[0, :-1], tokens[0, 1:]).item())
             if caches:
                 yield from latent_problems(found, p, caches)
+    yield from loss_problems(done.stdout, losses)
     names = {name for row in sites.rows for name in row}
     histories = {name.removesuffix(".amax_history") for name in found if name.endswith(".amax_history")}
     for name in sorted(names ^ histories):
@@ -159,12 +171,7 @@ def perplexity_problems() -> Iterator[str]:
             return
         nll = [model(torch.tensor(row[None], dtype=torch.long), labels=torch.tensor(row[None], dtype=torch.long)).loss.item()
                for row in ids]
-        told = json.loads(done.stdout)
-        wanted = math.exp(sum(nll) / len(nll))
-        if abs(told["perplexity"] / wanted - 1) > 5e-5:
-            yield f"perplexity {told['perplexity']}, transformers {wanted}"
-        if not np.allclose(told["nll_per_pass"], nll, rtol=1e-5):
-            yield f"losses {told['nll_per_pass']}, transformers {nll}"
+        yield from loss_problems(done.stdout, nll)
 
 
 def main() -> None:
@@ -176,7 +183,7 @@ def main() -> None:
             config = model.config.get_text_config()
             ids = sequences(getattr(config, "unpadded_vocab_size", None) or config.vocab_size)
             report(f"logits of {name}", logits_problems(model, folder))
-            report(f"amax of {name}", amax_problems(model, folder, ids))
+            report(f"amax and perplexity of {name}", amax_problems(model, folder, ids))
             if name in ("llama", "mixtral", "deepseek_v4"):
                 report(f"same bytes of {name}", same_bytes(folder, ids))
     report("perplexity of smollm2", perplexity_problems())
