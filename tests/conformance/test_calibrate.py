@@ -142,7 +142,10 @@ def same_bytes(folder: pathlib.Path, ids: np.ndarray) -> Iterator[str]:
     for threads in ("1", "2", "3"):
         if calibrate(f"t{threads}", ids, "--threads", threads) != whole:
             yield f"{threads} threads give other bytes"
-    if calibrate("small", ids, "--max-memory", "4M") != whole:
+    refused = calibrate("small", ids, "--max-memory", "1K").decode()
+    if not (least := re.search(r"cannot hold one pass \((\d+)\)", refused)):
+        yield f"1 KiB of memory: {refused}"
+    elif calibrate("small", ids, "--max-memory", least[1]) != whole:
         yield "one pass at a time gives other bytes"
     calibrate("parts", ids[:2])
     if calibrate("parts", ids, "--resume") != whole:
@@ -184,7 +187,7 @@ def main() -> None:
             ids = sequences(getattr(config, "unpadded_vocab_size", None) or config.vocab_size)
             report(f"logits of {name}", logits_problems(model, folder))
             report(f"amax and perplexity of {name}", amax_problems(model, folder, ids))
-            if name in ("llama", "mixtral", "deepseek_v4"):
+            if name in ("llama", "mixtral", "deepseek_v4", "glm5_next", "inkling", "qwen4_exp"):
                 report(f"same bytes of {name}", same_bytes(folder, ids))
     report("perplexity of smollm2", perplexity_problems())
     finish()
