@@ -58,7 +58,7 @@ static bool is_named(const char *words, const char *name)
 	for (const char *word = words; word && *word; word += strspn(word, " ")) {
 		size_t n = strcspn(word, " ");
 
-		if ((n == length || (name[length] && n > length)) && !strncmp(word, name, length))
+		if ((n == length || (n > length && name[length])) && !strncmp(word, name, length))
 			return true;
 		word += n;
 	}
