@@ -156,7 +156,6 @@ class Case:
     def __init__(self, name: str, folder: pathlib.Path) -> None:
         tiny_models.save(name, folder)
         self.name, self.folder, self.path = name, folder, folder / "config.json"
-        self.config_class, self.model_class = tiny_models.MODELS[name][:2]
         self.asked = {"output_hidden_states": True} if name.startswith("gemma4") else {}
         self.whole = json.loads(self.path.read_text())
         self.config = self.inner(self.whole)        # of the language model
@@ -187,9 +186,9 @@ class Case:
     def theirs(self, config: dict) -> np.ndarray:
         self.write(unreleased(config) if self.name.startswith("mimo_v2_flash, as released") else config)
         with torch.no_grad():
-            model = self.model_class.from_pretrained(self.folder, config=self.config_class.from_pretrained(self.folder), dtype=torch.float32)
+            model = tiny_models.load(self.name, self.folder)
             # transformers fails where Gemma 4 shares keys and values, but has no inputs of layers, unless it is asked for more.
-            return model.eval()(torch.tensor(self.ids[None].astype(np.int64)), **self.asked).logits.double().numpy().ravel()
+            return model(torch.tensor(self.ids[None].astype(np.int64)), **self.asked).logits.double().numpy().ravel()
 
     def equal(self, config: dict, key: str, must_run: bool = True) -> Iterator[str]:
         """The logits equal transformers', or the key is refused."""

@@ -55,24 +55,19 @@ GEMMA3 = {"full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor":
 
 DELTA = {"num_hidden_layers": 4, "head_dim": 40, "num_attention_heads": 4, "linear_num_key_heads": 2,
          "linear_num_value_heads": 6, "linear_key_head_dim": 13, "linear_value_head_dim": 21}
-
 # Few tokens, of which many end a text, and n-grams that hashes reach from both signs.
 QWEN4 = DELTA | EXPERTS | {"num_hidden_layers": 5, "vocab_size": 40, "num_experts": 6, "shared_expert_intermediate_size": 40, "hc_count": 3, "hc_lowrank": 12,
                            "ple_layer_ids": [1, 3], "ple_embed_dim": 48, "heads_per_ngram": 4, "ngram_vocab_size_base": 50,
                            "make_ngram_vocab_size_divisible_by": 8, "split_ngram_parts": 5, "eos_token_id": 7, "indexer_n_heads": 12, "indexer_kv_heads": 1,
                            "indexer_head_dim": 44, "indexer_budget": 24, "indexer_compress_ratio": 4, "full_attention_interval": 2,
                            "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.25, "mrope_section": [2, 2, 1]}}
-
 MAMBA = {"num_hidden_layers": 4, "mamba_n_heads": 6, "mamba_d_head": 20, "mamba_n_groups": 3, "mamba_d_state": 19,
          "mamba_chunk_size": 8, "time_step_limit": [0.25, 1.5]}
-
 GRANITE = {"embedding_multiplier": 3.0, "attention_multiplier": 0.11, "residual_multiplier": 0.3, "logits_scaling": 1.7,
            "shared_intermediate_size": 52, "layer_types": ["mamba", "attention", "mamba", "attention"]}
-
 NEMOTRON = {"hidden_size": 60, "head_dim": 22, "mamba_num_heads": 6, "mamba_head_dim": 17, "ssm_state_size": 19,
             "conv_kernel": 3, "chunk_size": 8, "n_routed_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 44,
             "moe_shared_expert_intermediate_size": 36, "routed_scaling_factor": 1.5}
-
 FALCON = {"hidden_size": 60, "num_attention_heads": 3, "num_key_value_heads": 1, "mamba_d_ssm": 120, "mamba_d_conv": 4,
           "embedding_multiplier": 3.0, "lm_head_multiplier": 0.7, "key_multiplier": 0.6, "attention_in_multiplier": 1.2,
           "attention_out_multiplier": 0.8, "ssm_in_multiplier": 1.3, "ssm_out_multiplier": 0.9,
@@ -93,18 +88,15 @@ TOWER = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "nu
          "out_hidden_size": 64, "image_size": 28, "patch_size": 14, "deepstack_visual_indexes": [0]}
 AUDIO = {"d_model": 32, "encoder_layers": 1, "encoder_attention_heads": 2, "encoder_ffn_dim": 48, "num_mel_bins": 16, "max_source_positions": 20,
          "output_dim": 64, "downsample_hidden_size": 8}
-
 STEP = {"num_hidden_layers": 4, "head_dim": 24, "n_routed_experts": 6, "num_local_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 48,
         "share_expert_dim": 40, "num_sliding_attention_heads": 6, "sliding_window": 20, "moe_router_scaling_factor": 1.7, "query_pre_attn_scalar": 30,
         "layer_types": ["full_attention", "sliding_attention", "full_attention", "sliding_attention"], "mlp_layer_types": ["dense", "sparse", "sparse", "sparse"],
         "swiglu_limits": [0.0, 0.3, None, 0.05], "swiglu_limits_shared": [0.2, 0.0, 0.1, 0.4],
         "rope_parameters": {"full_attention": LLAMA3 | {"partial_rotary_factor": 0.5}, "sliding_attention": {"rope_type": "default", "rope_theta": 1e3}}}
-
 MIMO = GROUPS | {"num_hidden_layers": 4, "head_dim": 24, "v_head_dim": 20, "num_key_value_heads": 1, "attention_bias": True, "sliding_window": 20,
                  "layer_types": ["full_attention", "sliding_attention", "sliding_attention", "full_attention"]}
 for key in ("num_local_experts", "n_shared_experts", "first_k_dense_replace"):
     del MIMO[key]
-
 GEMMA4 = {"hidden_size": 60, "num_attention_heads": 6, "num_key_value_heads": 2, "num_hidden_layers": 4, "head_dim": 20, "global_head_dim": 36,
           "sliding_window": 20, "final_logit_softcapping": 7.0, "rms_norm_eps": 1e-3, "hidden_size_per_layer_input": 0,
           "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"]}
@@ -123,7 +115,6 @@ def beside_tower(**changes: object) -> dict:
 def beside_towers(**changes: object) -> dict:
     """The same beside a tower for audio too."""
     return beside_tower(**changes) | {"audio_config": AUDIO}
-
 
 ERNIE_ROPE = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [3, 3, 2]}
 
@@ -460,6 +451,15 @@ def step_by_step(model: torch.nn.Module) -> torch.nn.Module:
     return model
 
 
+def load(name: str, folder: pathlib.Path) -> torch.nn.Module:
+    """The model in fp32, by its own class of configuration: several families may have one class of models."""
+    config_class, model_class = MODELS[name][:2]
+    model = model_class.from_pretrained(folder, config=config_class.from_pretrained(folder), dtype=torch.float32).eval()
+    if model_class is t.Llama4ForConditionalGeneration:     # transformers 5.24 reads the output of images of a text, too
+        model.forward = model.language_model.forward
+    return step_by_step(model)
+
+
 def save(name: str, folder: pathlib.Path) -> torch.nn.Module:
     """Writes the model in bf16 and returns it in fp32: the same values."""
     config_class, model_class, changes = MODELS[name]
@@ -495,5 +495,4 @@ def save(name: str, folder: pathlib.Path) -> torch.nn.Module:
     if name.endswith("in two tensors"):         # as in memory, and in the releases of Qwen3.5
         save_file(dict(model.state_dict()), folder / "model.safetensors", {"format": "pt"})
     released.rewrite(name, model_class, folder)
-    config = config_class.from_pretrained(folder)       # several families may have one class of models
-    return step_by_step(model_class.from_pretrained(folder, config=config, dtype=torch.float32).eval())
+    return load(name, folder)
