@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keys of config.json that several rows share.  Defaults are transformers 5.23's.
+ * Keys of config.json that several rows share.  Defaults are transformers 5.24's.
  */
 #include "arch/shared.h"
 

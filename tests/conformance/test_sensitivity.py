@@ -90,7 +90,7 @@ def problems(name: str, recipe: str) -> Iterator[str]:
 
 def mixed_problems(model: pathlib.Path) -> Iterator[str]:
     """A checkpoint in which some groups took another recipe: transformers decodes what numpy does, as it comes (with dequantize=True
-    transformers 5.23 takes one scheme for all modules)."""
+    transformers 5.24 takes one scheme for all modules)."""
     with scratch() as folder, torch.no_grad():
         (folder / "m").symlink_to(model)
         ids = np.random.default_rng(4).integers(0, 100, (N_SEQUENCES, SEQ_LEN)).astype(np.int32)
