@@ -141,14 +141,15 @@ static int transpose(struct vector *x, size_t width, struct err *err)
 	return 0;
 }
 
+#define TABLE_BLOCK 1024 /* integers that are read at once */
+
 /* Reads the experts of all tokens, integers of 64 bits, as floats, which hold them. */
 static int read_table(struct weights *weights, const struct tensor_ref *ref, struct vector *vector,
 		      struct err *err)
 {
 	const struct st_tensor *tensor = ref->tensor;
 	size_t n = st_n_elements(tensor->shape, tensor->n_dims);
-	int64_t *values = NULL;
-	int rc = -1;
+	int64_t block[TABLE_BLOCK];
 
 	if (tensor->dtype != DT_I64)
 		return err_set(err, ERR_INPUT,
@@ -156,15 +157,18 @@ static int read_table(struct weights *weights, const struct tensor_ref *ref, str
 			       "be I64",
 			       tensor->name, dtype_name(tensor->dtype));
 	vector->n = n;
-	if (!buffer_alloc((void **)&values, n * sizeof *values, "the experts of tokens", err) &&
-	    !buffer_alloc((void **)&vector->floats, n * sizeof(float), "the experts of tokens",
-			  err) &&
-	    !source_read_bytes(&weights->source, ref, 0, n * sizeof *values, values, err))
-		rc = 0;
-	for (size_t i = 0; i < n && !rc; i++)
-		vector->floats[i] = (float)values[i];
-	free(values);
-	return rc;
+	if (buffer_alloc((void **)&vector->floats, n * sizeof(float), "the experts of tokens", err))
+		return -1;
+	for (size_t first = 0; first < n; first += TABLE_BLOCK) {
+		size_t left = n - first, size = left < TABLE_BLOCK ? left : TABLE_BLOCK;
+
+		if (source_read_bytes(&weights->source, ref, first * sizeof *block,
+				      size * sizeof *block, block, err))
+			return -1;
+		for (size_t i = 0; i < size; i++)
+			vector->floats[first + i] = (float)block[i];
+	}
+	return 0;
 }
 
 /* Fails unless the table has `top_k` different experts for each token. */
@@ -209,16 +213,20 @@ static int read_role(struct weights *weights, int role, const struct tensor_ref 
 		       : 0;
 }
 
-/* Gives each layer its own copy, which layer_release() frees. */
-static int share_of_host(const struct vector *vector, struct layer *layers, size_t n, int role,
+/* Gives the vector to the first layer and copies of it to the others, which layer_release() frees:
+ * it may be the largest array of a layer. */
+static int share_of_host(struct vector *vector, struct layer *layers, size_t n, int role,
 			 struct err *err)
 {
-	for (size_t d = 0; d < n; d++) {
+	const float *floats = layers[0].vector[role] = vector->floats;
+
+	vector->floats = NULL;
+	for (size_t d = 1; d < n; d++) {
 		float **to = &layers[d].vector[role];
 
 		if (buffer_alloc((void **)to, vector->n * sizeof **to, "a vector", err))
 			return -1;
-		memcpy(*to, vector->floats, vector->n * sizeof **to);
+		memcpy(*to, floats, vector->n * sizeof **to);
 	}
 	return 0;
 }
@@ -260,4 +268,15 @@ void vectors_release(struct layer *layer, struct executor *executor)
 			executor->ops->memory_free(executor, layer->vector[i]);
 		layer->vector[i] = NULL;
 	}
+}
+
+uint64_t vectors_size(const struct layer_ref *ref)
+{
+	uint64_t n = 0;
+
+	for (int i = 0; i < N_VECTORS; i++)
+		if (ref->vector[i])
+			n += st_n_elements(ref->vector[i]->tensor->shape,
+					   ref->vector[i]->tensor->n_dims);
+	return n * sizeof(float);
 }

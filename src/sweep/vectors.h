@@ -22,4 +22,7 @@ int vector_send(struct executor_stream *stream, const float *floats, size_t n, f
 int vectors_load(const struct weights_load *load, const struct layer_ref *ref, struct err *err);
 void vectors_release(struct layer *layer, struct executor *executor);
 
+/* Returns the bytes of the vectors of a layer, of which each device has copies. */
+uint64_t vectors_size(const struct layer_ref *ref);
+
 #endif

@@ -381,7 +381,7 @@ static uint64_t load_size_pieces(const struct load_size *size, int n_threads)
 static struct load_size layer_load_size(const struct layer_ref *layer,
 					const struct weights_kind *kind)
 {
-	struct load_size size = { 0 };
+	struct load_size size = { .weights = vectors_size(layer) };
 
 	for (size_t l = 0; l < layer_n_linears(layer); l++)
 		load_size_add(&size, layer_linear_ref(layer, l), kind);

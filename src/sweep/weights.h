@@ -90,7 +90,7 @@ struct weights_kind {
 	enum dtype dtype; /* of the products */
 };
 
-/* Return bytes: of the matrices of all layers and the head; of the largest layer, or the head, and
+/* Return bytes: of the weights of all layers and the head; of the largest layer, or the head, and
  * if `ahead` of the stage before it (the head comes before the first layer), with the memory for
  * the largest pieces, which each thread keeps. */
 uint64_t weights_model_size(const struct model *model, const struct weights_kind *kind);

@@ -57,6 +57,30 @@ static void a_layer_counts_its_pieces(void **state)
 	assert_int_equal(weights_layer_size(&model, &kind, 64, false), 10 * MIB + 7 * 4 * MIB);
 }
 
+/* The experts of 2^20 tokens, 3 for each, are integers of 64 bits in the file and of 32 bits in
+ * memory. */
+static void a_layer_counts_its_vectors(void **state)
+{
+	uint64_t wide[] = { 512 }, tall_and_thin[] = { 1 << 20, 3 };
+	struct st_tensor norm = { .dtype = DT_BF16, .n_dims = 1, .shape = wide };
+	struct st_tensor table = { .dtype = DT_I64, .n_dims = 2, .shape = tall_and_thin };
+	const struct tensor_ref refs[] = { { .tensor = &norm }, { .tensor = &table } };
+	struct layer_ref layers[2] = { { .n_experts = 0 } };
+	const struct model model = { .head = { .n = 16, .k = 16 },
+				     .n_layers = 2,
+				     .layers = layers };
+	const struct weights_kind kind = { .executor = backends[0]->executor, .dtype = DT_F32 };
+
+	(void)state;
+	for (int i = 0; i < 2; i++)
+		layers[i].linear[LINEAR_Q] = (struct linear_ref){ .n = 512, .k = 512 };
+	layers[0].vector[VECTOR_NORM_ATTENTION] = &refs[0];
+	layers[0].vector[VECTOR_ROUTER_TABLE] = &refs[1];
+	assert_int_equal(weights_layer_size(&model, &kind, 1, false), (1 + 12 + 1) * MIB + 2048);
+	assert_int_equal(weights_layer_size(&model, &kind, 1, true), (2 + 12 + 1) * MIB + 2048);
+	assert_int_equal(weights_model_size(&model, &kind), (2 + 12) * MIB + 2048 + 1024);
+}
+
 /* Loaded ahead, a stage lies beside the one before it, and the head beside the first layer when the
  * next sweep begins.  The memory for the largest piece is kept. */
 static void a_layer_loaded_ahead_counts_beside_the_one_before(void **state)
@@ -213,6 +237,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(parts_are_bounded_by_the_threads_that_find_one),
 		cmocka_unit_test(a_layer_counts_its_pieces),
+		cmocka_unit_test(a_layer_counts_its_vectors),
 		cmocka_unit_test(a_layer_loaded_ahead_counts_beside_the_one_before),
 		cmocka_unit_test(every_rectangle_equals_the_source),
 	};

@@ -146,3 +146,57 @@ plain, histogram = (json.load(open(f"{name}.json")) for name in ("plain", "histo
 if histogram["memory_bytes"] - plain["memory_bytes"] < 2 * histogram["modules"] * 2048 * 2 * 8:
     print(f"planned with histograms: {histogram['memory_bytes']}, without: {plain['memory_bytes']}")
 END
+
+# A table of the experts of tokens (32 MiB; twice that in its file) is memory of its layer, once: what a plan counts for it is what
+# it takes.
+cat >table.py <<'END'
+import json, os, pathlib, random, sys
+import checkpoint
+VOCAB, EXPERTS, WIDTH = 32768, 256, 16
+model = json.loads(pathlib.Path(os.environ["CLI"], "architectures.json").read_text())["deepseek_v4"]
+kinds = [sys.argv[1], "moe"]
+model["config"] |= {"vocab_size": VOCAB, "num_hidden_layers": 2, "layer_types": ["sliding_attention"] * 2, "mlp_layer_types": kinds,
+                    "n_routed_experts": EXPERTS, "num_experts_per_tok": EXPERTS, "moe_intermediate_size": WIDTH}
+tensors, source = {}, random.Random(1)
+
+
+def add(name, *shape):
+    data = bytearray(source.randbytes(2 * shape[0] * (shape[1:] or (1,))[0]))
+    data[1::2] = bytes([0x3C]) * (len(data) // 2)
+    tensors[name] = "BF16", list(shape), bytes(data)
+
+
+for pattern, shape in model["tensors"].items():
+    last = pattern.split("].", 1)[-1]
+    if not pattern.startswith("layers."):
+        add(pattern, *[VOCAB if n == 300 else n for n in shape])
+    for i in range(2 if pattern.startswith("layers.[0-4]") else 0):
+        for expert in range(EXPERTS) if ".experts." in last else [0]:
+            name = last.replace("[0-5]", str(expert))
+            add(f"layers.{i}.{name}", *[WIDTH if n == 160 else EXPERTS if name == "ffn.gate.weight" and n == 6 else n for n in shape])
+    for i in range(2):
+        if last == "ffn.gate.bias" and kinds[i] == "moe":
+            add(f"layers.{i}.{last}", EXPERTS)
+        if last == "ffn.gate.tid2eid" and kinds[i] != "moe":
+            row = checkpoint.pack("I64", range(EXPERTS))
+            tensors[f"layers.{i}.{last}"] = "I64", [VOCAB, EXPERTS], row * VOCAB
+folder = pathlib.Path(f"table-{kinds[0]}")
+folder.mkdir()
+checkpoint.write(folder / "model.safetensors", tensors)
+(folder / "config.json").write_text(json.dumps(model["config"]))
+END
+for kind in moe hash_moe; do
+	python3 table.py $kind
+	set -- table-$kind --data ids.jsonl --threads 2 --max-memory 32M --quiet --json
+	"$FP8CONV" calibrate "$@" --dry-run >plan-$kind.json
+	"$FP8CONV" calibrate "$@" -o table.amax --restart >told-$kind.json
+	rm -r table-$kind
+done
+python3 - <<'END'
+import json
+plan, told = ([json.load(open(f"{name}-{kind}.json"))[key] / (1 << 20) for kind in ("moe", "hash_moe")]
+              for name, key in (("plan", "memory_bytes"), ("told", "peak_memory_bytes")))
+planned, used = plan[1] - plan[0], told[1] - told[0]
+if not (28 < planned < 36 and 24 < used < planned + 6):
+    print(f"MiB of a table of 32: {planned} planned, {used} used")
+END
