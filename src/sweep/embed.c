@@ -89,11 +89,9 @@ static int read_rows(struct weights *weights, const struct embedding *table, con
 	if (forward->round && forward->model->arch->scaled_embedding)
 		scale = bf16_to_f32(bf16_from_f32(scale));
 	for (size_t t = 0; t < n; t++, rows += table->width) {
-		struct floats_request request = { .ref = table->ref,
-						  .first = (uint64_t)tokens[t] * table->width,
-						  .n = table->width };
+		const struct table_row row = { table->ref, tokens[t], table->width };
 
-		if (source_read_floats(&weights->source, &request, rows, err))
+		if (weights_read_row(weights, &row, rows, err))
 			return -1;
 		for (size_t i = 0; scale != 1 && i < table->width; i++)
 			rows[i] *= scale;

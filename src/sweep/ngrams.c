@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sweep/ngrams.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -89,10 +90,8 @@ static int read_row(struct weights *weights, const struct ngram_table *table, ui
 
 	for (; row >= table->shards[i]->tensor->shape[0]; i++)
 		row -= table->shards[i]->tensor->shape[0];
-	return source_read_floats(
-		&weights->source,
-		&(const struct floats_request){ .ref = table->shards[i], .first = row * n, .n = n },
-		values, err);
+	return weights_read_row(weights, &(struct table_row){ table->shards[i], row, n }, values,
+				err);
 }
 
 /* The rows of all heads of token t. */
@@ -100,8 +99,11 @@ static int read_token(struct weights *weights, const struct hash *hash, const in
 		      float *values, struct err *err)
 {
 	const struct ngrams *ngrams = hash->ngrams;
-	size_t n = ngrams->dim / ngrams->n_heads, per_ngram = ngrams->n_heads / (ngrams->size - 1);
+	size_t n, per_ngram;
 
+	assert(ngrams->size > 1); /* or model_open() fails */
+	n = ngrams->dim / ngrams->n_heads;
+	per_ngram = ngrams->n_heads / (ngrams->size - 1);
 	for (size_t head = 0; head < ngrams->n_heads; head++) {
 		int64_t size = hash->sizes[head], rest = mixed[1 + head / per_ngram] % size;
 		uint64_t row = (uint64_t)(rest < 0 ? rest + size : rest);
@@ -120,7 +122,7 @@ int ngrams_read(struct weights *weights, size_t number, const struct sequence *s
 	int rc = hash_init(&hash, weights, number, err);
 
 	for (size_t t = 0; t < sequence->n_tokens && !rc; t++) {
-		int64_t mixed[MAX_NGRAM];
+		int64_t mixed[MAX_NGRAM] = { 0 };
 
 		mix_tokens(&hash, sequence->tokens, t, mixed);
 		rc = read_token(weights, &hash, mixed, values + t * hash.ngrams->dim, err);

@@ -56,6 +56,30 @@ static struct weight_reader reader_of(struct weights *weights)
 				       .fp8 = weights->fp8 };
 }
 
+/* A row of codes is a matrix with its scales. */
+int weights_read_row(struct weights *weights, const struct table_row *from, float *values,
+		     struct err *err)
+{
+	const struct st_tensor *tensor = from->ref->tensor;
+	const struct linear_ref table = { .weight = from->ref,
+					  .n = tensor->shape[0],
+					  .k = from->n,
+					  .slice = { .row_stride = from->n, .col_stride = 1 } };
+	const struct weight_reader reader = { .source = &weights->source,
+					      .detection = &weights->detection,
+					      .host = host_ops_select() };
+	struct weight_matrix row = {
+		.ref = &table, .first = from->row, .n = 1, .dtype = DT_F32, .values = values
+	};
+	const struct floats_request floats = { .ref = from->ref,
+					       .first = from->row * from->n,
+					       .n = from->n };
+
+	if (tensor->dtype == DT_BF16 || tensor->dtype == DT_F16 || tensor->dtype == DT_F32)
+		return source_read_floats(&weights->source, &floats, values, err);
+	return weight_matrix_read(&reader, &row, err);
+}
+
 /* What the threads that load the pieces of a matrix have together. */
 struct matrix_load {
 	size_t first_piece;

@@ -55,6 +55,17 @@ int weights_open(struct weights *weights, const struct weights_params *params, s
 int weights_close(struct weights *weights, struct err *err);
 void weights_release(struct weights *weights);
 
+/* Reads a row of n columns of a table of embeddings, a tensor that is not loaded as a whole, as
+ * fp32.  ERR_INPUT, with the tensor, for a type that no weight has, and for FP8 codes without a
+ * value. */
+struct table_row {
+	const struct tensor_ref *ref;
+	uint64_t row;
+	size_t n;
+};
+int weights_read_row(struct weights *weights, const struct table_row *from, float *values,
+		     struct err *err);
+
 /* Allocates all weights of a layer, or a matrix, on each device, and reads the vectors; the arrays
  * by device must stay until weights_load_end().  In every case, also after a failure, the caller
  * calls weights_load_end(), and releases the layers or matrices, which may be partly loaded. */
