@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "calibrate/calibrate.h"
+#include "sweep/weights.h"
 #include "tokenizer/tokenizer.h"
 
 #define DEFAULT_SEQ_LEN 512
@@ -128,7 +129,7 @@ static int plan_make(struct calibrate_plan *plan, const struct calibrate_params 
 
 	if (checkpoint_open(&plan->checkpoint, params->io, params->input, params->n_threads, err) ||
 	    checkpoint_rename(&plan->checkpoint, &params->renames, err) ||
-	    model_open(&plan->model, &plan->checkpoint, ADVICE, err) ||
+	    weights_open_model(&plan->model, &plan->checkpoint, ADVICE, err) ||
 	    fp8_select_make(&plan->fp8, &params->fp8, &plan->model, err) ||
 	    open_data(plan, params, err) || open_share(plan, params, err))
 		return -1;

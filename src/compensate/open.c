@@ -10,6 +10,7 @@
 #include "compensate/compensate.h"
 #include "compensate/memory.h"
 #include "compensate/ranks.h"
+#include "sweep/weights.h"
 #include "tokenizer/tokenizer.h"
 
 /* The units that have a spec, by tensor of the source. */
@@ -302,7 +303,8 @@ int compensate_plan_make(struct compensate_plan *plan, const struct compensate_p
 {
 	*plan = (struct compensate_plan){ .params = *params, .units = *units };
 	choose_rhos(plan);
-	if (model_open(&plan->model, plan->params.checkpoint, ADVICE, err) || open_data(plan, err))
+	if (weights_open_model(&plan->model, plan->params.checkpoint, ADVICE, err) ||
+	    open_data(plan, err))
 		return -1;
 	compensate_find_jobs(plan);
 	if (!plan->n_units)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "eval/eval.h"
+#include "sweep/weights.h"
 #include "tokenizer/tokenizer.h"
 
 #define DEFAULT_SEQ_LEN 512
@@ -17,7 +18,7 @@ static int model_open_at(struct eval_model *model, const struct eval_params *par
 	if (checkpoint_open(&model->checkpoint, params->io, path, params->n_threads, err) ||
 	    (path == renamed && checkpoint_rename(&model->checkpoint, &params->renames, err)))
 		return -1;
-	return model_open(&model->model, &model->checkpoint, "", err);
+	return weights_open_model(&model->model, &model->checkpoint, "", err);
 }
 
 static void eval_model_release(struct eval_model *model)

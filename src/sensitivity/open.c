@@ -41,7 +41,7 @@ static int open_plans(struct sensitivity_plan *plan, const struct sensitivity_pa
 			return -1;
 		plan->n_plans++;
 	}
-	return model_open(&plan->model, &plan->plans[0].source, "", err);
+	return weights_open_model(&plan->model, &plan->plans[0].source, "", err);
 }
 
 static int open_data(struct sensitivity_plan *plan, const struct sensitivity_params *params,

@@ -8,9 +8,35 @@
 #include "backend/host_ops.h"
 #include "base/mem.h"
 #include "base/pool.h"
+#include "format/low_bit.h"
 #include "source/fp8_source.h"
 #include "sweep/vectors.h"
 #include "sweep/weight_matrix.h"
+
+/* Names the first low-bit weight in the place of a tensor that no model has, or lacks by it. */
+static void refuse_low_bit(const struct checkpoint *checkpoint, struct err *err)
+{
+	struct low_bit low_bit;
+	struct err ignored = { 0 };
+
+	if (!low_bit_find(&low_bit, checkpoint, &ignored) && low_bit.n)
+		err_set(err, ERR_INPUT,
+			"tensor '%s' has packed weights of type %s, which a forward pass does not "
+			"read: dequantize the checkpoint first",
+			low_bit.list->packed->tensor->name,
+			dtype_name(low_bit.list->packing->dtype));
+	low_bit_release(&low_bit);
+}
+
+int weights_open_model(struct model *model, const struct checkpoint *checkpoint, const char *advice,
+		       struct err *err)
+{
+	if (!model_open(model, checkpoint, advice, err))
+		return 0;
+	if (err->detail)
+		refuse_low_bit(checkpoint, err);
+	return -1;
+}
 
 int weights_open(struct weights *weights, const struct weights_params *params, struct err *err)
 {

@@ -18,6 +18,11 @@
 #include "source/source.h"
 #include "forward/forward.h"
 
+/* model_open() for a model whose weights are loaded here: where tensors do not fit it and the
+ * checkpoint has low-bit weights, the error names the first of these. */
+int weights_open_model(struct model *model, const struct checkpoint *checkpoint, const char *advice,
+		       struct err *err);
+
 struct weights {
 	const struct forward *forward;
 	struct source source;
