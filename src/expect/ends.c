@@ -158,8 +158,7 @@ static bool has_norms(const struct expect *expect)
 
 static bool is_tied(const struct expect *expect)
 {
-	return !expect->config.tie_is_stated || expect->config.tie_word_embeddings ||
-	       json_is_true(json_object_get(expect->root, "tie_word_embeddings"));
+	return !expect->config.tie_is_stated || expect->config.tie_word_embeddings;
 }
 
 /* Has config.json a vocabulary of that size, or none? */

@@ -196,7 +196,7 @@ static int read_level(struct model_config *config, const json_t *object, struct 
 	const json_t *tie = json_object_get(object, "tie_word_embeddings");
 	const json_t *seq2seq = json_object_get(object, "is_encoder_decoder");
 	char **type = &config->model_types[config->n_model_types];
-	bool is_seq2seq = false;
+	bool is_seq2seq = false, is_tied = false;
 
 	if (read_string("model_type", json_object_get(object, "model_type"), type, err))
 		return -1;
@@ -205,8 +205,10 @@ static int read_level(struct model_config *config, const json_t *object, struct 
 		return -1;
 	config->has_parts |= has_part(object);
 	if (read_flag("is_encoder_decoder", seq2seq, &is_seq2seq, err) ||
-	    read_flag("tie_word_embeddings", tie, &config->tie_word_embeddings, err))
+	    read_flag("tie_word_embeddings", tie, &is_tied, err))
 		return -1;
+	/* transformers asks the outer level, vLLM the inner one */
+	config->tie_word_embeddings |= is_tied;
 	config->is_encoder_decoder |= is_seq2seq;
 	config->tie_is_stated |= json_is_boolean(tie);
 	if (!config->has_quantization && quantization && !json_is_null(quantization)) {

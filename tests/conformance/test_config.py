@@ -417,6 +417,21 @@ def patterns(case: Case) -> Iterator[str]:
             yield from case.equal({k: v for k, v in case.config.items() if k != "layer_types"}, "no key")
 
 
+def ties(case: Case) -> Iterator[str]:
+    """A head that the files lack is the embedding where one level of config.json says so: transformers asks the outer, vLLM the inner one."""
+    saved, inner = case.whole, case.config
+    if inner is saved or not saved.get("tie_word_embeddings") or "tie_word_embeddings" not in inner:
+        return
+    tied = case.ours(inner)
+    yield from case.equal(inner | {"tie_word_embeddings": False}, "nothing")
+    for outer, flag, wanted in ((True, False, tied), (False, True, tied), (False, False, "lm_head.weight' is missing")):
+        case.whole = saved | {"tie_word_embeddings": outer}
+        found = case.ours(inner | {"tie_word_embeddings": flag})
+        if wanted not in found if isinstance(wanted, str) else isinstance(found, str) or distance(found, wanted):
+            yield f"outer {outer}, inner {flag}: {found}"
+    case.whole = saved
+
+
 def main() -> None:
     logging.disable_progress_bar()
     logging.set_verbosity_error()
@@ -425,7 +440,7 @@ def main() -> None:
         with scratch() as folder:
             case = Case(name, folder)
             report(f"{name}: as saved", case.equal(case.config, "nothing"))
-            for test in (removed, other, foreign, ropes, layer_ropes, layer_heads, shared_keys, pooled_keys, chosen_blocks, hostile, patterns):
+            for test in (removed, other, foreign, ropes, layer_ropes, layer_heads, shared_keys, pooled_keys, chosen_blocks, hostile, patterns, ties):
                 report(f"{name}: {test.__name__}", test(case))
             if name == "llama":                                         # the types of members are the same for all
                 report(f"{name}: {wrong_types.__name__}", wrong_types(case))

@@ -94,6 +94,12 @@ static void words_are_read_or_left_out(void **state)
 	assert_false(config.tie_word_embeddings || config.tie_is_stated);
 	model_config_release(&config);
 
+	/* transformers asks the outer level, vLLM the inner one */
+	config = read_config("{\"tie_word_embeddings\": true,"
+			     " \"text_config\": {\"tie_word_embeddings\": false}}");
+	assert_true(config.tie_word_embeddings);
+	model_config_release(&config);
+
 	config = read_config("");
 	assert_int_equal(config.size[CONFIG_HIDDEN_SIZE], 0);
 	model_config_release(&config);
