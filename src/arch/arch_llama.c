@@ -7,7 +7,7 @@ const struct arch arch_llama = {
 	.architectures = { "LlamaForCausalLM" },
 	.text_types = { "llama" },
 	.holders = "deepseek_vl deepseek_vl_hybrid glmasr internlm3 iquestcoder janus "
-		   "llava llava_next llava_next_video perception_lm video_llava vipllava "
+		   "llava llava_next llava_next_video omniasr perception_lm video_llava vipllava "
 		   "voxtral",
 	.facts.keys = { { "attention_bias", "false" }, { "mlp_bias", "false" } },
 };

@@ -21,7 +21,7 @@ import tiny_models
 from harness import FP8CONV, finish, report, scratch
 
 # Their config.json has a language model that runs, but calibrate does not find its tensors under the names of the whole.
-OTHER_NAMES = {"cosmos3_omni", "idefics2", "idefics3", "qianfan_ocr", "shieldgemma2", "smolvlm"}
+OTHER_NAMES = {"cosmos3_omni", "exaone", "idefics2", "idefics3", "qianfan_ocr", "shieldgemma2", "smolvlm"}
 ALONE = {"inkling_text"}    # runs inside inkling_mm_model only
 UNREAD = {"gemma4_assistant", "lxmert"}     # its config has no defaults; num_hidden_layers is an object
 
