@@ -172,7 +172,8 @@ JOINED = {"Inkling": (("mlp.gate_proj", "mlp.up_proj"), "mlp.w13_dn"),
 
 def is_of(model: torch.nn.Module, kind: str) -> bool:
     """kind begins the name of the class, or is the model_type where families share a class."""
-    return type(model).__name__.startswith(kind) or model.config.model_type == kind
+    config = getattr(model, "config", None)         # a model of one's own has none
+    return type(model).__name__.startswith(kind) or getattr(config, "model_type", None) == kind
 
 
 def names_of(model: torch.nn.Module) -> Callable[[str], str]:
