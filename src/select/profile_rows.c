@@ -48,10 +48,11 @@
 #define SGLANG_VISUAL "glm4v glm4v_moe glm_ocr paddleocr_vl qwen2_vl qwen2_5_vl"
 #define SGLANG_VISION "ernie4_5_moe_vl ernie4_5_vl_moe mllama"
 /* Families of which transformers renames towers and projectors, and the entry for all of these. */
-#define RENAMED_TOWERS                                                                \
-	"cosmos3_edge cosmos3_omni dots3_note ernie4_5_vl_moe hyperclovax_vision_v2 " \
-	"inkling_mm_model kimi_k25 lfm3_vl minimax_m3_vl mistral_large4 molmo2 "      \
-	"nemo_speechlm nemotron_h_omni qianfan_ocr shieldgemma2 step3p7 unlimited_ocr vibevoice_asr"
+#define RENAMED_TOWERS                                                                  \
+	"cosmos3_edge cosmos3_omni dots3_note ernie4_5_vl_moe hy_v4_vl "                \
+	"hyperclovax_vision_v2 inkling_mm_model kimi_k25 lfm3_vl minimax_m3_vl "        \
+	"mistral_large4 molmo2 nemo_speechlm nemotron_h_omni qianfan_ocr shieldgemma2 " \
+	"step3p7 unlimited_ocr vibevoice_asr"
 #define TOWERS "re:(model\\.)?(vis|audio|word|acoustic|semantic|resam|.*projector).*"
 /* Families with a tied head of another name. */
 #define TIED_DECODERS                                                               \
@@ -208,6 +209,8 @@ const struct profile_row profile_rows[] = {
 	{ QWEN3_5, "*.self_attn", PROFILE_CACHE, ENGINE, FOR_VLLM,
 	  "vLLM does not load the KV cache scales of this model: it uses 1.0", "vllm #54623" },
 
+	{ "lara_mini", "*.linear_attn.in_proj", PROFILE_KEEP, ENGINE, FOR_TRANSFORMERS,
+	  "transformers splits it into four modules, and does not apply its scale", OF_MAPPING },
 	{ "longcat_flash* Longcat*", "*.post_projs.*", PROFILE_KEEP, ENGINE, 0,
 	  "vLLM stops at a scale of it", "vllm longcat_flash_ngram.py" },
 	{ "spark2_5", "*.self_attn.g_proj", PROFILE_KEEP, ENGINE, FOR_SGLANG, SGLANG_BARE,
@@ -362,8 +365,8 @@ const struct profile_row profile_rows[] = {
 	     OF_MAPPING),
 
 	NAME("phimoe", "block_sparse_moe.gate=mlp.router", EXPRESSION, OF_MAPPING),
-	NAME("step3p7 dots3_note", "^model.layers=model.language_model.layers", TRANSFORMERS,
-	     OF_MAPPING),
+	NAME("step3p7 dots3_note hy_v4_vl", "^model.layers=model.language_model.layers",
+	     TRANSFORMERS, OF_MAPPING),
 	NAME("mistral_large4", "^layers.#.attention=model.language_model.layers.#.self_attn",
 	     TRANSFORMERS, OF_MAPPING),
 	NAME("nemo_speechlm", "^llm.lm_head=lm_head", TRANSFORMERS, OF_MAPPING),
@@ -391,14 +394,18 @@ const struct profile_row profile_rows[] = {
 	  "re:.*\\.relative_pos_embeddings$", "transformers modeling_prophetnet.py" },
 	{ "step3p7", "*.share_expert.*", PROFILE_ENTRY, ENGINE, EXPRESSION,
 	  "re:.*\\.mlp\\.shared_experts\\..*", OF_MAPPING },
-	{ RENAMED_TOWERS, "*.{vis*,perception,acoustic*,blocks}.*", PROFILE_ENTRY, ENGINE,
+	{ RENAMED_TOWERS, "*.{vis*,vit,perception,acoustic*,blocks}.*", PROFILE_ENTRY, ENGINE,
 	  EXPRESSION, TOWERS, OF_MAPPING },
 	{ "deepseek_v4", "*.{compressor,indexer}.*", PROFILE_ENTRY, ENGINE, EXPRESSION,
 	  "re:.*\\.self_attn\\.compressor\\..*(kv|gate|weights)_proj$", OF_MAPPING },
 	{ "glm5_next", "*.self_attn.f_{a,b}_proj", PROFILE_ENTRY, ENGINE, EXPRESSION,
 	  "re:.*\\.forget_gate\\..*", OF_MAPPING },
-	{ "inkling2*", "*.{visual,attn_sink_proj,*_sconv}.*", PROFILE_ENTRY, ENGINE, EXPRESSION,
-	  "re:.*(\\.sink_proj|_sconv\\.weight_proj|\\.vision_tower\\..*)$", OF_MAPPING },
+	{ "inkling2*", "*.{visual,attn_sink_proj,*_sconv,controllers}.*", PROFILE_ENTRY, ENGINE,
+	  EXPRESSION,
+	  "re:.*(\\.sink_proj|sconv\\.weight_proj|_message_gate\\..*|\\.vision_tower\\..*)$",
+	  OF_MAPPING },
+	{ "lara_mini", "*.linear_attn.in_proj", PROFILE_ENTRY, ENGINE, EXPRESSION,
+	  "re:.*\\.linear_attn\\.in_proj_.*", OF_MAPPING },
 	{ "pi0", "*.{gemma_expert,vision_tower}.*", PROFILE_ENTRY, ENGINE, EXPRESSION,
 	  "re:(embed_action|model\\.(dit|vlm\\.(vis|multi_modal))).*", OF_MAPPING },
 	{ "cohere_asr", "model.encoder.*", PROFILE_ENTRY, ENGINE, EXPRESSION,
@@ -407,8 +414,9 @@ const struct profile_row profile_rows[] = {
 	  "re:codec_model\\..*", OF_MAPPING },
 	{ "vision-encoder-decoder", "encoder.*", PROFILE_ENTRY, ENGINE, EXPRESSION,
 	  "re:encoder\\..*", OF_MAPPING },
-	{ "lfm2_vl muse_* qwen3_asr qwen3_omni_moe* fuyu", "*.{vision_tower,audio_tower,lm_head}.*",
-	  PROFILE_ENTRY, ENGINE, EXPRESSION, "re:.*(patch_embedding|conv_out|vision_embed_tokens)$",
+	{ "lfm2_vl muse_* qwen3_asr qwen3_omni_moe* fuyu apertus1p5",
+	  "*.{vision_tower,audio_tower,lm_head}.*", PROFILE_ENTRY, ENGINE, EXPRESSION,
+	  "re:.*(patch_embedding|conv_out|vision_embed_tokens|quantize\\.embedding)$",
 	  "transformers modeling files" }, /* linear, though called embedding and convolution */
 	{ "gpt_oss", "*.experts.*", PROFILE_ENTRY, ENGINE, ON_COMPRESSED | FOR_VLLM,
 	  "re:.*\\.#\\.mlp\\.experts.*", "vllm gpt_oss.py" },

@@ -17,6 +17,7 @@ MLA = {"num_key_value_heads": 4, "q_lora_rank": 128, "kv_lora_rank": 128, "qk_no
        "v_head_dim": 64, "head_dim": 128}
 DELTA = {"linear_num_value_heads": 2, "linear_num_key_heads": 2, "linear_key_head_dim": 128, "linear_value_head_dim": 128,
          "layer_types": ["linear_attention", "full_attention"]}
+INKLING2 = SMALL | {"unpadded_vocab_size": 312, "swa_num_attention_heads": 4, "swa_num_key_value_heads": 2, "swa_head_dim": 64}
 MAMBA = {"mamba_n_heads": 8, "mamba_d_head": 64, "mamba_n_groups": 1, "mamba_d_state": 64}
 
 # model_type: what differs from SIZES; widths that are no multiples of 128 under names of their own.
@@ -41,6 +42,8 @@ MODELS: dict[str, dict] = {
     "llama4_text": SMALL | {"intermediate_size_mlp": 256, "interleave_moe_layer_step": 1},
     "afmoe": MOE | {"num_dense_layers": 1}, "dots1": MOE, "cohere2_moe": MOE, "laguna": MOE, "exaone_moe": MOE,
     "mimo_v2_flash": MOE, "phimoe": SMALL, "solar_open": MOE,
+    "lara_mini": MOE | DELTA, "hy_v4": MOE | MLA, "inkling2_text": INKLING2,
+    "inkling2_loop_text": INKLING2 | {"num_hidden_layers": 4, "initializer_range": 0.03, "loop_layer_index_start": 1, "loop_layer_index_end": 3, "n_layers_per_attn_res_block": 1},
     "llama, odd widths": {"intermediate_size": 352, "num_key_value_heads": 1, "head_dim": 96},
     "qwen3_moe, odd widths": MOE | {"moe_intermediate_size": 96},
 }

@@ -29,7 +29,8 @@ LLAMA4_PAIRS = [("channelwise", "compressed-tensors")]
 
 # transformers knows these experts only as they are in BF16, and partial blocks not at all.
 EXPERTS_KEPT = ("--exclude", r"\.experts\.|block_sparse_moe\.(in|out)put_linear")
-OPTIONS = {"gpt_oss": EXPERTS_KEPT, "granitemoe": EXPERTS_KEPT, "granitemoehybrid": EXPERTS_KEPT,
+OPTIONS = {"gpt_oss": EXPERTS_KEPT, "granitemoe": EXPERTS_KEPT, "granitemoehybrid": EXPERTS_KEPT, "hy_v4": EXPERTS_KEPT, "lara_mini": EXPERTS_KEPT,
+           "inkling2_text": EXPERTS_KEPT, "inkling2_loop_text": EXPERTS_KEPT,
            "nemotron_h": ("--target", "transformers")}
 IDS = torch.arange(3, 60)[None] * 5 % 311
 

@@ -339,6 +339,19 @@ case("llava", {"model_type": "llava", "architectures": ["LlavaForConditionalGene
      engine_names={"transformers/compressed-tensors": {"language_model.lm_head": "lm_head", "multi_modal_projector.linear_1": "model.multi_modal_projector.linear_1",
                    "vision_tower.vision_model.encoder.layers.0.self_attn.k_proj": "model.vision_tower.encoder.layers.0.self_attn.k_proj"}}, notes=IN_BLOCKS)
 
+# transformers conversion_mapping.py: Split makes in_proj_qkv, _z, _b and _a of one in_proj
+case("lara_mini", text("lara_mini", architectures=["LaraMiniForCausalLM"]), ends(), [(L + "0.linear_attn.in_proj.weight", (1028, H)), (L + "0.linear_attn.out_proj.weight", (H, 256)),
+      (L + "0.linear_attn.conv1d.weight", (768, 1, 4)), (L + "0.mlp.gate.weight", (E, H))], fused(L + "0.mlp.experts."), mlp(L + "0.mlp.shared_expert.", I), attention(L + "3.self_attn."),
+     rules=[HEADS, GATES, (r"linear_attn\.in_proj", "named", "engine", "transformers conversion_mapping"), (r"experts\.(gate_up|down)_proj", "split"), REST],
+     engine_names={"transformers": {L + "0.linear_attn.in_proj": L + "0.linear_attn.in_proj_b"}})
+
+# the same, and modeling_hy_v4_vl.py: model.language_model, and vit below model.vision_tower
+case("hy_v4_vl", {"model_type": "hy_v4_vl", "architectures": ["HYV4VLForConditionalGeneration"], "text_config": text("hy_v4_vl_text")}, ends(),
+     [(L + "1.self_attn.indexer.wq_b.weight", (256, 256)), (L + "1.self_attn.indexer.weights_proj.weight", (32, H)), (L + "1.self_attn.linear_gate.weight", (256, H)), (L + "1.mlp.gate.weight", (E, H)),
+      ("vit.layers.0.mlp.dense_h_to_4h.weight", (512, 128))], experts(L + "1.mlp.experts."), rules=[HEADS, GATES, (r"weights_proj|^vit\.", "named"), REST],
+     engine_names={"transformers/compressed-tensors": {L + "1.self_attn.indexer.weights_proj": LL + "1.self_attn.indexer.weights_proj",
+                   L + "1.mlp.gate": LL + "1.mlp.gate", "vit.layers.0.mlp.dense_h_to_4h": "model.vision_tower.layers.0.mlp.fc1"}})
+
 # vllm gpt_oss.py: hf_to_vllm_mapper maps the entries too
 case("gpt_oss_kept", text("gpt_oss", architectures=["GptOssForCausalLM"], num_local_experts=E, intermediate_size=I), ends(), attention(L + "0.self_attn."),
      [(L + "0.mlp.router.weight", (E, H)), (L + "0.mlp.experts.gate_up_proj", (E, H, 2 * I)), (L + "0.mlp.experts.down_proj", (E, I, H))],

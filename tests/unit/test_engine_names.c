@@ -115,6 +115,11 @@ static const struct {
 	{ "llava", "compressed-tensors", ENGINE_TRANSFORMERS,
 	  "vision_tower.vision_model.encoder.layers.0.mlp.fc1",
 	  "model.vision_tower.encoder.layers.0.mlp.fc1" },
+	{ "hy_v4_vl", "hf", ENGINE_TRANSFORMERS, "model.layers.1.self_attn.indexer.weights_proj",
+	  NULL },
+	{ "hy_v4_vl", "compressed-tensors", ENGINE_TRANSFORMERS,
+	  "model.layers.1.self_attn.indexer.weights_proj",
+	  "model.language_model.layers.1.self_attn.indexer.weights_proj" },
 	{ "nosuch", "hf", ENGINE_VLLM, "model.layers.0.mamba.in_proj", NULL },
 };
 
@@ -202,6 +207,45 @@ static const struct {
 	  2,
 	  "re:(model\\.)?(vis|audio|word|acoustic|semantic|resam|.*projector).* "
 	  "vision_tower.encoder.blocks.0.wo" },
+	/* model.vision_tower.layers.0.mlp.fc1 in transformers 5.24 */
+	{ "hy_v4_vl",
+	  "compressed-tensors",
+	  "vit.layers.0.mlp.dense_h_to_4h.weight",
+	  { 64, 64 },
+	  2,
+	  "re:(model\\.)?(vis|audio|word|acoustic|semantic|resam|.*projector).* "
+	  "vit.layers.0.mlp.dense_h_to_4h" },
+	/* in_proj_qkv, in_proj_z, in_proj_b and in_proj_a there, of which the map of the list in hf
+	 * has the first alone */
+	{ "lara_mini",
+	  "hf",
+	  "model.layers.0.linear_attn.in_proj.weight",
+	  { 192, 64 },
+	  2,
+	  ".*\\.linear_attn\\.in_proj_.* model.layers.0.linear_attn.in_proj" },
+	/* layers.1.q_message_gate.down_proj there */
+	{ "inkling2_loop_text",
+	  "hf",
+	  "model.llm.layers.1.controllers.attn.down_weight",
+	  { 64, 128 },
+	  2,
+	  ".*(\\.sink_proj|sconv\\.weight_proj|_message_gate\\..*|\\.vision_tower\\..*)$ "
+	  "model.llm.layers.1.controllers.attn.down_weight" },
+	/* layers.1.self_attn.k_proj.sconv.weight_proj there */
+	{ "inkling2_text",
+	  "compressed-tensors",
+	  "model.llm.layers.1.attn.k_sconv.weight_proj",
+	  { 64, 128 },
+	  2,
+	  "model.llm.layers.1.attn.k_sconv.weight_proj "
+	  "re:.*(\\.sink_proj|sconv\\.weight_proj|_message_gate\\..*|\\.vision_tower\\..*)$" },
+	/* model.vision_tokenizer.quantize.embedding is linear there */
+	{ "apertus1p5",
+	  "compressed-tensors",
+	  "lm_head.weight",
+	  { 320, 64 },
+	  2,
+	  "lm_head re:.*(patch_embedding|conv_out|vision_embed_tokens|quantize\\.embedding)$" },
 	/* of wqkv, transformers' map of the list in hf has q_proj alone */
 	{ "kimi_k25",
 	  "hf",

@@ -111,9 +111,9 @@ json j 'list(j) == ["schema", "recipes"]' \
 #1> step3p5 step3p7	*.self_attn.g_proj	keep	engine	for sglang	SGLang builds it without quantization, and skips a scale silently	sglang models/step3p5.py
 #1> afmoe bailing_moe cohere2_moe deepseek exaone_moe glm4 glm4_moe gpt_oss granite granitemoe granitemoehybrid hunyuan_v1_dense hunyuan_v1_moe hy_v3 lfm2 lfm2_moe llada2_moe llama4_text mellum minicpm minicpm3 mixtral olmo2 phi3small qwen2 qwen2_moe qwen3 qwen3_moe qwen3_vl_text qwen3_vl_moe_text qwen2_5_vl starcoder2 step3_text step3p5 step3p7	*	cache	engine	for sglang	SGLang does not load the KV cache scales of this model: it uses 1.0	sglang model classes
 #1> step3p5 step3p7 step3_vl step3_text	moe=mlp	name	engine	for sglang		sglang step3p5.py
-#1> step3p7 dots3_note	^model.layers=model.language_model.layers	name	engine	in compressed-tensors for transformers		transformers conversion_mapping
+#1> step3p7 dots3_note hy_v4_vl	^model.layers=model.language_model.layers	name	engine	in compressed-tensors for transformers		transformers conversion_mapping
 #1> step3p7	*.share_expert.*	entry	engine	in compressed-tensors or hf for transformers	re:.*\.mlp\.shared_experts\..*	transformers conversion_mapping
-#1> cosmos3_edge cosmos3_omni dots3_note ernie4_5_vl_moe hyperclovax_vision_v2 inkling_mm_model kimi_k25 lfm3_vl minimax_m3_vl mistral_large4 molmo2 nemo_speechlm nemotron_h_omni qianfan_ocr shieldgemma2 step3p7 unlimited_ocr vibevoice_asr	*.{vis*,perception,acoustic*,blocks}.*	entry	engine	in compressed-tensors or hf for transformers	re:(model\.)?(vis|audio|word|acoustic|semantic|resam|.*projector).*	transformers conversion_mapping
+#1> cosmos3_edge cosmos3_omni dots3_note ernie4_5_vl_moe hy_v4_vl hyperclovax_vision_v2 inkling_mm_model kimi_k25 lfm3_vl minimax_m3_vl mistral_large4 molmo2 nemo_speechlm nemotron_h_omni qianfan_ocr shieldgemma2 step3p7 unlimited_ocr vibevoice_asr	*.{vis*,vit,perception,acoustic*,blocks}.*	entry	engine	in compressed-tensors or hf for transformers	re:(model\.)?(vis|audio|word|acoustic|semantic|resam|.*projector).*	transformers conversion_mapping
 #1> NemotronH_Nano_VL_V2	convert by own rules
 #1>
 #1> nemotron_h nemotron_h_omni NemotronH_*	*.mtp.*
