@@ -32,8 +32,7 @@ static const struct unit *first_unit(const struct plan *plan, const struct profi
 	for (size_t u = 0; u < plan->selection.n_units; u++) {
 		const struct unit *unit = &plan->selection.units[u];
 
-		if (unit->recipe &&
-		    profile_pattern_matches(row->pattern, unit->source->tensor->name, &position))
+		if (unit->recipe && profile_pattern_matches(row->pattern, unit->name, &position))
 			return unit;
 	}
 	return NULL;

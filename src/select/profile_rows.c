@@ -22,6 +22,8 @@
 #define MUSE	   "muse_spark muse_glimmer"
 #define MAMBA1	   "mamba falcon_mamba"
 #define HEADLESS   "llama mistral qwen2 qwen3 gemma2 gemma3_text"
+/* transformers has their experts in one tensor, and merges none of a file. */
+#define UNMERGED "hy_v4 hy_v4_vl lara_mini mistral4 muse_spark qwen3_vl_moe zaya"
 /* SGLang's LlamaForCausalLM and the classes that inherit its load_weights(). */
 #define SGLANG_LLAMA "llama mistral ministral3 phi3 internlm3 llama4_text iquestcoder teleflm"
 /* SGLang's classes that merge q_a_proj and kv_a_proj_with_mqa. */
@@ -198,7 +200,18 @@ const struct profile_row profile_rows[] = {
 	  "vLLM does not have this model", OF_MUSE },
 	{ "gpt_oss", "*.experts.*", PROFILE_NOT_LOADED, ENGINE, 0,
 	  "no engine loads FP8 experts of gpt_oss under these names", "vllm gpt_oss.py" },
-	{ "granitemoe granitemoeshared granitemoehybrid", "*.block_sparse_moe.*",
+	{ UNMERGED, "*.experts.*.gate_proj", PROFILE_NOT_LOADED, ENGINE, FOR_TRANSFORMERS,
+	  "transformers finds no single experts of this model, and initializes them at random",
+	  OF_MAPPING },
+	{ "llama4 llama4_text", "*.experts.*.gate_proj", PROFILE_NOT_LOADED, ENGINE,
+	  ON_HF | FOR_TRANSFORMERS,
+	  "transformers finds single experts of this model only in compressed-tensors",
+	  OF_MAPPING },
+	{ "inkling2*", "*.experts.w{13,2}_weight", PROFILE_NOT_LOADED, ENGINE, FOR_TRANSFORMERS,
+	  "transformers does not apply the scales of these experts", OF_MAPPING },
+	{ "inkling_mm_model", "*", PROFILE_NOT_LOADED, ENGINE, FOR_TRANSFORMERS,
+	  "transformers stops where it dequantizes this model, as on a CPU", OF_MAPPING },
+	{ "granitemoe granitemoeshared granitemoe_swa granitemoehybrid", "*.block_sparse_moe.*",
 	  PROFILE_NOT_LOADED, ENGINE, FOR_TRANSFORMERS,
 	  "transformers loads experts of this model in BF16 only",
 	  "transformers models/granitemoe" },

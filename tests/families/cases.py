@@ -54,7 +54,7 @@ case("qwen3_8_flash_next", {"model_type": "qwen4_exp", "architectures": ["Qwen4E
 
 case("qwen3_vl_moe", {"model_type": "qwen3_vl_moe", "architectures": ["Qwen3VLMoeForConditionalGeneration"], "text_config": text("qwen3_vl_moe_text")}, ends("model.language_model."),
      attention(LL + "0.self_attn."), [(LL + "0.mlp.gate.weight", (E, H))], fused(LL + "0.mlp.experts.", transposed=True), vision(),
-     rules=[HEADS, GATES, VISION, (r"(mlp|feed_forward)\.experts\.(gate_up|down)_proj", "split"), REST], layout="transposed")
+     rules=[HEADS, GATES, VISION, (r"(mlp|feed_forward)\.experts\.(gate_up|down)_proj", "split"), REST], layout="transposed", notes={r: ["not-loaded"] for r in RECIPES})
 
 T = "thinker.model.layers."
 case("qwen3_omni", {"model_type": "qwen3_omni_moe", "architectures": ["Qwen3OmniMoeForConditionalGeneration"], "thinker_config": {"text_config": text("qwen3_omni_moe_text")}},
@@ -164,11 +164,11 @@ case("gemma4_e2b", {"model_type": "gemma4", "architectures": ["Gemma4ForConditio
       (LL + "0.per_layer_input_gate.weight", (128, H)), (LL + "0.per_layer_projection.weight", (H, 128)), ("model.audio_tower.layers.0.feed_forward1.ffw_layer_1.linear.weight", (512, 128)),
       ("model.embed_audio.embedding_projection.weight", (H, H))], attention(LL + "0.self_attn."), mlp(LL + "0.mlp."), rules=[VISION, (r"per_layer_", "named"), REST])
 
-# vllm mistral3.py renames the scales of blocks in hf: a note
+# vllm mistral3.py renames the scales of blocks in hf, and transformers merges no single experts: a note
 case("mistral4", {"model_type": "mistral3", "architectures": ["Mistral3ForConditionalGeneration"], "text_config": text("mistral4", n_routed_experts=E)}, ends("model.language_model."),
      mla(LL + "0.self_attn."), [(LL + "0.mlp.gate.weight", (E, H)), ("model.vision_tower.transformer.layers.0.attention.q_proj.weight", (128, 128)),
       ("model.multi_modal_projector.linear_1.weight", (H, 128)), ("model.multi_modal_projector.patch_merger.merging_layer.weight", (128, 512))], fused(LL + "0.mlp.experts."),
-     mlp(LL + "0.mlp.shared_experts.", I), rules=[HEADS, GATES, VISION, (r"(mlp|feed_forward)\.experts\.(gate_up|down)_proj", "split"), REST], notes={"blockwise": ["not-loaded"]})
+     mlp(LL + "0.mlp.shared_experts.", I), rules=[HEADS, GATES, VISION, (r"(mlp|feed_forward)\.experts\.(gate_up|down)_proj", "split"), REST], notes={r: ["not-loaded"] for r in RECIPES})
 
 P = "layers.0."
 case("mistral_native", {}, [("tok_embeddings.weight", (V, H)), ("output.weight", (V, H)), ("norm.weight", (H,)), (P + "attention.wq_a.weight", (256, H)), (P + "attention.q_a_norm.weight", (256,)),
@@ -201,7 +201,7 @@ case("inkling", {"model_type": "inkling_mm_model", "architectures": ["InklingFor
       ("model.llm.layers.1.mlp.w13_dn.weight", (512, H)), ("model.llm.layers.1.mlp.w2_md.weight", (H, 256)), ("model.visual.layers.linear_0.weight", (128, 128))],
      rules=[HEADS, GATES, VISION, (r"shared_w", "named", "engine", "vllm inkling"), (r"experts\.w(13|2)_weight", ("named", "stack", "named"), "engine", "vllm inkling"),
             (r"w13_dn", ("named", "quantize", "quantize"), "engine", "transformers conversion_mapping"), REST],
-     experts={"model.llm.layers.0.mlp.experts": r"experts\.w(13|2)_weight"}, notes={"blockwise": ["mostly-kept"], "mxfp8": ["mostly-kept"]},
+     experts={"model.llm.layers.0.mlp.experts": r"experts\.w(13|2)_weight"}, notes={"blockwise": ["mostly-kept", "not-loaded"], "mxfp8": ["mostly-kept", "not-loaded"], "channelwise": ["not-loaded"]},
      by_format=[(r"experts\.w(13|2)_weight|w13_dn", "current", "named")])
 
 # ---------------------------------------------------------------- others
@@ -339,18 +339,18 @@ case("llava", {"model_type": "llava", "architectures": ["LlavaForConditionalGene
      engine_names={"transformers/compressed-tensors": {"language_model.lm_head": "lm_head", "multi_modal_projector.linear_1": "model.multi_modal_projector.linear_1",
                    "vision_tower.vision_model.encoder.layers.0.self_attn.k_proj": "model.vision_tower.encoder.layers.0.self_attn.k_proj"}}, notes=IN_BLOCKS)
 
-# transformers conversion_mapping.py: Split makes in_proj_qkv, _z, _b and _a of one in_proj
+# transformers conversion_mapping.py: Split makes in_proj_qkv, _z, _b and _a of one in_proj, and nothing merges single experts
 case("lara_mini", text("lara_mini", architectures=["LaraMiniForCausalLM"]), ends(), [(L + "0.linear_attn.in_proj.weight", (1028, H)), (L + "0.linear_attn.out_proj.weight", (H, 256)),
       (L + "0.linear_attn.conv1d.weight", (768, 1, 4)), (L + "0.mlp.gate.weight", (E, H))], fused(L + "0.mlp.experts."), mlp(L + "0.mlp.shared_expert.", I), attention(L + "3.self_attn."),
      rules=[HEADS, GATES, (r"linear_attn\.in_proj", "named", "engine", "transformers conversion_mapping"), (r"experts\.(gate_up|down)_proj", "split"), REST],
-     engine_names={"transformers": {L + "0.linear_attn.in_proj": L + "0.linear_attn.in_proj_b"}})
+     engine_names={"transformers": {L + "0.linear_attn.in_proj": L + "0.linear_attn.in_proj_b"}}, notes={r: ["not-loaded"] for r in RECIPES})
 
 # the same, and modeling_hy_v4_vl.py: model.language_model, and vit below model.vision_tower
 case("hy_v4_vl", {"model_type": "hy_v4_vl", "architectures": ["HYV4VLForConditionalGeneration"], "text_config": text("hy_v4_vl_text")}, ends(),
      [(L + "1.self_attn.indexer.wq_b.weight", (256, 256)), (L + "1.self_attn.indexer.weights_proj.weight", (32, H)), (L + "1.self_attn.linear_gate.weight", (256, H)), (L + "1.mlp.gate.weight", (E, H)),
       ("vit.layers.0.mlp.dense_h_to_4h.weight", (512, 128))], experts(L + "1.mlp.experts."), rules=[HEADS, GATES, (r"weights_proj|^vit\.", "named"), REST],
      engine_names={"transformers/compressed-tensors": {L + "1.self_attn.indexer.weights_proj": LL + "1.self_attn.indexer.weights_proj",
-                   L + "1.mlp.gate": LL + "1.mlp.gate", "vit.layers.0.mlp.dense_h_to_4h": "model.vision_tower.layers.0.mlp.fc1"}})
+                   L + "1.mlp.gate": LL + "1.mlp.gate", "vit.layers.0.mlp.dense_h_to_4h": "model.vision_tower.layers.0.mlp.fc1"}}, notes={r: ["not-loaded"] for r in RECIPES})
 
 # vllm gpt_oss.py: hf_to_vllm_mapper maps the entries too
 case("gpt_oss_kept", text("gpt_oss", architectures=["GptOssForCausalLM"], num_local_experts=E, intermediate_size=I), ends(), attention(L + "0.self_attn."),

@@ -140,6 +140,7 @@ json j 'list(j) == ["schema", "recipes"]' \
 #1> gigachat35 gigachat3_5	*.gate_{up,down}_lowrank
 #1> convert by own rules
 #1>
+#1> *.experts.*.gate_proj
 #1> *.mlp.gate.*
 #1> smollm3	convert	calibrate	eval
 #1> xyz	convert	calibrate in torch	-
