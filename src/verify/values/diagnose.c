@@ -173,11 +173,17 @@ static bool is_half_empty(const struct scan *scan)
 	       scan->n_zero_rows >= scan->zero_rows.n * run;
 }
 
+/* What is said of one place, and of several. */
+struct sentence {
+	const char *of[2], *what[2];
+};
+
 /* Reports codes, tiles or runs of a weight, if there are any: "3 codes of 'w' are zero, the first
  * at [0, 5]".  The value of the first one, if it is not 0, stands before its place. */
 static void report_places(struct verify *verify, enum problem_kind kind, const struct unit *unit,
-			  const struct finding *finding, const char *of, const char *what)
+			  const struct finding *finding, const struct sentence *said)
 {
+	bool several = finding->n > 1;
 	char value[32] = "";
 
 	if (!finding->n)
@@ -186,29 +192,39 @@ static void report_places(struct verify *verify, enum problem_kind kind, const s
 		snprintf(value, sizeof value, " (%g)", (double)finding->value);
 	verify_report(verify, kind, unit->source,
 		      "%" PRIu64 " %s '%s' %s, the first%s at [%" PRIu64 ", %" PRIu64 "]",
-		      finding->n, of, unit->name, what, value, finding->first / unit->cols,
-		      finding->first % unit->cols);
+		      finding->n, said->of[several], unit->name, said->what[several], value,
+		      finding->first / unit->cols, finding->first % unit->cols);
 }
 
 static void report_zeros(struct verify *verify, const struct verify_weight *weight)
 {
 	const struct scan *scan = &weight->scan;
 	const struct unit *unit = &weight->unit;
+	static const struct sentence empty = {
+		{ "tile of", "tiles of" },
+		{ "is zero, but has a scale of another value",
+		  "are zero, but have scales of other values" },
+	};
+	static const struct sentence cut_off = {
+		{ "run of zeros in", "runs of zeros in" },
+		{ "begins or ends inside of a row", "begin or end inside of a row" },
+	};
+	static const struct sentence zero_rows = {
+		{ "code of whole rows of", "codes of whole rows of" },
+		{ "is zero", "are zero" },
+	};
 	const struct finding rows = { scan->zero_rows.n ? scan->n_zero_rows : 0,
 				      scan->zero_rows.first, 0 };
 
-	report_places(verify, PROBLEM_CODE_ZERO, unit, &scan->empty, "tiles of",
-		      "are zero, but have scales of other values");
-	report_places(verify, PROBLEM_CODE_ZERO, unit, &scan->cut_off, "runs of zeros in",
-		      "begin or end inside of a row");
+	report_places(verify, PROBLEM_CODE_ZERO, unit, &scan->empty, &empty);
+	report_places(verify, PROBLEM_CODE_ZERO, unit, &scan->cut_off, &cut_off);
 	if (is_half_empty(scan))
 		verify_report(verify, PROBLEM_CODE_ZERO, unit->source,
 			      "%" PRIu64 " of %" PRIu64
 			      " codes of '%s' are zero, one after the other",
 			      scan->n_zero_rows, scan->n_codes, unit->name);
 	else
-		report_places(verify, PROBLEM_ZERO_ROWS, unit, &rows, "codes of whole rows of",
-			      "are zero");
+		report_places(verify, PROBLEM_ZERO_ROWS, unit, &rows, &zero_rows);
 	if (scan->max > 0 && scan->n_codes >= SIGN_CODES && scan->negative != scan->positive)
 		verify_report(verify, PROBLEM_CODE_SIGN, unit->source, "no code of '%s' is %s",
 			      unit->name, scan->negative ? "positive" : "negative");
@@ -219,12 +235,23 @@ static void report_codes(struct verify *verify, const struct verify_weight *weig
 	const struct scan *scan = &weight->scan;
 	const struct unit *unit = &weight->unit;
 	const struct tensor_ref *scale = unit->source_scale.scale;
+	static const struct sentence nan = {
+		{ "code of", "codes of" },
+		{ "is not finite", "are not finite" },
+	};
+	static const struct sentence low = {
+		{ "tile of", "tiles of" },
+		{ "has a largest code far below the maximum of the format",
+		  "have a largest code far below the maximum of the format" },
+	};
+	static const struct sentence codes_off = {
+		{ "code of", "codes of" },
+		{ "differs from the source", "differ from the source" },
+	};
 
-	report_places(verify, PROBLEM_CODE_NAN, unit, &scan->nan, "codes of", "are not finite");
-	report_places(verify, PROBLEM_CODE_RANGE, unit, &scan->low, "tiles of",
-		      "have a largest code far below the maximum of the format");
-	report_places(verify, PROBLEM_CODE_MISMATCH, unit, &scan->codes_off, "codes of",
-		      "differ from the source");
+	report_places(verify, PROBLEM_CODE_NAN, unit, &scan->nan, &nan);
+	report_places(verify, PROBLEM_CODE_RANGE, unit, &scan->low, &low);
+	report_places(verify, PROBLEM_CODE_MISMATCH, unit, &scan->codes_off, &codes_off);
 	if (scan->scales_off.n)
 		verify_report(verify, PROBLEM_SCALE_MISMATCH, scale,
 			      "%" PRIu64 " value%s of '%s' %s from the source, the first at "

@@ -161,4 +161,4 @@ done
 #1> language_model.model.layers.1.feed_forward.experts.2.gate_proj.weight	F8_E4M3	128x128
 #1> language_model.model.layers.1.feed_forward.experts.2.up_proj.weight	F8_E4M3	128x128
 #1> model-00002-of-00002.safetensors: scale-mismatch: 1 value of 'model.layers.3.moe.down_proj.weight_scale_inv' differs from the source, the first at 17
-#1> model-00002-of-00002.safetensors: code-mismatch: 1 codes of 'model.layers.3.moe.up_proj.weight' differ from the source, the first at [1151, 255]
+#1> model-00002-of-00002.safetensors: code-mismatch: 1 code of 'model.layers.3.moe.up_proj.weight' differs from the source, the first at [1151, 255]

@@ -142,7 +142,7 @@ echo "status $?"
 sed -i 's/"ngram_embedding"/"another"/' other/config.json
 "$FP8CONV" verify other
 echo "status $?"
-#1> model-00001-of-00002.safetensors: code-mismatch: 1 codes of 'model.language_model.layers.1.ple.ple_embedding.ngram_embedding.shard_2.weight' differ from the source, the first at [0, 0]
+#1> model-00001-of-00002.safetensors: code-mismatch: 1 code of 'model.language_model.layers.1.ple.ple_embedding.ngram_embedding.shard_2.weight' differs from the source, the first at [0, 0]
 #1> status 1
 #1> model-00002-of-00002.safetensors: dtype-mismatch: weight 'model.language_model.layers.1.ple.ple_embedding.ngram_embedding.shard_0.weight' is F8_E4M3, but no engine quantizes its module, or the configuration excludes it: vLLM reads the bytes as the type in the configuration
 #1> model-00001-of-00002.safetensors: dtype-mismatch: weight 'model.language_model.layers.1.ple.ple_embedding.ngram_embedding.shard_1.weight' is F8_E4M3, but no engine quantizes its module, or the configuration excludes it: vLLM reads the bytes as the type in the configuration
