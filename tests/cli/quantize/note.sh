@@ -98,12 +98,14 @@ ENGINES = ("vllm", "sglang", "trtllm", "transformers")
 JOBS = [["--recipe", recipe, "--format", form] for recipe in ("blockwise", "channelwise", "current", "mxfp8")
         for form in ("hf", "compressed-tensors", "modelopt")]
 AT = "model.layers.0."
-# The tensors of a pattern that ends in "*"; for others its own name.
-EXPERTS = {"*.experts.*": {AT + "mlp.experts.gate_up_proj": (2, 128, 256), AT + "mlp.experts.down_proj": (2, 128, 128)},
+# The tensors of a pattern of more than one module; for others its own name.
+EXPERTS = {"*.experts.*.gate_proj": {AT + f"mlp.experts.0.{name}_proj.weight": (128, 128) for name in ("gate", "up", "down")},
+           "*.experts.w{13,2}_weight": {AT + "mlp.experts.w13_weight": (2, 256, 128), AT + "mlp.experts.w2_weight": (2, 128, 128)},
+           "*.experts.*": {AT + "mlp.experts.gate_up_proj": (2, 128, 256), AT + "mlp.experts.down_proj": (2, 128, 128)},
            "*.block_sparse_moe.*": {AT + "block_sparse_moe.input_linear.weight": (2, 256, 128),
                                     AT + "block_sparse_moe.output_linear.weight": (2, 128, 128)}}
 LINEAR = {AT + "self_attn.o_proj.weight": (128, 128)}
-MOE = LINEAR | {AT + f"mlp.experts.0.{name}_proj.weight": (128, 128) for name in ("gate", "up", "down")}
+MOE = LINEAR | EXPERTS["*.experts.*.gate_proj"]
 
 
 def tensors(pattern):

@@ -214,10 +214,12 @@ done
 #1> trtllm channelwise compressed-tensors weight_scale
 #1> trtllm current 2
 #1> trtllm mxfp8 hf weight_scale_inv
-#1> transformers blockwise hf weight_scale_inv
+#1> transformers blockwise 2
+#1> fp8conv quantize: 'language_model.model.layers.1.feed_forward.experts.gate_up_proj' as FP8 in format 'hf' does not load in transformers: transformers finds single experts of this model only in compressed-tensors [transformers conversion_mapping]; use --exclude to keep such weights, or omit --target
 #1> transformers channelwise compressed-tensors weight_scale
 #1> transformers current compressed-tensors weight_scale
-#1> transformers mxfp8 hf weight_scale_inv
+#1> transformers mxfp8 2
+#1> fp8conv quantize: 'language_model.model.layers.1.feed_forward.experts.gate_up_proj' as FP8 in format 'hf' does not load in transformers: transformers finds single experts of this model only in compressed-tensors [transformers conversion_mapping]; use --exclude to keep such weights, or omit --target
 #2> fp8conv quantize: note: --include 'experts.*down_proj' quantizes nothing: 'model.layers.0.mlp.experts.0.down_proj.weight' is kept (fused with 'model.layers.0.mlp.experts.0.gate_proj.weight', which is kept)
 #2> fp8conv quantize: note: --tensor 'embed_tokens' quantizes nothing: 'model.embed_tokens.weight' is kept (embedding)
 #2> fp8conv quantize: note: --exclude 'nothing' matches no tensor
