@@ -345,9 +345,9 @@ struct arch {
 	/* values of model_type in text_config that select this row, whatever the architecture of
 	 * the whole is: towers have no part in a pass over text */
 	const char *text_types[2];
-	/* values of model_type of wholes that hold this language model where transformers' config
-	 * for them states no other, or that have a class of this row; blanks between them.  A name
-	 * is looked up by it; what runs a config.json is found by the two above */
+	/* model types, or classes, of models that contain this language model, with blanks
+	 * between: `fp8conv families` finds a name in it.  A config.json is matched by the two
+	 * members above */
 	const char *holders;
 	/* module names; NULL: as in arch_names; LINEAR_GATE "": an mlp and an expert have no gate
 	 */
@@ -394,8 +394,9 @@ extern const struct arch *const archs[]; /* generated; NULL at the end */
 /* Returns the row that runs a model with this config.json; NULL: none. */
 const struct arch *arch_of(const struct model_config *config);
 
-/* Returns the row of a family: its name, a class of models or a model_type, of a holder too; one
- * that ends in * is the beginning of any of these.  NULL: none. */
+/* Returns the row of a family, the name of a row, of a class of models or a model_type, also of a
+ * model that contains this one.  A family that ends in * stands for each name that begins so.
+ * NULL: none. */
 const struct arch *arch_named(const char *family);
 
 /* In err->detail of model_open(): the tensor that begins the message is missing, has another shape
