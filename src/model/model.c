@@ -50,7 +50,7 @@ const struct arch *arch_of(const struct model_config *config)
 	return found;
 }
 
-/* Is one of the words, with blanks between, the name?  One that ends in * is each that begins so. */
+/* Is one of the words, with blanks between, the name?  A name that ends in * finds beginnings. */
 static bool is_named(const char *words, const char *name)
 {
 	size_t length = strcspn(name, "*");
