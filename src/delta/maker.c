@@ -161,6 +161,7 @@ static int emit(struct delta_maker *maker, size_t i, const struct chunk_row *row
 		rc = put_chunk(maker, row, frame, err);
 	if (!rc && maker->held.list)
 		rc = put_held(maker, err);
+	maker->failed |= rc != 0; /* before another thread reads what is not in the file */
 	pthread_cond_broadcast(&maker->moved);
 	pthread_mutex_unlock(&maker->lock);
 	return rc;
