@@ -26,17 +26,17 @@ def problems(model: Model, case: Case, arguments: list[str] | None = None) -> It
             yield from checks.everything(tmp / "out", model.folder, case, model.expect(case))
 
 
-def is_llama(folder: pathlib.Path) -> bool:
-    """Is the model of a class that SGLang loads as Llama's?"""
+def type_of(folder: pathlib.Path) -> str:
+    """The model type of the text part."""
     config = json.loads((folder / "config.json").read_text())
-    return config.get("text_config", config)["model_type"] in ("llama", "llama4_text")
+    return config.get("text_config", config)["model_type"]
 
 
 def small_models() -> None:
     for name in SMALL:
         if folder := sample(name):
             model = Model(folder, Codes())
-            for case in for_small(model.has_experts, is_llama(folder)):
+            for case in for_small(model.has_experts, type_of(folder)):
                 report(f"bytes {name}: {case}", problems(model, case))
 
 
@@ -61,7 +61,7 @@ def defaults(folder: pathlib.Path) -> None:
 def refused(folder: pathlib.Path, has_experts: bool) -> Iterator[str]:
     """What loads nowhere, or not in the target, is refused with one line; the rest is not."""
     for recipe, format, target in product((*RECIPES, "delayed"), FORMATS, (None, *TARGETS)):
-        loads = loads_in(recipe, format, target, has_experts, is_llama(folder)) if target else (recipe, format) in LOADS
+        loads = loads_in(recipe, format, target, has_experts, type_of(folder)) if target else (recipe, format) in LOADS
         arguments = ["--recipe", recipe, "--format", format, *(["--target", target] if target else [])]
         done = run("quantize", folder, "--dry-run", *arguments)
         error = done.stderr.decode()
