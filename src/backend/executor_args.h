@@ -210,6 +210,9 @@ struct round_fp8_args {
 /* Words of 32 bits that hold a set of keys of a sequence: key s is bit s % 32 of word s / 32. */
 #define KEY_WORDS(n_tokens) (((n_tokens) + 31) / 32)
 
+/* Tokens up to which the sums of attention have the same bits everywhere, whatever args.f16 is. */
+#define ATTENTION_MOST_EXACT 1024
+
 /* The causal attention of a sequence: a query attends to its own token and those before it.  The
  * score of a key outside of the query's set is -INFINITY.  Scores, and the sums of weighted values,
  * are one chain of fused multiply-adds each, in the order of features and tokens. */
@@ -225,8 +228,8 @@ struct attention_args {
 	const float *q, *k, *v;
 	float *y;      /* (n_tokens, n_heads * value_dim) */
 	void *scratch; /* of executor_ops.scratch() bytes */
-	/* 11 bits of q, k, v and of shares of v are enough: with more than 1024 tokens, the sums
-	 * may be products of fp16 */
+	/* 11 bits of q, k, v and of shares of v are enough: with more than ATTENTION_MOST_EXACT
+	 * tokens, the sums may be products of fp16, or of other parts with as many bits */
 	bool f16;
 	/* keys and values before that of the first token, which k and v begin with; with some,
 	 * there are sets, and no window */

@@ -2,8 +2,8 @@
  *
  * Attention, head by head, compiled once for each instruction set, as ops_loops.h is.
  *
- * Both products consist of tiles (tiles.h), which take one panel of keys or values after the other;
- * a panel has 16 KiB for heads of 64 and stays in L1 for all queries.
+ * Both products of F32 consist of tiles (tiles.h), which take one panel of keys or values after the
+ * other; a panel has 16 KiB for heads of 64 and stays in L1 for all queries.
  */
 #ifndef FP8CONV_KERNELS_CPU_FORWARD_ATTENTION_LOOPS_H
 #define FP8CONV_KERNELS_CPU_FORWARD_ATTENTION_LOOPS_H
@@ -13,45 +13,6 @@
 #include "kernels/cpu/forward/lanes.h"
 
 #define PANEL ATTENTION_PANEL
-
-/* The changes to scores before their exponentials. */
-struct softmax {
-	float scale;
-	float softcap; /* then softcap tanh(score / softcap); 0: no cap */
-	/* one more score, which adds to the sum and has no value; NULL: none */
-	const float *sink;
-	/* of each score, up to whole vectors: is added behind the cap; NULL: none */
-	const float *bias;
-};
-
-/* Biases by distance of one head: as in struct attention_args, of its first query. */
-struct distance_biases {
-	const float *weights; /* rows are `stride` elements apart; NULL: none */
-	const float *profiles;
-	size_t stride, n_profiles, extent;
-	float *row; /* scratch: attention_bias_row() */
-};
-
-/* The causal attention of one head: a query attends to its own key and those before it. */
-struct attention {
-	size_t n_keys, head_dim, value_dim;
-	size_t n_before;      /* keys before that of the first query */
-	size_t window;	      /* keys that a query attends to; 0: all */
-	const uint32_t *sets; /* of each query: KEY_WORDS(n_keys); NULL: all keys */
-	struct softmax softmax;
-	struct distance_biases distances;
-	float *keys;	 /* (keys to whole panels, head_dim), packed */
-	float *values;	 /* (keys, attention_value_stride()), packed */
-	float *scores;	 /* scratch: (ATTENTION_QUERIES, attention_score_stride()) */
-	float *attn_out; /* scratch: (ATTENTION_QUERIES, attention_value_stride()) */
-};
-
-/* The queries with the own keys [first, first + n), n <= ATTENTION_QUERIES, and their results. */
-struct query_block {
-	size_t first, n;
-	struct rows_in q;  /* (n, head_dim) */
-	struct rows_out y; /* (n, value_dim) */
-};
 
 /* Replaces x, scaled and capped, by exp(x - max), and returns the sum.  After the last x there is
  * room for 16 in all, which become 0. */
@@ -92,8 +53,8 @@ static float softmax_row(float *x, size_t n, const struct softmax *how)
 	return total;
 }
 
-/* Packs keys (n_keys, head_dim), whose rows have a stride. */
-static void pack_keys(const struct attention *a, const float *k, size_t k_stride)
+/* Packs keys, panel by panel: (head_dim, PANEL). */
+static void pack_keys(const struct attention *a, struct rows_in k)
 {
 	for (size_t first = 0; first < a->n_keys; first += PANEL) {
 		size_t n = a->n_keys - first < PANEL ? a->n_keys - first : PANEL;
@@ -102,38 +63,20 @@ static void pack_keys(const struct attention *a, const float *k, size_t k_stride
 		memset(panel, 0, PANEL * a->head_dim * sizeof *panel);
 		for (size_t t = 0; t < n; t++)
 			for (size_t d = 0; d < a->head_dim; d++)
-				panel[d * PANEL + t] = k[(first + t) * k_stride + d];
+				panel[d * PANEL + t] = k.data[(first + t) * k.stride + d];
 	}
 }
 
-/* The same of values (n_keys, value_dim). */
-static void pack_values(const struct attention *a, const float *v, size_t v_stride)
+static void pack_f32(const struct attention *a, struct rows_in k, struct rows_in v)
 {
 	size_t stride = attention_value_stride(a->value_dim);
 
+	pack_keys(a, k);
 	for (size_t t = 0; t < a->n_keys; t++) {
 		memset(a->values + t * stride, 0, stride * sizeof *a->values);
-		memcpy(a->values + t * stride, v + t * v_stride, a->value_dim * sizeof *v);
+		memcpy(a->values + t * stride, v.data + t * v.stride,
+		       a->value_dim * sizeof *v.data);
 	}
-}
-
-/* Returns the first key that a query attends to. */
-LANE_FN size_t first_key(const struct attention *a, size_t query)
-{
-	return a->window && query + 1 > a->window ? query + 1 - a->window : 0;
-}
-
-/* A few queries that are multiplied at once; at least one of them attends to each of the keys
- * [begin, end). */
-struct queries {
-	size_t row, n, begin, end;
-};
-
-LANE_FN struct queries queries_at(const struct attention *a, size_t first, size_t n, size_t row)
-{
-	size_t m = n - row < TILE_ROWS ? n - row : TILE_ROWS;
-
-	return (struct queries){ row, m, first_key(a, first + row), first + row + m };
 }
 
 /* Computes the scores of queries and a panel of keys. */
@@ -142,7 +85,7 @@ static void score_panel(const struct attention *a, const struct query_block *b, 
 	size_t stride = attention_score_stride(a->n_keys);
 
 	for (size_t row = 0; row < b->n; row += TILE_ROWS) {
-		struct queries queries = queries_at(a, b->first, b->n, row);
+		struct queries queries = attention_queries(a, b, row, TILE_ROWS);
 		size_t n_cols = queries.end < panel + PANEL
 					? attention_value_stride(queries.end - panel)
 					: PANEL;
@@ -154,7 +97,7 @@ static void score_panel(const struct attention *a, const struct query_block *b, 
 					       .c_stride = stride,
 					       .k = a->head_dim };
 
-		if (panel < queries.end && panel + PANEL > queries.begin)
+		if (attention_needs(a, b, &queries, panel, PANEL))
 			tiles(&product, queries.n, n_cols);
 	}
 }
@@ -166,7 +109,7 @@ static void value_panel(const struct attention *a, const struct query_block *b, 
 	size_t value_stride = attention_value_stride(a->value_dim);
 
 	for (size_t row = 0; row < b->n; row += TILE_ROWS) {
-		struct queries queries = queries_at(a, b->first, b->n, row);
+		struct queries queries = attention_queries(a, b, row, TILE_ROWS);
 		size_t begin = queries.begin > panel ? queries.begin : panel;
 		size_t end = queries.end < panel + PANEL ? queries.end : panel + PANEL;
 		const struct tiled product = { .a = a->scores + row * stride + begin,
@@ -176,11 +119,56 @@ static void value_panel(const struct attention *a, const struct query_block *b, 
 					       .c = a->attn_out + row * value_stride,
 					       .c_stride = value_stride,
 					       .k = end - begin,
-					       .add = begin > queries.begin };
+					       .add = true };
 
-		if (begin < end)
+		if (attention_needs(a, b, &queries, panel, PANEL))
 			tiles(&product, queries.n, value_stride);
 	}
+}
+
+/* Returns the first panel of a block. */
+static size_t first_panel(const struct attention *a, const struct query_block *b)
+{
+	return attention_first_key(a, b->first) / PANEL * PANEL;
+}
+
+static void score_f32(const struct attention *a, const struct query_block *b)
+{
+	for (size_t panel = first_panel(a, b); panel < b->first + b->n; panel += PANEL)
+		score_panel(a, b, panel);
+}
+
+/* The exponential of a key is 0 if only another query of the tile attends to it. */
+static void mix_f32(const struct attention *a, const struct query_block *b)
+{
+	size_t stride = attention_score_stride(a->n_keys);
+
+	for (size_t row = 0; row < b->n; row++) {
+		struct queries tile = attention_queries(a, b, row - row % TILE_ROWS, TILE_ROWS);
+		size_t begin = attention_first_key(a, b->first + row), end = b->first + row + 1;
+		float *scores = a->scores + row * stride;
+
+		memset(scores + tile.begin, 0, (begin - tile.begin) * sizeof *scores);
+		memset(scores + end, 0, (tile.end - end) * sizeof *scores);
+	}
+	memset(a->attn_out, 0, b->n * attention_value_stride(a->value_dim) * sizeof *a->attn_out);
+	for (size_t panel = first_panel(a, b); panel < b->first + b->n; panel += PANEL)
+		value_panel(a, b, panel);
+}
+
+static const struct attention_products attention_by_f32 = { pack_f32, score_f32, mix_f32 };
+
+/* Returns how the products are computed. */
+static const struct attention_products *products_for(const struct attention_args *args)
+{
+	const struct attention_products *tiles = NULL;
+
+#ifdef __AVX512F__
+	if (args->f16 && args->n_tokens > ATTENTION_MOST_EXACT)
+		tiles = attention_by_tiles();
+#endif
+	(void)args;
+	return tiles ? tiles : &attention_by_f32;
 }
 
 /* Hides scores of keys outside of the set, up to `end`; and some before `begin`, and behind `end`
@@ -219,42 +207,35 @@ static const float *distance_row(const struct distance_biases *how, size_t query
 	return how->row;
 }
 
-/* Replaces scores by exponentials, and by zeros if only another row of the tile attends to the key.
- * Writes the sums to totals. */
+/* Replaces scores by exponentials.  Writes the sums to totals. */
 static void softmax_rows(const struct attention *a, const struct query_block *b, float *totals)
 {
 	size_t stride = attention_score_stride(a->n_keys);
 	struct softmax softmax = a->softmax;
 
 	for (size_t row = 0; row < b->n; row++) {
-		struct queries queries = queries_at(a, b->first, b->n, row - row % TILE_ROWS);
-		size_t begin = first_key(a, b->first + row), end = b->first + row + 1;
+		size_t begin = attention_first_key(a, b->first + row), end = b->first + row + 1;
 		float *scores = a->scores + row * stride;
 
 		for (size_t i = 0; i < a->value_dim; i += LANES)
 			__builtin_prefetch(b->y.data + row * b->y.stride + i, 1);
 		if (a->sets)
-			hide_keys(a->sets + (b->first - a->n_before + row) * KEY_WORDS(a->n_keys),
-				  begin, end, scores);
+			hide_keys(attention_set(a, b, row), begin, end, scores);
 		if (a->distances.weights)
 			softmax.bias = distance_row(&a->distances, b->first + row, begin);
 		totals[row] = softmax_row(scores + begin, end - begin, &softmax);
-		memset(scores + queries.begin, 0, (begin - queries.begin) * sizeof *scores);
-		memset(scores + end, 0, (queries.end - end) * sizeof *scores);
 	}
 }
 
-static void attend_block(const struct attention *a, const struct query_block *b)
+static void attend_block(const struct attention *a, const struct attention_products *products,
+			 const struct query_block *b)
 {
-	size_t begin = first_key(a, b->first) / PANEL * PANEL, end = b->first + b->n;
 	size_t value_stride = attention_value_stride(a->value_dim);
 	float totals[ATTENTION_QUERIES];
 
-	for (size_t panel = begin; panel < end; panel += PANEL)
-		score_panel(a, b, panel);
+	products->score(a, b);
 	softmax_rows(a, b, totals);
-	for (size_t panel = begin; panel < end; panel += PANEL)
-		value_panel(a, b, panel);
+	products->mix(a, b);
 	for (size_t row = 0; row < b->n; row++) {
 		float factor = 1.0f / totals[row];
 
@@ -271,9 +252,10 @@ static void attend_group(const struct attention_args *args, struct attention *at
 	size_t q = args->n_heads * args->head_dim, k = args->n_kv_heads * args->head_dim;
 	size_t v = args->n_kv_heads * args->value_dim, y = args->n_heads * args->value_dim;
 	size_t n_heads = args->n_heads / args->n_kv_heads;
+	const struct attention_products *products = products_for(args);
 
-	pack_keys(attention, args->k + group * args->head_dim, k);
-	pack_values(attention, args->v + group * args->value_dim, v);
+	products->pack(attention, (struct rows_in){ args->k + group * args->head_dim, k },
+		       (struct rows_in){ args->v + group * args->value_dim, v });
 	for (size_t head = group * n_heads; head < (group + 1) * n_heads; head++) {
 		if (args->sets)
 			attention->sets = args->sets + head / (args->n_heads / args->n_sets) *
@@ -295,7 +277,7 @@ static void attend_group(const struct attention_args *args, struct attention *at
 				.y = { args->y + first * y + head * args->value_dim, y },
 			};
 
-			attend_block(attention, &block);
+			attend_block(attention, products, &block);
 		}
 	}
 }
@@ -303,24 +285,24 @@ static void attend_group(const struct attention_args *args, struct attention *at
 static void CPU_OP(attention)(const struct attention_args *args)
 {
 	struct attention_scratch scratch = attention_scratch_of(args);
-	float *keys = args->scratch;
-	struct attention attention = {
-		.n_keys = attention_n_keys(args),
-		.n_before = args->n_before,
-		.head_dim = args->head_dim,
-		.value_dim = args->value_dim,
-		.window = args->window,
-		.keys = keys,
-		.values = keys + scratch.keys,
-		.distances = { .profiles = args->distances.profiles,
-			       .stride = args->n_heads * args->distances.n_profiles,
-			       .n_profiles = args->distances.n_profiles,
-			       .extent = args->distances.extent },
-		.scores = keys + scratch.keys + scratch.values,
-		.attn_out = keys + scratch.keys + scratch.values + scratch.scores
-	};
+	struct attention attention = { .n_keys = attention_n_keys(args),
+				       .n_before = args->n_before,
+				       .head_dim = args->head_dim,
+				       .value_dim = args->value_dim,
+				       .window = args->window,
+				       .distances = { .profiles = args->distances.profiles,
+						      .stride = args->n_heads *
+								args->distances.n_profiles,
+						      .n_profiles = args->distances.n_profiles,
+						      .extent = args->distances.extent },
+				       .keys = args->scratch };
 
+	attention.values = attention.keys + scratch.keys;
+	attention.queries = attention.values + scratch.values;
+	attention.scores = attention.queries + scratch.queries;
+	attention.attn_out = attention.scores + scratch.scores;
 	attention.distances.row = attention.attn_out + scratch.attn_out;
+	attention.steps = (uint32_t *)(attention.distances.row + scratch.biases);
 	for (size_t group = 0; group < args->n_kv_heads; group++)
 		attend_group(args, &attention, group);
 }

@@ -152,7 +152,7 @@ static void CPU_OP(choose_keys)(const struct choose_keys_args *args)
 					   .totals = scores + n_scores,
 					   .ranks = (void *)(scores + 2 * n_scores) };
 
-	pack_keys(&choice.attention, args->k, args->head_dim);
+	pack_keys(&choice.attention, (struct rows_in){ args->k, args->head_dim });
 	for (size_t first = 0; first < args->n_tokens; first += ATTENTION_QUERIES)
 		choose_block(&choice, first);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the executor and its loops share, which are compiled for each instruction set: the scratch
- * memory of scans in chunks, of attention and of its choice of keys.
+ * memory of scans in chunks, and of the choice of keys.
  */
 #ifndef FP8CONV_KERNELS_CPU_FORWARD_OPS_H
 #define FP8CONV_KERNELS_CPU_FORWARD_OPS_H
@@ -12,60 +12,7 @@
 
 #include "backend/executor.h"
 #include "backend/host_ops.h"
-
-#define ATTENTION_PANEL	  64 /* tokens whose keys are packed together */
-#define ATTENTION_QUERIES 64 /* most queries of a block */
-
-/* Returns value_dim rounded up to whole vectors. */
-static inline size_t attention_value_stride(size_t value_dim)
-{
-	return (value_dim + 15) / 16 * 16;
-}
-
-/* Returns n_tokens rounded up to whole panels. */
-static inline size_t attention_padded(size_t n_tokens)
-{
-	return (n_tokens + ATTENTION_PANEL - 1) / ATTENTION_PANEL * ATTENTION_PANEL;
-}
-
-/* Returns the stride of rows of scores; not a power of two, which would map rows to the same cache
- * lines. */
-static inline size_t attention_score_stride(size_t n_tokens)
-{
-	return attention_padded(n_tokens) + 16;
-}
-
-/* Returns the floats of the biases of n scores, up to whole vectors. */
-static inline size_t attention_bias_row(size_t n)
-{
-	return (n + 15) / 16 * 16;
-}
-
-/* The scratch memory of attention, in floats: the packed keys and values of one head, the scores of
- * a block of queries, their sums of values, and the biases of a query. */
-struct attention_scratch {
-	size_t keys, values, scores, attn_out, biases;
-};
-
-static inline struct attention_scratch attention_scratch_of(const struct attention_args *args)
-{
-	size_t row_stride = attention_value_stride(args->value_dim);
-
-	return (struct attention_scratch){
-		.keys = attention_padded(attention_n_keys(args)) * args->head_dim,
-		.values = attention_n_keys(args) * row_stride,
-		.scores = ATTENTION_QUERIES * attention_score_stride(attention_n_keys(args)),
-		.attn_out = ATTENTION_QUERIES * row_stride,
-		.biases = attention_bias_row(attention_n_keys(args)),
-	};
-}
-
-static inline size_t attention_scratch_floats(const struct attention_args *args)
-{
-	struct attention_scratch scratch = attention_scratch_of(args);
-
-	return scratch.keys + scratch.values + scratch.scores + scratch.attn_out + scratch.biases;
-}
+#include "kernels/cpu/forward/attention.h"
 
 /* The scratch memory of choose_keys(), in floats: the packed keys, the scores of a block of queries
  * by one head and by all, and the ranks of blocks for a query. */

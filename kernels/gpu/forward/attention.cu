@@ -15,7 +15,6 @@
 
 #include "kernels/gpu/forward/attention.h"
 #include "kernels/gpu/forward/score_tiles.h"
-#include "kernels/gpu/forward/softcap.h"
 #include "kernels/gpu/reduce.h"
 
 #define TILE_FOURS     (TILE / 4)

@@ -6,11 +6,16 @@
 #ifndef FP8CONV_KERNELS_GPU_FORWARD_ATTENTION_H
 #define FP8CONV_KERNELS_GPU_FORWARD_ATTENTION_H
 
-#include "kernels/gpu/forward/forward.h"
 #include <gpu.h>
 
-/* Tokens up to which the sums of attention have the bits of the CPU's, whatever args.f16 says. */
-#define ATTENTION_MOST_EXACT 1024
+#include "kernels/gpu/forward/forward.h"
+#include "num/exp.h"
+
+/* The soft cap of values: c tanh(x / c), in the steps of the CPU (kernels/cpu/forward/lanes.h). */
+static __device__ inline float softcapped(float x, float softcap)
+{
+	return softcap * (1.0f - 2.0f / (f32_exp(2.0f * (x / softcap)) + 1.0f));
+}
 
 /* Returns the first key that a query attends to. */
 static __host__ __device__ inline size_t attention_first_key(const struct attention_args *a,

@@ -13,7 +13,7 @@
 #include <math.h>
 
 #include "kernels/gpu/forward/attention_halves.h"
-#include "kernels/gpu/forward/softcap.h"
+#include "kernels/gpu/forward/attention.h"
 
 #define ATTEND_WARPS   4
 #define ATTEND_THREADS (32 * ATTEND_WARPS)

@@ -5,8 +5,7 @@
  */
 #include <math.h>
 
-#include "kernels/gpu/forward/forward.h"
-#include "kernels/gpu/forward/softcap.h"
+#include "kernels/gpu/forward/attention.h"
 #include "kernels/gpu/reduce.h"
 
 #define AT_ONCE 8 /* loads of a thread */
