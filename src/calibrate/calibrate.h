@@ -56,6 +56,7 @@ struct calibrate_params {
  * point to each other. */
 struct calibrate_plan {
 	struct checkpoint checkpoint;
+	struct low_bit_view view; /* of the checkpoint, by the model */
 	struct model model;
 	struct dataset data; /* of all ranks */
 	struct share share;  /* of this rank: its sequences go through the sweep */

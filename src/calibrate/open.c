@@ -129,8 +129,8 @@ static int plan_make(struct calibrate_plan *plan, const struct calibrate_params 
 
 	if (checkpoint_open(&plan->checkpoint, params->io, params->input, params->n_threads, err) ||
 	    checkpoint_rename(&plan->checkpoint, &params->renames, err) ||
-	    weights_open_model(&plan->model, &plan->checkpoint, ADVICE, err) ||
-	    fp8_select_make(&plan->fp8, &params->fp8, &plan->model, err) ||
+	    weights_open_model(&plan->model, &plan->view, &plan->checkpoint, ADVICE, err) ||
+	    fp8_select_make(&plan->fp8, &params->fp8, &plan->checkpoint, &plan->model, err) ||
 	    open_data(plan, params, err) || open_share(plan, params, err))
 		return -1;
 	plan_history(plan, params);
@@ -161,6 +161,7 @@ void calibrate_plan_release(struct calibrate_plan *plan)
 	dataset_release(&plan->data);
 	fp8_select_release(&plan->fp8);
 	model_release(&plan->model);
+	low_bit_view_release(&plan->view);
 	checkpoint_release(&plan->checkpoint);
 	*plan = (struct calibrate_plan){ 0 };
 }

@@ -17,6 +17,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/io.h"
+#include "base/sort.h"
 #include "base/text.h"
 #include "ckpt/defect.h"
 #include "ckpt/listing.h"
@@ -35,6 +36,10 @@ struct tensor_ref {
 	const struct st_tensor *tensor;
 	size_t shard; /* index in checkpoint.shards */
 };
+
+/* Orders tensors by the places of their bytes. */
+COMPARISON(compare_tensor_places, struct tensor_ref,
+	   ORDER(x->shard, y->shard) ?: ORDER(x->tensor->begin, y->tensor->begin))
 
 /* What a module of TransformerEngine saves beside its weights, "NAME._extra_state": bytes.  It is
  * no tensor of the model. */

@@ -70,6 +70,7 @@ struct compensate_stage {
 struct compensate_plan {
 	struct compensate_params params;
 	struct compensate_units units;
+	struct low_bit_view view; /* of the checkpoint, by the model */
 	struct model model;
 	struct dataset data; /* by domain */
 	size_t n_domains;

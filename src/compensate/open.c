@@ -20,7 +20,7 @@ struct unit_list {
 };
 
 COMPARISON(compare_units, struct unit *const,
-	   ORDER((*x)->source->tensor, (*y)->source->tensor) ?: ORDER(*x, *y))
+	   compare_tensor_places((*x)->source, (*y)->source) ?: ORDER(*x, *y))
 
 static void list_units(struct unit_list *list, const struct compensate_units *units)
 {
@@ -63,11 +63,10 @@ static bool share_rows(const struct unit *unit, const struct linear_ref *linear,
 static void add_jobs(struct compensate_group *group, const struct unit_list *list,
 		     const struct selection *selection, const struct linear_ref *linear)
 {
-	const struct st_tensor *tensor = linear->weight->tensor;
 	size_t i;
 
-	SEARCH(i, list->n, list->units[i]->source->tensor < tensor);
-	for (; i < list->n && list->units[i]->source->tensor == tensor; i++) {
+	SEARCH(i, list->n, compare_tensor_places(list->units[i]->source, linear->weight) < 0);
+	for (; i < list->n && !compare_tensor_places(list->units[i]->source, linear->weight); i++) {
 		struct compensate_job job = { .unit = (size_t)(list->units[i] - selection->units),
 					      .linear = linear };
 
@@ -303,7 +302,7 @@ int compensate_plan_make(struct compensate_plan *plan, const struct compensate_p
 {
 	*plan = (struct compensate_plan){ .params = *params, .units = *units };
 	choose_rhos(plan);
-	if (weights_open_model(&plan->model, plan->params.checkpoint, ADVICE, err) ||
+	if (weights_open_model(&plan->model, &plan->view, plan->params.checkpoint, ADVICE, err) ||
 	    open_data(plan, err))
 		return -1;
 	compensate_find_jobs(plan);
@@ -335,5 +334,6 @@ void compensate_plan_release(struct compensate_plan *plan)
 	free(plan->own_numbers);
 	dataset_release(&plan->data);
 	model_release(&plan->model);
+	low_bit_view_release(&plan->view);
 	*plan = (struct compensate_plan){ 0 };
 }

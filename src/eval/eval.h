@@ -45,6 +45,7 @@ struct eval_params {
 /* A model that takes part. */
 struct eval_model {
 	struct checkpoint checkpoint;
+	struct low_bit_view view; /* of the checkpoint, by the model */
 	struct model model;
 };
 

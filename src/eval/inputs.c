@@ -111,6 +111,12 @@ static int add(struct engine_inputs *inputs, const struct detection *detection,
 	struct engine_input input = { .ref = ref };
 	struct weight_scale scale;
 
+	if (ref->weight && dtype_is_low_bit(ref->weight->tensor->dtype) &&
+	    ref->weight->tensor->dtype != DT_INT4)
+		return err_set(err, ERR_USAGE,
+			       "tensor '%s' is %s, whose inputs are rounded on some GPUs and not "
+			       "on others: use --activations bf16",
+			       ref->weight->tensor->name, dtype_name(ref->weight->tensor->dtype));
 	if (!ref->weight || !detection_is_weight(ref->weight))
 		return 0;
 	if (fp8_source_scale(detection, ref->weight, &scale, err))

@@ -18,12 +18,13 @@ static int model_open_at(struct eval_model *model, const struct eval_params *par
 	if (checkpoint_open(&model->checkpoint, params->io, path, params->n_threads, err) ||
 	    (path == renamed && checkpoint_rename(&model->checkpoint, &params->renames, err)))
 		return -1;
-	return weights_open_model(&model->model, &model->checkpoint, "", err);
+	return weights_open_model(&model->model, &model->view, &model->checkpoint, "", err);
 }
 
 static void eval_model_release(struct eval_model *model)
 {
 	model_release(&model->model);
+	low_bit_view_release(&model->view);
 	checkpoint_release(&model->checkpoint);
 }
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/sort.h"
 #include "base/text.h"
 #include "format/scale_names.h"
 
@@ -246,15 +247,23 @@ static void weight_name(struct low_bit *low_bit, const struct packed *packed,
 					     .shape = st_shape_copy(&low_bit->texts, shape, n_dims),
 					     .begin = tensor->begin,
 					     .end = tensor->end };
+	if (packing->transposed) {
+		shape[2] = shape[1];
+		shape[1] = weight->tensor.shape[2];
+	}
+	weight->model_tensor = weight->tensor;
+	weight->model_tensor.shape = st_shape_copy(&low_bit->texts, shape, n_dims);
 }
 
 size_t low_bit_index(const struct checkpoint *checkpoint, const struct tensor_ref *ref)
 {
-	size_t before = 0;
+	const struct tensor_ref *all = checkpoint->tensors;
+	size_t i;
 
-	for (size_t i = 0; i < ref->shard; i++)
-		before += checkpoint->shards[i].file.n_tensors;
-	return before + (size_t)(ref->tensor - checkpoint->shards[ref->shard].file.tensors);
+	SEARCH(i, checkpoint->n_tensors,
+	       all[i].shard < ref->shard ||
+		       (all[i].shard == ref->shard && all[i].tensor < ref->tensor));
+	return i;
 }
 
 /* places[] has 0, or 2 * (1 + the index of the weight), plus 1 for its parts. */
@@ -364,6 +373,62 @@ const char *low_bit_kind(const struct low_bit *low_bit)
 		if (low_bit->list[i].tensor.dtype != low_bit->list[0].tensor.dtype)
 			return "mixed";
 	return low_bit->n ? kinds[low_bit->list[0].tensor.dtype - N_DTYPES] : NULL;
+}
+
+/* Writes the tensors of a view to a list in the order of `from`.  Returns their number. */
+static size_t view_tensors(const struct low_bit_view *view, const struct tensor_ref *from,
+			   struct tensor_ref *to)
+{
+	const struct checkpoint *checkpoint = view->low_bit.checkpoint;
+	size_t n = 0;
+
+	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
+		size_t place = low_bit_index(checkpoint, &from[i]);
+		const struct low_bit_weight *weight = low_bit_of(&view->low_bit, place);
+
+		if (!low_bit_is_part(&view->low_bit, place))
+			to[n++] =
+				weight ? (struct tensor_ref){ &weight->model_tensor, from[i].shard }
+				       : from[i];
+	}
+	return n;
+}
+
+COMPARISON(by_name, struct tensor_ref, strcmp(x->tensor->name, y->tensor->name))
+
+int low_bit_view_make(struct low_bit_view *view, const struct checkpoint *checkpoint,
+		      struct err *err)
+{
+	struct checkpoint *seen = &view->checkpoint;
+	size_t n = checkpoint->n_tensors;
+
+	seen[0] = *checkpoint;
+	seen->tensors = seen->by_name = NULL;
+	if (low_bit_find(&view->low_bit, checkpoint, err))
+		return -1;
+	seen->tensors = xreallocarray(NULL, n, sizeof *seen->tensors);
+	seen->by_name = xreallocarray(NULL, n, sizeof *seen->by_name);
+	seen->n_tensors = view_tensors(view, checkpoint->tensors, seen->tensors);
+	view_tensors(view, checkpoint->by_name, seen->by_name);
+	sort(seen->by_name, seen->n_tensors, sizeof *seen->by_name, by_name);
+	return 0;
+}
+
+void low_bit_view_release(struct low_bit_view *view)
+{
+	free(view->checkpoint.tensors);
+	free(view->checkpoint.by_name);
+	low_bit_release(&view->low_bit);
+	*view = (struct low_bit_view){ 0 };
+}
+
+/* The tensor is a member of the weight. */
+const struct low_bit_weight *low_bit_of_model(const struct tensor_ref *ref)
+{
+	if (!dtype_is_low_bit(ref->tensor->dtype))
+		return NULL;
+	return (const void *)((const char *)ref->tensor -
+			      offsetof(struct low_bit_weight, model_tensor));
 }
 
 void low_bit_release(struct low_bit *low_bit)

@@ -6,6 +6,7 @@
  * are a table of rows (fp8conv-formats(7)); names, types and shapes decide, never a configuration.
  *
  * Order: low_bit_find() once; low_bit_of(), low_bit_is_part() in any order; low_bit_release().
+ * For a forward pass: low_bit_view_make(); low_bit_of_model(); low_bit_view_release().
  */
 #ifndef FP8CONV_FORMAT_LOW_BIT_H
 #define FP8CONV_FORMAT_LOW_BIT_H
@@ -40,6 +41,7 @@ struct low_bit_weight {
 	const struct tensor_ref *packed, *scale;
 	const struct tensor_ref *global; /* NULL: none */
 	const struct tensor_ref *shape;	 /* "X.weight_shape", which repeats it; NULL: none */
+	struct st_tensor model_tensor;	 /* `tensor` with its dimensions as the model has them */
 };
 
 /* All low-bit weights of a checkpoint.  A zeroed struct has none. */
@@ -73,6 +75,21 @@ bool low_bit_is_dropped(const struct low_bit *low_bit, size_t i);
 const char *low_bit_kind(const struct low_bit *low_bit);
 
 void low_bit_release(struct low_bit *low_bit);
+
+/* A checkpoint whose low-bit weights are tensors as the model has them, without their parts. */
+struct low_bit_view {
+	struct checkpoint checkpoint; /* all but the lists of tensors is the other checkpoint's */
+	struct low_bit low_bit;
+};
+
+/* Makes the view; errors as low_bit_find().  The caller releases it in both cases; checkpoint must
+ * outlive it. */
+int low_bit_view_make(struct low_bit_view *view, const struct checkpoint *checkpoint,
+		      struct err *err);
+void low_bit_view_release(struct low_bit_view *view);
+
+/* Returns the weight of a tensor of a view, or NULL. */
+const struct low_bit_weight *low_bit_of_model(const struct tensor_ref *ref);
 
 /* Returns the elements that an element of the container packs. */
 static inline uint64_t packing_ratio(const struct packing *packing)

@@ -41,7 +41,7 @@ static int open_plans(struct sensitivity_plan *plan, const struct sensitivity_pa
 			return -1;
 		plan->n_plans++;
 	}
-	return weights_open_model(&plan->model, &plan->plans[0].source, "", err);
+	return weights_open_model(&plan->model, &plan->view, &plan->plans[0].source, "", err);
 }
 
 static int open_data(struct sensitivity_plan *plan, const struct sensitivity_params *params,
@@ -168,6 +168,7 @@ void sensitivity_plan_release(struct sensitivity_plan *plan)
 	kld_table_release(&plan->table);
 	dataset_release(&plan->data);
 	model_release(&plan->model);
+	low_bit_view_release(&plan->view);
 	for (size_t r = 0; r < plan->n_plans; r++)
 		plan_release(&plan->plans[r]);
 	free(plan->plans);

@@ -70,6 +70,7 @@ struct sensitivity_members {
 struct sensitivity_plan {
 	struct plan *plans; /* by recipe */
 	size_t n_plans;
+	struct low_bit_view view;
 	struct model model; /* of the first plan's source */
 	struct dataset data;
 	struct kld_table table;		     /* without any divergence */

@@ -282,13 +282,15 @@ void unpack_fp4_rows(const struct unit *unit, const struct fp4_matrix *x, size_t
 		    x->scales + row * x->stride / MXFP4_GROUP, values);
 }
 
-static int check_shape(struct source *source, const struct low_bit_weight *weight, struct err *err)
+int unpack_check_shape(struct source *source, const struct low_bit_weight *weight, struct err *err)
 {
 	const struct st_tensor *tensor = &weight->tensor;
-	bool is_wide = weight->shape->tensor->dtype == DT_I64;
+	bool is_wide = weight->shape && weight->shape->tensor->dtype == DT_I64;
 	int32_t narrow[2] = { 0 };
 	int64_t sides[2] = { 0 };
 
+	if (!weight->shape)
+		return 0;
 	if (source_read_bytes(source, weight->shape, 0, is_wide ? sizeof sides : sizeof narrow,
 			      is_wide ? (void *)sides : (void *)narrow, err))
 		return -1;
@@ -306,7 +308,7 @@ static int check_shape(struct source *source, const struct low_bit_weight *weigh
 int unpack_check_shapes(struct source *source, const struct low_bit *low_bit, struct err *err)
 {
 	for (size_t i = 0; i < low_bit->n; i++)
-		if (low_bit->list[i].shape && check_shape(source, &low_bit->list[i], err))
+		if (unpack_check_shape(source, &low_bit->list[i], err))
 			return -1;
 	return 0;
 }

@@ -10,7 +10,9 @@
 
 #include "source/source.h"
 
-/* Reads the tensors that repeat the shapes of weights.  ERR_INPUT where one says another shape. */
+/* Read the tensors that repeat the shape of a weight, or of all.  ERR_INPUT where one says another
+ * shape. */
+int unpack_check_shape(struct source *source, const struct low_bit_weight *weight, struct err *err);
 int unpack_check_shapes(struct source *source, const struct low_bit *low_bit, struct err *err);
 
 /* Reads a rect of a unit with low_bit as source_decode() does. */

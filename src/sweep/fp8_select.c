@@ -50,7 +50,7 @@ static int tune(struct fp8_selection *selected, const struct fp8_params *params,
 
 /* Compares positions in the checkpoint. */
 COMPARISON(compare_units, struct unit *const,
-	   ORDER((*x)->source->tensor, (*y)->source->tensor)
+	   compare_tensor_places((*x)->source, (*y)->source)
 		   ?: ORDER((*x)->slice.first, (*y)->slice.first))
 
 size_t fp8_select_find(const struct fp8_selection *selected, const struct linear_ref *ref)
@@ -118,7 +118,7 @@ static void list_units(struct fp8_selection *selected)
 }
 
 int fp8_select_make(struct fp8_selection *selected, const struct fp8_params *params,
-		    const struct model *model, struct err *err)
+		    const struct checkpoint *checkpoint, const struct model *model, struct err *err)
 {
 	struct select_options select = params->select;
 
@@ -129,7 +129,7 @@ int fp8_select_make(struct fp8_selection *selected, const struct fp8_params *par
 		return check_unused(params, err);
 	select.recipe = &selected->recipe;
 	select.requantize = true; /* FP8 weights stay as they are, but their inputs are quantized */
-	if (selection_make(&selected->selection, model->checkpoint, &select, err))
+	if (selection_make(&selected->selection, checkpoint, &select, err))
 		return -1;
 	list_units(selected);
 	return check_model(selected, model, err);

@@ -26,10 +26,12 @@ struct fp8_selection {
 	const struct unit **units; /* the quantized ones, for fp8_select_find() */
 };
 
-/* Makes the selection; params and model must outlive it.  ERR_USAGE for an option without effect,
- * for nothing to quantize, and for all that selection_make() and recipe_weight_spec() refuse. */
+/* Makes the selection; params, model and its checkpoint must outlive it.  ERR_USAGE for an option
+ * without effect, for nothing to quantize, and for all that selection_make() and
+ * recipe_weight_spec() refuse. */
 int fp8_select_make(struct fp8_selection *selected, const struct fp8_params *params,
-		    const struct model *model, struct err *err);
+		    const struct checkpoint *checkpoint, const struct model *model,
+		    struct err *err);
 void fp8_select_release(struct fp8_selection *selected);
 
 /* Returns the index of this matrix in units; SIZE_MAX if it is kept. */

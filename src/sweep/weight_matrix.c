@@ -9,6 +9,7 @@
 #include "backend/matrix.h"
 #include "base/mem.h"
 #include "source/fp8_source.h"
+#include "source/unpack.h"
 
 #define BAND_SIZE ((uint64_t)4 << 20) /* bytes as fp32, unless a tile is larger */
 #define LINES	  128 /* lines of a band are a multiple, so that readable tiles are whole */
@@ -49,6 +50,9 @@ static int layout_make(struct layout *layout, const struct weight_reader *reader
 					     .cols = ref->k,
 					     .slice = ref->slice },
 				   .by_column = ref->slice.col_stride != 1 };
+	layout->unit.low_bit = low_bit_of_model(ref->weight);
+	if (layout->unit.low_bit)
+		return unpack_check_shape(reader->source, layout->unit.low_bit, err);
 	if (detection_is_weight(ref->weight)) {
 		if (fp8_source_scale(reader->detection, ref->weight, &layout->unit.source_scale,
 				     err))
@@ -68,7 +72,8 @@ static int layout_make(struct layout *layout, const struct weight_reader *reader
 		return 0;
 	return err_set(
 		err, ERR_INPUT,
-		"tensor '%s' has the unsupported type %s: a weight must be BF16, F16, F32 or FP8",
+		"tensor '%s' has the unsupported type %s: a weight must be BF16, F16, F32, FP8 or "
+		"4 bits",
 		ref->weight->tensor->name, dtype_name(dtype));
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sweep/weights.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,34 +9,36 @@
 #include "backend/host_ops.h"
 #include "base/mem.h"
 #include "base/pool.h"
-#include "format/low_bit.h"
 #include "source/fp8_source.h"
 #include "sweep/vectors.h"
 #include "sweep/weight_matrix.h"
 
-/* Names the first low-bit weight in the place of a tensor that no model has, or lacks by it. */
-static void refuse_low_bit(const struct checkpoint *checkpoint, struct err *err)
+/* Gives a matrix of packed rows its place in the file, where the model has them as columns, the
+ * first of them among these: its tensor is (experts, inputs, outputs). */
+static void place_packed(struct linear_ref *ref)
 {
-	struct low_bit low_bit;
-	struct err ignored = { 0 };
+	const struct low_bit_weight *weight = ref->weight ? low_bit_of_model(ref->weight) : NULL;
+	const uint64_t *shape = weight ? weight->model_tensor.shape : NULL;
 
-	if (!low_bit_find(&low_bit, checkpoint, &ignored) && low_bit.n)
-		err_set(err, ERR_INPUT,
-			"tensor '%s' has packed weights of type %s, which a forward pass does not "
-			"read: dequantize the checkpoint first",
-			low_bit.list->packed->tensor->name,
-			dtype_name(low_bit.list->packing->dtype));
-	low_bit_release(&low_bit);
+	if (!weight || !weight->packing->transposed)
+		return;
+	assert(ref->slice.first % shape[2] == 0);
+	ref->slice = (struct slice){ .first = ref->slice.first,
+				     .row_stride = ref->slice.row_stride * shape[1],
+				     .col_stride = 1 };
 }
 
-int weights_open_model(struct model *model, const struct checkpoint *checkpoint, const char *advice,
-		       struct err *err)
+int weights_open_model(struct model *model, struct low_bit_view *view,
+		       const struct checkpoint *checkpoint, const char *advice, struct err *err)
 {
-	if (!model_open(model, checkpoint, advice, err))
-		return 0;
-	if (err->detail)
-		refuse_low_bit(checkpoint, err);
-	return -1;
+	*model = (struct model){ 0 };
+	if (low_bit_view_make(view, checkpoint, err) ||
+	    model_open(model, &view->checkpoint, advice, err))
+		return -1;
+	for (size_t i = 0; i < model->n_layers; i++)
+		for (size_t l = 0; l < layer_n_linears(&model->layers[i]); l++)
+			place_packed((struct linear_ref *)layer_linear_ref(&model->layers[i], l));
+	return 0;
 }
 
 int weights_open(struct weights *weights, const struct weights_params *params, struct err *err)

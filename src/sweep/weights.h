@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loads a model's weights, a layer at a time, from a checkpoint of any type: BF16, F16, F32, or any
- * variant of FP8.  On several devices each has a copy of all weights; a file is read once.  Arrays
- * "by device" have one element for each device of the forward pass.
+ * Loads a model's weights, a layer at a time, from a checkpoint of any type: BF16, F16, F32, any
+ * variant of FP8, or 4 bits.  On several devices each has a copy of all weights; a file is read
+ * once.  Arrays "by device" have one element for each device of the forward pass.
  *
  * Order: weights_open(); for each layer weights_begin_layer(), then all pieces, from one thread or
  * several, and weights_load_end(); layer_release(); at the end weights_close() and
@@ -14,14 +14,16 @@
 #include <stdatomic.h>
 
 #include "format/detect.h"
+#include "format/low_bit.h"
 #include "sweep/fp8_forward.h"
 #include "source/source.h"
 #include "forward/forward.h"
 
-/* model_open() for a model whose weights are loaded here: where tensors do not fit it and the
- * checkpoint has low-bit weights, the error names the first of these. */
-int weights_open_model(struct model *model, const struct checkpoint *checkpoint, const char *advice,
-		       struct err *err);
+/* model_open() of a view of the checkpoint, in which low-bit weights are tensors of the model, and
+ * their matrices have the places of rows in the file.  The caller releases the model, then the
+ * view, also after a failure; view and checkpoint must outlive the model. */
+int weights_open_model(struct model *model, struct low_bit_view *view,
+		       const struct checkpoint *checkpoint, const char *advice, struct err *err);
 
 struct weights {
 	const struct forward *forward;

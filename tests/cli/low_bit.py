@@ -12,6 +12,7 @@ low_bit.py beyond PACKING DTYPE     say where no value is beyond the type
 low_bit.py counts PACKING KIND OUT  of KIND (finite or wide): "type tensors exact values changed first" of OUT's codes and scales
 low_bit.py passed PACKING OUT       OUT has the low-bit tensors of `finite` byte for byte, o_proj in blocks, and says both
 low_bit.py amax PACKING KIND        of its weights: name, type, sides, and the largest magnitude
+low_bit.py model PACKING MODEL OUT VALUES  the matrices of MODEL's experts and MLPs are random in OUT, and decoded as F32 in VALUES
 low_bit.py same A B                 two outputs have the same tensors and, as JSON, the same config.json
 
 Products of a code and a scale are exact in double, so that rounding them once to fp32 is fp32's own product.
@@ -20,6 +21,7 @@ import json
 import math
 import pathlib
 import random
+import re
 import struct
 import sys
 
@@ -91,39 +93,40 @@ def matrices():
     return [(I, H), (I, H), (H, I)]
 
 
+def pack(packing, kind, r, tensors, name, shape):
+    """Adds the tensors of a random weight.  Returns its values."""
+    packed, packed_dtype, scale, scale_dtype, group, own, _, _ = PACKINGS[packing]
+    n, rows, per = math.prod(shape), shape[:-1], 8 if packed_dtype == "I32" else 2
+    codes = r.randbytes(n // 2)
+    scale_data, scales = scales_of(packing, kind, n // group, r)
+    table = [value_of(packing, code) for code in range(16)]
+    values = [f32(table[codes[i // 2] >> i % 2 * 4 & 15] * scales[i // group]) for i in range(n)]
+    tensors[name + packed] = (packed_dtype, rows + ([shape[-1] // 32, 16] if len(shape) == 3 else [shape[-1] // per]), codes)
+    tensors[name + scale] = (scale_dtype, rows + [shape[-1] // group], scale_data)
+    if own:
+        tensors[name + own[0]] = ("F32", [1] if own[1] else [], struct.pack("<f", GLOBAL))
+        tensors[name + (".input_global_scale" if own[1] else ".input_scale")] = ("F32", [1], struct.pack("<f", 8.0))
+    if packed_dtype == "I32":
+        tensors[name + ".weight_shape"] = ("I32", [2], struct.pack("<2i", *shape))
+    return values
+
+
 def weights(packing, kind):
     """The tensors of the weights {name: (dtype, shape, data)}, and {logical name: (shape, values)}."""
-    packed, packed_dtype, scale, scale_dtype, group, own, projections, _ = PACKINGS[packing]
     r = random.Random(packing + kind)
     tensors, logical = {}, {}
-
-    def pack(name, shape, packed_shape, scale_shape):
-        n = math.prod(shape)
-        codes = r.randbytes(n // 2)
-        scale_data, scales = scales_of(packing, kind, n // group, r)
-        table = [value_of(packing, code) for code in range(16)]
-        values = [f32(table[codes[i // 2] >> i % 2 * 4 & 15] * scales[i // group]) for i in range(n)]
-        tensors[name + packed] = (packed_dtype, packed_shape, codes)
-        tensors[name + scale] = (scale_dtype, scale_shape, scale_data)
-        if own:
-            tensors[name + own[0]] = ("F32", [1] if own[1] else [], struct.pack("<f", GLOBAL))
-            tensors[name + (".input_global_scale" if own[1] else ".input_scale")] = ("F32", [1], struct.pack("<f", 8.0))
-        if packed_dtype == "I32":
-            tensors[name + ".weight_shape"] = ("I32", [2], struct.pack("<2i", *shape))
-        return values
 
     if packing == "gpt-oss":
         for name, rows, cols in (("gate_up_proj", 2 * I, H), ("down_proj", H, I)):
             stem = "model.layers.0.mlp.experts." + name
-            values = pack(stem, [E, rows, cols], [E, rows, cols // 32, 16], [E, rows, cols // 32])
+            values = pack(packing, kind, r, tensors, stem, [E, rows, cols])
             logical[stem] = ([E, rows, cols], values)
             tensors[stem + "_bias"] = ("BF16", [E, rows], r.randbytes(E * rows * 2).replace(b"\x7f", b"\0").replace(b"\xff", b"\0"))
         return tensors, logical
     for e in range(E):
-        for projection, (rows, cols) in zip(projections, matrices()):
+        for projection, (rows, cols) in zip(PACKINGS[packing][6], matrices()):
             stem = f"model.layers.0.mlp.experts.{e}.{projection}"
-            per = 8 if packed_dtype == "I32" else 2
-            logical[stem + ".weight"] = ([rows, cols], pack(stem, [rows, cols], [rows, cols // per], [rows, cols // group]))
+            logical[stem + ".weight"] = ([rows, cols], pack(packing, kind, r, tensors, stem, [rows, cols]))
     return tensors, logical
 
 
@@ -180,6 +183,31 @@ def beyond(packing, dtype):
     values = [v for _, values in weights(packing, "make")[1].values() for v in values]
     if dtype != "f16" or max(map(abs, values)) < 65520:
         print(f"{packing} {dtype}: refused, and all values are in the range of the type")
+
+
+def pack_model(packing, model, out, values):
+    """Models whose experts lie in stacks have them as in BF16, [experts, in, out]; packed rows are outputs."""
+    tensors, config = checkpoint.read(model), json.loads((pathlib.Path(model) / "config.json").read_text())
+    decoded, r, n = dict(tensors), random.Random(packing), 0
+    for name, (_, shape, _) in list(tensors.items()):
+        stack = len(shape) == 3 and ".experts." in name
+        if not stack and not re.search(r"\.(mlp|ffn)\..*(proj|w[123])\.weight$", name):
+            continue
+        stem = name.removesuffix(".weight")
+        shape = [shape[0], shape[2], shape[1]] if stack else shape
+        if shape[-1] % PACKINGS[packing][4]:
+            continue
+        del tensors[name]
+        found = pack(packing, "finite", r, tensors, stem, shape)
+        shape, found = transposed(shape, found) if stack else (shape, found)
+        decoded[name] = ("F32", shape, checkpoint.pack("F32", found))
+        n += 1
+    tensors = {f"model.layers.{i}._extra_state": ("U8", [8], bytes(8)) for i in range(99)} | tensors
+    for folder, content, more in ((out, tensors, PACKINGS[packing][7]), (values, decoded, {})):
+        pathlib.Path(folder).mkdir()
+        checkpoint.write(pathlib.Path(folder) / "model.safetensors", content)
+        (pathlib.Path(folder) / "config.json").write_text(json.dumps(config | {k: v for k, v in more.items() if k != "model_type"}))
+    print(n)
 
 
 def scales_at(dtype, shape, data, rows, cols):
@@ -259,7 +287,8 @@ def main():
     elif command in ("make", "nan", "finite", "wide", "high"):
         write(rest[0], command, rest[1])
     else:
-        {"check": check, "beyond": beyond, "counts": counts, "amax": amax, "passed": passed, "same": same}[command](*rest)
+        {"check": check, "beyond": beyond, "counts": counts, "amax": amax, "passed": passed, "same": same,
+         "model": pack_model}[command](*rest)
 
 
 if __name__ == "__main__":

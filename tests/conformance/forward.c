@@ -34,7 +34,8 @@ static struct fp8_forward *fp8_ready(struct forward *forward, const struct backe
 	struct err err = { 0 };
 	struct fp8_forward *fp8;
 
-	check(fp8_select_make(&choice, &params, forward->model, &err), &err);
+	check(fp8_select_make(&choice, &params, forward->model->checkpoint, forward->model, &err),
+	      &err);
 	fp8 = fp8_forward_new(&choice, backend);
 	forward->casts = true;
 	return fp8;

@@ -100,7 +100,7 @@ static void setup(struct fixture *f, const struct fp8_recipe *row)
 	place(f, LINEAR_ROUTER, "model.layers.0.mlp.gate.weight");
 	f->layer.ref = &f->ref;
 	f->model = (struct model){ .checkpoint = &f->checkpoint, .n_layers = 1, .layers = &f->ref };
-	if (fp8_select_make(&f->choice, &params, &f->model, &err))
+	if (fp8_select_make(&f->choice, &params, f->model.checkpoint, &f->model, &err))
 		fail_msg("%s", err.message);
 	f->fp8 = fp8_forward_new(&f->choice, backend_select("auto", &err));
 	workspace_open(f);

@@ -262,7 +262,7 @@ static void setup(struct fixture *f, const struct files *files, const struct fp8
 	}
 	f->model =
 		(struct model){ .checkpoint = &f->checkpoint, .n_layers = 1, .layers = &f->layer };
-	if (fp8_select_make(&f->choice, &params, &f->model, &err))
+	if (fp8_select_make(&f->choice, &params, f->model.checkpoint, &f->model, &err))
 		fail_msg("%s", err.message);
 	for (size_t d = 0; d < N_DEVICES; d++) {
 		f->executor[d].ops = &ops;
