@@ -396,6 +396,33 @@ static size_t view_tensors(const struct low_bit_view *view, const struct tensor_
 
 COMPARISON(by_name, struct tensor_ref, strcmp(x->tensor->name, y->tensor->name))
 
+/* The tensor is a member of the weight. */
+const struct low_bit_weight *low_bit_of_model(const struct tensor_ref *ref)
+{
+	if (!dtype_is_low_bit(ref->tensor->dtype))
+		return NULL;
+	return (const void *)((const char *)ref->tensor -
+			      offsetof(struct low_bit_weight, model_tensor));
+}
+
+/* Refuses a weight that the file has twice, packed and not. */
+static int check_view(const struct checkpoint *seen, struct err *err)
+{
+	for (size_t i = 1; i < seen->n_tensors; i++) {
+		const struct tensor_ref *a = &seen->by_name[i - 1], *b = a + 1;
+		const struct low_bit_weight *weight = low_bit_of_model(a);
+
+		if (strcmp(a->tensor->name, b->tensor->name) != 0)
+			continue;
+		weight = weight ? weight : low_bit_of_model(b);
+		return err_set(err, ERR_INPUT,
+			       "weight '%s' is there twice, by itself and packed in '%s': remove "
+			       "one of them",
+			       a->tensor->name, weight->packed->tensor->name);
+	}
+	return 0;
+}
+
 int low_bit_view_make(struct low_bit_view *view, const struct checkpoint *checkpoint,
 		      struct err *err)
 {
@@ -411,7 +438,7 @@ int low_bit_view_make(struct low_bit_view *view, const struct checkpoint *checkp
 	seen->n_tensors = view_tensors(view, checkpoint->tensors, seen->tensors);
 	view_tensors(view, checkpoint->by_name, seen->by_name);
 	sort(seen->by_name, seen->n_tensors, sizeof *seen->by_name, by_name);
-	return 0;
+	return check_view(seen, err);
 }
 
 void low_bit_view_release(struct low_bit_view *view)
@@ -420,15 +447,6 @@ void low_bit_view_release(struct low_bit_view *view)
 	free(view->checkpoint.by_name);
 	low_bit_release(&view->low_bit);
 	*view = (struct low_bit_view){ 0 };
-}
-
-/* The tensor is a member of the weight. */
-const struct low_bit_weight *low_bit_of_model(const struct tensor_ref *ref)
-{
-	if (!dtype_is_low_bit(ref->tensor->dtype))
-		return NULL;
-	return (const void *)((const char *)ref->tensor -
-			      offsetof(struct low_bit_weight, model_tensor));
 }
 
 void low_bit_release(struct low_bit *low_bit)

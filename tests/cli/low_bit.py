@@ -191,7 +191,8 @@ def pack_model(packing, model, out, values):
     decoded, r, n = dict(tensors), random.Random(packing), 0
     for name, (_, shape, _) in list(tensors.items()):
         stack = len(shape) == 3 and ".experts." in name
-        if not stack and not re.search(r"\.(mlp|ffn)\..*(proj|w[123])\.weight$", name):
+        matrix = PACKINGS[packing][0] != "_blocks" and re.search(r"\.(mlp|ffn)\..*(proj|w[123])\.weight$|o_proj\.weight$", name)
+        if not stack and not matrix:
             continue
         stem = name.removesuffix(".weight")
         shape = [shape[0], shape[2], shape[1]] if stack else shape
