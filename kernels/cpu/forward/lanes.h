@@ -379,6 +379,37 @@ LANE_FN void lanes_put(float *y, size_t i, size_t n, lanes v)
 		memcpy(y + i, &v, (n - i) * sizeof *y);
 }
 
+/* Returns the sum of x y, of n values, in 16 lanes. */
+LANE_FN float dot(const float *x, const float *y, size_t n)
+{
+	struct lane_sums sum = { 0 };
+
+	for (size_t i = 0; i < n; i += SUM_LANES)
+		UNROLL for (size_t j = 0; j < SUM_PARTS; j++) sum.part[j] +=
+			lanes_at(x, i + j * LANES, n) * lanes_at(y, i + j * LANES, n);
+	return lanes_sum(sum);
+}
+
+#define DOTS 4 /* sums at once, none of which waits for another */
+
+/* Writes the sums of x y, of n values each, for the DOTS rows of y, as dot() does. */
+LANE_FN void dots(const float *x, const float *y, size_t n, float *sums)
+{
+	struct lane_sums sum[DOTS] = { 0 };
+
+	for (size_t i = 0; i < n; i += SUM_LANES)
+		UNROLL for (size_t j = 0; j < SUM_PARTS; j++)
+		{
+			size_t at = i + j * LANES;
+			lanes v = lanes_at(x, at, n);
+
+			UNROLL for (size_t r = 0; r < DOTS; r++) sum[r].part[j] +=
+				lanes_at(y + r * n, at, n) * v;
+		}
+	for (size_t r = 0; r < DOTS; r++)
+		sums[r] = lanes_sum(sum[r]);
+}
+
 /* Returns the largest of n values. */
 LANE_FN float largest(const float *x, size_t n)
 {

@@ -224,28 +224,21 @@ static void CPU_OP(rope)(const struct rope_args *a)
 	}
 }
 
-/* Returns the sum of x y, of n values, in 16 lanes. */
-LANE_FN float dot(const float *x, const float *y, size_t n)
-{
-	struct lane_sums sum = { 0 };
-
-	for (size_t i = 0; i < n; i += SUM_LANES)
-		UNROLL for (size_t j = 0; j < SUM_PARTS; j++) sum.part[j] +=
-			lanes_at(x, i + j * LANES, n) * lanes_at(y, i + j * LANES, n);
-	return lanes_sum(sum);
-}
-
 /* Makes the weights of a token, and the sum of its vectors. */
 static void streams_begin(const struct mix_streams_args *a, size_t token)
 {
 	size_t n = a->n_streams, n_values = n * a->n_cols, n_weights = n + n * n;
-	size_t n_products = a->weights ? MIX_PRODUCTS(n) : n;
+	size_t n_products = a->weights ? MIX_PRODUCTS(n) : n, i = 0;
 	const float *x = a->streams + token * n_values;
 	float m[MIX_PRODUCTS(MIX_MAX_STREAMS)], pre[MIX_MAX_STREAMS];
 	float factor = 1.0f / sqrtf(squares_of(x, n_values, 0) / (float)n_values + a->norm_eps);
 
-	for (size_t i = 0; i < n_products; i++)
-		m[i] = factor * dot(a->fn + i * n_values, x, n_values);
+	for (; i + DOTS <= n_products; i += DOTS)
+		dots(x, a->fn + i * n_values, n_values, m + i);
+	for (; i < n_products; i++)
+		m[i] = dot(a->fn + i * n_values, x, n_values);
+	for (i = 0; i < n_products; i++)
+		m[i] = factor * m[i];
 	routing_mix(a, m, pre, a->weights ? a->weights + token * n_weights : NULL);
 	for (size_t c = 0; c < a->n_cols; c += LANES) {
 		lanes sum = pre[0] * lanes_at(x, c, a->n_cols);
