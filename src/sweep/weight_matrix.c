@@ -94,6 +94,12 @@ static void place(const struct matrix *x, size_t first, const struct weight_read
 	for (size_t row = 0; row < x->rows; row++, first += matrix->ref->k) {
 		float *to = is_bf16 ? line : (float *)matrix->values + first;
 
+		if (is_bf16 && x->dtype == DT_BF16) {
+			memcpy((uint16_t *)matrix->values + first,
+			       (const uint16_t *)x->data + row * x->stride,
+			       x->cols * sizeof(uint16_t));
+			continue;
+		}
 		matrix_row(x, row, to);
 		if (is_bf16)
 			reader->host->round_bf16(line, x->cols, (uint16_t *)matrix->values + first);

@@ -390,24 +390,27 @@ LANE_FN float dot(const float *x, const float *y, size_t n)
 	return lanes_sum(sum);
 }
 
-#define DOTS 4 /* sums at once, none of which waits for another */
+#define DOTS 4 /* rows of y at once, so that no sum waits for another */
 
-/* Writes the sums of x y, of n values each, for the DOTS rows of y, as dot() does. */
-LANE_FN void dots(const float *x, const float *y, size_t n, float *sums)
+/* Writes the sums of x y, of n values each, for n_x <= 2 rows of x and DOTS rows of y, as dot()
+ * does.  Rows of sums are `stride` elements apart. */
+LANE_FN void dots(const float *x, size_t n_x, const float *y, size_t n, float *sums, size_t stride)
 {
-	struct lane_sums sum[DOTS] = { 0 };
+	struct lane_sums sum[2][DOTS] = { 0 };
 
 	for (size_t i = 0; i < n; i += SUM_LANES)
 		UNROLL for (size_t j = 0; j < SUM_PARTS; j++)
+			UNROLL for (size_t r = 0; r < DOTS; r++)
 		{
 			size_t at = i + j * LANES;
-			lanes v = lanes_at(x, at, n);
+			lanes v = lanes_at(y + r * n, at, n);
 
-			UNROLL for (size_t r = 0; r < DOTS; r++) sum[r].part[j] +=
-				lanes_at(y + r * n, at, n) * v;
+			UNROLL for (size_t t = 0; t < n_x; t++) sum[t][r].part[j] +=
+				v * lanes_at(x + t * n, at, n);
 		}
-	for (size_t r = 0; r < DOTS; r++)
-		sums[r] = lanes_sum(sum[r]);
+	for (size_t t = 0; t < n_x; t++)
+		for (size_t r = 0; r < DOTS; r++)
+			sums[t * stride + r] = lanes_sum(sum[t][r]);
 }
 
 /* Returns the largest of n values. */

@@ -224,21 +224,33 @@ static void CPU_OP(rope)(const struct rope_args *a)
 	}
 }
 
-/* Makes the weights of a token, and the sum of its vectors. */
-static void streams_begin(const struct mix_streams_args *a, size_t token)
+#define MOST_PRODUCTS MIX_PRODUCTS(MIX_MAX_STREAMS)
+
+/* Writes the products of 1 or 2 tokens: (n_tokens, MOST_PRODUCTS). */
+LANE_FN void streams_products(const struct mix_streams_args *a, size_t token, size_t n_tokens,
+			      float *m)
 {
-	size_t n = a->n_streams, n_values = n * a->n_cols, n_weights = n + n * n;
-	size_t n_products = a->weights ? MIX_PRODUCTS(n) : n, i = 0;
-	const float *x = a->streams + token * n_values;
-	float m[MIX_PRODUCTS(MIX_MAX_STREAMS)], pre[MIX_MAX_STREAMS];
-	float factor = 1.0f / sqrtf(squares_of(x, n_values, 0) / (float)n_values + a->norm_eps);
+	size_t n = a->n_streams * a->n_cols, i = 0;
+	size_t n_products = a->weights ? MIX_PRODUCTS(a->n_streams) : a->n_streams;
+	const float *x = a->streams + token * n;
 
 	for (; i + DOTS <= n_products; i += DOTS)
-		dots(x, a->fn + i * n_values, n_values, m + i);
+		dots(x, n_tokens, a->fn + i * n, n, m + i, MOST_PRODUCTS);
 	for (; i < n_products; i++)
-		m[i] = dot(a->fn + i * n_values, x, n_values);
-	for (i = 0; i < n_products; i++)
-		m[i] = factor * m[i];
+		for (size_t t = 0; t < n_tokens; t++)
+			m[t * MOST_PRODUCTS + i] = dot(a->fn + i * n, x + t * n, n);
+}
+
+/* Makes the weights of a token from its products, and the sum of its vectors. */
+static void streams_begin(const struct mix_streams_args *a, size_t token, float *m)
+{
+	size_t n = a->n_streams, n_values = n * a->n_cols, n_weights = n + n * n;
+	const float *x = a->streams + token * n_values;
+	float factor = 1.0f / sqrtf(squares_of(x, n_values, 0) / (float)n_values + a->norm_eps);
+	float pre[MIX_MAX_STREAMS];
+
+	for (size_t i = 0; i < (a->weights ? MIX_PRODUCTS(n) : n); i++)
+		m[i] *= factor;
 	routing_mix(a, m, pre, a->weights ? a->weights + token * n_weights : NULL);
 	for (size_t c = 0; c < a->n_cols; c += LANES) {
 		lanes sum = pre[0] * lanes_at(x, c, a->n_cols);
@@ -246,6 +258,23 @@ static void streams_begin(const struct mix_streams_args *a, size_t token)
 		for (size_t j = 1; j < n; j++)
 			sum += pre[j] * lanes_at(x + j * a->n_cols, c, a->n_cols);
 		lanes_put(a->y + token * a->n_cols, c, a->n_cols, sum);
+	}
+}
+
+/* Two tokens share what is read of fn. */
+static void streams_begin_all(const struct mix_streams_args *a)
+{
+	float m[2][MOST_PRODUCTS];
+	size_t t = 0;
+
+	for (; t + 2 <= a->n_tokens; t += 2) {
+		streams_products(a, t, 2, m[0]);
+		streams_begin(a, t, m[0]);
+		streams_begin(a, t + 1, m[1]);
+	}
+	if (t < a->n_tokens) {
+		streams_products(a, t, 1, m[0]);
+		streams_begin(a, t, m[0]);
 	}
 }
 
@@ -292,13 +321,11 @@ static void streams_gate(const struct mix_streams_args *a, size_t token)
 
 static void CPU_OP(mix_streams)(const struct mix_streams_args *a)
 {
-	for (size_t t = 0; t < a->n_tokens; t++)
-		if (a->keys)
-			streams_gate(a, t);
-		else if (a->fn)
-			streams_begin(a, t);
-		else
-			streams_end(a, t);
+	if (a->fn && !a->keys)
+		streams_begin_all(a);
+	else
+		for (size_t t = 0; t < a->n_tokens; t++)
+			(a->keys ? streams_gate : streams_end)(a, t);
 }
 
 /* y = activation(x), by rows. */
