@@ -412,9 +412,9 @@ static int check_view(const struct checkpoint *seen, struct err *err)
 		const struct tensor_ref *a = &seen->by_name[i - 1], *b = a + 1;
 		const struct low_bit_weight *weight = low_bit_of_model(a);
 
-		if (strcmp(a->tensor->name, b->tensor->name) != 0)
-			continue;
 		weight = weight ? weight : low_bit_of_model(b);
+		if (!weight || strcmp(a->tensor->name, b->tensor->name) != 0)
+			continue;
 		return err_set(err, ERR_INPUT,
 			       "weight '%s' is there twice, by itself and packed in '%s': remove "
 			       "one of them",

@@ -174,13 +174,13 @@ static __m512 value_or_0(const struct attention *a, struct rows_in v, size_t t, 
 static void pack(const struct attention *a, struct rows_in k, struct rows_in v)
 {
 	size_t head_stride = attention_head_stride(a->head_dim);
-	uint32_t *to = (uint32_t *)a->values;
+	uint32_t *to = (void *)a->values;
 
 	for (size_t t = 0; t < attention_padded(a->n_keys); t += 16) {
 		size_t left = t < a->n_keys ? a->n_keys - t : 0;
 
 		pack_keys(a, (struct rows_in){ k.data + t * k.stride, k.stride },
-			  left < 16 ? left : 16, (uint32_t *)a->keys + t * head_stride);
+			  left < 16 ? left : 16, (void *)(a->keys + t * head_stride));
 	}
 	for (size_t first = 0; first < attention_padded(a->n_keys); first += STEP)
 		for (size_t col = 0; col < a->value_dim; col += 16) {

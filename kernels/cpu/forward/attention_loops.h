@@ -302,7 +302,7 @@ static void CPU_OP(attention)(const struct attention_args *args)
 	attention.scores = attention.queries + scratch.queries;
 	attention.attn_out = attention.scores + scratch.scores;
 	attention.distances.row = attention.attn_out + scratch.attn_out;
-	attention.steps = (uint32_t *)(attention.distances.row + scratch.biases);
+	attention.steps = (void *)(attention.distances.row + scratch.biases);
 	for (size_t group = 0; group < args->n_kv_heads; group++)
 		attend_group(args, &attention, group);
 }
