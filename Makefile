@@ -26,7 +26,7 @@ MACHINE := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
 ISAS    := $(if $(filter x86_64,$(MACHINE)),avx2 avx512) $(if $(filter aarch64,$(MACHINE)),neon)
 ISA = $(if $(findstring cpu/avx2/,$*),-mavx2 -mf16c) $(if $(findstring cpu/avx2/forward,$*),-mfma) \
       $(if $(findstring cpu/avx512/,$*),-mavx512f -mavx512bw -mavx512vl -mavx512dq) \
-      $(if $(findstring cpu/avx512/attention,$*),-mavx512bf16 -mamx-tile -mamx-bf16) \
+      $(if $(findstring cpu/avx512/attention,$*),-mavx512bf16) \
       $(if $(filter %/forward/ops,$*)$(findstring kernels/cpu/avx,$*),-Wno-psabi)
 
 # Kernels for the GPU, where the toolkit is: CUDA=1 fails without it, CUDA=0 does not look.

@@ -25,6 +25,32 @@
 #define TILE_ROWS 16
 #define TILE_SIZE 1024
 
+/* The instructions, as bytes: gcc 10, which builds the wheel, has no names for them.  Tiles are
+ * numbers; memory begins at rsi, and rows are rdx bytes apart. */
+#define TILE_OPERATION(prefix, opcode, operands) \
+	".byte 0xC4, 0xE2, " prefix ", " opcode ", " operands
+#define TILE_NAME(text)	 #text
+#define TILE_TEXT(value) TILE_NAME(value)
+
+#define TILE_CONFIGURE(from) \
+	__asm__ volatile(TILE_OPERATION("0x78", "0x49", "0x06") : : "S"(from) : "memory")
+#define TILE_RELEASE() __asm__ volatile(TILE_OPERATION("0x78", "0x49", "0xC0") : : : "memory")
+#define TILE_ZERO(to)  __asm__ volatile(TILE_OPERATION("0x7B", "0x49", "0xC0 + 8 * " TILE_TEXT(to)))
+#define TILE_LOAD(to, from, stride)                                                           \
+	__asm__ volatile(TILE_OPERATION("0x7B", "0x4B", "0x04 + 8 * " TILE_TEXT(to) ", 0x16") \
+			 :                                                                    \
+			 : "S"(from), "d"(stride)                                             \
+			 : "memory")
+#define TILE_STORE(from, to, stride)                                                            \
+	__asm__ volatile(TILE_OPERATION("0x7A", "0x4B", "0x04 + 8 * " TILE_TEXT(from) ", 0x16") \
+			 :                                                                      \
+			 : "S"(to), "d"(stride)                                                 \
+			 : "memory")
+/* to += left right */
+#define TILE_MULTIPLY(to, left, right)                                          \
+	__asm__ volatile(TILE_OPERATION("0x7A - 8 * " TILE_TEXT(right), "0x5C", \
+					"0xC0 + 8 * " TILE_TEXT(to) " + " TILE_TEXT(left)))
+
 /* The results are in tiles 0 to 3, two by two; the left factors in 4 and 5, the right ones in 6 and
  * 7. */
 static void tiles_begin(void)
@@ -39,25 +65,23 @@ static void tiles_begin(void)
 		config.row_bytes[i] = 64;
 		config.rows[i] = TILE_ROWS;
 	}
-	_tile_loadconfig(&config);
-	/* What was packed is in memory before a tile is loaded, which compilers do not know. */
-	__asm__ volatile("" ::: "memory");
+	TILE_CONFIGURE(&config);
 }
 
 static void results_begin(void)
 {
-	_tile_zero(0);
-	_tile_zero(1);
-	_tile_zero(2);
-	_tile_zero(3);
+	TILE_ZERO(0);
+	TILE_ZERO(1);
+	TILE_ZERO(2);
+	TILE_ZERO(3);
 }
 
 static inline void results_add(void)
 {
-	_tile_dpbf16ps(0, 4, 6);
-	_tile_dpbf16ps(1, 4, 7);
-	_tile_dpbf16ps(2, 5, 6);
-	_tile_dpbf16ps(3, 5, 7);
+	TILE_MULTIPLY(0, 4, 6);
+	TILE_MULTIPLY(1, 4, 7);
+	TILE_MULTIPLY(2, 5, 6);
+	TILE_MULTIPLY(3, 5, 7);
 }
 
 /* Factors with both parts: 32 rows of 32 numbers, whose rows have a stride in bytes, and two tiles
@@ -72,16 +96,16 @@ static inline void results_add_product(const struct factors *f)
 {
 	const char *left_2 = f->left + TILE_ROWS * f->left_stride;
 
-	_tile_loadd(4, f->left, f->left_stride);
-	_tile_loadd(5, left_2, f->left_stride);
-	_tile_loadd(6, f->right + TILE_SIZE, 64);
-	_tile_loadd(7, f->right_2 + TILE_SIZE, 64);
+	TILE_LOAD(4, f->left, f->left_stride);
+	TILE_LOAD(5, left_2, f->left_stride);
+	TILE_LOAD(6, f->right + TILE_SIZE, (size_t)64);
+	TILE_LOAD(7, f->right_2 + TILE_SIZE, (size_t)64);
 	results_add();
-	_tile_loadd(6, f->right, 64);
-	_tile_loadd(7, f->right_2, 64);
+	TILE_LOAD(6, f->right, (size_t)64);
+	TILE_LOAD(7, f->right_2, (size_t)64);
 	results_add();
-	_tile_loadd(4, f->left + 64, f->left_stride);
-	_tile_loadd(5, left_2 + 64, f->left_stride);
+	TILE_LOAD(4, f->left + 64, f->left_stride);
+	TILE_LOAD(5, left_2 + 64, f->left_stride);
 	results_add();
 }
 
@@ -91,11 +115,11 @@ static void results_write(float *y, size_t stride, bool both)
 {
 	float *y_2 = y + TILE_ROWS * stride;
 
-	_tile_stored(0, y, stride * sizeof *y);
-	_tile_stored(2, y_2, stride * sizeof *y);
+	TILE_STORE(0, y, stride * sizeof *y);
+	TILE_STORE(2, y_2, stride * sizeof *y);
 	if (both) {
-		_tile_stored(1, y + 16, stride * sizeof *y);
-		_tile_stored(3, y_2 + 16, stride * sizeof *y);
+		TILE_STORE(1, y + 16, stride * sizeof *y);
+		TILE_STORE(3, y_2 + 16, stride * sizeof *y);
 	}
 }
 
@@ -242,7 +266,7 @@ static void score(const struct attention *a, const struct query_block *b)
 			results_write(a->scores + row * stride + a->steps[i], stride, true);
 		}
 	}
-	_tile_release();
+	TILE_RELEASE();
 }
 
 /* Replaces the shares of a step by their parts: 0 for keys to which the query does not attend. */
@@ -291,7 +315,7 @@ static void mix(const struct attention *a, const struct query_block *b)
 			results_write(a->attn_out + row * value_stride + col, value_stride, both);
 		}
 	}
-	_tile_release();
+	TILE_RELEASE();
 }
 
 static bool usable;
