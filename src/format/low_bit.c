@@ -114,14 +114,25 @@ static void put_tensor(struct buf *text, const struct st_tensor *tensor)
 static int refuse_scale(const struct packed *packed, const struct tensor_ref *scale,
 			struct err *err)
 {
+	const struct packing *packing = packed->packing;
 	struct buf text = { 0 };
 
+	if (!is_scale_of(packing, scale))
+		return err_set(err, ERR_INPUT,
+			       "scale '%s' of low-bit tensor '%s' is %s: supported is %s%s%s",
+			       scale->tensor->name, packed->ref->tensor->name,
+			       dtype_name(scale->tensor->dtype),
+			       dtype_name(packing->scale_types[0]),
+			       packing->scale_types[1] == packing->scale_types[0] ? "" : " or ",
+			       packing->scale_types[1] == packing->scale_types[0]
+				       ? ""
+				       : dtype_name(packing->scale_types[1]));
 	buf_puts(&text, "scale ");
 	put_tensor(&text, scale->tensor);
 	buf_puts(&text, " does not fit ");
 	put_tensor(&text, packed->ref->tensor);
 	err_set(err, ERR_INPUT, "%s: supported is a scale for each %zu elements of 4 bits in a row",
-		text.data, packed->packing->group);
+		text.data, packing->group);
 	buf_release(&text);
 	return -1;
 }

@@ -132,7 +132,7 @@ int selection_make(struct selection *selection, const struct checkpoint *checkpo
 				 .low_bit = &selection->low_bit };
 	int rc = -1;
 
-	*selection = (struct selection){ 0 };
+	*selection = (struct selection){ .writes_nothing = options->writes_nothing };
 	if (model_config_read(&select.config, &checkpoint->config, err)) {
 		err_wrap(err, "'%s'", checkpoint->path);
 		goto out;

@@ -112,6 +112,7 @@ struct select_options {
 	enum engine target;	       /* decides about rows of the profile, and ragged ones */
 	bool advise;		       /* make notes on the whole */
 	int tp;			       /* 0, or the tensor-parallel size that must load */
+	bool writes_nothing;	       /* codes of the source may be kept */
 };
 
 struct selection {
@@ -126,6 +127,7 @@ struct selection {
 	int tp[7]; /* the tensor-parallel sizes of 1, 2, 4 .. 64 that load */
 	size_t n_tp;
 	struct notes notes;
+	bool writes_nothing; /* of the options */
 };
 
 /* Makes the selection; checkpoint must outlive it.  ERR_USAGE if nothing can be quantized, and for

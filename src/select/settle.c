@@ -178,7 +178,7 @@ int selection_check(struct selection *selection, const char *hint, struct err *e
 		if (unit->recipe)
 			continue;
 		selection->n_linear_kept += unit->linear;
-		if (check_kept(unit, err))
+		if (!selection->writes_nothing && check_kept(unit, err))
 			return -1;
 	}
 	return selection->n_quantized ? 0 : refuse_empty(selection, hint, err);

@@ -129,6 +129,7 @@ int fp8_select_make(struct fp8_selection *selected, const struct fp8_params *par
 		return check_unused(params, err);
 	select.recipe = &selected->recipe;
 	select.requantize = true; /* FP8 weights stay as they are, but their inputs are quantized */
+	select.writes_nothing = true;
 	if (selection_make(&selected->selection, checkpoint, &select, err))
 		return -1;
 	list_units(selected);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sweep/weights.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,19 +12,28 @@
 #include "sweep/vectors.h"
 #include "sweep/weight_matrix.h"
 
-/* Gives a matrix of packed rows its place in the file, where the model has them as columns, the
- * first of them among these: its tensor is (experts, inputs, outputs). */
-static void place_packed(struct linear_ref *ref)
+/* Gives a matrix of packed rows its place in the file, where the model has them as columns: its
+ * tensor is (experts, inputs, outputs).  ERR_INPUT where its rows are not outputs. */
+static int place_packed(struct linear_ref *ref, struct err *err)
 {
 	const struct low_bit_weight *weight = ref->weight ? low_bit_of_model(ref->weight) : NULL;
 	const uint64_t *shape = weight ? weight->model_tensor.shape : NULL;
+	struct slice *slice = &ref->slice;
+	uint64_t input, output;
 
 	if (!weight || !weight->packing->transposed)
-		return;
-	assert(ref->slice.first % shape[2] == 0);
-	ref->slice = (struct slice){ .first = ref->slice.first,
-				     .row_stride = ref->slice.row_stride * shape[1],
-				     .col_stride = 1 };
+		return 0;
+	if (slice->col_stride != shape[2] || slice->row_stride >= shape[2])
+		return err_set(err, ERR_INPUT,
+			       "tensor '%s' packs the inputs of '%s' in its rows, which is "
+			       "unsupported: dequantize the checkpoint first",
+			       weight->packed->tensor->name, ref->module);
+	input = slice->first / shape[2] % shape[1];
+	output = slice->first % shape[2];
+	slice->first += output * shape[1] + input - (input * shape[2] + output);
+	slice->row_stride *= shape[1];
+	slice->col_stride = 1;
+	return 0;
 }
 
 int weights_open_model(struct model *model, struct low_bit_view *view,
@@ -37,7 +45,10 @@ int weights_open_model(struct model *model, struct low_bit_view *view,
 		return -1;
 	for (size_t i = 0; i < model->n_layers; i++)
 		for (size_t l = 0; l < layer_n_linears(&model->layers[i]); l++)
-			place_packed((struct linear_ref *)layer_linear_ref(&model->layers[i], l));
+			if (place_packed(
+				    (struct linear_ref *)layer_linear_ref(&model->layers[i], l),
+				    err))
+				return -1;
 	return 0;
 }
 
