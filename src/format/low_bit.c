@@ -258,12 +258,6 @@ static void weight_name(struct low_bit *low_bit, const struct packed *packed,
 					     .shape = st_shape_copy(&low_bit->texts, shape, n_dims),
 					     .begin = tensor->begin,
 					     .end = tensor->end };
-	if (packing->transposed) {
-		shape[2] = shape[1];
-		shape[1] = weight->tensor.shape[2];
-	}
-	weight->model_tensor = weight->tensor;
-	weight->model_tensor.shape = st_shape_copy(&low_bit->texts, shape, n_dims);
 }
 
 size_t low_bit_index(const struct checkpoint *checkpoint, const struct tensor_ref *ref)
@@ -398,9 +392,7 @@ static size_t view_tensors(const struct low_bit_view *view, const struct tensor_
 		const struct low_bit_weight *weight = low_bit_of(&view->low_bit, place);
 
 		if (!low_bit_is_part(&view->low_bit, place))
-			to[n++] =
-				weight ? (struct tensor_ref){ &weight->model_tensor, from[i].shard }
-				       : from[i];
+			to[n++] = weight ? weight->ref : from[i];
 	}
 	return n;
 }
@@ -412,8 +404,7 @@ const struct low_bit_weight *low_bit_of_model(const struct tensor_ref *ref)
 {
 	if (!dtype_is_low_bit(ref->tensor->dtype))
 		return NULL;
-	return (const void *)((const char *)ref->tensor -
-			      offsetof(struct low_bit_weight, model_tensor));
+	return (const void *)((const char *)ref->tensor - offsetof(struct low_bit_weight, tensor));
 }
 
 /* Refuses a weight that the file has twice, packed and not. */
@@ -434,16 +425,31 @@ static int check_view(const struct checkpoint *seen, struct err *err)
 	return 0;
 }
 
+/* Swaps the last two dimensions of weights that the model has so. */
+static void turn(struct low_bit *low_bit)
+{
+	for (size_t i = 0; i < low_bit->n; i++) {
+		struct st_tensor *tensor = &low_bit->list[i].tensor;
+
+		if (low_bit->list[i].packing->transposed)
+			tensor->shape = st_shape_copy(&low_bit->texts,
+						      (const uint64_t[]){ tensor->shape[0],
+									  tensor->shape[2],
+									  tensor->shape[1] },
+						      3);
+	}
+}
+
 int low_bit_view_make(struct low_bit_view *view, const struct checkpoint *checkpoint,
-		      struct err *err)
+		      struct err *unread, struct err *err)
 {
 	struct checkpoint *seen = &view->checkpoint;
 	size_t n = checkpoint->n_tensors;
 
 	seen[0] = *checkpoint;
-	seen->tensors = seen->by_name = NULL;
-	if (low_bit_find(&view->low_bit, checkpoint, err))
-		return -1;
+	*unread = (struct err){ 0 };
+	low_bit_find(&view->low_bit, checkpoint, unread);
+	turn(&view->low_bit);
 	seen->tensors = xreallocarray(NULL, n, sizeof *seen->tensors);
 	seen->by_name = xreallocarray(NULL, n, sizeof *seen->by_name);
 	seen->n_tensors = view_tensors(view, checkpoint->tensors, seen->tensors);

@@ -41,7 +41,6 @@ struct low_bit_weight {
 	const struct tensor_ref *packed, *scale;
 	const struct tensor_ref *global; /* NULL: none */
 	const struct tensor_ref *shape;	 /* "X.weight_shape", which repeats it; NULL: none */
-	struct st_tensor model_tensor;	 /* `tensor` with its dimensions as the model has them */
 };
 
 /* All low-bit weights of a checkpoint.  A zeroed struct has none. */
@@ -79,13 +78,14 @@ void low_bit_release(struct low_bit *low_bit);
 /* A checkpoint whose low-bit weights are tensors as the model has them, without their parts. */
 struct low_bit_view {
 	struct checkpoint checkpoint; /* all but the lists of tensors is the other checkpoint's */
-	struct low_bit low_bit;
+	struct low_bit low_bit;	      /* with the dimensions of the model */
 };
 
-/* Makes the view; errors as low_bit_find().  The caller releases it in both cases; checkpoint must
- * outlive it. */
+/* Makes the view.  *unread becomes the error of low_bit_find(), or ERR_NONE: the view has those
+ * tensors as they are, which matters where the model needs them.  ERR_INPUT for a weight that is
+ * there twice.  The caller releases the view in both cases; checkpoint must outlive it. */
 int low_bit_view_make(struct low_bit_view *view, const struct checkpoint *checkpoint,
-		      struct err *err);
+		      struct err *unread, struct err *err);
 void low_bit_view_release(struct low_bit_view *view);
 
 /* Returns the weight of a tensor of a view, or NULL. */

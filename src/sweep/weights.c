@@ -17,7 +17,7 @@
 static int place_packed(struct linear_ref *ref, struct err *err)
 {
 	const struct low_bit_weight *weight = ref->weight ? low_bit_of_model(ref->weight) : NULL;
-	const uint64_t *shape = weight ? weight->model_tensor.shape : NULL;
+	const uint64_t *shape = weight ? weight->tensor.shape : NULL;
 	struct slice *slice = &ref->slice;
 	uint64_t input, output;
 
@@ -39,10 +39,16 @@ static int place_packed(struct linear_ref *ref, struct err *err)
 int weights_open_model(struct model *model, struct low_bit_view *view,
 		       const struct checkpoint *checkpoint, const char *advice, struct err *err)
 {
+	struct err unread;
+
 	*model = (struct model){ 0 };
-	if (low_bit_view_make(view, checkpoint, err) ||
-	    model_open(model, &view->checkpoint, advice, err))
+	if (low_bit_view_make(view, checkpoint, &unread, err))
 		return -1;
+	if (model_open(model, &view->checkpoint, advice, err)) {
+		if (unread.kind && err->detail)
+			*err = unread;
+		return -1;
+	}
 	for (size_t i = 0; i < model->n_layers; i++)
 		for (size_t l = 0; l < layer_n_linears(&model->layers[i]); l++)
 			if (place_packed(

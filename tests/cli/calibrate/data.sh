@@ -189,6 +189,28 @@ python3 "$CLI/low_bit.py" same packed.out values.out
 "$FP8CONV" calibrate packed --fp8-forward --recipe channelwise --exclude down_proj --restart -o packed.amax "$@"
 "$FP8CONV" calibrate values --fp8-forward --recipe channelwise --exclude down_proj --restart -o values.amax "$@"
 python3 -c "import amax; print(amax.read('packed.amax')[1] == amax.read('values.amax')[1])" | grep -v True
+# A packed tensor that nothing reads may be of any kind; one that a matrix needs must have its scale.
+cat >odd.py <<'END'
+import pathlib, shutil, sys
+import checkpoint
+what, out = sys.argv[1:]
+tensors = checkpoint.read("int4")
+if what == "more":
+    tensors["vision_tower.odd.weight_packed"] = "I32", [2, 17], bytes(136)
+else:
+    del tensors[next(name for name in tensors if name.endswith(".weight_scale"))]
+pathlib.Path(out).mkdir()
+checkpoint.write(pathlib.Path(out) / "model.safetensors", tensors)
+shutil.copy("int4/config.json", out)
+END
+python3 "$CLI/low_bit.py" model ct-int4 deepseek_v3 int4 int4-values >n
+python3 odd.py more more
+for x in more int4; do
+	"$FP8CONV" calibrate $x --precision f32 -o $x.amax "$@"
+done
+python3 -c "import amax; print(amax.read('more.amax')[1] == amax.read('int4.amax')[1])" | grep -v True
+python3 odd.py less less
+fails 3 " calibrate: low-bit tensor '*' has no scale '*'" calibrate less "$@" -o less.amax
 # Stacks of a family whose gate and up lie in halves; and whose rows are inputs, which the family has the other way round.
 python3 "$CLI/low_bit.py" model gpt-oss llama4 halves halves-values | grep -vx 2
 for x in halves halves-values; do
