@@ -142,6 +142,19 @@ static void expect_attention(struct amax_stats *stats, const struct layer_ref *l
 	free(cache);
 }
 
+/* Opens the history of the checkpoint, which the model may see in a view. */
+static int open_history(struct calibration *calibration, const char *backend, struct err *err)
+{
+	const struct calibrate_plan *plan = calibration->plan;
+	struct source source;
+	int rc;
+
+	source_init(&source, calibration->file.params->io, &plan->checkpoint, NULL, -1);
+	rc = resume_open(&calibration->file, &source, backend, calibration->stats, err);
+	source_release(&source);
+	return rc;
+}
+
 static int check_resumed(const struct calibration *calibration, struct err *err)
 {
 	const struct calibrate_plan *plan = calibration->plan;
@@ -211,8 +224,7 @@ static int run(struct calibration *calibration, const struct backend *backend, s
 				       .stage_ends = stage_ends, .sweep_ends = sweep_ends };
 
 	if (sweep_open(sweep, &plan->sweep, backend, asked->stop, progress, err) ||
-	    resume_open(&calibration->file, &sweep->runners[0].weights.source,
-			backend->executor->name, calibration->stats, err) ||
+	    open_history(calibration, backend->executor->name, err) ||
 	    group_settle(asked->group, check_resumed(calibration, err), err) ||
 	    group_settle(asked->group, resume_fp8(calibration, err), err))
 		return -1;

@@ -189,6 +189,10 @@ python3 "$CLI/low_bit.py" same packed.out values.out
 "$FP8CONV" calibrate packed --fp8-forward --recipe channelwise --exclude down_proj --restart -o packed.amax "$@"
 "$FP8CONV" calibrate values --fp8-forward --recipe channelwise --exclude down_proj --restart -o values.amax "$@"
 python3 -c "import amax; print(amax.read('packed.amax')[1] == amax.read('values.amax')[1])" | grep -v True
+# The history is of the checkpoint as it is, for quantize.
+"$FP8CONV" calibrate packed --restart -o packed.amax "$@"
+"$FP8CONV" quantize packed --requantize --recipe delayed --calibration packed.amax --uncovered group-max -o static --quiet
+"$FP8CONV" verify static --source packed --quiet >verified || cat verified
 # A packed tensor that nothing reads may be of any kind; one that a matrix needs must have its scale.
 cat >odd.py <<'END'
 import pathlib, shutil, sys
