@@ -218,16 +218,13 @@ static int resume(struct evaluation *evaluation, struct eval_result *result, str
 {
 	const struct eval_plan *plan = evaluation->plan;
 	struct sweep_progress *progress = evaluation->progress;
-	struct runner *runners = evaluation->sweep.runners;
-	struct source *const sources[SWEEP_MODELS] = { &runners[0].weights.source,
-						       &runners[1].weights.source };
 	uint64_t n_tokens = plan->sweep.n_tokens;
 
 	evaluation->unfinished = (struct unfinished){ .plan = plan,
 						      .params = evaluation->params,
 						      .samples = &evaluation->samples,
 						      .result = result };
-	if (unfinished_open(&evaluation->unfinished, sources, err))
+	if (unfinished_open(&evaluation->unfinished, err))
 		return -1;
 	result->n_resumed = evaluation->unfinished.n;
 	for (size_t i = 0; i < result->n_resumed; i++)

@@ -64,12 +64,17 @@ static void add_hash(struct buf *text, const char *name, const void *bytes, size
 }
 
 static int add_model(struct buf *text, const char *name, const struct eval_model *model,
-		     struct source *source, struct err *err)
+		     struct err *err)
 {
 	char fingerprint[FINGERPRINT_SIZE];
 	const struct buf *config = &model->checkpoint.config;
+	struct source source;
+	int rc;
 
-	if (fingerprint_make(source, fingerprint, err))
+	source_init(&source, model->checkpoint.io, &model->checkpoint, NULL, -1);
+	rc = fingerprint_make(&source, fingerprint, err);
+	source_release(&source);
+	if (rc)
 		return -1;
 	buf_printf(text, "%s: %s\n", name, fingerprint);
 	add_hash(text, "config.json", config->data, config->len);
@@ -77,8 +82,7 @@ static int add_model(struct buf *text, const char *name, const struct eval_model
 }
 
 /* Writes the models and options. */
-static int make_job(struct unfinished *unfinished, struct source *const sources[SWEEP_MODELS],
-		    struct err *err)
+static int make_job(struct unfinished *unfinished, struct err *err)
 {
 	const struct eval_params *params = unfinished->params;
 	const struct eval_plan *plan = unfinished->plan;
@@ -90,9 +94,9 @@ static int make_job(struct unfinished *unfinished, struct source *const sources[
 		   plan->has_source, params->activations ? params->activations : "engine",
 		   params->kv_cache, params->precision ? params->precision : "bf16",
 		   params->by_layer, params->backend->executor->name, plan->first_counted);
-	if (add_model(job, "OUT", &plan->out, sources[plan->has_source], err))
+	if (add_model(job, "OUT", &plan->out, err))
 		return -1;
-	return plan->has_source ? add_model(job, "--source", &plan->source, sources[0], err) : 0;
+	return plan->has_source ? add_model(job, "--source", &plan->source, err) : 0;
 }
 
 /* Writes all that decides the numbers of the first n sequences. */
@@ -189,8 +193,7 @@ static int open_file(struct unfinished *unfinished, struct buf *bytes, struct er
 	return io_read_file(params->io, dir->fd, unfinished->file.name, LIMIT(all.at), bytes, err);
 }
 
-int unfinished_open(struct unfinished *unfinished, struct source *const sources[SWEEP_MODELS],
-		    struct err *err)
+int unfinished_open(struct unfinished *unfinished, struct err *err)
 {
 	const struct group *group = unfinished->params->group;
 	struct buf bytes = { 0 };
@@ -200,7 +203,7 @@ int unfinished_open(struct unfinished *unfinished, struct source *const sources[
 		return 0;
 	if (group_leads(group))
 		rc = open_file(unfinished, &bytes, err);
-	rc = rc ? rc : make_job(unfinished, sources, err);
+	rc = rc ? rc : make_job(unfinished, err);
 	rc = group_settle(group, rc, err);
 	rc = rc ? rc : share(group, &bytes, err);
 	if (!rc && bytes.len)

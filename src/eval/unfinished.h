@@ -25,10 +25,8 @@ struct unfinished {
 };
 
 /* Takes the numbers of an earlier run, on all ranks; without params->resume there are none.  The
- * caller has set the first four members.  sources: of the weights, by model of the sweep.
- * ERR_USAGE where the file is of another evaluation, or no such file. */
-int unfinished_open(struct unfinished *unfinished, struct source *const sources[SWEEP_MODELS],
-		    struct err *err);
+ * caller has set the first four members.  ERR_USAGE where the file is of another evaluation, or no such file. */
+int unfinished_open(struct unfinished *unfinished, struct err *err);
 
 /* Keeps the numbers of the first n sequences. */
 int unfinished_put(struct unfinished *unfinished, size_t n, struct err *err);
