@@ -21,6 +21,7 @@
 #include "cli/signals.h"
 #include "calibrate/calibrate.h"
 #include "cli/print/message.h"
+#include "format/detect.h"
 
 struct settings {
 	struct calibrate_params params; /* completed by run() */
@@ -120,6 +121,16 @@ static void report(const struct settings *settings, const struct calibrate_repor
 		calibrate_report_text(report);
 }
 
+/* Has the model weights that are decoded while they are read? */
+static bool is_coded(const struct calibrate_plan *plan)
+{
+	bool found = plan->view.low_bit.n;
+
+	for (size_t i = 0; i < plan->checkpoint.n_tensors && !found; i++)
+		found = detection_is_weight(&plan->checkpoint.tensors[i]);
+	return found;
+}
+
 static int plan_run(const struct calibrate_plan *plan, const struct settings *settings,
 		    struct err *err)
 {
@@ -140,6 +151,7 @@ static int plan_run(const struct calibrate_plan *plan, const struct settings *se
 							     .result = &result,
 							     .stats = &stats,
 							     .min_tokens = settings->min_tokens,
+							     .is_coded = is_coded(plan),
 							     .seconds = process_now() - began });
 	free(result.nll);
 	amax_stats_release(&stats);

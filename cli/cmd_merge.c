@@ -41,7 +41,7 @@ static void print_text(const struct amax_merge_params *params, const struct amax
 	fprintf(program.err, "passes     %" PRIu64 "\n", merged->n_passes);
 	fprintf(program.err, "tokens     %" PRIu64 "\n", merged->n_tokens);
 	path_print_output(params->output);
-	history_print_next("MODEL", NULL, params->output);
+	history_print_next("MODEL", NULL, false, params->output);
 }
 
 static void print_json(const struct amax_merge_params *params, const struct amax_merged *merged,

@@ -88,10 +88,13 @@ void calibrate_report_json(const struct calibrate_report *report)
 	json_out_end(&out);
 }
 
-void history_print_next(const char *model, const struct texts *renames, const char *history)
+void history_print_next(const char *model, const struct texts *renames, bool is_coded,
+			const char *history)
 {
 	path_print_next_of(renames, "fp8conv quantize ", model,
-			   " -o DIR --recipe delayed --calibration ", history);
+			   is_coded ? " -o DIR --requantize --recipe delayed --calibration "
+				    : " -o DIR --recipe delayed --calibration ",
+			   history);
 }
 
 /* Prints the command that joins the files of all ranks, OUTPUT.I-of-N. */
@@ -126,7 +129,7 @@ void calibrate_report_text(const struct calibrate_report *report)
 		ranks_print_next(report->params);
 	else
 		history_print_next(report->params->input, &report->params->renames,
-				   report->params->output);
+				   report->is_coded, report->params->output);
 }
 
 void calibrate_report_uncovered(const struct calibrate_report *report)

@@ -19,6 +19,7 @@ struct calibrate_report {
 	const struct calibrate_result *result;
 	const struct amax_stats *stats;
 	int min_tokens; /* fewest tokens for a module to count as covered */
+	bool is_coded;	/* the model has weights of FP8 or 4 bits */
 	double seconds;
 };
 
@@ -28,8 +29,9 @@ void calibrate_report_text(const struct calibrate_report *report);
 void calibrate_report_uncovered(const struct calibrate_report *report);
 
 /* Prints the next command, which takes static scales from the history, on standard error.  renames
- * may be NULL. */
-void history_print_next(const char *model, const struct texts *renames, const char *history);
+ * may be NULL.  is_coded: the model is read by --requantize alone. */
+void history_print_next(const char *model, const struct texts *renames, bool is_coded,
+			const char *history);
 
 /* Prints the result on standard output (--json). */
 void calibrate_report_json(const struct calibrate_report *report);

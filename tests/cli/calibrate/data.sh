@@ -190,7 +190,8 @@ python3 "$CLI/low_bit.py" same packed.out values.out
 "$FP8CONV" calibrate values --fp8-forward --recipe channelwise --exclude down_proj --restart -o values.amax "$@"
 python3 -c "import amax; print(amax.read('packed.amax')[1] == amax.read('values.amax')[1])" | grep -v True
 # The history is of the checkpoint as it is, for quantize.
-"$FP8CONV" calibrate packed --restart -o packed.amax "$@"
+"$FP8CONV" calibrate packed --data ids.jsonl --seq-len 40 --verbose --progress none --restart -o packed.amax 2>err
+grep -q '^next .* packed -o DIR --requantize --recipe delayed' err || cat err
 "$FP8CONV" quantize packed --requantize --recipe delayed --calibration packed.amax --uncovered group-max -o static --quiet
 "$FP8CONV" verify static --source packed --quiet >verified || cat verified
 # A packed tensor that nothing reads may be of any kind; one that a matrix needs must have its scale.
