@@ -25,7 +25,8 @@ struct unfinished {
 };
 
 /* Takes the numbers of an earlier run, on all ranks; without params->resume there are none.  The
- * caller has set the first four members.  ERR_USAGE where the file is of another evaluation, or no such file. */
+ * caller has set the first four members.  ERR_USAGE where the file is of another evaluation, or no
+ * such file. */
 int unfinished_open(struct unfinished *unfinished, struct err *err);
 
 /* Keeps the numbers of the first n sequences. */
