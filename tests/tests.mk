@@ -113,7 +113,8 @@ fault: deps
 .PHONY: conformance
 conformance: deps
 	@$(MAKE) --no-print-directory all $(patsubst %,$(BUILD)/tests/conformance/%,tokenize forward compensate keys)
-	@FP8CONV=$(abspath $(BUILD)/fp8conv) sh tests/conformance/run.sh
+	@venv=$$(sh tests/conformance/venv.sh) && \
+		FP8CONV=$(abspath $(BUILD)/fp8conv) $$venv/bin/python tests/conformance/run.py
 
 ## make engines-load the loaders of vLLM, SGLang and transformers judge what fp8conv wrote
 .PHONY: engines-load

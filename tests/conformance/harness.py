@@ -40,7 +40,7 @@ def skip(group: str, reason: str) -> None:
 
 
 def finish() -> None:
-    """Tells run.sh that nothing was left out."""
+    """Tells run.py that nothing was left out."""
     print("done", flush=True)
     sys.exit(1 if failed else 0)
 

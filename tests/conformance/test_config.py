@@ -155,6 +155,7 @@ class Case:
 
     def __init__(self, name: str, folder: pathlib.Path) -> None:
         tiny_models.save(name, folder)
+        self.weights = tiny_models.load(name, folder).state_dict()
         self.name, self.folder, self.path = name, folder, folder / "config.json"
         self.asked = {"output_hidden_states": True} if name.startswith("gemma4") else {}
         self.whole = json.loads(self.path.read_text())
@@ -186,7 +187,7 @@ class Case:
     def theirs(self, config: dict) -> np.ndarray:
         self.write(unreleased(config) if self.name.startswith("mimo_v2_flash, as released") else config)
         with torch.no_grad():
-            model = tiny_models.load(self.name, self.folder)
+            model = tiny_models.load_with(self.name, self.folder, self.weights)
             # transformers fails where Gemma 4 shares keys and values, but has no inputs of layers, unless it is asked for more.
             return model(torch.tensor(self.ids[None].astype(np.int64)), **self.asked).logits.double().numpy().ravel()
 

@@ -36,6 +36,7 @@ SIZES = (*LAYERS, "hidden_size", "intermediate_size", "moe_intermediate_size", "
          "num_attention_heads", "num_key_value_heads", "head_dim", "kv_lora_rank", "q_lora_rank", "qk_nope_head_dim",
          "qk_rope_head_dim", "v_head_dim")
 FEWEST = 230                                # of which a model can be built
+re._MAXCACHE = 1 << 20                      # a list has more entries than re keeps compiled, and each module is matched with all of them
 
 
 def ignores(plan: dict, model: PreTrainedModel) -> Callable[[str, nn.Module], bool]:

@@ -6,6 +6,7 @@ import sys
 import torch
 import transformers as t
 from safetensors.torch import save_file
+from transformers.initialization import no_init_weights
 
 import released
 
@@ -454,10 +455,25 @@ def step_by_step(model: torch.nn.Module) -> torch.nn.Module:
 def load(name: str, folder: pathlib.Path) -> torch.nn.Module:
     """The model in fp32, by its own class of configuration: several families may have one class of models."""
     config_class, model_class = MODELS[name][:2]
-    model = model_class.from_pretrained(folder, config=config_class.from_pretrained(folder), dtype=torch.float32).eval()
-    if model_class is t.Llama4ForConditionalGeneration:     # transformers 5.24 reads the output of images of a text, too
+    return ready(model_class.from_pretrained(folder, config=config_class.from_pretrained(folder), dtype=torch.float32))
+
+
+def load_with(name: str, folder: pathlib.Path, weights: dict[str, torch.Tensor]) -> torch.nn.Module:
+    """The model of another config.json, with the weights of one that was loaded; where they are not all that it has, as `load` gives it."""
+    config_class, model_class = MODELS[name][:2]
+    with no_init_weights():
+        model = model_class(config_class.from_pretrained(folder))
+    try:
+        left = model.load_state_dict(weights, strict=False).missing_keys
+    except RuntimeError:                # other shapes
+        left = True
+    return load(name, folder) if left else ready(model)
+
+
+def ready(model: torch.nn.Module) -> torch.nn.Module:
+    if isinstance(model, t.Llama4ForConditionalGeneration): # transformers 5.24 reads the output of images of a text, too
         model.forward = model.language_model.forward
-    return step_by_step(model)
+    return step_by_step(model.eval())
 
 
 def save(name: str, folder: pathlib.Path) -> torch.nn.Module:
