@@ -3,9 +3,11 @@
 
     FP8CONV=/path/to/fp8conv $(venv.sh)/bin/python run.py [NAME...]     all tests, or test_NAME.py
 """
+import gc
 import os
 import pathlib
 import runpy
+import shutil
 import sys
 import tempfile
 import time
@@ -15,15 +17,19 @@ from multiprocessing.process import BaseProcess
 
 HERE = pathlib.Path(__file__).resolve().parent
 LONGEST = ("config", "default_models", "bytes", "back")     # begin first, so that none is left alone at the end
+MEMORY = pathlib.Path("/dev/shm")
+ROOM = 10 << 30                                             # bytes: conversions of SmolLM2, a few at a time, beside its passes
 MOST = 20                                                   # lines of standard error of a test that did not end
 
 
 def environment() -> None:
-    """For the tests and what they start; packages read it when they are imported."""
+    """For the tests and what they start; packages read it when they are imported.  Files are made in memory, if it is large."""
     paths = [HERE, HERE.parent / "golden", HERE.parent / "families"]
     sys.path[:0] = map(str, paths)
     os.environ |= {"PYTHONPATH": os.pathsep.join(map(str, paths)), "PYTHONDONTWRITEBYTECODE": "1", "HF_HUB_OFFLINE": "1",
                    "TRANSFORMERS_VERBOSITY": "error", "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
+    if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ROOM:
+        os.environ.setdefault("TMPDIR", str(MEMORY))
     os.chdir(HERE)
 
 
@@ -35,6 +41,7 @@ def prepare() -> None:
     harness.real_model(1)
     harness.real_model(3)
     harness.eval_text()
+    gc.freeze()
 
 
 def test(name: str, logs: pathlib.Path) -> None:
