@@ -9,7 +9,7 @@
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 top=$(cd "$here/../.." && pwd)
-: "${FP8CONV:=$top/build/fp8conv}" "${FP8CONV_MPI:=$top/build/mpi/fp8conv}" "${MODEL_MAKER:=$top/build/bench/model}"
+: "${FP8CONV:=$top/build/fp8conv}" "${FP8CONV_MPI:=$top/build/fp8conv-mpi}" "${MODEL_MAKER:=$top/build/bench/model}"
 
 if [ "${ENGINES_INSIDE-}" ]; then
 	hostname localhost
