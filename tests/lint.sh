@@ -32,7 +32,7 @@ check() {
 
 # Macros that cppcheck does not find in headers that it does not read: jansson's, oneDNN's.
 cppcheck_all() {
-	cppcheck --error-exitcode=1 --enable=warning,performance,portability --std=c11 --inline-suppr --quiet \
+	cppcheck -j "$(nproc)" --error-exitcode=1 --enable=warning,performance,portability --std=c11 --inline-suppr --quiet \
 		-Isrc -I. -Iinclude -D_GNU_SOURCE '-DFP8CONV_VERSION="lint"' -DDNNL_VERSION_MAJOR=3 \
 		'-Djson_array_foreach(list,i,item)=while(i=json_index(list),(item=json_array_get(list,i)))' \
 		'-Djson_object_foreach(object,key,item)=while((key=json_key(object))&&(item=json_value(key)))' \
