@@ -52,12 +52,12 @@ def test(name: str, logs: pathlib.Path) -> None:
     runpy.run_path(sys.argv[0], run_name="__main__")
 
 
-def ended(name: str, seconds: float, logs: pathlib.Path) -> list[str]:
+def ended(name: str, status: int, seconds: float, logs: pathlib.Path) -> list[str]:
     """Shows the log of a test, and returns its lines.  A test that ends without a word is a failure too."""
     lines = (logs / f"{name}.out").read_text().splitlines()
     if "done" not in lines:
         said = (logs / f"{name}.err").read_text().splitlines()[-MOST:]
-        lines += [f"FAILED test_{name}.py: it did not end: {said[-1] if said else 'no word'}", *said]
+        lines += [f"FAILED test_{name}.py: it did not end: {said[-1] if said else f'exit status {status}'}", *said]
     print(*lines, f"test_{name}.py: {seconds:.0f} s", sep="\n", flush=True)
     return lines
 
@@ -77,7 +77,7 @@ def main() -> None:
             wait([process.sentinel for process in running])
             for process in [process for process in running if not process.is_alive()]:
                 name, began = running.pop(process)
-                lines += ended(name, time.monotonic() - began, pathlib.Path(logs))
+                lines += ended(name, process.exitcode, time.monotonic() - began, pathlib.Path(logs))
     passed, failed, skipped = (sum(line.startswith(f"{word} ") for line in lines) for word in ("ok", "FAILED", "SKIPPED"))
     print(f"conformance: {passed} passed, {failed} failed, {skipped} skipped")
     sys.exit(failed > 0 or passed == 0)
