@@ -231,11 +231,16 @@ static bool is_table(const char *path)
 	       text_ends(path, ".arrow");
 }
 
+/* Is it a name of what is open, /dev/stdin or /dev/fd/3, and not of a file in memory? */
+static bool is_descriptor(const char *path)
+{
+	return !strncmp(path, "/dev/", 5) && strncmp(path, "/dev/shm/", 9) != 0;
+}
+
 static int read_stream(const struct dataset_reader *reader, const char *extension,
 		       struct stream *stream, struct err *err)
 {
-	if (!extension && stream->is_file && !stream->unpacker &&
-	    strncmp(reader->path, "/dev/", 5) != 0)
+	if (!extension && stream->is_file && !stream->unpacker && !is_descriptor(reader->path))
 		return err_set(err, ERR_INPUT,
 			       "'%s' is not a .txt, .jsonl, .json or .npy file (also "
 			       ".gz or .zst)%s",

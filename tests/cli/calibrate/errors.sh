@@ -11,6 +11,12 @@ fails 3 "${c}'a.parquet' is not a .txt, .jsonl, .json or .npy file (also .gz or 
 	calibrate "$model" --data a.parquet -o s.amax
 rm a.parquet
 fails 3 "${c}'/dev/stdin' contains 5 tokens, *: give more data or a smaller --seq-len" calibrate "$model" --data /dev/stdin -o s.amax <short.txt
+# Memory is no place of pipes.
+[ ! -w /dev/shm ] || {
+	table=$(mktemp -p /dev/shm XXXXXX.parquet)
+	fails 3 "${c}'$table' is not a .txt, .jsonl, .json or .npy file *" calibrate "$model" --data "$table" -o s.amax
+	rm "$table"
+}
 fails 2 "${c}MODEL is missing (fp8conv calibrate MODEL --data FILE -o S.amax)" calibrate
 fails 2 "${c}option '--data' is missing: *" calibrate "$model" -o s.amax
 fails 2 "${c}option '--output' is missing: *" calibrate "$model" --data short.txt
