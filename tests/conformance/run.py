@@ -41,7 +41,7 @@ def prepare() -> None:
     harness.real_model(1)
     harness.real_model(3)
     harness.eval_text()
-    gc.freeze()
+    gc.freeze()             # no test needs to look through what was imported
 
 
 def test(name: str, logs: pathlib.Path) -> None:
@@ -57,7 +57,8 @@ def ended(name: str, status: int, seconds: float, logs: pathlib.Path) -> list[st
     lines = (logs / f"{name}.out").read_text().splitlines()
     if "done" not in lines:
         said = (logs / f"{name}.err").read_text().splitlines()[-MOST:]
-        lines += [f"FAILED test_{name}.py: it did not end: {said[-1] if said else f'exit status {status}'}", *said]
+        print(*said, sep="\n")
+        lines.append(f"FAILED test_{name}.py: it did not end: {said[-1] if said else f'exit status {status}'}")
     print(*lines, f"test_{name}.py: {seconds:.0f} s", sep="\n", flush=True)
     return lines
 
@@ -68,16 +69,17 @@ def main() -> None:
     prepare()
     running: dict[BaseProcess, tuple[str, float]] = {}
     lines: list[str] = []
-    with tempfile.TemporaryDirectory() as logs:
+    with tempfile.TemporaryDirectory() as folder:
+        logs = pathlib.Path(folder)
         while names or running:
             while names and len(running) < len(os.sched_getaffinity(0)):
-                process = get_context("fork").Process(target=test, args=(names[0], pathlib.Path(logs)))
+                process = get_context("fork").Process(target=test, args=(names[0], logs))
                 process.start()
                 running[process] = names.pop(0), time.monotonic()
             wait([process.sentinel for process in running])
             for process in [process for process in running if not process.is_alive()]:
                 name, began = running.pop(process)
-                lines += ended(name, process.exitcode, time.monotonic() - began, pathlib.Path(logs))
+                lines += ended(name, process.exitcode, time.monotonic() - began, logs)
     passed, failed, skipped = (sum(line.startswith(f"{word} ") for line in lines) for word in ("ok", "FAILED", "SKIPPED"))
     print(f"conformance: {passed} passed, {failed} failed, {skipped} skipped")
     sys.exit(failed > 0 or passed == 0)

@@ -6,7 +6,6 @@ import sys
 import torch
 import transformers as t
 from safetensors.torch import save_file
-from transformers.initialization import no_init_weights
 
 import released
 
@@ -442,38 +441,22 @@ MODELS: dict[str, tuple] = {
 }
 
 
-def step_by_step(model: torch.nn.Module) -> torch.nn.Module:
-    """Delta rules token by token: transformers' form in chunks is 3e-5 off that in fp32, more than what is allowed here."""
-    module = sys.modules[type(model).__module__]
-    if hasattr(module, "torch_recurrent_gated_delta_rule"):
-        module.torch_chunk_gated_delta_rule = module.torch_recurrent_gated_delta_rule
-    if hasattr(module, "recurrent_kimi_delta_attention"):
-        module.chunk_kimi_delta_attention = module.recurrent_kimi_delta_attention
-    return model
-
-
 def load(name: str, folder: pathlib.Path) -> torch.nn.Module:
     """The model in fp32, by its own class of configuration: several families may have one class of models."""
     config_class, model_class = MODELS[name][:2]
     return ready(model_class.from_pretrained(folder, config=config_class.from_pretrained(folder), dtype=torch.float32))
 
 
-def load_with(name: str, folder: pathlib.Path, weights: dict[str, torch.Tensor]) -> torch.nn.Module:
-    """The model of another config.json, with the weights of one that was loaded; where they are not all that it has, as `load` gives it."""
-    config_class, model_class = MODELS[name][:2]
-    with no_init_weights():
-        model = model_class(config_class.from_pretrained(folder))
-    try:
-        left = model.load_state_dict(weights, strict=False).missing_keys
-    except RuntimeError:                # other shapes
-        left = True
-    return load(name, folder) if left else ready(model)
-
-
 def ready(model: torch.nn.Module) -> torch.nn.Module:
+    """For comparisons.  Delta rules go token by token: transformers' form in chunks is 3e-5 off that in fp32, more than is allowed here."""
+    module = sys.modules[type(model).__module__]
+    if hasattr(module, "torch_recurrent_gated_delta_rule"):
+        module.torch_chunk_gated_delta_rule = module.torch_recurrent_gated_delta_rule
+    if hasattr(module, "recurrent_kimi_delta_attention"):
+        module.chunk_kimi_delta_attention = module.recurrent_kimi_delta_attention
     if isinstance(model, t.Llama4ForConditionalGeneration): # transformers 5.24 reads the output of images of a text, too
         model.forward = model.language_model.forward
-    return step_by_step(model.eval())
+    return model.eval()
 
 
 def save(name: str, folder: pathlib.Path) -> torch.nn.Module:
