@@ -381,36 +381,38 @@ static void check_norm(struct size_check *sizes, const struct expect_member *mem
 		      HIDDEN_TEXT);
 }
 
+/* Checks the module that a weight is of by its name. */
+static void check_module(struct size_check *sizes, const char *name, size_t len)
+{
+	size_t n = expect_parent_len(name, len, "q_proj");
+
+	if (n)
+		check_attention(sizes, name, n);
+	n = expect_parent_len(name, len, "qkv_proj");
+	if (n)
+		check_fused(sizes, name, n);
+	n = expect_parent_len(name, len, "gate_proj");
+	if (n)
+		check_mlp(sizes, name, n);
+}
+
 static void check_layer(struct size_check *sizes)
 {
-	static const char end[] = "_proj.weight";
-
 	for (size_t m = 0; m < sizes->layer->n; m++) {
 		const struct expect_member *member =
 			&sizes->expect->members[sizes->layer->first + m];
-		size_t len, n;
-		const char *name = expect_template_name(sizes->expect, member->template, &len);
 		const struct st_tensor *tensor = expect_tensor(sizes->expect, member);
-		char *copy;
+		size_t len;
+		const char *text = expect_template_name(sizes->expect, member->template, &len);
+		char *name = xstrndup(text, len); /* names move when others are looked up */
 
 		if (tensor->n_dims >= 2 && expect_is_plain(tensor))
 			check_matrix(sizes, member);
 		if (len > 7)
 			check_norm(sizes, member, name, len);
-		if (len < sizeof end ||
-		    memcmp(name + len - sizeof end + 1, end, sizeof end - 1) != 0)
-			continue;
-		copy = xstrndup(name, len); /* names may move when others are looked up */
-		n = expect_parent_len(copy, len, "q_proj");
-		if (n)
-			check_attention(sizes, copy, n);
-		n = expect_parent_len(copy, len, "qkv_proj");
-		if (n)
-			check_fused(sizes, copy, n);
-		n = expect_parent_len(copy, len, "gate_proj");
-		if (n)
-			check_mlp(sizes, copy, n);
-		free(copy);
+		if (text_ends(name, "_proj.weight"))
+			check_module(sizes, name, len);
+		free(name);
 	}
 }
 
