@@ -223,7 +223,7 @@ static int check_values(const struct inputs *inputs, struct err *err)
 static char *running_memory(const struct inputs *inputs, uint64_t *size)
 {
 	*size = inputs->running.n * inputs->sequence_size;
-	return inputs->memory + inputs->running.first_place * inputs->sequence_size;
+	return *size ? inputs->memory + inputs->running.first_place * inputs->sequence_size : NULL;
 }
 
 void inputs_skip(struct inputs *inputs, const size_t *sequences, size_t n)

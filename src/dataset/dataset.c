@@ -82,8 +82,9 @@ int dataset_add_text(const struct dataset_reader *reader, const char *text, size
 				"the tokenizer produced token id %u, which is outside the range of "
 				"the model (0 to %zu)",
 				ids->ids[i], params->vocab_size - 1);
-	reader->data->n_twice +=
-		tokenizer_repeats(params->tokenizer, ids->ids + begin, ids->n - begin);
+	if (ids->n > begin)
+		reader->data->n_twice +=
+			tokenizer_repeats(params->tokenizer, ids->ids + begin, ids->n - begin);
 	return check_count(reader->data, err);
 }
 

@@ -320,7 +320,8 @@ static void share_arrays(const struct pass *pass, size_t n)
 		group[i].normed = all->normed + first * model->hidden;
 		group[i].rounded = all->rounded + first * model->hidden;
 		group[i].out = all->out + first * model->hidden;
-		group[i].mixes = all->mixes + first * streams_n_mixes(model);
+		if (all->mixes)
+			group[i].mixes = all->mixes + first * streams_n_mixes(model);
 		if (!pass->layer->ref->n_experts)
 			continue;
 		if (latent) {

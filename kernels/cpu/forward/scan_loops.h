@@ -131,6 +131,8 @@ static void CPU_OP(scan)(const struct scan_args *args)
 				     .between = between,
 				     .decays = &decays };
 
+	if (!n)
+		return;
 	scan_steps(args, steps, steps + n);
 	for (size_t head = 0; head < args->n_heads; head++) {
 		if (head % heads == 0)
