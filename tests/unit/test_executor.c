@@ -404,15 +404,14 @@ static void interleaved_gates_equal_their_formula(void **state)
 static void run_no_values(const struct side *s, float *x)
 {
 	const struct executor_ops *ops = s->ops;
+	struct value_stats *stats = (struct value_stats *)x;
 	const size_t n = 0;
 
 	ops->zero(s->stream, x, n);
 	ops->put(s->stream, x, x, n);
-	ops->measure(s->stream,
-		     &(const struct measure_args){ x, n, (struct value_stats *)x, (uint64_t *)x });
-	ops->round(s->stream,
-		   &(const struct round_args){
-			   .x = x, .n = n, .y = x, .rounded = { (struct value_stats *)x } });
+	ops->measure(s->stream, &(const struct measure_args){ x, n, stats, (uint64_t *)x });
+	ops->round(s->stream, &(const struct round_args){
+				      .x = x, .n = n, .y = x, .rounded = { .stats = stats } });
 	ops->round(s->stream, &(const struct round_args){
 				      .x = x, .n = n, .rounded = { .codes = (uint16_t *)x } });
 }

@@ -351,14 +351,14 @@ static void parity_of_all_codes(void **state)
 	for (int i = 0; i < 256; i++)
 		codes[i] = (uint8_t)i;
 	for (size_t n = 0; n < 2 * 3 * 16; n++) {
-		struct quant_in q = { codes,	      1, 256, 256, n % 2, { 1, WHOLE }, SCALE_F32,
-				      scales + n / 6, 1 };
+		bool f32 = n / 6 < 10;
+		const void *scale_inv = f32 ? (const void *)&scales[n / 6] : &e8m0[n / 6 - 10];
+		struct quant_in q = {
+			codes,	   1, 256, 256, n % 2, { 1, WHOLE }, f32 ? SCALE_F32 : SCALE_E8M0,
+			scale_inv, 1
+		};
 		enum dtype dtype = sample_dtypes[n / 2 % 3];
 
-		if (n / 6 >= 10) {
-			q.scale_type = SCALE_E8M0;
-			q.scale_inv = e8m0 + (n / 6 - 10);
-		}
 		memset(want, 0, sizeof want);
 		memset(got, 0, sizeof got);
 		backend_dequantize(backend_select("reference", &(struct err){ 0 }), &q, dtype, want,

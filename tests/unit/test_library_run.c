@@ -157,7 +157,7 @@ static void one_run_at_a_time(void **state)
  * computed from the model. */
 static void an_amax_file_comes_and_goes(void **state)
 {
-	struct fp8conv_amax_file *file, *again;
+	struct fp8conv_amax_file *file, *again = NULL;
 	char path[600], model[40], *scratch = scratch_new();
 	struct fp8conv_error error;
 

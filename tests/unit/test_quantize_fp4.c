@@ -150,8 +150,9 @@ static void codes_are_those_of_the_values(void **state)
 	for (size_t n = 0; n < 5 * N_KINDS * 2 * 3 * N_GROUPS; n++) {
 		struct qspec spec = spec_of(n / 5 % N_KINDS, tiles[n % 5],
 					    n / 5 / N_KINDS % 2 ? FP8_E5M2 : FP8_E4M3);
-		struct packed packed = packed_new(1 + random_below(n % 7 ? 9 : 300),
-						  1 + random_below(14), n / 5 / N_KINDS / 6);
+		struct packed packed =
+			packed_new(1 + random_below(n % 7 ? 9 : 300), 1 + random_below(14),
+				   (enum groups)(n / 5 / N_KINDS / 6));
 
 		spec.margin = (int)(n / 5 / N_KINDS / 2 % 3) - 1; /* 1 below: values saturate */
 		if (n % 11 == 0)
