@@ -59,6 +59,10 @@ def misread(model_type: str, plan: dict, model: PreTrainedModel) -> Iterator[str
             yield f"{model_type}, {plan['format']}: {name} ({', '.join(files) or 'tied'}) is {'ignored' if ignored else 'not ignored'}"
 
 
+def is_not_loaded(plan: dict) -> bool:
+    return any(n["kind"] == "not-loaded" and "transformers" in n["message"] for n in plan["notes"])
+
+
 def unfound(model_type: str, plan: dict, model: PreTrainedModel) -> Iterator[str]:
     """Quantized tensors, one of each name but for its numbers, that become no parameter of the model without a note."""
     rules = get_model_conversion_mapping(model)
@@ -66,7 +70,7 @@ def unfound(model_type: str, plan: dict, model: PreTrainedModel) -> Iterator[str
     others = [rule for rule in rules if not isinstance(rule, WeightConverter)]
     state = model.state_dict()
     kinds = {re.sub(r"\d+", "#", t["name"]): t["name"] for t in plan["tensors"] if t["action"] == "quantize"}
-    if any(n["kind"] == "not-loaded" and "transformers" in n["message"] for n in plan["notes"]) or model_type in UNFOUND:
+    if is_not_loaded(plan) or model_type in UNFOUND:
         return
     for name in kinds.values():
         found, _ = rename_source_key(name, others, converters, model.base_model_prefix, state)
@@ -75,6 +79,7 @@ def unfound(model_type: str, plan: dict, model: PreTrainedModel) -> Iterator[str
 
 
 def problems(model_type: str, folder: pathlib.Path, model: PreTrainedModel, wanted: dict[str, str]) -> Iterator[str]:
+    judged: list[tuple] = []
     for recipe in RECIPES:
         done = run("quantize", folder, "--recipe", recipe, "--dry-run", "--json", "--threads", "1")
         if done.returncode:
@@ -82,8 +87,11 @@ def problems(model_type: str, folder: pathlib.Path, model: PreTrainedModel, want
                 yield f"{model_type}, {recipe}: {done.stderr.decode().strip()}"
             continue
         plan = json.loads(done.stdout)
-        yield from misread(model_type, plan, model)
-        yield from unfound(model_type, plan, model)
+        decided = plan["format"], plan["skip_list"], is_not_loaded(plan), [t["name"] for t in plan["tensors"] if t["action"] == "quantize"]
+        if decided not in judged:                   # recipes of one format decide alike where all sizes are whole blocks
+            judged.append(decided)
+            yield from misread(model_type, plan, model)
+            yield from unfound(model_type, plan, model)
         for tensor in plan["tensors"]:
             if tensor["action"] == "quantize" and tensor["name"] in wanted:
                 yield f"{model_type}, {recipe}: {tensor['name']} is quantized: {wanted[tensor['name']]}"
