@@ -17,7 +17,7 @@ HARDEN := -fstack-protector-strong -fPIC $(if $(SANITIZE),,-D_FORTIFY_SOURCE=2)
 SAN    := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=all)
 CPPFLAGS += -Iinclude -Isrc -I. -D_GNU_SOURCE -DFP8CONV_VERSION='"$(VERSION)"' -MMD -MP
 C      = $(CC) -std=gnu11 $(CPPFLAGS) $(WARN) $(FP) $(HARDEN) $(HIDDEN) $(SAN) $(CFLAGS) -pthread
-LINK   = $(CC) -pie -Wl,-z,relro,-z,now,-z,noexecstack,--build-id=none $(SAN) $(LDFLAGS) -pthread
+LINK   = $(CC) -Wl,-z,relro,-z,now,-z,noexecstack,--build-id=none $(SAN) $(LDFLAGS) -pthread
 LIBS   = $(CUDA_LIBS) $(MPI_LIBS) -ljansson -lpcre2-8 -lunistring -lcrypto -lisal -lz -lzstd -lm -ldl
 
 # Instruction sets of the machine that CC compiles for: files of their own with flags of their own,
@@ -86,11 +86,11 @@ all: $(BUILD)/fp8conv $(BUILD)/$(SO)
 
 $(BUILD)/fp8conv: $(CLI_OBJ) $(BUILD)/libfp8conv.a
 	@echo "  LINK $@"
-	$(Q)$(LINK) -o $@ $^ $(LIBS)
+	$(Q)$(LINK) -pie -o $@ $^ $(LIBS)
 
 $(BUILD)/$(SO): lib/fp8conv.map $(SO_OBJ) $(filter-out %/main.o,$(CLI_OBJ)) $(BUILD)/libfp8conv.a
 	@echo "  LINK $@"
-	$(Q)$(LINK) -no-pie -shared -Wl,-soname,$(SO) -Wl,--version-script=$< -o $@ $(filter-out $<,$^) \
+	$(Q)$(LINK) -shared -Wl,-soname,$(SO) -Wl,--version-script=$< -o $@ $(filter-out $<,$^) \
 		$(LIBS)
 
 $(BUILD)/libfp8conv.a: $(LIB_OBJ)
@@ -147,7 +147,7 @@ help:
 
 ## make              build build/fp8conv, for every kind of GPU (-j8: by 8 processors; MPI=1: with Open MPI)
 ## make demo         install what is missing, build for the GPU that is here, convert and measure a small model
-## make check        the same set-up, then the tests
+## make check        the same set-up, then the tests (SANITIZED=DIRECTORY: with a build for sanitizers that `make tests` made)
 ## make deps         install what building and testing need (Debian, Ubuntu), or name it (elsewhere)
 ## make clean        remove build/
 .PHONY: deps demo check clean
@@ -162,9 +162,8 @@ demo: deps
 		$(if $(filter command,$(firstword $(origin CUDA))),,$(if $(SM_HERE),SM="$(SM_HERE)" PTX=,CUDA=0))
 
 check: deps
-	@$(MAKE) --no-print-directory all $(UNIT) $(SIMT) $(FUZZ) \
-		$(BUILD)/tests/fault/inject $(if $(WITH_CUDA),$(BUILD)/bench/model)
-	@FP8CONV=$(abspath $(BUILD)/fp8conv) BUILD=$(BUILD) SANITIZE=$(SANITIZE) sh tests/run.sh
+	@$(MAKE) --no-print-directory tests
+	@BUILD=$(BUILD) SANITIZE=$(SANITIZE) SANITIZED=$(SANITIZED) sh tests/run.sh
 
 clean:
 	rm -rf $(BUILD)

@@ -4,7 +4,7 @@
 #
 # A chroot is made by debootstrap from the mirror that this machine's apt uses; in it a user with sudo
 # gets an archive of the sources at HEAD, without git, and types `make demo && make check`.  quick: the
-# demo, the unit tests, the tests that read the sources, the command-line tests that look at what is
+# demo, the bytes of kernels and of whole tensors, the tests that read the sources, the command-line tests that look at what is
 # printed, and a calibration whose result other commands read.  packages: nothing is built there: what
 # `make deb` made here, for this release, is installed and pleases lintian, and the program, the example
 # and the module of Python run.  wheel: packaging/wheel.sh makes the wheel there (`make wheel`).  wheel-check: with Python
@@ -171,9 +171,11 @@ git archive HEAD | tar -C "$tree" -x
 all='make demo && make check'
 # shellcheck disable=SC2016
 quick='make demo
-make $(ls tests/unit/test_*.c | sed "s,\(.*\)\.c,build/\1,")
 export SAMPLES=$PWD/sample_checkpoints FP8CONV=$PWD/build/fp8conv
-for test in tests/unit/test_*.c; do build/${test%.c}; done
+for name in kernels golden golden_tensor; do
+	make build/tests/unit/test_$name
+	build/tests/unit/test_$name
+done
 for test in style layers build; do BUILD=build sh tests/$test.sh; done
 for folder in usage inspect merge report eval; do sh tests/cli/run.sh /$folder/; done
 cp README.md build/a.txt

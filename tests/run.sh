@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Runs the tests of `make check` and ends with one line.  FP8CONV: the program; BUILD: where the unit tests were built;
-# SANITIZE: what it was built with; SUITES: a pattern of lines of suites(), others are skipped.  Skipped tests are counted
-# in that line.
+# Runs the tests of `make check` and ends with one line.  BUILD: where the program and its tests were built; SANITIZE: what with;
+# SANITIZED: another build, with sanitizers: where they say something, suites run in that one and not in BUILD; SUITES: a pattern
+# of lines of suites(), others are skipped.  Skipped tests are counted in the last line.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 SAMPLES=$PWD/sample_checkpoints
@@ -10,12 +10,16 @@ TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp ${TSAN_OPTIONS-}"
 # LeakSanitizer of gcc 12 guesses where a loaded library (oneDNN) keeps what is local to a thread, at times
 # wrongly, and then crashes itself: "DTLS 5 at 0x266", "Tracer caught signal 11".
 ASAN_OPTIONS="intercept_tls_get_addr=0:${ASAN_OPTIONS-}"
-export SAMPLES FP8CONV TSAN_OPTIONS ASAN_OPTIONS
+export SAMPLES TSAN_OPTIONS ASAN_OPTIONS
 # A test that calls make gives it flags and variables of its own, not of the make that runs this.
 unset MAKEFLAGS MAKEOVERRIDES MFLAGS MAKELEVEL
 
-# suites: a line for each, its name and its command.
+# suites BUILD: a line for each, its name and its command.
 suites() {
+	built "$1" | sed "s,^[^ ]* ,&env BUILD=$1 FP8CONV=$(realpath "$1")/fp8conv ,"
+}
+
+built() {
 	echo "fault sh tests/fault/run.sh"
 	echo "remote python3 tests/remote/run.py"
 	echo "families python3 tests/families/check.py"
@@ -26,28 +30,38 @@ suites() {
 	for runner in tests/library.sh tests/simt/run.sh tests/docs/run.sh tests/layers.sh tests/style.sh tests/budget.sh tests/build.sh tests/release.sh; do
 		echo "$(echo "$runner" | sed 's,tests/,,; s,/run.sh,,; s,\.sh,,') sh $runner"
 	done
-	echo "gpu env OUT=$BUILD/tests/gpu PROGRAMS=$BUILD sh tests/gpu.sh sanitize files" # the unit tests below have parity
+	echo "gpu env OUT=$1/tests/gpu PROGRAMS=$1 sh tests/gpu.sh sanitize files" # the unit tests below have parity
 	for source in tests/unit/test_*.c; do
 		test=$(basename "$source" .c)
-		echo "unit/$test $BUILD/tests/unit/$test"
+		echo "unit/$test $1/tests/unit/$test"
 	done
-	for test in "$BUILD"/simt/test_*; do
+	for test in "$1"/simt/test_*; do
 		[ "${test##*.}" = d ] || echo "simt/$(basename "$test") $test"
 	done
 	for source in tests/fuzz/fuzz_*.c; do
 		target=$(basename "$source" .c)
-		echo "fuzz/$target $BUILD/tests/fuzz/$target tests/fuzz/corpus.tar ${target#fuzz_}"
+		echo "fuzz/$target $1/tests/fuzz/$target tests/fuzz/corpus.tar ${target#fuzz_}"
 	done
 }
 
-# chosen: the suites to run, the longest first.  Under a sanitizer those that say nothing more with it are left out: they
-# read sources and pages, or run the program for what it prints.
-longest='^(simt/test_counts|simt/test_counts_loading|cli/quantize|cli/calibrate|simt/test_gpu_calibrate) '
-kept=${SUITES:-.}
-[ -z "${SANITIZE-}" ] || kept='^(fault |cli/|unit/|simt/|fuzz/|library )'
+# Where sanitizers say nothing: suites that read sources and pages, or look at addresses, at memory and at what a compiler made.
+plain='^(remote|families.*|library|simt|simt/test_counts|docs|layers|style|budget|build|release|gpu|cli/program|unit/test_page_heap) '
+
+# all: each suite once, in the build that it belongs to.
+all() {
+	if [ "${SANITIZE-}${SANITIZED-}" ]; then
+		suites "${SANITIZED:-$BUILD}" | grep -vE "$plain"
+		[ -z "${SANITIZED-}" ] || suites "$BUILD" | grep -E "$plain"
+	else
+		suites "$BUILD"
+	fi
+}
+
+# chosen: the suites to run, the longest first.
+longest='^(fault|simt/test_counts|remote|cli/quantize|cli/calibrate|simt/test_gpu_calibrate) '
 chosen() {
-	suites | grep -E "$kept" | grep -E "$longest"
-	suites | grep -E "$kept" | grep -vE "$longest"
+	all | grep -E "${SUITES:-.}" | grep -E "$longest"
+	all | grep -E "${SUITES:-.}" | grep -vE "$longest"
 }
 
 # As many at once as there are processors; of each stays its log, its exit status and its time.
@@ -82,7 +96,7 @@ for name in $(chosen | cut -d " " -f 1); do
 	fi
 done
 
-for name in ${SUITES:+$(suites | grep -vE "$kept" | cut -d " " -f 1)}; do
+for name in ${SUITES:+$(all | grep -vE "$SUITES" | cut -d " " -f 1)}; do
 	skipped=$((skipped + 1))
 	echo "SKIPPED $name: SUITES does not match it"
 done

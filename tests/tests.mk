@@ -26,7 +26,7 @@ $(BUILD)/bench/gpu: $(BUILD)/bench/gpu_bf16.cu.o $(BUILD)/$(SO)
 $(GPU_BENCH:=.cu.o) $(BUILD)/bench/gpu_bf16.cu.o: $(BUILT_FOR)
 $(GPU_BENCH): %: %.cu.o $(BUILD)/libfp8conv.a
 	@echo "  LINK $@"
-	$(Q)$(LINK) -o $@ $(filter %.o %.so.1,$^) $(BUILD)/libfp8conv.a \
+	$(Q)$(LINK) -pie -o $@ $(filter %.o %.so.1,$^) $(BUILD)/libfp8conv.a \
 		$(if $(filter %.so.1,$^),-Wl$(comma)-rpath$(comma)$(abspath $(BUILD))) $(LIBS)
 
 # The GPU's kernels on the CPU: tests/simt defines CUDA's words, and each thread is a fiber.
@@ -75,7 +75,7 @@ $(BUILD)/simt/test_%: test_%.c $(SUPPORT) $(SIMT_OBJ) $(BUILD)/libfp8conv.a
 		-lcmocka -lstdc++ $(LIBS)
 $(BUILD)/simt/fp8conv: $(CLI_OBJ) $(SIMT_OBJ) $(BUILD)/libfp8conv.a
 	@echo "  SIMT $@"
-	$(Q)$(LINK) -rdynamic -o $@ $^ -lstdc++ $(LIBS)
+	$(Q)$(LINK) -pie -rdynamic -o $@ $^ -lstdc++ $(LIBS)
 
 # A fuzz target has its main() from libFuzzer, or else from replay.c.
 FUZZ_OBJ  := $(patsubst %,$(BUILD)/tests/fuzz/%.o,support checkpoint \
@@ -86,6 +86,11 @@ $(BUILD)/tests/fuzz/fuzz_plan: $(SO_OBJ) $(filter-out %/main.o,$(CLI_OBJ))
 $(FUZZ): $(BUILD)/tests/fuzz/%: tests/fuzz/%.c $(FUZZ_OBJ) $(BUILD)/libfp8conv.a
 	@mkdir -p $(@D); echo "  CC   $@"
 	$(Q)$(C) -fPIE -pie $(FUZZ_MAIN) -o $@ $(filter %.c %.o,$^) $(filter %.a,$^) $(LDFLAGS) $(LIBS)
+
+# What tests/run.sh runs; beside a build with sanitizers, what it runs without them.
+.PHONY: tests
+tests: all $(if $(SANITIZED),$(BUILD)/tests/unit/test_page_heap $(BUILD)/simt/fp8conv $(BUILD)/simt/test_counts,\
+	$(UNIT) $(SIMT) $(FUZZ) $(BUILD)/tests/fault/inject) $(if $(WITH_CUDA),$(BUILD)/bench/model)
 
 ## make lint         cppcheck, clang-tidy and gcc -fanalyzer (make deps EXTRA="clang-tidy cppcheck")
 .PHONY: lint

@@ -16,11 +16,6 @@ skip() {
 	exit 77
 }
 
-# Skips the case in a build with sanitizers: they bring their own checks, and take all address space.
-need_unsanitized() {
-	grep -q '__[at]san_init\|__ubsan_handle' "$FP8CONV" && skip "a build with sanitizers"
-}
-
 # screen NAME: runs the Python test NAME beside the case, with a terminal emulator; what it prints are faults.
 screen() {
 	venv=$(sh "$CLI/../conformance/venv.sh" "$CLI/requirements.txt" 2>venv.err) ||

@@ -142,9 +142,6 @@ static void limited_addresses_are_enough(void **state)
 	struct rlimit before;
 
 	(void)state;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-	skip(); /* sanitizers take more addresses themselves */
-#endif
 	assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
 	assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
 	page_heap_init(&heap);
@@ -156,13 +153,6 @@ static void limited_addresses_are_enough(void **state)
 	block_give(&heap, &one);
 	page_heap_release(&heap);
 	assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
-}
-
-/* AddressSanitizer ends a program that asks for as much as the next test does. */
-const char *__asan_default_options(void);
-const char *__asan_default_options(void)
-{
-	return "allocator_may_return_null=1";
 }
 
 static void more_than_the_machine_has_is_an_error(void **state)

@@ -21,7 +21,6 @@ mkdir next
 cd next
 # What the program was built with, read from it: PIE, full RELRO, a stack that is not executable, stack protector, FORTIFY.
 need "readelf()"
-need_unsanitized
 readelf -hlWd "$FP8CONV" >elf
 readelf -sW "$FP8CONV" >symbols
 has() {

@@ -49,6 +49,18 @@ python3 "$CLI/terminal.py" "$FP8CONV" verify many >screen
 [ "$(grep -c 'scale-missing: ' lines) $(grep -c 'scale-missing: ' screen)" = "28 6" ] || head lines screen
 tr -d '\r' <screen | grep -qx "scale-missing: 23 more of this kind (a pipe and --json have them)" || cat screen
 
+mkdir releases
+cd releases
+# What is right in other people's releases is no problem, for each engine that reads them; one damage to each is named.
+python3 "$CLI/releases.py" check
+
+mkdir next
+cd next
+# Each way to damage a checkpoint is found but those that pass by right, which ruin.py lists with the reason.
+python3 "$CLI/ruin.py" models llama 2>ways || exit 1
+grep -q "^llama mxfp8/hf: [0-9]* ways" ways && grep -q "^llama channelwise/compressed-tensors: [0-9]* ways" ways &&
+	grep -q "^llama channelwise/modelopt: [0-9]* ways" ways || cat ways
+
 #1> status 1, 2 lines
 #1> model.safetensors.index.json: index-total-size
 #1> config.json: config-key
