@@ -17,13 +17,19 @@
 #define LANES  64 /* codes of one comparison */
 #define SAMPLE 64 /* codes of a cut in which zeros are counted */
 
-void finding_add(struct finding *finding, uint64_t at, float value)
+/* n places with one value, of which `at` is the first. */
+static void finding_add_all(struct finding *finding, uint64_t at, float value, uint64_t n)
 {
 	if (!finding->n || at < finding->first) {
 		finding->first = at;
 		finding->value = value;
 	}
-	finding->n++;
+	finding->n += n;
+}
+
+void finding_add(struct finding *finding, uint64_t at, float value)
+{
+	finding_add_all(finding, at, value, 1);
 }
 
 void finding_merge(struct finding *into, const struct finding *from)
@@ -35,7 +41,8 @@ void finding_merge(struct finding *into, const struct finding *from)
 	into->n += from->n;
 }
 
-void range_add(struct range *range, float value, uint64_t at)
+/* Likewise. */
+static void range_add_all(struct range *range, float value, uint64_t at, uint64_t n)
 {
 	if (!range->n || value < range->min)
 		range->min = value;
@@ -43,8 +50,13 @@ void range_add(struct range *range, float value, uint64_t at)
 		range->max = value;
 		range->max_at = at;
 	}
-	range->n++;
-	range->bits += f32_bits(value);
+	range->n += n;
+	range->bits += n * f32_bits(value);
+}
+
+void range_add(struct range *range, float value, uint64_t at)
+{
+	range_add_all(range, value, at, 1);
 }
 
 void range_merge(struct range *into, const struct range *from)
@@ -219,29 +231,29 @@ static void scan_tiles(const struct view *view, const uint8_t *codes, uint64_t r
 		scan_nan(view, codes, row, n_rows, found);
 }
 
-/* Returns what is wrong with the scale. */
-static enum scale_fault scan_scale(const struct view *view, float scale, uint64_t at,
+/* Returns what is wrong with a scale, which is n times in the cut, first at `at`. */
+static enum scale_fault scan_scale(const struct view *view, float scale, uint64_t at, uint64_t n,
 				   struct scan *found)
 {
 	const struct weight_scale *of = &view->weight->unit.source_scale;
 	enum scale_fault fault = scale_fault_of(scale, view->format);
 
-	found->n_scales++;
+	found->n_scales += n;
 	found->any_scale = scale;
 	if (fault == SCALE_INVALID) {
-		finding_add(&found->bad, at, scale);
+		finding_add_all(&found->bad, at, scale, n);
 		return fault;
 	}
 	if (fault == SCALE_LARGE)
-		finding_add(&found->large, at, scale);
+		finding_add_all(&found->large, at, scale, n);
 	if (of->scale_type == SCALE_E8M0 && fault == SCALE_SOUND &&
 	    !zero_scale_is_known(view->zero_scales, SCALE_E8M0, of->scale->tensor->dtype, scale))
-		range_add(&found->live_scales, scale, at);
-	found->n_large += scale_looks_inverted(scale);
+		range_add_all(&found->live_scales, scale, at, n);
+	found->n_large += scale_looks_inverted(scale) ? n : 0;
 	found->largest = scale > found->largest ? scale : found->largest;
 	found->smallest = found->smallest == 0 || scale < found->smallest ? scale : found->smallest;
 	if (!f32_is_pow2(scale))
-		finding_add(&found->not_pow2, at, scale);
+		finding_add_all(&found->not_pow2, at, scale, n);
 	return fault;
 }
 
@@ -260,24 +272,59 @@ static uint8_t tile_max(const struct view *view, const uint8_t *codes, uint64_t 
 			 rect->n_cols);
 }
 
+/* A scale that is too small is so of a tile that is not all zero. */
+static void scan_small(const struct view *view, const uint8_t *codes, uint64_t row, uint64_t col,
+		       struct scan *found)
+{
+	if (tile_max(view, codes, row, col))
+		finding_add(&found->small, scale_number(view, row, col), scale_at(view, row, col));
+}
+
+/* The scales of n_rows x n_cols tiles, of a type with 256 values: each value is judged once. */
+static void scan_e8m0(const struct view *view, uint64_t n_rows, uint64_t n_cols,
+		      const uint8_t *codes, struct scan *found)
+{
+	struct {
+		uint64_t n, first;
+		bool small;
+	} values[256] = { 0 };
+	const uint8_t *scales = (const uint8_t *)view->scales + view->first_col;
+	bool any_small = false;
+
+	for (uint64_t row = 0; row < n_rows; row++)
+		for (uint64_t col = 0; col < n_cols; col++)
+			if (!values[scales[row * view->grid_cols + col]].n++)
+				values[scales[row * view->grid_cols + col]].first =
+					scale_number(view, row, col);
+	for (int i = 0; i < 256; i++) {
+		if (values[i].n)
+			values[i].small = scan_scale(view, e8m0_to_f32((uint8_t)i), values[i].first,
+						     values[i].n, found) == SCALE_SMALL;
+		any_small |= values[i].small;
+	}
+	for (uint64_t row = 0; any_small && row < n_rows; row++)
+		for (uint64_t col = 0; col < n_cols; col++)
+			if (values[scales[row * view->grid_cols + col]].small)
+				scan_small(view, codes, row, col, found);
+}
+
 static void scan_scales(const struct view *view, const uint8_t *codes, struct scan *found)
 {
-	struct tile tile = view->weight->unit.source_scale.tile;
-	uint64_t n_rows = tile_count(view->rect->n_rows, tile.rows);
-	uint64_t n_cols = tile_count(view->rect->n_cols, tile.cols);
+	const struct weight_scale *of = &view->weight->unit.source_scale;
+	uint64_t n_rows = tile_count(view->rect->n_rows, of->tile.rows);
+	uint64_t n_cols = tile_count(view->rect->n_cols, of->tile.cols);
 
-	if (tile.rows == WHOLE && view->rect->row) /* counted with the first cut */
+	if (of->tile.rows == WHOLE && view->rect->row) /* counted with the first cut */
 		return;
-	for (uint64_t row = 0; row < n_rows; row++) {
-		for (uint64_t col = 0; col < n_cols; col++) {
-			float scale = scale_at(view, row, col);
-			uint64_t at = scale_number(view, row, col);
-
-			if (scan_scale(view, scale, at, found) == SCALE_SMALL &&
-			    tile_max(view, codes, row, col))
-				finding_add(&found->small, at, scale);
-		}
+	if (of->scale_type == SCALE_E8M0) {
+		scan_e8m0(view, n_rows, n_cols, codes, found);
+		return;
 	}
+	for (uint64_t row = 0; row < n_rows; row++)
+		for (uint64_t col = 0; col < n_cols; col++)
+			if (scan_scale(view, scale_at(view, row, col), scale_number(view, row, col),
+				       1, found) == SCALE_SMALL)
+				scan_small(view, codes, row, col, found);
 }
 
 /* Blocks of MX in a run of zeros, by their scales. */
