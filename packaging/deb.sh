@@ -62,6 +62,12 @@ build() {
 	mkdir -p "$doc" "$tree/DEBIAN"
 	cp "$here/copyright" "$doc/copyright"
 	[ -z "${WITH_CUDA-}" ] || cat "$here/copyright.cuda" >>"$doc/copyright"
+	case ${WITH_CUDA:+$1} in
+	fp8conv | libfp8conv1)
+		mkdir -p "$tree/usr/share/lintian/overrides"
+		printf '# Words of the CUDA runtime, which is linked in.\n%s: spelling-error-in-binary\n' "$1" >"$tree/usr/share/lintian/overrides/$1"
+		;;
+	esac
 	gzip -9n <"$here/../CHANGELOG.md" >"$doc/changelog.gz"
 	gzip -9n >"$doc/changelog.Debian.gz" <<-END
 		fp8conv ($revision) unstable; urgency=medium
