@@ -50,10 +50,10 @@ def ignores(plan: dict, model: PreTrainedModel) -> Callable[[str, nn.Module], bo
     return lambda name, module: not should_convert_module(name, entries)
 
 
-def misread(model_type: str, plan: dict, model: PreTrainedModel) -> Iterator[str]:
+def misread(model_type: str, plan: dict, model: PreTrainedModel, linears: list[tuple]) -> Iterator[str]:
     quantized = {t["name"] for t in plan["tensors"] if t["action"] == "quantize"}
     ignored_by = ignores(plan, model)
-    for name, module, files in default_models.linears(model, default_models.tied(model)):
+    for name, module, files in linears:
         ignored = ignored_by(name, module)
         if ignored == (files != [] and quantized.issuperset(files)):
             yield f"{model_type}, {plan['format']}: {name} ({', '.join(files) or 'tied'}) is {'ignored' if ignored else 'not ignored'}"
@@ -80,6 +80,7 @@ def unfound(model_type: str, plan: dict, model: PreTrainedModel) -> Iterator[str
 
 def problems(model_type: str, folder: pathlib.Path, model: PreTrainedModel, wanted: dict[str, str]) -> Iterator[str]:
     judged: list[tuple] = []
+    linears = list(default_models.linears(model, default_models.tied(model)))
     for recipe in RECIPES:
         done = run("quantize", folder, "--recipe", recipe, "--dry-run", "--json", "--threads", "1")
         if done.returncode:
@@ -90,7 +91,7 @@ def problems(model_type: str, folder: pathlib.Path, model: PreTrainedModel, want
         decided = plan["format"], plan["skip_list"], is_not_loaded(plan), [t["name"] for t in plan["tensors"] if t["action"] == "quantize"]
         if decided not in judged:                   # recipes of one format decide alike where all sizes are whole blocks
             judged.append(decided)
-            yield from misread(model_type, plan, model)
+            yield from misread(model_type, plan, model, linears)
             yield from unfound(model_type, plan, model)
         for tensor in plan["tensors"]:
             if tensor["action"] == "quantize" and tensor["name"] in wanted:
