@@ -70,3 +70,21 @@ json j 'sum(p["kind"] == "index-missing" for p in j["problems"]) == 1001' \
 	'sum(p["kind"] == "index-unmapped" for p in j["problems"]) == 1001' \
 	'[p for p in j["problems"] if p["kind"] == "index-unmapped"][-1]["message"] == "100 more of this kind are not listed"' \
 	'sum("lists it in" in p["message"] for p in j["problems"]) == 32'
+
+mkdir mx
+cd mx
+# Scales of E8M0 are counted, with the first place: three NaN, and 1024 of 2^-107, whose weights count for nothing.
+"$FP8CONV" quantize "$SAMPLES/tiny-llama" -o nan --recipe mxfp8 --quiet
+cp -r nan small
+python3 - <<'END'
+import json, pathlib
+for folder, first, bytes_ in (("nan", 5, [255] * 3), ("small", 0, [20] * 1024)):
+    path = pathlib.Path(folder, "model.safetensors")
+    data = bytearray(path.read_bytes())
+    size = int.from_bytes(data[:8], "little")
+    begin = 8 + size + json.loads(data[8:8 + size])["model.layers.0.mlp.down_proj.weight_scale_inv"]["data_offsets"][0] + first
+    data[begin:begin + len(bytes_)] = bytes(bytes_)
+    path.write_bytes(data)
+END
+"$FP8CONV" verify nan | grep -q "scale-value: 3 of 1024 values of .*down_proj.* not finite; the first is nan at 5:" || echo "three NaN are not counted"
+"$FP8CONV" verify small | grep -q "scale-value: 1024 of 1024 values of .*down_proj.* too small .* the first is 6.16298e-33 at 0:" || echo "small scales are not counted"
