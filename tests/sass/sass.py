@@ -1,21 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counts what GPU kernels cost, from their machine code (SASS), without a GPU.
 
-    sass.py --nvdisasm PROGRAM --cubins DIRECTORY TABLE
+    sass.py --cuobjdump PROGRAM --nvdisasm PROGRAM --build DIRECTORY TABLE
 
 TABLE has a row for each path of a kernel that matters (limits.txt explains the columns).  DIRECTORY
-has a .cubin and a .log (ptxas -v) for each source.  README.md defines each number.  Prints one line a row;
+has the object of each source.  README.md defines each number.  Prints one line a row;
 exit status 1 if a number is beyond its limit.
 """
 import argparse
 import functools
+import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 
 from machine import Code
 from path import fast_path
 
+ARCHITECTURE = "sm_90a"
 # Of a multiprocessor of compute capability 9.0 (CUDA C++ Programming Guide, table of technical specifications).
 SM_REGISTERS, SM_WARPS, SM_BLOCKS, SM_SHARED = 65536, 64, 32, 233472
 RESERVED_SHARED = 1024  # of each block, for the system
@@ -54,27 +57,42 @@ def demangle(names):
     return [re.sub(r"\(\w+\)(?=\d)| ", "", re.sub(r"\((?!\w+\)\d).*$", "", line)) for line in plain]
 
 
-@functools.cache
-def read_source(nvdisasm, directory, source):
-    """Returns what each kernel of a source has: (registers, shared, code) by its name."""
-    stem = f"{directory}/{source}"
-    code = subprocess.run([nvdisasm, "-c", stem + ".cubin"], text=True, capture_output=True, check=True).stdout
-    sections, name = {}, None
-    for line in code.splitlines():
-        section = re.match(r"\s*\.section\s+\.text\.([^,\s]+)", line)
-        if section:
-            name = section.group(1)
-            sections[name] = []
-        elif name:
-            sections[name].append(line)
-    with open(stem + ".log", encoding="utf-8") as log:
-        text = log.read()
-    facts = {}
-    for entry, used in re.findall(r"entry function '(\S+)'.*?Used (?=\d)(.*?)$", text, re.S | re.M):
-        number = lambda pattern: int((re.search(pattern, used) or [0, "0"])[1])
-        facts[entry] = (number(r"(\d+) registers"), number(r"(\d+) bytes smem"))
-    names = list(sections)
-    return {plain: (*facts[name], Code(sections[name])) for name, plain in zip(names, demangle(names))}
+class Toolkit:
+    """Reads the objects of a build by NVIDIA's programs."""
+
+    def __init__(self, cuobjdump, nvdisasm, build):
+        self.cuobjdump, self.nvdisasm, self.build = cuobjdump, nvdisasm, build
+
+    def disassembled(self, path):
+        """Returns the machine code of an object, as nvdisasm prints it."""
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run([self.cuobjdump, "-xelf", ARCHITECTURE, path], cwd=folder, capture_output=True, check=True)
+            cubins = list(pathlib.Path(folder).iterdir())
+            if len(cubins) != 1:
+                raise Refused(f"{path}: {len(cubins)} parts for {ARCHITECTURE}, not 1")
+            return subprocess.run([self.nvdisasm, "-c", *cubins], text=True, capture_output=True, check=True).stdout
+
+    def usage(self, path):
+        """Returns (registers, bytes of shared memory) of each kernel of an object."""
+        out = subprocess.run([self.cuobjdump, "-arch", ARCHITECTURE, "-res-usage", path],
+                             text=True, capture_output=True, check=True).stdout
+        return {name: (int(registers), int(shared)) for name, registers, shared in
+                re.findall(r"Function (\S+):\s+REG:(\d+) .*?SHARED:(\d+)", out)}
+
+    @functools.cache
+    def kernels(self, source):
+        """Returns what each kernel of a source has: (registers, shared, code) by its name."""
+        path = pathlib.Path(self.build, source + ".o").resolve()
+        sections, name = {}, None
+        for line in self.disassembled(path).splitlines():
+            section = re.match(r"\s*\.section\s+\.text\.([^,\s]+)", line)
+            if section:
+                name = section.group(1)
+                sections[name] = []
+            elif name:
+                sections[name].append(line)
+        usage = self.usage(path)
+        return {plain: (*usage[name], Code(sections[name])) for name, plain in zip(sections, demangle(sections))}
 
 
 def read_table(path):
@@ -93,9 +111,9 @@ def read_table(path):
             yield dict(zip(columns, fields))
 
 
-def measure(row, nvdisasm, directory):
+def measure(row, toolkit):
     """Returns the numbers of a row of the table."""
-    kernels = read_source(nvdisasm, directory, row["source"])
+    kernels = toolkit.kernels(row["source"])
     if row["kernel"] not in kernels:
         raise Refused(f"{row['path']}: no kernel '{row['kernel']}' in {row['source']}: has {' '.join(sorted(kernels))}")
     registers, shared, code = kernels[row["kernel"]]
@@ -140,15 +158,16 @@ def check(row, numbers):
 
 def main():
     options = argparse.ArgumentParser()
-    options.add_argument("--nvdisasm", required=True)
-    options.add_argument("--cubins", required=True)
+    for name in ("--cuobjdump", "--nvdisasm", "--build"):
+        options.add_argument(name, required=True)
     options.add_argument("table")
     given = options.parse_args()
+    toolkit = Toolkit(given.cuobjdump, given.nvdisasm, given.build)
     failures = []
     print(f"{'path':<30} {'regs':>4} {'blocks':>6} {'instr/el':>8} {'limit':>6} {'loads':>5} {'local':>5} {'branches':>8}")
     for row in read_table(given.table):
         try:
-            n = measure(row, given.nvdisasm, given.cubins)
+            n = measure(row, toolkit)
         except Refused as e:
             failures.append(str(e))
             continue
