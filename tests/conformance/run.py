@@ -26,7 +26,8 @@ def environment() -> None:
     """For the tests and what they start; packages read it when they are imported.  Files are made in memory, if it is large."""
     paths = [HERE, HERE.parent / "golden", HERE.parent / "families"]
     sys.path[:0] = map(str, paths)
-    os.environ |= {"PYTHONPATH": os.pathsep.join(map(str, paths)), "PYTHONDONTWRITEBYTECODE": "1", "HF_HUB_OFFLINE": "1",
+    sys.pycache_prefix = os.path.join(sys.prefix, "pycache")
+    os.environ |= {"PYTHONPATH": os.pathsep.join(map(str, paths)), "PYTHONPYCACHEPREFIX": sys.pycache_prefix, "HF_HUB_OFFLINE": "1",
                    "TRANSFORMERS_VERBOSITY": "error", "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
     if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ROOM:
         os.environ.setdefault("TMPDIR", str(MEMORY))
@@ -42,6 +43,7 @@ def prepare() -> None:
     harness.real_model(3)
     harness.eval_text()
     gc.freeze()             # no test needs to look through what was imported
+    gc.set_threshold(100_000, 50, 50)       # nor, each few thousand objects of a plan, through the modules of a model
 
 
 def test(name: str, logs: pathlib.Path) -> None:

@@ -58,13 +58,14 @@ def ladder(tensor: torch.Tensor) -> torch.Tensor:
 
 def numbers(a: torch.Tensor, b: torch.Tensor) -> dict:
     """What a list of two fp32 tensors must give."""
-    x, y = a.double(), b.double()
-    finite = torch.isfinite(x) & torch.isfinite(y)
-    signal, noise = x[finite].square().sum().item(), (x - y)[finite].square().sum().item()
+    finite = torch.isfinite(a) & torch.isfinite(b)
+    x, y = (a.double(), b.double()) if finite.all() else (a[finite].double(), b[finite].double())
+    error = x - y
+    signal, noise = x.square().sum().item(), error.square().sum().item()
     differ = (a.contiguous().view(torch.int32) != b.contiguous().view(torch.int32)) & ~(a.isnan() & b.isnan())
     return {"elements": a.numel(), "values_differ": int(differ.sum()),
             "sqnr_db": 10 * math.log10(signal / noise) if noise and signal else None,
-            "max_error": (x - y)[finite].abs().max().item() if finite.any() else 0,
+            "max_error": error.abs().max().item() if error.numel() else 0,
             "nan": [int(t.isnan().sum()) for t in (a, b)], "inf": [int(t.isinf().sum()) for t in (a, b)]}
 
 

@@ -49,14 +49,14 @@ def power_of_two(amax: torch.Tensor) -> torch.Tensor:
     return torch.where(amax == 0, 1.0, 2.0 ** exponent).float()
 
 
-def blocks(w: torch.Tensor, height: int, width: int) -> torch.Tensor:
-    """amax of every block, for each element."""
+def scales_of(w: torch.Tensor, height: int, width: int) -> torch.Tensor:
+    """The power of two of its block, for each element."""
     rows, cols = w.shape
     tall, wide = -(-rows // height), -(-cols // width)
     padded = torch.zeros(tall * height, wide * width)
     padded[:rows, :cols] = w.abs()
-    amax = padded.reshape(tall, height, wide, width).amax((1, 3))
-    return amax.repeat_interleave(height, 0)[:rows].repeat_interleave(width, 1)[:, :cols]
+    scales = power_of_two(padded.reshape(tall, height, wide, width).amax((1, 3)))
+    return scales.repeat_interleave(height, 0)[:rows].repeat_interleave(width, 1)[:, :cols]
 
 
 def by_hand(w: torch.Tensor, recipe: str) -> torch.Tensor:
@@ -66,7 +66,7 @@ def by_hand(w: torch.Tensor, recipe: str) -> torch.Tensor:
         amax = x.abs().amax(1, keepdim=True)
         factor = torch.full_like(amax, 448).div(amax)   # torch divides a number by a tensor in two roundings
         return cast(x * factor) * torch.ones_like(amax).div(factor)
-    scale = power_of_two(blocks(x, 128, 128) if recipe == "blockwise" else blocks(x, 1, 32))
+    scale = scales_of(x, 128, 128) if recipe == "blockwise" else scales_of(x, 1, 32)
     return cast(x / scale) * scale
 
 

@@ -3,7 +3,8 @@
 #
 # The name holds a hash of requirements.txt and of the Python version, so a change of either makes
 # another one.  It is built under a temporary name beside it and renamed when complete.  Scripts in
-# bin/ would name the temporary folder and are removed: run `$(venv.sh)/bin/python -m NAME`.
+# bin/ would name the temporary folder and are removed: run `$(venv.sh)/bin/python -m NAME`.  Python compiles
+# a module when it is first imported: most of them never are.
 #
 #     venv.sh [REQUIREMENTS [OVER]]    PYTHON chooses the interpreter (default python3)
 #
@@ -42,7 +43,7 @@ echo "venv.sh: installing $requirements into $venv" >&2
 [ -z "$over" ] || for site in "$tmp"/lib/python3.*/site-packages; do
 	echo "$over/lib/${site#"$tmp"/lib/}" >"$site/over.pth"
 done
-"$tmp/bin/python" -m pip install --quiet --disable-pip-version-check --no-cache-dir --no-deps \
+"$tmp/bin/python" -m pip install --quiet --disable-pip-version-check --no-cache-dir --no-deps --no-compile \
 	--only-binary :all: -r "$requirements" >&2 || fail "pip could not install $requirements"
 find "$tmp/bin" -type f -delete
 chmod 755 "$tmp"

@@ -20,6 +20,7 @@
 #include "base/mem.h"
 
 #define TREE_FILE_LIMIT (64 << 20) /* bytes */
+#define TREE_PIECE	(64 << 10) /* bytes that are compared at once */
 
 static inline void tree_die(const char *what, const char *path)
 {
@@ -111,19 +112,34 @@ static inline void tree_copy(const char *from, const char *to)
 	tree_walk(from, "", tree_copy_one, (void *)to);
 }
 
+/* A regular file in a folder, or NULL. */
+static inline FILE *tree_open(const char *folder, const char *name)
+{
+	char *path = xasprintf("%s/%s", folder, name);
+	struct stat st;
+	FILE *file = !stat(path, &st) && S_ISREG(st.st_mode) ? fopen(path, "r") : NULL;
+
+	free(path);
+	return file;
+}
+
 /* Whether a/name and b/name are files of the same bytes. */
 static inline bool tree_same_file(const char *a, const char *b, const char *name)
 {
-	char *path_a = xasprintf("%s/%s", a, name);
-	char *path_b = xasprintf("%s/%s", b, name);
-	struct buf x, y;
-	bool same = tree_read(path_a, &x);
+	static char x[TREE_PIECE], y[TREE_PIECE];
+	FILE *one = tree_open(a, name), *other = tree_open(b, name);
+	bool same = one && other;
+	size_t n = TREE_PIECE;
 
-	same = tree_read(path_b, &y) && same && x.len == y.len && !memcmp(x.data, y.data, x.len);
-	buf_release(&x);
-	buf_release(&y);
-	free(path_a);
-	free(path_b);
+	while (same && n == TREE_PIECE) {
+		n = fread(x, 1, TREE_PIECE, one);
+		same = fread(y, 1, TREE_PIECE, other) == n && !memcmp(x, y, n) && !ferror(one) &&
+		       !ferror(other);
+	}
+	if (one)
+		fclose(one);
+	if (other)
+		fclose(other);
 	return same;
 }
 

@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define MAX_MEMORIES 4096
 #define GRAIN	     2 /* bytes: the smallest values on the device */
@@ -22,7 +23,7 @@ struct memory {
 struct simt_counts simt_counts;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the variables below */
-static struct memory memories[MAX_MEMORIES];
+static struct memory memories[MAX_MEMORIES];		 /* by their addresses */
 static size_t n_memories;
 static struct memory *last = memories; /* that was met */
 static uint32_t launch;
@@ -30,28 +31,52 @@ static uint64_t n_bytes_before; /* to the device, before the last launch */
 static bool counting;
 static thread_local int device_here; /* of this thread's launches */
 
+/* Returns how many memories begin at this address or before it. */
+static size_t n_up_to(uintptr_t address)
+{
+	size_t low = 0, high = n_memories;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (memories[middle].begin <= address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
 void simt_counts_add(void *memory, size_t size, int device)
 {
+	uintptr_t begin = reinterpret_cast<uintptr_t>(memory);
+	size_t place;
+
 	pthread_mutex_lock(&lock);
 	if (n_memories == MAX_MEMORIES)
 		abort();
-	memories[n_memories++] = { reinterpret_cast<uintptr_t>(memory), size, device, NULL, NULL };
+	place = n_up_to(begin);
+	memmove(&memories[place + 1], &memories[place], (n_memories++ - place) * sizeof *memories);
+	memories[place] = { begin, size, device, NULL, NULL };
+	last = memories;
 	pthread_mutex_unlock(&lock);
 }
 
 size_t simt_counts_remove(void *memory)
 {
-	size_t size = 0;
+	uintptr_t begin = reinterpret_cast<uintptr_t>(memory);
+	size_t size = 0, place;
 
 	pthread_mutex_lock(&lock);
-	for (size_t i = 0; i < n_memories; i++) {
-		if (memories[i].begin != reinterpret_cast<uintptr_t>(memory))
-			continue;
-		size = memories[i].size;
-		free(memories[i].read);
-		free(memories[i].written);
-		memories[i] = memories[--n_memories];
-		break;
+	place = n_up_to(begin);
+	if (place && memories[place - 1].begin == begin) {
+		struct memory *found = &memories[place - 1];
+
+		size = found->size;
+		free(found->read);
+		free(found->written);
+		memmove(found, found + 1, (n_memories - place) * sizeof *memories);
+		memories[--n_memories] = {};
 	}
 	last = memories;
 	pthread_mutex_unlock(&lock);
@@ -77,13 +102,14 @@ void simt_counts_end(void)
 /* Returns the memory of an address; NULL for the host's. */
 static struct memory *memory_of(uintptr_t address)
 {
+	size_t n;
+
 	if (address - last->begin < last->size)
 		return last;
-	for (size_t i = 0; i < n_memories; i++) {
-		if (address - memories[i].begin < memories[i].size)
-			return last = &memories[i];
-	}
-	return NULL;
+	n = n_up_to(address);
+	if (!n || address - memories[n - 1].begin >= memories[n - 1].size)
+		return NULL;
+	return last = &memories[n - 1];
 }
 
 static uint32_t *tags_of(uint32_t **tags, size_t size)

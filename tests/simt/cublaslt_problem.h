@@ -210,9 +210,8 @@ static uint64_t problem_hash(const struct problem *p, bool any_cols)
 
 /* --- the product --- */
 
-/* The elements along K of row i of M (side 0), or of column i of N (side 1): values and scales. */
-static void elements(const struct problem *p, int side, const void *data, size_t i, double *values,
-		     double *scales)
+/* The elements along K of row i of M (side 0), or of column i of N (side 1), times their scales. */
+static void elements(const struct problem *p, int side, const void *data, size_t i, double *values)
 {
 	const struct desc *d = p->desc;
 	const struct layout *layout = side ? p->b : p->a;
@@ -220,18 +219,26 @@ static void elements(const struct problem *p, int side, const void *data, size_t
 	bool along = side ? !d->transposed[1] : d->transposed[0];
 
 	for (size_t l = 0; l < p->k; l++) {
-		values[l] = load(layout->type, data, along ? l + i * stride : i + l * stride);
-		scales[l] = scale_at(d->modes[side], d->scales[side], i, l, rows, p->k);
+		values[l] = load(layout->type, data, along ? l + i * stride : i + l * stride) *
+			    scale_at(d->modes[side], d->scales[side], i, l, rows, p->k);
 	}
 }
 
-static double sum_of(const double *a, const double *b, const double *b_scales, size_t k)
+/* In four sums, none of which waits for another. */
+static double sum_of(const double *a, const double *b, size_t k)
 {
-	double sum = 0;
+	double sums[4] = { 0 };
+	size_t l = 0;
 
-	for (size_t l = 0; l < k; l++)
-		sum += a[l] * b[l] * b_scales[l];
-	return sum;
+	for (; l + 4 <= k; l += 4) {
+		sums[0] += a[l] * b[l];
+		sums[1] += a[l + 1] * b[l + 1];
+		sums[2] += a[l + 2] * b[l + 2];
+		sums[3] += a[l + 3] * b[l + 3];
+	}
+	for (; l < k; l++)
+		sums[0] += a[l] * b[l];
+	return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
 static void multiply(const struct problem *p, const float *scalars, const void *a, const void *b,
@@ -239,18 +246,14 @@ static void multiply(const struct problem *p, const float *scalars, const void *
 {
 	float scale = p->desc->d_scale ? *static_cast<const float *>(p->desc->d_scale) : 1,
 	      amax = 0;
-	std::vector<double> rows(p->m * p->k), column(p->k), scales(p->k);
+	std::vector<double> rows(p->m * p->k), column(p->k);
 
-	for (size_t i = 0; i < p->m; i++) {
-		elements(p, 0, a, i, &rows[i * p->k], scales.data());
-		for (size_t l = 0; l < p->k; l++)
-			rows[i * p->k + l] *= scales[l];
-	}
+	for (size_t i = 0; i < p->m; i++)
+		elements(p, 0, a, i, &rows[i * p->k]);
 	for (size_t j = 0; j < p->n; j++) {
-		elements(p, 1, b, j, column.data(), scales.data());
+		elements(p, 1, b, j, column.data());
 		for (size_t i = 0; i < p->m; i++) {
-			double v = scalars[0] *
-				   sum_of(&rows[i * p->k], column.data(), scales.data(), p->k);
+			double v = scalars[0] * sum_of(&rows[i * p->k], column.data(), p->k);
 
 			if (scalars[1] != 0)
 				v += scalars[1] * load(p->c->type, c, i + j * p->c->stride);

@@ -181,27 +181,37 @@ static void places_release(struct places *places)
 struct comparison {
 	const char *other;
 	bool same, hidden;
+	int n_files;
 };
 
 static void compare_one(const char *root, const char *name, void *context)
 {
 	struct comparison *comparison = context;
 
-	if (name[0] == '.')
+	if (name[0] == '.') {
 		comparison->hidden = true;
-	else if (name[strlen(name) - 1] != '/')
+	} else if (name[strlen(name) - 1] != '/') {
 		comparison->same &= tree_same_file(root, comparison->other, name);
+		comparison->n_files++;
+	}
+}
+
+static void count_one(const char *root, const char *name, void *context)
+{
+	(void)root;
+	*(int *)context += name[0] != '.' && name[strlen(name) - 1] != '/';
 }
 
 /* Have both folders the same files, but for hidden ones? */
 static bool is_same(const char *a, const char *b, bool *hidden)
 {
-	struct comparison comparisons[2] = { { b, true, false }, { a, true, false } };
+	struct comparison comparison = { .other = b, .same = true };
+	int n_files = 0;
 
-	tree_walk(a, "", compare_one, &comparisons[0]);
-	tree_walk(b, "", compare_one, &comparisons[1]);
-	*hidden = comparisons[0].hidden;
-	return comparisons[0].same && comparisons[1].same;
+	tree_walk(a, "", compare_one, &comparison);
+	tree_walk(b, "", count_one, &n_files);
+	*hidden = comparison.hidden;
+	return comparison.same && comparison.n_files == n_files;
 }
 
 static int apply(const struct places *places, bool in_place, struct err *err)
