@@ -14,13 +14,13 @@ CLI=$(cd "$(dirname "$0")" && pwd)
 FP8CONV=$(cd "$(dirname "$FP8CONV")" && pwd)/$(basename "$FP8CONV")
 SAMPLES=$(cd "$SAMPLES" && pwd)
 PYTHONPATH=$CLI
-PYTHONDONTWRITEBYTECODE=1
-export CLI FP8CONV SAMPLES PYTHONPATH PYTHONDONTWRITEBYTECODE
-unset TMPDIR ARGP_HELP_FMT
+unset TMPDIR ARGP_HELP_FMT PYTHONDONTWRITEBYTECODE
 LC_ALL=C.UTF-8
 export LC_ALL
 
 work=$(mktemp -d) || exit 2
+PYTHONPYCACHEPREFIX=$work/pycache # what a case's Python imports is compiled once, and not beside its source
+export CLI FP8CONV SAMPLES PYTHONPATH PYTHONPYCACHEPREFIX
 trap 'chmod -R u+w "$work" 2>/dev/null; rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * forward MODEL bf16|f32 IDS OUT [RECIPE [SCALE_FMT]]: the logits of one sequence, for the
- * comparison with transformers; with a recipe, in FP8, blocks ragged.  IDS: uint32 in a file; OUT:
- * float32 (tokens, vocabulary).
+ * forward: the logits of one sequence for each line of standard input, for the comparison with
+ * transformers.  A line: MODEL, bf16 or f32, IDS, OUT [, RECIPE [, SCALE_FMT]], with a tab between
+ * two; with a recipe, in FP8, blocks ragged.  IDS: uint32 in a file; OUT: float32 (tokens,
+ * vocabulary).  The answer is a line too: the loss, or "refused: " and the message.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,33 +13,23 @@
 #include "forward/workspace.h"
 #include "sweep/embed.h"
 
+enum { MODEL, PRECISION, IDS, OUT, RECIPE, SCALE_FMT, N_WORDS };
+
 static uint32_t tokens[1 << 16];
 
+static void refuse(const struct err *err)
+{
+	printf("refused: %s\n", err->message);
+	fflush(stdout);
+}
+
+/* What fails after a model was opened ends the process. */
 static void check(int rc, const struct err *err)
 {
 	if (!rc)
 		return;
-	fprintf(stderr, "forward: %s\n", err->message);
+	refuse(err);
 	exit(1);
-}
-
-static struct fp8_selection choice;
-
-/* One step: scales that come from a history are 1. */
-static struct fp8_forward *fp8_ready(struct forward *forward, const struct backend *backend,
-				     const char *recipe, const char *scale_fmt)
-{
-	const struct fp8_params params = {
-		.forward = true, .recipe = recipe, .scale_fmt = scale_fmt, .select.ragged = true
-	};
-	struct err err = { 0 };
-	struct fp8_forward *fp8;
-
-	check(fp8_select_make(&choice, &params, forward->model->checkpoint, forward->model, &err),
-	      &err);
-	fp8 = fp8_forward_new(&choice, backend);
-	forward->casts = true;
-	return fp8;
 }
 
 static void *memory_new(struct executor *executor, size_t size)
@@ -110,61 +101,122 @@ static size_t few_rows(enum executor_portion what, size_t n)
 		       : backend_select("cpu", &(struct err){ 0 })->executor->portion(what, n);
 }
 
-int main(int argc, char **argv)
+/* The logits of one sequence go to a file. */
+static void write_logits(struct weights *weights, struct sequence *sequence, const char *out)
 {
-	struct executor_ops ops;
-	struct err err = { 0 };
-	struct checkpoint checkpoint;
-	struct model model;
-	struct forward forward;
-	struct weights_params params;
-	struct weights weights;
+	const struct forward *forward = weights->forward;
+	const struct model *model = forward->model;
+	const struct workspace_shape shape = { sequence->n_tokens, 1 };
+	const size_t n = sequence->n_tokens * model->head.n;
+	float *logits = malloc(n * sizeof *logits);
 	struct workspace *workspace;
-	const struct backend *backend;
-	struct sequence sequence = { .tokens = tokens };
-	float *logits;
+	struct err err = { 0 };
 	FILE *file;
 
-	if (argc < 5 || argc > 7)
-		return 2;
-	file = fopen(argv[3], "rb");
+	check(workspace_new(&workspace, forward, shape, 0, &err), &err);
+	sequence->residual =
+		memory_new(forward->executor,
+			   sequence->n_tokens * forward_stream_width(model, sequence->n_tokens) *
+				   sizeof(float));
+	sequence->stats =
+		memory_new(forward->executor, forward_slots(model) * sizeof *sequence->stats);
+	printf("%.6f\n", run(weights, workspace, sequence, logits));
+	file = fopen(out, "wb");
+	fwrite(logits, sizeof *logits, n, file);
+	fclose(file);
+	fflush(stdout); /* the answer: the file is whole */
+	free(logits);
+	forward->executor->ops->memory_free(forward->executor, sequence->residual);
+	forward->executor->ops->memory_free(forward->executor, sequence->stats);
+	workspace_free(workspace);
+}
+
+/* One step: scales that come from a history are 1. */
+static int run_fp8(struct forward *forward, struct weights *weights, const struct backend *backend,
+		   struct sequence *sequence, char *const *words, struct err *err)
+{
+	const struct fp8_params params = { .forward = true,
+					   .recipe = words[RECIPE],
+					   .scale_fmt = words[SCALE_FMT],
+					   .select.ragged = true };
+	struct fp8_selection choice = { 0 };
+	int rc = fp8_select_make(&choice, &params, forward->model->checkpoint, forward->model, err);
+
+	if (rc)
+		return rc;
+	weights->fp8 = fp8_forward_new(&choice, backend);
+	forward->casts = true;
+	write_logits(weights, sequence, words[OUT]);
+	fp8_forward_free(weights->fp8);
+	fp8_select_release(&choice);
+	return 0;
+}
+
+static int run_model(const struct model *model, char *const *words, struct err *err)
+{
+	const struct backend *backend = backend_select("auto", err);
+	struct sequence sequence = { .tokens = tokens };
+	FILE *file = fopen(words[IDS], "rb");
+	struct executor_ops ops;
+	struct forward forward;
+	struct weights weights;
+	int rc;
+
 	sequence.n_tokens = fread(tokens, sizeof *tokens, sizeof tokens / sizeof *tokens, file);
 	fclose(file);
-	check(checkpoint_open(&checkpoint, &io_system, argv[1], 1, &err), &err);
-	check(model_open(&model, &checkpoint, "", &err), &err);
-	backend = backend_select("auto", &err);
-	check(forward_init(&forward, backend->executor, &model, !strcmp(argv[2], "f32"), &err),
-	      &err);
+	rc = forward_init(&forward, backend->executor, model, !strcmp(words[PRECISION], "f32"),
+			  err);
+	if (rc)
+		return rc;
 	ops = *forward.executor->ops;
 	ops.portion = few_rows;
 	forward.executor->ops = &ops;
-	params = (struct weights_params){ &forward, &io_system, 2, NULL };
-	check(weights_open(&weights, &params, &err), &err);
-	if (argc > 5)
-		weights.fp8 = fp8_ready(&forward, backend, argv[5], argv[6]);
-	check(workspace_new(&workspace, &forward, (struct workspace_shape){ sequence.n_tokens, 1 },
-			    0, &err),
-	      &err);
-	sequence.residual =
-		memory_new(forward.executor,
-			   sequence.n_tokens * forward_stream_width(&model, sequence.n_tokens) *
-				   sizeof(float));
-	sequence.stats =
-		memory_new(forward.executor, forward_slots(&model) * sizeof *sequence.stats);
-	logits = malloc(sequence.n_tokens * model.head.n * sizeof(float));
-	printf("%.6f\n", run(&weights, workspace, &sequence, logits));
-	file = fopen(argv[4], "wb");
-	fwrite(logits, sizeof *logits, sequence.n_tokens * model.head.n, file);
-	fclose(file);
-	free(logits);
-	forward.executor->ops->memory_free(forward.executor, sequence.residual);
-	forward.executor->ops->memory_free(forward.executor, sequence.stats);
-	workspace_free(workspace);
-	fp8_forward_free(weights.fp8);
-	fp8_select_release(&choice);
-	weights_release(&weights);
+	rc = weights_open(&weights, &(struct weights_params){ &forward, &io_system, 2, NULL }, err);
+	if (!rc) {
+		if (words[RECIPE])
+			rc = run_fp8(&forward, &weights, backend, &sequence, words, err);
+		else
+			write_logits(&weights, &sequence, words[OUT]);
+		weights_release(&weights);
+	}
 	forward_release(&forward);
-	model_release(&model);
+	return rc;
+}
+
+static int answer(char *const *words, struct err *err)
+{
+	struct checkpoint checkpoint;
+	struct model model;
+	int rc = checkpoint_open(&checkpoint, &io_system, words[MODEL], 1, err);
+
+	if (rc)
+		return rc;
+	rc = model_open(&model, &checkpoint, "", err);
+	if (!rc) {
+		rc = run_model(&model, words, err);
+		model_release(&model);
+	}
 	checkpoint_release(&checkpoint);
+	return rc;
+}
+
+int main(void)
+{
+	char *line = NULL;
+	size_t size = 0;
+
+	while (getline(&line, &size, stdin) > 0) {
+		char *words[N_WORDS + 1] = { NULL }, *rest = line;
+		struct err err = { 0 };
+
+		line[strcspn(line, "\n")] = '\0';
+		for (size_t i = 0; rest && i < N_WORDS; i++)
+			words[i] = strsep(&rest, "\t");
+		if (!words[OUT])
+			return 2;
+		if (answer(words, &err))
+			refuse(&err);
+	}
+	free(line);
 	return 0;
 }

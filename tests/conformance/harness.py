@@ -9,6 +9,8 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 
+import numpy as np
+
 import smollm2
 
 FP8CONV = os.environ["FP8CONV"]
@@ -79,6 +81,23 @@ def run(*args: str | pathlib.Path, **more) -> subprocess.CompletedProcess:
 
 def quantize(source: pathlib.Path | str, out: pathlib.Path | str, *args: str, **more) -> subprocess.CompletedProcess:
     return run("quantize", source, "-o", out, "--progress", "none", *args, **more)
+
+
+class Forward:
+    """Logits of our forward pass: one process, for a start of each would take longer than a tiny model."""
+    process: subprocess.Popen | None = None
+
+    def logits(self, folder: pathlib.Path, ids: np.ndarray, *recipe: str) -> np.ndarray | str:
+        """float32 (tokens x vocabulary); or the message; or how the program ended."""
+        ids.astype(np.uint32).tofile(folder / "ids")
+        if self.process is None or self.process.poll() is not None:
+            self.process = subprocess.Popen([pathlib.Path(FP8CONV).parent / "tests/conformance/forward"], stdin=subprocess.PIPE,
+                                            stdout=subprocess.PIPE, text=True)
+        print(folder, "f32", folder / "ids", folder / "logits", *recipe, sep="\t", file=self.process.stdin, flush=True)
+        answer = self.process.stdout.readline().strip()
+        if not answer:
+            return f"exit {self.process.wait()}"
+        return answer.removeprefix("refused: ") if answer.startswith("refused: ") else np.fromfile(folder / "logits", np.float32)
 
 
 def silence(done: subprocess.CompletedProcess) -> Iterator[str]:

@@ -3,6 +3,7 @@
 
     FP8CONV=/path/to/fp8conv $(venv.sh)/bin/python run.py [NAME...]     all tests, or test_NAME.py
 """
+import ctypes
 import gc
 import os
 import pathlib
@@ -19,6 +20,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 LONGEST = ("config", "default_models", "bytes", "back")     # begin first, so that none is left alone at the end
 MEMORY = pathlib.Path("/dev/shm")
 ROOM = 10 << 30                                             # bytes: conversions of SmolLM2, a few at a time, beside its passes
+M_MMAP_MAX, M_TRIM_THRESHOLD = -4, -1                       # of malloc.h
 MOST = 20                                                   # lines of standard error of a test that did not end
 
 
@@ -26,7 +28,8 @@ def environment() -> None:
     """For the tests and what they start; packages read it when they are imported.  Files are made in memory, if it is large."""
     paths = [HERE, HERE.parent / "golden", HERE.parent / "families"]
     sys.path[:0] = map(str, paths)
-    sys.pycache_prefix = os.path.join(sys.prefix, "pycache")
+    sys.pycache_prefix, sys.dont_write_bytecode = os.path.join(sys.prefix, "pycache"), False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)         # venv.sh leaves compiling to the first import
     os.environ |= {"PYTHONPATH": os.pathsep.join(map(str, paths)), "PYTHONPYCACHEPREFIX": sys.pycache_prefix, "HF_HUB_OFFLINE": "1",
                    "TRANSFORMERS_VERBOSITY": "error", "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
     if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ROOM:
@@ -42,6 +45,9 @@ def prepare() -> None:
     harness.real_model(1)
     harness.real_model(3)
     harness.eval_text()
+    libc = ctypes.CDLL(None)
+    libc.mallopt(M_MMAP_MAX, 0)                             # arrays come and go by the thousand: memory that the kernel takes back
+    libc.mallopt(M_TRIM_THRESHOLD, 0x7fffffff)       # is cleared again, page by page
     gc.freeze()             # no test needs to look through what was imported
     gc.set_threshold(100_000, 50, 50)       # nor, each few thousand objects of a plan, through the modules of a model
 

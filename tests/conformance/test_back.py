@@ -134,10 +134,13 @@ def own_back(folder: pathlib.Path, case: Case) -> Iterator[str]:
     """What fp8conv quantized: every weight as numpy computes it, in bf16 and f32, and config.json as it was."""
     with scratch() as tmp:
         yield from silence(quantize(folder, tmp / "fp8", *case.arguments()))
-        for name, n_threads in (("bf16", 1), ("f32", 2), ("bf16", 3)):
+        for name, n_threads in (("bf16", 3), ("f32", 2), ("bf16", 1)):
             out = tmp / f"{name}{n_threads}"
             yield from silence(run("dequantize", tmp / "fp8", "-o", out, "--dtype", name, "--threads", str(n_threads),
                                    "--max-memory", "40M"))
+            if out.name == "bf161":
+                yield from differences("1 and 3 threads", contents(out), contents(tmp / "bf163"))
+                continue
             wanted = dequantized(tmp / "fp8", name)
             for file in sorted(out.glob("*.safetensors")):
                 for key, tensor in load_file(file).items():
@@ -148,7 +151,6 @@ def own_back(folder: pathlib.Path, case: Case) -> Iterator[str]:
             yield from (f"{name}: {key} is missing" for key in wanted)
         if (tmp / "bf161/config.json").read_bytes() != (folder / "config.json").read_bytes():
             yield "config.json is not the source's"
-        yield from differences("1 and 3 threads", contents(tmp / "bf163"), contents(tmp / "bf161"))
 
 
 def loads(folder: pathlib.Path, case: Case, limit: float) -> Iterator[str]:
@@ -180,14 +182,15 @@ def repacked(folder: pathlib.Path, recipe: str, more: tuple[str, ...]) -> Iterat
     with scratch() as tmp:
         for format in formats:
             yield from silence(quantize(folder, tmp / format, "--recipe", recipe, "--format", format, *more))
+        quantized = {format: contents(tmp / format) for format in formats}
         for source in formats:
             for to in formats:
                 out, back = tmp / f"{source} to {to}", tmp / f"{source} to {to} and back"
                 yield from silence(run("repack", tmp / source, "-o", out, "--format", to))
                 yield from verified(out, folder, "--ragged" in more)
-                yield from differences(out.name, contents(out), contents(tmp / to))
+                yield from differences(out.name, contents(out), quantized[to])
                 yield from silence(run("repack", out, "-o", back, "--format", source))
-                yield from differences(back.name, contents(back), contents(tmp / source))
+                yield from differences(back.name, contents(back), quantized[source])
 
 
 def whole_blocks(folder: pathlib.Path) -> Iterator[str]:

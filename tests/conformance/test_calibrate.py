@@ -6,7 +6,6 @@ import math
 import os
 import pathlib
 import re
-import subprocess
 from collections.abc import Iterator
 
 import numpy as np
@@ -17,9 +16,9 @@ from transformers.utils import logging
 
 import hooks
 import tiny_models
-from harness import FP8CONV, finish, real_model, report, run, scratch
+from harness import Forward, finish, real_model, report, run, scratch
 
-FORWARD = pathlib.Path(FP8CONV).parent / "tests/conformance/forward"
+forward = Forward()
 N_SEQUENCES, SEQ_LEN = 4, 150
 LENGTHS = (1, 7, 64, 300)           # below the width of a convolution, and more than a block of the scan
 
@@ -33,14 +32,13 @@ def logits_problems(model: torch.nn.Module, folder: pathlib.Path) -> Iterator[st
     all_ids = np.random.default_rng(8).integers(0, model.config.get_text_config().vocab_size, max(LENGTHS)).astype(np.uint32)
     for length in LENGTHS:
         ids = all_ids[:length]
-        ids.tofile(folder / "ids")
-        done = subprocess.run([FORWARD, folder, "f32", folder / "ids", folder / "logits"], capture_output=True, check=False)
-        if done.returncode:
-            yield done.stderr.decode().strip()
+        found = forward.logits(folder, ids)
+        if isinstance(found, str):
+            yield found
             return
         with torch.no_grad():
             wanted = model(torch.tensor(ids[None].astype(np.int64))).logits[0].double().numpy()
-        found = np.fromfile(folder / "logits", np.float32).reshape(wanted.shape).astype(np.float64)
+        found = found.reshape(wanted.shape).astype(np.float64)
         if (error := np.linalg.norm(found - wanted) / np.linalg.norm(wanted)) > 2e-5 or not math.isfinite(error):
             yield f"logits of {length} tokens differ by {error:.2e}"
 

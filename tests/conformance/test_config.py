@@ -3,7 +3,6 @@
 or is refused by the name of that key."""
 import json
 import pathlib
-import subprocess
 import warnings
 from collections.abc import Iterator
 
@@ -13,9 +12,8 @@ from transformers.initialization import no_init_weights
 from transformers.utils import logging
 
 import tiny_models
-from harness import FP8CONV, finish, report, scratch
+from harness import Forward, finish, report, scratch
 
-FORWARD = pathlib.Path(FP8CONV).parent / "tests/conformance/forward"
 LENGTH = 90
 LIMIT = 1e-4        # of the logits
 # Keys that another architecture reads, or none, each with a value that would change numbers if they had a meaning.
@@ -153,6 +151,7 @@ def unreleased(config: dict) -> dict:
 
 class Case:
     """A tiny model in a folder, whose config.json changes from case to case."""
+    forward = Forward()
 
     def __init__(self, name: str, folder: pathlib.Path) -> None:
         tiny_models.save(name, folder)
@@ -165,7 +164,6 @@ class Case:
 
     def draw(self, seed: int) -> None:
         self.ids = np.random.default_rng(seed).integers(0, self.config["vocab_size"], LENGTH).astype(np.uint32)
-        self.ids.tofile(self.folder / "ids")
 
     def inner(self, level: dict) -> dict:
         return next((self.inner(level[key]) for key in NESTS if key in level), level)
@@ -183,10 +181,8 @@ class Case:
     def ours(self, config: dict) -> np.ndarray | str:
         """The logits, or the message."""
         self.write(config)
-        done = subprocess.run([FORWARD, self.folder, "f32", self.folder / "ids", self.folder / "logits"], capture_output=True, check=False)
-        if done.returncode not in (0, 1):
-            return f"exit {done.returncode}: {done.stderr.decode()[-200:]}"
-        return done.stderr.decode().strip() if done.returncode else np.fromfile(self.folder / "logits", np.float32).astype(np.float64)
+        found = self.forward.logits(self.folder, self.ids)
+        return found if isinstance(found, str) else found.astype(np.float64)
 
     def load(self) -> torch.nn.Module:
         """The model of the changed config.json with the weights as saved; where they are not all that it has, as transformers loads it."""

@@ -2,7 +2,6 @@
 """calibrate --fp8-forward against transformers whose linear layers are told to see FP8 (told.py)."""
 import os
 import pathlib
-import subprocess
 from collections.abc import Iterator
 
 import numpy as np
@@ -11,11 +10,11 @@ from safetensors.numpy import load_file
 from transformers.utils import logging
 
 import tiny_models
-from harness import FP8CONV, finish, report, run, scratch
+from harness import Forward, finish, report, run, scratch
 from reference import WHOLE, Spec
 from told import Told
 
-FORWARD = pathlib.Path(FP8CONV).parent / "tests/conformance/forward"
+forward = Forward()
 N_SEQUENCES, SEQ_LEN = 6, 16
 
 # Of w and of x, and what calibrate and forward are told.
@@ -40,11 +39,13 @@ def near(errors: list[float], what: str) -> Iterator[str]:
 def logits_problems(folder: pathlib.Path, model: torch.nn.Module, plain: torch.nn.Module, row: np.ndarray,
                     told: list[str]) -> Iterator[str]:
     """Of the first pass, token by token; they are nowhere near the logits in high precision."""
-    row.astype(np.uint32).tofile(folder / "ids")
-    subprocess.run([FORWARD, folder, "f32", folder / "ids", folder / "logits", *told], check=True, capture_output=True)
+    found = forward.logits(folder, row, *told)
+    if isinstance(found, str):
+        yield found
+        return
     ids = torch.tensor(row[None], dtype=torch.long)
     wanted, high = model(ids).logits[0].double(), plain(ids).logits[0].double()
-    found = torch.from_numpy(np.fromfile(folder / "logits", np.float32).reshape(wanted.shape)).double()
+    found = torch.from_numpy(found.reshape(wanted.shape)).double()
     yield from near(((found - wanted).norm(dim=1) / wanted.norm(dim=1)).tolist(), "logits")
     if ((found - high).norm() / high.norm()) < 0.02:
         yield "the logits are near the logits in high precision"

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """transformers loads what fp8conv wrote, on a CPU: every weight is code * scale_inv to the bit, the model
 talks, and its logits equal the source's but for the rounding."""
-import os
 import pathlib
 from collections import defaultdict
 from collections.abc import Iterator
@@ -195,7 +194,6 @@ def loaded_experts(folder: pathlib.Path, case: Case, merge: bool) -> Iterator[st
 def main() -> None:
     logger.remove()
     logging.disable_progress_bar()
-    torch.set_num_threads(os.cpu_count() or 1)
     if folder := sample("tiny-llama"):
         talks("tiny-llama", folder, 0.02)
     for name in ("tiny-moe/per-expert", "tiny-moe/fused"):

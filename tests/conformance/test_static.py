@@ -3,7 +3,6 @@
 what quantize makes of it is what numpy makes of it, loads in transformers, and talks."""
 import hashlib
 import json
-import os
 import pathlib
 import re
 from collections import defaultdict
@@ -226,7 +225,6 @@ def model(name: str, folder: pathlib.Path) -> None:
 def main() -> None:
     logger.remove()
     logging.disable_progress_bar()
-    torch.set_num_threads(os.cpu_count() or 1)
     if folder := sample("tiny-llama"):
         model("tiny-llama", folder)
     model("smollm2", real_model(1))
