@@ -64,13 +64,14 @@ chosen() {
 	all | grep -E "${SUITES:-.}" | grep -vE "$longest"
 }
 
-# As many at once as there are processors; of each stays its log, its exit status and its time.
+# One more at once than there are processors, for some wait for a disk or a server; of each stays its log, its exit status and
+# its time.
 logs=$BUILD/tests/logs
 rm -rf "$logs"
 mkdir -p "$logs"
 export logs
 # shellcheck disable=SC2016
-chosen | xargs -L 1 -P "$(nproc)" sh -c '
+chosen | xargs -L 1 -P "$(($(nproc) + 1))" sh -c '
 	log=$logs/$(echo "$0" | tr / _)
 	began=$(date +%s)
 	"$@" >"$log.log" 2>&1 </dev/null
