@@ -3,7 +3,8 @@
  * forward: the logits of one sequence for each line of standard input, for the comparison with
  * transformers.  A line: MODEL, bf16 or f32, IDS, OUT [, RECIPE [, SCALE_FMT]], with a tab between
  * two; with a recipe, in FP8, blocks ragged.  IDS: uint32 in a file; OUT: float32 (tokens,
- * vocabulary).  The answer is a line too: the loss, or "refused: " and the message.
+ * vocabulary).  The answer is a line too: the loss, or "refused: " and the message; after
+ * "failed: " and the message the program ends.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,18 +18,12 @@ enum { MODEL, PRECISION, IDS, OUT, RECIPE, SCALE_FMT, N_WORDS };
 
 static uint32_t tokens[1 << 16];
 
-static void refuse(const struct err *err)
-{
-	printf("refused: %s\n", err->message);
-	fflush(stdout);
-}
-
-/* What fails after a model was opened ends the process. */
+/* After a model was opened. */
 static void check(int rc, const struct err *err)
 {
 	if (!rc)
 		return;
-	refuse(err);
+	printf("failed: %s\n", err->message);
 	exit(1);
 }
 
@@ -124,7 +119,6 @@ static void write_logits(struct weights *weights, struct sequence *sequence, con
 	file = fopen(out, "wb");
 	fwrite(logits, sizeof *logits, n, file);
 	fclose(file);
-	fflush(stdout); /* the answer: the file is whole */
 	free(logits);
 	forward->executor->ops->memory_free(forward->executor, sequence->residual);
 	forward->executor->ops->memory_free(forward->executor, sequence->stats);
@@ -215,7 +209,8 @@ int main(void)
 		if (!words[OUT])
 			return 2;
 		if (answer(words, &err))
-			refuse(&err);
+			printf("refused: %s\n", err.message);
+		fflush(stdout);
 	}
 	free(line);
 	return 0;

@@ -95,9 +95,11 @@ class Forward:
                                             stdout=subprocess.PIPE, text=True)
         print(folder, "f32", folder / "ids", folder / "logits", *recipe, sep="\t", file=self.process.stdin, flush=True)
         answer = self.process.stdout.readline().strip()
-        if not answer:
-            return f"exit {self.process.wait()}"
-        return answer.removeprefix("refused: ") if answer.startswith("refused: ") else np.fromfile(folder / "logits", np.float32)
+        word, _, message = answer.partition(": ")
+        if word in ("", "failed"):
+            status = self.process.wait()
+            return message or f"exit {status}"
+        return message or np.fromfile(folder / "logits", np.float32)
 
 
 def silence(done: subprocess.CompletedProcess) -> Iterator[str]:
