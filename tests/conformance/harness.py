@@ -19,6 +19,7 @@ SMALL = ("tiny-llama", "tiny-moe/per-expert", "tiny-moe/fused", "tiny-moe/fused-
 MANY = 3                                    # problems of a group that are shown
 
 failed = 0
+forward: subprocess.Popen | None = None     # the program of our_logits
 
 
 def report(group: str, problems: Iterable[str]) -> bool:
@@ -43,6 +44,8 @@ def skip(group: str, reason: str) -> None:
 
 def finish() -> None:
     """Tells run.py that nothing was left out."""
+    if forward is not None:
+        report("the forward pass ends", forward_end())
     print("done", flush=True)
     sys.exit(1 if failed else 0)
 
@@ -83,23 +86,28 @@ def quantize(source: pathlib.Path | str, out: pathlib.Path | str, *args: str, **
     return run("quantize", source, "-o", out, "--progress", "none", *args, **more)
 
 
-class Forward:
-    """Logits of our forward pass: one process, for a start of each would take longer than a tiny model."""
-    process: subprocess.Popen | None = None
+def our_logits(folder: pathlib.Path, ids: np.ndarray, *recipe: str) -> np.ndarray | str:
+    """float32 (tokens x vocabulary) of our forward pass; or its message; or how the program ended.  One process answers all, for
+    a start takes longer than a tiny model."""
+    global forward
+    ids.astype(np.uint32).tofile(folder / "ids")
+    if forward is None or forward.poll() is not None:
+        forward = subprocess.Popen([pathlib.Path(FP8CONV).parent / "tests/conformance/forward"], stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, text=True)
+    print(folder, "f32", folder / "ids", folder / "logits", *recipe, sep="\t", file=forward.stdin, flush=True)
+    word, _, message = forward.stdout.readline().strip().partition(": ")
+    if word in ("", "failed"):
+        status = forward.wait()
+        return message or f"exit {status}"
+    return message or np.fromfile(folder / "logits", np.float32)
 
-    def logits(self, folder: pathlib.Path, ids: np.ndarray, *recipe: str) -> np.ndarray | str:
-        """float32 (tokens x vocabulary); or the message; or how the program ended."""
-        ids.astype(np.uint32).tofile(folder / "ids")
-        if self.process is None or self.process.poll() is not None:
-            self.process = subprocess.Popen([pathlib.Path(FP8CONV).parent / "tests/conformance/forward"], stdin=subprocess.PIPE,
-                                            stdout=subprocess.PIPE, text=True)
-        print(folder, "f32", folder / "ids", folder / "logits", *recipe, sep="\t", file=self.process.stdin, flush=True)
-        answer = self.process.stdout.readline().strip()
-        word, _, message = answer.partition(": ")
-        if word in ("", "failed"):
-            status = self.process.wait()
-            return message or f"exit {status}"
-        return message or np.fromfile(folder / "logits", np.float32)
+
+def forward_end() -> Iterator[str]:
+    """How its process ends, when nothing more is asked."""
+    if forward is not None and forward.poll() is None:
+        forward.stdin.close()
+        if status := forward.wait():
+            yield f"exit {status}"
 
 
 def silence(done: subprocess.CompletedProcess) -> Iterator[str]:

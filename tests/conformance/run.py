@@ -46,8 +46,8 @@ def prepare() -> None:
     harness.real_model(3)
     harness.eval_text()
     libc = ctypes.CDLL(None)
-    libc.mallopt(M_MMAP_MAX, 0)                             # arrays come and go by the thousand: memory that the kernel takes back
-    libc.mallopt(M_TRIM_THRESHOLD, 0x7fffffff)              # is cleared again, page by page
+    libc.mallopt(M_MMAP_MAX, 0)                             # keeps the memory of arrays that are gone: the kernel would clear each
+    libc.mallopt(M_TRIM_THRESHOLD, 0x7fffffff)              # page of the next one again
     gc.freeze()             # no test needs to look through what was imported
     gc.set_threshold(100_000, 50, 50)       # nor, each few thousand objects of a plan, through the modules of a model
 

@@ -134,13 +134,11 @@ def own_back(folder: pathlib.Path, case: Case) -> Iterator[str]:
     """What fp8conv quantized: every weight as numpy computes it, in bf16 and f32, and config.json as it was."""
     with scratch() as tmp:
         yield from silence(quantize(folder, tmp / "fp8", *case.arguments()))
-        for name, n_threads in (("bf16", 3), ("f32", 2), ("bf16", 1)):
-            out = tmp / f"{name}{n_threads}"
-            yield from silence(run("dequantize", tmp / "fp8", "-o", out, "--dtype", name, "--threads", str(n_threads),
-                                   "--max-memory", "40M"))
-            if out.name == "bf161":
-                yield from differences("1 and 3 threads", contents(out), contents(tmp / "bf163"))
-                continue
+        for name, n_threads in (("bf16", 1), ("f32", 2), ("bf16", 3)):
+            yield from silence(run("dequantize", tmp / "fp8", "-o", tmp / f"{name}{n_threads}", "--dtype", name, "--threads",
+                                   str(n_threads), "--max-memory", "40M"))
+        yield from differences("1 and 3 threads", contents(tmp / "bf163"), contents(tmp / "bf161"))
+        for name, out in (("bf16", tmp / "bf161"), ("f32", tmp / "f322")):
             wanted = dequantized(tmp / "fp8", name)
             for file in sorted(out.glob("*.safetensors")):
                 for key, tensor in load_file(file).items():

@@ -16,9 +16,8 @@ from transformers.utils import logging
 
 import hooks
 import tiny_models
-from harness import Forward, finish, real_model, report, run, scratch
+from harness import finish, our_logits, real_model, report, run, scratch
 
-forward = Forward()
 N_SEQUENCES, SEQ_LEN = 4, 150
 LENGTHS = (1, 7, 64, 300)           # below the width of a convolution, and more than a block of the scan
 
@@ -32,7 +31,7 @@ def logits_problems(model: torch.nn.Module, folder: pathlib.Path) -> Iterator[st
     all_ids = np.random.default_rng(8).integers(0, model.config.get_text_config().vocab_size, max(LENGTHS)).astype(np.uint32)
     for length in LENGTHS:
         ids = all_ids[:length]
-        found = forward.logits(folder, ids)
+        found = our_logits(folder, ids)
         if isinstance(found, str):
             yield found
             return

@@ -10,11 +10,10 @@ from safetensors.numpy import load_file
 from transformers.utils import logging
 
 import tiny_models
-from harness import Forward, finish, report, run, scratch
+from harness import finish, our_logits, report, run, scratch
 from reference import WHOLE, Spec
 from told import Told
 
-forward = Forward()
 N_SEQUENCES, SEQ_LEN = 6, 16
 
 # Of w and of x, and what calibrate and forward are told.
@@ -39,7 +38,7 @@ def near(errors: list[float], what: str) -> Iterator[str]:
 def logits_problems(folder: pathlib.Path, model: torch.nn.Module, plain: torch.nn.Module, row: np.ndarray,
                     told: list[str]) -> Iterator[str]:
     """Of the first pass, token by token; they are nowhere near the logits in high precision."""
-    found = forward.logits(folder, row, *told)
+    found = our_logits(folder, row, *told)
     if isinstance(found, str):
         yield found
         return
