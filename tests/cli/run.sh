@@ -33,6 +33,12 @@ if python=$(python3 -c 'import sys; print(sys.executable)' 2>/dev/null); then
 	PATH=$work/bin:$PATH
 fi
 
+# Lines of stderr that are no part of any case: a machine that takes 5 seconds for a small job is told how far it is; and what
+# engines do not load, for most models are of Llama, and quantize/note is about it.
+APART='/^fp8conv [a-z]*: [0-9]*%, [0-9.]*\/[0-9.]* [kMGBa-z]*, /d
+	/^fp8conv [a-z]*: note: .*; see --target [a-z]*$/d'
+export APART
+
 passed=0
 failed=0
 skipped=0
@@ -51,10 +57,7 @@ run_case() {
 	mkdir "$work/scratch"
 	(cd "$work/scratch" && exec sh "$case") >"$work/stdout" 2>"$work/stderr" </dev/null
 	status=$?
-	# A machine that takes 5 seconds for a small job is told how far it is: no part of any case.
-	# Nor is what engines do not load: most models are of Llama, and quantize/refusal-notes is about it.
-	sed -i '/^fp8conv [a-z]*: [0-9]*%, [0-9.]*\/[0-9.]* [kMGa-z]*, /d
-		/^fp8conv [a-z]*: note: .*; see --target [a-z]*$/d' "$work/stderr"
+	sed -i "$APART" "$work/stderr"
 	if [ "$status" -eq 77 ]; then
 		skipped=$((skipped + 1))
 		echo "SKIPPED cli/$name: $(cat "$work/stderr")"
