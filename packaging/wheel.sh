@@ -123,7 +123,8 @@ onednn() {
 	cd "$work/src/onednn"
 	sed -i /spdlog/d src/CMakeLists.txt # Debian's patch asks for it where nothing uses it
 	find src/cpu -name '*.cpp' | grep -E "$onednn_out" | grep -vE "$onednn_in" | xargs rm
-	quiet cmake -B "$work/onednn" . -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE="-O2 -DNDEBUG" \
+	# Short (-Os), for most of it makes code, and the products run what it made.
+	quiet cmake -B "$work/onednn" . -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE="-Os -DNDEBUG" \
 		-DCMAKE_CXX_FLAGS="-DDNNL_DLL -DDNNL_DLL_EXPORTS -ffunction-sections -fdata-sections -include $work/glibc.h" \
 		-DDNNL_TARGET_ARCH="$(echo "$machine" | sed 's/x86_64/x64/' | tr a-z A-Z)" \
 		-DCMAKE_POSITION_INDEPENDENT_CODE=ON -DDNNL_LIBRARY_TYPE=STATIC -DDNNL_CPU_RUNTIME=SEQ \
@@ -184,6 +185,10 @@ build() {
 		grep -o 'GLIBC_2\.[0-9]*' | cut -d _ -f 2 | sort -V | tail -n 1)
 	[ "$(printf '%s\n' "$newest" $glibc | sort -V | tail -n 1)" = $glibc ] || fail "glibc $newest is needed, not $glibc"
 	python3 packaging/pack.py wheel "$work" "$VERSION" "manylinux_$(echo $glibc | tr . _)_$machine" "$EPOCH" build
+	most=14000000
+	[ -z "${CUDA_HOME-}" ] || most=25000000
+	size=$(stat -c %s build/*.whl)
+	[ "$size" -le $most ] || fail "the wheel has $size bytes, and may have $most"
 }
 
 use() {
