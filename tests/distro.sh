@@ -10,7 +10,7 @@
 # and the module of Python run.  wheel: packaging/wheel.sh makes the wheel there (`make wheel`).  wheel-check: with Python
 # and pip alone, that wheel gives the bytes of the program that `make` made here, also of a model on a server, and its list
 # of parts is one of SPDX.  arm64: a cross compiler builds it for arm64, and qemu runs it
-# (tests/arm64.sh).
+# (tests/arm64.sh; SUITES: some of the tests, as in tests/run.sh).
 #
 # RELEASE: bookworm or trixie; of a wheel bullseye too.
 #
@@ -249,7 +249,7 @@ $wheel_check"
 	;;
 arm64)
 	export ONEDNN=0 # products of matrices have other last digits there
-	commands='sh tests/arm64.sh build/source'
+	commands="SUITES='${SUITES-}' sh tests/arm64.sh build/source"
 	mkdir "$tree/build"
 	;;
 esac
