@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -263,12 +264,12 @@ static void tiles_too_wide_are_not_taken(void **state)
 	packed_free(&packed);
 }
 
-static void only_the_reference_goes_through_values(void **state)
+/* NEON has the casts of floats alone: there the values are made first. */
+static void avx_does_not_go_through_values(void **state)
 {
-	const struct backend *best = backend_select("cpu", &(struct err){ 0 });
-
 	(void)state;
-	assert_true(best->quantize_fp4 || best == backends[0]);
+	for (size_t i = 0; backends[i]; i++)
+		assert_true(strncmp(backends[i]->name, "avx", 3) != 0 || backends[i]->quantize_fp4);
 }
 
 int main(void)
@@ -280,7 +281,7 @@ int main(void)
 		cmocka_unit_test(what_fp32_may_not_hold_is_not_taken),
 		cmocka_unit_test(tiles_of_parts_of_groups_are_not_taken),
 		cmocka_unit_test(tiles_too_wide_are_not_taken),
-		cmocka_unit_test(only_the_reference_goes_through_values),
+		cmocka_unit_test(avx_does_not_go_through_values),
 	};
 
 	skipped_print();
