@@ -123,7 +123,7 @@ onednn() {
 	cd "$work/src/onednn"
 	sed -i /spdlog/d src/CMakeLists.txt # Debian's patch asks for it where nothing uses it
 	find src/cpu -name '*.cpp' | grep -E "$onednn_out" | grep -vE "$onednn_in" | xargs rm
-	# Short (-Os), for most of it makes code, and the products run what it made.
+	# -Os: most of oneDNN generates code, and products of matrices run the generated code.
 	quiet cmake -B "$work/onednn" . -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE="-Os -DNDEBUG" \
 		-DCMAKE_CXX_FLAGS="-DDNNL_DLL -DDNNL_DLL_EXPORTS -ffunction-sections -fdata-sections -include $work/glibc.h" \
 		-DDNNL_TARGET_ARCH="$(echo "$machine" | sed 's/x86_64/x64/' | tr a-z A-Z)" \
@@ -188,7 +188,10 @@ build() {
 	most=14000000
 	[ -z "${CUDA_HOME-}" ] || most=25000000
 	size=$(stat -c %s build/*.whl)
-	[ "$size" -le $most ] || fail "the wheel has $size bytes, and may have $most"
+	[ "$size" -le $most ] || {
+		python3 -m zipfile -l build/*.whl >&2
+		fail "the wheel has $size bytes, and may have $most: compare its files with those of the last release"
+	}
 }
 
 use() {

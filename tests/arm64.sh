@@ -4,8 +4,8 @@
 #
 # Debian's cross compiler builds it, `make check` runs, and the program makes the files that the program of this machine made in
 # EXPECTED (packaging/wheel.sh use).  The tests themselves run on this machine: the suites are left out that read sources
-# alone, that run GPU code, or whose Python loads the library.  SUITES: a pattern of tests/run.sh, for some of the others: sums of
-# products take some hundred times as long here.
+# alone, that run GPU code, or whose Python loads the library.  SUITES, a pattern of tests/run.sh, chooses
+# among the rest: all of it takes hours, for products of matrices are some hundred times slower under qemu.
 set -eu
 cd "$(dirname "$0")/.."
 
