@@ -42,10 +42,13 @@ done
 cache=${FP8CONV_CHROOTS:-${XDG_CACHE_HOME:-$HOME/.cache}/fp8conv/chroots}
 mkdir -p "$cache/$release-packages"
 work=$(mktemp -d "$cache/work-XXXXXX")
+cp -al "$cache/$release-packages" "$work/packages" # apt locks its folder: each run has its own
+rm -f "$work/packages/lock"
 child=
 stop() {
 	[ -z "$child" ] || kill -KILL "$child" 2>/dev/null || :
 	wait
+	cp -aln "$work/packages"/*.* "$cache/$release-packages/" 2>/dev/null || :
 	rm -rf --one-file-system "$work"
 }
 trap stop EXIT
@@ -96,7 +99,7 @@ inside() {
 			mount --bind "$folder" "$4$folder"
 		done
 		shift 3
-		exec chroot "$@"' sh "$cache/$release-packages" "$qemu" "$mounts" "$@"
+		exec chroot "$@"' sh "$work/packages" "$qemu" "$mounts" "$@"
 }
 
 # emulate: from now on programs of arm64 run, sudo too (C), by the head of an ELF file and a mask of it.
