@@ -61,6 +61,9 @@ def parts_list(work: pathlib.Path, version: str, epoch: int, files: dict[str, by
         source, found, *rest = urllib.parse.unquote(next(work.glob(pattern)).stem).split("_")
         packages.append(sbom.package(name, name, found, license, **sbom.of_debian(source, found, *rest or ["source"])))
         relations.append(sbom.relation("fp8conv", "DYNAMIC_LINK" if name in LOADED else "STATIC_LINK", name))
+    gcc = subprocess.check_output(["dpkg-query", "--show", "--showformat", "${Version}", "gcc-10-base"], text=True)
+    packages.append(sbom.package("gcc", "gcc", gcc, "GPL-3.0-or-later WITH GCC-exception-3.1", **sbom.of_debian("gcc-10", gcc, "source")))
+    relations.append(sbom.relation("fp8conv", "STATIC_LINK", "gcc"))
     if os.environ.get("CUDA_HOME"):
         packages.append(sbom.package("cuda-runtime", "cuda-runtime", "NOASSERTION", "NOASSERTION"))
         relations.append(sbom.relation("fp8conv", "STATIC_LINK", "cuda-runtime"))

@@ -19,19 +19,24 @@ import zipfile
 LICENSE = "Apache-2.0"
 
 
+def reference(id: str) -> str:
+    """Returns the identifier of an element, which has letters, digits, dots and hyphens."""
+    return "SPDXRef-" + re.sub("[^A-Za-z0-9.-]", "-", id)
+
+
 def package(id: str, name: str, version: str, license: str, **more: object) -> dict:
-    return {"name": name, "SPDXID": f"SPDXRef-{id}", "versionInfo": version, "licenseConcluded": license, "licenseDeclared": license,
+    return {"name": name, "SPDXID": reference(id), "versionInfo": version, "licenseConcluded": license, "licenseDeclared": license,
             "copyrightText": "NOASSERTION", "downloadLocation": "NOASSERTION", "filesAnalyzed": False, **more}
 
 
 def of_debian(name: str, version: str, architecture: str) -> dict:
     """Returns the member of a package that names a package of Debian as scanners of vulnerabilities know it."""
-    place = f"pkg:deb/debian/{name}" + (f"@{urllib.parse.quote(version)}?arch={architecture}" if version else "")
+    place = f"pkg:deb/debian/{urllib.parse.quote(name)}" + (f"@{urllib.parse.quote(version)}?arch={architecture}" if version else "")
     return {"externalRefs": [{"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": place}]}
 
 
 def relation(a: str, kind: str, b: str) -> dict:
-    return {"spdxElementId": f"SPDXRef-{a}", "relationshipType": kind, "relatedSpdxElement": f"SPDXRef-{b}"}
+    return {"spdxElementId": reference(a), "relationshipType": kind, "relatedSpdxElement": reference(b)}
 
 
 def document(version: str, epoch: int, unique: str, packages: list[dict], relations: list[dict]) -> bytes:
@@ -45,9 +50,9 @@ def document(version: str, epoch: int, unique: str, packages: list[dict], relati
 def parts_of_wheel(path: pathlib.Path, id: str) -> tuple[list[dict], list[dict]]:
     with zipfile.ZipFile(path) as archive:
         listed = json.loads(archive.read(next(name for name in archive.namelist() if name.endswith("/sboms/fp8conv.spdx.json"))))
-    new = {"SPDXRef-fp8conv": f"SPDXRef-{id}"}
+    new = {reference("fp8conv"): reference(id)}
     parts = [part for part in listed["packages"] if part["SPDXID"] not in new]
-    new.update({part["SPDXID"]: f"SPDXRef-{id}-{part['name']}" for part in parts})
+    new.update({part["SPDXID"]: reference(f"{id}-{part['name']}") for part in parts})
     return ([part | {"SPDXID": new[part["SPDXID"]]} for part in parts],
             [row | {"spdxElementId": new[row["spdxElementId"]], "relatedSpdxElement": new[row["relatedSpdxElement"]]}
              for row in listed["relationships"] if row["spdxElementId"] in new])
@@ -63,24 +68,23 @@ def release(version: str, epoch: int, folder: pathlib.Path) -> None:
     made = folder / f"fp8conv-{version}.spdx.json"
     packages, relations, needed, digests = [], [], set(), []
     names = sorted(path.name for path in folder.iterdir() if path != made)
-    ids = {name: re.sub("[^A-Za-z0-9.-]", "-", name) for name in names}
-    sources = ids.get(f"fp8conv-{version}.tar.gz")
-    for name, id in ids.items():
+    sources = f"fp8conv-{version}.tar.gz"
+    for name in names:
         digests.append(hashlib.sha256((folder / name).read_bytes()).hexdigest())
         more = {"packageFileName": name, "checksums": [{"algorithm": "SHA256", "checksumValue": digests[-1]}]}
-        relations.append(relation("DOCUMENT", "DESCRIBES", id))
-        if sources and id != sources:
-            relations.append(relation(id, "GENERATED_FROM", sources))
-        packages.append(package(id, name.split("_")[0].split("-" + version)[0], version, LICENSE, **more))
+        relations.append(relation("DOCUMENT", "DESCRIBES", name))
+        if sources in names and name != sources:
+            relations.append(relation(name, "GENERATED_FROM", sources))
+        packages.append(package(name, name.split("_")[0].split("-" + version)[0], version, LICENSE, **more))
         if name.endswith(".whl"):
-            parts, rows = parts_of_wheel(folder / name, id)
+            parts, rows = parts_of_wheel(folder / name, name)
             packages += parts
             relations += rows
         if name.endswith(".deb"):
             for need in needs_of_deb(folder / name):
-                ours = [ids[other] for other in names if other.startswith(f"{need}_")]
+                ours = [other for other in names if other.startswith(f"{need}_")]
                 needed.update([] if ours else [need])
-                relations.append(relation(id, "DEPENDS_ON", ours[0] if ours else f"debian-{need}"))
+                relations.append(relation(name, "DEPENDS_ON", ours[0] if ours else f"debian-{need}"))
     packages += [package(f"debian-{need}", need, "NOASSERTION", "NOASSERTION", **of_debian(need, "", "")) for need in sorted(needed)]
     unique = hashlib.sha256("".join(digests).encode()).hexdigest()
     made.write_bytes(document(version, epoch, unique, packages, relations) + b"\n")

@@ -76,27 +76,34 @@ with zipfile.ZipFile(f"{sys.argv[1]}/fp8conv-1-py3-none-any.whl", "w") as wheel:
                                                         sbom.relation("fp8conv", "STATIC_LINK", "part")]))
 END
 cd "$scratch" || exit 2
+mkdir -p package/DEBIAN
+printf '%s\n' 'Package: part' "Version: $version" 'Architecture: all' 'Maintainer: nobody <nobody@example.org>' \
+	'Depends: libc6 (>= 2.36), libstdc++6 | other' 'Description: a part' >package/DEBIAN/control
+dpkg-deb --root-owner-group --build package "part_${version}_all.deb" >/dev/null
 openssl ecparam -name prime256v1 -genkey -noout -out private.pem
 openssl pkey -in private.pem -pubout -out public.pem
 release() {
-	SIGN=private.pem sh "$OLDPWD/packaging/release.sh" "$version" "$1" "first/build/$name.tar.gz" fp8conv-1-py3-none-any.whl
+	SIGN=private.pem sh "$OLDPWD/packaging/release.sh" "$version" "$1" "first/build/$name.tar.gz" fp8conv-1-py3-none-any.whl \
+		"part_${version}_all.deb"
 }
 release one >/dev/null
 release two >/dev/null
 expect "another release of the same files" "Files one/SHA256SUMS.sig and two/SHA256SUMS.sig differ" "$(diff -rq one two)"
 python3 - one "$version" <<'END' || status=1
-import collections, hashlib, json, pathlib, sys
+import collections, hashlib, json, pathlib, re, sys
 folder = pathlib.Path(sys.argv[1])
 listed = json.loads((folder / f"fp8conv-{sys.argv[2]}.spdx.json").read_text())
 ids = collections.Counter(package["SPDXID"] for package in listed["packages"])
 files = {p["packageFileName"]: p["checksums"][0]["checksumValue"] for p in listed["packages"] if "packageFileName" in p}
-assert max(ids.values()) == 1 and len(ids) == 3, ids
-assert set(files) == {"fp8conv-1-py3-none-any.whl", f"fp8conv-{sys.argv[2]}.tar.gz"}, files
+assert max(ids.values()) == 1 and len(ids) == 6 and all(re.fullmatch("SPDXRef-[A-Za-z0-9.-]+", id) for id in ids), ids
+assert set(files) == {"fp8conv-1-py3-none-any.whl", f"fp8conv-{sys.argv[2]}.tar.gz", f"part_{sys.argv[2]}_all.deb"}, files
+needs = {p["name"]: p["externalRefs"][0]["referenceLocator"] for p in listed["packages"] if p["name"].startswith("lib")}
+assert needs == {"libc6": "pkg:deb/debian/libc6", "libstdc++6": "pkg:deb/debian/libstdc%2B%2B6"}, needs
 assert all(hashlib.sha256((folder / name).read_bytes()).hexdigest() == sum for name, sum in files.items()), files
 ends = {row[key] for row in listed["relationships"] for key in ("spdxElementId", "relatedSpdxElement")}
 assert ends == set(ids) | {"SPDXRef-DOCUMENT"}, ends
 kinds = sorted(row["relationshipType"] for row in listed["relationships"])
-assert kinds == ["DESCRIBES", "DESCRIBES", "GENERATED_FROM", "STATIC_LINK"], kinds
+assert kinds == ["DEPENDS_ON"] * 2 + ["DESCRIBES"] * 3 + ["GENERATED_FROM"] * 2 + ["STATIC_LINK"], kinds
 END
 
 # check: what packaging/README.md says to type, in one/.  Versions of openssl write "failure" in two ways.
@@ -113,10 +120,12 @@ damage() {
 	mv kept "one/$1"
 }
 damage SHA256SUMS "Verification failure"
-for file in "$name.tar.gz" fp8conv-1-py3-none-any.whl "$name.spdx.json"; do
+for file in "$name.tar.gz" fp8conv-1-py3-none-any.whl "part_${version}_all.deb" "$name.spdx.json"; do
 	damage "$file" "Verified OK
 $file: FAILED"
 done
+rm one/fp8conv-1-py3-none-any.whl
+expect "a release of which not all is there" "Verified OK" "$(check)"
 openssl ecparam -name prime256v1 -genkey -noout | openssl pkey -pubout -out public.pem
 expect "another key" "Verification failure" "$(check)"
 openssl genpkey -algorithm ed25519 -out private.pem

@@ -27,9 +27,9 @@ def check(home: pathlib.Path) -> Iterator[str]:
     environment = {"HOME": str(home), "HF_HUB_DISABLE_UPDATE_CHECK": "1", "HF_HUB_OFFLINE": "1"}
     subprocess.run([sys.executable, "-c", INSTALL, FILE], env=os.environ | environment, check=True, capture_output=True)
 
-    def hf(folders: list[pathlib.Path]) -> subprocess.CompletedProcess:
+    def hf(folders: list[pathlib.Path], *name: str) -> subprocess.CompletedProcess:
         path = ":".join(map(str, folders))
-        return subprocess.run([sys.executable, "-m", "huggingface_hub.cli.hf", "fp8conv", "version", "--json"],
+        return subprocess.run([sys.executable, "-m", "huggingface_hub.cli.hf", *name, "version", "--json"],
                               env=environment | {"PATH": path}, capture_output=True, text=True)
     bare = home / "bare"
     bare.mkdir()
@@ -38,10 +38,11 @@ def check(home: pathlib.Path) -> Iterator[str]:
     program(home / "uv/uvx", f'#!/bin/sh\n[ "$1" = fp8conv ] || exit 9\nshift\nexec {FP8CONV} "$@"\n')
     wanted = subprocess.run([FP8CONV, "version", "--json"], check=True, capture_output=True, text=True).stdout
     for folders in ([bare, home / "installed"], [bare, home / "uv"]):
-        ran = hf(folders)
-        if ran.returncode or ran.stdout != wanted:
-            yield f"{folders[-1].name}: status {ran.returncode}, {ran.stdout}{ran.stderr}"
-    ran = hf([bare])
+        for name in (["fp8conv"], ["extensions", "exec", "fp8conv", "--"]):
+            ran = hf(folders, *name)
+            if ran.returncode or ran.stdout != wanted:
+                yield f"{folders[-1].name}: {name}: status {ran.returncode}, {ran.stdout}{ran.stderr}"
+    ran = hf([bare], "fp8conv")
     if ran.returncode != 2 or "neither fp8conv nor uvx" not in ran.stderr:
         yield f"without any: status {ran.returncode}, {ran.stdout}{ran.stderr}"
 
