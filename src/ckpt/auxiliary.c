@@ -116,6 +116,12 @@ static bool is_lone_adapter(const struct visited_directory *place, const char *n
 			     : !checkpoint_has_shard(place->walk->checkpoint, ADAPTER_WEIGHTS);
 }
 
+/* Is it the page at the top that `report` writes about an output of this program? */
+static bool is_report(const struct visited_directory *place, const char *name)
+{
+	return !strcmp(name, REPORT_PAGE_NAME) && has_name(&place->names, MANIFEST_NAME);
+}
+
 static bool is_left_out(const struct visited_directory *place, const char *name)
 {
 	return is_foreign(name) || (is_weights(name) && !place->copies_weights) ||
@@ -186,7 +192,8 @@ static int take_file(struct visited_directory *place, const char *name, const ch
 {
 	struct auxiliary_walk *walk = place->walk;
 
-	if (!*place->below && (is_written(name) || checkpoint_has_shard(walk->checkpoint, name) ||
+	if (!*place->below && (is_written(name) || is_report(place, name) ||
+			       checkpoint_has_shard(walk->checkpoint, name) ||
 			       (walk->checkpoint->n_parts && text_ends(name, TORCH_INDEX_END))))
 		return 0;
 	if (is_left_out(place, name)) {

@@ -28,6 +28,8 @@
 #define MODEL_NAME	     "model.safetensors"
 #define TORCH_INDEX_END	     ".bin.index.json" /* of files of torch.save() */
 #define CONFIG_NAME	     "config.json"
+#define CARD_NAME	     "README.md"	    /* the model card */
+#define REPORT_PAGE_NAME     "report.html"	    /* a page about an output, by `report` */
 #define HF_QUANT_CONFIG_NAME "hf_quant_config.json" /* of ModelOpt */
 #define PARAMS_NAME	     "params.json"	    /* of Mistral's own layout */
 

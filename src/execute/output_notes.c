@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "ckpt/checksum.h"
 #include "ckpt/listing.h"
 #include "ckpt/mistaken.h"
 #include "execute/execute.h"
@@ -65,8 +66,30 @@ static char *find_foreign(const struct plan *plan, const struct convert_params *
 	return first;
 }
 
+static bool hash_file(const struct io *io, const char *directory, const char *name,
+		      struct sha256 *sha256)
+{
+	char *path = xasprintf("%s/%s", directory, name);
+	struct err ignored;
+	bool good = !checksum_sha256(io, AT_FDCWD, path, &(struct progress){ 0 }, sha256, &ignored);
+
+	free(path);
+	return good;
+}
+
+/* Has an earlier run ended the job, and has the output got a README.md of its own, which stays? */
+static bool keeps_readme(const struct plan *plan, const struct convert_params *params)
+{
+	struct sha256 ours, theirs;
+
+	return !params->restart && io_exists_in(params->io, params->output, CONFIG_NAME) &&
+	       hash_file(params->io, params->output, CARD_NAME, &ours) &&
+	       hash_file(plan->source.io, plan->source.directory, CARD_NAME, &theirs) &&
+	       strcmp(ours.hex, theirs.hex) != 0;
+}
+
 /* Notes on the small files of the model. */
-static void note_files(struct plan *plan)
+static void note_files(struct plan *plan, const struct convert_params *params)
 {
 	struct notes *notes = &plan->selection.notes;
 	const struct buf *text = &plan->files.quantization;
@@ -91,10 +114,11 @@ static void note_files(struct plan *plan)
 		free(line);
 		json_decref(quantization);
 	}
-	if (plan->source.directory &&
-	    io_exists_in(plan->source.io, plan->source.directory, "README.md"))
+	if (plan->source.directory && !keeps_readme(plan, params) &&
+	    io_exists_in(plan->source.io, plan->source.directory, CARD_NAME))
 		notes_add(notes, NOTE_README_COPIED, NULL,
-			  "README.md is copied from '%s' and describes the source model: write one "
+			  CARD_NAME
+			  " is copied from '%s' and describes the source model: write one "
 			  "that describes the output, as 'fp8conv report' does, before you "
 			  "publish it",
 			  plan->source.directory);
@@ -222,6 +246,6 @@ void output_notes_add(struct plan *plan, const struct convert_params *params, bo
 			"every .safetensors file there",
 			params->output, foreign);
 	free(foreign);
-	note_files(plan);
+	note_files(plan, params);
 	note_pointers(plan, params->io);
 }

@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "ckpt/checkpoint.h"
 
 const char *const card_keys[N_CARD_KEYS] = {
 	[CARD_BASE_MODEL] = "base_model",     [CARD_RELATION] = "base_model_relation",

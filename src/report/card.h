@@ -16,8 +16,6 @@
 #include "base/err.h"
 #include "base/io.h"
 
-#define CARD_NAME "README.md"
-
 enum card_key {
 	CARD_BASE_MODEL,
 	CARD_RELATION,

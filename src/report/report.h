@@ -23,8 +23,6 @@ struct report_place {
 	bool restart; /* replace files of others too */
 };
 
-#define REPORT_PAGE_NAME "report.html"
-
 struct report_params {
 	const struct io *io;
 	const char *source;   /* MODEL that the checkpoint was made of; NULL: not given */

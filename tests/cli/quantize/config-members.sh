@@ -101,6 +101,7 @@ done
 "$FP8CONV" quantize "$model" -o one.safetensors --json >j 2>err
 json j '"no-config" in [n["kind"] for n in j["notes"]]'
 
+openssl ecparam -name prime256v1 -genkey -noout -out key.pem
 cp -r "$model" in
 echo '# A model' >in/README.md
 "$FP8CONV" quantize in -o out --json >j 2>err
@@ -109,6 +110,15 @@ json j '"readme-copied" in [n["kind"] for n in j["notes"]]'
 grep -qx "fp8conv quantize: note: README.md is copied from 'in' and describes the source model: write one .*" err || cat err
 "$FP8CONV" dequantize out -o back 2>err
 grep -qx "fp8conv dequantize: note: README.md is copied from 'out' .*" err || cat err
+# A card of the output's own stays, so it is no copy; --restart replaces it.
+echo '# An output' >>out/README.md
+"$FP8CONV" quantize in -o out
+"$FP8CONV" quantize in -o out --sign key.pem
+tail -n 1 out/README.md
+"$FP8CONV" quantize in -o out --restart 2>err
+grep -q "note: README.md is copied from 'in'" err || cat err
+cmp in/README.md out/README.md
 "$FP8CONV" quantize in -o out --quiet
 #1> config.json: config-key: there is no config.json: take that of the source model, 
 #1> config.json: config-key: there is no config.json: take that of the source model, 
+#1> # An output

@@ -24,6 +24,13 @@ same first out
 # Without the source, the card that is there names the base model.
 "$FP8CONV" report out -o other
 python3 "$CLI/page.py" front other | cmp - expected.json
+# A page about this output is none about the output of another job.
+echo x >tiny/report.html
+"$FP8CONV" repack out -o repacked --format modelopt --quiet
+[ ! -e repacked/report.html ] || echo "the page about out is copied"
+"$FP8CONV" quantize tiny -o with-page --quiet
+cmp tiny/report.html with-page/report.html
+rm tiny/report.html
 # From another place, with any number of threads and little memory.
 "$FP8CONV" report out/ --source ./tiny -o again --threads 1 --max-memory 8M --quiet
 for file in README.md report.html; do cmp out/$file again/$file; done
