@@ -206,6 +206,7 @@ void verification_print_verdict(const struct verification *verification,
 				const struct verify_params *params)
 {
 	const struct compensated_report *compensated = &verification->compensated;
+	size_t n_unsigned = verification->problems.n_of[PROBLEM_FILE_UNSIGNED];
 	size_t n = verification->problems.n;
 	bool has_source = params->source;
 
@@ -227,7 +228,10 @@ void verification_print_verdict(const struct verification *verification,
 			compensated->sqnr, compensated->own_sqnr);
 	if (!n && params->hashes)
 		fputs("manifest   every file has the recorded SHA-256\n", program.err);
-	if (!n && params->key)
+	if (!n && params->key && n_unsigned)
+		fprintf(program.err, "signature  all files but %zu are signed with the key of %s\n",
+			n_unsigned, signing_key_path(params->key));
+	else if (!n && params->key)
 		fprintf(program.err, "signature  every file is signed with the key of %s\n",
 			signing_key_path(params->key));
 	if (!n && has_source)

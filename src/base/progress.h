@@ -36,9 +36,24 @@ struct progress {
 };
 
 /* Begins a phase of `total` bytes, with done 0 and no current file. */
-void progress_begin(struct progress *progress, enum progress_phase phase, uint64_t total);
+static inline void progress_begin(struct progress *progress, enum progress_phase phase,
+				  uint64_t total)
+{
+	atomic_store(&progress->name, NULL);
+	atomic_store(&progress->syncing, false);
+	atomic_store(&progress->total, total);
+	atomic_store(&progress->done, 0);
+	atomic_store(&progress->phase, phase);
+}
 
 /* Returns -1 with ERR_INTERRUPTED if *stop holds the number of a signal; stop may be NULL. */
-int progress_stopped(const atomic_int *stop, struct err *err);
+static inline int progress_stopped(const atomic_int *stop, struct err *err)
+{
+	int number = stop ? atomic_load(stop) : 0;
+
+	if (number)
+		return err_set(err, ERR_INTERRUPTED, "interrupted by signal %d", number);
+	return 0;
+}
 
 #endif

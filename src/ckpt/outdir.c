@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <inttypes.h>
 #include <isa-l/crc.h>
 #include <limits.h>
@@ -15,6 +16,7 @@
 #include "base/mem.h"
 #include "base/progress.h"
 
+#define GUARD	       ".fp8conv.guard"
 #define COPY_CHUNK     (1 << 20)
 #define LONG_NAME_KEPT 200 /* bytes kept of a name that is too long to extend */
 
@@ -399,7 +401,7 @@ int outdir_check_space(const struct outdir *dir, uint64_t bytes, struct err *err
 
 int outdir_guard(const struct outdir *dir, int *guard, struct err *err)
 {
-	if (lock_take(dir, ".fp8conv.guard", LOCK_EX, guard, err))
+	if (lock_take(dir, GUARD, LOCK_EX, guard, err))
 		return -1;
 	return 0;
 }
@@ -407,8 +409,14 @@ int outdir_guard(const struct outdir *dir, int *guard, struct err *err)
 /* Unlinks the file while its lock is held: waiting processes notice that and open a new one. */
 void outdir_unguard(const struct outdir *dir, int guard)
 {
-	dir->io->unlinkat(dir->io, dir->fd, ".fp8conv.guard", 0);
+	dir->io->unlinkat(dir->io, dir->fd, GUARD, 0);
 	dir->io->close(dir->io, guard);
+}
+
+bool outdir_is_lock(const char *name)
+{
+	return !strcmp(name, OUTDIR_LOCK) || !strcmp(name, GUARD) ||
+	       !fnmatch(".fp8conv.part-*-of-*.lock", name, 0);
 }
 
 void outdir_close(struct outdir *dir)

@@ -77,6 +77,9 @@ int outdir_check_space(const struct outdir *dir, uint64_t bytes, struct err *err
 int outdir_guard(const struct outdir *dir, int *guard, struct err *err);
 void outdir_unguard(const struct outdir *dir, int guard);
 
+/* Is it the name of a lock of a job that writes to a directory, or to a part of it? */
+bool outdir_is_lock(const char *name);
+
 /* Returns ".NAME.SUFFIX", which the caller frees: a file of this program that belongs to NAME.  If
  * that is too long for a file name, the end of NAME is replaced by its checksum. */
 char *outdir_own_name(const char *name, const char *suffix);

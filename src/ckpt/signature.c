@@ -7,7 +7,6 @@
 
 #include <fcntl.h>
 #include <openssl/evp.h>
-#include <openssl/pem.h>
 #include <openssl/sha.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "ckpt/checksum.h"
 #include "ckpt/listing.h"
 
@@ -23,32 +23,15 @@
 #define STATEMENT_TYPE "https://in-toto.io/Statement/v1"
 #define PREDICATE_TYPE "https://model_signing/signature/v1.0"
 
-#define LIMIT ((size_t)256 << 20) /* bytes of model.sig: a million files */
+#define LIMIT	   ((size_t)256 << 20) /* bytes of model.sig: a million files */
+#define MAX_VALUES 10000	       /* in JSON, before a key has vouched for it */
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* The paths that model_signing leaves out unless its user asks for them. */
-static const char *const ignored[] = { ".git", ".gitattributes", ".github", ".gitignore",
-				       SIGNATURE_NAME };
-
-struct nist_curve {
-	unsigned char oid[10]; /* DER of its object identifier (RFC 5480) */
-	size_t n;	       /* bytes of that */
-	const EVP_MD *(*digest)(void);
-};
-
-static const struct nist_curve curves[] = {
-	{ { 0x06, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7 }, 10, EVP_sha256 }, /* P-256 */
-	{ { 0x06, 5, 0x2b, 0x81, 4, 0, 0x22 }, 7, EVP_sha384 },			/* P-384 */
-	{ { 0x06, 5, 0x2b, 0x81, 4, 0, 0x23 }, 7, EVP_sha512 },			/* P-521 */
-};
-
-struct signing_key {
-	const char *path;
-	EVP_PKEY *key;
-	const struct nist_curve *curve;
-	char hint[SHA256_HEX]; /* SHA-256 of the public key's PEM text */
-};
+/* The paths that model_signing leaves out unless its user asks for them, and what the Hub's
+ * downloads leave. */
+static const char *const ignored[] = { ".git",	     ".gitattributes", ".github",
+				       ".gitignore", SIGNATURE_NAME,   ".cache/huggingface" };
 
 static void sha256_text(char hex[SHA256_HEX], const void *data, size_t n)
 {
@@ -56,84 +39,6 @@ static void sha256_text(char hex[SHA256_HEX], const void *data, size_t n)
 
 	SHA256(data, n, digest);
 	text_hex(hex, digest, sizeof digest);
-}
-
-/* The head of the public key names its curve. */
-static const struct nist_curve *find_curve(EVP_PKEY *key)
-{
-	unsigned char *der = NULL;
-	int n = i2d_PUBKEY(key, &der);
-	const struct nist_curve *found = NULL;
-
-	for (size_t i = 0; n > 0 && i < COUNT(curves); i++)
-		if (memmem(der, n < 32 ? (size_t)n : 32, curves[i].oid, curves[i].n))
-			found = &curves[i];
-	OPENSSL_free(der);
-	return found;
-}
-
-static int make_hint(struct signing_key *key)
-{
-	BIO *text = BIO_new(BIO_s_mem());
-	char *data;
-	long n;
-
-	if (!text || !PEM_write_bio_PUBKEY(text, key->key)) {
-		BIO_free(text);
-		return -1;
-	}
-	n = BIO_get_mem_data(text, &data);
-	sha256_text(key->hint, data, (size_t)n);
-	BIO_free(text);
-	return 0;
-}
-
-void signing_key_close(struct signing_key *key)
-{
-	if (key)
-		EVP_PKEY_free(key->key);
-	free(key);
-}
-
-static int read_key(struct signing_key *key, bool is_private, struct err *err)
-{
-	BIO *file = BIO_new_file(key->path, "r");
-
-	if (!file)
-		return err_errno(err, "cannot open the key '%s'", key->path);
-	key->key = is_private ? PEM_read_bio_PrivateKey(file, NULL, NULL, NULL)
-			      : PEM_read_bio_PUBKEY(file, NULL, NULL, NULL);
-	BIO_free(file);
-	if (!key->key)
-		return err_set(
-			err, ERR_INPUT, "'%s' is not a %s key in PEM%s: %s", key->path,
-			is_private ? "private" : "public",
-			is_private ? ", or the pass phrase is wrong" : "",
-			is_private ? "'openssl ecparam -name prime256v1 -genkey -noout' makes one"
-				   : "'openssl pkey -in PRIVATE -pubout' prints it");
-	key->curve = find_curve(key->key);
-	if (!key->curve || make_hint(key))
-		return err_set(err, ERR_INPUT,
-			       "the key '%s' is not of the elliptic curve P-256, P-384 or P-521, "
-			       "which model signatures have",
-			       key->path);
-	return 0;
-}
-
-int signing_key_open(struct signing_key **key, const char *path, bool is_private, struct err *err)
-{
-	*key = xcalloc(1, sizeof **key);
-	(*key)->path = path;
-	if (!read_key(*key, is_private, err))
-		return 0;
-	signing_key_close(*key);
-	*key = NULL;
-	return -1;
-}
-
-const char *signing_key_path(const struct signing_key *key)
-{
-	return key->path;
 }
 
 /* What DSSE signs for a payload ("pre-authentication encoding"). */
@@ -201,7 +106,13 @@ bool signature_leaves_out(const char *path, mode_t type)
 	for (size_t i = 0; i < COUNT(ignored); i++)
 		if (!strcmp(path, ignored[i]))
 			return true;
-	return !strcmp(path, ".cache/huggingface") || !strncmp(path, ".fp8conv.", 9);
+	return false;
+}
+
+/* Is it such a path, or a lock of this job? */
+static bool signing_leaves_out(const char *path, mode_t type)
+{
+	return signature_leaves_out(path, type) || outdir_is_lock(text_after(path, '/'));
 }
 
 /* Returns the sums that records of files have, by name. */
@@ -246,7 +157,7 @@ static int list_resources(json_t *resources, const struct outdir *dir, const jso
 {
 	json_t *sums = recorded_sums(files);
 	struct listing listing = { 0 };
-	int rc = listing_files(dir->io, dir->fd, dir->path, signature_leaves_out, &listing, err);
+	int rc = listing_files(dir->io, dir->fd, dir->path, signing_leaves_out, &listing, err);
 
 	for (size_t i = 0; i < listing.n && !rc; i++)
 		rc = add_resource(resources, dir, listing.items[i], sums, progress, err);
@@ -264,19 +175,39 @@ static json_t *ignored_paths(void)
 	return paths;
 }
 
+/* Returns the name of the directory; NULL: it is not UTF-8. */
+static json_t *model_name(const struct outdir *dir)
+{
+	char *path = realpath(dir->path, NULL);
+	json_t *name = json_string(text_after(path ? path : dir->path, '/'));
+
+	free(path);
+	return name;
+}
+
+int signature_check_name(const struct outdir *dir, struct err *err)
+{
+	json_t *name = model_name(dir);
+	int rc = name ? 0
+		      : err_set(err, ERR_INPUT,
+				"the name of the directory '%s' is not UTF-8: a signature cannot "
+				"have it",
+				dir->path);
+
+	json_decref(name);
+	return rc;
+}
+
 /* Returns the statement about the resources, which it takes over. */
 static json_t *make_statement(const struct outdir *dir, json_t *resources)
 {
-	char *path = realpath(dir->path, NULL);
-	const char *name = path ? strrchr(path, '/') + 1 : dir->path;
 	char digest[SHA256_HEX];
 	json_t *subject, *serialization;
 
 	model_digest(digest, resources);
-	subject = json_pack("{s:s, s:{s:s}}", "name", name, "digest", "sha256", digest);
+	subject = json_pack("{s:o, s:{s:s}}", "name", model_name(dir), "digest", "sha256", digest);
 	serialization = json_pack("{s:s, s:s, s:b, s:o}", "method", "files", "hash_type", "sha256",
 				  "allow_symlinks", 0, "ignore_paths", ignored_paths());
-	free(path);
 	return json_pack("{s:s, s:[o], s:s, s:{s:o, s:o}}", "_type", STATEMENT_TYPE, "subject",
 			 subject, "predicateType", PREDICATE_TYPE, "predicate", "serialization",
 			 serialization, "resources", resources);
@@ -285,20 +216,14 @@ static json_t *make_statement(const struct outdir *dir, json_t *resources)
 /* Returns the base64 of the signature of a payload, which the caller frees, or NULL. */
 static char *sign(const struct signing_key *key, const char *payload)
 {
-	EVP_MD_CTX *context = EVP_MD_CTX_new();
 	struct buf text = { 0 };
-	unsigned char signature[256]; /* DER of two numbers of at most 66 bytes */
-	size_t n = sizeof signature;
-	char *result = NULL;
+	unsigned char signature[SIGNING_KEY_MAX];
+	size_t n;
 
 	put_signed_bytes(&text, payload, strlen(payload));
-	if (context &&
-	    EVP_DigestSignInit(context, NULL, key->curve->digest(), NULL, key->key) == 1 &&
-	    EVP_DigestSign(context, signature, &n, (const unsigned char *)text.data, text.len) == 1)
-		result = base64(signature, n);
+	n = signing_key_sign(key, &text, signature);
 	buf_release(&text);
-	EVP_MD_CTX_free(context);
-	return result;
+	return n ? base64(signature, n) : NULL;
 }
 
 /* Returns the text of the bundle, or NULL. */
@@ -310,8 +235,8 @@ static char *make_bundle(const struct signing_key *key, const json_t *statement)
 	json_t *material, *envelope, *bundle;
 
 	if (signature) {
-		material =
-			json_pack("{s:{s:s}, s:[]}", "publicKey", "hint", key->hint, "tlogEntries");
+		material = json_pack("{s:{s:s}, s:[]}", "publicKey", "hint", signing_key_hint(key),
+				     "tlogEntries");
 		envelope =
 			json_pack("{s:s, s:s, s:[{s:s, s:s}]}", "payload", encoded, "payloadType",
 				  PAYLOAD_TYPE, "signatures", "sig", signature, "keyid", "");
@@ -340,7 +265,8 @@ int signature_put(const struct outdir *dir, const struct signing_key *key, const
 	statement = make_statement(dir, resources);
 	text = make_bundle(key, statement);
 	rc = text ? outdir_put(dir, SIGNATURE_NAME, text, strlen(text), err)
-		  : err_set(err, ERR_SYSTEM, "cannot sign with the key '%s'", key->path);
+		  : err_set(err, ERR_SYSTEM, "cannot sign with the key '%s'",
+			    signing_key_path(key));
 	json_decref(statement);
 	free(text);
 	return rc;
@@ -354,25 +280,22 @@ static int check_envelope(const json_t *envelope, const struct signing_key *key,
 	size_t n_text = 0, n_signature = 0;
 	unsigned char *text = from_base64(json_member_text(envelope, "payload"), &n_text);
 	unsigned char *signature = from_base64(json_member_text(first, "sig"), &n_signature);
-	EVP_MD_CTX *context = EVP_MD_CTX_new();
 	struct buf is_signed = { 0 };
 	int rc = -1;
 
-	if (!text || !signature || !context) {
+	if (!text || !signature) {
 		err_set(err, ERR_INPUT, "it has no signature");
 		goto out;
 	}
 	put_signed_bytes(&is_signed, text, n_text);
-	if (EVP_DigestVerifyInit(context, NULL, key->curve->digest(), NULL, key->key) != 1 ||
-	    EVP_DigestVerify(context, signature, n_signature, (const unsigned char *)is_signed.data,
-			     is_signed.len) != 1) {
-		err_set(err, ERR_INPUT, "the key '%s' did not sign what it says", key->path);
+	if (!signing_key_verifies(key, &is_signed, signature, n_signature)) {
+		err_set(err, ERR_INPUT, "the key '%s' did not sign what it says",
+			signing_key_path(key));
 		goto out;
 	}
 	*payload = json_decode((struct json_text){ (char *)text, n_text }, err);
 	rc = *payload ? 0 : -1;
 out:
-	EVP_MD_CTX_free(context);
 	buf_release(&is_signed);
 	free(signature);
 	free(text);
@@ -384,7 +307,9 @@ static int expect_text(const json_t *object, const char *key, const char *wanted
 	const char *is = json_member_text(object, key);
 
 	return strcmp(is, wanted)
-		       ? err_set(err, ERR_INPUT, "its '%s' is '%.80s', and this program reads '%s'",
+		       ? err_set(err, ERR_INPUT,
+				 "its '%s' is '%.80s', and this program reads '%s': model_signing "
+				 "may read it",
 				 key, is, wanted)
 		       : 0;
 }
@@ -392,7 +317,8 @@ static int expect_text(const json_t *object, const char *key, const char *wanted
 /* Takes the files of a statement that is signed. */
 static int take_files(struct signed_files *is_signed, const json_t *statement, struct err *err)
 {
-	const json_t *subject = json_array_get(json_object_get(statement, "subject"), 0);
+	const json_t *subjects = json_object_get(statement, "subject");
+	const json_t *subject = json_array_get(subjects, 0);
 	const json_t *predicate = json_object_get(statement, "predicate");
 	const json_t *how = json_object_get(predicate, "serialization");
 	const json_t *resources = json_object_get(predicate, "resources"), *resource;
@@ -404,9 +330,15 @@ static int take_files(struct signed_files *is_signed, const json_t *statement, s
 	    expect_text(how, "method", "files", err) ||
 	    expect_text(how, "hash_type", "sha256", err))
 		return -1;
+	json_array_foreach(resources, i, resource) if (expect_text(resource, "algorithm", "sha256",
+								   err)) return -1;
+	if (json_array_size(subjects) != 1)
+		return err_set(err, ERR_INPUT, "it is of %zu models, and this program reads one",
+			       json_array_size(subjects));
 	if (!model_digest(digest, resources) ||
 	    strcmp(digest, json_member_text(json_object_get(subject, "digest"), "sha256")) != 0)
 		return err_set(err, ERR_INPUT, "its digest of the model is not that of its files");
+	is_signed->has_links = json_is_true(json_object_get(how, "allow_symlinks"));
 	is_signed->files = json_array();
 	is_signed->ignored = json_incref(json_object_get(how, "ignore_paths"));
 	json_array_foreach(resources, i, resource) json_array_append_new(
@@ -432,15 +364,28 @@ static int check_bundle(struct signed_files *is_signed, const json_t *bundle,
 		return err_set(err, ERR_INPUT,
 			       "it was made with a certificate or an identity, not with a key: "
 			       "'model_signing verify' checks it");
-	if (*hint && strcmp(hint, key->hint) != 0)
+	if (*hint && strcmp(hint, signing_key_hint(key)) != 0)
 		return err_set(err, ERR_INPUT,
 			       "it was made with the key whose SHA-256 is %.16s..., and '%s' is "
 			       "%.16s...",
-			       hint, key->path, key->hint);
+			       hint, signing_key_path(key), signing_key_hint(key));
 	rc = check_envelope(envelope, key, &statement, err);
 	rc = rc ? rc : take_files(is_signed, statement, err);
 	json_decref(statement);
 	return rc;
+}
+
+/* Reads a bundle, which has some dozen values; its tree may take fifty times as much memory. */
+static json_t *decode_bundle(const struct buf *text, struct err *err)
+{
+	size_t n_values = 0;
+
+	for (size_t i = 0; i < text->len; i++)
+		n_values += text->data[i] == ',' || text->data[i] == '[' || text->data[i] == '{';
+	if (n_values <= MAX_VALUES)
+		return json_decode((struct json_text){ text->data, text->len }, err);
+	err_set(err, ERR_INPUT, "it is no signature: it has more than %d values", MAX_VALUES);
+	return NULL;
 }
 
 int signature_read(struct signed_files *is_signed, const struct io *io, const char *directory,
@@ -449,11 +394,18 @@ int signature_read(struct signed_files *is_signed, const struct io *io, const ch
 	char *path = xasprintf("%s/" SIGNATURE_NAME, directory);
 	struct buf text = { 0 };
 	json_t *bundle = NULL;
-	int rc = io_read_file(io, AT_FDCWD, path, LIMIT, &text, err);
+	int rc = -1;
 
 	*is_signed = (struct signed_files){ 0 };
+	if (!io_exists_in(io, directory, SIGNATURE_NAME))
+		err_set(err, ERR_INPUT,
+			"'%s' is missing: 'fp8conv quantize --sign' or 'model_signing sign key' "
+			"writes it",
+			path);
+	else
+		rc = io_read_file(io, AT_FDCWD, path, LIMIT, &text, err);
 	if (!rc) {
-		bundle = json_decode((struct json_text){ text.data, text.len }, err);
+		bundle = decode_bundle(&text, err);
 		rc = bundle ? check_bundle(is_signed, bundle, key, err) : -1;
 		rc = rc ? err_wrap(err, "'%s'", path) : 0;
 	}

@@ -154,13 +154,42 @@ static int check_places(const struct execution *execution, struct err *err)
 	return 0;
 }
 
+/* Does a file lie in the directory, at any depth? */
+static bool lies_below(const char *path, const char *directory)
+{
+	char *file = realpath(path, NULL), *folder = realpath(directory, NULL);
+	size_t n = folder ? strlen(folder) : 0;
+	bool below = file && n && !strncmp(file, folder, n) && (n == 1 || file[n] == '/');
+
+	free(file);
+	free(folder);
+	return below;
+}
+
+/* A private key there would be copied, signed and published with the rest. */
+static int check_key(const struct execution *execution, struct err *err)
+{
+	const char *key = signing_key_path(execution->params->sign);
+	const char *const places[] = { execution->params->output,
+				       execution->plan->source.directory };
+
+	for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+		if (places[i] && lies_below(key, places[i]))
+			return err_set(err, ERR_USAGE,
+				       "option '--sign': the private key '%s' lies in '%s', and "
+				       "would be published with it: move it to another directory",
+				       key, places[i]);
+	return signature_check_name(&execution->out, err);
+}
+
 static int open_places(struct execution *execution, struct err *err)
 {
 	const struct convert_params *params = execution->params;
 	bool shared = params->part || params->part_finish;
 
 	if (check_places(execution, err) ||
-	    outdir_open(&execution->out, params->io, params->output, OUTDIR_LOCK, shared, err))
+	    outdir_open(&execution->out, params->io, params->output, OUTDIR_LOCK, shared, err) ||
+	    (params->sign && check_key(execution, err)))
 		return -1;
 	if (params->part) {
 		char *lock =
@@ -217,7 +246,7 @@ static int finish(struct execution *execution, struct err *err)
 	    outdir_put_text(&execution->out, CONFIG_NAME, &plan->files.config, err) ||
 	    manifest_finish(&execution->out, execution->identity, &plan->source,
 			    execution->params->hashes, execution->progress, err) ||
-	    sign_output(execution, err))
+	    (plan->rounding && store_remove(&execution->out, err)) || sign_output(execution, err))
 		return -1;
 	execution->result->complete = true;
 	return 0;
@@ -340,8 +369,6 @@ static int directory_work(struct execution *execution, bool finished, struct err
 	count_work(execution);
 	if (resume_check_space(execution, err) || convert_shards(execution, err) ||
 	    finish_if_last(execution, err))
-		return -1;
-	if (execution->plan->rounding && store_remove(&execution->out, err))
 		return -1;
 	execution->result->has_figures = execution->plan->conversion == CONVERT_QUANTIZE &&
 					 !execution->params->part &&

@@ -3,8 +3,10 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "base/pool.h"
@@ -102,6 +104,7 @@ struct recorded {
 	json_int_t size; /* bytes, as recorded; 0: unknown */
 	bool of_source;
 	bool missing;
+	bool linked; /* a symbolic link, where none may be */
 	struct sha256 found;
 };
 
@@ -110,6 +113,7 @@ struct records {
 	const char *where, *file; /* "the manifest", and its name */
 	listing_skips_fn *skips;
 	const json_t *ignored; /* more paths that are left out; NULL: none */
+	bool refuses_links;
 	struct recorded *list;
 	size_t n;
 };
@@ -160,6 +164,22 @@ static int add_records(struct records *records, const json_t *list, const char *
 	return 0;
 }
 
+/* Is it a link of the Hub's cache, where files of a model are links to ../../blobs? */
+static bool is_hub_link(const struct recorded *record)
+{
+	char target[PATH_MAX];
+	ssize_t n = readlink(record->path, target, sizeof target - 1);
+	const char *at = target;
+	int up = 2;
+
+	target[n > 0 ? n : 0] = '\0';
+	for (const char *slash = record->name; (slash = strchr(slash, '/')); slash++)
+		up++;
+	for (; !strncmp(at, "../", 3); at += 3)
+		up--;
+	return !up && !strncmp(at, "blobs/", 6) && !strchr(at + 6, '/');
+}
+
 static int hash_record(void *context, int worker, size_t item, struct err *err)
 {
 	struct records *records = context;
@@ -169,6 +189,11 @@ static int hash_record(void *context, int worker, size_t item, struct err *err)
 	struct stat st;
 
 	(void)worker;
+	record->linked = records->refuses_links &&
+			 !io->fstatat(io, AT_FDCWD, record->path, &st, AT_SYMLINK_NOFOLLOW) &&
+			 S_ISLNK(st.st_mode) && !is_hub_link(record);
+	if (record->linked)
+		return 0;
 	if (io->fstatat(io, AT_FDCWD, record->path, &st, 0) || !S_ISREG(st.st_mode)) {
 		record->missing = true;
 		return 0;
@@ -186,6 +211,11 @@ static void tell_record(const struct records *records, const struct recorded *re
 		problem_add(problems, PROBLEM_FILE_MISSING, NULL, record->name,
 			    "%s'%s' is in %s, but is not a file", whose, record->path,
 			    records->where);
+	else if (record->linked)
+		problem_add(problems, PROBLEM_FILE_CHANGED, NULL, record->name,
+			    "%s'%s' is a symbolic link, and a file in %s: 'cp -rL' copies files in "
+			    "the place of links",
+			    whose, record->path, records->where);
 	else if (record->size && (uint64_t)record->size != size)
 		problem_add(problems, PROBLEM_FILE_CHANGED, NULL, record->name,
 			    "%s'%s' has %" PRIu64 " bytes, but %" PRIu64 " in %s", whose,
@@ -212,6 +242,18 @@ static bool is_among(const json_t *paths, const char *name)
 	return false;
 }
 
+/* Reports a file of the directory that is in no record. */
+static void tell_unlisted(const struct records *records, const char *name)
+{
+	struct verify *verify = records->verify;
+	bool ignored = is_among(records->ignored, name);
+
+	problem_add(&verify->result->problems,
+		    ignored ? PROBLEM_FILE_UNSIGNED : PROBLEM_FILE_UNLISTED, NULL, name,
+		    ignored ? "%s leaves out '%s/%s'" : "%s does not list '%s/%s'", records->where,
+		    verify->opened.checkpoint->directory, name);
+}
+
 /* Reports files of the directory that are in no record. */
 static int find_unlisted(const struct records *records, struct err *err)
 {
@@ -234,11 +276,8 @@ static int find_unlisted(const struct records *records, struct err *err)
 	qsort(names, n, sizeof *names, text_compare);
 	rc = listing_files(io, dirfd, directory, records->skips, &files, err);
 	for (size_t i = 0; !rc && i < files.n; i++)
-		if (!bsearch(&files.items[i], names, n, sizeof *names, text_compare) &&
-		    !is_among(records->ignored, files.items[i]))
-			problem_add(&verify->result->problems, PROBLEM_FILE_UNLISTED, NULL,
-				    files.items[i], "%s does not list '%s/%s'", records->where,
-				    directory, files.items[i]);
+		if (!bsearch(&files.items[i], names, n, sizeof *names, text_compare))
+			tell_unlisted(records, files.items[i]);
 out:
 	if (dirfd >= 0)
 		io->close(io, dirfd);
@@ -346,6 +385,7 @@ int verify_signature(struct verify *verify, struct err *err)
 				    SIGNATURE_NAME, "%s", err->message);
 	} else {
 		records.ignored = is_signed.ignored;
+		records.refuses_links = !is_signed.has_links;
 		rc = add_records(&records, is_signed.files, directory, false, err);
 		rc = rc ? rc : check_records(&records, err);
 	}

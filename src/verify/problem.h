@@ -97,6 +97,7 @@
 	FAULT(PROBLEM_FILE_CHANGED, "file-changed", NULL) \
 	FAULT(PROBLEM_FILE_MISSING, "file-missing", NULL) \
 	FAULT(PROBLEM_FILE_UNLISTED, "file-unlisted", NULL) \
+	NOTE(PROBLEM_FILE_UNSIGNED, "file-unsigned", "it may be any file") \
 	FAULT(PROBLEM_SIGNATURE, "signature", NULL)
 
 enum problem_kind { PROBLEMS(WORDS_ID, WORDS_ID) N_PROBLEM_KINDS };

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Signatures: model_signing of PyPI verifies those of fp8conv, fp8conv verifies its, and both refuse the same damages."""
+import json
 import pathlib
 import shutil
 import subprocess
@@ -38,7 +39,7 @@ def damages(model: pathlib.Path) -> Iterator[str]:
         (model / name).unlink()
         yield f"{name} is gone"
         (model / name).write_bytes(data)
-    for name in ("extra.bin", ".hidden", "more/file"):
+    for name in ("extra.bin", ".hidden", ".fp8conv.lock", "more/file"):
         (model / name).parent.mkdir(exist_ok=True)
         (model / name).write_text("x")
         yield f"{name} is new"
@@ -46,6 +47,10 @@ def damages(model: pathlib.Path) -> Iterator[str]:
     (model / "link").symlink_to("config.json")
     yield "a link is new"
     (model / "link").unlink()
+    (model / "config.json").rename(model.parent / "elsewhere")
+    (model / "config.json").symlink_to(model.parent / "elsewhere")
+    yield "a file is a link to one with the same contents"
+    (model.parent / "elsewhere").rename(model / "config.json")
     (model / "tokenizer.json").rename(model / "tokenizer2.json")
     yield "a file has another name"
     (model / "tokenizer2.json").rename(model / "tokenizer.json")
@@ -83,15 +88,44 @@ def left_out(python: str, folder: pathlib.Path, source: pathlib.Path) -> Iterato
     theirs(python, "sign", "key", model, "--private_key", private, "--signature", model / "model.sig", "--ignore-paths", model / "notes")
     (model / "notes" / "b").write_text("b")
     (model / ".gitattributes").write_text("")
-    ran = subprocess.run([FP8CONV, "verify", model, "--key", public], capture_output=True, text=True)
-    if "signature" in ran.stdout:
+    ran = subprocess.run([FP8CONV, "verify", model, "--key", public, "--json"], capture_output=True, text=True)
+    told = json.loads(ran.stdout)
+    if any(problem["kind"] in ("signature", "file-unlisted", "file-changed") for problem in told["problems"]):
         yield ran.stdout
+    if [note["file"] for note in told["notes"] if note["kind"] == "file-unsigned"] != ["notes/a", "notes/b"]:
+        yield f"notes: {told['notes']}"
     parts = ("import model_signing as m, sys; m.signing.Config().use_elliptic_key_signer(private_key=sys.argv[1])"
              ".set_hashing_config(m.hashing.Config().use_shard_serialization()).sign(sys.argv[2], sys.argv[3])")
     subprocess.run([python, "-c", parts, private, model, model / "model.sig"], check=True, capture_output=True)
     ran = subprocess.run([FP8CONV, "verify", model, "--key", public], capture_output=True, text=True)
     if ran.returncode != 1 or "'method' is 'shards'" not in ran.stdout:
         yield f"parts of files: {ran.stdout}{ran.stderr}"
+
+
+def whole(python: str, folder: pathlib.Path, source: pathlib.Path) -> Iterator[str]:
+    """Outputs whose directory has more in it while it is signed, and keys in another form: both programs accept them."""
+    private, public = keys(folder, CURVES[0])
+    ids, short = folder / "ids.jsonl", ["--recipe", "channelwise"]
+    ids.write_text('{"input_ids": [1, 2, 3, 4, 5, 6, 7, 8]}\n' * 3)
+    (folder / "form").mkdir()
+    short_private, short_public = folder / "form" / "private.pem", folder / "form" / "public.pem"
+    for name, made in (("-pubout", short_public), ("-param_enc", short_private)):
+        subprocess.run(["openssl", "ec", "-in", private, name, *(["named_curve"] if made == short_private else []),
+                        "-conv_form", "compressed", "-out", made], check=True, capture_output=True)
+    for name, options, private_key, keys_there in (
+            ("kept", ["--preserve-high-precision", folder / "kept/kept"], private, [public]),
+            ("compensated", [*short, "--rounding", "compensated", "--data", ids], private, [public]),
+            ("form of the key", short, short_private, [public, short_public]),
+            ("another form of the key", short, private, [short_public])):
+        model = folder / name
+        run("quantize", source, "-o", model, *options, "--sign", private_key)
+        for key in keys_there:
+            if accepted(python, model, key) != (True, True):
+                yield f"{name}: {key.name}: accepted {accepted(python, model, key)}"
+        (model / ".cache/huggingface").mkdir(parents=True)
+        (model / ".cache/huggingface/download").write_text("x")
+        if accepted(python, model, public) != (True, True):
+            yield f"{name}: after a download by the Hub's program: accepted {accepted(python, model, public)}"
 
 
 def by_certificate(python: str, folder: pathlib.Path, source: pathlib.Path) -> Iterator[str]:
@@ -130,6 +164,7 @@ elif source:
     with scratch() as work:
         for name in CURVES:
             report(f"signatures of {name}", check(interpreter, work, source, name))
+        report("whole outputs", whole(interpreter, work, source))
         report("what a signature leaves out", left_out(interpreter, work, source))
         report("a signature by a certificate", by_certificate(interpreter, work, source))
 finish()

@@ -84,8 +84,31 @@ for text in broken:
         print(text[:200], ran)
 PYTHON
 python3 broken.py
+python3 -c "print('{\"x\": [' + ','.join(['[]'] * 20000) + ']}')" >out/model.sig
+"$FP8CONV" verify out --key secp521r1.pub
 rm out/model.sig
 "$FP8CONV" verify out --key secp521r1.pub
+
+# A link in the place of a file, of the Hub's cache alone, where files of a model are links to ../../blobs.
+"$FP8CONV" quantize model -o out --sign secp521r1.pem --quiet
+python3 - <<'PYTHON'
+import hashlib, os, pathlib
+blobs, snapshot = pathlib.Path("models--a--b/blobs"), pathlib.Path("models--a--b/snapshots/main")
+blobs.mkdir(parents=True)
+for path in pathlib.Path("out").rglob("*"):
+    if path.is_file():
+        blob, link = blobs / hashlib.sha256(path.read_bytes()).hexdigest(), snapshot / path.relative_to("out")
+        blob.write_bytes(path.read_bytes())
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(os.path.relpath(blob, link.parent))
+PYTHON
+"$FP8CONV" verify models--a--b/snapshots/main --key secp521r1.pub
+cp -rL models--a--b/snapshots/main linked
+mv linked/config.json elsewhere && ln -s ../elsewhere linked/config.json
+"$FP8CONV" verify linked --key secp521r1.pub
+rm -r linked && cp -rL models--a--b/snapshots/main linked
+echo x >linked/.fp8conv.lock.py
+"$FP8CONV" verify linked --key secp521r1.pub
 
 # A job that changes the output takes the old signature away; a source's is not its output's.
 "$FP8CONV" quantize model -o out --sign secp384r1.pem --quiet
@@ -105,6 +128,16 @@ none="model -o none --quiet"
 	fails 3 " quantize: option '--sign': the key 'rsa.pem' is not of the elliptic curve *" quantize $none --sign rsa.pem
 	fails 3 " quantize: option '--sign': 'prime256v1.pub' is not a private key in PEM,*" quantize $none --sign prime256v1.pub
 	fails 3 " quantize: option '--sign': cannot open the key 'missing': No such file or directory" quantize $none --sign missing
+	mkdir empty model/keys
+	: >none.pem && cp secp384r1.pem model/keys && cp secp384r1.pem empty
+	fails 3 " quantize: option '--sign': 'none.pem' is empty, not a key in PEM" quantize $none --sign none.pem
+	fails 3 " quantize: option '--sign': 'empty' is a directory, not a key in PEM" quantize $none --sign empty
+	fails 2 " quantize: option '--sign': the private key 'model/keys/secp384r1.pem' lies in 'model', *" \
+		quantize $none --sign model/keys/secp384r1.pem
+	fails 2 " quantize: option '--sign': the private key 'empty/secp384r1.pem' lies in 'model/../empty', *" \
+		quantize model -o model/../empty --sign empty/secp384r1.pem
+	rm -r model/keys
+	fails 3 " quantize: the name of the directory * is not UTF-8: *" quantize model -o "$(printf 'o\377')" --sign secp384r1.pem
 	fails 2 " quantize: options '--part', '--manifest', '--sign' and '--max-shard-size' require a directory as output,*" \
 		quantize model -o one.safetensors --sign prime256v1.pem
 }
@@ -118,4 +151,7 @@ cmp out/model.safetensors copied/model.safetensors
 #1> tokenizer.json: file-changed: 'damaged/tokenizer.json' has SHA-256 HASH..., but HASH... in the signature
 #1> .extra: file-unlisted: the signature does not list 'damaged/.extra'
 #1> link: file-unlisted: the signature does not list 'damaged/link'
-#1> model.sig: signature: cannot open 'out/model.sig': No such file or directory
+#1> model.sig: signature: 'out/model.sig': it is no signature: it has more than 10000 values
+#1> model.sig: signature: 'out/model.sig' is missing: 'fp8conv quantize --sign' or 'model_signing sign key' writes it
+#1> config.json: file-changed: 'linked/config.json' is a symbolic link, and a file in the signature: 'cp -rL' copies files in the place of links
+#1> .fp8conv.lock.py: file-unlisted: the signature does not list 'linked/.fp8conv.lock.py'
