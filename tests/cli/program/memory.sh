@@ -3,6 +3,7 @@
 . "$CLI/lib.sh"
 # What a calibration takes of addresses and of memory: within the limits that are given, and what its plan says.
 need "python3()"
+[ -z "${QEMU_CPU-}" ] || skip "the memory is that of the emulator too"
 # A model of 20 layers and twice the address space that the process may have calibrates; --max-memory is kept, and what a dry
 # run tells of memory is what is used.
 limit=573440 # KiB
