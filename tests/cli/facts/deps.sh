@@ -4,6 +4,7 @@
 . "$CLI/lib.sh"
 need "gcc()" "as()" "ld()" "c++()" "make()" "mandoc()" "groff()" "openssl()" "python3()"
 gcc=$(command -v gcc)
+case ${CC-} in *-gcc) gcc=$(command -v "$CC") ;; esac # a cross compiler, for which the libraries are there
 mkdir bin
 for name in sh cat as ld c++ make mandoc groff openssl python3; do
 	ln -s "$(command -v "$name")" "bin/$name"
