@@ -20,7 +20,7 @@ FP8CONV = os.environ["FP8CONV"]
 MANIFEST = "fp8conv-manifest.json"
 INDEX = "model.safetensors.index.json"
 SLOW = ["--threads", "1", "--backend", "reference"]           # so that there is time to get in the way
-TIMEOUT = 300
+TIMEOUT = 3000 if "QEMU_CPU" in os.environ else 300                      # seconds; an emulator multiplies slowly
 
 
 class Command(typing.NamedTuple):
