@@ -90,14 +90,15 @@ static int take_path(struct walk *walk, char *path, struct err *err)
 /* Lists one directory's regular files and subdirectories, as paths below the top. */
 static int list_directory(struct walk *walk, const char *below, struct err *err)
 {
-	const struct directory directory = { walk->io, walk->dirfd, *below ? below : ".",
-					     *below ? below : walk->path };
+	char *shown = xasprintf("%s%s%s", walk->path, *below ? "/" : "", below);
+	const struct directory directory = { walk->io, walk->dirfd, *below ? below : ".", shown };
 	struct listing names = { 0 };
 	int rc = listing_names(&names, &directory, is_entry, NULL, err);
 
 	for (size_t i = 0; i < names.n && !rc; i++)
 		rc = take_path(walk, xasprintf("%s%s", below, names.items[i]), err);
 	listing_release(&names);
+	free(shown);
 	return rc;
 }
 

@@ -135,11 +135,12 @@ static int add_resource(json_t *resources, const struct outdir *dir, const char 
 	struct stat st;
 	json_t *resource;
 
-	if (!fstatat(dir->fd, name, &st, AT_SYMLINK_NOFOLLOW) && S_ISLNK(st.st_mode))
+	if (!fstatat(dir->fd, name, &st, AT_SYMLINK_NOFOLLOW) && !S_ISREG(st.st_mode))
 		return err_set(err, ERR_INPUT,
-			       "'%s/%s' is a symbolic link, which a signature does not cover: "
-			       "remove it, or put the file there",
-			       dir->path, name);
+			       "'%s/%s' is %s, which a signature does not cover: remove it, or put "
+			       "a file there",
+			       dir->path, name,
+			       S_ISLNK(st.st_mode) ? "a symbolic link" : "no regular file");
 	if (!*hex && checksum_sha256(dir->io, dir->fd, name, progress, &read, err))
 		return -1;
 	resource = json_pack("{s:s, s:s, s:s}", "name", name, "algorithm", "sha256", "digest",

@@ -141,6 +141,9 @@ none="model -o none --quiet"
 	fails 2 " quantize: options '--part', '--manifest', '--sign' and '--max-shard-size' require a directory as output,*" \
 		quantize model -o one.safetensors --sign prime256v1.pem
 }
+mkfifo copied/pipe
+fails 3 " quantize: 'copied/pipe' is no regular file, which a signature does not cover: *" quantize model -o copied --sign secp384r1.pem
+rm copied/pipe
 fails 3 " verify: option '--key': 'prime256v1.pem' is not a public key in PEM:*" verify copied --key prime256v1.pem
 fails 2 " verify: option '--key' requires a directory, not 'out/model.safetensors'" verify out/model.safetensors --key prime256v1.pub
 [ ! -e none ] || echo "a job without a key has begun"
