@@ -22,7 +22,7 @@ from inputs import cut
 from limits import limited
 from runs import FP8CONV, Result, begin, begin_limits, check, clear, counted, end, one_line, snapshot, stop, verdict
 
-N_SEQUENCES, N_TOKENS = 24, 256
+N_SEQUENCES, N_TOKENS = 12, 256
 TIMES = ("seconds", "peak_memory_bytes")                      # keys of numbers that differ from run to run
 # What a user may take for data, and it is none.
 HOSTILE = {
@@ -45,7 +45,7 @@ DIFF = ["diff", "fp8", "same", "--threads", "2", "--progress", "none", "--json"]
 JOBS = [
     Job("diff", DIFF),
     Job("eval", [*EVAL, "--data", "ids.jsonl"]),
-    Job("eval --source", [*EVAL, "--data", "ids.jsonl", *SOURCE, "--json", "--max-memory", "17M"]),  # several sweeps
+    Job("eval --source", [*EVAL, "--data", "ids.jsonl", *SOURCE, "--json", "--max-memory", "15500K"]),  # several sweeps
 ]
 
 
