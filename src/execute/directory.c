@@ -154,18 +154,6 @@ static int check_places(const struct execution *execution, struct err *err)
 	return 0;
 }
 
-/* Does a file lie in the directory, at any depth? */
-static bool lies_below(const char *path, const char *directory)
-{
-	char *file = realpath(path, NULL), *folder = realpath(directory, NULL);
-	size_t n = folder ? strlen(folder) : 0;
-	bool below = file && n && !strncmp(file, folder, n) && (n == 1 || file[n] == '/');
-
-	free(file);
-	free(folder);
-	return below;
-}
-
 /* A private key there would be copied, signed and published with the rest. */
 static int check_key(const struct execution *execution, struct err *err)
 {
@@ -174,7 +162,7 @@ static int check_key(const struct execution *execution, struct err *err)
 				       execution->plan->source.directory };
 
 	for (size_t i = 0; i < sizeof places / sizeof *places; i++)
-		if (places[i] && lies_below(key, places[i]))
+		if (places[i] && directory_holds(places[i], key))
 			return err_set(err, ERR_USAGE,
 				       "option '--sign': the private key '%s' lies in '%s', and "
 				       "would be published with it: move it to another directory",

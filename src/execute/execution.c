@@ -2,6 +2,7 @@
 #include "execute/execution.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "base/mem.h"
@@ -62,6 +63,17 @@ bool directory_same_path(const char *a, const char *b)
 	struct stat x, y;
 
 	return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+bool directory_holds(const char *directory, const char *path)
+{
+	char *inner = realpath(path, NULL), *outer = realpath(directory, NULL);
+	size_t n = outer ? strlen(outer) : 0;
+	bool held = inner && n && !strncmp(inner, outer, n) && (n == 1 || inner[n] == '/');
+
+	free(inner);
+	free(outer);
+	return held;
 }
 
 int execution_shard(struct execution *execution, size_t i, struct writer *writer,

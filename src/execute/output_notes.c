@@ -13,37 +13,10 @@
 #include "ckpt/listing.h"
 #include "ckpt/mistaken.h"
 #include "execute/execute.h"
+#include "execute/execution.h"
 #include "expect/expect.h"
 
 #define LEFT_OUT_SHOWN 3 /* files that a note names */
-
-static bool same_directory(const struct stat *a, const struct stat *b)
-{
-	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
-}
-
-/* Is `directory` on the way from `output` up to the root? */
-static bool lies_inside(const struct io *io, const char *output, const char *directory)
-{
-	struct stat target, here, before = { 0 };
-	int fd = io_openat(io, AT_FDCWD, output, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-	bool found = false;
-
-	if (stat(directory, &target))
-		target = (struct stat){ 0 };
-	/* The root is its own parent. */
-	while (fd >= 0 && !found && !fstat(fd, &here) && !same_directory(&here, &before)) {
-		int above = io_openat(io, fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-
-		found = same_directory(&here, &target);
-		before = here;
-		io->close(io, fd);
-		fd = above;
-	}
-	if (fd >= 0)
-		io->close(io, fd);
-	return found;
-}
 
 static bool is_foreign(const void *source, const char *name)
 {
@@ -227,12 +200,12 @@ void output_notes_add(struct plan *plan, const struct convert_params *params, bo
 	note_left_out(plan, all);
 	if (!params->output)
 		return;
-	if (directory && lies_inside(params->io, params->output, directory))
+	if (directory && directory_holds(directory, params->output))
 		notes_add(notes, NOTE_OUTPUT_INSIDE, NULL,
 			  "output '%s' lies inside the model '%s': an upload or a copy of the "
 			  "model takes both",
 			  params->output, directory);
-	else if (directory && lies_inside(params->io, directory, params->output))
+	else if (directory && directory_holds(params->output, directory))
 		notes_add(notes, NOTE_OUTPUT_INSIDE, NULL,
 			  "the model '%s' lies inside output '%s': an upload or a copy of the "
 			  "output takes both",
