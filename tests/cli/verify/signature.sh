@@ -50,6 +50,11 @@ rm -r out/.git out/.cache
 check secp521r1.pub sha512
 "$FP8CONV" verify out --key secp521r1.pub
 
+# Parts have no key; what finishes them has.
+for part in 2/2 1/2; do "$FP8CONV" quantize model -o parts --max-shard-size 1M --part $part --quiet; done
+"$FP8CONV" quantize model -o parts --max-shard-size 1M --part finish --sign prime256v1.pem --quiet
+"$FP8CONV" verify parts --key prime256v1.pub
+
 # One file more, a link, one less, one byte, and no length.
 cp -r out damaged
 echo x >damaged/.extra && ln -s config.json damaged/link && rm damaged/generation_config.json
