@@ -157,6 +157,7 @@ root=$work/root
 mkdir "$root"
 tar -C "$root" -xf "$base"
 cp /etc/resolv.conf "$root/etc/resolv.conf"
+echo "127.0.0.1 localhost $(uname -n)" >"$root/etc/hosts" # sudo looks for it
 echo "deb $mirror $release main" >"$root/etc/apt/sources.list"
 # How this machine reaches the mirror.
 apt-config dump Acquire |
