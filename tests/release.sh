@@ -107,7 +107,7 @@ assert kinds == ["DEPENDS_ON"] * 2 + ["DESCRIBES"] * 3 + ["GENERATED_FROM"] * 2 
 END
 
 # check: what packaging/README.md says to type, in one/.  Versions of openssl write "failure" in two ways.
-command=$(grep '^openssl dgst' "$OLDPWD/packaging/README.md")
+command=$(sed -n '/^openssl dgst/,/^```/{/^```/!p}' "$OLDPWD/packaging/README.md")
 check() {
 	(cd one && cp ../public.pem . && sh -c "$command" 2>/dev/null | sed 's/^Verification Failure/Verification failure/')
 }
