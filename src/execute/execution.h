@@ -48,7 +48,7 @@ int output_check_not_input(const struct plan *plan, const char *directory, const
 /* Do two paths lead to one existing file or directory? */
 bool directory_same_path(const char *a, const char *b);
 
-/* Does an existing file or directory lie in a directory, at any depth? */
+/* Does an existing file or directory lie in a directory, at any depth, or is it that directory? */
 bool directory_holds(const char *directory, const char *path);
 
 #endif
